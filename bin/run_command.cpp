@@ -1,20 +1,48 @@
 #include "bin/run_command.hpp"
 
 #include "comm/agree.hpp"
+#include "core/escape.hpp"
+#include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 
 namespace trireme {
+namespace {
 
-int run_command(const CommandLine& line, const Launch& launch, int argc, char** argv) {
+/// Returns the command line to type after srun.
+std::string command_text(int argc, char** argv) {
+  return shell_line(std::vector<std::string>(argv, argv + argc));
+}
+
+/// A command that needs no ranks, or a text. Under Slurm every task says that it is refused: a
+/// script may have started this task alone.
+int run_without_ranks(const CommandLine& line, Launch& launch, int argc, char** argv) {
+  const LaunchInfo place = launch.info();
+  failpoints_init(place.rank);
+  launch.start_alone();
+  if (place.rank == 0 || launch.variables().contains("SLURM_PROCID"))
+    line.check_ranks(argc, argv, place.size);
+  if (place.rank == 0) return line.parse(argc, argv)();
+  const std::optional<Error> wrong = capture([&] {
+    line.check_ranks(argc, argv, place.size);
+    (void)line.parse(argc, argv);
+  });
+  return wrong ? exit_code(wrong->kind()) : kExitDone;
+}
+
+}  // namespace
+
+int run_command(const CommandLine& line, Launch& launch, const StartLimit& limit, int argc,
+                char** argv) {
+  if (line.ranks(argc, argv) == Ranks::one) return run_without_ranks(line, launch, argc, argv);
+  launch.start(limit);
   const LaunchInfo& info = launch.info();
   std::function<int()> work = [] { return kExitDone; };
   all_or_none(launch.world(), [&] {
     failpoints_init(info.rank);
-    const bool on_all = line.ranks(argc, argv) == Ranks::all;
-    if (!on_all && info.rank != 0) return;
-    line.check_ranks(argc, argv, info.size);
     work = line.parse(argc, argv);
   });
+  const std::string idle = idle_tasks_warning(launch.variables(), command_text(argc, argv));
+  if (!idle.empty()) log::warn(idle);
   return work();
 }
 

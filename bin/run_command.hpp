@@ -4,9 +4,12 @@
 
 namespace trireme {
 
-/// The body of both programs on one rank (Launch::run): parses and does the command. All ranks end
-/// alike where it goes wrong before the command's own work; a page of help is one rank's, and a
-/// command of one rank refuses more.
-int run_command(const CommandLine& line, const Launch& launch, int argc, char** argv);
+/// The body of both programs on one rank (Launch::run): parses and does the command.
+///
+/// A command of all ranks brings MPI up, within `limit`. All ranks end with one code if an error
+/// comes before the command's own work. Help and a command of one rank leave MPI alone: rank 0, as
+/// the launcher counts, prints, and a command of one rank refuses to be one of several.
+int run_command(const CommandLine& line, Launch& launch, const StartLimit& limit, int argc,
+                char** argv);
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <list>
 
 #include "bin/run_command.hpp"
+#include "bin/start_limit.hpp"
 #include "bin/trireme/bench_generate_command.hpp"
 #include "bin/trireme/bench_step_command.hpp"
 #include "bin/trireme/chat/chat_command.hpp"
@@ -25,6 +26,7 @@
 #include "core/process/run_main.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
+#include "train/control/leave_run.hpp"
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -43,7 +45,7 @@ int main(int argc, char** argv) {
     const GenerateCommand generate(line);
     ChatCommand chat(line);
     const ServeCommand serve(line);
-    const CheckpointCommands checkpoint(line, launch.world());
+    const CheckpointCommands checkpoint(line, [&]() -> Communicator& { return launch.world(); });
     const ConfigCommand config(line);
     const VerifyLayoutCommand verify_layout(line, launch);
     const BenchGenerateCommand bench_generate(line);
@@ -55,8 +57,15 @@ int main(int argc, char** argv) {
     LayoutsCommand plan(line);
     const ScheduleCommand plan_schedule(line);
     const SubmitCommand submit(line, launch, argv[0]);
-    return launch.run(
-        [&] { return with_torch_errors([&] { return run_command(line, launch, argc, argv); }); });
+    StartLimit limit = start_limit(argc, argv);
+    if (TrainCommand::is_chosen(argc, argv)) {
+      limit.on_failure = [run = last_option(argc, argv, {"--run"})](const StartFailure& failure) {
+        leave_stuck_start(RunFolder{run}, failure);
+      };
+    }
+    return launch.run([&] {
+      return with_torch_errors([&] { return run_command(line, launch, limit, argc, argv); });
+    });
   });
   end_process(code);
 }

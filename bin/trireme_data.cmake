@@ -2,6 +2,7 @@ add_executable(
   trireme-data
   trireme_data.cpp
   run_command.cpp
+  start_limit.cpp
   trireme_data/bench_command.cpp
   trireme_data/import_command.cpp
   trireme_data/inspect_command.cpp

@@ -1,6 +1,7 @@
 /// trireme-data: from text to token shards, on any machine: links no LibTorch and no CUDA.
 
 #include "bin/run_command.hpp"
+#include "bin/start_limit.hpp"
 #include "bin/trireme_data/commands.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
@@ -15,15 +16,16 @@ int main(int argc, char** argv) {
     CommandLine line("trireme-data", "turns text into token shards for training",
                      [] { return std::string("trireme-data " TRIREME_VERSION "\n"); });
     line.group("tokenizer", "learn a tokenizer, and use it");
-    add_tokenizer_train_command(line, launch.world());
+    add_tokenizer_train_command(line, launch);
     add_tokenizer_encode_command(line);
     add_tokenizer_decode_command(line);
-    add_pack_command(line, launch.world());
-    add_import_command(line, launch.world());
+    add_pack_command(line, launch);
+    add_import_command(line, launch);
     add_inspect_command(line);
     add_verify_command(line);
     add_synth_command(line);
     add_bench_command(line);
-    return launch.run([&] { return run_command(line, launch, argc, argv); });
+    const StartLimit limit = start_limit(argc, argv);
+    return launch.run([&] { return run_command(line, launch, limit, argc, argv); });
   });
 }

@@ -8,17 +8,22 @@
 #   slurm/debug.sh --nodes=2 --ntasks-per-node=8 --gpus-per-node=8 -- build/release/bin/trireme pretrain ...
 #   DRY_RUN=1 slurm/debug.sh ...                                         prints the command
 #
-# Defaults: one node, one task, eight CPUs a task, half an hour; srun options given here come later and win.
+# Defaults: one node, one task, eight CPUs a task, half an hour; srun options given here come later and win. The command runs in
+# the directory where this is typed, as a job does. In the shell type commands as on a workstation (also `mpirun --oversubscribe -n 2
+# trireme ...`), any number of them; the shell has --mpi=none because a PMIx server takes one MPI start in a step only.
 # To look at a running job: srun --jobid=ID --overlap --gres=gpu:0 --nodelist=NODE --pty bash, then gdb -p PID.
 set -euo pipefail
 
-cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.."
-source slurm/env.sh
+here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=slurm/env.sh
+source "$here/env.sh"
+# shellcheck source=slurm/lib/step.sh
+source "$here/lib/step.sh"
 
 options=(--nodes=1 --ntasks-per-node=1 --cpus-per-task=8 --time=00:30:00)
 while (($#)) && [[ $1 != -- ]]; do
   case $1 in
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    -h | --help) sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     -*) options+=("$1") ;;
     *) printf 'error: %s is no srun option of the form --name=value; the command comes after --\n' "$1" >&2; exit 2 ;;
   esac
@@ -29,12 +34,13 @@ done
 if (($#)); then
   command=(srun "--mpi=$TRIREME_MPI" "${options[@]}" --cpu-bind=cores --kill-on-bad-exit=1 --unbuffered --label "$@")
 else
-  command=(srun "${options[@]}" --pty bash)
+  command=(srun --mpi=none "${options[@]}" --pty bash)
 fi
 if [[ ${DRY_RUN:-0} == 1 ]]; then
   printf '%q ' "${command[@]}"
   printf '\n'
   exit 0
 fi
+refuse_in_step "type the command alone, without debug.sh, or open another terminal on the login node"
 command -v srun >/dev/null || { printf 'error: srun not found: run this on a login node of the cluster\n' >&2; exit 2; }
 exec "${command[@]}"

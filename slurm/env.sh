@@ -29,6 +29,9 @@ export TRIREME_MAX_FAILURES
 # NCCL and MPI between nodes. On a cluster with several networks name the fast one, for example
 #   NCCL_SOCKET_IFNAME=ib0 NCCL_IB_HCA=mlx5 OMPI_MCA_btl_tcp_if_include=ib0
 export NCCL_DEBUG="${NCCL_DEBUG:-WARN}"
+# So many seconds the ranks of a step may wait for each other in MPI_Init and at the end, by Slurm's own count (else 300). The program
+# ends a start before (train.start_timeout_s), and says which ranks are missing; give more here where that is more.
+export SLURM_PMIX_TIMEOUT="${SLURM_PMIX_TIMEOUT:-900}"
 # Lets ranks in a container without munge talk to Slurm's PMIx server.
 export PMIX_MCA_psec="${PMIX_MCA_psec:-native}"
 

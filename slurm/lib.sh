@@ -4,6 +4,8 @@
 lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib
 # shellcheck source=slurm/lib/signals.sh
 source "$lib/signals.sh"
+# shellcheck source=slurm/lib/step.sh
+source "$lib/step.sh"
 # shellcheck source=slurm/lib/chain.sh
 source "$lib/chain.sh"
 # shellcheck source=slurm/lib/pack.sh
@@ -54,6 +56,7 @@ join_components() {
 # would go on to the ranks; distribution block puts neighbouring ranks on one node. Each line of output begins with its rank, unless
 # the script sets plain_output: for commands with a result that other programs read.
 prepare_srun() {
+  check_mpi
   [[ -z ${SLURM_HET_SIZE:-} ]] || join_components
   local cpus=${SLURM_CPUS_PER_TASK:-1} words
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus} SRUN_CPUS_PER_TASK=$cpus
@@ -88,6 +91,18 @@ revision() {
   fi
 }
 
+# Open MPI finds the other ranks by PMIx; by PMI-2 only with a component that most builds lack. Without it, MPI_Init ends the ranks.
+check_mpi() {
+  [[ ! $TRIREME_MPI =~ ^(pmix.*|none)$ && -z $TRIREME_LAUNCH ]] || return 0
+  ldd "$TRIREME_BIN/trireme" 2>/dev/null | grep -q 'libmpi\.so\.40' || return 0  # another MPI
+  command -v ompi_info >/dev/null || return 0
+  if ! ompi_info --parsable 2>/dev/null | grep -qE '^mca:pmix:(s1|s2|cray):'; then
+    job_error "TRIREME_MPI=$TRIREME_MPI: the Open MPI of trireme finds its ranks by PMIx only. Set TRIREME_MPI=pmix" \
+      "(srun --mpi=list shows what this cluster has)"
+    exit 2
+  fi
+}
+
 banner() { # banner PROGRAM ARGUMENT...
   printf 'job       %s, restart %s, %s\n' "$(job_id)" "${SLURM_RESTART_COUNT:-0}" "$(date '+%Y-%m-%d %H:%M:%S %z')"
   printf 'nodes     %s (%s tasks, %s CPUs a task)\n' "${SLURM_JOB_NODELIST:-none}" "${SLURM_NTASKS:-1}" "${SLURM_CPUS_PER_TASK:-1}"
@@ -97,7 +112,7 @@ banner() { # banner PROGRAM ARGUMENT...
   printf '\n'
 }
 
-# Prints the command and ends when DRY_RUN=1; ends with 2 when Slurm is not there.
+# Prints the command and ends when DRY_RUN=1; ends with 2 when Slurm is not there, or inside of a step.
 dry_run_or_job() {
   if [[ ${DRY_RUN:-0} == 1 ]]; then
     printf '%q ' "$@"
@@ -108,6 +123,7 @@ dry_run_or_job() {
     job_error "not inside a Slurm job: submit with 'sbatch $0 ...', or print the command with DRY_RUN=1"
     exit 2
   fi
+  refuse_in_step "submit it with 'sbatch $0 ...', or type '$0 ...' in a shell of salloc"
 }
 
 # What tells one manifest.json from another: it is always a new file, renamed into place. "none" when absent.

@@ -45,6 +45,7 @@ kTestExtras=(
   "slurm-client       cmd:srun"
   "slurm-wlm-basic-plugins pkg:slurm-wlm-basic-plugins"  # holds mpi_pmix, which loads libpmix at run time
   "libpmix2|libpmix2t64 pkg:libpmix2|libpmix2t64"
+  "zstd               cmd:zstd"  # tests/gpu/check bundle
   "munge              cmd:munged"
   "iproute2           cmd:ip"
 )

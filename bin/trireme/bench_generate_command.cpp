@@ -4,7 +4,7 @@
 
 #include "bin/trireme/model_options.hpp"
 #include "core/error.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "generate/engine_config.hpp"
 
@@ -19,7 +19,7 @@ BenchGenerateCommand::BenchGenerateCommand(CommandLine& line) {
       .option("--prompt-tokens", &load_.prompt_tokens, "P", "of each text, made up")
       .option("--new-tokens", &load_.new_tokens, "N", "of each text, 2 or more")
       .option("--repeats", &repeats_, "N", "the fastest counts, after one to warm up")
-      .flag("--json", json_, "one JSON object instead of a table")
+      .flag("--json", json_, "one JSON document on one line instead of a table")
       .example(
           "trireme bench generate --checkpoint runs/first --batch 8 --prompt-tokens 128 --json")
       .run([this] { return run(); });
@@ -52,7 +52,7 @@ int BenchGenerateCommand::run() {
                   {"memory_bytes_per_s", figures.memory_bytes_per_s},
                   {"bandwidth_share", figures.bandwidth_share}};
   if (json_) {
-    print(json.dump(2) + "\n");
+    print(json_line(json));
     return kExitDone;
   }
   std::string table;

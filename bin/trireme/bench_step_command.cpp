@@ -9,6 +9,7 @@
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/scalars.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -36,7 +37,7 @@ BenchStepCommand::BenchStepCommand(CommandLine& line, Launch& launch, Activity& 
   line.command("bench step", "time, communication and memory of a training step on a layout")
       .option("--steps", &bench_.steps, "N", "updates that are measured, after two to warm up")
       .flag("--audit", bench_.audit, "also count what ranks send; 1 unless that is the formulas'")
-      .flag("--json", json_, "one JSON object instead of a table")
+      .flag("--json", json_, "one JSON document on one line instead of a table")
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .example("mpirun -n 2 trireme bench step --model.preset minimind-2 --parallel.zero 3 --audit")
       .example("trireme bench step --config run.toml --json")
@@ -133,7 +134,7 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
       json["equal"] = figures.differences.empty();
       json["differences"] = figures.differences;
     }
-    return json.dump(2) + "\n";
+    return json_line(json);
   }
   std::string table = formatted(
       "{} ranks, {} of {} tokens, {} micro-steps, {}, {} steps\n"

@@ -1,8 +1,10 @@
 #include "bin/trireme/checkpoint_commands.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "checkpoint/bench/measure.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
@@ -14,8 +16,8 @@ constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run fo
 
 }  // namespace
 
-CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world)
-    : world_(world), model_keys_(fields_of("model", import_.model)) {
+CheckpointCommands::CheckpointCommands(CommandLine& line, std::function<Communicator&()> world)
+    : world_(std::move(world)), model_keys_(fields_of("model", import_.model)) {
   line.group("checkpoint", "look at the checkpoints of a run, and change them");
   line.group("bench", "measure this machine");
   add_inspection(line);
@@ -26,9 +28,10 @@ CheckpointCommands::CheckpointCommands(CommandLine& line, Communicator& world)
 
 std::function<int()> CheckpointCommands::shared(const SharedWork& work) {
   return [this, work] {
+    Communicator& world = world_();
     std::string text;
-    all_or_none(world_, [&] { text = work(world_); });
-    if (world_.rank() == 0) print(text);
+    all_or_none(world, [&] { text = work(world); });
+    if (world.rank() == 0) print(text);
     return kExitDone;
   };
 }
@@ -49,7 +52,7 @@ void CheckpointCommands::add_inspection(CommandLine& line) {
       .run(shared([this](Communicator& world) { return checkpoint_verify(place_, world); }));
   line.command("checkpoint hash",
                "SHA-256 of all tensors of a checkpoint, the same for every layout")
-      .positional("DIR", &place_, kPlaceHelp)
+      .positional("DIR", &place_, "checkpoint, folder of checkpoints, run or Hugging Face folder")
       .flag("--allow-older", allow_older_, kAllowOlderHelp)
       .example("trireme checkpoint hash runs/first")
       .ranks(Ranks::all)
@@ -110,7 +113,7 @@ void CheckpointCommands::add_planning(CommandLine& line) {
       .option("--folder", &bench_folder_, "DIR",
               "new folder on the disk in question, removed afterwards")
       .option("--repeats", &bench_repeats_, "N", "how often; medians are shown")
-      .flag("--json", json_, "one JSON object instead of a table")
+      .flag("--json", json_, "one JSON document on one line instead of a table")
       .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
       .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
       .ranks(Ranks::all)
@@ -144,18 +147,21 @@ std::string CheckpointCommands::bench(Communicator& world) const {
 
 void CheckpointCommands::add_hugging_face(CommandLine& line) {
   line.command("export", "write a Hugging Face model folder from a checkpoint")
-      .option("--checkpoint", &export_.checkpoint, "DIR", "checkpoint or run folder",
-              Need::required)
+      .option("--checkpoint", &export_.checkpoint, "MODEL", kModelPlaceHelp, Need::required)
       .option("--output", &export_.output, "DIR", "folder to write; must not exist", Need::required)
       .option("--dtype", &export_.dtype, "f32|bf16|f16", "of the weights; f32 is exact")
       .flag("--adapter", export_.adapter,
             "of a LoRA run: the adapters alone, as a folder for Hugging Face peft; without it they "
             "are added to the weights")
-      .option("--base", &export_.base, "DIR",
+      .option("--base", &export_.base, "MODEL",
               "of a LoRA run: what its adapters were trained on; else the run's own `base`")
+      .option("--base-name", &export_.base_name, "NAME",
+              "with --adapter: base_model_name_or_path, the Hugging Face folder or hub name of the "
+              "base; default: the Hugging Face folder that the run or --base names, else RUN/base")
       .flag("--allow-older", export_.allow_older, kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
-      .example("trireme export --checkpoint runs/lora --adapter --output peft/lora")
+      .example(
+          "trireme export --checkpoint runs/lora --adapter --base-name hf/first --output peft/lora")
       .ranks(Ranks::all)
       .run(shared([this](Communicator& world) { return export_command(export_, world); }));
   line.command("import",
@@ -163,13 +169,18 @@ void CheckpointCommands::add_hugging_face(CommandLine& line) {
       .option("--hf", &import_.hf, "DIR",
               "folder with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
       .option("--peft", &import_.peft, "DIR", "folder of adapters, as peft writes it (LoRA)")
-      .option("--base", &import_.base, "DIR",
-              "with --peft: checkpoint or run folder that the adapters were trained on")
+      .option(
+          "--base", &import_.base, "MODEL",
+          "with --peft: the model that the adapters were trained on (a checkpoint, run or Hugging "
+          "Face folder)")
       .option("--minimind", &import_.minimind, "FILE",
               "weights of MiniMind's trainers (V1, V2, V2.1 and later), .pth or .safetensors; "
               "their shape is --model.preset, or --model.hidden_size and so on")
       .option("--tokenizer", &import_.tokenizer, "DIR",
               "with --minimind: folder of its tokenizer, kept with the weights")
+      .flag("--require-tokenizer", import_.require_tokenizer,
+            "with --hf or --minimind: refuse a model whose tokenizer is absent or cannot be read "
+            "(exit code 3); without it, a warning")
       .option("--output", &import_.output, "DIR", "run folder to write", Need::required)
       .config(model_keys_, [this](ConfigSet& keys) { complete_model(keys); })
       .example("trireme import --hf hf/first --output runs/imported")

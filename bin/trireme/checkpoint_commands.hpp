@@ -15,7 +15,8 @@ namespace trireme {
 /// `plan-interval`, `export` and `import`.
 class CheckpointCommands {
  public:
-  CheckpointCommands(CommandLine& line, Communicator& world);
+  /// `world` returns the communicator of all ranks; it is called when a command runs.
+  CheckpointCommands(CommandLine& line, std::function<Communicator&()> world);
   CheckpointCommands(const CheckpointCommands&) = delete;
   CheckpointCommands& operator=(const CheckpointCommands&) = delete;
 
@@ -31,7 +32,7 @@ class CheckpointCommands {
   void add_hugging_face(CommandLine& line);
   void complete_model(ConfigSet& keys);
 
-  Communicator& world_;
+  std::function<Communicator&()> world_;
   std::string place_;
   std::string other_;
   bool layout_ = false;

@@ -6,7 +6,7 @@
 
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
@@ -75,7 +75,7 @@ DoctorCommand::DoctorCommand(CommandLine& line, Launch& launch) : launch_(launch
       .option("--run", &run_, "DIR", "a run folder that all ranks are to share, there or not")
       .option("--data", &data_, "DIR",
               "token sets that all ranks are to see, as trainers take them")
-      .flag("--json", json_, "findings and speeds as JSON")
+      .flag("--json", json_, "findings and speeds as one JSON document on one line")
       .example("trireme doctor")
       .example("srun --mpi=pmix trireme doctor --run runs/first --data data/pretrain")
       .ranks(Ranks::all)
@@ -150,7 +150,7 @@ void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport
     }
     for (const NodeSpeed& one : speeds.nodes)
       json["nodes"].push_back({{"host", one.host}, {"allreduce_gb_s", one.allreduce_gb_s}});
-    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(json_line(json));
     return;
   }
   std::string text =

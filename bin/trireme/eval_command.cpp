@@ -6,9 +6,13 @@
 #include <optional>
 
 #include "bin/trireme/model_options.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
+#include "core/files/json_lines.hpp"
+#include "core/log.hpp"
 #include "core/process/run_main.hpp"
+#include "data/order/length_warning.hpp"
 
 namespace trireme {
 namespace {
@@ -17,7 +21,7 @@ constexpr std::array<std::string_view, 2> kEvalKinds{"pretrain", "sft"};
 
 void write_lines(const std::string& path, const std::vector<Json>& lines) {
   std::string text;
-  for (const Json& line : lines) text += line.dump() + "\n";
+  for (const Json& line : lines) text += json_line(line);
   write_file_atomic(path, text);
 }
 
@@ -40,7 +44,8 @@ EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
               "also a line for every sequence, or item, in input order")
       .option("--batch", &batch_, "N", "sequences, or items, of one forward pass")
       .option("--seq-len", &seq_len_, "N", "with --data: tokens of a sequence; 0: the set's own")
-      .flag("--json", json_, "one JSON object instead of a table")
+      .flag("--json", json_, "one JSON document on one line instead of a table")
+      .flag("--allow-other-template", allow_other_template_, kAllowOtherTemplateHelp)
       .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
       .example(
           "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
@@ -69,10 +74,15 @@ int EvalCommand::run() {
       return loaded;
     }
     set.emplace(data_, kEvalKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
+    check_same_template({cat("--data ", data_), set->set.manifest().chat_template(),
+                         loaded->checkpoint.string(), loaded->chat_template_name},
+                        allow_other_template_);
     return loaded;
   });
   std::string text;
   if (set) {
+    const std::string lost = world.rank() == 0 ? length_warning(set->samples, "--seq-len") : "";
+    if (!lost.empty()) log::warn(lost);
     const auto scores = score_set(*model->transformer, set->samples, model->tokenizer, batch_,
                                   ops::Path::fast, world);
     all_or_none(world, [&] { text = world.rank() == 0 ? of_set(scores) : ""; });
@@ -101,13 +111,11 @@ std::string EvalCommand::of_set(const std::vector<SequenceScore>& scores) const 
     return formatted("{}: loss {}, perplexity {}, {} bits per byte, {} targets\n", data_,
                      figures.loss, figures.perplexity, figures.bits_per_byte, figures.num_targets);
   }
-  return Json{{"loss", figures.loss},
-              {"perplexity", figures.perplexity},
-              {"bits_per_byte", figures.bits_per_byte},
-              {"num_targets", figures.num_targets},
-              {"num_correct", figures.num_correct}}
-             .dump(2) +
-         "\n";
+  return json_line({{"loss", figures.loss},
+                    {"perplexity", figures.perplexity},
+                    {"bits_per_byte", figures.bits_per_byte},
+                    {"num_targets", figures.num_targets},
+                    {"num_correct", figures.num_correct}});
 }
 
 std::string EvalCommand::of_choices(const std::vector<ChoiceItem>& items,
@@ -131,9 +139,8 @@ std::string EvalCommand::of_choices(const std::vector<ChoiceItem>& items,
     return formatted("{}: acc {}, acc_norm {}, {} items\n", choices_, share(right),
                      share(right_norm), items.size());
   }
-  return Json{{"acc", share(right)}, {"acc_norm", share(right_norm)}, {"num_items", items.size()}}
-             .dump(2) +
-         "\n";
+  return json_line(
+      {{"acc", share(right)}, {"acc_norm", share(right_norm)}, {"num_items", items.size()}});
 }
 
 }  // namespace trireme

@@ -30,6 +30,7 @@ class EvalCommand {
   std::int64_t batch_ = 8;
   std::int64_t seq_len_ = 0;
   bool json_ = false;
+  bool allow_other_template_ = false;
 };
 
 }  // namespace trireme

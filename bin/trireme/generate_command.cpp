@@ -6,7 +6,7 @@
 
 #include "bin/trireme/model_options.hpp"
 #include "comm/agree.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "generate/sampling.hpp"
 #include "text/encode_text.hpp"
@@ -51,7 +51,8 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
   engine_.context_option = "--max-tokens";
   Command& command =
       line.command("generate", "continue texts, or answer chats, with a trained model");
-  add_model_options(command, model_)
+  add_model_options(command, model_);
+  add_chat_template_option(command, model_)
       .option("--prompt", &prompt_, "TEXT",
               "text to continue; special tokens in it count; -: standard input, without its last "
               "line end")
@@ -60,8 +61,8 @@ GenerateCommand::GenerateCommand(CommandLine& line) {
           "or: one {\"prompt\"}, {\"ids\"} or {\"messages\", \"tools\"} a line; -: standard input")
       .flag("--chat", chat_, "a text is what a user says: the model answers in its chat format")
       .flag("--json", json_,
-            "a line {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
-            "\"prompt_tokens\", \"completion_tokens\"} for each prompt")
+            "JSON Lines, a document {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
+            "\"prompt_tokens\", \"completion_tokens\"} on a line for each prompt")
       .option("--max-tokens", &max_tokens_, "N", "most new tokens");
   add_draw_options(command, sampling_)
       .option("--min-p", &sampling_.min_p, "P",
@@ -112,14 +113,28 @@ std::vector<Prompt> GenerateCommand::prompts() const {
   return {{prompt_.front() == "-" ? read_prompt(stdin) : prompt_.front(), ""}};
 }
 
+void GenerateCommand::check_chat_template(const std::vector<Prompt>& prompts) const {
+  const auto is_chat = [&](const Prompt& prompt) {
+    return std::holds_alternative<Conversation>(prompt.content) ||
+           (chat_ && std::holds_alternative<std::string>(prompt.content));
+  };
+  if (model_.chat_template.empty() || std::any_of(prompts.begin(), prompts.end(), is_chat)) return;
+  fail(ErrorKind::usage,
+       "--chat-template {}: no prompt is a chat; give --chat, or prompts with \"messages\"",
+       model_.chat_template);
+}
+
 Request GenerateCommand::request_of(const LoadedModel& model, const Prompt& prompt) const {
   Request request;
   request.end_tokens = model.end_tokens;
+  request.stop = stop_;
   const auto ask = [&](const Conversation& chat) {
+    const std::int64_t vocab_size = model.transformer->config().vocab_size;
     const ChatWriter writer = chat_writer_of(model);
     request.prompt = writer.encode(writer.render(chat));
-    request.end_tokens =
-        writer.end_tokens(model.end_tokens, model.transformer->config().vocab_size);
+    request.end_tokens = writer.end_tokens(model.end_tokens, vocab_size);
+    if (ignore_eos_) return;
+    for (std::string& text : writer.end_texts(vocab_size)) request.stop.push_back(std::move(text));
   };
   if (const auto* ids = std::get_if<std::vector<std::uint32_t>>(&prompt.content)) {
     request.prompt = *ids;
@@ -134,7 +149,6 @@ Request GenerateCommand::request_of(const LoadedModel& model, const Prompt& prom
   }
   request.max_tokens = max_tokens_;
   request.sampling = sampling_;
-  request.stop = stop_;
   request.ignore_eos = ignore_eos_;
   if (json_) request.top_logprobs = 0;
   return request;
@@ -166,7 +180,7 @@ std::vector<Request> GenerateCommand::requests(const LoadedModel& model,
   return requests;
 }
 
-std::string GenerateCommand::json_line(std::size_t index, std::size_t prompt_tokens,
+std::string GenerateCommand::result_line(std::size_t index, std::size_t prompt_tokens,
                                        const Answer& answer) const {
   Json ids = Json::array();
   Json logprobs = Json::array();
@@ -182,12 +196,13 @@ std::string GenerateCommand::json_line(std::size_t index, std::size_t prompt_tok
             {"prompt_tokens", prompt_tokens},
             {"completion_tokens", answer.tokens.size()}};
   if (answer.error) line["error"] = answer.error->what();
-  return line.dump() + "\n";
+  return json_line(line);
 }
 
 int GenerateCommand::run() {
   check();
   const std::vector<Prompt> prompts = this->prompts();
+  check_chat_template(prompts);
   const auto model = load_model(model_);
   std::vector<Request> requests = this->requests(*model, prompts);
 
@@ -212,7 +227,7 @@ int GenerateCommand::run() {
                  [&](std::size_t index, const Delta& delta, const Answer& answer) {
                    const bool last = delta.finish.has_value();
                    const std::string end = !last   ? ""
-                                           : json_ ? json_line(index, prompt_tokens[index], answer)
+                                           : json_ ? result_line(index, prompt_tokens[index], answer)
                                                    : "\n";
                    output.add(index, json_ ? end : delta.text + end, last);
                  });

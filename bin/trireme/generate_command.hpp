@@ -22,11 +22,13 @@ class GenerateCommand {
   int run();
   void check() const;
   [[nodiscard]] std::vector<Prompt> prompts() const;
+  /// Throws Error(usage) if a chat format is given and no prompt is a chat.
+  void check_chat_template(const std::vector<Prompt>& prompts) const;
   /// The requests, all at once: a bad prompt ends it before hours.
   [[nodiscard]] std::vector<Request> requests(const LoadedModel& model,
                                               const std::vector<Prompt>& prompts) const;
   [[nodiscard]] Request request_of(const LoadedModel& model, const Prompt& prompt) const;
-  [[nodiscard]] std::string json_line(std::size_t index, std::size_t prompt_tokens,
+  [[nodiscard]] std::string result_line(std::size_t index, std::size_t prompt_tokens,
                                       const Answer& answer) const;
 
   ModelOptions model_;

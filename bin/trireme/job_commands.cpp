@@ -14,7 +14,7 @@
 
 #include "core/error.hpp"
 #include "core/escape.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/finish/finish.hpp"
@@ -71,7 +71,7 @@ JobCommands::JobCommands(CommandLine& line) {
   line.command("job watch", "how a run stands: step, loss, time left, last checkpoint")
       .positional("RUN", &run_, "run folder")
       .flag("--once", once_, "one line, now; else a new one whenever something has changed")
-      .flag("--json", json_, "JSON, one object a line")
+      .flag("--json", json_, "JSON Lines: one document a line, a new one whenever something has changed")
       .example("trireme job watch runs/first --once --json")
       .run([this] { return watch(); });
   line.command("job stacks", "where all threads of all ranks stand, also of those that hang")
@@ -105,7 +105,7 @@ int JobCommands::finish() const {
   put_decision(json, decision);
   json["run"] = std::filesystem::absolute(run_).string();
   json["job"] = scheduler_id_from_environment();
-  print(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  print(json_line(json));
   return decision.exit_code;
 }
 

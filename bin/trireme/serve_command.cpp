@@ -9,9 +9,10 @@
 namespace trireme {
 
 ServeCommand::ServeCommand(CommandLine& line) {
-  add_model_options(
-      line.command("serve", "answer requests with a model: OpenAI's API and a web page"),
-      options_.model)
+  Command& command =
+      line.command("serve", "answer requests with a model: OpenAI's API and a web page");
+  add_model_options(command, options_.model);
+  add_chat_template_option(command, options_.model)
       .option("--host", &options_.host, "ADDRESS",
               "where it listens; another one than this machine's own needs a token")
       .option("--port", &options_.port, "N", "0: any free one")
@@ -22,12 +23,10 @@ ServeCommand::ServeCommand(CommandLine& line) {
       .option("--token-file", &options_.token_file, "FILE", "or: the file that holds it")
       .option("--model-name", &options_.model_name, "NAME",
               "what requests call the model; the folder's name")
-      .option("--chat-template", &options_.chat_template, "NAME",
-              "chat format; what the checkpoint was trained with")
       .option("--max-batch", &options_.engine.max_batch, "N", "answers that are made at once")
       .option("--max-queue", &options_.engine.max_queue, "N", "answers that wait; more get 429")
       .option("--max-context", &options_.engine.max_context, "N",
-              "most tokens of prompt and answer; 0: the model's")
+              "most tokens of prompt and answer together; 0: the model's")
       .option("--kv-cache-mib", &options_.engine.kv_cache_mib, "N",
               "memory for keys and values; 0: chosen")
       .option("--request-timeout-s", &options_.request_timeout_s, "S",

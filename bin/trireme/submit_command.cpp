@@ -13,7 +13,7 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/escape.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
@@ -77,7 +77,7 @@ SubmitCommand::SubmitCommand(CommandLine& line, Launch& launch, std::string prog
       .option("--sbatch", &request_.sbatch, "OPTION",
               "one more of sbatch, as in --sbatch=--qos=long")
       .flag("--dry-run", dry_run_, "queue nothing, freeze nothing")
-      .flag("--json", json_, "what was found and what is queued as JSON")
+      .flag("--json", json_, "what was found and what is queued as one JSON document on one line")
       .rest("COMMAND", words_, "a training command with its arguments", Need::required)
       .example(
           "trireme submit --nodes 2 --time 12:00:00 -- pretrain --data data/pretrain --run runs/a")
@@ -128,7 +128,7 @@ void SubmitCommand::plan(NodeKind& kind) {
   }
 }
 
-/// What the queue, and the run itself, say against one more job.
+/// Adds the reasons of the queue and of the run itself against one more job.
 void SubmitCommand::check_queue() {
   const auto add = [this](const std::vector<SubmitProblem>& more) {
     problems_.insert(problems_.end(), more.begin(), more.end());
@@ -191,7 +191,7 @@ void SubmitCommand::report(const std::vector<std::string>& words, const std::str
     if (!job.empty()) json["job"] = job;
     for (const SubmitProblem& one : problems_)
       json["problems"].push_back({{"id", one.id}, {"what", one.what}, {"do", one.advice}});
-    print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    print(json_line(json));
     return;
   }
   if (!problems_.empty()) {

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
 #include "core/process/debugger.hpp"
+#include "data/shards/schema.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/run_task.hpp"
 
@@ -23,14 +26,25 @@ TrainCommand::TrainCommand(CommandLine& line, Launch& launch, std::string progra
   const std::string begins = task_->needs_start()
                                  ? " --init runs/base --data sets/train --run runs/first"
                                  : " --data sets/train --run runs/first --model.preset tiny";
-  line.command(std::string(name_), std::string(task.help))
+  Command& declared = line.command(std::string(name_), std::string(task.help));
+  declared
       .option("--run", &run_, "DIR",
               "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
-      .option("--init", &init_, "CHECKPOINT",
-              "start from the weights alone of a checkpoint, or of a run's newest, at step 0: "
-              "--resume CHECKPOINT --checkpoint.start weights")
+      .option(
+          "--init", &init_, "MODEL",
+          "start at step 0 from the weights alone of a checkpoint, of a run's newest one (LoRA "
+          "runs too: their adapters are added to their base, unless this run trains them on), or "
+          "of a Hugging Face folder: --resume MODEL --checkpoint.start weights")
+      .flag("--allow-other-template", allow_other_template_,
+            cat(kAllowOtherTemplateHelp, ": --data.allow_template_change true"))
       .option("--wait-for-debugger", &debugged_rank_, "RANK",
-              "this rank waits at the start until a debugger is attached to it (-1: none)")
+              "this rank waits at the start until a debugger is attached to it (-1: none)");
+  if (takes_chats()) {
+    declared.flag("--allow-missing-markers", allow_missing_markers_,
+                  "train on chats although the tokenizer does not have the markers of their format "
+                  "as tokens: --data.allow_missing_markers true");
+  }
+  declared
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
@@ -54,7 +68,7 @@ void TrainCommand::take_init(ConfigSet& keys) const {
   if (init_.empty()) return;
   const std::string& place = init_.back();
   if (init_.size() > 1 || place.empty() || place == "auto" || place == "never")
-    fail(ErrorKind::usage, "--init needs one checkpoint, or a run's folder");
+    fail(ErrorKind::usage, "--init needs one model: a {}", kModelPlaceHelp);
   if (keys.origin("checkpoint.resume").starts_with("--"))
     fail(ErrorKind::usage, "--init and --resume both name a checkpoint: give one of them");
   if (keys.origin("checkpoint.start").starts_with("--") && config_.checkpoint.start != "weights")
@@ -64,8 +78,18 @@ void TrainCommand::take_init(ConfigSet& keys) const {
   keys.set("checkpoint.start", "weights", "--init");
 }
 
+bool TrainCommand::takes_chats() const {
+  const auto kinds = task_->set_kinds();
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [](std::string_view kind) { return kind != schema::kKindPretrain; });
+}
+
 void TrainCommand::complete(ConfigSet& keys) {
   take_init(keys);
+  if (allow_other_template_)
+    keys.set("data.allow_template_change", "true", "--allow-other-template");
+  if (allow_missing_markers_)
+    keys.set("data.allow_missing_markers", "true", "--allow-missing-markers");
   if (!run_.empty()) start_ = read_start(config_, keys, RunFolder{run_}, launch_.world());
   finish_task_keys(*task_, name_, config_, keys, start_);
 }

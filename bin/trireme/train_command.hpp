@@ -36,6 +36,8 @@ class TrainCommand {
   /// Once options, files and environment are read: the start of the run, and all checks.
   void complete(ConfigSet& keys);
   void take_init(ConfigSet& keys) const;
+  /// Returns true if the task trains on token sets that may hold chats.
+  [[nodiscard]] bool takes_chats() const;
   int train();
   int train_watched(const std::string& network);
 
@@ -46,7 +48,9 @@ class TrainCommand {
   RunConfig config_;
   std::string run_;
   std::vector<std::string> init_;  // --init, at most one
+  bool allow_other_template_ = false;
   std::int64_t debugged_rank_ = -1;
+  bool allow_missing_markers_ = false;
   RunStart start_;
   std::unique_ptr<ConfigSet> keys_;
   std::unique_ptr<RankWatch> watch_;  // from train() to the end of the process

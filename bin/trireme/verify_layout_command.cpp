@@ -8,7 +8,7 @@
 #include "comm/nccl/nccl_backend.hpp"
 #include "comm/scalars.hpp"
 #include "comm/thread/thread_world.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
@@ -65,7 +65,7 @@ VerifyLayoutCommand::VerifyLayoutCommand(CommandLine& line, Launch& launch)
       .option("--ranks", &ranks_, "N",
               "without mpirun: ranks, as threads; 0: the fewest with two data ranks")
       .option("--steps", &steps_, "N", "updates that are compared")
-      .flag("--json", json_, "the distances as JSON")
+      .flag("--json", json_, "the distances as one JSON document on one line")
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .example("trireme verify-layout --parallel.tp 2 --parallel.zero 3")
       .example("mpirun -n 4 trireme verify-layout --config run.toml --parallel.tp 2 --json")
@@ -128,19 +128,17 @@ void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
                                         const std::string& backend, at::Device device) const {
   if (json_) {
     // JSON has no infinity: what is not comparable is null.
-    print(Json{{"ranks", ranks},
-               {"backend", backend},
-               {"device", device.str()},
-               {"loss_rel", verdict.loss_rel},
-               {"grad_rel", verdict.grad_rel},
-               {"grad_worst", verdict.grad_worst},
-               {"norm_rel", verdict.norm_rel},
-               {"weight_rel", verdict.weight_rel},
-               {"moment_rel", verdict.moment_rel},
-               {"bound", verdict.bound},
-               {"equal", verdict.equal()}}
-              .dump(2) +
-          "\n");
+    print(json_line({{"ranks", ranks},
+                     {"backend", backend},
+                     {"device", device.str()},
+                     {"loss_rel", verdict.loss_rel},
+                     {"grad_rel", verdict.grad_rel},
+                     {"grad_worst", verdict.grad_worst},
+                     {"norm_rel", verdict.norm_rel},
+                     {"weight_rel", verdict.weight_rel},
+                     {"moment_rel", verdict.moment_rel},
+                     {"bound", verdict.bound},
+                     {"equal", verdict.equal()}}));
     return;
   }
   print(formatted(

@@ -1,15 +1,15 @@
 #pragma once
-#include "comm/communicator.hpp"
+#include "comm/launch.hpp"
 #include "config/command_line.hpp"
 
 /// All commands of trireme-data, one form: a function that declares its command on the
 /// CommandLine, with the settings of the component that does the work, and says what it does.
 namespace trireme {
 
-/// Those that share their work are given the ranks, which must outlive the CommandLine.
-void add_tokenizer_train_command(CommandLine& line, Communicator& world);
-void add_pack_command(CommandLine& line, Communicator& world);
-void add_import_command(CommandLine& line, Communicator& world);
+/// Commands that share their work take the launch, which must outlive the CommandLine.
+void add_tokenizer_train_command(CommandLine& line, Launch& launch);
+void add_pack_command(CommandLine& line, Launch& launch);
+void add_import_command(CommandLine& line, Launch& launch);
 
 void add_tokenizer_encode_command(CommandLine& line);
 void add_tokenizer_decode_command(CommandLine& line);

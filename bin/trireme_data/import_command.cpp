@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-void add_import_command(CommandLine& line, Communicator& world) {
+void add_import_command(CommandLine& line, Launch& launch) {
   Command& command = line.command(
       "import", "token files of another program to a folder of token shards; nothing is tokenized");
   const auto config = command.settings<ImportConfig>("import");
@@ -18,7 +18,8 @@ void add_import_command(CommandLine& line, Communicator& world) {
           "trireme-data import --format llm.c --input fineweb_train_*.bin --tokenizer gpt2 "
           "--output data/train")
       .ranks(Ranks::all)
-      .run([config, &world] {
+      .run([config, &launch] {
+        Communicator& world = launch.world();
         const ImportReport report = import_tokens(*config, &world);
         if (world.rank() == 0) {
           log::info(formatted("{}: {} shards, {} of them kept from before, in {}", config->output,

@@ -1,4 +1,5 @@
 #include "bin/trireme_data/commands.hpp"
+#include "comm/launchers.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -11,8 +12,8 @@ namespace {
 void say(const std::string& output, const PackReport& report) {
   if (report.left != 0) {
     log::info(formatted(
-        "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on",
-        report.left, report.partitions));
+        "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on; {}",
+        report.left, report.partitions, stopped_code_text(launcher_variables())));
     return;
   }
   if (report.of_others != 0) {
@@ -21,16 +22,17 @@ void say(const std::string& output, const PackReport& report) {
         output, report.of_others, report.partitions));
     return;
   }
-  log::info(formatted("{}: {} shards, {} of them kept from before, in {}{}", output,
-                      report.partitions, report.kept, format_duration(report.seconds),
-                      report.losses.empty() ? "; nothing was cut, dropped or left out" : ""));
+  log::info(formatted(
+      "{}: {} shards, {} of them kept from before, in {}{}", output, report.partitions, report.kept,
+      format_duration(report.seconds),
+      report.losses.empty() && report.kept == 0 ? "; nothing was cut, dropped or left out" : ""));
   for (const Loss& loss : report.losses)
     loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);
 }
 
 }  // namespace
 
-void add_pack_command(CommandLine& line, Communicator& world) {
+void add_pack_command(CommandLine& line, Launch& launch) {
   Command& command = line.command(
       "pack", "jsonl to a folder of token shards; the same command again goes on after a kill");
   const auto config = command.settings<PackConfig>("pack", SettingsFile::toml);
@@ -47,7 +49,8 @@ void add_pack_command(CommandLine& line, Communicator& world) {
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(Ranks::all)
-      .run([config, &world] {
+      .run([config, &launch] {
+        Communicator& world = launch.world();
         catch_stop_signals();
         const PackReport report = pack(*config, &world);
         if (world.rank() == 0) say(config->output, report);

@@ -4,14 +4,14 @@
 
 namespace trireme {
 
-void add_tokenizer_train_command(CommandLine& line, Communicator& world) {
+void add_tokenizer_train_command(CommandLine& line, Launch& launch) {
   Command& command = line.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl");
   const auto config = command.settings<TrainTokenizerConfig>("tokenizer_train");
   command
       .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")
       .ranks(Ranks::all)
-      .run([config, &world] {
-        train_tokenizer(*config, &world);
+      .run([config, &launch] {
+        train_tokenizer(*config, &launch.world());
         return kExitDone;
       });
 }

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/bench/measure.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 
 namespace trireme {
 namespace {
@@ -84,7 +84,7 @@ std::string measured_json(const MeasuredCheckpoint& measured) {
   json["raw_read_s"] = measured.raw_read_s;
   json["all_stall_s"] = measured.stall_s;
   json["all_step_extra_s"] = measured.step_extra_s;
-  return json.dump(2) + "\n";
+  return json_line(json);
 }
 
 }  // namespace trireme

@@ -16,6 +16,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Returns what to do with a place that is not a checkpoint of Trireme.
+std::string advice_for(const fs::path& place) {
+  std::error_code code;
+  const auto has = [&](const char* name) { return fs::exists(place / name, code); };
+  if (has("adapter_config.json")) {
+    return formatted(
+        "it is a folder of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
+        "--output RUN` makes a run of it",
+        place.string());
+  }
+  if (has("config.json")) {
+    return formatted(
+        "it is a Hugging Face folder. `trireme import --hf {} --output RUN` makes a checkpoint of "
+        "it",
+        place.string());
+  }
+  if (place.extension() == ".pth" || place.extension() == ".safetensors") {
+    return formatted(
+        "it is a file of weights. `trireme import --minimind {} --model.preset NAME --output RUN` "
+        "makes a checkpoint of weights of MiniMind",
+        place.string());
+  }
+  return "expected a step-NNNNNNNNN folder, or a run folder with some";
+}
+
 }  // namespace
 
 std::vector<fs::path> list_folder(const fs::path& folder) {
@@ -76,9 +101,7 @@ CheckpointPlace find_place(const fs::path& path) {
     return {place, true};
   if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
   if (!list_steps(place).empty()) return {place, false};
-  fail(ErrorKind::data,
-       "{} holds no checkpoint: expected a step-NNNNNNNNN folder, or a run folder with some",
-       path.string());
+  fail(ErrorKind::data, "{} holds no checkpoint: {}", path.string(), advice_for(place));
 }
 
 fs::path locked_folder(const fs::path& checkpoints) {

@@ -94,7 +94,8 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
 }
 
 bool is_model_value(std::string_view key) {
-  return key.starts_with("model.") || key == kChatTemplateValue || key == kHfFamilyValue;
+  return key.starts_with("model.") || key == kChatTemplateValue || key == kImportedTemplateValue ||
+         key == kHfFamilyValue;
 }
 
 }  // namespace trireme

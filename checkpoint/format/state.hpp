@@ -28,6 +28,10 @@ inline constexpr const char* kValidLossValue = "valid_loss";
 /// Key of the chat format that the model was trained with, a name of text/chat; absent: none.
 inline constexpr const char* kChatTemplateValue = "chat.template";
 
+/// Key of an imported checkpoint: the chat template of the folder's tokenizer files, as
+/// template_of_files (tokenizer/model_template.hpp) names it. It travels with the model.
+inline constexpr const char* kImportedTemplateValue = "chat.imported_template";
+
 /// Key of the Hugging Face model_type that the weights came from ("mistral"); absent: ours.
 inline constexpr const char* kHfFamilyValue = "hf.model_type";
 

@@ -84,19 +84,28 @@ void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::
 
 }  // namespace
 
-std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
-                                                const ModelConfig& config, DType dtype) {
+std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoint) {
   std::map<std::string, std::string> files = carried_files(checkpoint);
-  const auto special_ids = special_token_ids(files);
   name_tokenizer_class(files, checkpoint.path().string());
   put_chat_template(checkpoint, files);
   if (!files.contains("special_tokens_map.json")) {
     const std::string text = special_tokens_map_text(files);
     if (!text.empty()) files["special_tokens_map.json"] = text;
   }
+  files.erase("config.toml");  // the run's, not the model's
+  files.erase(kGenerationConfigFile);
+  return files;
+}
+
+std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
+                                                const ModelConfig& config, DType dtype) {
+  std::map<std::string, std::string> files = exported_tokenizer(checkpoint);
+  const std::map<std::string, std::string> carried = carried_files(checkpoint);
+  const auto special_ids = special_token_ids(carried);
+  if (const auto file = carried.find(kGenerationConfigFile); file != carried.end())
+    files.insert(*file);
   if (!files.contains(kGenerationConfigFile))
     files[kGenerationConfigFile] = hf_generation_text(special_ids);
-  files.erase("config.toml");  // the run's, not the model's
   files["config.json"] = hf_config_text(config, dtype, special_ids, family_value(checkpoint));
   files["README.md"] = model_card(checkpoint, config, dtype);
   return files;

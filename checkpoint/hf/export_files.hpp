@@ -16,6 +16,9 @@ namespace trireme {
 std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
                                                 const ModelConfig& config, DType dtype);
 
+/// The tokenizer's files and the chat template alone, as export_files has them.
+std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoint);
+
 /// Throws Error(internal) unless that config.json describes the same model.
 void check_exported_config(const std::filesystem::path& folder, const ModelConfig& config);
 

@@ -28,9 +28,11 @@ void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& folder
 /// Reads a model folder (Qwen3, Qwen3 MoE, Llama or Mistral; one or several safetensors files; f32, bf16, f16)
 /// into a checkpoint of step 0 with float32 parameters and the tokenizer files:
 /// `folder`/step-000000000, ready to train from or to generate. Memory: the whole model in float32.
+/// If the tokenizer cannot be read, warns, or with `require_tokenizer` refuses (tokenizer_check.hpp).
 /// Throws Error(data) naming every config key or tensor that is not supported, missing or extra,
 /// Error(usage) if `folder` has a checkpoint of step 0 already.
 std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder);
+                                const std::filesystem::path& folder,
+                                bool require_tokenizer = false);
 
 }  // namespace trireme

@@ -44,8 +44,9 @@ HfModel open_hf_model(const fs::path& folder) {
   return {std::move(imported), weights_of(open_safetensors_folder(folder))};
 }
 
-fs::path import_hf(const fs::path& model, const fs::path& folder) {
+fs::path import_hf(const fs::path& model, const fs::path& folder, bool require_tokenizer) {
   HfModel opened = open_hf_model(model);
+  opened.model.require_tokenizer = require_tokenizer;
   return save_imported(std::move(opened.model), opened.weights, folder);
 }
 

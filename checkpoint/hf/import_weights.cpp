@@ -10,6 +10,8 @@
 #include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
@@ -186,24 +188,59 @@ std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weig
   return model_tensors(config);
 }
 
-fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
-  const std::vector<NamedShape> tensors = checked_tensors(model, weights);
-  StateDict state{{}, std::move(model.values), std::move(model.files)};
-  put_model_values(model.config, state.values);
-  state.values.emplace("step", "0");
+namespace {
+
+/// Adds the name of the chat template to the values.
+void note_template(ImportedModel& model) {
+  const std::string chat = template_of_files(model.files);
+  if (chat.empty()) return;
+  model.values[kImportedTemplateValue] = chat;
+  const std::string note = template_note(chat, model.where);
+  is_custom_template(chat) ? log::warn(note) : log::info(note);
+}
+
+/// A model in memory, whole and checked.
+struct ReadModel {
+  StateDict state;
   std::vector<std::vector<std::byte>> storage;
+  std::string run_id;
+};
+
+ReadModel read_model(ImportedModel model, WeightSource weights) {
+  const std::vector<NamedShape> tensors = checked_tensors(model, weights);
+  check_imported_tokenizer(model.files, model.where, model.require_tokenizer);
+  note_template(model);
+  ReadModel read{{{}, std::move(model.values), std::move(model.files)}, {}, {}};
+  put_model_values(model.config, read.state.values);
+  read.state.values.emplace("step", "0");
   Hasher content;
   for (const NamedShape& tensor : tensors) {
-    storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
-    content.update(storage.back());
-    state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                             Slice::whole(tensor.shape), storage.back(), /*owner=*/true});
+    read.storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
+    content.update(read.storage.back());
+    read.state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
+                                  Slice::whole(tensor.shape), read.storage.back(),
+                                  /*owner=*/true});
   }
+  read.run_id = formatted("import-{}", content.hex().substr(0, 16));
+  return read;
+}
+
+fs::path write_model(const ReadModel& model, const fs::path& folder) {
+  SelfCommunicator alone;
+  return save_checkpoint(folder, 0, model.state, alone, {.run_id = model.run_id});
+}
+
+}  // namespace
+
+fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  return write_model(read_model(std::move(model), std::move(weights)), folder);
+}
+
+fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  const ReadModel read = read_model(std::move(model), std::move(weights));
   // Two imports into one folder: the second is refused.
   const RunLock lock(locked_folder(folder), RunLockOptions{});
-  SelfCommunicator alone;
-  return save_checkpoint(folder, 0, state, alone,
-                         {.run_id = formatted("import-{}", content.hex().substr(0, 16))});
+  return write_model(read, folder);
 }
 
 }  // namespace trireme

@@ -33,6 +33,7 @@ struct ImportedModel {
   std::map<std::string, std::string> values;  // besides model.* and step
   std::map<std::string, std::string> files;   // of its tokenizer
   std::string where;                          // for messages: "hf/model"
+  bool require_tokenizer = false;             // refuse a tokenizer that cannot be read
 };
 
 /// Of open_safetensors_folder.
@@ -52,9 +53,14 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
 /// dtype, and for a tokenizer that does not fit.
 std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights);
 
-/// `folder`/step-000000000 with float32 parameters. The run id is made from the weights: importing
-/// twice gives the same bytes. Throws as checked_tensors; Error(usage) if `folder` has a checkpoint of
-/// step 0 already.
+/// Writes `folder`/step-000000000 with float32 parameters and the name of the chat template of the
+/// files (kImportedTemplateValue). The run id is made from the weights: importing twice gives the same
+/// bytes. The caller holds the run's lock. Throws as checked_tensors and check_imported_tokenizer;
+/// Error(usage) if `folder` has a checkpoint of step 0 already.
+std::filesystem::path write_imported(ImportedModel model, WeightSource weights,
+                                     const std::filesystem::path& folder);
+
+/// Like write_imported, but takes the lock of the run that `folder` belongs to.
 std::filesystem::path save_imported(ImportedModel model, WeightSource weights,
                                     const std::filesystem::path& folder);
 

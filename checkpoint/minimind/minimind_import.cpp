@@ -135,6 +135,32 @@ WeightSource as_hugging_face(const WeightSource& theirs, std::int64_t head_dim,
   return weights;
 }
 
+/// MiniMind's trainer/train_lora.py saves the adapters alone, "...self_attn.q_proj.lora.A.weight".
+bool is_adapter_name(std::string_view name) {
+  return name.find(".lora.A.") != std::string_view::npos ||
+         name.find(".lora.B.") != std::string_view::npos ||
+         name.find(".lora_A.") != std::string_view::npos ||
+         name.find(".lora_B.") != std::string_view::npos;
+}
+
+[[noreturn]] void refuse_without_embedding(const WeightSource& weights, const std::string& where) {
+  const auto adapters = std::count_if(weights.begin(), weights.end(),
+                                      [](const auto& one) { return is_adapter_name(one.first); });
+  if (adapters > 0) {
+    fail(
+        ErrorKind::data,
+        "{} is an adapter (LoRA), not a model: {} of its {} tensors are adapter matrices such as {}. Add it to its model (W += B A) and import the merged file, or save it as a folder of Hugging Face peft and give --peft DIR --base MODEL",
+        where, adapters, weights.size(),
+        std::find_if(weights.begin(), weights.end(), [](const auto& one) {
+          return is_adapter_name(one.first);
+        })->first);
+  }
+  fail(ErrorKind::data,
+       "{} holds no embedding (tok_embeddings.weight or model.embed_tokens.weight): it is not a "
+       "whole model of MiniMind; its first tensor is {}",
+       where, weights.empty() ? std::string("missing") : weights.begin()->first);
+}
+
 }  // namespace
 
 fs::path import_minimind(const MinimindImport& import, const fs::path& folder) {
@@ -146,12 +172,10 @@ fs::path import_minimind(const MinimindImport& import, const fs::path& folder) {
     if (new_name(without_wrapper(name)) == "model.embed_tokens.weight" && tensor.shape.size() == 2)
       rows = tensor.shape[0];
   }
-  if (rows == 0)
-    fail(ErrorKind::data,
-         "{} holds no embedding (tok_embeddings.weight or model.embed_tokens.weight)", where);
+  if (rows == 0) refuse_without_embedding(theirs, where);
   if (model.vocab_size == 0) model.vocab_size = rows;
   resolve(model, 0);
-  ImportedModel imported{model, {}, {}, where};
+  ImportedModel imported{model, {}, {}, where, import.require_tokenizer};
   if (!import.tokenizer.empty()) imported.files = tokenizer_files_of(import.tokenizer);
   return save_imported(std::move(imported), as_hugging_face(theirs, model.head_dim, where), folder);
 }

@@ -10,6 +10,7 @@ struct MinimindImport {
   std::filesystem::path file;       // .pth or .safetensors
   ModelConfig model;                // its shape, with a preset or sizes; vocab_size 0: the file's
   std::filesystem::path tokenizer;  // folder of its files; "": none
+  bool require_tokenizer = false;   // refuse one that is absent or cannot be read
 };
 
 /// Makes a checkpoint of step 0, `folder`/step-000000000, from weights of MiniMind's trainers, which

@@ -9,10 +9,12 @@
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/checked_weights.hpp"
 #include "checkpoint/hf/convert.hpp"
+#include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
 #include "checkpoint/hf/import_weights.hpp"
 #include "checkpoint/hf/lora.hpp"
 #include "checkpoint/hf/whole_folder.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
@@ -40,11 +42,12 @@ std::vector<std::string> target_names(const LoraConfig& lora, const ModelConfig&
   return names;
 }
 
-std::string config_text(const LoraConfig& lora, const ModelConfig& model) {
+std::string config_text(const LoraConfig& lora, const ModelConfig& model,
+                        const std::string& base_name) {
   Json json;
   json["peft_type"] = "LORA";
   json["task_type"] = "CAUSAL_LM";
-  json["base_model_name_or_path"] = nullptr;
+  json["base_model_name_or_path"] = base_name.empty() ? Json(nullptr) : Json(base_name);
   const double alpha = lora.alpha == 0 ? static_cast<double>(lora.rank) : lora.alpha;
   json["r"] = lora.rank;
   json["lora_alpha"] = alpha;
@@ -149,10 +152,20 @@ void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adap
          problems);
 }
 
+/// The chat template that the adapters were trained with, if their folder says one.
+void take_template(const fs::path& folder, StateDict& state) {
+  const auto files = tokenizer_files_of(folder);
+  const std::string name = template_of_files(files);
+  if (name.empty()) return;
+  state.files["chat_template.jinja"] = jinja_of(files);
+  state.values.erase(kChatTemplateValue);
+  state.values[kImportedTemplateValue] = name;
+}
+
 }  // namespace
 
 void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
-                 DType dtype) {
+                 DType dtype, const std::string& base_name) {
   const std::string where = checkpoint.path().string();
   if (!holds_adapters(checkpoint))
     fail(ErrorKind::usage, "--adapter: {} holds no adapters, its weights are whole; leave it out",
@@ -175,35 +188,36 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
   }
   write_whole_folder(folder, world, [&](const fs::path& temporary) {
     write_checked_file(temporary / kWeightsFile, sources, world);
-    on_first_rank(world,
-                  [&] { write_file_atomic(temporary / kConfigFile, config_text(lora, config)); });
+    on_first_rank(world, [&] {
+      write_file_atomic(temporary / kConfigFile, config_text(lora, config, base_name));
+      for (const auto& [name, content] : exported_tokenizer(checkpoint))
+        write_file_atomic(temporary / name, content);
+    });
   });
 }
 
-PeftAdapters read_peft(const fs::path& folder, const Checkpoint& base) {
+PeftAdapters read_peft(const fs::path& folder,
+                       const std::map<std::string, std::string>& base_values,
+                       const std::map<std::string, std::string>& base_files,
+                       const std::string& where) {
   const fs::path config_path = folder / kConfigFile;
   const Json config = read_json(config_path);
   LoraConfig lora = lora_in(config, config_path.string());
   const WeightSource weights = adapter_weights(folder);
-  const std::string where = base.path().string();
-  if (holds_adapters(base))
-    fail(ErrorKind::usage, "--base {} holds adapters itself: export it (merged) and import that",
-         where);
-  const ModelConfig model = model_from_values(base.manifest().values, where);
+  const ModelConfig model = model_from_values(base_values, where);
   const std::vector<std::string> targets = targets_in(weights, model);
   check_named(config, targets, config_path.string());
   lora.targets = joined(targets, ",");
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
   check_fit(weights, adapters, lora.rank, folder.string());
   PeftAdapters read;
-  for (const auto& [key, value] : base.manifest().values) {
+  for (const auto& [key, value] : base_values) {
     if (is_model_value(key)) read.state.values[key] = value;
   }
   read.state.values.emplace("step", "0");
   put_lora_values(lora, read.state.values);
-  for (const SavedFile& file : base.manifest().files) {
-    if (file.name != "config.toml") read.state.files[file.name] = base.file(file.name);
-  }
+  read.state.files = base_files;
+  take_template(folder, read.state);
   Hasher content;
   read.storage.reserve(2 * adapters.size());
   for (const LoraAdapter& adapter : adapters) {

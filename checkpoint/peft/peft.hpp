@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,11 @@
 namespace trireme {
 
 /// Collective: writes `folder` from a checkpoint of adapters (hf/lora.hpp), whole or not at all,
-/// read back and compared. Throws Error(usage) if it exists, or if the checkpoint holds no adapters.
+/// read back and compared, with the tokenizer and the chat template of its model. `base_name`:
+/// base_model_name_or_path, a Hugging Face folder or hub name; "": null. Throws Error(usage) if the
+/// folder exists, or if the checkpoint holds no adapters.
 void export_peft(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                 Communicator& world, DType dtype = DType::f32);
+                 Communicator& world, DType dtype = DType::f32, const std::string& base_name = "");
 
 /// Adapters in float32, ready to save beside their base; tensors lie in `storage`.
 struct PeftAdapters {
@@ -27,10 +30,14 @@ struct PeftAdapters {
   std::string run_id;  // from the content
 };
 
-/// Such a folder, for the checkpoint it was trained on. Throws Error(data) naming what it has that
-/// this program has no equal for (other kinds of adapters, biases, whole modules, ranks of their own,
-/// layers without), and every tensor that does not fit the base; Error(usage) if that holds adapters
-/// itself.
-PeftAdapters read_peft(const std::filesystem::path& folder, const Checkpoint& base);
+/// Reads such a folder for the model that it was trained on: its values (model.*) and files, which go
+/// with the adapters; `where` names the model. A chat template that the folder has takes the place of
+/// the model's. Throws Error(data) naming what it has that this program has no equal for (other kinds
+/// of adapters, biases, whole modules, ranks of their own, layers without), and every tensor that does
+/// not fit the model.
+PeftAdapters read_peft(const std::filesystem::path& folder,
+                       const std::map<std::string, std::string>& base_values,
+                       const std::map<std::string, std::string>& base_files,
+                       const std::string& where);
 
 }  // namespace trireme

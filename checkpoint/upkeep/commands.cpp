@@ -6,12 +6,9 @@
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/hf/lora.hpp"
-#include "checkpoint/minimind/minimind_import.hpp"
-#include "checkpoint/peft/peft.hpp"
-#include "checkpoint/save/save.hpp"
+#include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/upkeep/diff.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/retention.hpp"
@@ -52,22 +49,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return shape.empty() ? "scalar" : joined(shape, "x");
 }
 
-/// Nothing there but what an import leaves that was killed before its checkpoint was whole.
-bool is_vacant(const fs::path& run_folder) {
-  bool vacant = true;
-  const auto look = [&](const fs::path& folder, const std::string& allowed) {
-    for (const fs::path& entry : list_folder(folder)) {
-      const std::string name = entry.filename().string();
-      if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
-    }
-  };
-  (void)capture([&] {  // what cannot be looked into is refused when it is written
-    look(run_folder, "LOCK");
-    look(run_folder / "checkpoints", ".tmp-step-");
-  });
-  return vacant;
-}
-
 /// What lies there is of a folder of checkpoints, or nothing does.
 void check_may_hold_steps(const fs::path& folder) {
   constexpr std::array kOurs{".", "damaged-step-", "latest", "LOCK"};
@@ -84,19 +65,6 @@ void check_may_hold_steps(const fs::path& folder) {
     fail(ErrorKind::usage, "--output {} holds '{}', it is no folder of checkpoints: give {}",
          folder.string(), name, is_run ? inside.string() : "a new folder");
   }
-}
-
-/// The base's weights as OUTPUT/base, the adapters as step 0: what a run with adapters leaves.
-fs::path import_adapters(const ImportCommand& options) {
-  SelfCommunicator alone;
-  const Checkpoint base = open_newest_good(options.base);
-  PeftAdapters adapters = read_peft(options.peft, base);
-  const fs::path run = options.output;
-  const RunLock lock(run, RunLockOptions{});
-  const Checkpoint kept = Checkpoint::open(publish_weights(base, run / "base", alone));
-  adapters.state.values["base.weights_sha256"] = hash_tensors(kept, alone, "param/");
-  return save_checkpoint(run / "checkpoints", 0, adapters.state, alone,
-                         {.run_id = adapters.run_id});
 }
 
 }  // namespace
@@ -157,6 +125,8 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
 }
 
 std::string checkpoint_hash(const fs::path& place, Communicator& world, bool allow_older) {
+  if (text_of_first_rank(world, [&] { return is_hf_folder(place) ? "1" : ""; }) == "1")
+    return hash_model(place, world) + "\n";
   return hash_tensors(open_newest_good(place, world, allow_older), world) + "\n";
 }
 
@@ -233,58 +203,6 @@ std::string checkpoint_prune(const PruneCommand& options) {
     text +=
         formatted("{}{}\n", options.dry_run ? "would delete " : "deleted ", step_folder_name(step));
   return text.empty() ? "nothing to delete\n" : text;
-}
-
-std::string export_command(const ExportCommand& options, Communicator& world) {
-  if (options.checkpoint.empty() || options.output.empty())
-    fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
-  const auto dtype = dtype_from_name(options.dtype);
-  if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
-  const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
-  if (options.adapter) {
-    export_peft(checkpoint, options.output, world, *dtype);
-  } else if (holds_adapters(checkpoint)) {
-    const Checkpoint base = open_newest_good(
-        options.base.empty() ? base_place(checkpoint) : fs::path(options.base), world);
-    export_hf(checkpoint, options.output, world, {.dtype = *dtype, .base = &base});
-  } else {
-    export_hf(checkpoint, options.output, world, {.dtype = *dtype});
-  }
-  return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
-}
-
-std::string import_command(const ImportCommand& options) {
-  const int sources = static_cast<int>(!options.hf.empty()) +
-                      static_cast<int>(!options.peft.empty()) +
-                      static_cast<int>(!options.minimind.empty());
-  if (sources != 1 || options.output.empty())
-    fail(ErrorKind::usage,
-         "import needs --output DIR and one of --hf DIR, --peft DIR (with --base CHECKPOINT) and "
-         "--minimind FILE (with --model.preset NAME)");
-  if (options.peft.empty() != options.base.empty())
-    fail(ErrorKind::usage, "import: --peft and --base need each other");
-  if (options.minimind.empty() && !options.tokenizer.empty())
-    fail(ErrorKind::usage, "import: --tokenizer is for --minimind; other folders have their own");
-  if (!is_vacant(options.output)) {
-    fail(ErrorKind::usage,
-         "--output {} is not empty: weights are imported into a new run folder only{}",
-         options.output,
-         list_steps(fs::path(options.output) / "checkpoints").empty()
-             ? std::string()
-             : formatted(" (it has checkpoints: `trireme checkpoint verify {}` says whether an "
-                         "import that was killed had ended)",
-                         options.output));
-  }
-  const fs::path folder = fs::path(options.output) / "checkpoints";
-  if (!options.peft.empty()) {
-    return formatted("{} -> {}\n", options.peft, import_adapters(options).string());
-  }
-  if (!options.minimind.empty()) {
-    const fs::path made =
-        import_minimind({options.minimind, options.model, options.tokenizer}, folder);
-    return formatted("{} -> {}\n", options.minimind, made.string());
-  }
-  return formatted("{} -> {}\n", options.hf, import_hf(options.hf, folder).string());
 }
 
 }  // namespace trireme

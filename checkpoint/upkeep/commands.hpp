@@ -70,8 +70,9 @@ struct ExportCommand {
   std::string checkpoint = {};  // DIR as above
   std::string output = {};
   std::string dtype = "f32";
-  bool adapter = false;   // a PEFT folder of the adapters alone
-  std::string base = {};  // of adapters; "": "base" in their run
+  bool adapter = false;        // a PEFT folder of the adapters alone
+  std::string base = {};       // of adapters; "": "base" in their run
+  std::string base_name = {};  // with `adapter`: base_model_name_or_path; "": base_name_of
   bool allow_older = false;
 };
 
@@ -86,6 +87,7 @@ struct ImportCommand {
   ModelConfig model = {};      // with minimind
   std::string tokenizer = {};  // with minimind; "": none
   std::string output = {};
+  bool require_tokenizer = false;  // refuse a tokenizer that cannot be read
 };
 
 std::string import_command(const ImportCommand& options);

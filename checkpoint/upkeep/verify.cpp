@@ -155,14 +155,19 @@ Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
   return checkpoint;
 }
 
+std::string tensor_head(const std::string& name, DType dtype,
+                        const std::vector<std::int64_t>& shape) {
+  std::string head = formatted("{}\n{}\n", name, dtype_name(dtype));
+  for (const std::int64_t size : shape) head += formatted("{},", size);
+  return head + "\n";
+}
+
 std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
   const auto found = checkpoint.manifest().tensors.find(name);
   if (found == checkpoint.manifest().tensors.end())
     fail(ErrorKind::data, "{} holds no tensor {}", checkpoint.path().string(), name);
   Sha256 hash;
-  std::string head = formatted("{}\n{}\n", name, dtype_name(found->second.dtype));
-  for (const std::int64_t size : found->second.shape) head += formatted("{},", size);
-  hash.update(head + "\n");
+  hash.update(tensor_head(name, found->second.dtype, found->second.shape));
   add_elements(checkpoint, found->second, hash);
   return hash.hex();
 }

@@ -30,6 +30,10 @@ Checkpoint verify_checkpoint(const std::filesystem::path& folder);
 /// "a\n  b": damage as the lines of one message.
 std::string damage_text(const Damage& damage);
 
+/// Returns what hash_tensor hashes before the elements of a tensor.
+std::string tensor_head(const std::string& name, DType dtype,
+                        const std::vector<std::int64_t>& shape);
+
 /// SHA-256 of one logical tensor of a checkpoint that was verified before: name, dtype, shape and
 /// row-major elements, so the same for every layout. Memory: a window of 64 MiB, whatever the size.
 /// Throws Error(data) if there is no such tensor.

@@ -11,15 +11,17 @@
 #include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/files/refusal.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
 #include "data/shards/token_set.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/input/chunk_reader.hpp"
+#include "data_prep/input/json_array.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/pack/pack.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
 
@@ -53,8 +55,8 @@ struct Worker {
 class EncodeBench {
  public:
   EncodeBench(const BenchConfig& config, WorkerPool& pool)
-      : tokenizer_(Tokenizer::load(config.tokenizer)),
-        files_(inspect_inputs(config.inputs)),
+      : tokenizer_(load_tokenizer(config.tokenizer)),
+        files_(inspect_lines(config.inputs)),
         pool_(pool),
         lines_(files_, pool.num_threads()),
         workers_(static_cast<std::size_t>(pool.num_threads())) {
@@ -230,7 +232,7 @@ std::string bench_json(const BenchReport& report) {
   json["text_bytes"] = report.text_bytes;
   json["jsonl_bytes"] = report.jsonl_bytes;
   json["tokens"] = report.tokens;
-  return json.dump(2) + "\n";
+  return json_line(json);
 }
 
 std::string bench_text(const BenchReport& report) {

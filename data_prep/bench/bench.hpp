@@ -5,6 +5,7 @@
 
 #include "core/fields.hpp"
 #include "data/sequences/pack_documents.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
@@ -24,7 +25,7 @@ struct BenchConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, "tokenizer folder or tokenizer.json",
+    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
@@ -41,7 +42,7 @@ struct BenchConfig {
           "where the packed set lies for a moment; the system's folder if it is not given",
           {.placeholder = "DIR"});
     visit("no_pack", self.no_pack, "encode only");
-    visit("json", self.json, "one JSON object");
+    visit("json", self.json, "one JSON document on one line");
   }
 };
 

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "data/shards/schema.hpp"
+#include "data_prep/documents/unwritten_fields.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
 #include "text/chat/chat_targets.hpp"
@@ -24,7 +26,7 @@ std::vector<Span> to_spans(const std::vector<TokenSpan>& spans) {
   return result;
 }
 
-/// The spans after `cut` tokens at the beginning are gone; token 0 is no target.
+/// Returns the spans as they are without the first `cut` tokens; token 0 is no target.
 std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   std::vector<Span> result;
   for (const Span& span : spans) {
@@ -66,8 +68,10 @@ class ChatDocuments : public DocumentMaker {
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
         template_(chat_template(rules.config.chat.format)),
         mask_(parse_chat_mask(rules.config.chat.mask)),
+        cut_rule_(by_name<PairCutRule>(kPairCutRules, rules.config.chat.cut_pairs)),
         encoder_(tokenizer, parse_special_in_content(rules.config.chat.special_in_content)),
-        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, rules.fields) {
+        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, rules.fields),
+        unwritten_(template_) {
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
@@ -86,6 +90,9 @@ class ChatDocuments : public DocumentMaker {
     };
     const TextRecord record = judge_line(line, rules_.on_bad_text, repaired_, parse, count);
     if (!is_record(record, line, file, result)) return;
+    add_ignored(reader_.unread(), line, file, result);
+    unwritten_.find(conversations_, unwritten_fields_);
+    add_ignored(unwritten_fields_, line, file, result);
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
       ChatDraw draw{file, line.offset, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
@@ -138,21 +145,24 @@ class ChatDocuments : public DocumentMaker {
     const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
     const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
     const std::size_t prompt = common_prompt(chosen, rejected);
-    const PairCut cut = cut_pair(prompt, chosen.size(), rejected.size(), seq_len_);
-    const auto chosen_spans = shifted(targets(chats_[0], cut.chosen_end), cut.begin);
-    const auto rejected_spans = shifted(targets(chats_[1], cut.rejected_end), cut.begin);
-    const bool equal = prompt == chosen.size() && prompt == rejected.size();
-    if (equal || chosen_spans.empty() || rejected_spans.empty()) {
+    const PairLengths lengths{prompt, chosen.size(), rejected.size()};
+    if (prompt == chosen.size() && prompt == rejected.size()) {
       ++result.counts.dropped;
-      if (equal) {
-        ++result.counts.dropped_equal;
-      } else if (has_targets(chats_[0]) && has_targets(chats_[1])) {
-        ++result.counts.dropped_long;
-      }
+      ++result.counts.dropped_equal;
+      return;
+    }
+    const auto found = cut_pair(lengths, seq_len_, cut_rule_);
+    const PairCut cut = found.value_or(PairCut{});
+    const std::vector<Span> chosen_spans = targets(chats_[0], cut.chosen_end);
+    const std::vector<Span> rejected_spans = targets(chats_[1], cut.rejected_end);
+    if (!found || !keeps_targets(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
+      ++result.counts.dropped;
+      if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.counts.dropped_long;
       return;
     }
     const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();
     if (cut.begin != 0 || answer_cut) ++result.counts.truncated;
+    if (cut.begin != 0) ++result.counts.cut_prompts;
     if (answer_cut) ++result.counts.cut_answers;
     const std::size_t chosen_len = cut.chosen_end - prompt;
     const std::size_t rejected_len = cut.rejected_end - prompt;
@@ -162,8 +172,8 @@ class ChatDocuments : public DocumentMaker {
     pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
-    pairs.chosen.add(chosen_spans);
-    pairs.rejected.add(rejected_spans);
+    pairs.chosen.add(shifted(chosen_spans, cut.begin));
+    pairs.rejected.add(shifted(rejected_spans, cut.begin));
     const std::string texts =
         cat(chats_[0].rendered.text, std::string_view("\0", 1), chats_[1].rendered.text);
     end_document(line, cut.chosen_end - cut.begin + rejected_len, xxh3_64(texts), result);
@@ -174,8 +184,11 @@ class ChatDocuments : public DocumentMaker {
   std::size_t seq_len_;
   const ChatTemplate& template_;
   ChatMask mask_;
+  PairCutRule cut_rule_;
   ChatEncoder encoder_;
   ChatReader reader_;
+  UnwrittenFields unwritten_;
+  std::vector<UnreadField> unwritten_fields_;
   RenderOptions options_;
   std::string repaired_;
   std::vector<Conversation> conversations_;

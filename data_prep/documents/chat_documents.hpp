@@ -8,10 +8,10 @@ namespace trireme {
 /// Kinds sft and dpo: conversations rendered by a template, with the tokens that are targets.
 ///
 /// sft: a conversation of more than seq_len tokens loses those at its end.
-/// dpo: the prompt is the longest run of tokens that both sides begin with; if prompt and longer
-/// answer have more than seq_len tokens, the prompt loses the tokens at its beginning, the same on
-/// both sides and all but its last; a side that is still too long then loses its end.
-/// What has no target left, on either side of a pair, is dropped; so is a pair of equal sides.
+/// dpo: the prompt is the longest run of tokens that both sides begin with; a pair of which a side
+/// has more than seq_len tokens is cut by the rule of --cut-pairs (cut_pair).
+/// A conversation without a target left is dropped. A pair is dropped if its sides are equal or if
+/// keeps_targets refuses it.
 std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 

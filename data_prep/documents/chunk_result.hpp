@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,23 @@ struct BadLine {
   std::string reason;
 };
 
+/// A field that records hold and pack does not read.
+struct IgnoredField {
+  std::uint64_t records = 0;    // in which it holds something
+  std::uint64_t with_text = 0;  // of them, in which it holds a text
+  std::uint32_t file = 0;       // place of the first record that holds a text in it
+  std::uint64_t offset = 0;
+
+  void add(const IgnoredField& later) {
+    if (with_text == 0 && later.with_text != 0) {
+      file = later.file;
+      offset = later.offset;
+    }
+    records += later.records;
+    with_text += later.with_text;
+  }
+};
+
 /// What the lines of one chunk of an input became, in order. All vectors but tokens and bad have
 /// one entry a document.
 struct ChunkResult {
@@ -30,6 +48,7 @@ struct ChunkResult {
   SpanTable loss;   // of kind sft
   PairTable pairs;  // of kind dpo
   std::vector<BadLine> bad;
+  std::map<std::string, IgnoredField> ignored;  // by name
   ShardCounts counts;
   std::uint64_t num_lines = 0;
   std::uint32_t line_of_next = 0;  // of the line that is being taken

@@ -29,6 +29,16 @@ void check_fields(const DocumentConfig& config, Problems& problems) {
     refuse(": each name must be there once and not be empty");
 }
 
+void check_ignored(const DocumentConfig& config, Problems& problems) {
+  if (config.ignore_fields.empty()) return;
+  for (const std::string& name : split(config.ignore_fields, ',')) {
+    if (!name.empty()) continue;
+    problems.add("--ignore-fields", config.ignore_fields,
+                 "must be names with one comma between them: id,source");
+    return;
+  }
+}
+
 void check_probability(const char* option, double value, Problems& problems) {
   if (value != ChatConfig{}.add_system && !(value >= 0 && value <= 1))
     problems.add(option, value, "must be in [0, 1]");
@@ -45,6 +55,9 @@ std::string chat_template_placeholder() {
 
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
+  if (config.kind != schema::kKindDpo && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
+    problems.add(formatted("--cut-pairs {} is for --kind dpo", config.chat.cut_pairs));
+  check_ignored(config, problems);
   if (config.kind == schema::kKindPretrain) {
     if (!config.chat.format.empty())
       problems.add(formatted("--template {} is for --kind sft and dpo", config.chat.format));

@@ -4,6 +4,7 @@
 
 #include "core/fields.hpp"
 #include "core/problems.hpp"
+#include "data/shards/targets.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 
 /// Settings of `pack` that are about documents: what a line is, and what becomes of it. All of them
@@ -40,6 +41,7 @@ struct ChatConfig {
   std::string record_fields;
   std::string format;
   std::string mask = "answer";
+  std::string cut_pairs = "end";
   std::string special_in_content = "text";
   std::int64_t copies = 1;
   std::string augment = "none";
@@ -58,6 +60,10 @@ struct ChatConfig {
     visit("mask", self.mask,
           "sft, dpo: targets are each answer with its end token, or what MiniMind trains",
           {.values = {"answer", "minimind"}, .identity = Identity::always});
+    visit("cut_pairs", self.cut_pairs,
+          "dpo: a pair longer than --seq-len loses the end of its sides (as in MiniMind), or the "
+          "beginning of its prompt down to a quarter of --seq-len, or is dropped",
+          {.values = {kPairCutRules.begin(), kPairCutRules.end()}});
     visit("special_in_content", self.special_in_content,
           "sft, dpo: added tokens inside a message are plain characters, tokens, or a bad line",
           {.values = {"text", "allow", "error"}, .identity = Identity::always});
@@ -85,6 +91,7 @@ struct DocumentConfig {
   TextConfig text;
   ChatConfig chat;
   std::string on_bad_text = "error";
+  std::string ignore_fields;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -96,6 +103,10 @@ struct DocumentConfig {
     ChatConfig::fields(self.chat, visit);
     visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
           {.values = on_bad_text_names(), .identity = Identity::always});
+    visit("ignore_fields", self.ignore_fields,
+          "names, with commas, of fields that are known not to be read: no warning about them, and "
+          "with --fields no refusal",
+          {.placeholder = "NAMES"});
   }
 };
 

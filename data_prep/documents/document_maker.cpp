@@ -11,12 +11,16 @@
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/chat_documents.hpp"
 #include "text/chat/chat_template.hpp"
+#include "text/chat/markers.hpp"
 #include "text/spec/tokenizer_spec.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "shards are little-endian");
+
+constexpr std::size_t kMaxNameBytes = 200;
 
 /// Kind pretrain: a text between a begin and an end token.
 class TextDocuments : public DocumentMaker {
@@ -33,6 +37,7 @@ class TextDocuments : public DocumentMaker {
   void take(const Line& line, std::uint32_t file, ChunkResult& result) override {
     const TextRecord record = reader_.read(line);
     if (!is_record(record, line, file, result)) return;
+    add_ignored(reader_.unread(), line, file, result);
     std::vector<std::uint32_t> ids = tokenizer().encode(record.text, options_);
     if (ids.empty()) {
       ++result.counts.dropped;
@@ -80,6 +85,15 @@ void DocumentMaker::add_bad(const Line& line, std::uint32_t file, std::string re
     result.bad.push_back({file, line.offset, std::move(reason)});
 }
 
+void DocumentMaker::add_ignored(const std::vector<UnreadField>& fields, const Line& line,
+                                std::uint32_t file, ChunkResult& result) {
+  for (const UnreadField& field : fields) {
+    std::string name;  // a key may be long, and may hold half of a surrogate pair
+    append_lossy_utf8(std::string_view(field.name).substr(0, kMaxNameBytes), name);
+    ignored_slot(result.ignored, name).add({1, field.has_text ? 1U : 0U, file, line.offset});
+  }
+}
+
 void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const {
   if (ids.empty()) return;
   std::byte* at = &*result.tokens.insert(result.tokens.end(), ids.size() * width_, std::byte{0});
@@ -106,17 +120,11 @@ std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
 
 void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer) {
   if (config.kind == schema::kKindPretrain) return;
-  const std::vector<AddedToken>& added = tokenizer.added_tokens();
-  std::vector<std::string_view> unknown;
-  for (const std::string_view marker : chat_template(config.chat.format).markers) {
-    const bool known = std::any_of(added.begin(), added.end(), [&](const AddedToken& token) {
-      return token.content == marker;
-    });
-    if (!known) unknown.push_back(marker);
-  }
+  const std::vector<std::string_view> unknown =
+      missing_markers(chat_template(config.chat.format), tokenizer);
   if (unknown.empty()) return;
   log::warn(formatted(
-      "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters. Is it the template of this tokenizer?",
+      "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters, and training refuses the set without --allow-missing-markers. Is it the template of this tokenizer?",
       config.chat.format, joined(unknown, " ")));
 }
 

@@ -3,10 +3,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data_prep/documents/chunk_result.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
+#include "text/json/unread_field.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
@@ -33,6 +35,10 @@ class DocumentMaker {
                         ChunkResult& result);
   static void add_bad(const Line& line, std::uint32_t file, std::string reason,
                       ChunkResult& result);
+
+  /// Counts the fields of a record that were not read.
+  static void add_ignored(const std::vector<UnreadField>& fields, const Line& line,
+                          std::uint32_t file, ChunkResult& result);
 
   /// Adds tokens of the document that is being made.
   void add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const;

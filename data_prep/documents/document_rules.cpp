@@ -1,5 +1,6 @@
 #include "data_prep/documents/document_rules.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -48,6 +49,7 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
   chat.add_system = augment.add_system;
   chat.drop_empty_think = augment.drop_empty_think;
   put_fields(chat, {}, identity);
+  if (rules.config.kind == schema::kKindDpo) identity["cut_pairs"] = chat.cut_pairs;
   if (augment.add_system > 0) {
     std::string prompts;
     for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
@@ -58,9 +60,20 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
 
 }  // namespace
 
+bool is_named(const std::vector<std::string>& ignore_fields, std::string_view field) {
+  const std::string_view whole = field;
+  field = field.substr(0, field.find(" ("));
+  const std::size_t dot = field.rfind('.');
+  const std::string_view last = dot == std::string_view::npos ? field : field.substr(dot + 1);
+  return std::any_of(ignore_fields.begin(), ignore_fields.end(), [&](const std::string& name) {
+    return name == whole || name == field || name == last;
+  });
+}
+
 DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len) {
   DocumentRules rules{config, seq_len, on_bad_text_named(config.on_bad_text)};
   if (!config.chat.record_fields.empty()) rules.fields = split(config.chat.record_fields, ',');
+  if (!config.ignore_fields.empty()) rules.ignore_fields = split(config.ignore_fields, ',');
   rules.augment = read_augment(config.chat);
   const bool chats = config.kind != schema::kKindPretrain;
   if (chats && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/files/json.hpp"
@@ -17,7 +18,12 @@ struct DocumentRules {
   OnBadText on_bad_text = OnBadText::error;
   std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: the usual names
   ChatAugment augment = {};
+  std::vector<std::string> ignore_fields = {};  // --ignore-fields
 };
+
+/// Returns true if --ignore-fields names the field: by its whole name ("messages[].name"), by the
+/// last part of it ("name"), or by what stands before its explanation in parentheses.
+bool is_named(const std::vector<std::string>& ignore_fields, std::string_view field);
 
 /// Throws Error(data) if the file of system prompts cannot be read, or is empty and needed.
 DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len);

@@ -2,9 +2,15 @@
 
 #include <simdjson.h>
 
+#include <array>
+
 #include "core/error.hpp"
+#include "data/shards/schema.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
-#include "text/chat/odd_numbers.hpp"
+#include "text/json/json_break.hpp"
+#include "text/json/json_fields.hpp"
+#include "text/json/odd_numbers.hpp"
+#include "text/json/record_forms.hpp"
 
 namespace trireme {
 namespace {
@@ -24,6 +30,7 @@ struct TextFieldReader::Parser {
   simdjson::dom::parser parser;
   std::string repaired;  // keeps a repaired line alive with its padding
   std::string quoted_json;
+  std::vector<UnreadField> unread;
 
   /// Sets `text` to the field's value.
   std::optional<LineProblem> find(const char* json, std::size_t size, const std::string& field,
@@ -33,6 +40,7 @@ struct TextFieldReader::Parser {
 std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::size_t size,
                                                          const std::string& field,
                                                          std::string_view& text) {
+  unread.clear();
   simdjson::dom::element root;
   simdjson::error_code code = parser.parse(json, size, false).get(root);
   bool quoted = false;
@@ -44,8 +52,9 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (code != simdjson::SUCCESS) {
-    return LineProblem{formatted("not valid JSON: {}", simdjson::error_message(code)),
-                       code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
+    return LineProblem{
+        formatted("not valid JSON: {}{}", simdjson::error_message(code), json_break({json, size})),
+        code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
   }
   simdjson::dom::object object;
   if (root.get(object) != simdjson::SUCCESS) return LineProblem{"not a JSON object"};
@@ -57,12 +66,17 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
       value = member.value;
     }
   }
-  if (!found) return LineProblem{formatted("no field '{}'", field)};
+  if (!found) {
+    return LineProblem{formatted("no field '{}'{}", field,
+                                 chat_json::describe_record_form(object, schema::kKindPretrain))};
+  }
   if (value.is_null()) return LineProblem{formatted("field '{}' is null", field)};
   if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
     return LineProblem{formatted("field '{}' is not a text", field)};
   // Some versions let a lone low surrogate through.
   if (!simdjson::validate_utf8(text)) return LineProblem{std::string(kBadText), true};
+  chat_json::add_unread(object, std::array<std::string_view, 1>{field}, "", unread);
+  chat_json::merge_unread(unread);
   return std::nullopt;
 }
 
@@ -72,6 +86,10 @@ TextFieldReader::TextFieldReader(std::string field, OnBadText on_bad_text)
 TextFieldReader::TextFieldReader(TextFieldReader&&) noexcept = default;
 TextFieldReader& TextFieldReader::operator=(TextFieldReader&&) noexcept = default;
 TextFieldReader::~TextFieldReader() = default;
+
+const std::vector<UnreadField>& TextFieldReader::unread() const {
+  return parser_->unread;
+}
 
 TextRecord TextFieldReader::read(const Line& line) {
   std::string_view text;

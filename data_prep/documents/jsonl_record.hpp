@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data_prep/input/line_reader.hpp"
+#include "text/json/unread_field.hpp"
 
 namespace trireme {
 
@@ -67,6 +68,9 @@ class TextFieldReader {
   ~TextFieldReader();
 
   TextRecord read(const Line& line);
+
+  /// The other fields of the record that was read last and hold something, each once.
+  [[nodiscard]] const std::vector<UnreadField>& unread() const;
 
  private:
   struct Parser;

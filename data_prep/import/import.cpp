@@ -17,6 +17,7 @@
 #include "data_prep/pack/input_check.hpp"
 #include "data_prep/pack/manifest_builder.hpp"
 #include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
@@ -60,7 +61,7 @@ class Importer {
         world_(world),
         rank_(world == nullptr ? 0 : world->rank()),
         inputs_(inspect_inputs(bin_paths(config))) {
-    if (!config.tokenizer.empty()) tokenizer_ = Tokenizer::load(config.tokenizer);
+    if (!config.tokenizer.empty()) tokenizer_ = load_tokenizer(config.tokenizer);
     vocab_size_ =
         tokenizer_ ? tokenizer_->vocab_size() : static_cast<std::uint64_t>(config.vocab_size);
     for (const InputFile& input : inputs_) open(input);

@@ -34,7 +34,8 @@ struct ImportConfig {
     visit("output", self.output, "folder: new, empty, or of the same import",
           {.placeholder = "DIR", .required = true});
     visit("tokenizer", self.tokenizer,
-          "the one that made the tokens; without it checkpoints of the set cannot generate",
+          "the one that made the tokens (any place that pack takes); without it checkpoints of the "
+          "set cannot generate",
           {.placeholder = "DIR|FILE"});
     visit("vocab_size", self.vocab_size, "without a tokenizer: ids are below V",
           {.placeholder = "V"});

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 #include "core/escape.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 #include "data_prep/inspect/length_histogram.hpp"
@@ -83,7 +83,8 @@ std::string inspect_json(const TokenSet& set) {
   for (const SourceEntry& source : manifest.sources)
     json["sources"].push_back({{"name", source.name}, {"size", source.size}});
   json["bad"] = manifest.bad;
-  return escape_json_controls(json.dump(2) + "\n");
+  if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
+  return escape_json_controls(json_line(json));
 }
 
 std::string inspect_text(const TokenSet& set) {
@@ -93,11 +94,12 @@ std::string inspect_text(const TokenSet& set) {
   const ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
   std::string text = formatted(
-      "kind            {}\ndocuments       {}\ntokens          {}\ntarget tokens   {}{}\nvocabulary      {} (bos {}, eos {}, pad {})\nshards          {}, {} bytes\nbad lines       {}\nreplaced chars  {}\ntruncated       {}{}\ndropped         {}{}{}\ncontent         {}\noptions         {}\n",
+      "kind            {}\ndocuments       {}\ntokens          {}\ntarget tokens   {}{}\nvocabulary      {} (bos {}, eos {}, pad {})\nshards          {}, {} bytes\nbad lines       {}\nreplaced chars  {}\ntruncated       {}{}{}\ndropped         {}{}{}\ncontent         {}\noptions         {}\n",
       manifest.kind, counts.documents, counts.tokens, counts.target_tokens,
       packing_text(manifest, sizes), manifest.vocab_size, id_text(manifest.bos_id),
       id_text(manifest.eos_id), id_text(manifest.pad_id), manifest.shards.size(), sizes.bytes,
       counts.bad_lines, counts.replaced_chars, counts.truncated,
+      part_of(counts.cut_prompts, "the prompt lost its beginning"),
       part_of(counts.cut_answers, "a side lost its end"), counts.dropped,
       part_of(counts.dropped_long, "too long"), part_of(counts.dropped_equal, "of equal sides"),
       manifest.content_xxh3, manifest.config_json);
@@ -107,6 +109,8 @@ std::string inspect_text(const TokenSet& set) {
     text += formatted("bad line        {}\n", manifest.bad[i]);
   if (counts.bad_lines > kShownBad)
     text += formatted("                ({} more)\n", counts.bad_lines - kShownBad);
+  for (const auto& [name, records] : manifest.ignored_fields)
+    text += formatted("ignored field   {}, in {} records\n", name, records);
   text += formatted(
       "{}\n{}",
       manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",

@@ -20,7 +20,7 @@ struct InspectConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("folder", self.folder, "folder that pack made",
           {.placeholder = "DIR", .required = true, .positional = true});
-    visit("json", self.json, "one JSON object");
+    visit("json", self.json, "one JSON document on one line");
     visit("line", self.line,
           "only the document made from line N (from 0) of the first input, with its mask",
           {.placeholder = "N"});

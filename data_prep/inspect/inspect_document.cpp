@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/escape.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "text/tokenizer.hpp"
@@ -134,7 +134,7 @@ std::string document_json(const TokenSet& set, const DocumentPlace& place) {
   } else {
     json.update(to_json(shown_document(shard, place.doc), tokenizer));
   }
-  return escape_json_controls(json.dump() + "\n");
+  return escape_json_controls(json_line(json));
 }
 
 std::string document_text(const TokenSet& set, const DocumentPlace& place, std::size_t max_tokens) {

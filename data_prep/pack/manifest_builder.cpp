@@ -79,6 +79,8 @@ void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Man
     manifest.shards.push_back({schema::shard_name(i), shard.frame().hdf5_bytes + kFooterBytes,
                                shard.frame().xxh3, shard.meta().counts, shard.meta().packs});
     manifest.counts += shard.meta().counts;
+    for (const auto& [name, records] : shard.meta().ignored_fields)
+      ignored_slot(manifest.ignored_fields, name) += records;
     add_bad(shard, manifest);
   }
 }

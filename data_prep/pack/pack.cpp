@@ -16,12 +16,14 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/document_maker.hpp"
+#include "data_prep/input/json_array.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/pack/manifest_builder.hpp"
 #include "data_prep/pack/pack_folder.hpp"
 #include "data_prep/pack/pack_partition.hpp"
 #include "data_prep/pack/partition_scheduler.hpp"
 #include "data_prep/stop_signals.hpp"
+#include "data_prep/tokenizer_place.hpp"
 
 namespace trireme {
 namespace {
@@ -87,13 +89,25 @@ class Packer {
         tokenizer_(std::move(tokenizer)),
         world_(world != nullptr && world->size() > 1 ? world : nullptr),
         rank_(world_ == nullptr ? 0 : world_->rank()),
-        files_(inspect_inputs(config.inputs, config.threads, world_)),
+        files_(inspect_lines(config.inputs, config.threads, world_)),
         partitions_(plan_partitions(files_, static_cast<std::uint64_t>(config.unit_bytes))),
         manifest_(start_manifest(config, rules_, tokenizer_, files_)),
         chains_(own_chains()),
         folder_(config.output, manifest_, partitions_.size(), part_, sorted(chains_)) {}
 
+  /// A pack of one process that fails before its first shard leaves no folder behind.
   PackReport run() {
+    if (world_ != nullptr) return run_all();
+    try {
+      return run_all();
+    } catch (const Error&) {
+      folder_.remove_without_shards();
+      throw;
+    }
+  }
+
+ private:
+  PackReport run_all() {
     const Timer timer;
     PackReport report{.partitions = partitions_.size(), .kept = folder_.own().size()};
     if (rank_ == 0) {
@@ -114,13 +128,12 @@ class Packer {
       }
     }
     if (rank_ == 0 && report.left == 0 && report.of_others == 0)
-      report.losses = find_losses(folder_.read_manifest());
+      report.losses = find_losses(folder_.read_manifest(), rules_.ignore_fields);
     barrier();
     report.seconds = timer.seconds();
     return report;
   }
 
- private:
   using Chains = std::vector<std::vector<std::size_t>>;
 
   /// Of all chains every part_.count-th.
@@ -257,6 +270,8 @@ class Packer {
                     .input_xxh3 = result.input_xxh3,
                     .counts = result.counts,
                     .packs = {}};
+    for (const auto& [name, field] : result.ignored)
+      content.meta.ignored_fields[name] = field.records;
     for (const PackTable& pack : content.packs)
       content.meta.packs[pack.seq_len] = pack.num_sequences();
     for (const auto& part : result.token_parts) content.token_parts.emplace_back(part);
@@ -276,18 +291,15 @@ class Packer {
     write_file_atomic(folder_.path() / schema::kManifest, manifest_.to_text());
   }
 
-  /// The empty shards go, so that the same folder takes a command that is put right.
+  /// The empty shards go, and the folder with them if this pack made it.
   [[noreturn]] void refuse_empty_set() const {
     for (std::size_t i = 0; i < partitions_.size(); ++i)
       std::filesystem::remove(folder_.path() / schema::shard_name(i));
     const std::string first = files_.front().path.string();
     const std::string inputs =
         files_.size() == 1 ? first : formatted("{} inputs ({}, ...)", files_.size(), first);
-    const bool two_texts = manifest_.kind == schema::kKindSft && rules_.fields.empty() &&
-                           manifest_.counts.bad_lines != 0;
-    fail(
-        ErrorKind::data, "{}{}", why_nothing(inputs, manifest_),
-        two_texts ? "; if a record is two texts, name their fields: --fields QUESTION,ANSWER" : "");
+    folder_.remove_without_shards();
+    fail(ErrorKind::data, "{}", why_nothing(inputs, manifest_));
   }
 
   [[nodiscard]] int size() const { return world_ == nullptr ? 1 : world_->size(); }
@@ -334,7 +346,7 @@ void check(const PackConfig& config, Problems& problems) {
 
 PackReport pack(const PackConfig& config, Communicator* world) {
   throw_if_wrong(config);
-  return Packer(config, Tokenizer::load(config.tokenizer), world).run();
+  return Packer(config, load_tokenizer(config.tokenizer), world).run();
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data_prep/documents/document_config.hpp"
 #include "data_prep/progress.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
@@ -30,7 +31,7 @@ struct PackConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, "tokenizer folder or tokenizer.json",
+    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.inputs,
           "jsonl, plain or as .gz or .zst: files, folders, patterns; in order",

@@ -70,6 +70,8 @@ PackFolder::PackFolder(std::filesystem::path path, Manifest asked, std::size_t n
 }
 
 std::size_t PackFolder::prepare() {
+  std::error_code ignored;
+  is_new_ = !std::filesystem::exists(path_, ignored);
   make_folders(path_);
   std::optional<Fd> lock = lock_folder(path_, /*shared=*/!part_.is_whole());
   if (::access(path_.c_str(), W_OK | X_OK) != 0) fail_to_write("write to", path_, errno);
@@ -80,6 +82,16 @@ std::size_t PackFolder::prepare() {
   lock_ = std::move(*lock);
   if (!part_.is_whole()) part_lock_.emplace(path_ / cat(kPartPrefix, part_.index + 1));
   return clean_and_check();
+}
+
+void PackFolder::remove_without_shards() const {
+  std::error_code ignored;
+  for (std::size_t i = 0; i < num_partitions_; ++i) {
+    if (std::filesystem::exists(path_ / schema::shard_name(i), ignored)) return;
+  }
+  if (std::filesystem::exists(path_ / schema::kManifest, ignored)) return;
+  if (has_placed_tokenizer_) std::filesystem::remove_all(path_ / schema::kTokenizerFolder, ignored);
+  if (is_new_) std::filesystem::remove(path_, ignored);  // refuses a folder that holds anything
 }
 
 std::size_t PackFolder::clean_and_check() const {
@@ -125,7 +137,7 @@ PartitionMarker PackFolder::mark(std::size_t partition) const {
   return PartitionMarker(path_ / cat(kMarkerPrefix, partition));
 }
 
-void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
+void PackFolder::place_tokenizer(const Tokenizer& tokenizer) {
   const std::filesystem::path target = path_ / schema::kTokenizerFolder;
   const auto check_files = [&] {
     for (const auto& [name, content] : tokenizer.files()) {
@@ -141,6 +153,7 @@ void PackFolder::place_tokenizer(const Tokenizer& tokenizer) const {
   for (const auto& [name, content] : tokenizer.files())
     write_file_atomic(temporary / name, content);
   const auto refusal = capture([&] { publish(temporary, target); });
+  has_placed_tokenizer_ = !refusal;
   if (!refusal) return;
   if (part_.is_whole() || !std::filesystem::exists(target)) throw Error(*refusal);
   remove_tree(temporary);  // another part was faster

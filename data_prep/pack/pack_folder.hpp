@@ -70,13 +70,17 @@ class PackFolder {
 
   /// One rank only, after prepare: the tokenizer's files inside the set, whole or not at all.
   /// Throws Error(usage) if other ones lie there.
-  void place_tokenizer(const Tokenizer& tokenizer) const;
+  void place_tokenizer(const Tokenizer& tokenizer);
 
   /// After prepare, collective over `world` (null: this process alone): the own partitions without a
   /// shard, ascending, as rank 0 sees them, because views of a network folder may differ for a
   /// while; none when the manifest lies there and every shard. The ranks share in reading the
   /// shards and remove damaged ones. Throws Error(usage) for those of another pack.
   [[nodiscard]] std::optional<std::vector<std::size_t>> find_pending(Communicator* world) const;
+
+  /// One rank only: if no shard lies in the folder, removes the tokenizer that place_tokenizer has
+  /// put there, and the folder if prepare has made it. Fails silently, as it follows a failure.
+  void remove_without_shards() const;
 
   /// Notes that a partition is being made as long as the marker lives. An empty file: those that a
   /// kill leaves tell what work has to be done again.
@@ -108,6 +112,8 @@ class PackFolder {
   std::size_t num_partitions_;
   PackPart part_;
   std::vector<std::size_t> own_;
+  bool is_new_ = false;  // prepare has made the folder
+  bool has_placed_tokenizer_ = false;
   Fd lock_;
   std::optional<PartLock> part_lock_;
 };

@@ -57,6 +57,30 @@ void join(const ChunkResult& chunk, std::uint32_t file, PartitionResult& partiti
       partition.bad.end(), chunk.bad.begin(),
       chunk.bad.begin() + static_cast<std::ptrdiff_t>(std::min(room, chunk.bad.size())));
   partition.counts += chunk.counts;
+  for (const auto& [name, field] : chunk.ignored) ignored_slot(partition.ignored, name).add(field);
+}
+
+/// With --fields the other texts of a record are lost: refuses them unless --ignore-fields names
+/// them. The mark of a KTO record that says whether its answer is a good one counts as a text.
+void check_unused_texts(const std::vector<InputFile>& files, const DocumentRules& rules,
+                        const PartitionResult& partition) {
+  if (rules.fields.empty()) return;
+  const bool completion =
+      std::find(rules.fields.begin(), rules.fields.end(), "completion") != rules.fields.end();
+  for (const auto& [name, field] : partition.ignored) {
+    const bool is_label = completion && name == "label" && field.with_text == 0;
+    if (is_named(rules.ignore_fields, name) || (field.with_text == 0 && !is_label)) continue;
+    const std::uint64_t count = is_label ? field.records : field.with_text;
+    const std::string first =
+        is_label
+            ? std::string()
+            : formatted(", first in {}", byte_place(files[field.file].path.string(), field.offset));
+    fail(
+        ErrorKind::usage,
+        "--fields {} leaves '{}' unread, which holds {} in {} record{}{}: give --ignore-fields {} if it may be lost, else write each record as {{\"messages\": [{{\"role\", \"content\"}}]}} and leave --fields out",
+        rules.config.chat.record_fields, name, is_label ? "a label" : "text", count,
+        count == 1 ? "" : "s", first, name);
+  }
 }
 
 }  // namespace
@@ -92,6 +116,7 @@ PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Pa
     result.token_parts.push_back(std::move(results[i].tokens));
     hasher.update(std::as_bytes(std::span(&results[i].hash, 1)));
   }
+  check_unused_texts(files, rules, result);
   result.counts.documents = result.documents.source.size();
   result.counts.tokens = result.documents.offset.back();
   result.input_xxh3 = hasher.hex();

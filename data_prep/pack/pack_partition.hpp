@@ -26,6 +26,7 @@ struct PartitionResult {
   PairTable pairs;                                  // of kind dpo
   std::map<std::uint32_t, std::uint64_t> lines;  // input -> lines of it that begin in the partition
   std::vector<BadLine> bad;
+  std::map<std::string, IgnoredField> ignored;  // by name
   ShardCounts counts;
   std::string input_xxh3;
 };

@@ -1,13 +1,19 @@
 #include "data_prep/pack/pack_summary.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
+#include "data_prep/documents/document_rules.hpp"
 
 namespace trireme {
 namespace {
+
+/// More than one in so many preference pairs that are cut is a warning.
+constexpr std::uint64_t kManyCutPairs = 100;
 
 class Losses {
  public:
@@ -17,7 +23,7 @@ class Losses {
         config_(parse_json(manifest.config_json, "config")),
         at_length_(formatted("--seq-len {}", manifest.seq_len)) {}
 
-  std::vector<Loss> find() {
+  std::vector<Loss> find(const std::vector<std::string>& ignore_fields) {
     if (counts_.bad_lines != 0) {
       const bool all = manifest_.bad.size() == counts_.bad_lines;
       add(log::Level::warn,
@@ -27,6 +33,7 @@ class Losses {
     }
     add_dropped();
     add_cut();
+    add_ignored(ignore_fields);
     if (counts_.replaced_chars != 0) {
       add(log::Level::info,
           formatted(
@@ -74,24 +81,54 @@ class Losses {
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
     if (is(schema::kKindPretrain))
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
-    const char* where = is(schema::kKindDpo) ? "a side has no target" : "no target";
+    const char* where = is(schema::kKindDpo) ? "a side has no answer target" : "no target";
+    const bool drops =
+        manifest_.kind == schema::kKindDpo && manifest_.pair_cut_rule() == PairCutRule::drop;
     dropped(counts_.dropped_long,
-            formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
+            drops ? formatted("a side is longer than {} (--cut-pairs drop)", at_length_)
+                  : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
     dropped(counts_.dropped_equal, "chosen and rejected are equal");
     dropped(other,
-            formatted("no target at {} with --mask {}", at_length_, config_.value("mask", "")));
+            formatted("no target at {} with --mask {}, or weight or train switches its answers off",
+                      at_length_, config_.value("mask", "")));
   }
 
   void add_cut() {
     if (counts_.truncated == 0) return;
     std::string what = "they lost their end";
-    if (is(schema::kKindDpo)) {
-      what = "the prompt lost its beginning";
-      if (counts_.cut_answers != 0)
-        what += formatted(", in {} of them a side lost its end", counts_.cut_answers);
+    const bool pairs = is(schema::kKindDpo);
+    if (pairs) {
+      what = formatted(
+          "in {} of them the prompt lost its beginning, in {} a side lost its end (--cut-pairs {})",
+          counts_.cut_prompts, counts_.cut_answers, config_.value("cut_pairs", ""));
     }
-    add(log::Level::info, formatted("cut {} to {}: {}; a longer --seq-len keeps more",
-                                    share(counts_.truncated), at_length_, what));
+    const std::uint64_t all = counts_.documents + counts_.dropped;
+    const bool many = pairs && counts_.truncated * kManyCutPairs > all;
+    add(many ? log::Level::warn : log::Level::info,
+        formatted("cut {} to {}: {}; a longer --seq-len keeps more", share(counts_.truncated),
+                  at_length_, what));
+  }
+
+  void add_ignored(const std::vector<std::string>& ignore_fields) {
+    constexpr std::size_t kMostShown = 8;
+    std::vector<std::string> known;
+    std::vector<std::string> others;
+    for (const auto& [name, records] : manifest_.ignored_fields) {
+      const bool is_known = is_named(ignore_fields, name);
+      (is_known ? known : others)
+          .push_back(formatted("{} in {} record{}", name, records, records == 1 ? "" : "s"));
+    }
+    if (!known.empty())
+      add(log::Level::info,
+          formatted("left fields of --ignore-fields out: {}", joined(known, ", ")));
+    if (others.empty()) return;
+    const std::size_t more = others.size() - std::min(kMostShown, others.size());
+    others.resize(others.size() - more);
+    add(log::Level::warn,
+        formatted(
+            "did not read these fields, which hold something: {}{}; if nothing of them is needed, name them in --ignore-fields",
+            joined(others, ", "),
+            more == 0 ? "" : formatted(" and {} more (manifest.json lists them)", more)));
   }
 
   const Manifest& manifest_;
@@ -103,8 +140,9 @@ class Losses {
 
 }  // namespace
 
-std::vector<Loss> find_losses(const Manifest& manifest) {
-  return Losses(manifest).find();
+std::vector<Loss> find_losses(const Manifest& manifest,
+                              const std::vector<std::string>& ignore_fields) {
+  return Losses(manifest).find(ignore_fields);
 }
 
 std::string why_nothing(const std::string& inputs, const Manifest& manifest) {

@@ -9,6 +9,7 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "data_prep/input/chunk_reader.hpp"
+#include "data_prep/input/json_array.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/worker_pool.hpp"
 
@@ -82,7 +83,7 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
                           const std::vector<ReservedToken>& reserved, Communicator* world) {
   const auto rank = static_cast<std::size_t>(world == nullptr ? 0 : world->rank());
   const auto size = static_cast<std::size_t>(world == nullptr ? 1 : world->size());
-  const std::vector<InputFile> files = inspect_inputs(config.inputs, config.threads, world);
+  const std::vector<InputFile> files = inspect_lines(config.inputs, config.threads, world);
   std::vector<ByteRange> all;
   for (std::uint32_t i = 0; i < files.size(); ++i) all.push_back({i, 0, files[i].size});
   const std::vector<ByteRange> every_chunk = split_chunks(all, kCountedChunkBytes);

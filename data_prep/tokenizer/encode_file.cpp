@@ -12,6 +12,7 @@
 #include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/line_reader.hpp"
 #include "data_prep/tokenizer/tokenizer_jobs.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
 
@@ -120,7 +121,7 @@ std::vector<std::uint32_t> read_ids(std::string_view json, const std::string& wh
 
 void encode_file(const EncodeConfig& config) {
   throw_if_wrong(config);
-  const Tokenizer tokenizer = Tokenizer::load(config.tokenizer);
+  const Tokenizer tokenizer = load_tokenizer(config.tokenizer);
   const EncodeOptions options{config.add_special_tokens, config.special_in_text == "allow"};
   const OnBadText on_bad_text = on_bad_text_named(config.on_bad_text);
   convert_lines(config.input, config.output, config.threads, [&] {
@@ -136,7 +137,7 @@ void encode_file(const EncodeConfig& config) {
 }
 
 void decode_file(const DecodeConfig& config) {
-  const Tokenizer tokenizer = Tokenizer::load(config.tokenizer);
+  const Tokenizer tokenizer = load_tokenizer(config.tokenizer);
   convert_lines(config.input, config.output, 0, [&] {
     return [&](const Line& line, std::string& out) {
       if (line.text.find_first_not_of(" \t\r") == std::string_view::npos) return;

@@ -6,6 +6,7 @@
 #include "core/fields.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/progress.hpp"
+#include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/split/splitter.hpp"
 
@@ -95,7 +96,7 @@ struct EncodeConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, "tokenizer folder or tokenizer.json",
+    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.input, "jsonl file", {.placeholder = "FILE", .required = true});
     visit("output", self.output, "one {\"ids\":[...]} a line, same order",
@@ -121,7 +122,7 @@ struct DecodeConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, "tokenizer folder or tokenizer.json",
+    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.input, "one {\"ids\":[...]} a line",
           {.placeholder = "FILE", .required = true});

@@ -2,7 +2,6 @@
 
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
-#include "comm/launchers.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
 
@@ -28,22 +27,42 @@ int run_rank(const char* program, const std::function<int()>& body,
 }
 
 Launch::Launch(const char* program, int* argc, char*** argv, const CommOptions& options)
-    : program_(program) {
-  if (!launcher_variables().empty()) {
-    info_ = session_.emplace(argc, argv).launch();
-  } else {
-    info_.hostname = this_hostname();
-  }
+    : program_(program),
+      argc_(argc),
+      argv_(argv),
+      options_(options),
+      variables_(launcher_variables()) {
+  const LauncherPlace place = launcher_place(variables_);
+  info_.rank = place.rank;
+  info_.size = place.size;
+  info_.hostname = this_hostname();
+  init_log();
+}
+
+void Launch::init_log() const {
   log::Config config;
   config.rank = info_.rank;
   config.size = info_.size;
   log::init(config);
-  world_ = make_world("auto", info_, options);
+}
+
+void Launch::start(const StartLimit& limit) {
+  if (is_alone(variables_)) return start_alone();
+  const StartWatch watch(limit, variables_);
+  info_ = session_.emplace(argc_, argv_).launch();
+  init_log();
+  world_ = make_world("auto", info_, options_);
+}
+
+void Launch::start_alone() {
+  info_ = {};
+  info_.hostname = this_hostname();
+  world_ = make_world("self", info_, options_);
 }
 
 int Launch::run(const std::function<int()>& body) const {
   return run_rank(program_, body, [&](int code) {
-    if (info_.size == 1) return;
+    if (info_.size == 1 || !session_) return;
     if (tell_) tell_(code);
     abort_job(code);
   });

@@ -31,7 +31,8 @@ CompletedValue value_of(const std::string& placeholder) {
       return std::islower(c) != 0 || std::isdigit(c) != 0;
     });
     if (!is_name) value.words.push_back(part);
-    value.files = value.files || part.starts_with("FILE") || part.starts_with("DIR");
+    value.files =
+        value.files || part.starts_with("FILE") || part.starts_with("DIR") || part == "MODEL";
   }
   return value;
 }

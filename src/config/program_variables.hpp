@@ -6,9 +6,11 @@ namespace trireme {
 
 /// Every TRIREME_ variable that is no configuration key: what our programs, scripts, builds and
 /// tests read. A test holds slurm/, bin/ and getenv calls to this list.
-inline constexpr std::array<std::string_view, 26> kProgramVariables{
+inline constexpr std::array<std::string_view, 27> kProgramVariables{
     // programs: failures on purpose
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
+    // also for programs without this key
+    "TRIREME_TRAIN_START_TIMEOUT_S",
     // slurm/env.sh
     "TRIREME_HOME", "TRIREME_MODULES", "TRIREME_BIN", "TRIREME_RUNS", "TRIREME_LAUNCH",
     "TRIREME_MPI", "TRIREME_MAX_FAILURES", "TRIREME_CONTROLLER_WAIT", "TRIREME_SPARES",

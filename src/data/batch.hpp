@@ -44,6 +44,8 @@ struct Batch {
   std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
   std::int64_t num_pairs = 0;              // of this batch
   std::vector<std::int64_t> pair_records;  // [num_pairs] documents, counted over shards and sets
+  // [num_pairs] XXH3-64 of a pair's token set, its length, and the tokens and targets of both sides
+  std::vector<std::uint64_t> pair_keys;
 };
 
 }  // namespace trireme

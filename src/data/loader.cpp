@@ -1,5 +1,6 @@
 #include "data/loader.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -21,7 +22,7 @@ std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
 DataLoader::DataLoader(const SampleStream& stream, const LoaderConfig& config)
     : stream_(stream), config_(config) {
   if (config.micro_batch < 1 || config.size < 1 || config.rank < 0 || config.rank >= config.size ||
-      config.prefetch < 1 || config.next_sample < 0) {
+      config.prefetch < 1 || config.next_sample < 0 || config.end_sample < 1) {
     fail(ErrorKind::usage,
          "data loader: micro_batch {}, rank {} of {}, prefetch {}, next sample {}: out of range",
          config.micro_batch, config.rank, config.size, config.prefetch, config.next_sample);
@@ -49,23 +50,30 @@ std::int64_t DataLoader::first_sample(std::int64_t micro_step) const {
 std::int64_t DataLoader::count_share(std::int64_t update) const {
   std::int64_t targets = 0;
   for (std::int64_t step = 0; step < micro_steps_; ++step) {
+    const std::int64_t first = first_sample(update * micro_steps_ + step);
     targets +=
-        stream_.count_targets(first_sample(update * micro_steps_ + step), config_.micro_batch);
+        stream_.count_targets(first, std::min(config_.micro_batch, config_.end_sample - first));
   }
   return targets;
 }
 
+std::int64_t DataLoader::samples_of(std::int64_t update) const {
+  const std::int64_t first = config_.next_sample + update * config_.global_batch;
+  return std::clamp<std::int64_t>(config_.end_sample - first, 0, config_.global_batch);
+}
+
 Batch DataLoader::make(std::int64_t micro_step) const {
-  Batch batch = stream_.make_batch(first_sample(micro_step), config_.micro_batch);
-  batch.update_samples = config_.global_batch;
-  batch.update_batches = config_.global_batch / config_.micro_batch;
+  Batch batch =
+      stream_.make_batch(first_sample(micro_step), config_.micro_batch, config_.end_sample);
+  batch.update_samples = samples_of(micro_step / micro_steps_);
+  batch.update_batches = (batch.update_samples - 1) / config_.micro_batch + 1;
   return batch;
 }
 
 void DataLoader::produce() {
   try {
     std::int64_t counted = 0;  // updates
-    for (std::int64_t micro_step = 0;; ++micro_step) {
+    for (std::int64_t micro_step = 0; samples_of(micro_step / micro_steps_) > 0; ++micro_step) {
       for (; counted <= micro_step / micro_steps_ + 1; ++counted) {
         const std::int64_t share = count_share(counted);
         const std::lock_guard lock(mutex_);
@@ -102,6 +110,7 @@ T DataLoader::take(std::deque<T>& queue) {
 }
 
 Batch DataLoader::next() {
+  TRIREME_ASSERT(samples_of(taken_ / micro_steps_) > 0);
   Batch batch = take(ready_);
   ++taken_;
   return batch;
@@ -112,7 +121,8 @@ std::int64_t DataLoader::next_share() {
 }
 
 std::int64_t DataLoader::next_sample() const {
-  return config_.next_sample + taken_ / micro_steps_ * config_.global_batch;
+  const std::int64_t next = config_.next_sample + taken_ / micro_steps_ * config_.global_batch;
+  return std::min(next, std::max(config_.end_sample, config_.next_sample));
 }
 
 }  // namespace trireme

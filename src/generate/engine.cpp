@@ -38,6 +38,18 @@ void check_finite(std::span<const double> logits, std::int64_t num_tokens, const
        reason);
 }
 
+/// Returns the ids below `vocab_size` that no token has: the rows that pad the embedding, and gaps.
+/// A tokenizer of ids alone (Tokenizer::ids_only) has bytes of none: its number of ids counts.
+std::vector<std::uint32_t> unused_ids(const Tokenizer& tokenizer, std::int64_t vocab_size) {
+  const bool is_readable = !tokenizer.content_hash().empty();
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t id = 0; id < vocab_size; ++id) {
+    const bool is_gap = is_readable && tokenizer.token_bytes(id).empty();
+    if (is_gap || id >= tokenizer.vocab_size()) ids.push_back(id);
+  }
+  return ids;
+}
+
 /// Sets what a mask does not allow to -inf.
 void apply_mask(TokenMask& mask, std::span<double> logits) {
   std::vector<std::uint64_t> bits((logits.size() + 63) / 64, 0);
@@ -45,7 +57,7 @@ void apply_mask(TokenMask& mask, std::span<double> logits) {
   bool any = false;
   for (std::size_t id = 0; id < logits.size(); ++id) {
     const bool allowed = ((bits[id / 64] >> (id % 64)) & 1U) != 0;
-    any = any || allowed;
+    any = any || (allowed && std::isfinite(logits[id]));
     if (!allowed) logits[id] = -INFINITY;
   }
   if (!any) fail(ErrorKind::internal, "the mask of an answer's form allows no token");
@@ -58,6 +70,7 @@ struct GenerationEngine::Impl {
       : model(the_model),
         tokenizer(the_tokenizer),
         config(resolved(wanted, the_model)),
+        unused(unused_ids(the_tokenizer, the_model.config().vocab_size)),
         schedule(config, num_kv_blocks(config, model)),
         cache(with_torch_errors(
             [&] { return model.make_cache(schedule.counters().kv_blocks_total); })),
@@ -67,6 +80,7 @@ struct GenerationEngine::Impl {
   Transformer& model;
   const Tokenizer& tokenizer;
   EngineConfig config;
+  std::vector<std::uint32_t> unused;  // ids that no token has: never drawn
 
   // Of the thread that steps.
   Schedule schedule;
@@ -89,6 +103,7 @@ struct GenerationEngine::Impl {
   void compute(const std::vector<TextRows>& step);
   [[nodiscard]] at::Tensor hidden_of(const std::vector<TextRows>& step,
                                      const std::vector<std::int64_t>& kept) const;
+  void set_unused(std::span<double> row, double value) const;
   void take_logits(LiveText& text, std::int64_t index);
   void draw(LiveText& text, Delta& delta);
   void end(LiveText& text, Delta delta, FinishReason reason);
@@ -203,8 +218,13 @@ void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
   }
 }
 
+void GenerationEngine::Impl::set_unused(std::span<double> row, double value) const {
+  for (const std::uint32_t id : unused) row[id] = value;
+}
+
 void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
   check_finite(logits, index + 1, "weights or activations are NaN or infinite");
+  set_unused(logits, -INFINITY);  // before any softmax
   if (index + 1 < text.prompt_length()) {
     text.prompt_reports.push_back(report_token(logits,
                                                text.tokens[static_cast<std::size_t>(index + 1)],
@@ -219,8 +239,10 @@ void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
 void GenerationEngine::Impl::draw(LiveText& text, Delta& delta) {
   const Request& request = text.request;
   weighed = logits;
+  set_unused(weighed, 0);  // so that the check sees penalties and bias alone
   text.history.apply(request.sampling, weighed);
   check_finite(weighed, text.length(), "penalties and bias make the logits infinite");
+  set_unused(weighed, -INFINITY);
   if (request.mask) apply_mask(*request.mask, weighed);
   const std::uint32_t id = sample_token(weighed, request.sampling,
                                         static_cast<std::uint64_t>(text.drawn()), request.answer);
@@ -235,8 +257,7 @@ void GenerationEngine::Impl::draw(LiveText& text, Delta& delta) {
   text.history.add(id);
   delta.text += text.answer.push(id);
   if (text.answer.stopped()) return end(text, std::move(delta), FinishReason::stop);
-  // The last token is never read: a text may be one longer than the context.
-  if (text.drawn() == request.max_tokens || text.length() > config.max_context)
+  if (text.drawn() == request.max_tokens || text.length() >= config.max_context)
     return end(text, std::move(delta), FinishReason::length);
   text.on_delta(std::move(delta));
 }

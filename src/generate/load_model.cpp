@@ -11,10 +11,13 @@
 #include "checkpoint/hf/lora.hpp"
 #include "checkpoint/hf/special_tokens.hpp"
 #include "checkpoint/hf/tokenizer_size.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
 #include "core/process/max_threads.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_bridge.hpp"
@@ -29,6 +32,7 @@ struct ModelSource {
   LoraConfig lora;
   std::map<std::string, std::string> files;  // of its tokenizer
   std::string chat;                          // name of its chat format; "" if it says none
+  std::string taught;                        // template_of: also what an import recognized
   /// Writes a parameter into `weight`, converted.
   std::function<void(const std::string& name, const at::Tensor& weight)> read;
 };
@@ -65,6 +69,7 @@ ModelSource source_of(const Checkpoint& checkpoint) {
   const auto& values = checkpoint.manifest().values;
   if (const auto chat = values.find(kChatTemplateValue); chat != values.end())
     source.chat = chat->second;
+  source.taught = template_of(values);
   std::optional<Checkpoint> base;
   if (holds_adapters(checkpoint)) {
     source.lora = lora_of(checkpoint);
@@ -83,6 +88,7 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   source.place = folder;
   source.config = hf.model.config;
   source.files = hf.model.files;
+  source.taught = template_of_files(source.files);
   source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
     std::vector<std::byte> bytes = read_f32(weights.at(name), name);
     weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));
@@ -90,7 +96,8 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   return source;
 }
 
-/// Ids that the embedding lacks, as in configurations of small test models, are never drawn.
+/// Ids that the embedding lacks, as in configurations of small test models, and ids that no token has
+/// are never drawn.
 std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
   std::vector<std::uint32_t> ids;
   if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
@@ -101,19 +108,19 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   const auto found = listed.find("eos");
   if (found == listed.end()) return ids;
   for (const std::int64_t id : found->second) {
-    if (id < source.config.vocab_size) ids.push_back(static_cast<std::uint32_t>(id));
+    const bool is_used = id < source.config.vocab_size && id < tokenizer.vocab_size();
+    if (is_used) ids.push_back(static_cast<std::uint32_t>(id));
   }
   return ids;
 }
 
-/// The tokenizer's own template: a file of its own, or a key of its configuration.
-std::string jinja_of(const std::map<std::string, std::string>& files) {
-  if (const auto file = files.find("chat_template.jinja"); file != files.end()) return file->second;
-  const auto file = files.find("tokenizer_config.json");
-  if (file == files.end()) return "";
-  const Json config = parse_json(file->second, file->first);
-  const auto found = config.find("chat_template");
-  return found != config.end() && found->is_string() ? found->get<std::string>() : "";
+/// A model whose tokenizer cannot be read takes and gives ids.
+Tokenizer tokenizer_of(const ModelSource& source) {
+  const std::string problem = tokenizer_problem(source.files, source.place.string());
+  if (problem.empty()) return Tokenizer::from_files(source.files, source.place.string());
+  log::warn(formatted("{}\nThe model takes token ids only, no text", problem));
+  return Tokenizer::ids_only(source.files, static_cast<std::uint32_t>(source.config.vocab_size),
+                             formatted("{}\nThis model takes token ids only, no text", problem));
 }
 
 const ChatTemplate* chat_of(const ModelSource& source) {
@@ -125,9 +132,10 @@ const ChatTemplate* chat_of(const ModelSource& source) {
 
 ChatWriter chat_writer_of(const LoadedModel& model) {
   if (model.chat == nullptr) {
-    fail(ErrorKind::usage,
-         "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}",
-         model.checkpoint.string(), chat_template_names());
+    fail(
+        ErrorKind::usage,
+        "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}. Name the one to use with --chat-template",
+        model.checkpoint.string(), chat_template_names());
   }
   return ChatWriter(*model.chat, model.tokenizer);
 }
@@ -138,15 +146,15 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
       is_hf_folder(place) ? source_of_hf(place) : source_of(open_newest_good(place, allow_older));
   std::unique_ptr<Communicator> self = make_world("self", {});
   auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
-  auto loaded = std::unique_ptr<LoadedModel>(
-      new LoadedModel{std::move(self),
-                      std::move(mesh),
-                      {},
-                      nullptr,
-                      Tokenizer::from_files(source.files, source.place.string()),
-                      {},
-                      source.place,
-                      chat_of(source)});
+  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
+                                                             std::move(mesh),
+                                                             {},
+                                                             nullptr,
+                                                             tokenizer_of(source),
+                                                             {},
+                                                             source.place,
+                                                             chat_of(source),
+                                                             source.taught});
   loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
   loaded->registry.freeze();  // weights alone: no gradients
@@ -166,9 +174,14 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
                                         int local_size) {
   if (options.threads < 0 || options.threads > kMaxThreads)
     fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
+  const ChatTemplate* const format =
+      options.chat_template.empty() ? nullptr : &chat_template(options.chat_template);
   set_cpu_threads(options.threads, local_size);
-  return load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
-                    choose_device(options.device, local_rank, "--device"), options.allow_older);
+  auto model = load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
+                          choose_device(options.device, local_rank, "--device"),
+                          options.allow_older);
+  if (format != nullptr) model->chat = format;
+  return model;
 }
 
 std::string hash_weights(LoadedModel& model) {

@@ -27,6 +27,8 @@ struct LoadedModel {
   /// How its chats are written: what it was trained with, else what is nearest to the tokenizer's
   /// own template. Null: none that is known.
   const ChatTemplate* chat = nullptr;
+  /// Name of the chat template that it was trained or imported with (template_of); "": not known.
+  std::string chat_template_name = {};
 };
 
 /// Writes conversations in the model's chat format. Throws Error(usage) if there is none that is known.
@@ -45,10 +47,12 @@ struct ModelOptions {
   std::int64_t threads = 0;  // 0: OMP_NUM_THREADS, else all cores
   std::string device = "auto";
   std::string precision = "fp32";
+  std::string chat_template;  // name of the chat format; "": the checkpoint's
 };
 
 /// The same, for one of `local_size` processes on this machine; it computes with `threads` from here
-/// on. Throws Error(usage) for options that cannot be, and for a device that is not there.
+/// on. Throws Error(usage) for options that cannot be, and for a device that is not there. Its chat
+/// format is the one that the options name, if they name one.
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
                                         int local_size = 1);
 

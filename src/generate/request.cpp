@@ -38,9 +38,11 @@ std::optional<RequestProblem> find_problem(const Request& request, std::int64_t 
                                            std::int64_t max_context) {
   const auto length = static_cast<std::int64_t>(request.prompt.size());
   if (length == 0) return RequestProblem{"prompt", "empty, must have a token"};
-  if (length > max_context) {
-    return RequestProblem{"prompt",
-                          formatted("{} tokens, must be at most {}", length, max_context)};
+  if (is_too_long(request, max_context)) {
+    const bool draws = request.max_tokens > 0;
+    return RequestProblem{"prompt", formatted("{} tokens, must be at most {}{}", length,
+                                              max_context - (draws ? 1 : 0),
+                                              draws ? " (the context less one new token)" : "")};
   }
   const std::int64_t least = request.prompt_logprobs ? 0 : 1;
   if (request.max_tokens < least) {

@@ -38,7 +38,7 @@ struct TokenLogprob {
 };
 
 /// A token with what the model said of it: of its own logits, before penalties, temperature, filters
-/// and masks.
+/// and masks. Ids that no token of the tokenizer has take no probability: they are never drawn.
 struct TokenReport {
   std::uint32_t id = 0;
   std::optional<float> logprob;   // none: not asked for, or the first of a prompt
@@ -74,6 +74,14 @@ struct RequestProblem {
   std::string message;  // what follows "top_p = " or "--top-p ": "2, must be in (0, 1]"
 };
 
+/// Returns true if the prompt and one new token (with max_tokens 0: the prompt alone) are more than
+/// `max_context` tokens.
+inline bool is_too_long(const Request& request, std::int64_t max_context) {
+  const std::int64_t least = request.max_tokens > 0 ? 1 : 0;
+  return static_cast<std::int64_t>(request.prompt.size()) > max_context - least;
+}
+
+/// `max_context`: most tokens of prompt and text together.
 std::optional<RequestProblem> find_problem(const Request& request, std::int64_t vocab_size,
                                            std::int64_t max_context);
 

@@ -45,7 +45,8 @@ bool RunFolder::is_blank() const {
     const std::string name = entry.path().filename().string();
     if (entry.path() == checkpoints() && fs::is_empty(entry.path(), code)) continue;
     const bool ours = name.starts_with("LOCK") || name.starts_with("status.json.tmp.") ||
-                      entry.path() == journal() || entry.path() == submit();
+                      entry.path() == journal() || entry.path() == submit() ||
+                      entry.path() == verdicts();
     if (!ours) return false;
   }
   return true;

@@ -17,6 +17,9 @@ struct RunFolder {
   /// What the ranks hold and send, counted in an update beside the formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
 
+  /// The compute peak that MFU is a share of, for each device, layout and dtype (run/kept_peak.hpp).
+  [[nodiscard]] std::filesystem::path peak() const { return root / "peak.json"; }
+
   /// What happened, over all legs and jobs (journal.hpp).
   [[nodiscard]] std::filesystem::path journal() const { return root / "journal.jsonl"; }
 

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// What the controller says about a job.
+/// The state of a job as the controller reports it.
 struct SchedulerAnswer {
   bool answered = false;  // false: there is no Slurm here, or its controller is silent
   std::vector<SchedulerJob>

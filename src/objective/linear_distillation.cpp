@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "core/error.hpp"
 #include "ops/product.hpp"
@@ -11,36 +13,126 @@
 namespace trireme {
 namespace {
 
-/// The teacher's rows of the student's classes on this rank.
-at::Tensor teacher_rows(const Head& student, const Head& teacher) {
-  const std::int64_t classes = student.weight.size(0);
-  const bool cut_alike = teacher.first == student.first && teacher.weight.size(0) >= classes &&
-                         (student.tensor.size() == 1 || teacher.classes == student.classes);
-  if (!cut_alike) {
-    fail(
-        ErrorKind::usage,
-        "the teacher has {} classes, {} of them on this rank from {} on, the student {}, {} from {} on: a teacher needs the student's vocabulary at least, and exactly that with parallel.tp above 1",
-        teacher.classes, teacher.weight.size(0), teacher.first, student.classes, classes,
-        student.first);
-  }
-  return teacher.weight.narrow(0, 0, classes);
+/// Rows [first, first + count) of a matrix.
+struct RowRange {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  [[nodiscard]] std::int64_t end() const { return first + count; }
+};
+
+RowRange common(const RowRange& a, const RowRange& b) {
+  const std::int64_t first = std::max(a.first, b.first);
+  return {first, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - first)};
 }
 
-/// Of rows [rows] of one chunk, of all classes; statistics [rows].
+/// Classes of the student and of the teacher on every rank of the group.
+struct Cuts {
+  std::vector<RowRange> student;
+  std::vector<RowRange> teacher;
+};
+
+Cuts gather_cuts(const Head& student, const Head& teacher) {
+  const auto options = at::TensorOptions(at::kLong).device(student.weight.device());
+  const at::Tensor own = at::tensor(
+      {student.first, student.weight.size(0), teacher.first, teacher.weight.size(0)}, options);
+  const at::Tensor all = at::empty({4 * student.tensor.size()}, options);
+  all_gather(student.tensor.group(), own, all, "vocabulary cuts")->wait();
+  const at::Tensor host = all.to(at::kCPU);
+  const std::int64_t* values = host.const_data_ptr<std::int64_t>();
+  Cuts cuts;
+  for (int rank = 0; rank < student.tensor.size(); ++rank, values += 4) {
+    cuts.student.push_back({values[0], values[1]});
+    cuts.teacher.push_back({values[2], values[3]});
+  }
+  return cuts;
+}
+
+/// Classes that both models have.
+std::int64_t shared_classes(const Head& student, const Head& teacher) {
+  return std::min(student.classes, teacher.classes);
+}
+
+/// The teacher's rows of the student's classes on this rank, as far as both models have them. If the
+/// vocabularies are cut alike, a view; else the rows that other ranks hold are sent: as many as the
+/// cuts lie apart.
+at::Tensor teacher_rows(const Head& student, const Head& teacher) {
+  const std::int64_t shared = shared_classes(student, teacher);
+  const auto wanted = [&](const RowRange& own) { return common(own, {0, shared}); };
+  const RowRange own = wanted({student.first, student.weight.size(0)});
+  if (student.tensor.size() == 1)
+    return teacher.weight.narrow(0, own.first - teacher.first, own.count);
+  if (student.classes == teacher.classes) return teacher.weight;
+  const Cuts cuts = gather_cuts(student, teacher);
+  const auto rank = static_cast<std::size_t>(student.tensor.rank());
+
+  struct Missing {
+    std::size_t of;    // the rank that lacks them
+    std::size_t from;  // the rank that has them
+    RowRange rows;
+    std::int64_t place;  // in the buffer
+  };
+
+  std::vector<Missing> missing;
+  std::int64_t total = 0;
+  for (std::size_t of = 0; of < cuts.student.size(); ++of) {
+    for (std::size_t from = 0; from < cuts.teacher.size(); ++from) {
+      const RowRange rows = common(wanted(cuts.student[of]), cuts.teacher[from]);
+      if (of == from || rows.count == 0) continue;
+      missing.push_back({of, from, rows, total});
+      total += rows.count;
+    }
+  }
+  // Each row is one rank's, all others add zeros: the sum is exact.
+  const at::Tensor buffer = at::zeros({total, teacher.weight.size(1)}, teacher.weight.options());
+  for (const Missing& one : missing) {
+    if (one.from == rank)
+      buffer.narrow(0, one.place, one.rows.count)
+          .copy_(teacher.weight.narrow(0, one.rows.first - teacher.first, one.rows.count));
+  }
+  if (total > 0) all_reduce(student.tensor.group(), buffer, ReduceOp::sum, "teacher rows")->wait();
+  const at::Tensor rows = at::empty({own.count, teacher.weight.size(1)}, teacher.weight.options());
+  const RowRange here = common(own, cuts.teacher[rank]);
+  if (here.count > 0)
+    rows.narrow(0, here.first - own.first, here.count)
+        .copy_(teacher.weight.narrow(0, here.first - teacher.first, here.count));
+  for (const Missing& one : missing) {
+    if (one.of == rank)
+      rows.narrow(0, one.rows.first - own.first, one.rows.count)
+          .copy_(buffer.narrow(0, one.place, one.rows.count));
+  }
+  return rows;
+}
+
+/// Largest of each row of [rows, n]; -infinity where n is 0.
+at::Tensor largest_of(const at::Tensor& logits) {
+  if (logits.size(1) > 0) return logits.amax(1);
+  return at::full({logits.size(0)}, -std::numeric_limits<double>::infinity(), logits.options());
+}
+
+/// The terms of the rows of one chunk, each [rows]. The cross entropy is over the student's classes,
+/// the divergence over those that both models have.
 struct ChunkTerms {
   at::Tensor ce;
   at::Tensor kl;
   at::Tensor grad;  // [rows, this rank's classes]: d (alpha ce + (1 - alpha) T^2 kl) / d logits
 };
 
-/// Logits [rows, this rank's classes] of both, which are overwritten.
+/// Logits of the student [rows, this rank's classes] and of the teacher [rows, those of them that
+/// both have], which are overwritten. `shared_of_both`: classes that both have, on all ranks.
 ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
-                       const at::Tensor& targets, const Head& head,
+                       const at::Tensor& targets, const Head& head, std::int64_t shared_of_both,
                        const DistillationSetup& setup) {
   const std::int64_t rows = logits.size(0);
   const bool alone = head.tensor.size() == 1;
-  const at::Tensor largest = at::stack({logits.amax(1), teacher.amax(1)});
+  const std::int64_t shared = teacher.size(1);
+  const auto shared_of = [&](const at::Tensor& all) { return all.narrow(1, 0, shared); };
+  std::vector<at::Tensor> maxima{logits.amax(1), largest_of(teacher)};
+  if (shared_of_both < head.classes) maxima.push_back(largest_of(shared_of(logits)));
+  const at::Tensor largest = at::stack(maxima);
   if (!alone) all_reduce(head.tensor.group(), largest, ReduceOp::max, "loss maxima")->wait();
+  const at::Tensor warm = (shared_of(logits) - largest[maxima.size() == 3 ? 2 : 0].unsqueeze(1))
+                              .div_(setup.temperature);
   logits.sub_(largest[0].unsqueeze(1));
   teacher.sub_(largest[1].unsqueeze(1)).div_(setup.temperature);
 
@@ -49,7 +141,6 @@ ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
   const at::Tensor picks = local.masked_fill(own.logical_not(), 0).unsqueeze(1);  // [rows, 1]
   const at::Tensor sums = at::empty({5, rows}, logits.options());
   sums[0].copy_(logits.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
-  const at::Tensor warm = logits / setup.temperature;
   const at::Tensor teacher_exp = teacher.exp();
   sums[1].copy_(teacher_exp.sum(1));
   sums[2].copy_(teacher.sub_(warm).mul_(teacher_exp).sum(1));
@@ -67,8 +158,9 @@ ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
       (1 - setup.alpha) * setup.temperature;  // T^2 of the loss, 1 / T of the logit
   terms.grad = exponentials.mul_((setup.alpha / sums[4]).unsqueeze(1));
   terms.grad.scatter_add_(1, picks, own.to(logits.scalar_type()).mul_(-setup.alpha).unsqueeze(1));
-  terms.grad.addcmul_(warm_exp, (of_kl / sums[3]).unsqueeze(1));
-  terms.grad.addcmul_(teacher_exp, (of_kl / sums[1]).unsqueeze(1), -1);
+  const at::Tensor grad_shared = shared_of(terms.grad);
+  grad_shared.addcmul_(warm_exp, (of_kl / sums[3]).unsqueeze(1));
+  grad_shared.addcmul_(teacher_exp, (of_kl / sums[1]).unsqueeze(1), -1);
   return terms;
 }
 
@@ -94,7 +186,7 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
     const ChunkTerms terms =
         chunk_terms(ops::product(inputs, head.weight.t()).to(type),
                     ops::product(teacher_x.narrow(0, first, rows), teacher_weight.t()).to(type),
-                    targets.narrow(0, first, rows), head, setup);
+                    targets.narrow(0, first, rows), head, shared_classes(head, teacher), setup);
     const at::Tensor weights = setup.row_weights.defined()
                                    ? setup.row_weights.narrow(0, first, rows).to(type)
                                    : at::Tensor();

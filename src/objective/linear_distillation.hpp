@@ -23,9 +23,11 @@ struct DistillationOutput {
 
 /// Output projections of a student x [N, D] and of a teacher [N, its width], and the distillation
 /// loss of both, chunked over rows: the logits of neither exist as a whole. `targets` [N], all of
-/// them valid. The teacher's classes beyond the student's do not count; with tensor parallelism both
-/// heads are cut alike, and ranks share 28 bytes a row in fp32. Throws Error(usage) for a teacher of
-/// fewer classes, or cut in another way. Source: Hinton et al., "Distilling the knowledge in a
+/// them valid. The two may have different numbers of classes, because embeddings of one tokenizer are
+/// padded to different sizes: the divergence is taken over the classes that both have, and each softmax
+/// is normalized over these alone; the cross entropy is over all classes of the student. With tensor
+/// parallelism ranks share 32 bytes a row in fp32, and once a call the rows of the teacher's head by
+/// which the two cuts of the vocabulary lie apart. Source: Hinton et al., "Distilling the knowledge in a
 /// neural network", 2015, section 2.
 DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
                                        const at::Tensor& teacher_x, const Head& teacher,

@@ -53,6 +53,7 @@ void check(const PreferenceConfig& config, Problems& problems) {
   if (!(config.beta > 0 && config.beta <= kMaxBeta))
     problems.add("dpo.beta", config.beta, formatted("must be more than 0, at most {}", kMaxBeta));
   problems.one_of("dpo.logprob", config.logprob, texts(kLogProbForms));
+  problems.one_of("dpo.score", config.score, texts(kPairScores));
   problems.one_of("dpo.loss", config.loss, texts(kPairLosses));
   if (!(config.label_smoothing >= 0 && config.label_smoothing < 0.5)) {
     problems.add("dpo.label_smoothing", config.label_smoothing, "must be in [0, 0.5)");

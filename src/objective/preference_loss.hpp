@@ -28,10 +28,17 @@ enum class PairLoss { sigmoid, ipo };
 
 inline constexpr std::array<std::string_view, 2> kPairLosses{"sigmoid", "ipo"};  // by value
 
+/// Values of dpo.score, the targets of a side whose log-probabilities count. `all`: every assistant
+/// message, also those that both sides share (MiniMind). `answer`: those behind the tokens that both
+/// sides begin with. TRL leaves out the turns that both sides share, but counts tokens that the last
+/// answers begin with in common: they change a mean over the targets, but no margin of sums.
+inline constexpr std::array<std::string_view, 2> kPairScores{"all", "answer"};
+
 /// Keys of section [dpo] that say what the loss is.
 struct PreferenceConfig {
   double beta = 0.1;
-  std::string logprob = "sum";
+  std::string logprob = "sum";  // by default mean with loss = ipo, see Dpo::choose_defaults
+  std::string score = "all";
   std::string loss = "sigmoid";
   double label_smoothing = 0;
   double sft_weight = 0;
@@ -40,8 +47,12 @@ struct PreferenceConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("beta", self.beta, "how firmly the model is held to its reference");
     visit("logprob", self.logprob,
-          "log-probability of an answer: sum or mean over its targets, or padded_mean: sum / "
-          "(train.seq_len - 1)");
+          "log-probability of a side: sum or mean over its targets, or padded_mean: sum / "
+          "(train.seq_len - 1); the default is sum, with dpo.loss = ipo it is mean");
+    visit("score", self.score,
+          "targets of a side that count, in dpo.logprob and dpo.sft_weight: all (every assistant "
+          "message, also those that both sides share; as MiniMind) or answer (only the tokens "
+          "behind those that both sides begin with; as TRL)");
     visit("loss", self.loss, "sigmoid (DPO) or ipo: (margin - 1 / (2 beta))^2");
     visit("label_smoothing", self.label_smoothing,
           "share of pairs taken to be labelled the wrong way round (sigmoid)");

@@ -1,7 +1,5 @@
 #include "objective/sequence_scores.hpp"
 
-#include <cmath>
-
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 
@@ -52,13 +50,28 @@ SequenceScores sequence_scores(const Microbatch& batch, const at::Tensor& hidden
   return sum_sequences(batch.num_pairs, sequences_of(batch, targets), log_probs, context);
 }
 
-StoredReference::StoredReference(std::vector<double> sums, std::vector<std::int32_t> counts,
-                                 std::string where, const ContextGroup& context)
-    : sums_(std::move(sums)),
-      counts_(std::move(counts)),
-      where_(std::move(where)),
-      context_(context) {
-  TRIREME_ASSERT(sums_.size() == counts_.size());
+std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores& scores) {
+  const auto sums = scores.sums.accessor<double, 1>();
+  const auto counts = scores.counts.accessor<double, 1>();
+  std::vector<PairScore> result;
+  for (std::int64_t pair = 0; pair < batch.num_pairs; ++pair) {
+    const auto at = static_cast<std::size_t>(pair);
+    PairScore score{batch.pair_keys[at], batch.pair_records[at]};
+    for (std::int64_t side = 0; side < 2; ++side) {
+      const auto to = static_cast<std::size_t>(side);
+      score.sums[to] = sums[2 * pair + side];
+      score.counts[to] = static_cast<std::int32_t>(counts[2 * pair + side]);
+    }
+    result.push_back(score);
+  }
+  return result;
+}
+
+StoredReference::StoredReference(std::span<const PairScore> scores, std::string where,
+                                 const ContextGroup& context)
+    : where_(std::move(where)), context_(context) {
+  scores_.reserve(scores.size());
+  for (const PairScore& score : scores) scores_.emplace(score.key, score);
 }
 
 at::Tensor StoredReference::sums(const Microbatch& batch) {
@@ -71,16 +84,20 @@ at::Tensor StoredReference::sums(const Microbatch& batch) {
   auto values = result.accessor<double, 1>();
   const auto count_of = counts.accessor<double, 1>();
   for (std::int64_t i = 0; i < 2 * batch.num_pairs; ++i) {
-    const std::int64_t record = batch.pair_records[static_cast<std::size_t>(i / 2)];
-    const auto at = static_cast<std::size_t>(2 * record + i % 2);
-    if (record < 0 || at >= sums_.size() || std::isnan(sums_[at]))
-      fail(ErrorKind::data, "{}: no log-probabilities of pair {} of the set", where_, record);
-    if (static_cast<double>(counts_[at]) != count_of[i]) {
-      fail(ErrorKind::data,
-           "{}: pair {} of the set has {} targets there and {} here: made of other data", where_,
-           record, counts_[at], count_of[i]);
+    const auto pair = static_cast<std::size_t>(i / 2);
+    const auto side = static_cast<std::size_t>(i % 2);
+    const auto found = scores_.find(batch.pair_keys[pair]);
+    if (found == scores_.end()) {
+      fail(ErrorKind::data, "{}: no log-probabilities of pair {} of the data set", where_,
+           batch.pair_records[pair]);
     }
-    values[i] = sums_[at];
+    const PairScore& score = found->second;
+    if (score.counts[side] != count_of[i]) {
+      fail(ErrorKind::data,
+           "{}: pair {} of the data set has {} targets there and {} here: made of other data",
+           where_, batch.pair_records[pair], score.counts[side], count_of[i]);
+    }
+    values[i] = score.sums[side];
   }
   return result;
 }

@@ -1,7 +1,9 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "objective/head.hpp"
@@ -43,21 +45,30 @@ class ReferenceScores {
   [[nodiscard]] virtual at::Tensor sums(const Microbatch& batch) = 0;
 };
 
-/// Scores that were computed once, before training.
+/// Log-probabilities of one preference pair, computed before training.
+struct PairScore {
+  std::uint64_t key = 0;  // Batch::pair_keys
+  std::int64_t document = 0;
+  std::array<double, 2> sums{};          // chosen, rejected: SequenceScores::sums
+  std::array<std::int32_t, 2> counts{};  // SequenceScores::counts
+};
+
+/// Splits the scores of a batch by its pairs.
+std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores& scores);
+
+/// Scores that were computed once, before training. A pair is found by its key, which names its
+/// token set, its length, and its tokens and targets.
 class StoredReference final : public ReferenceScores {
  public:
-  /// Of pair r of the set `sums` and `counts` hold chosen at 2 r and rejected at 2 r + 1; a sum that
-  /// is not a number: unknown. `where` names their origin in errors.
-  StoredReference(std::vector<double> sums, std::vector<std::int32_t> counts, std::string where,
+  /// If two scores have the same key, the first counts. `where` names their origin in errors.
+  StoredReference(std::span<const PairScore> scores, std::string where,
                   const ContextGroup& context = {});
 
-  /// By batch.pair_records. Throws Error(data) for a pair that is not there, or whose number of
-  /// targets is another here than where the sums were computed.
+  /// Throws Error(data) for a pair without a score, or with another number of targets.
   [[nodiscard]] at::Tensor sums(const Microbatch& batch) override;
 
  private:
-  std::vector<double> sums_;
-  std::vector<std::int32_t> counts_;
+  std::unordered_map<std::uint64_t, PairScore> scores_;  // by key
   std::string where_;
   ContextGroup context_;
 };

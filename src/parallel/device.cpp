@@ -17,6 +17,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -26,6 +27,7 @@
 #include "core/process/max_threads.hpp"
 #include "core/timer.hpp"
 #include "ops/path.hpp"
+#include "parallel/cpu_peak.hpp"
 #include "parallel/cuda_library.hpp"
 #include "parallel/own_pages.hpp"
 
@@ -64,8 +66,10 @@ void wait_for([[maybe_unused]] at::Device device) {
 /// FLOP/s of a square product, best of 5 or of what half a second allows; the right-hand side is
 /// transposed in memory as a layer's weights are, or not.
 double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
-  constexpr std::int64_t kSize = 1024;
-  const at::Tensor a = at::ones({kSize, kSize}, at::TensorOptions().dtype(dtype).device(device));
+  // A GPU multiplies 1024 rows in microseconds: the launch would be measured, not the product.
+  const std::int64_t size = device.is_cuda() ? 4096 : 1024;
+  const auto width = static_cast<double>(size);
+  const at::Tensor a = at::ones({size, size}, at::TensorOptions().dtype(dtype).device(device));
   const at::Tensor b = transposed ? a.t() : a;
   at::Tensor out = at::empty_like(a);
   const Timer total;
@@ -77,21 +81,25 @@ double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
     wait_for(device);
     best_s = std::min(best_s, timer.seconds());
   }
-  return 2.0 * kSize * kSize * kSize / best_s;
+  return 2.0 * width * width * width / best_s;
 }
 
-/// Measured once in a process for each pair: 0.1 s and more on a CPU.
-double measured_peak_flops(at::Device device, at::ScalarType compute) {
-  static std::map<std::pair<std::string, at::ScalarType>, double> known;
-  double& flops = known[{device.str(), compute}];
-  if (flops > 0) return flops;
-  flops = matmul_flops(device, compute, /*transposed=*/true);
+/// AMX multiplies tiles of bf16: more than any loop over vector registers.
+bool has_tile_products() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags")) return (line + ' ').find(" amx_bf16 ") != std::string::npos;
+  }
+  return false;
+}
+
+double measure_peak(at::Device device, at::ScalarType compute) {
   const bool half = compute == at::kHalf || compute == at::kBFloat16;
-  // A CPU without instructions for 16 bits takes seconds for what LibTorch does not expect, and
-  // reaches fp32's speed where its kernels widen first: that is its peak then.
-  const double other = device.is_cpu() && half ? measured_peak_flops(device, at::kFloat)
-                                               : matmul_flops(device, compute, false);
-  flops = std::max(flops, other);
+  double flops = device.is_cpu() ? cpu_register_flops(compute) : 0;
+  if (!device.is_cpu() || (half && has_tile_products())) {
+    for (const bool transposed : {true, false})
+      flops = std::max(flops, matmul_flops(device, compute, transposed));
+  }
   return flops;
 }
 
@@ -203,7 +211,8 @@ void finish_work(at::Device device) {
   c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
 }
 
-double peak_flops(at::Device device, at::ScalarType compute) {
+double known_peak_flops([[maybe_unused]] at::Device device,
+                        [[maybe_unused]] at::ScalarType compute) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda() && (compute == at::kBFloat16 || compute == at::kHalf)) {
     const std::string name = device_name(device);
@@ -212,7 +221,16 @@ double peak_flops(at::Device device, at::ScalarType compute) {
     }
   }
 #endif
-  return measured_peak_flops(device, compute);
+  return 0;
+}
+
+double measured_peak_flops(at::Device device, at::ScalarType compute) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, at::ScalarType>, double> known;
+  const std::lock_guard lock(mutex);
+  double& flops = known[{device.str(), compute}];
+  if (flops == 0) flops = measure_peak(device, compute);
+  return flops;
 }
 
 double memory_read_rate(at::Device device) {

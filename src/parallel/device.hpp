@@ -57,9 +57,14 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 /// Waits until the device has done what it was given; nothing on a CPU.
 void finish_work(at::Device device);
 
-/// Dense matmul FLOP/s of one device in the compute dtype, for MFU: data-sheet peak of known GPUs,
-/// else measured here (a 1024^3 product, best of 5; 16 bits on a CPU: not below its fp32).
-double peak_flops(at::Device device, at::ScalarType compute);
+/// Returns the data-sheet peak of a known GPU in the compute dtype, in dense FLOP/s, for MFU; 0 for
+/// every other device.
+double known_peak_flops(at::Device device, at::ScalarType compute);
+
+/// Measures that peak, once in a process for each pair: on a CPU multiply-adds in registers on all
+/// threads (cpu_peak.hpp), with AMX no less than a matrix product of 16 bits; on a GPU a product
+/// (1024^3, best of 5).
+double measured_peak_flops(at::Device device, at::ScalarType compute);
 
 /// Bytes a second that reading large memory reaches, with all threads; the best of 5.
 double memory_read_rate(at::Device device);

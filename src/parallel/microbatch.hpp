@@ -29,6 +29,7 @@ struct Microbatch {
   at::Tensor sequence_of;  // of pairs [B, T] int64, 2 * pair + side (1: rejected), -1: padding
   std::int64_t num_pairs = 0;
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
+  std::vector<std::uint64_t> pair_keys;    // [num_pairs], see Batch
   at::Tensor padding;                      // of rows [B, T] bool; undefined: there is none
   double aux_weight = 0;  // of routers' losses: factor of a sequence's, or of the micro-batch's
   std::shared_ptr<RouteMemo> routes;  // between a forward pass and its second run; null: neither

@@ -100,7 +100,7 @@ void check_options(const ServeOptions& options) {
   refuse_below("--max-queue", static_cast<double>(options.engine.max_queue), 1);
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);
-  if (!options.chat_template.empty()) (void)chat_template(options.chat_template);
+  if (!options.model.chat_template.empty()) (void)chat_template(options.model.chat_template);
   if (!options.token.empty() && !options.token_file.empty())
     fail(ErrorKind::usage, "give either --token or --token-file");
 }
@@ -159,7 +159,7 @@ ModelFacts facts_of(const ServeOptions& options, LoadedModel& model, const Engin
       .max_context = config.max_context,
       .vocab_size = model.transformer->config().vocab_size,
       .end_tokens = model.end_tokens,
-      .chat = options.chat_template.empty() ? model.chat : &chat_template(options.chat_template)};
+      .chat = model.chat};
 }
 
 /// Until `is_done` or `seconds` have passed.

@@ -12,7 +12,6 @@ namespace trireme {
 struct ServeOptions {
   ModelOptions model;
   std::string model_name;     // "": the run's or folder's name
-  std::string chat_template;  // "": the checkpoint's
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;  // 0: any free one
   std::string token;

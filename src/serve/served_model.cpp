@@ -31,6 +31,7 @@ ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& so
   if (facts_.chat == nullptr) return;
   writer_.emplace(*facts_.chat, tokenizer_);
   chat_end_tokens_ = writer_->end_tokens(facts_.end_tokens, facts_.vocab_size);
+  chat_end_texts_ = writer_->end_texts(facts_.vocab_size);
 }
 
 std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {

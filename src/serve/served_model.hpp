@@ -58,6 +58,11 @@ class ServedModel {
     return chat_end_tokens_;
   }
 
+  /// Returns the texts that end a turn where no token does (ChatWriter::end_texts).
+  [[nodiscard]] const std::vector<std::string>& chat_end_texts() const noexcept {
+    return chat_end_texts_;
+  }
+
   /// Whether markers of thoughts and calls would be left out of texts with other special tokens.
   [[nodiscard]] bool has_special_markers() const noexcept { return has_special_markers_; }
 
@@ -71,6 +76,7 @@ class ServedModel {
   AnswerSource& source_;
   std::optional<ChatWriter> writer_;
   std::vector<std::uint32_t> chat_end_tokens_;
+  std::vector<std::string> chat_end_texts_;
   bool has_special_markers_ = false;
   std::shared_ptr<const SortedTokens> sorted_tokens_;
 };

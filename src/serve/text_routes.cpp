@@ -71,6 +71,8 @@ std::string tokenize_text(const ServedModel& model, std::string_view body) {
   const EncodeOptions options{.add_special_tokens = fields.boolean("add_special").value_or(false),
                               .match_added_tokens = fields.boolean("parse_special").value_or(true)};
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);
+  check_model_name(model, fields.text("model").value_or(""));
+  fields.refuse_unknown();
   Json tokens = Json::array();
   for (const std::uint32_t id : model.tokenizer().encode(*content, options)) {
     if (with_pieces) {
@@ -87,22 +89,22 @@ std::string detokenize_text(const ServedModel& model, std::string_view body) {
   const BodyFields fields(parsed);
   const Json* tokens = fields.find("tokens");
   if (tokens == nullptr || !tokens->is_array()) fields.refuse("tokens", "a list of token ids");
+  check_model_name(model, fields.text("model").value_or(""));
+  fields.refuse_unknown();
+  const auto num_ids = static_cast<std::uint64_t>(model.facts().vocab_size);
   std::vector<std::uint32_t> ids;
   for (const Json& token : *tokens) {
     const bool is_known =
-        token.is_number_unsigned() && token.get<std::uint64_t>() < model.tokenizer().vocab_size();
-    if (!is_known) {
-      refuse_field("tokens",
-                   formatted("tokens must be integers in [0, {})", model.tokenizer().vocab_size()));
-    }
+        token.is_number_unsigned() && token.get<std::uint64_t>() < num_ids;
+    if (!is_known)
+      refuse_field("tokens", formatted("tokens must be integers in [0, {})", num_ids));
     ids.push_back(token.get<std::uint32_t>());
   }
   return json_text({{"content", model.tokenizer().decode(ids)}});
 }
 
 std::string apply_template_text(const ServedModel& model, std::string_view body) {
-  const Json parsed = parse_body(body);
-  return json_text({{"prompt", model.write(read_chat_input(parsed, body)).text}});
+  return json_text({{"prompt", model.write(read_chat_request(body).input).text}});
 }
 
 }  // namespace trireme

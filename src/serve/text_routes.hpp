@@ -16,9 +16,9 @@ std::string one_model_text(const ServedModel& model, std::string_view name);
 /// As llama.cpp's server: {"content", "add_special": false, "parse_special": true, "with_pieces": false}
 /// -> {"tokens": ids, or {"id", "piece"} with pieces}.
 std::string tokenize_text(const ServedModel& model, std::string_view body);
-/// {"tokens"} -> {"content"}.
+/// {"tokens"} -> {"content"}. An id of the model that no token has adds no text.
 std::string detokenize_text(const ServedModel& model, std::string_view body);
-/// {"messages", "tools", ..} as a chat -> {"prompt"}.
+/// A request to /v1/chat/completions -> {"prompt"}, as the model reads it.
 std::string apply_template_text(const ServedModel& model, std::string_view body);
 
 /// ApiError(404) unless `name`, of a request, is the model's or "".

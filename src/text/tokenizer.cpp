@@ -10,6 +10,7 @@
 #include "text/bpe/token_table.hpp"
 #include "text/encoder.hpp"
 #include "text/spec/tokenizer_spec.hpp"
+#include "text/unicode/byte_level.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {
@@ -38,6 +39,28 @@ struct Tokenizer::Impl {
     for (const AddedToken& token : spec.added) added_ids.emplace(token.content, token.id);
     const auto config = files.find(kConfigFile);
     if (config != files.end()) read_config(config->second, formatted("{}/{}", where, kConfigFile));
+  }
+
+  /// Makes a tokenizer that cannot be read: no token has bytes.
+  Impl(const std::map<std::string, std::string>& contents, std::uint32_t num_ids,
+       std::string unreadable)
+      : files(contents),
+        spec(bytes_alone()),
+        encoder(spec),
+        table(TokenizerSpec{}),
+        reason(std::move(unreadable)) {
+    spec.vocab_size = num_ids;
+  }
+
+  /// The least that an encoder is built from.
+  static TokenizerSpec bytes_alone() {
+    TokenizerSpec bytes;
+    for (int byte = 0; byte < 256; ++byte) {
+      bytes.vocab.emplace(to_byte_level(std::string(1, static_cast<char>(byte))),
+                          static_cast<std::uint32_t>(byte));
+    }
+    bytes.vocab_size = 256;
+    return bytes;
   }
 
   [[nodiscard]] std::optional<std::uint32_t> id_of(const std::string& token) const {
@@ -91,6 +114,7 @@ struct Tokenizer::Impl {
   Encoder encoder;
   TokenTable table;
   std::string hash;
+  std::string reason;  // why it cannot be read; "": it was
   Roles roles;
   mutable WorkspacePool pool;
 };
@@ -119,8 +143,14 @@ Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,
       std::make_shared<const Impl>(files, where, parse_tokenizer_json(model->second, where)));
 }
 
+Tokenizer Tokenizer::ids_only(const std::map<std::string, std::string>& files,
+                              std::uint32_t num_ids, const std::string& reason) {
+  return Tokenizer(std::make_shared<const Impl>(files, num_ids, reason));
+}
+
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
                                              const EncodeOptions& options) const {
+  if (!impl_->reason.empty()) throw Error(ErrorKind::data, impl_->reason);
   if (utf8.size() > kMaxTextBytes)
     fail(ErrorKind::data, "text of {} bytes, at most {} are encoded at once", utf8.size(),
          kMaxTextBytes);

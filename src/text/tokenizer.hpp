@@ -40,6 +40,11 @@ class Tokenizer {
   static Tokenizer from_files(const std::map<std::string, std::string>& files,
                               std::string_view where);
 
+  /// Stands for a tokenizer that cannot be read: it knows that there are ids below `num_ids`, decodes
+  /// them to nothing, and encode throws Error(data) with `reason`. Its content_hash is "".
+  static Tokenizer ids_only(const std::map<std::string, std::string>& files, std::uint32_t num_ids,
+                            const std::string& reason);
+
   /// Ids of a text of at most 4 GiB. Throws Error(data) with the byte offset if
   /// it is not valid UTF-8.
   [[nodiscard]] std::vector<std::uint32_t> encode(std::string_view utf8,

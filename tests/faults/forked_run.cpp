@@ -122,7 +122,7 @@ std::filesystem::path make_set(const std::filesystem::path& folder) {
 
 void prepare_forks() {
   at::set_num_threads(1);
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) peak_flops(at::kCPU, type);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) measured_peak_flops(at::kCPU, type);
 }
 
 RanksEnd run_forked(const ForkedRun& run, double limit_s) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <thread>
 
 #include "core/error.hpp"
@@ -132,6 +133,31 @@ TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
   EXPECT_NE(text.find(": SIGUSR1"), std::string::npos) << text;
   EXPECT_NE(text.find("(main)"), std::string::npos) << text;
   EXPECT_NE(text.find("trireme::DataLoader::produce"), std::string::npos) << text;
+}
+
+/// The ranks that came say who did not, instead of waiting in MPI_Init for ever.
+TEST_F(Hang, ARankThatNeverStartsEndsTheOthersWithinTheLimit) {
+  std::ofstream(path("short.toml")) << "[train]\nstart_timeout_s = 1.5\n";
+  const auto before = std::chrono::steady_clock::now();
+
+  const Exit exit = mpirun(
+      2, {"bash", "-c", "if [[ $OMPI_COMM_WORLD_RANK == 1 ]]; then exec sleep 60; fi; exec \"$@\"",
+          "bash", TRIREME_PROGRAM, "pretrain", "--data", set().string(), "--model.preset", "tiny",
+          "--run", path("never").string(), "--train.steps", "1", "--config",
+          path("short.toml").string()});
+
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
+  EXPECT_EQ(exit.code, 5) << exit.err;
+  EXPECT_NE(exit.err.find("the start took longer than 1.5 s (train.start_timeout_s); 1 of 2 ranks "
+                          "have not begun: rank 1"),
+            std::string::npos)
+      << exit.err;
+  EXPECT_EQ(verdict("never", 0)["lost"]["rank"], 1);
+  EXPECT_TRUE(std::filesystem::exists(path("never.start")));
+
+  const Exit done = pretrain("never", {"--train.steps", "1"}, {.ranks = 2});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_FALSE(std::filesystem::exists(path("never.start")));
 }
 
 TEST_F(Hang, ARankWaitsForADebugger) {

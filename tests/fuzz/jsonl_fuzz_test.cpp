@@ -7,7 +7,7 @@
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
 #include "fuzz/mutator.hpp"
-#include "text/chat/odd_numbers.hpp"
+#include "text/json/odd_numbers.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {

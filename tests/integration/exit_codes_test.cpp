@@ -320,7 +320,8 @@ TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
       const int code = row.tells_problems ? 2 : 3;
       expect(row, placed(row, i, path("absent")), code, "absent");
       expect(row, placed(row, i, strange[turn++ % strange.size()]), code, "to be read");
-      const bool is_plan = is_trainer(row) && i > 0 && row.arguments[i - 1] == "--data";
+      const bool takes_plan = is_trainer(row) || row.command == Arguments{"dpo-reference"};
+      const bool is_plan = takes_plan && i > 0 && row.arguments[i - 1] == "--data";
       const bool any_text_will_do = word == "<corpus.jsonl" || is_plan;
       if (!any_text_will_do)
         expect(row, placed(row, i, path("file")), code, "another kind of file");

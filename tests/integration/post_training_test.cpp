@@ -1,144 +1,18 @@
 /// Fine-tuning as a user starts it: on several ranks, killed, resumed after what it began from is
 /// gone; and what is refused.
 
-#include <array>
-#include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
-
-#include "core/error.hpp"
-#include "core/files/file.hpp"
-#include "core/files/json.hpp"
-#include "support/run_program.hpp"
+#include "support/post_training.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::Arguments;
+using testing::cases;
 using testing::Exit;
-using testing::Start;
-
-struct TaskCase {
-  const char* name;
-  const char* task;
-  const char* set;
-  Arguments keys;
-};
-
-/// What a run in fp64 says is what one rank says.
-void expect_steps(const std::map<std::int64_t, Json>& found,
-                  const std::map<std::int64_t, Json>& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (const auto& [step, line] : expected) {
-    for (const char* key :
-         {"loss", "grad_norm", "margin", "num_targets", "num_pairs", "aux_loss"}) {
-      if (!line.contains(key)) continue;
-      const auto value = line.at(key).get<double>();
-      EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * std::abs(value))
-          << key << step;
-    }
-    EXPECT_TRUE(line.contains("loss") && line.contains("grad_norm")) << step;
-  }
-}
-
-const std::vector<TaskCase>& cases() {
-  static const std::vector<TaskCase> all{
-      {"sft", "sft", "chats", {"--sft.token_weights", "<think>=3"}},
-      {"dpo", "dpo", "pairs", {"--dpo.sft_weight", "0.1"}},
-      {"distill", "distill", "chats", {}},
-      {"sft with adapters", "sft", "chats", {"--lora.rank", "2", "--lora.dropout", "0.1"}},
-      {"dpo with adapters", "dpo", "pairs", {"--lora.rank", "2"}}};
-  return all;
-}
-
-class PostTraining : public testing::RunProgram {
- protected:
-  static void SetUpTestSuite() {
-    RunProgram::SetUpTestSuite();
-    ASSERT_EQ(pretrain("start", {"--train.steps", "2"}).code, 0);
-    write_records();
-    for (const auto& [kind, name] : {std::array{"sft", "chats"}, std::array{"dpo", "pairs"}})
-      ASSERT_EQ(pack(kind, name, "minimind-v3", name).code, 0);
-    ASSERT_EQ(pack("sft", "chats", "chatml", "chatml").code, 0);
-  }
-
-  static Exit pack(const std::string& kind, const std::string& records,
-                   const std::string& chat_template, const std::string& name) {
-    return testing::Process(
-               {TRIREME_DATA_PROGRAM, "pack", "--kind", kind, "--tokenizer",
-                (set() / "tokenizer").string(), "--input", path(records + ".jsonl").string(),
-                "--template", chat_template, "--seq-len", "48", "--output", path(name).string()},
-               {}, path("pack.log"))
-        .wait(kLimit_s);
-  }
-
-  static void write_records() {
-    std::ofstream chats(path("chats.jsonl"));
-    std::ofstream pairs(path("pairs.jsonl"));
-    for (int i = 0; i < 24; ++i) {
-      const std::string user = formatted(R"({{"role": "user", "content": "what is {}"}})", i);
-      const auto says = [&](int number) {
-        return formatted(R"([{}, {{"role": "assistant", "content": "it is {}"}}])", user, number);
-      };
-      chats << formatted("{{\"conversations\": {}}}\n", says(i * i));
-      pairs << formatted("{{\"chosen\": {}, \"rejected\": {}}}\n", says(i * i), says(i));
-    }
-  }
-
-  /// Four steps of a case; `start`: what it begins from and is taught by.
-  static Exit train(const TaskCase& one, const std::string& run, const std::string& start,
-                    const Start& how, const Arguments& more = {}) {
-    Arguments words{TRIREME_PROGRAM,
-                    one.task,
-                    "--init",
-                    path(start).string(),
-                    "--data",
-                    path(one.set).string(),
-                    "--run",
-                    path(run).string(),
-                    "--train.steps",
-                    "4",
-                    "--train.micro_batch",
-                    "2",
-                    "--train.global_batch",
-                    "8",
-                    "--train.device",
-                    "cpu",
-                    "--checkpoint.every",
-                    "2",
-                    "--optim.lr",
-                    "1e-3"};
-    if (std::string(one.task) == "distill")
-      words.insert(words.end(), {"--distill.teacher", path(start).string()});
-    words.insert(words.end(), one.keys.begin(), one.keys.end());
-    words.insert(words.end(), more.begin(), more.end());
-    std::map<std::string, std::string> environment;
-    if (!how.fault.empty())
-      environment = {{"TRIREME_FAULT", how.fault}, {"TRIREME_ALLOW_FAULTS", "1"}};
-    return mpirun(how.ranks, words, environment);
-  }
-
-  /// Every number that layout.json has a formula for is what the formula says.
-  static void expect_formulas(const std::string& text) {
-    const Json layout = parse_json(text, "layout.json");
-    std::size_t compared = 0;
-    for (const Json& row : layout.at("collectives")) {
-      if (row.at("formula_bytes").is_null()) continue;
-      EXPECT_EQ(row.at("moved_bytes"), row.at("formula_bytes")) << row.dump();
-      ++compared;
-    }
-    EXPECT_GT(compared, 1U);
-    for (const Json& rank : layout.at("per_rank")) {
-      for (const char* key : {"weight_bytes", "grad_bytes", "optimizer_bytes"})
-        EXPECT_EQ(rank.at(key), rank.at(cat(key, "_formula"))) << key;
-    }
-  }
-
-  static std::string file(const std::string& run, const char* name) {
-    return read_file(path(run) / name);
-  }
-};
+using testing::expect_steps;
+using testing::PostTraining;
+using testing::TaskCase;
 
 TEST_F(PostTraining, AKilledRunGoesOnBitForBitWhenItsStartIsGone) {
   for (const TaskCase& one : cases()) {
@@ -282,8 +156,16 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   EXPECT_FALSE(fs::exists(path("of half a table")));
   write_file_atomic(scores, whole);
 
+  // A reference may be any model, as one that is given as a checkpoint.
   ASSERT_EQ(pretrain("stranger", {"--train.steps", "1"}).code, 0);
-  expect_refused(train(dpo, "other start", "stranger", {.ranks = 1}, keys), 2, {"reference"});
+  Arguments live_keys = fp64;
+  live_keys.insert(live_keys.end(), {"--dpo.reference", path("start").string()});
+  ASSERT_EQ(train(dpo, "stored other", "stranger", {.ranks = 1}, keys).code, 0);
+  ASSERT_EQ(train(dpo, "live other", "stranger", {.ranks = 1}, live_keys).code, 0);
+  expect_steps(metrics("stored other").steps, metrics("live other").steps);
+
+  keys.insert(keys.end(), {"--dpo.score", "answer"});
+  expect_refused(train(dpo, "other score", "start", {.ranks = 1}, keys), 2, {"dpo-reference"});
 }
 
 TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenceToo) {
@@ -345,7 +227,10 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
                 .code,
             0);
   const TaskCase distill{"distill", "distill", "other chats", {}};
-  refused(distill, "start", {}, {"distill.teacher", "another tokenizer"});
+  refused(distill, "start", {}, {"distill.teacher", "another tokenizer", "choose another teacher"});
+  expect_refused(trireme({"distill", "--init", path("start").string(), "--data",
+                          path("chats").string(), "--run", path("foreign").string()}),
+                 2, {"distill.teacher = ''", "distill needs a teacher", "Hugging Face folder"});
   const TaskCase taught{"distill", "distill", "chats", {}};
   expect_refused(train(taught, "foreign", "start", {.ranks = 1},
                        {"--distill.teacher", path("nobody").string()}),
@@ -394,6 +279,38 @@ TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
   Arguments allowed = other_format;
   allowed.insert(allowed.end(), {"--data.allow_template_change", "true"});
   EXPECT_EQ(sft(allowed).code, 0);
+}
+
+TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
+  // Markers that are ordinary text take many tokens.
+  ASSERT_EQ(pack("sft", "chats", "llama3", "no_markers", "192").code, 0);
+  ASSERT_EQ(pack("dpo", "pairs", "llama3", "pairs_no_markers", "192").code, 0);
+  ASSERT_EQ(pretrain("long", {"--train.steps", "1", "--model.max_seq_len", "192"}).code, 0);
+  const auto train = [](const char* task, const char* set, const Arguments& more = {}) {
+    Arguments words{task,      "--init",        path("long").string(),
+                    "--data",  path(set).string(),  "--run",
+                    path("unmarked").string(), "--train.steps", "1",
+                    "--train.device", "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return trireme(words);
+  };
+  const std::vector<std::string> words{"--template llama3", "<|eot_id|>",
+                                       "--allow-missing-markers"};
+  expect_refused(train("sft", "no_markers"), 2, words);
+  expect_refused(train("dpo", "pairs_no_markers"), 2, words);
+  expect_refused(train("distill", "no_markers", {"--distill.teacher", path("long").string()}), 2,
+                 words);
+  // A validation set has a format of its own.
+  expect_refused(train("sft", "chats", {"--data.valid_path", path("no_markers").string(),
+                                        "--train.eval_every", "1", "--train.seq_len", "192",
+                                        "--allow-other-template"}),
+                 2, words);
+  EXPECT_FALSE(fs::exists(path("unmarked")));
+  const Exit allowed = train("sft", "no_markers", {"--allow-missing-markers"});
+  EXPECT_EQ(allowed.code, 0) << allowed.err;
+  EXPECT_NE(allowed.err.find("the model learns them as ordinary text"), std::string::npos);
+  Arguments again{"sft", "--run", path("unmarked").string(), "--train.steps", "2"};
+  EXPECT_EQ(trireme(again).code, 0);
 }
 
 }  // namespace

@@ -134,7 +134,7 @@ TEST_F(Usage, ValuesLeftOpenAreChosenSaidAndKept) {
 
   EXPECT_EQ(first.code, 0) << first.err;
   for (const char* words : {"train.global_batch = 35 is chosen",
-                            "global batch 35 = 1 data ranks x 5 sequences x 7 micro-steps",
+                            "global batch 35 = 1 data rank x 5 sequences x 7 micro-steps",
                             "data.split = 90,9,1, but train.eval_every = 0"})
     EXPECT_NE(first.err.find(words), std::string::npos) << words << " not in " << first.err;
   const std::string config = read_file(path("open") / "config.toml");
@@ -159,54 +159,6 @@ TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
             0);
   EXPECT_EQ(saved_steps("behind"), std::vector<std::int64_t>{3});
   EXPECT_EQ(status("behind")["state"], "done");
-}
-
-TEST_F(Usage, CommandsOfOneRankRefuseMoreAndWorkOnOne) {
-  const std::string packed = set().string();
-  for (const bool data : {false, true}) {
-    const Arguments command = data ? Arguments{TRIREME_DATA_PROGRAM, "inspect", packed}
-                                   : Arguments{TRIREME_PROGRAM, "config", "show", "--toml"};
-    const std::string typed = data ? "inspect " + packed : "config show --toml";
-    const Exit shown = mpirun(1, command);
-    EXPECT_EQ(shown.code, 0) << shown.err;
-    EXPECT_FALSE(shown.out.empty());
-    const Exit refused = mpirun(2, command);
-    EXPECT_EQ(refused.code, 2);
-    for (const std::string& word : {std::string("this start has 2"), std::string("srun -n 1"),
-                                    formatted(": trireme{} {}", data ? "-data" : "", typed)})
-      EXPECT_NE(refused.err.find(word), std::string::npos) << word << " not in " << refused.err;
-    EXPECT_EQ(count(refused.err, "takes one rank"), 1U) << refused.err;
-    EXPECT_EQ(refused.out, "");
-  }
-}
-
-/// As below a launcher that this MPI does not know: each would be alone in the same folder.
-TEST_F(Usage, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
-  for (const char* name : {"PALS_RANKID", "FLUX_TASK_RANK"})
-    expect_refused(pretrain("none", {}, {.environment = {{name, "1"}}}), 2,
-                   {formatted("{} = 1", name), "srun --mpi=pmix"});
-  expect_refused(pretrain("none", {}, {.environment = {{"FLUX_JOB_SIZE", "2"}}}), 2,
-                 {"FLUX_JOB_SIZE = 2"});
-  EXPECT_FALSE(fs::exists(path("none")));
-}
-
-TEST_F(Usage, HelpVersionAndMistakesAreOneTextUnderMpirun) {
-  for (const char* program : {TRIREME_PROGRAM, TRIREME_DATA_PROGRAM}) {
-    const Exit help = mpirun(2, {program, "--help"});
-    EXPECT_EQ(help.code, 0) << help.err;
-    EXPECT_EQ(count(help.out, "commands:"), 1U) << help.out;
-    EXPECT_EQ(count(mpirun(2, {program, "--version"}).out, "trireme"), 1U);
-    const Exit wrong = mpirun(2, {program, "inspekt"});
-    EXPECT_EQ(wrong.code, 2);
-    EXPECT_EQ(count(wrong.err, "unknown command"), 1U) << wrong.err;
-  }
-  for (const Arguments& command : std::vector<Arguments>{
-           {TRIREME_PROGRAM, "checkpoint", "hash", path("none").string(), "--bogus"},
-           {TRIREME_DATA_PROGRAM, "pack", "--bogus", "1"}}) {
-    const Exit wrong = mpirun(2, command);
-    EXPECT_EQ(wrong.code, 2) << wrong.err;
-    EXPECT_EQ(count(wrong.err, "'--bogus'"), 1U) << wrong.err;
-  }
 }
 
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {

@@ -247,24 +247,36 @@ def shifted(mask, cut):
     return [0] + mask[cut + 1:]
 
 
-def expected_set(kind, ours, length):
+def cut_pair(sides, length, rule):
+    """What is left of a pair, tokens lost at the beginning and whether a side lost its end; None if the pair is dropped."""
+    chosen, rejected = sides[0][0], sides[1][0]
+    prompt = len(os.path.commonprefix([chosen, rejected]))
+    excess = max(0, max(len(chosen), len(rejected)) - length)
+    begin = min(excess, prompt - min(prompt, (length + 3) // 4)) if rule == "prompt" else 0
+    kept = [(ids[begin:begin + length], shifted(mask, begin)[:length]) for ids, mask in sides]
+    lost_end = [begin + length < len(ids) for ids, _ in sides]
+    answers = all(any(mask[prompt - begin if lost else 0:]) for (_, mask), lost in zip(kept, lost_end))
+    if chosen == rejected or not answers or (rule == "drop" and excess):
+        return None
+    return kept, begin, any(lost_end), len(kept[0][0]) + len(kept[1][0]) - (prompt - begin)
+
+
+def expected_set(kind, ours, length, rule):
     """What pack must make of the chats: documents by line, and counts."""
-    documents, counts = {}, {"documents": 0, "tokens": 0, "target_tokens": 0, "truncated": 0, "dropped": 0, "cut_answers": 0}
+    documents = {}
+    counts = {"documents": 0, "tokens": 0, "target_tokens": 0, "truncated": 0, "dropped": 0, "cut_answers": 0, "cut_prompts": 0}
     for line, result in enumerate(ours):
         sides = [(chat["ids"], chat["answer"]) for chat in result["chats"]]
         if kind == "sft":
             ids, mask = sides[0]
             kept, cut = [(ids[:length], mask[:length])], len(ids) > length
-            tokens, lost, ends_cut = len(kept[0][0]), not any(kept[0][1]), 0
+            tokens, lost, ends_cut, begin = len(kept[0][0]), not any(kept[0][1]), 0, 0
         else:
-            chosen, rejected = sides[0][0], sides[1][0]
-            prompt = len(os.path.commonprefix([chosen, rejected]))
-            excess = max(0, max(len(chosen), len(rejected)) - length)
-            begin = min(excess, max(prompt - 1, 0))
-            kept = [(ids[begin:begin + length], shifted(mask, begin)[:length]) for ids, mask in sides]
-            cut, ends_cut = excess > 0, excess > begin
-            tokens = len(kept[0][0]) + len(kept[1][0]) - (prompt - begin)
-            lost = chosen == rejected or not all(any(mask) for _, mask in kept)
+            left = cut_pair(sides, length, rule)
+            lost = left is None
+            if not lost:
+                kept, begin, ends_cut, tokens = left
+                cut = begin > 0 or ends_cut
         if lost:
             counts["dropped"] += 1
             continue
@@ -273,20 +285,23 @@ def expected_set(kind, ours, length):
         counts["target_tokens"] += sum(sum(mask) for _, mask in kept)
         counts["truncated"] += cut
         counts["cut_answers"] += ends_cut
+        counts["cut_prompts"] += begin > 0
         documents[line] = kept
     return documents, counts
 
 
 def compare_sets(checks, program, folder, template, kind, ours, length, rng):
     out = tempfile.mkdtemp(dir=folder)
+    rule = rng.choice(["end", "prompt", "drop"])
+    rule_options = ["--cut-pairs", rule] if kind == "dpo" else []
     subprocess.run([program, "pack", "--kind", kind, "--template", template, "--tokenizer", f"{folder}/{template}", "--input",
-                    f"{folder}/in.jsonl", "--seq-len", str(length), "--output", out, "--progress", "none", "--unit-bytes", "200000"],
+                    f"{folder}/in.jsonl", "--seq-len", str(length), "--output", out, "--progress", "none", "--unit-bytes", "200000", *rule_options],
                    check=True, stderr=subprocess.DEVNULL)
 
     def inspect(*more):
         return json.loads(subprocess.run([program, "inspect", out, "--json", *more], check=True, capture_output=True).stdout)
 
-    documents, counts = expected_set(kind, ours, length)
+    documents, counts = expected_set(kind, ours, length, rule)
     found = inspect()
     checks.equal("pack", {key: found.get(key, 0) for key in counts}, counts, (template, kind, length))
     checks.equal("pack kind", [found["kind"], found["config"]["template"]], [kind, template], template)

@@ -4,7 +4,8 @@
 usage: post_training.py TRIREME TRIREME_DATA [--tasks sft,dpo,distill,lora] [--steps 3] [--keep DIR]
 
 A model is trained for two steps and exported; `trireme sft`, `dpo` and `distill` go on from it in fp64, an update of which is the whole
-set, so that the order of samples counts for nothing. LoRA starts from adapters that it
+set, so that the order of samples counts for nothing. Six variants of DPO are validated after every update, on a set of its own or on a part of
+the training set, with blends, with the reference as a checkpoint and as scores computed before. LoRA starts from adapters that it
 imports, so that both sides have the same. The oracle reads the export, takes the documents as `trireme-data inspect` prints
 them, each on its own, and trains with torch.optim.AdamW. Of every step the loss, the gradient norm and, where the task has some, its
 other measures must agree within 1e-10 of the value; final weights of one fp32 run within 1e-6 of the tensor's norm.
@@ -58,18 +59,23 @@ class Sets:
         rng = random.Random(5)
         self.data, self.work = data, work
         chat = lambda: [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": sentence(rng, 1, 9)}]
-        pairs = []
-        for _ in range(7):
-            first = chat()
-            pairs.append({"chosen": first, "rejected": [first[0], {"role": "assistant", "content": sentence(rng, 1, 9)}]})
+
+        def pair(i):
+            shared = chat() if i % 2 else []  # a turn that both sides share, answer included
+            last = chat()
+            return {"chosen": shared + last, "rejected": shared + [last[0], {"role": "assistant", "content": sentence(rng, 1, 9)}]}
+
+        pairs = [pair(2 * i) for i in range(7)]
         inputs = {"pretrain": [{"text": sentence(rng, 20, 40)} for _ in range(40)], "sft": [{"conversations": chat()} for _ in range(9)], "dpo": pairs}
-        for kind, records in inputs.items():
-            write_lines(self.path(f"{kind}.jsonl"), records)
+        inputs |= {"dpo-turns": [pair(i) for i in range(7)], "dpo-more": [pair(i) for i in range(7)], "dpo-valid": [pair(i) for i in range(5)]}
+        for name, records in inputs.items():
+            write_lines(self.path(f"{name}.jsonl"), records)
         call([data, "tokenizer", "train", "--input", self.path("pretrain.jsonl"), "--vocab-size", 330, "--output", self.path("tokenizer")])
-        for kind in inputs:
+        for name in inputs:
+            kind = name.split("-")[0]
             template = [] if kind == "pretrain" else ["--template", "minimind-v3"]
-            call([data, "pack", "--kind", kind, "--tokenizer", self.path("tokenizer"), "--input", self.path(f"{kind}.jsonl"), "--seq-len", T,
-                  "--output", self.path(kind)] + template)
+            call([data, "pack", "--kind", kind, "--tokenizer", self.path("tokenizer"), "--input", self.path(f"{name}.jsonl"), "--seq-len", T,
+                  "--output", self.path(name)] + template)
 
     def path(self, name):
         return os.path.join(self.work, name)
@@ -124,10 +130,17 @@ class SftOracle:
         return total / count, {}
 
 
-class DpoOracle:
-    """`form` sum, mean or padded_mean; `kind` sigmoid or ipo."""
+def answers_only(pair):
+    prompt = pair["prompt_len"]
+    return {side: {"ids": pair[side]["ids"], "target": [0] * prompt + pair[side]["target"][prompt:]} for side in ("chosen", "rejected")}
 
-    def __init__(self, pairs, reference, form="sum", kind="sigmoid", beta=0.1, smoothing=0.0, sft_weight=0.0):
+
+class DpoOracle:
+    """`form` sum, mean or padded_mean; `kind` sigmoid or ipo; `score` all or answer: without the targets that both sides begin with."""
+
+    def __init__(self, pairs, reference, form="sum", kind="sigmoid", beta=0.1, smoothing=0.0, sft_weight=0.0, score="all"):
+        if score == "answer":
+            pairs = [answers_only(pair) for pair in pairs]
         self.pairs, self.form, self.kind, self.beta, self.smoothing, self.sft_weight = pairs, form, kind, beta, smoothing, sft_weight
         with torch.no_grad():
             self.reference = [[self.value(reference, pair[side]) for side in ("chosen", "rejected")] for pair in pairs]
@@ -188,8 +201,14 @@ def load_model(folder):
     return net
 
 
-def train(net, task, steps):
-    """Loss, gradient norm and measures of every step."""
+def validate(net, task):
+    with torch.no_grad():
+        loss, measures = task.loss(net)
+    return {"valid_loss": loss.item(), "valid_accuracy": measures["accuracy"], "valid_margin": measures["margin"]}
+
+
+def train(net, task, steps, held_out=None):
+    """Loss, gradient norm and measures of every step; with the task `held_out` also what its validation gives after it."""
     matrices = [p for p in net.parameters() if p.dim() > 1 and p.requires_grad]
     vectors = [p for p in net.parameters() if p.dim() == 1 and p.requires_grad]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}], lr=LR, betas=BETAS,
@@ -202,6 +221,8 @@ def train(net, task, steps):
         norm = oracle.clip_gradients([p.grad for p in matrices + vectors], CLIP)
         lines.append({"loss": loss.item(), "grad_norm": norm, **measures})
         optimizer.step()
+        if held_out is not None:
+            lines[-1].update(validate(net, held_out))
     return lines
 
 
@@ -249,15 +270,21 @@ class Comparison:
     def __init__(self, args, sets, start, exported, tied):
         self.args, self.sets, self.start, self.exported, self.tied, self.wrong = args, sets, start, exported, tied, 0
 
-    def run(self, name, task, kind, theirs, keys=None, precision="fp64", start=None, net=None):
-        facts = self.sets.facts(kind)
-        samples = facts["documents"] if kind == "dpo" else facts["sequences"]
+    def run(self, name, task, kind, theirs, keys=None, precision="fp64", start=None, net=None, data=None, samples=None, held_out=None):
+        """`data` and `samples`: a plan and the samples of an update, where that is not the whole set of the kind."""
+        if samples is None:
+            facts = self.sets.facts(kind)
+            samples = facts["documents"] if kind == "dpo" else facts["sequences"]
         run = self.sets.path(f"run-{name}-{self.tied}".replace(" ", "-"))
-        call([self.args.trireme, task, "--init", start or self.start, "--data", self.sets.path(kind), "--run", run, "--train.steps", self.args.steps,
+        call([self.args.trireme, task, "--init", start or self.start, "--data", data or self.sets.path(kind), "--run", run, "--train.steps", self.args.steps,
               "--train.micro_batch", samples, "--train.global_batch", samples, "--train.precision", precision] + keys_of(OPTIM, keys or {}))
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
-            ours = [line for line in map(json.loads, file) if "loss" in line]
-        expected = train(net or load_model(self.exported), theirs, self.args.steps)
+            read = [json.loads(line) for line in file]
+        ours = [line for line in read if "loss" in line]
+        for line, valid in zip(ours, [line for line in read if "valid_loss" in line], strict=False):
+            assert valid["eval_step"] == line["step"]
+            line.update({key: value for key, value in valid.items() if key.startswith("valid_")})
+        expected = train(net or load_model(self.exported), theirs, self.args.steps, held_out)
         worst = 0.0
         for step, (mine, other) in enumerate(zip(ours, expected, strict=True), 1):
             for key, value in other.items():
@@ -274,6 +301,8 @@ class Comparison:
 
 def compare_dpo(comparison, pairs):
     reference = load_model(comparison.exported)
+    if comparison.tied == "false":  # each model is a start of its own: half of the cases each
+        return compare_variants(comparison, reference)
     for form in ("sum", "mean", "padded_mean"):
         for kind in ("sigmoid", "ipo"):
             _, lines = comparison.run(f"dpo {form} {kind}", "dpo", "dpo", DpoOracle(pairs, reference, form, kind),
@@ -288,6 +317,35 @@ def compare_dpo(comparison, pairs):
     comparison.run("dpo stored reference", "dpo", "dpo", DpoOracle(pairs, reference), {"dpo.reference": stored})
     comparison.run("dpo smoothed, with sft", "dpo", "dpo", DpoOracle(pairs, reference, smoothing=0.2, sft_weight=0.3),
                    {"dpo.label_smoothing": 0.2, "dpo.sft_weight": 0.3})
+
+
+VARIANTS = [({"dpo.logprob": "sum"}, {"form": "sum"}),
+            ({"dpo.logprob": "mean", "dpo.score": "answer"}, {"form": "mean", "score": "answer"}),
+            ({"dpo.logprob": "padded_mean"}, {"form": "padded_mean"}),
+            ({"dpo.loss": "ipo"}, {"kind": "ipo", "form": "mean"}),  # the mean is the default
+            ({"dpo.label_smoothing": 0.2, "dpo.score": "answer"}, {"smoothing": 0.2, "score": "answer"}),
+            ({"dpo.logprob": "mean", "dpo.sft_weight": 0.3}, {"form": "mean", "sft_weight": 0.3})]
+
+
+def compare_variants(comparison, reference):
+    """Every variant with validation; one reference as a checkpoint, one as scores that serve all sets, splits and blends."""
+    sets = comparison.sets
+    turns, more, valid = (list(sets.documents(name)) for name in ("dpo-turns", "dpo-more", "dpo-valid"))
+    a, b = sets.path("dpo-turns"), sets.path("dpo-more")
+    own = {"data.valid_path": sets.path("dpo-valid")}
+    data = [(a, turns, valid, own), (a, turns[:4], turns[4:], {"data.split": "4,3"}), (f"{a} + {b}", turns + more, valid, own),
+            (f"0.5 {a} + 0.5 {b}", turns + more, valid, own), (f"{a} + {b}", turns[:4] + more[:4], turns[4:] + more[4:], {"data.split": "4,3"})]
+    stored = {}
+    for score in ("all", "answer"):
+        stored[score] = sets.path(f"scores-{score}-{comparison.tied}")
+        call([comparison.args.trireme, "dpo-reference", "--init", comparison.start, "--data", f"{a} + {b}", "--data.valid_path", sets.path("dpo-valid"),
+              "--dpo.score", score, "--output", stored[score], "--precision", "fp64", "--device", "cpu"])
+    for number, (keys, form) in enumerate(VARIANTS):
+        for reading, place in enumerate((comparison.start, stored[form.get("score", "all")])):
+            plan, pairs, held_out, more_keys = data[(number + 2 * reading) % len(data)]
+            name = f"dpo variant {number + 1} {'stored' if reading else 'checkpoint'}"
+            comparison.run(name, "dpo", "dpo", DpoOracle(pairs, reference, **form), {**keys, **more_keys, "dpo.reference": place, "train.eval_every": 1},
+                           data=plan, samples=len(pairs), held_out=DpoOracle(held_out, reference, **form))
 
 
 def compare_lora(comparison, sets, tied):

@@ -39,10 +39,10 @@ start() { # start TASKS WHERE SETUP COMMAND...: on the nodes n1 to nTASKS, or so
     "$work/at" "${@:2:2}" "${instead:-$bin/trireme}" "${@:4}"
 }
 
-ids() { sed -nE 's/.*"id": "([^"]*)".*/\1/p' "$work/doctor.json" | sort -u | xargs; }
+ids() { grep -oE '"id":"[^"]*"' "$work/doctor.json" | sed -E 's/.*:"(.*)"/\1/' | sort -u | xargs; }
 member() { # member ID KEY: of the first finding with that id
-  awk -v RS='}' -v id="\"id\": \"$1\"" -v key="\"$2\": \"" '
-    index($0, id) && (at = index($0, key)) { text = substr($0, at + length(key)); sub(/",?\n.*/, "", text); print text; exit }' "$work/doctor.json"
+  awk -v RS='}' -v id="\"id\":\"$1\"" -v key="\"$2\":\"" '
+    index($0, id) && (at = index($0, key)) { text = substr($0, at + length(key)); sub(/"(,".*)?$/, "", text); print text; exit }' "$work/doctor.json"
 }
 
 # finds ID SEVERITY WHAT DO TASKS NODE SETUP [DOCTOR_ARGUMENT...]: WHAT, which is looked for in what and where, and DO are patterns
@@ -59,7 +59,7 @@ finds() {
   printf '%s: %s %s; %s\n' "$1" "$2" "$both" "$(member "$1" "do")"
 }
 
-excluded() { sed -nE 's/.*"exclude": "([^"]*)".*/\1/p' "$work/doctor.json"; }
+excluded() { sed -nE 's/.*"exclude":"([^"]*)".*/\1/p' "$work/doctor.json"; }
 
 # refused WORDS TASKS NODE SETUP [ARGUMENT...]: a trainer there
 refused() {

@@ -75,7 +75,7 @@ EOF
   expect_match "the program of a job submitted by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
   job_of_copy "(null)" >"$work/out" 2>&1 || rc=$?
   expect_equal "exit of a job whose script lies nowhere" 2 "$rc"
-  expect_match "its message" 'no env.sh beside this script' "$(<"$work/out")"
+  expect_match "its message" 'no env.sh beside this script: .* or set TRIREME_HOME to the checkout' "$(<"$work/out")"
   line=$(TRIREME_HOME=$checkout job_of_copy "(null)")
   expect_match "the program of TRIREME_HOME" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
   cd "$checkout"
@@ -206,6 +206,8 @@ a_silent_controller_is_no_cancel() {
 a_job_about_which_nothing_is_decided_says_what_to_do() {
   expect_equal "its end" '127 ' "$(job_ends '' 127 143)"
   expect_match "its message" 'nothing was decided .*submit the same command again' "$(<"$work/out")"
+  expect_equal "a folder that cannot be" '2 ' "$(job_ends '' 2 2)"
+  expect_match "its message" 'correct what the error above names, then submit the command again' "$(<"$work/out")"
 }
 
 a_program_of_an_image_is_asked_there() {
@@ -258,6 +260,36 @@ a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
   DRY_RUN=1 TRIREME_MAX_FAILURES=unlimited slurm/pretrain_a100.sbatch --data d >/dev/null || broken "unlimited is refused"
 }
 
+# The output of a command with a result is the result: no rank stands before its lines.
+results_are_printed_as_they_are() {
+  local script line
+  for script in eval export health_check tokenizer; do
+    line=$(DRY_RUN=1 "slurm/$script.sbatch" --json)
+    expect_equal "labels of $script" '' "$(grep -o -- ' --label ' <<<"$line" || true)"
+  done
+  expect_match "labels of a training job" ' --label ' "$(DRY_RUN=1 slurm/pretrain_a100.sbatch --data d)"
+  expect_match "the output of a sweep's task" 'output=%x-%A_%a.out' "$(<slurm/sweep.sbatch)"
+}
+
+a_frozen_copy_tells_its_revision() {
+  rm -rf "$work/copy" && mkdir -p "$work/copy" && cp -r slurm "$work/copy/"
+  expect_equal "without a file" unknown "$(bash -c "source $work/copy/slurm/lib.sh; revision")"
+  printf 'abc1234-dirty\n' >"$work/copy/revision"
+  expect_equal "with a file" abc1234-dirty "$(bash -c "source $work/copy/slurm/lib.sh; revision")"
+}
+
+a_pmi_that_open_mpi_lacks_is_refused() {
+  local rc=0
+  fake ldd <<<"printf 'libmpi.so.40 => /usr/lib/libmpi.so.40\n'"
+  fake ompi_info <<<"printf 'mca:pmix:%s:version:\"mca:2.1.0\"\n' isolated \"\${HAS:-ext3x}\""
+  PATH=$work/path:$PATH DRY_RUN=1 TRIREME_MPI=pmi2 slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit with pmi2" 2 "$rc"
+  expect_match "its message" 'TRIREME_MPI=pmi2: the Open MPI of trireme finds its ranks by PMIx only. Set TRIREME_MPI=pmix' "$(<"$work/out")"
+  HAS=s2 PATH=$work/path:$PATH DRY_RUN=1 TRIREME_MPI=pmi2 slurm/pretrain_a100.sbatch --data d >/dev/null || broken "an Open MPI with PMI-2 is refused"
+  PATH=$work/path:$PATH DRY_RUN=1 TRIREME_MPI=pmix_v4 slurm/pretrain_a100.sbatch --data d >/dev/null || broken "pmix_v4 is refused"
+  rm "$work/path/ldd" "$work/path/ompi_info"
+}
+
 components_are_one_world() {
   local -x SLURM_HET_SIZE=2 SLURM_JOB_NODELIST_HET_GROUP_0='n[1-2]' SLURM_JOB_NODELIST_HET_GROUP_1=n7 SLURM_NTASKS_HET_GROUP_0=16
   local -x SLURM_CPUS_PER_TASK_HET_GROUP_0=3
@@ -294,6 +326,9 @@ EOF
 }
 
 fake_srun
+results_are_printed_as_they_are
+a_frozen_copy_tells_its_revision
+a_pmi_that_open_mpi_lacks_is_refused
 components_are_one_world
 a_step_starts_again_on_the_nodes_that_are_left
 a_job_ends_as_is_decided

@@ -12,6 +12,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The program under test: bin/trireme beside the directory of this test, in the build directory as
+/// in a bundle of tests/gpu, which has the same layout in another place.
+std::string program() {
+  const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "../bin/trireme";
+  return fs::exists(beside) ? beside.lexically_normal().string() : TRIREME_PROGRAM;
+}
+
 /// Runs its arguments and leaves their exit code in the folder $CODES, also when
 /// mpirun sends SIGTERM meanwhile.
 constexpr const char* kKeepCode = R"(trap '' TERM
@@ -51,7 +58,7 @@ std::unique_ptr<Process> RunProgram::start(const std::string& run, const Argumen
            std::to_string(how.ranks)};
     if (how.keep_rank_codes) all.insert(all.end(), {"/bin/sh", "-c", kKeepCode, "sh"});
   }
-  all.insert(all.end(), {TRIREME_PROGRAM,
+  all.insert(all.end(), {program(),
                          "pretrain",
                          "--data",
                          set().string(),
@@ -117,7 +124,7 @@ Exit RunProgram::mpirun(int ranks, const Arguments& command,
 }
 
 Exit RunProgram::trireme(const Arguments& arguments, const Start& how) {
-  Arguments all{TRIREME_PROGRAM};
+  Arguments all{program()};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::map<std::string, std::string> environment = how.environment;
   environment["OMP_NUM_THREADS"] = "1";

@@ -18,10 +18,9 @@ namespace trireme {
 ChatCommand::ChatCommand(CommandLine& line) {
   engine_.max_batch = 1;
   Command& command = line.command("chat", "talk with a trained model in the terminal");
-  add_model_options(command, model_)
+  add_model_options(command, model_);
+  add_chat_template_option(command, model_)
       .option("--system", &system_, "TEXT", "what the model is told first")
-      .option("--chat-template", &chat_template_, "NAME",
-              "chat format; what the checkpoint was trained with")
       .option("--thinking", &thinking_, "auto|on|off",
               "thoughts before an answer; auto: as its chat format has it")
       .flag("--show-thoughts", settings_.show_thoughts,
@@ -42,10 +41,7 @@ int ChatCommand::run() {
   settings_.thinking = read_thinking(thinking_);
   settings_.check();
   const bool is_utf8 = use_utf8_locale();
-  const ChatTemplate* const format =
-      chat_template_.empty() ? nullptr : &chat_template(chat_template_);
   const auto model = load_model(model_);
-  if (format != nullptr) model->chat = format;
   GenerationEngine engine(*model->transformer, model->tokenizer, engine_);
 
   const Terminals there = terminals();

@@ -25,7 +25,6 @@ class ChatCommand {
   static int run(ChatTalk& talk, LineReader& reader, bool someone_types);
 
   ModelOptions model_;
-  std::string chat_template_;
   std::string system_;
   std::string thinking_ = "auto";
   std::string history_;

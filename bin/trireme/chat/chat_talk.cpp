@@ -74,6 +74,7 @@ ChatTalk::ChatTalk(const LoadedModel& model, GenerationEngine& engine, ChatSetti
     : engine_(engine),
       writer_(chat_writer_of(model)),
       end_tokens_(writer_.end_tokens(model.end_tokens, model.transformer->config().vocab_size)),
+      end_texts_(writer_.end_texts(model.transformer->config().vocab_size)),
       settings_(std::move(settings)),
       on_terminal_(on_terminal) {
   begin(std::move(system));
@@ -146,6 +147,7 @@ Request ChatTalk::request(const RenderedChat& chat) const {
   request.sampling = settings_.sampling;
   request.answer = attempt_;
   request.end_tokens = end_tokens_;
+  request.stop = end_texts_;
   if (const auto problem = engine_.find_problem(request)) {
     if (problem->field == "prompt")
       fail(ErrorKind::usage, "the conversation = {}; /clear begins a new one", problem->message);

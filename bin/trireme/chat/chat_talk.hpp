@@ -60,6 +60,7 @@ class ChatTalk {
   GenerationEngine& engine_;
   ChatWriter writer_;
   std::vector<std::uint32_t> end_tokens_;
+  std::vector<std::string> end_texts_;
   ChatSettings settings_;
   Conversation conversation_;
   std::string open_text_;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
@@ -14,7 +15,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMostRanks = planner::kMostPlannedRanks;
+constexpr std::int64_t kMostLayoutRanks = planner::kMostPlannedRanks;
 constexpr std::int64_t kMostLayouts = 1000;
 constexpr std::int64_t kLength = 4096;
 constexpr std::int64_t kVocabulary = 6400;       // of a model that no tokenizer gives one
@@ -81,7 +82,7 @@ LayoutsCommand::LayoutsCommand(CommandLine& line) : keys_(make_run_keys(config_)
       .option("--calibration", &calibration_, "FILE",
               "what `trireme bench step --json` printed, once or several times: constants from it "
               "replace the defaults")
-      .flag("--json", json_, "one JSON object instead of a text")
+      .flag("--json", json_, "one JSON document on one line instead of a text")
       .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
       .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
       .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")
@@ -98,14 +99,14 @@ void LayoutsCommand::complete(ConfigSet& keys) {
     if (value < 1 || value > most)
       keys.problems().add(option, value, formatted("must be in [1, {}]", most));
   };
-  in_range("--nodes", nodes_, kMostRanks);
-  in_range("--gpus-per-node", per_node_, kMostRanks);
+  in_range("--nodes", nodes_, kMostLayoutRanks);
+  in_range("--gpus-per-node", per_node_, kMostLayoutRanks);
   in_range("--top", top_, kMostLayouts);
-  if (nodes_ >= 1 && per_node_ >= 1 && nodes_ <= kMostRanks && per_node_ <= kMostRanks &&
-      nodes_ * per_node_ > kMostRanks)
+  if (nodes_ >= 1 && per_node_ >= 1 && nodes_ <= kMostLayoutRanks && per_node_ <= kMostLayoutRanks &&
+      nodes_ * per_node_ > kMostLayoutRanks)
     keys.problems().add("--nodes", nodes_,
                         formatted("must leave at most {} GPUs in all, with --gpus-per-node {}",
-                                  kMostRanks, per_node_));
+                                  kMostLayoutRanks, per_node_));
 }
 
 bool LayoutsCommand::batch_is_given() const {
@@ -219,7 +220,7 @@ std::string LayoutsCommand::json(const planner::Wish& wish, const planner::Clust
     json["layouts"].push_back(layout_json(one, options(wish, one.layout)));
   for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
   if (plan.layouts.empty()) json["changes_that_fit"] = changes;
-  return json.dump(2) + "\n";
+  return json_line(json);
 }
 
 std::string LayoutsCommand::text(const planner::Wish& wish, const planner::Cluster& cluster,

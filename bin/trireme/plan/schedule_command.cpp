@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/problems.hpp"
@@ -84,7 +84,7 @@ ScheduleCommand::ScheduleCommand(CommandLine& line) {
       .option("--in-flight", &in_flight_, "N",
               "auto: stage-micro-batches under way on a rank at most; 0: any")
       .option("--draw", &draw_, "X.svg", "also a picture")
-      .flag("--json", json_, "lists and figures as JSON")
+      .flag("--json", json_, "lists and figures as one JSON document on one line")
       .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8 --draw zb.svg")
       .run([this] { return run(); });
 }
@@ -164,7 +164,7 @@ int ScheduleCommand::run() const {
     json["peak_formula"] = what.formula->peak;
     json["formula_is_exact"] = what.formula->exact;
   }
-  print(json.dump() + "\n");
+  print(json_line(json));
   return kExitDone;
 }
 

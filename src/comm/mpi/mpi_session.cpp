@@ -70,7 +70,12 @@ Session::Session(int* argc, char*** argv) {
   bool has_pmi = false;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"})
     has_pmi |= std::getenv(name) != nullptr;
-  if (!has_pmi) check_launcher(variables, 1);
+  if (!has_pmi) {
+    check_launcher(variables, 1);
+    // Alone, Open MPI 4.1 starts a daemon for MPI_Comm_spawn, which fails where there is neither ssh
+    // nor a network interface. We never spawn.
+    ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
+  }
 #endif
   require_descriptors(kDescriptors);
   int provided = 0;

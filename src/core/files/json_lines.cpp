@@ -27,4 +27,8 @@ void for_each_json_line(std::string_view content, std::string_view name,
   });
 }
 
+std::string json_line(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace trireme

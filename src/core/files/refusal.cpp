@@ -19,6 +19,12 @@ bool is_taken(int error_number) {
   return error_number == EEXIST || error_number == ENOTEMPTY;
 }
 
+const char* advice_on_files(int error_number) {
+  return error_number == EMFILE
+             ? "; this process has as many open as its hard limit allows (ulimit -Hn): raise the limit"
+             : "";
+}
+
 bool is_from_the_system(const std::error_code& code) {
   return code.category() == std::generic_category() || code.category() == std::system_category();
 }
@@ -32,13 +38,14 @@ ErrorKind kind_of_refusal(Access access, int error_number) noexcept {
 }
 
 void fail_to_read(std::string_view what, const std::filesystem::path& path, int error_number) {
-  fail(kind_of_refusal(Access::read, error_number), "cannot {} {}: {}", what,
-       path.empty() ? "''" : path.string(), std::strerror(error_number));
+  fail(kind_of_refusal(Access::read, error_number), "cannot {} {}: {}{}", what,
+       path.empty() ? "''" : path.string(), std::strerror(error_number),
+       advice_on_files(error_number));
 }
 
 void fail_to_write(std::string_view what, const std::filesystem::path& path, int error_number) {
   const ErrorKind kind = kind_of_refusal(Access::write, error_number);
-  const char* const advice = kind != ErrorKind::usage ? ""
+  const char* const advice = kind != ErrorKind::usage ? advice_on_files(error_number)
                              : is_taken(error_number)
                                  ? "; nothing is overwritten, choose another place"
                                  : "; choose a place that can be written";

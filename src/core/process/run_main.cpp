@@ -13,6 +13,7 @@
 #include "core/escape.hpp"
 #include "core/files/refusal.hpp"
 #include "core/log.hpp"
+#include "core/process/open_files.hpp"
 
 namespace trireme {
 namespace {
@@ -79,6 +80,7 @@ void print(std::string_view text) {
 int run_main(const char* program, const std::function<int()>& body) {
   std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then fails with EPIPE, which we see
   std::signal(SIGXFSZ, SIG_IGN);  // so does one past `ulimit -f`, with EFBIG
+  raise_open_files_limit();
   int code = kExitDone;
   try {
     code = body();

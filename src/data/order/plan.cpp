@@ -16,6 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kQuoting =
+    R"(put the whole path between double quotes, with \" for a quote and \\ for a backslash in it)";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 struct Word {
   std::string text;
   bool quoted = false;
@@ -25,7 +29,10 @@ struct Word {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view name) : name_(name) { split(text); }
+  Parser(std::string_view text, std::string_view name, bool with_comments) : name_(name) {
+    split(text, with_comments);
+    at_ = 0;
+  }
 
   std::vector<PlanPhase> parse() {
     std::vector<PlanPhase> phases;
@@ -35,7 +42,8 @@ class Parser {
       phases.push_back(phase(phases.empty()));
       if (phases.size() > 1 && phases.back().first_step <= phases[phases.size() - 2].first_step)
         wrong(formatted("phases must start at rising steps, not at {}", phases.back().first_step));
-      if (at_ < words_.size() && !skip(";")) wrong("expected + or ;");
+      if (at_ < words_.size() && !skip(";"))
+        wrong(formatted("expected + or ; (if a path has blanks, {})", kQuoting));
       while (skip(";")) {
       }
     }
@@ -45,31 +53,56 @@ class Parser {
   }
 
  private:
-  void split(std::string_view text) {
+  void split(std::string_view text, bool with_comments) {
     std::size_t i = 0;
-    const auto plain = [](char c) {
-      return std::string_view(" \t\r\n;#\"").find(c) == std::string_view::npos;
-    };
     while (i < text.size()) {
       const char c = text[i];
-      if (c == '#') {
+      if (c == '#' && with_comments) {  // here a word begins: inside a word # is part of it
         while (i < text.size() && text[i] != '\n') ++i;
       } else if (c == '"') {
-        const std::size_t end = text.find('"', i + 1);
-        if (end == std::string_view::npos) wrong("has a quote that is not closed");
-        words_.push_back({std::string(text.substr(i + 1, end - i - 1)), true});
-        i = end + 1;
+        i = quoted_word(text, i);
       } else if (c == ';' || c == '\n') {
         words_.push_back({";"});
         ++i;
-      } else if (plain(c)) {
-        const std::size_t begin = i;
-        while (i < text.size() && plain(text[i])) ++i;
-        words_.push_back({std::string(text.substr(begin, i - begin))});
-      } else {
+      } else if (ends_word(c)) {
         ++i;
+      } else {
+        i = plain_word(text, i);
       }
     }
+  }
+
+  /// Adds the word whose first quote is at `begin`; returns the place behind its last one.
+  std::size_t quoted_word(std::string_view text, std::size_t begin) {
+    std::string word;
+    std::size_t i = begin + 1;
+    for (; i < text.size() && text[i] != '"'; ++i) {
+      const bool escapes =
+          text[i] == '\\' && i + 1 < text.size() && (text[i + 1] == '"' || text[i + 1] == '\\');
+      if (escapes) ++i;
+      word += text[i];
+    }
+    at_ = words_.size();
+    if (i >= text.size()) wrong("has a quote that is not closed");
+    const std::string_view behind = text.substr(i + 1);
+    if (!behind.empty() && !ends_word(behind.front()) && behind.front() != ':')
+      wrong(formatted("has text right behind the quoted \"{}\", {}", word, kQuoting));
+    words_.push_back({std::move(word), true});
+    return i + 1;
+  }
+
+  std::size_t plain_word(std::string_view text, std::size_t begin) {
+    std::size_t i = begin;
+    while (i < text.size() && text[i] != '"' && !ends_word(text[i])) ++i;
+    words_.push_back({std::string(text.substr(begin, i - begin))});
+    at_ = words_.size();
+    if (i < text.size() && text[i] == '"' && text[i - 1] != ':')
+      wrong(formatted("has a quote inside a word, {}", kQuoting));
+    return i;
+  }
+
+  static bool ends_word(char c) {
+    return std::string_view(" \t\r\n;").find(c) != std::string_view::npos;
   }
 
   PlanPhase phase(bool first) {
@@ -191,6 +224,19 @@ std::string absolute_path(const std::string& path) {
   return text;
 }
 
+/// The path as one word of a plan, in quotes where a part of it would be read as something else.
+std::string quoted(const std::string& path) {
+  const bool is_plain =
+      path.find_first_of(" \t\r\n;#\"") == std::string::npos && path.starts_with('/');
+  if (is_plain) return path;
+  std::string text = "\"";
+  for (const char c : path) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + '"';
+}
+
 std::string plan_text(const std::vector<PlanPhase>& phases) {
   std::string text;
   for (const PlanPhase& phase : phases) {
@@ -201,9 +247,7 @@ std::string plan_text(const std::vector<PlanPhase>& phases) {
     for (const PlanSource& source : phase.sources) {
       const bool weighted = phase.sources.size() > 1 || source.weight != 1;
       for (const std::string& folder : source.folders) {
-        const bool quoted = folder.find_first_of(" \t\r\n;#") != std::string::npos;
-        text += cat(separator, weighted ? number_text(source.weight) + " " : "", quoted ? "\"" : "",
-                    folder, quoted ? "\"" : "");
+        text += cat(separator, weighted ? number_text(source.weight) + " " : "", quoted(folder));
         separator = " + ";
       }
     }
@@ -218,16 +262,18 @@ std::string first_bytes(const fs::path& file) {
   return {bytes.data(), static_cast<std::size_t>(in.gcount())};
 }
 
-[[noreturn]] void fail_texts(const std::string& path, std::string_view name) {
+[[noreturn]] void fail_texts(const std::string& path, std::string_view name,
+                             std::string_view kind) {
   fail(
       ErrorKind::usage,
-      "{} = {} is text, a token set is needed: run `trireme-data pack --kind pretrain --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
-      name, path, path);
+      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
+      name, path, kind, kind == "pretrain" ? "" : " --template NAME", path);
 }
 
 /// A file that is named in place of a set holds a plan: neither records nor what is no text at all.
-void check_may_be_plan(const std::string& file, std::string_view name) {
-  const std::string begin = first_bytes(file);
+void check_may_be_plan(const std::string& file, std::string_view name, std::string_view kind) {
+  std::string begin = first_bytes(file);
+  if (begin.starts_with(kByteOrderMark)) begin.erase(0, kByteOrderMark.size());
   const bool is_text = std::none_of(begin.begin(), begin.end(), [](unsigned char c) {
     return (c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7f;
   });
@@ -239,13 +285,22 @@ void check_may_be_plan(const std::string& file, std::string_view name) {
   }
   const std::size_t first = begin.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (begin[first] == '{' || begin[first] == '['))
-    fail_texts(file, name);
+    fail_texts(file, name, kind);
+}
+
+/// The phases that a plan file holds: the text of a value, and comments; a byte-order mark before
+/// it is no part of it.
+std::vector<PlanPhase> parse_plan_file(const std::string& file) {
+  const std::string content = read_file(file, std::size_t{1} << 20);
+  std::string_view text = content;
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return Parser(text, file, /*with_comments=*/true).parse();
 }
 
 }  // namespace
 
 std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name) {
-  return Parser(text, name).parse();
+  return Parser(text, name, /*with_comments=*/false).parse();
 }
 
 std::string absolute_plan(const std::string& value) {
@@ -263,7 +318,7 @@ std::string absolute_plan(const std::string& value) {
   }
 }
 
-void refuse_texts(const std::string& path, std::string_view name) {
+void refuse_texts(const std::string& path, std::string_view name, std::string_view kind) {
   const auto is_text = [](const fs::path& file) {
     const std::string file_name = file.filename().string();
     return file_name.ends_with(".jsonl") || file_name.ends_with(".jsonl.gz") ||
@@ -276,20 +331,20 @@ void refuse_texts(const std::string& path, std::string_view name) {
          it.increment(ignored))
       texts = texts || is_text(it->path());
   }
-  if (texts) fail_texts(path, name);
+  if (texts) fail_texts(path, name, kind);
 }
 
-std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name) {
-  refuse_texts(value, name);
+std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
+                                 std::string_view kind) {
+  refuse_texts(value, name, kind);
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(value, ignored);
-  if (is_file) check_may_be_plan(value, name);
+  if (is_file) check_may_be_plan(value, name, kind);
   if (!is_file && names_place(value)) return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
-  std::vector<PlanPhase> phases =
-      is_file ? parse_plan(read_file(value, std::size_t{1} << 20), value) : parse_plan(value, name);
+  std::vector<PlanPhase> phases = is_file ? parse_plan_file(value) : parse_plan(value, name);
   for (const PlanPhase& phase : phases) {
     for (const PlanSource& source : phase.sources)
-      for (const std::string& folder : source.folders) refuse_texts(folder, name);
+      for (const std::string& folder : source.folders) refuse_texts(folder, name, kind);
   }
   return phases;
 }

@@ -29,10 +29,11 @@ struct PlanPhase {
 ///   0.7 sets/web + 0.3 sets/books                   a blend; weights of any sum, one for each
 ///   0.7 sets/web + 0.3 sets/books; from 1001: 1 sets/code   phases by first step
 ///   ... ; from 2001 at 4096: 1 sets/long            another sequence length from there on
-/// A line end is as good as ';', and '#' starts a comment up to the line's end; + stands between
-/// blanks. A folder whose name has blanks or one of ; # is put in double quotes. The text itself
-/// may also be the name of a folder (then it is that one set, whatever is in the name) or of a file
-/// that holds the text.
+/// A line end means the same as ';', and + stands between blanks. A path that has blanks, a ; or a
+/// double quote, or that reads as a number or a word of this grammar, stands between double quotes;
+/// in them \" is a quote, \\ a backslash, and all else stands for itself. The text itself may also be
+/// the name of a folder (then it is that one set, whatever is in the name) or of a file that holds
+/// the text. In a file alone, '#' where a word would begin starts a comment up to the line's end.
 ///
 /// Phases start at rising steps, the first at step 1. A folder is in one source only. Throws
 /// Error(usage) quoting the place that is wrong.
@@ -40,8 +41,9 @@ std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
 
 /// The same for a value that may name a folder or a file. Throws Error(usage) with the command that
 /// packs them if it names texts (JSON records, whatever the file's name), Error(data) for a file
-/// that is no text.
-std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name);
+/// that is no text. `kind` is the kind of set that the caller needs, for that command.
+std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
+                                 std::string_view kind = "pretrain");
 
 /// `value` such that it means the same in any folder: the sets that it names, or the file that it
 /// is, by absolute paths. What a file names stays relative to where a run is started. A value that
@@ -49,7 +51,9 @@ std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name
 std::string absolute_plan(const std::string& value);
 
 /// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
-/// folder of such files rather than a token set. `name` is the key that has the path.
-void refuse_texts(const std::string& path, std::string_view name);
+/// folder of such files rather than a token set. `name` is the key that has the path,
+/// `kind` the kind of set that the caller needs.
+void refuse_texts(const std::string& path, std::string_view name,
+                  std::string_view kind = "pretrain");
 
 }  // namespace trireme

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
 #include "data/order/samples.hpp"
 
 /// Batches of samples: rows of sequences, or one row of pairs.
@@ -34,15 +36,18 @@ void resize(Batch& batch, std::int64_t B, std::int64_t T) {
   batch.positions.resize(total);
 }
 
-void add_side(const Pair::Side& side, std::uint32_t cut, Batch& batch) {
+/// Appends a side of a pair, of which `cut` tokens were lost at the beginning. Its first
+/// `no_target` tokens are not predicted.
+void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target, Batch& batch) {
   const std::int64_t begin = batch.T;
   resize(batch, 1, begin + std::ssize(side.ids));
   std::copy(side.ids.begin(), side.ids.end(), batch.tokens.begin() + begin);
   for (std::int64_t i = begin; i < batch.T; ++i)
     batch.positions[static_cast<std::size_t>(i)] = i - begin;
-  batch.num_targets +=
-      fill_targets(side.targets, cut, side.ids,
-                   std::span(batch.targets).subspan(static_cast<std::size_t>(begin)));
+  const std::size_t from = std::min<std::size_t>(before_answer(no_target), side.ids.size());
+  batch.num_targets += fill_targets(
+      side.targets, cut + static_cast<std::uint32_t>(from), std::span(side.ids).subspan(from),
+      std::span(batch.targets).subspan(static_cast<std::size_t>(begin) + from));
   const std::int32_t sequence = batch.sequence_of.empty() ? 0 : batch.sequence_of.back() + 1;
   batch.sequence_of.resize(batch.tokens.size(), sequence);
   batch.segment_bounds.push_back(static_cast<std::int32_t>(batch.T));
@@ -117,8 +122,15 @@ void SampleSet::fill_joined_row(std::uint64_t position, std::int64_t row, Batch&
 
 void SampleSet::add_pair(std::uint64_t position, Batch& batch) const {
   const CutPair pair = pairs_->pair(position);
-  add_side(pair.chosen, pair.begin, batch);
-  add_side(pair.rejected, pair.begin, batch);
+  const std::uint32_t no_target = config_.answers_only ? pair.prompt_len : 0;
+  const auto begin = static_cast<std::size_t>(batch.T);
+  add_side(pair.chosen, pair.begin, no_target, batch);
+  add_side(pair.rejected, pair.begin, no_target, batch);
+  const std::array<std::uint64_t, 4> parts{
+      key_of_set_, pair.chosen.ids.size(),
+      xxh3_64(std::as_bytes(std::span(batch.tokens).subspan(begin))),
+      xxh3_64(std::as_bytes(std::span(batch.targets).subspan(begin)))};
+  batch.pair_keys.push_back(xxh3_64(std::as_bytes(std::span(parts))));
   ++batch.num_pairs;
   batch.pair_records.push_back(config_.first_record +
                                static_cast<std::int64_t>(pairs_->document(position)));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
 #include "data/sequences/pack_documents.hpp"
 
 /// Samples of a set; sample_batches.cpp makes batches of them.
@@ -85,6 +86,7 @@ SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config,
     : set_(&set),
       config_(config),
       pad_id_(set.pad_id().value_or(0)),
+      key_of_set_(xxh3_64(formatted("{} {}", set.content_hash(), config.seq_len))),
       sequences_(std::move(sequences)),
       pairs_(std::move(pairs)),
       size_(pairs_ ? pairs_->size() : sequences_->size()) {
@@ -100,6 +102,17 @@ SampleSet SampleSet::rest(const std::function<bool(std::uint64_t)>& taken,
   return {*set_, config, rest_of_sequences(*set_, *sequences_, taken, seq_len), nullptr};
 }
 
+DocumentRange SampleSet::documents() const {
+  return documents_of(*set_, config_);
+}
+
+std::uint64_t SampleSet::pair_key(std::uint64_t position) const {
+  Batch batch;
+  batch.segment_bounds.push_back(0);
+  add_pair(position, batch);
+  return batch.pair_keys.front();
+}
+
 bool SampleSet::has_targets() const {
   for (std::uint64_t position = 0; position < size(); ++position) {
     if (num_targets(position) > 0) return true;
@@ -108,7 +121,7 @@ bool SampleSet::has_targets() const {
 }
 
 std::int64_t SampleSet::num_targets(std::uint64_t position) const {
-  if (of_pairs()) return pairs_->num_targets(position);
+  if (of_pairs()) return pairs_->num_targets(position, config_.answers_only);
   if (joined_ == nullptr) return sequences_->num_targets(position);
   std::int64_t tokens = 0;
   for (const TokenRun& run : joined_->runs(position))

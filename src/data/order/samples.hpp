@@ -31,6 +31,7 @@ struct SampleConfig {
   TokenWeights token_weights = {};              // empty: batches hold no weights
   std::int64_t row_multiple = 1;                // of pairs: what T of a batch is a multiple of
   std::int64_t first_record = 0;                // of pairs: Batch::pair_records of document 0
+  bool answers_only = false;                    // of pairs: tokens of the prompt are no targets
 };
 
 class SampleSet;
@@ -67,6 +68,9 @@ class SampleSet {
 
   [[nodiscard]] std::int64_t seq_len() const noexcept { return config_.seq_len; }
 
+  /// The documents of the set that the samples are made of.
+  [[nodiscard]] DocumentRange documents() const;
+
   /// Whether a sample is a pair.
   [[nodiscard]] bool of_pairs() const noexcept { return pairs_ != nullptr; }
 
@@ -75,6 +79,14 @@ class SampleSet {
 
   /// Targets of the sample at `position` in [0, size()), from tables: reads no token.
   [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
+
+  /// Returns the document of the pair at `position`, counted over the shards of the set.
+  [[nodiscard]] std::uint64_t pair_document(std::uint64_t position) const {
+    return pairs_->document(position);
+  }
+
+  /// Returns Batch::pair_keys of the pair at `position`. Reads the tokens of the pair.
+  [[nodiscard]] std::uint64_t pair_key(std::uint64_t position) const;
 
   /// As a rule the first sequence has one; all are looked at only where there is none.
   [[nodiscard]] bool has_targets() const;
@@ -105,6 +117,7 @@ class SampleSet {
   const TokenSet* set_;
   SampleConfig config_;
   std::int64_t pad_id_;
+  std::uint64_t key_of_set_;  // of set and length: the part that all pair keys have in common
   std::unique_ptr<Sequences> sequences_;
   std::unique_ptr<Pairs> pairs_;             // kind dpo: instead of sequences_
   const ConcatSequences* joined_ = nullptr;  // with cross_documents: sequences_

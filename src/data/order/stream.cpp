@@ -100,11 +100,22 @@ std::int64_t SampleStream::count_targets(std::int64_t first, std::int64_t count)
   return sum;
 }
 
-Batch SampleStream::make_batch(std::int64_t first, std::int64_t count) const {
+std::optional<std::int64_t> SampleStream::cut_update(std::int64_t next_sample,
+                                                     std::int64_t global_batch) const {
+  for (std::size_t p = 1; p < parts_->phases.size(); ++p) {
+    const Phase& phase = parts_->phases[p];
+    if (phase.begin > next_sample && (phase.begin - next_sample) % global_batch != 0 &&
+        phase.seq_len != parts_->phases[p - 1].seq_len)
+      return phase.begin / global_batch + 1;
+  }
+  return std::nullopt;
+}
+
+Batch SampleStream::make_batch(std::int64_t first, std::int64_t count, std::int64_t end) const {
   std::vector<DrawnSample> drawn;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const StreamPlace at = place(i);
-    drawn.push_back({i, at.samples, at.position});
+    const StreamPlace at = place(std::min(i, end - 1));
+    drawn.push_back({i < end ? i : kNoSample, at.samples, at.position});
   }
   return gather_batch(drawn);
 }
@@ -126,7 +137,8 @@ SampleConfig SampleStream::Parts::view(const TokenSet& set, std::int64_t seq_len
   SampleConfig view{.seq_len = seq_len,
                     .packing = config.packing,
                     .cross_documents = config.cross_documents,
-                    .row_multiple = config.row_multiple};
+                    .row_multiple = config.row_multiple,
+                    .answers_only = config.answers_only};
   std::int64_t documents = 0;
   for (const auto& one : sets) {
     if (one.get() == &set) view.first_record = documents;
@@ -146,6 +158,15 @@ const TokenSet& SampleStream::first_set() const {
 std::vector<const TokenSet*> SampleStream::sets() const {
   std::vector<const TokenSet*> sets;
   for (const auto& set : parts_->sets) sets.push_back(set.get());
+  return sets;
+}
+
+std::vector<const SampleSet*> SampleStream::sample_sets() const {
+  std::vector<const SampleSet*> sets;
+  for (const Source& source : parts_->sources) {
+    for (const Leg& leg : source.legs)
+      sets.insert(sets.end(), leg.whole.sets.begin(), leg.whole.sets.end());
+  }
   return sets;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,7 +28,11 @@ struct StreamConfig {
   std::string split;                // "969,30,1"; "": all documents
   TokenWeights token_weights = {};  // see SampleConfig; the next one too
   std::int64_t row_multiple = 1;
+  bool answers_only = false;
 };
+
+/// The end of a stream of samples that never ends.
+inline constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
 /// Where a global sample lies.
 struct StreamPlace {
@@ -78,11 +83,18 @@ class SampleStream {
   /// there is no such thing.
   [[nodiscard]] std::optional<std::uint64_t> epoch_size() const;
 
+  /// The step of the first phase of another length that begins inside an update, if updates of
+  /// `global_batch` samples follow each other from `next_sample` on; none as a rule.
+  [[nodiscard]] std::optional<std::int64_t> cut_update(std::int64_t next_sample,
+                                                       std::int64_t global_batch) const;
+
   /// Targets of all `count` samples from `first` on, without reading a token.
   [[nodiscard]] std::int64_t count_targets(std::int64_t first, std::int64_t count) const;
 
-  /// The `count` samples from `first` on, all of one phase. What is of the whole update is left 0.
-  [[nodiscard]] Batch make_batch(std::int64_t first, std::int64_t count) const;
+  /// The `count` samples from `first` on, all of one phase, those from `end` on as kNoSample. What is
+  /// of the whole update is left 0.
+  [[nodiscard]] Batch make_batch(std::int64_t first, std::int64_t count,
+                                 std::int64_t end = kNoEnd) const;
 
   /// Samples of each source among the first `index` of the run.
   [[nodiscard]] std::vector<std::uint64_t> consumed(std::int64_t index) const;
@@ -96,6 +108,8 @@ class SampleStream {
   [[nodiscard]] const TokenSet& first_set() const;
   /// All sets, in order of first mention.
   [[nodiscard]] std::vector<const TokenSet*> sets() const;
+  /// Every set at every length that a phase trains on it, whole epochs, in order of first mention.
+  [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
   [[nodiscard]] std::size_t num_sources() const;
 
   /// What the run has been given before sample `next_sample`, for a checkpoint:

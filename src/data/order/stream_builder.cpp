@@ -37,7 +37,7 @@ class SampleStream::Builder {
       for (const PlanSource& source : phase.sources) folders += source.folders.size();
     }
     // All sets together keep no more files open than one does alone.
-    files_.max_open_files = std::max<std::size_t>(files_.max_open_files / folders, 2);
+    files_.max_open_files = std::max<std::size_t>(files_.max_open_files / folders, 1);
     if (!config.split.empty()) split_ = Split::parse(config.split, "data.split");
   }
 

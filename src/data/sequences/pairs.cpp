@@ -9,38 +9,6 @@
 namespace trireme {
 namespace {
 
-struct SideTargets {
-  std::uint32_t chosen = 0;
-  std::uint32_t rejected = 0;
-};
-
-SideTargets targets_left(std::span<const Span> chosen, std::span<const Span> rejected,
-                         const PairCut& cut) {
-  const auto begin = static_cast<std::uint32_t>(cut.begin);
-  const auto count = [&](std::span<const Span> spans, std::uint64_t end) {
-    return count_targets(spans, begin, static_cast<std::uint32_t>(end) - begin);
-  };
-  return {count(chosen, cut.chosen_end), count(rejected, cut.rejected_end)};
-}
-
-PairCut cut_of(std::uint64_t prompt, std::uint64_t chosen, std::uint64_t rejected,
-               std::uint64_t seq_len) {
-  return cut_pair(prompt, prompt + chosen, prompt + rejected, seq_len);
-}
-
-/// Of the pairs `documents` of a shard those that have targets on both sides at this length.
-std::vector<std::uint32_t> with_targets(const TokenShard& shard, std::uint64_t seq_len,
-                                        std::vector<std::uint32_t> documents) {
-  const PairTable table = shard.pairs();
-  std::erase_if(documents, [&](std::uint32_t doc) {
-    const PairCut cut =
-        cut_of(table.prompt_len[doc], table.chosen_len[doc], table.rejected_len[doc], seq_len);
-    const SideTargets left = targets_left(table.chosen.of(doc), table.rejected.of(doc), cut);
-    return left.chosen == 0 || left.rejected == 0;
-  });
-  return documents;
-}
-
 Pair::Side part_of(Pair::Side side, std::uint64_t begin, std::uint64_t end) {
   side.ids.resize(end);
   side.ids.erase(side.ids.begin(), side.ids.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -50,7 +18,9 @@ Pair::Side part_of(Pair::Side side, std::uint64_t begin, std::uint64_t end) {
 }  // namespace
 
 Pairs::Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& documents)
-    : set_(set), seq_len_(static_cast<std::uint64_t>(seq_len)) {
+    : set_(set),
+      rule_(set.manifest().pair_cut_rule()),
+      seq_len_(static_cast<std::uint64_t>(seq_len)) {
   std::uint64_t first = 0;  // document of the shard, in the set
   for (std::size_t i = 0; i < set.num_shards(); ++i) {
     const std::uint64_t count = set.manifest().shards[i].counts.documents;
@@ -63,7 +33,7 @@ Pairs::Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& doc
 
 Pairs::Pairs(const Pairs& before, const std::function<bool(std::uint64_t)>& taken,
              std::int64_t seq_len)
-    : set_(before.set_), seq_len_(static_cast<std::uint64_t>(seq_len)) {
+    : set_(before.set_), rule_(before.rule_), seq_len_(static_cast<std::uint64_t>(seq_len)) {
   std::map<std::size_t, std::vector<std::uint32_t>> left;  // by shard
   for (std::uint64_t position = 0; position < before.size(); ++position) {
     if (taken(position)) continue;
@@ -75,6 +45,18 @@ Pairs::Pairs(const Pairs& before, const std::function<bool(std::uint64_t)>& take
 
 bool Pairs::cuts() const {
   return seq_len_ < static_cast<std::uint64_t>(set_.seq_len());
+}
+
+std::vector<std::uint32_t> Pairs::kept_documents(std::size_t shard,
+                                                 std::vector<std::uint32_t> documents) const {
+  const PairTable table = set_.shard(shard).pairs();
+  std::erase_if(documents, [&](std::uint32_t doc) {
+    const PairLengths lengths = table.lengths(doc);
+    const auto cut = cut_pair(lengths, seq_len_, rule_);
+    return !cut ||
+           !keeps_targets(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule_);
+  });
+  return documents;
 }
 
 void Pairs::add(std::size_t shard, std::uint64_t begin, std::uint64_t count) {
@@ -89,7 +71,7 @@ void Pairs::add(std::size_t shard, std::uint64_t begin, std::uint64_t count) {
 }
 
 void Pairs::add(std::size_t shard, std::vector<std::uint32_t> documents) {
-  if (cuts()) documents = with_targets(set_.shard(shard), seq_len_, std::move(documents));
+  if (cuts()) documents = kept_documents(shard, std::move(documents));
   if (documents.empty()) return;
   first_.push_back(first_.back() + documents.size());
   parts_.push_back({shard, 0, std::move(documents)});
@@ -104,12 +86,19 @@ Pairs::Place Pairs::locate(std::uint64_t position) const {
   return {part.shard, part.kept ? (*part.kept)[inside] : part.begin + inside};
 }
 
-std::int64_t Pairs::num_targets(std::uint64_t position) const {
+std::int64_t Pairs::num_targets(std::uint64_t position, bool answers_only) const {
   const Place place = locate(position);
   const PairShape shape = set_.shard(place.shard).pair_shape(place.document);
-  const PairCut cut = cut_of(shape.prompt_len, shape.chosen_len, shape.rejected_len, seq_len_);
-  const SideTargets left = targets_left(shape.chosen, shape.rejected, cut);
-  return std::int64_t{left.chosen} + left.rejected;
+  const auto cut = cut_pair(shape.lengths(), seq_len_, rule_);
+  if (!cut) return 0;
+  const std::uint64_t begin =
+      answers_only ? std::max(cut->begin, before_answer(shape.prompt_len)) : cut->begin;
+  const auto count = [&](std::span<const Span> spans, std::uint64_t end) -> std::int64_t {
+    if (begin >= end) return 0;
+    return count_targets(spans, static_cast<std::uint32_t>(begin),
+                         static_cast<std::uint32_t>(end - begin));
+  };
+  return count(shape.chosen, cut->chosen_end) + count(shape.rejected, cut->rejected_end);
 }
 
 CutPair Pairs::pair(std::uint64_t position) const {
@@ -127,11 +116,17 @@ CutPair Pairs::pair(std::uint64_t position) const {
            id, place.document, set_.vocab_size());
     }
   }
-  const PairCut cut =
-      cut_pair(pair.prompt_len, pair.chosen.ids.size(), pair.rejected.ids.size(), seq_len_);
-  return {static_cast<std::uint32_t>(cut.begin),
-          part_of(std::move(pair.chosen), cut.begin, cut.chosen_end),
-          part_of(std::move(pair.rejected), cut.begin, cut.rejected_end)};
+  const auto cut = cut_pair({pair.prompt_len, pair.chosen.ids.size(), pair.rejected.ids.size()},
+                            seq_len_, rule_);
+  if (!cut) {
+    fail(ErrorKind::data, "{}: pair {} has more than {} tokens a side", shard.path().string(),
+         place.document, seq_len_);
+  }
+  const std::uint64_t end = std::max(cut->chosen_end, cut->rejected_end);
+  const std::uint64_t prompt = std::min<std::uint64_t>(pair.prompt_len, end);
+  return {static_cast<std::uint32_t>(cut->begin), static_cast<std::uint32_t>(prompt - cut->begin),
+          part_of(std::move(pair.chosen), cut->begin, cut->chosen_end),
+          part_of(std::move(pair.rejected), cut->begin, cut->rejected_end)};
 }
 
 std::uint64_t Pairs::document(std::uint64_t position) const {

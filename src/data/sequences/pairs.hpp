@@ -11,15 +11,16 @@ namespace trireme {
 
 /// A pair as a run of some length sees it: what cut_pair leaves.
 struct CutPair {
-  std::uint32_t begin = 0;  // tokens that both sides lost at their beginning
-  Pair::Side chosen;        // ids that are left; targets counted before the cut
+  std::uint32_t begin = 0;       // tokens that both sides lost at their beginning
+  std::uint32_t prompt_len = 0;  // tokens that are left of the prompt
+  Pair::Side chosen;             // ids that are left; targets counted before the cut
   Pair::Side rejected;
 };
 
 /// The pairs of a set of kind dpo (or of a range of its documents) with sides of at most seq_len
-/// tokens, cut as `pack` cuts them, in file order. Pairs that keep no target on a side are left
-/// out, as `pack` leaves them out. Functions may be called from several threads; they throw as
-/// TokenSet.
+/// tokens, in file order. They are cut by the rule that the set was packed with, and those that
+/// `pack` at this length would leave out are left out (keeps_targets). Functions may be called from
+/// several threads; they throw as TokenSet.
 ///   memory  4 bytes a pair where the length is shorter than what `pack` prepared, else nothing
 class Pairs {
  public:
@@ -31,8 +32,9 @@ class Pairs {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
 
-  /// Of both sides of the pair at `position` in [0, size()); reads no token.
-  [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
+  /// Returns the number of targets on both sides of the pair at `position` in [0, size()). With
+  /// `answers_only` the targets inside the prompt are not counted. Reads no token.
+  [[nodiscard]] std::int64_t num_targets(std::uint64_t position, bool answers_only = false) const;
 
   /// Throws Error(data) for a side without tokens.
   [[nodiscard]] CutPair pair(std::uint64_t position) const;
@@ -52,12 +54,15 @@ class Pairs {
     std::uint64_t document = 0;  // of the shard
   };
 
+  [[nodiscard]] std::vector<std::uint32_t> kept_documents(
+      std::size_t shard, std::vector<std::uint32_t> documents) const;
   void add(std::size_t shard, std::uint64_t begin, std::uint64_t count);
   void add(std::size_t shard, std::vector<std::uint32_t> documents);
   [[nodiscard]] bool cuts() const;
   [[nodiscard]] Place locate(std::uint64_t position) const;
 
   const TokenSet& set_;
+  PairCutRule rule_;
   std::uint64_t seq_len_;
   std::vector<Part> parts_;
   std::vector<std::uint64_t> first_{0};  // [parts+1] first pair of each part

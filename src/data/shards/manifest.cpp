@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/token_set.hpp"
 
@@ -72,9 +75,18 @@ Json body_to_json(const Manifest& manifest) {
   }
   json["counts"] = counts_to_json(manifest.counts);
   json["bad"] = manifest.bad;
+  if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
   json["shards"] = Json::array();
   for (const ShardEntry& shard : manifest.shards) json["shards"].push_back(shard_to_json(shard));
   return json;
+}
+
+/// A text of the options that `pack` was given; "" if it was not given.
+std::string option_text(const std::string& config_json, const char* key) {
+  const Json config = parse_json(config_json, "config");
+  if (!config.is_object()) return "";
+  const auto found = config.find(key);
+  return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
 /// The text up to the self hash, which must be the file's last key and right.
@@ -101,10 +113,18 @@ std::string Manifest::to_text() {
 }
 
 std::string Manifest::chat_template() const {
-  const Json config = parse_json(config_json, "config");
-  const auto name = config.is_object() ? config.find("template") : config.end();
-  return config.is_object() && name != config.end() && name->is_string() ? name->get<std::string>()
-                                                                         : std::string();
+  return option_text(config_json, "template");
+}
+
+PairCutRule Manifest::pair_cut_rule() const {
+  const std::string name = option_text(config_json, "cut_pairs");
+  if (name.empty()) return PairCutRule::prompt_to_last_token;
+  if (std::find(kPairCutRules.begin(), kPairCutRules.end(), name) == kPairCutRules.end()) {
+    fail(ErrorKind::data,
+         "{}: cut_pairs is {}. This program reads sets packed with --cut-pairs {}.",
+         schema::kManifest, name, joined(kPairCutRules, ", "));
+  }
+  return by_name<PairCutRule>(kPairCutRules, name);
 }
 
 Manifest Manifest::from_text(std::string_view text, const std::filesystem::path& path) {
@@ -147,6 +167,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
       fail(ErrorKind::data, "{}: bad lists something that is not a text", where);
     manifest.bad.push_back(bad.get<std::string>());
   }
+  if (json.contains("ignored_fields"))
+    manifest.ignored_fields = ignored_fields_from_json(json["ignored_fields"], where);
   for (const Json& shard : member(json, "shards", where)) {
     manifest.shards.push_back(shard_from_json(shard, manifest.shards.size(), where));
   }

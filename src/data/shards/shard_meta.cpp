@@ -15,13 +15,14 @@ struct CountRow {
   bool optional = false;  // stored if it is not 0: sets without it are those of earlier builds
 };
 
-constexpr std::array<CountRow, 10> kCounts{{{"documents", &ShardCounts::documents},
+constexpr std::array<CountRow, 11> kCounts{{{"documents", &ShardCounts::documents},
                                             {"tokens", &ShardCounts::tokens},
                                             {"target_tokens", &ShardCounts::target_tokens},
                                             {"bad_lines", &ShardCounts::bad_lines},
                                             {"replaced_chars", &ShardCounts::replaced_chars},
                                             {"truncated", &ShardCounts::truncated},
                                             {"dropped", &ShardCounts::dropped},
+                                            {"cut_prompts", &ShardCounts::cut_prompts, true},
                                             {"cut_answers", &ShardCounts::cut_answers, true},
                                             {"dropped_long", &ShardCounts::dropped_long, true},
                                             {"dropped_equal", &ShardCounts::dropped_equal, true}}};
@@ -78,6 +79,17 @@ std::map<std::int64_t, std::uint64_t> packs_from_json(const Json& json, std::str
   return packs;
 }
 
+IgnoredFields ignored_fields_from_json(const Json& json, std::string_view where) {
+  IgnoredFields fields;
+  if (!json.is_object()) fail(ErrorKind::data, "{}: ignored_fields is not an object", where);
+  for (const auto& [name, count] : json.items()) {
+    if (!count.is_number_unsigned())
+      fail(ErrorKind::data, "{}: ignored_fields has a bad entry '{}'", where, name);
+    fields[name] = count.get<std::uint64_t>();
+  }
+  return fields;
+}
+
 std::string meta_to_text(const ShardMeta& meta) {
   Json json = Json::object();
   json["kind"] = meta.kind;
@@ -89,6 +101,7 @@ std::string meta_to_text(const ShardMeta& meta) {
   json["input_xxh3"] = meta.input_xxh3;
   json["counts"] = counts_to_json(meta.counts);
   json["packs"] = packs_to_json(meta.packs);
+  if (!meta.ignored_fields.empty()) json["ignored_fields"] = meta.ignored_fields;
   return json.dump();
 }
 
@@ -111,6 +124,8 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   meta.counts = counts_from_json(json["counts"], where);
   if (!json.contains("packs")) fail(ErrorKind::data, "{}: key 'packs' is missing", where);
   meta.packs = packs_from_json(json["packs"], where);
+  if (json.contains("ignored_fields"))
+    meta.ignored_fields = ignored_fields_from_json(json["ignored_fields"], where);
   return meta;
 }
 

@@ -30,6 +30,11 @@ struct PairShape {
   std::uint32_t rejected_len = 0;
   std::vector<Span> chosen;  // targets, counted from the start of the prompt
   std::vector<Span> rejected;
+
+  [[nodiscard]] PairLengths lengths() const {
+    const std::uint64_t prompt = prompt_len;
+    return {prompt, prompt + chosen_len, prompt + rejected_len};
+  }
 };
 
 /// One pair of a shard of kind dpo.

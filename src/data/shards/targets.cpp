@@ -11,6 +11,20 @@ Span clip(const Span& span, std::uint32_t begin, std::uint32_t end) {
   return {from, std::max(from, std::min(span.end, end))};
 }
 
+/// Tokens of the prompt that a rule never cuts from its beginning.
+std::uint64_t least_prompt(std::uint64_t prompt, std::uint64_t seq_len, PairCutRule rule) {
+  switch (rule) {
+    case PairCutRule::prompt:
+      return std::min(prompt, (seq_len + 3) / 4);
+    case PairCutRule::prompt_to_last_token:
+      return std::min<std::uint64_t>(prompt, 1);
+    case PairCutRule::end:
+    case PairCutRule::drop:
+      break;
+  }
+  return prompt;
+}
+
 }  // namespace
 
 void SpanTable::add(std::span<const Span> of_document) {
@@ -38,12 +52,27 @@ void PairTable::append(const PairTable& other) {
   rejected.append(other.rejected);
 }
 
-PairCut cut_pair(std::uint64_t prompt, std::uint64_t chosen, std::uint64_t rejected,
-                 std::uint64_t seq_len) {
-  const std::uint64_t longer = std::max(chosen, rejected);
+std::optional<PairCut> cut_pair(const PairLengths& lengths, std::uint64_t seq_len,
+                                PairCutRule rule) {
+  const std::uint64_t longer = std::max(lengths.chosen, lengths.rejected);
   const std::uint64_t excess = longer > seq_len ? longer - seq_len : 0;
-  const std::uint64_t begin = std::min(excess, prompt == 0 ? 0 : prompt - 1);
-  return {begin, std::min(chosen, begin + seq_len), std::min(rejected, begin + seq_len)};
+  if (excess > 0 && rule == PairCutRule::drop) return std::nullopt;
+  const std::uint64_t kept_prompt = least_prompt(lengths.prompt, seq_len, rule);
+  const std::uint64_t begin = std::min(excess, lengths.prompt - kept_prompt);
+  return PairCut{begin, std::min(lengths.chosen, begin + seq_len),
+                 std::min(lengths.rejected, begin + seq_len)};
+}
+
+bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
+                   std::span<const Span> rejected, PairCutRule rule) {
+  const auto side_keeps = [&](std::span<const Span> spans, std::uint64_t whole, std::uint64_t end) {
+    const bool needs_answer = end < whole && rule != PairCutRule::prompt_to_last_token;
+    const std::uint64_t begin = needs_answer ? before_answer(lengths.prompt) : cut.begin;
+    return begin < end && count_targets(spans, static_cast<std::uint32_t>(begin),
+                                        static_cast<std::uint32_t>(end - begin)) > 0;
+  };
+  return side_keeps(chosen, lengths.chosen, cut.chosen_end) &&
+         side_keeps(rejected, lengths.rejected, cut.rejected_end);
 }
 
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin,

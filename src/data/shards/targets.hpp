@@ -1,6 +1,9 @@
 #pragma once
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "data/shards/pack_table.hpp"
@@ -37,6 +40,14 @@ struct SpanTable {
   [[nodiscard]] std::uint64_t num_tokens() const noexcept;
 };
 
+/// Numbers of tokens of a preference pair. Each side includes the prompt, which is the longest run
+/// of tokens that both sides begin with.
+struct PairLengths {
+  std::uint64_t prompt = 0;
+  std::uint64_t chosen = 0;
+  std::uint64_t rejected = 0;
+};
+
 /// Pairs of a shard. The tokens of a pair are its prompt once, what follows it in the chosen chat,
 /// what follows it in the rejected one. Spans count from the prompt's start on both sides.
 struct PairTable {
@@ -47,22 +58,49 @@ struct PairTable {
   SpanTable rejected;
 
   void append(const PairTable& other);
+
+  [[nodiscard]] PairLengths lengths(std::uint64_t document) const {
+    const std::uint64_t prompt = prompt_len[document];
+    return {prompt, prompt + chosen_len[document], prompt + rejected_len[document]};
+  }
 };
 
-/// What a sequence length leaves of a pair: tokens [begin, end of that side), counted from the start
-/// of the prompt.
+/// The part of a preference pair that is cut if a side is longer than the sequence length.
+enum class PairCutRule {
+  end,     // each side loses its end, as in MiniMind
+  prompt,  // the prompt loses its beginning, down to a quarter of the length; then as `end`
+  drop,    // the pair is left out
+  prompt_to_last_token,  // as `prompt`, down to one token; only sets made before the option have it
+};
+
+/// Values of `pack --cut-pairs`, by enum value. The last rule has no name: it cannot be chosen.
+inline constexpr std::array<std::string_view, 3> kPairCutRules{"end", "prompt", "drop"};
+
+/// Tokens [begin, end of that side) of a preference pair, counted from the start of the prompt.
 struct PairCut {
   std::uint64_t begin = 0;
   std::uint64_t chosen_end = 0;
   std::uint64_t rejected_end = 0;
 };
 
-/// At most `seq_len` tokens a side, of sides of `chosen` and `rejected` tokens that both begin with
-/// `prompt` ones. The prompt gives first, from its beginning, the same on both sides, but its last
-/// token stays: with nothing before it the first token of an answer would be no target. Then a side
-/// loses its end. Cut at one length, then at a shorter one: the same as at the shorter one alone.
-PairCut cut_pair(std::uint64_t prompt, std::uint64_t chosen, std::uint64_t rejected,
-                 std::uint64_t seq_len);
+/// Cuts a preference pair to at most `seq_len` tokens a side; none if the rule leaves the pair out.
+/// The prompt loses the same tokens on both sides, and never its last one: the first token of an
+/// answer is a target only if a token is before it. A cut at one length and then at a shorter one
+/// gives the same tokens as the cut at the shorter length alone.
+std::optional<PairCut> cut_pair(const PairLengths& lengths, std::uint64_t seq_len,
+                                PairCutRule rule);
+
+/// Returns true if a cut preference pair can be trained on: each side keeps a target, and a side
+/// that lost its end keeps one behind the prompt (for sets of before the option: any target).
+/// `chosen` and `rejected` are the targets of the sides, counted from the start of the prompt.
+bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
+                   std::span<const Span> rejected, PairCutRule rule);
+
+/// First token of a side that matters for the targets behind the prompt: the prompt's last token,
+/// after which the first token of the answer is a target. Counted like `prompt_len`.
+constexpr std::uint64_t before_answer(std::uint64_t prompt_len) {
+  return prompt_len == 0 ? 0 : prompt_len - 1;
+}
 
 /// Tokens of a document's piece [begin, begin + length) that are targets:
 /// in a span, and not the piece's first.

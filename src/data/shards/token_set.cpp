@@ -28,16 +28,23 @@ namespace fs = std::filesystem;
                                                       : "");
   }
   bool begun = false;
+  bool has_tokenizer = false;
   for (fs::directory_iterator it(place, code), end; !code && it != end; it.increment(code)) {
     const std::string name = it->path().filename().string();
-    begun = begun || name == schema::kTokenizerFolder ||
-            name.starts_with(schema::kTemporaryPrefix) || name.starts_with("shard-");
+    begun = begun || name.starts_with(schema::kTemporaryPrefix) || name.starts_with("shard-");
+    has_tokenizer = has_tokenizer || name == schema::kTokenizerFolder;
   }
   if (begun) {
     fail(
         ErrorKind::data,
         "{} is not a finished token set, it has no {}: run the same `trireme-data pack` again, which goes on where it stopped",
         place.string(), schema::kManifest);
+  }
+  if (has_tokenizer) {
+    fail(
+        ErrorKind::data,
+        "{} is not a token set, it holds a tokenizer and no shard: `trireme-data pack` found no document in its inputs or ended before its first shard. Run pack again with inputs that hold documents, and read its last message",
+        place.string());
   }
   fail(
       ErrorKind::data,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/process/open_files.hpp"
 #include "data/shards/shard_reader.hpp"
 
 namespace trireme {
@@ -44,6 +45,7 @@ struct Manifest {
   std::vector<SourceEntry> sources;
   ShardCounts counts;
   std::vector<std::string> bad;  // "path:offset: reason" of the first bad lines
+  IgnoredFields ignored_fields;  // stored where there are some
   std::vector<ShardEntry> shards;
   std::string content_xxh3;  // of everything above: equal for equal sets, wherever they lie
 
@@ -52,11 +54,13 @@ struct Manifest {
 
   /// The name that `pack --template` was given; "" for texts.
   [[nodiscard]] std::string chat_template() const;
+  /// The rule of `pack --cut-pairs` that the set was made with. Throws Error(data) if it is unknown.
+  [[nodiscard]] PairCutRule pair_cut_rule() const;
   static Manifest from_text(std::string_view text, const std::filesystem::path& path);
 };
 
 struct TokenSetOptions {
-  std::size_t max_open_files = 256;
+  std::size_t max_open_files = max_open_shards();
 };
 
 /// A folder of shards, open for training: manifest.json checked by its own hash, shards opened when

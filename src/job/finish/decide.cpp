@@ -148,7 +148,9 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
                                ? "refused before it began: the job's output says why"
                                : "refused before it began: " + facts.refusal};
   } else {
-    decision.root_cause = root_cause_of(mine ? legs[*mine] : Leg{}, facts.srun_code);
+    Leg lost_start;
+    lost_start.verdicts = facts.start_verdicts;
+    decision.root_cause = root_cause_of(mine ? legs[*mine] : lost_start, facts.srun_code);
     blame_lost_node(facts.lost_nodes, decision.root_cause);
     if (facts.job.is_out_of_memory() && decision.root_cause.kind == "killed")
       decision.root_cause.kind = "oom";

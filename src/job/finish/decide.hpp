@@ -19,6 +19,7 @@ struct FinishFacts {
   std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: any number
   bool may_restart = false;  // the job keeps its nodes and can start another step
   double now_s = 0;          // Unix time
+  std::vector<Verdict> start_verdicts;  // of a leg that left no line: its ranks waited for others
 };
 
 /// The index in `legs` of the leg that has ended; none: it left no line (a start that was lost, or

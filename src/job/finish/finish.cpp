@@ -86,6 +86,8 @@ double patience_s(double now_s) {
 
 Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_run) {
   facts.newest_checkpoint = newest_checkpoint(folder);
+  facts.start_verdicts = read_verdicts(folder);
+  std::erase_if(facts.start_verdicts, [&](const Verdict& one) { return one.place != facts.place; });
   const auto decided = [&](const std::vector<Leg>& legs) {
     return decide(with_verdicts(legs, folder, facts.place), facts);
   };

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// How the run that a job is submitted for stands (job/watch), as far as a new job can conflict with it.
+/// The state (job/watch) of the run that a job is submitted for, where a new job can conflict with it.
 struct RunStanding {
   std::string state;            // "" if there is no run yet
   std::string job;              // its newest job

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// What the scheduler says about the jobs of a run: of its newest attempt, and of its newest submission.
+/// The scheduler's facts about the jobs of a run: its newest attempt, and its newest submission.
 struct RunJobs {
   bool is_active = false;       // a job has nodes, and its attempt is under way or about to begin
   bool is_closing = false;      // the newest attempt is decided, and its job still has its nodes

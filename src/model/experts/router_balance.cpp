@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "parallel/collectives.hpp"
 
 namespace trireme {
@@ -13,7 +15,7 @@ bool by_sequence(const MoeConfig& moe) {
 
 /// [N] int64: which of the sums each token counts in; -1: padding.
 at::Tensor sum_of_token(const MoeConfig& moe, const Microbatch& batch) {
-  if (batch.num_pairs > 0) {
+  if (batch.sequence_of.defined()) {  // also of a batch without a pair
     const at::Tensor sequences = batch.sequence_of.flatten();
     return by_sequence(moe) ? sequences : sequences.clamp_max(0);
   }
@@ -47,7 +49,8 @@ void RouterTally::reset(const MoeConfig& moe, std::int64_t num_layers, at::Devic
 
 std::int64_t aux_loss_terms(const MoeConfig& moe, const Microbatch& batch) {
   if (!by_sequence(moe)) return 1;
-  return batch.num_pairs > 0 ? 2 * batch.num_pairs : batch.rows();
+  const bool of_pairs = batch.sequence_of.defined();
+  return of_pairs ? std::max<std::int64_t>(2 * batch.num_pairs, 1) : batch.rows();
 }
 
 at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,

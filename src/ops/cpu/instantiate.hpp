@@ -4,6 +4,7 @@
 #include "ops/cpu/layout.hpp"
 #include "ops/cpu/linear.hpp"
 #include "ops/cpu/paged.hpp"
+#include "ops/cpu/peak.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/scores.hpp"
 
@@ -41,6 +42,6 @@ const Table TRIREME_KERNEL_TABLE = {
     TRIREME_KERNEL_NAME,   rms_forward,    rms_backward,    gated_forward, gated_backward,
     heads_forward,         heads_backward, cross_entropy,   dropout,       softmax_tile,
     softmax_tile_backward, pack_pairs,     transpose,       round_rows,    row_products,
-    linear_rows,           spread_rows,    paged_attention, paged_store};
+    linear_rows,           spread_rows,    paged_attention, paged_store,   multiply_adds};
 
 }  // namespace trireme::ops::kernels

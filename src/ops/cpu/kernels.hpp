@@ -11,6 +11,9 @@ namespace trireme::ops::kernels {
 
 enum class Element : std::uint8_t { f32, bf16 };
 
+/// Operands of multiply-adds: numbers, or pairs of bf16 whose products are added to an fp32.
+enum class Multiply : std::uint8_t { f32, f64, bf16_pairs };
+
 struct RmsForward {
   Element element;
   const void* x;
@@ -244,6 +247,9 @@ struct Table {
   void (*spread_rows)(const SpreadRows&);
   void (*paged_attention)(const PagedAttention&);
   void (*paged_store)(const PagedStore&);
+  /// Multiply-adds between registers, `rounds` times a fixed number; returns how many FLOPs that
+  /// were. 0: nothing was done, the instruction set has none for these operands.
+  double (*multiply_adds)(Multiply what, std::int64_t rounds);
 };
 
 extern const Table kGenericTable;

@@ -36,23 +36,37 @@ bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
   return type != nullptr && *type == "object";
 }
 
+/// The schema of a call's arguments; one without a type is one of objects.
+Json arguments_schema(const std::string& schema) {
+  Json parsed = parse_json(schema, "schema");
+  const bool is_bare =
+      parsed.is_object() && std::none_of(kWholeSchemas.begin(), kWholeSchemas.end(),
+                                         [&](const char* key) { return parsed.contains(key); });
+  if (is_bare && !parsed.contains("type")) parsed["type"] = "object";
+  return parsed;
+}
+
 /// Any object where the schema has no grammar, allows other values than objects, or leaves no room.
-GrammarPiece arguments_of(ByteGrammar& grammar, JsonRules& json, const std::string& schema) {
-  if (schema.empty()) return json.object();
+GrammarPiece arguments_of(ByteGrammar& grammar, JsonRules& json, const CallableTool& tool) {
+  if (tool.schema.empty()) return json.object();
+  const OtherKeywords others = tool.is_strict ? OtherKeywords::refuse : OtherKeywords::pass;
   try {
-    Json parsed = parse_json(schema, "schema");
-    const bool is_bare =
-        parsed.is_object() && std::none_of(kWholeSchemas.begin(), kWholeSchemas.end(),
-                                           [&](const char* key) { return parsed.contains(key); });
-    if (is_bare && !parsed.contains("type")) parsed["type"] = "object";
-    if (!is_of_objects(parsed, parsed)) return json.object();
+    const Json parsed = arguments_schema(tool.schema);
+    if (!is_of_objects(parsed, parsed)) {
+      if (tool.is_strict) throw SchemaProblem{"", "must allow objects alone"};
+      return json.object();
+    }
     ByteGrammar alone;  // what has no grammar would leave its pieces behind
-    static_cast<void>(SchemaRules(alone, parsed).compile());
-    if (grammar.size() + alone.size() > ByteGrammar::kMaxElements / 2) return json.object();
-    return SchemaRules(grammar, parsed).compile();
-  } catch (const SchemaProblem&) {
+    static_cast<void>(SchemaRules(alone, parsed, others).compile());
+    if (grammar.size() + alone.size() <= ByteGrammar::kMaxElements / 2)
+      return SchemaRules(grammar, parsed, others).compile();
+    if (tool.is_strict) throw SchemaProblem{"", "is too large, with those of the other tools"};
     return json.object();
-  } catch (const Error&) {
+  } catch (const SchemaProblem& problem) {
+    if (tool.is_strict) throw ToolProblem{tool.name, problem};
+    return json.object();
+  } catch (const Error& error) {
+    if (tool.is_strict) throw ToolProblem{tool.name, {"", error.what()}};
     return json.object();
   }
 }
@@ -70,19 +84,26 @@ TextGrammar json_schema_grammar(const std::string& schema) {
   return whole_text(grammar, SchemaRules(*grammar, parsed).compile());
 }
 
-TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool several) {
+TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool several,
+                              CallStart start) {
   const auto grammar = std::make_shared<ByteGrammar>();
   JsonRules json(*grammar);
   std::vector<GrammarPiece> calls;
-  for (const auto& [name, schema] : tools) {
-    calls.push_back(grammar->literal(Json(name).dump() + ", \"arguments\": ") +
-                    arguments_of(*grammar, json, schema));
+  for (const CallableTool& tool : tools) {
+    calls.push_back(grammar->literal(Json(tool.name).dump() + ", \"arguments\": ") +
+                    arguments_of(*grammar, json, tool));
   }
-  const GrammarPiece call =
-      grammar->choice({grammar->literal("<tool_call>\n{\"name\": ") + grammar->choice(calls) +
+  const GrammarPiece rest =
+      grammar->choice({grammar->literal("\n{\"name\": ") + grammar->choice(calls) +
                        grammar->literal("}\n</tool_call>")});
-  return whole_text(grammar,
-                    several ? call + grammar->any_number(grammar->literal("\n") + call) : call);
+  const GrammarPiece call = grammar->literal("<tool_call>") + rest;
+  const GrammarPiece first = start == CallStart::opened ? rest : call;
+  const GrammarPiece text =
+      several ? first + grammar->any_number(grammar->literal("\n") + call) : first;
+  if (start == CallStart::whole) return whole_text(grammar, text);
+  const std::uint32_t rule = grammar->declare();
+  grammar->define(rule, {text});
+  return {grammar, rule};
 }
 
 }  // namespace trireme

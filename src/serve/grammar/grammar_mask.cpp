@@ -18,17 +18,18 @@ void set_bit(std::span<std::uint64_t> words, std::uint32_t id) {
 }  // namespace
 
 GrammarMask::GrammarMask(TextGrammar grammar, std::shared_ptr<const SortedTokens> table,
-                         std::vector<std::uint32_t> end_tokens, std::string after)
+                         std::vector<std::uint32_t> end_tokens, std::vector<FreeText> before)
     : reader_(std::move(grammar.grammar), grammar.start),
       table_(std::move(table)),
       end_tokens_(std::move(end_tokens)),
-      after_(std::move(after)),
+      before_(std::move(before)),
       state_(reader_.start()) {
   TRIREME_ASSERT(!end_tokens_.empty());
 }
 
 bool GrammarMask::allow(std::span<std::uint64_t> bits, std::int64_t) {
-  if (!after_.empty()) {
+  if (!before_.empty()) {
+    if (before_.front().may_end) return false;
     std::fill(bits.begin(), bits.end(), ~std::uint64_t{0});
     for (const std::uint32_t id : end_tokens_)
       if (id / 64 < bits.size()) bits[id / 64] &= ~(std::uint64_t{1} << id % 64);
@@ -73,16 +74,19 @@ GrammarMask::Words GrammarMask::words_of(GrammarReader::State state, std::size_t
 void GrammarMask::accept(std::uint32_t id) {
   if (std::find(end_tokens_.begin(), end_tokens_.end(), id) != end_tokens_.end()) return;
   const std::string_view bytes = table_->bytes_of(id);
-  if (after_.empty()) return read(bytes);
+  if (before_.empty()) return read(bytes);
   tail_ += bytes;
-  const std::size_t at = tail_.find(after_);
-  if (at == std::string::npos) {
-    if (tail_.size() >= after_.size()) tail_.erase(0, tail_.size() - after_.size() + 1);
-    return;
+  while (!before_.empty()) {
+    const std::string& until = before_.front().until;
+    const std::size_t at = tail_.find(until);
+    if (at == std::string::npos) {
+      if (tail_.size() >= until.size()) tail_.erase(0, tail_.size() - until.size() + 1);
+      return;
+    }
+    tail_.erase(0, at + until.size());
+    before_.erase(before_.begin());
   }
-  const std::string rest = tail_.substr(at + after_.size());
-  after_.clear();
-  read(rest);
+  read(tail_);
   if (state_ == GrammarReader::kDead)
     state_ = reader_.start();  // the token went on with other text
 }

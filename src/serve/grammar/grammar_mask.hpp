@@ -19,9 +19,14 @@ struct TextGrammar {
   std::uint32_t start = 0;
 };
 
+/// Free text before a grammar: it goes on until these words, which belong to it.
+struct FreeText {
+  std::string until;     // "</think>": the end of a thought
+  bool may_end = false;  // the answer may end in it, and then has no part of the grammar
+};
+
 /// Answers that are texts of a grammar: of all tokens, those may follow with which the text can still
-/// become one, and end tokens where it may end. `after`: the grammar begins only after these words
-/// (the end of a thought), and till then all but end tokens may follow; "" for at once.
+/// become one, and end tokens where it may end. The grammar begins after the free texts `before`.
 ///
 /// What may follow is computed once for each state of the grammar: one pass over the vocabulary, in
 /// which a beginning that leads nowhere is tried once for all tokens with it.
@@ -29,7 +34,7 @@ class GrammarMask final : public TokenMask {
  public:
   /// `end_tokens` must not be empty: a text must be able to end.
   GrammarMask(TextGrammar grammar, std::shared_ptr<const SortedTokens> table,
-              std::vector<std::uint32_t> end_tokens, std::string after = {});
+              std::vector<std::uint32_t> end_tokens, std::vector<FreeText> before = {});
 
   bool allow(std::span<std::uint64_t> bits, std::int64_t vocab_size) override;
   void accept(std::uint32_t id) override;
@@ -43,8 +48,8 @@ class GrammarMask final : public TokenMask {
   GrammarReader reader_;
   std::shared_ptr<const SortedTokens> table_;
   std::vector<std::uint32_t> end_tokens_;
-  std::string after_;
-  std::string tail_;  // of the text before the grammar, shorter than after_
+  std::vector<FreeText> before_;  // the one that goes on, and those after it
+  std::string tail_;              // of the free text, shorter than its `until`
   GrammarReader::State state_;
   std::unordered_map<GrammarReader::State, Words> known_;
 };

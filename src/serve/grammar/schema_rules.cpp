@@ -36,6 +36,17 @@ constexpr std::array kRefused{"$dynamicRef",
                               "unevaluatedItems",
                               "unevaluatedProperties",
                               "uniqueItems"};
+/// Keywords with a form here, or without a say about the value. A discriminator (OpenAPI) names the property
+/// by which a reader chooses among alternatives.
+constexpr std::array kKnown{"$anchor",     "$comment",      "$defs",       "$dynamicAnchor",
+                            "$id",         "$ref",          "$schema",     "$vocabulary",
+                            "allOf",       "anyOf",         "const",       "additionalProperties",
+                            "default",     "definitions",   "deprecated",  "description",
+                            "discriminator", "enum",        "example",     "examples",
+                            "items",       "maxItems",      "maxLength",   "maximum",
+                            "minItems",    "minLength",     "minimum",     "nullable",
+                            "oneOf",       "prefixItems",   "properties",  "readOnly",
+                            "required",    "title",         "type",        "writeOnly"};
 /// Of these false asks for nothing (the two limits: in draft 4).
 constexpr std::array kFalseIsNothing{"exclusiveMaximum", "exclusiveMinimum", "uniqueItems"};
 
@@ -50,14 +61,20 @@ constexpr std::array kAssertions{"$ref",        "additionalProperties",
                                  "prefixItems", "properties",
                                  "required",    "type"};
 
-void refuse_what_has_no_form(const Json& schema, const std::string& path) {
-  for (const char* key : kRefused) {
-    const Json* value = member(schema, key);
-    if (value == nullptr) continue;
-    const bool is_nothing =
-        *value == false && std::any_of(kFalseIsNothing.begin(), kFalseIsNothing.end(),
-                                       [&](std::string_view each) { return each == key; });
-    if (!is_nothing) throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
+template <class Keys>
+bool is_one_of(const Keys& keys, std::string_view key) {
+  return std::any_of(keys.begin(), keys.end(), [&](std::string_view each) { return each == key; });
+}
+
+/// Keys that begin with "x-" are extensions (OpenAPI): they say nothing about the value.
+void refuse_what_has_no_form(const Json& schema, const std::string& path, OtherKeywords others) {
+  for (const auto& [key, value] : schema.items()) {
+    const bool is_nothing = value == false && is_one_of(kFalseIsNothing, key);
+    const bool is_refused = is_one_of(kRefused, key) ||
+                            (others == OtherKeywords::refuse && !is_one_of(kKnown, key) &&
+                             !key.starts_with("x-"));
+    if (is_refused && !is_nothing)
+      throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
   }
   for (const char* whole : kWholeSchemas) {
     if (!schema.contains(whole)) continue;
@@ -96,8 +113,8 @@ std::set<std::string> required_of(const Json& schema, const std::string& path) {
 
 }  // namespace
 
-SchemaRules::SchemaRules(ByteGrammar& grammar, const Json& root)
-    : grammar_(grammar), root_(root), json_(grammar) {}
+SchemaRules::SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords others)
+    : grammar_(grammar), root_(root), others_(others), json_(grammar) {}
 
 GrammarPiece SchemaRules::compile() {
   GrammarPiece whole = piece_of(root_, "");
@@ -111,7 +128,7 @@ GrammarPiece SchemaRules::piece_of(const Json& schema, const std::string& path) 
   if (schema == false) throw SchemaProblem{path, "false allows no value"};
   if (!schema.is_object()) throw SchemaProblem{path, "must be an object"};
   if (++depth_ > 4 * kDeepest) throw SchemaProblem{path, "is nested too deep"};
-  refuse_what_has_no_form(schema, path);
+  refuse_what_has_no_form(schema, path, others_);
   GrammarPiece piece;
   if (const Json* reference = member(schema, "$ref")) {
     if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a text"};

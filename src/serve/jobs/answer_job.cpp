@@ -27,7 +27,7 @@ void AnswerJob::start(std::vector<Request> requests, const std::string& prompt_f
     const std::string field = is_prompt ? prompt_field : problem->field;
     throw ApiError(
         400, formatted("{} {} {}", field, is_prompt ? "has" : "is", problem->message), field,
-        static_cast<std::int64_t>(request.prompt.size()) > context_.model.facts().max_context
+        is_prompt && is_too_long(request, context_.model.facts().max_context)
             ? "context_length_exceeded"
             : "invalid_value");
   }

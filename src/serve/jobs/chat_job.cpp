@@ -37,10 +37,17 @@ void ChatJob::run(const JobContext& context, std::shared_ptr<HttpReply> reply,
     }
   }
   const auto grammar = grammar_of(request, form.several_calls);
+  const FormPlace place{.after_thought = chat.begins_in_thought,
+                        .if_called = request.tool_choice == ToolChoice::automatic};
+  // A text in JSON may hold the end text.
+  if ((!grammar || place.if_called) && !one.ignore_eos) {
+    const std::vector<std::string>& ends = model.chat_end_texts();
+    one.stop.insert(one.stop.end(), ends.begin(), ends.end());
+  }
   std::vector<Request> requests;
   for (std::int64_t i = 0; i < request.fields.num_answers; ++i) {
     one.answer = static_cast<std::uint64_t>(i);
-    one.mask = grammar ? mask_of(*grammar, model, one, chat.begins_in_thought) : nullptr;
+    one.mask = grammar ? mask_of(*grammar, model, one, place) : nullptr;
     requests.push_back(one);
   }
   const auto job = std::make_shared<ChatJob>(context, std::move(reply), request, form);

@@ -49,7 +49,7 @@ void CompletionJob::run(const JobContext& context, std::shared_ptr<HttpReply> re
     num_prompt_tokens += one.prompt.size();
     for (std::size_t i = 0; i < num_answers; ++i) {
       one.answer = i;
-      one.mask = grammar ? mask_of(*grammar, model, one, false) : nullptr;
+      one.mask = grammar ? mask_of(*grammar, model, one, {}) : nullptr;
       requests.push_back(one);
     }
   }

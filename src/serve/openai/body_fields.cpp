@@ -3,7 +3,9 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <vector>
 
+#include "core/edit_distance.hpp"
 #include "core/error.hpp"
 #include "serve/openai/api_error.hpp"
 #include "serve/openai/json_text.hpp"
@@ -25,11 +27,25 @@ std::string shown_value(const Json& value) {
 }  // namespace
 
 BodyFields::BodyFields(const Json& object, std::string prefix)
-    : object_(&object), prefix_(std::move(prefix)) {}
+    : object_(&object),
+      prefix_(std::move(prefix)),
+      asked_(std::make_shared<std::set<std::string>>()) {}
 
 const Json* BodyFields::find(std::string_view key) const {
+  asked_->emplace(key);
   const auto found = object_->find(std::string(key));
   return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+void BodyFields::refuse_unknown() const {
+  for (const auto& [key, value] : object_->items()) {
+    if (value.is_null() || asked_->contains(key)) continue;
+    const std::vector<std::string> known(asked_->begin(), asked_->end());
+    throw ApiError(400,
+                   formatted("Unrecognized request argument supplied: {}{}", name_of(key),
+                             did_you_mean(key, known)),
+                   name_of(key), "unknown_parameter");
+  }
 }
 
 std::string BodyFields::name_of(std::string_view key) const {

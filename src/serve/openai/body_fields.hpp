@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -10,7 +12,8 @@ namespace trireme {
 
 /// The fields of a JSON object of a request, with their types checked. null is absent. All throw
 /// ApiError(400) that names the field: "temperature is a string, must be a number",
-/// "n is 0, must be an integer in [1, 128]".
+/// "n is 0, must be an integer in [1, 128]". Remembers which fields were asked for, so that
+/// refuse_unknown, called last, finds the others.
 class BodyFields {
  public:
   /// `object` must outlive this; `prefix` names it: "stream_options.".
@@ -26,6 +29,10 @@ class BodyFields {
   [[nodiscard]] std::optional<std::string> text(std::string_view key) const;
   [[nodiscard]] std::optional<BodyFields> object(std::string_view key) const;
 
+  /// Throws ApiError(400) for the first field that is there and was never asked for, as OpenAI's
+  /// service does: "Unrecognized request argument supplied: top_kk; did you mean 'top_k'?".
+  void refuse_unknown() const;
+
   /// "stream_options.include_usage".
   [[nodiscard]] std::string name_of(std::string_view key) const;
   /// Throws for a field whose value is not what it must be: "<field> is <value>, must be <allowed>".
@@ -34,6 +41,7 @@ class BodyFields {
  private:
   const Json* object_;
   std::string prefix_;
+  std::shared_ptr<std::set<std::string>> asked_;  // shared by the copies of this
 };
 
 /// A request's body as an object. Throws ApiError(400).

@@ -1,6 +1,7 @@
 #include "serve/openai/chat_request.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -49,7 +50,12 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
       function->refuse("name", "1 to 64 letters, digits, '_', '-' or '.'");
     const auto parameters = function->object("parameters");
     const Json* schema = function->find("parameters");
-    tools.push_back({*name, parameters ? json_text(*schema) : ""});
+    tools.push_back({*name, parameters ? json_text(*schema) : "",
+                     function->boolean("strict").value_or(false)});
+    // The template writes the whole object; transformers' get_json_schema adds "return".
+    for (const char* written : {"description", "return"}) (void)function->find(written);
+    function->refuse_unknown();
+    tool.refuse_unknown();
   }
   return tools;
 }
@@ -57,21 +63,43 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
 /// chat_template_kwargs as of vLLM and Qwen, open_thinking as of MiniMind, reasoning_effort as of
 /// OpenAI, which knows degrees where we know on and off.
 std::optional<bool> read_thinking(const BodyFields& fields) {
+  std::optional<bool> thinking;  // the first that is given counts
+  const auto take = [&](std::optional<bool> given) {
+    if (!thinking) thinking = given;
+  };
   if (const auto kwargs = fields.object("chat_template_kwargs")) {
-    for (const char* name : {"enable_thinking", "open_thinking"}) {
-      if (const auto thinking = kwargs->boolean(name)) return thinking;
-    }
+    for (const char* name : {"enable_thinking", "open_thinking"}) take(kwargs->boolean(name));
+    kwargs->refuse_unknown();
   }
-  if (const auto thinking = fields.boolean("open_thinking")) return thinking;
+  take(fields.boolean("open_thinking"));
   if (const auto effort = fields.text("reasoning_effort")) {
-    for (const char* known : {"minimal", "low", "medium", "high", "xhigh"}) {
-      if (*effort == known) return true;
-    }
-    if (*effort != "none")
+    constexpr std::array kDegrees{"minimal", "low", "medium", "high", "xhigh"};
+    const bool is_degree = std::find(kDegrees.begin(), kDegrees.end(), *effort) != kDegrees.end();
+    if (!is_degree && *effort != "none")
       fields.refuse("reasoning_effort", "none, minimal, low, medium, high or xhigh");
-    return false;
+    take(is_degree);
   }
-  return std::nullopt;
+  return thinking;
+}
+
+/// Refuses fields of messages that the templates do not write. Messages of answers come back with what
+/// an answer has (OpenAI's "annotations"); "type" is what lm-evaluation-harness adds.
+void check_message_fields(const Json& messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].is_object()) continue;  // the reader says so
+    const BodyFields message(messages[i], formatted("messages[{}].", i));
+    for (const char* name : {"role", "content", "name", "tool_calls", "tool_call_id", "tools",
+                             "reasoning_content", "function_call", "annotations", "cache_control",
+                             "type"})
+      (void)message.find(name);
+    for (const char* name : {"audio", "refusal"}) {
+      if (message.find(name) != nullptr) {
+        throw ApiError(400, message.name_of(name) + " is not supported", message.name_of(name),
+                       "unsupported_parameter");
+      }
+    }
+    message.refuse_unknown();
+  }
 }
 
 void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
@@ -88,7 +116,10 @@ void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
   if (tools.empty()) refuse_field("tool_choice", "tool_choice needs tools");
   request.tool_choice = ToolChoice::required;
   if (!is_named) return;
-  const auto function = BodyFields(*value, "tool_choice.").object("function");
+  const BodyFields choice(*value, "tool_choice.");
+  (void)choice.find("type");
+  const auto function = choice.object("function");
+  choice.refuse_unknown();
   const auto name = function ? function->text("name") : std::nullopt;
   if (!name) refuse_field("tool_choice.function.name", "tool_choice.function.name is missing");
   const auto same = [&](const ToolSpec& tool) { return tool.name == *name; };
@@ -97,27 +128,29 @@ void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
   request.tool_name = *name;
 }
 
-}  // namespace
-
-ChatInput read_chat_input(const Json& body, std::string_view json) {
-  const BodyFields fields(body);
+/// Reads "messages", "tools" and what decides how they are written. `json`: the whole body.
+ChatInput read_chat_input(const BodyFields& fields, std::string_view json) {
   const Json* messages = fields.find("messages");
-  if (messages == nullptr || !messages->is_array() || messages->empty())
-    fields.refuse("messages", "a list of messages");
+  if (messages == nullptr || !messages->is_array()) fields.refuse("messages", "a list of messages");
+  if (messages->empty())
+    refuse_field("messages", "messages is an empty list, must hold at least one message");
   ChatInput input;
   input.tools = read_tools(fields);
   input.conversation = read_conversation(json);
+  check_message_fields(*messages);
   input.thinking = read_thinking(fields);
   input.generation_prompt = fields.boolean("add_generation_prompt").value_or(true);
   return input;
 }
+
+}  // namespace
 
 ChatRequest read_chat_request(std::string_view json) {
   const Json body = parse_body(json);
   const BodyFields fields(body);
   ChatRequest request;
   request.fields = read_generation_fields(fields);
-  request.input = read_chat_input(body, json);
+  request.input = read_chat_input(fields, json);
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   const auto old_name = fields.integer("max_tokens", 1, kMost);
   const auto new_name = fields.integer("max_completion_tokens", 1, kMost);
@@ -128,6 +161,7 @@ ChatRequest read_chat_request(std::string_view json) {
     refuse_field("top_logprobs", "top_logprobs needs logprobs true");
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_tool_choice(fields, request);
+  fields.refuse_unknown();
   if (request.tool_choice == ToolChoice::none) {
     request.input.conversation.tools.clear();
   } else if (request.fields.response_format.kind != ResponseFormat::Kind::text) {

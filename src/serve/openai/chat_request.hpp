@@ -13,6 +13,7 @@ namespace trireme {
 struct ToolSpec {
   std::string name;
   std::string parameters;  // JSON schema of the arguments; "" for any object
+  bool is_strict = false;  // the arguments of a call must fit the schema
 };
 
 enum class ToolChoice {
@@ -40,12 +41,8 @@ struct ChatRequest {
   std::int64_t top_logprobs = 0;
 };
 
-/// Reads "messages", "tools" and what decides how they are written. `json` is the text of `body`.
-/// Throws ApiError(400) that names the field.
-ChatInput read_chat_input(const Json& body, std::string_view json);
-
-/// Reads a whole request; fields that are not known are ignored. Throws ApiError(400) that names the
-/// field. Source: OpenAI's API reference, "Create chat completion"; chat_template_kwargs as in vLLM.
+/// Reads a whole request. Throws ApiError(400) that names the field, also for one that is not known,
+/// of the request or of a message. Source: OpenAI's API reference, "Create chat completion"; chat_template_kwargs as in vLLM.
 ChatRequest read_chat_request(std::string_view json);
 
 }  // namespace trireme

@@ -58,6 +58,7 @@ CompletionRequest read_completion_request(std::string_view json) {
   request.fields.max_tokens =
       fields.integer("max_tokens", 0, std::numeric_limits<std::int64_t>::max())
           .value_or(kDefaultMaxTokens);
+  fields.refuse_unknown();
   if (*request.fields.max_tokens == 0 && !request.echo)
     refuse_field("max_tokens", "max_tokens is 0, must be 1 or more without echo");
   return request;

@@ -24,8 +24,8 @@ struct CompletionRequest {
 /// Most prompts of a request, each with num_answers answers.
 inline constexpr std::size_t kMaxPrompts = 1024;
 
-/// Reads a whole request; fields that are not known are ignored. Throws ApiError(400) that names the
-/// field. Source: OpenAI's API reference, "Create completion".
+/// Reads a whole request. Throws ApiError(400) that names the field, also for one that is not known.
+/// Source: OpenAI's API reference, "Create completion".
 CompletionRequest read_completion_request(std::string_view json);
 
 }  // namespace trireme

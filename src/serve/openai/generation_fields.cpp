@@ -1,6 +1,7 @@
 #include "serve/openai/generation_fields.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -71,9 +72,41 @@ const std::vector<UnsupportedField>& unsupported_fields() {
                                                    {"tfs_z", {1}},
                                                    {"top_n_sigma", {-1, 0}},
                                                    {"typical_p", {1}},
-                                                   {"xtc_probability", {0}}};
+                                                   {"xtc_probability", {0}},
+                                                   {"guided_whitespace_pattern", {}},
+                                                   {"id_slot", {-1}},
+                                                   {"include_reasoning", {true}},
+                                                   {"kv_transfer_params", {}},
+                                                   {"mm_processor_kwargs", {}},
+                                                   {"n_keep", {0}},
+                                                   {"post_sampling_probs", {false}},
+                                                   {"priority", {0}},
+                                                   {"reasoning_format", {"auto", "deepseek"}},
+                                                   {"return_progress", {false}},
+                                                   {"spaces_between_special_tokens", {true}},
+                                                   {"t_max_predict_ms", {-1, 0}},
+                                                   {"timings_per_token", {false}}};
   return table;
 }
+
+/// Fields of the same sources that change no answer, whatever their value: they say who asks or how
+/// the service caches, or they belong to a sampler that unsupported_fields keeps off.
+constexpr std::array kWithoutEffect{"cache_prompt",
+                                    "cache_salt",
+                                    "metadata",
+                                    "prompt_cache_key",
+                                    "prompt_cache_retention",
+                                    "request_id",
+                                    "safety_identifier",
+                                    "user",
+                                    "dry_allowed_length",
+                                    "dry_base",
+                                    "dry_penalty_last_n",
+                                    "dry_sequence_breakers",
+                                    "dynatemp_exponent",
+                                    "mirostat_eta",
+                                    "mirostat_tau",
+                                    "xtc_threshold"};
 
 void refuse_unsupported(const BodyFields& fields) {
   for (const UnsupportedField& field : unsupported_fields()) {
@@ -84,6 +117,7 @@ void refuse_unsupported(const BodyFields& fields) {
     throw ApiError(400, formatted("{} is not supported", field.name), field.name,
                    "unsupported_parameter");
   }
+  for (const char* name : kWithoutEffect) (void)fields.find(name);
 }
 
 std::vector<std::string> read_stop(const BodyFields& fields) {
@@ -144,15 +178,23 @@ ResponseFormat read_response_format(const BodyFields& fields) {
   const auto format = fields.object("response_format");
   if (!format) return {};
   const auto type = format->text("type");
-  if (type == "text") return {};
   const bool is_object = type == "json_object";
-  if (is_object && format->find("schema") == nullptr)
-    return {.kind = ResponseFormat::Kind::json_object};
-  if (!is_object && type != "json_schema")
+  if (!is_object && type != "text" && type != "json_schema")
     format->refuse("type", "text, json_object or json_schema");
   // llama.cpp's json_object may have a schema.
-  const auto described = is_object ? format : format->object("json_schema");
+  const bool has_schema = is_object && format->find("schema") != nullptr;
+  const auto described = type == "json_schema" ? format->object("json_schema") : format;
   if (!described) format->refuse("json_schema", "an object with name and schema");
+  if (type == "json_schema") {
+    (void)described->text("name");
+    (void)described->text("description");
+    (void)described->boolean("strict");  // a schema always holds
+    (void)described->find("schema");
+    described->refuse_unknown();
+  }
+  format->refuse_unknown();
+  if (type == "text") return {};
+  if (is_object && !has_schema) return {.kind = ResponseFormat::Kind::json_object};
   const Json* schema = described->find("schema");
   if (schema == nullptr || !(schema->is_object() || schema->is_boolean()))
     described->refuse("schema", "a JSON schema");
@@ -177,6 +219,11 @@ GenerationFields read_generation_fields(const BodyFields& fields) {
   if (const auto options = fields.object("stream_options")) {
     if (!read.stream) refuse_field("stream_options", "stream_options needs stream true");
     read.include_usage = options->boolean("include_usage").value_or(false);
+    (void)options->boolean("include_obfuscation");  // padding of events: no part of an answer
+    if (options->boolean("continuous_usage_stats").value_or(false))
+      refuse_field("stream_options.continuous_usage_stats",
+                   "stream_options.continuous_usage_stats is not supported");
+    options->refuse_unknown();
   }
   if (const auto best_of = fields.integer("best_of", 1, kMaxAnswers);
       best_of && *best_of != read.num_answers)

@@ -10,7 +10,6 @@ namespace {
 
 constexpr std::string_view kOpenThought = "<think>";
 constexpr std::string_view kCloseThought = "</think>";
-constexpr std::string_view kOpenCall = "<tool_call>";
 constexpr std::string_view kSpaces = " \n\r\t";
 
 /// Length of the longest end of `text` that `marker` begins with, less than all of it.

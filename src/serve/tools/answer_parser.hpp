@@ -9,6 +9,9 @@
 
 namespace trireme {
 
+/// The text that opens a call in an answer.
+inline constexpr std::string_view kOpenCall = "<tool_call>";
+
 /// A call that an answer makes.
 struct AnswerCall {
   std::string id;

@@ -47,9 +47,46 @@ class Targets {
     }
   }
 
+  /// Takes every token away that touches an answer which is no target, the line end before it and
+  /// the one after it.
+  void remove_untrained() {
+    for (const TextRange& answer : chat_.untrained) {
+      const auto header =
+          std::find_if(chat_.headers.begin(), chat_.headers.end(),
+                       [&](const TextRange& each) { return each.end == answer.begin; });
+      const auto end = std::find_if(chat_.ends.begin(), chat_.ends.end(), [&](const TurnEnd& each) {
+        return each.token.end == answer.end;
+      });
+      const bool line_before = header != chat_.headers.end() && chat_.text[header->end - 1] == '\n';
+      const bool line_after = end != chat_.ends.end() && end->line_end;
+      remove(touching(answer.begin - (line_before ? 1 : 0)),
+             first_from(answer.end + (line_after ? 1 : 0)));
+    }
+  }
+
   std::vector<TokenSpan> spans;
 
  private:
+  void remove(std::size_t begin, std::size_t end) {
+    std::vector<TokenSpan> kept;
+    const auto keep = [&](std::size_t from, std::size_t to) {
+      if (from < to)
+        kept.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)});
+    };
+    for (const TokenSpan& span : spans) {
+      keep(span.begin, std::min<std::size_t>(span.end, begin));
+      keep(std::max<std::size_t>(span.begin, end), span.end);
+    }
+    spans = std::move(kept);
+  }
+
+  /// The token that holds `byte`.
+  [[nodiscard]] std::size_t touching(std::size_t byte) const {
+    return static_cast<std::size_t>(std::upper_bound(place_.begin(), place_.end(), 2 * byte) -
+                                    place_.begin()) -
+           1;
+  }
+
   /// The first token that begins at `byte` or after it.
   [[nodiscard]] std::size_t first_from(std::size_t byte) const {
     return static_cast<std::size_t>(std::lower_bound(place_.begin(), place_.end(), 2 * byte) -
@@ -93,6 +130,7 @@ std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat&
   } else {
     targets.add_searched(search == MaskSearch::whole_header);
   }
+  targets.remove_untrained();
   return std::move(targets.spans);
 }
 

@@ -31,7 +31,8 @@ struct TokenSpan {
 ///
 /// A token is a target if all of it lies in a trained range: one that crosses a border (a line end
 /// of the header joined with one that begins the answer) is not, so no text of the template is
-/// trained.
+/// trained. An answer that is no target (ChatMessage::is_target) is left out under either mask, with
+/// the line ends around it.
 /// ChatMask::minimind gives the targets that MiniMind's search for token sequences gives on a chat
 /// of `num_kept` tokens whose texts contain none of the markers; texts that do change nothing here.
 /// chatml and qwen3 are searched like V3.

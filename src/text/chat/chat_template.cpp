@@ -116,9 +116,11 @@ const ChatTemplate* nearest_chat_template(std::string_view jinja) {
   if (has("<|start_header_id|>")) return &chat_template("llama3");
   if (has("<|im_start|>")) {
     if (has("open_thinking")) return &chat_template("minimind-v3");
-    return &chat_template(has("enable_thinking") ? "qwen3" : "chatml");
+    if (!has("enable_thinking")) return &chat_template("chatml");
+    // The default system message of MiniMind's V2.5, which Qwen3 does not have.
+    return &chat_template(has("You are a helpful assistant") ? "minimind-v2.5" : "qwen3");
   }
-  if (has("<s>")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");
+  if (has("<s>user")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");
   return nullptr;
 }
 
@@ -126,7 +128,9 @@ const ChatTemplate& chat_template(std::string_view name) {
   for (const ChatTemplate& each : templates()) {
     if (name == each.name) return each;
   }
-  fail(ErrorKind::usage, "--template {}; it must be one of: {}", name.empty() ? "is missing" : name,
+  if (name.empty())
+    fail(ErrorKind::usage, "--template is missing; it must be one of: {}", chat_template_names());
+  fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}", name,
        chat_template_names());
 }
 

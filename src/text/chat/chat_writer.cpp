@@ -27,15 +27,18 @@ std::vector<std::uint32_t> ChatWriter::encode(const RenderedChat& chat) const {
   return std::move(encoded.ids);
 }
 
-std::optional<std::uint32_t> ChatWriter::turn_end_id() const {
+std::string ChatWriter::turn_end_text() const {
   Conversation sample;
   sample.messages.resize(2);
   sample.messages[1].role = Role::assistant;
   const RenderedChat rendered = render(sample, std::nullopt, false);
-  if (rendered.ends.empty()) return std::nullopt;
+  if (rendered.ends.empty()) return "";
   const TextRange end = rendered.ends.back().token;
-  const std::string_view text =
-      std::string_view(rendered.text).substr(end.begin, end.end - end.begin);
+  return rendered.text.substr(end.begin, end.end - end.begin);
+}
+
+std::optional<std::uint32_t> ChatWriter::turn_end_id() const {
+  const std::string text = turn_end_text();
   for (const AddedToken& token : encoder_.tokenizer().added_tokens()) {
     if (token.content == text) return token.id;
   }
@@ -49,6 +52,13 @@ std::vector<std::uint32_t> ChatWriter::end_tokens(std::vector<std::uint32_t> own
                       std::find(own.begin(), own.end(), *end) == own.end();
   if (is_new) own.push_back(*end);
   return own;
+}
+
+std::vector<std::string> ChatWriter::end_texts(std::int64_t vocab_size) const {
+  const auto id = turn_end_id();
+  std::string text = turn_end_text();
+  if (text.empty() || (id && std::int64_t{*id} < vocab_size)) return {};
+  return {std::move(text)};
 }
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "text/chat/chat_encoder.hpp"
@@ -24,6 +25,8 @@ class ChatWriter {
                                     bool asks = true) const;
   [[nodiscard]] std::vector<std::uint32_t> encode(const RenderedChat& chat) const;
 
+  /// Returns the text that the format writes at the end of an answer; "" if it writes none.
+  [[nodiscard]] std::string turn_end_text() const;
   /// The token that ends an answer, if it is one: beside the model's own end tokens, which may be
   /// others.
   [[nodiscard]] std::optional<std::uint32_t> turn_end_id() const;
@@ -31,6 +34,10 @@ class ChatWriter {
   /// rows of its embedding.
   [[nodiscard]] std::vector<std::uint32_t> end_tokens(std::vector<std::uint32_t> own,
                                                       std::int64_t vocab_size) const;
+  /// Returns the texts at which an answer ends because no token of a model with `vocab_size` rows of
+  /// embedding ends it: the format's end text, if the tokenizer does not have it as a token. A model
+  /// that was trained so writes it as ordinary text.
+  [[nodiscard]] std::vector<std::string> end_texts(std::int64_t vocab_size) const;
 
  private:
   const ChatTemplate* format_;

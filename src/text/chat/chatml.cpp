@@ -109,7 +109,7 @@ class ChatMl {
       out.content(call.arguments).fixed("}\n</tool_call>");
     }
     out.turn_end(kEnd, "\n");
-    out.answer_since(begin);
+    out.answer_since(begin, message);
   }
 
   [[nodiscard]] bool has_thoughts(std::size_t i, const Answer& answer) const {

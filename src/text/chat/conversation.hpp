@@ -22,6 +22,7 @@ struct ChatMessage {
   std::string content;                   // UTF-8, may be empty
   std::optional<std::string> reasoning;  // "reasoning_content"; none if it is absent or null
   std::vector<ToolCall> tool_calls;
+  bool is_target = true;  // of an assistant: its answer is trained
 };
 
 /// Messages in order, and what the model may call. Nothing in it is trusted: a template decides

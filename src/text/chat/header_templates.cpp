@@ -27,7 +27,7 @@ void add_s_turns(const Conversation& conversation, const RenderOptions& options,
       const std::size_t begin = out.text.size();
       add_answer_text(message.content, options, out);
       out.turn_end("</s>", "\n");
-      out.answer_since(begin);
+      out.answer_since(begin, message);
     }
   }
 }
@@ -95,7 +95,7 @@ RenderedChat render_llama3(const Conversation& conversation, const RenderOptions
       out.content(trimmed(message.content));
     }
     out.turn_end("<|eot_id|>", "");
-    if (answers) out.answer_since(begin);
+    if (answers) out.answer_since(begin, message);
   }
   if (options.generation_prompt) out.header(kAnswer);
   return out;
@@ -108,7 +108,7 @@ RenderedChat render_plain(const Conversation& conversation, const RenderOptions&
     if (message.role == Role::assistant) {
       add_answer_text(message.content, options, out);
       out.turn_end(options.end_token, "\n");
-      out.answer_since(begin);
+      out.answer_since(begin, message);
     } else {
       out.content(message.content).fixed("\n");
     }

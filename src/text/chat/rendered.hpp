@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "text/chat/conversation.hpp"
+
 namespace trireme {
 
 /// What stands for "no thoughts".
@@ -26,10 +28,11 @@ struct TurnEnd {
 /// this, never from a search in the text. All lists are ascending and disjoint.
 struct RenderedChat {
   std::string text;
-  std::vector<TextRange> contents;  // what the record gave: message texts, tools, calls
-  std::vector<TextRange> answers;   // each assistant message: content and its end token
-  std::vector<TextRange> headers;   // what announces an assistant turn, its line end included
-  std::vector<TurnEnd> ends;        // of every turn, whoever speaks
+  std::vector<TextRange> contents;   // what the record gave: message texts, tools, calls
+  std::vector<TextRange> answers;    // each assistant message: content and its end token
+  std::vector<TextRange> untrained;  // the answers that are no target (ChatMessage::is_target)
+  std::vector<TextRange> headers;    // what announces an assistant turn, its line end included
+  std::vector<TurnEnd> ends;         // of every turn, whoever speaks
 
   /// Whether an answer to it begins in a thought.
   [[nodiscard]] bool opens_thought() const { return text.ends_with(kOpenedThought); }
@@ -73,8 +76,11 @@ struct RenderedChat {
     return fixed(token).fixed(after);
   }
 
-  /// Since `begin`, an assistant has spoken; called after its turn_end.
-  void answer_since(std::size_t begin) { answers.push_back({begin, ends.back().token.end}); }
+  /// Since `begin`, an assistant has written `message`; called after its turn_end.
+  void answer_since(std::size_t begin, const ChatMessage& message) {
+    answers.push_back({begin, ends.back().token.end});
+    if (!message.is_target) untrained.push_back(answers.back());
+  }
 };
 
 }  // namespace trireme

@@ -55,13 +55,6 @@ std::string added_tokens(const std::vector<ReservedToken>& reserved) {
   return text;
 }
 
-/// Marks who speaks, adds no words of its own.
-constexpr const char* kChatTemplate =
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
 bool has(const std::vector<ReservedToken>& reserved, const std::string& content) {
   return std::any_of(reserved.begin(), reserved.end(),
                      [&](const ReservedToken& token) { return token.content == content; });
@@ -121,7 +114,7 @@ std::string write_tokenizer_config(const BpeTrainOptions& options) {
   };
   role("bos_token", options.bos_token);
   if (has(options.reserved, "<|im_start|>") && has(options.reserved, "<|im_end|>"))
-    config["chat_template"] = kChatTemplate;
+    config["chat_template"] = kNewTokenizerTemplate;
   config["clean_up_tokenization_spaces"] = false;
   role("eos_token", options.eos_token);
   config["model_input_names"] = {"input_ids", "attention_mask"};

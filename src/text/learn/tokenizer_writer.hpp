@@ -8,6 +8,14 @@
 
 namespace trireme {
 
+/// The chat template of every new tokenizer, which marks who speaks and adds no words of its own. No
+/// model has been trained with it yet.
+inline constexpr const char* kNewTokenizerTemplate =
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 /// tokenizer.json of a byte-level BPE model with one pattern, in the layout of
 /// Hugging Face's save().
 ///   tokens  by id, in the byte alphabet      merges  pairs of ids by rank, no pair twice

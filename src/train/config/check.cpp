@@ -33,9 +33,12 @@ void check_train(const TrainConfig& train, Problems& problems) {
   at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
   at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
   at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
+  at_least("train.num_samples", train.num_samples, 0, "must be 0 (as epochs or steps say) or more");
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
+  if (!(train.start_timeout_s > 0))
+    problems.add("train.start_timeout_s", train.start_timeout_s, "must be more than 0");
   problems.one_of("train.precision", train.precision,
                   std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});

@@ -11,6 +11,7 @@ namespace trireme {
 struct TrainConfig {
   std::int64_t steps = 0;
   double epochs = 1;
+  std::int64_t num_samples = 0;
   std::int64_t seq_len = 0;
   std::int64_t micro_batch = 4;
   std::int64_t global_batch = 0;
@@ -24,13 +25,19 @@ struct TrainConfig {
   std::int64_t threads = 0;
   bool fused_ops = true;
   double comm_timeout_s = 600;
+  double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("steps", self.steps, "optimizer steps; 0: as many as `epochs` needs");
-    visit("epochs", self.epochs, "passes over the data when steps is 0");
+    visit("epochs", self.epochs,
+          "passes over the data when steps is 0; the last update holds the samples that are left, "
+          "and none comes twice to fill it");
+    visit("num_samples", self.num_samples,
+          "samples (sequences or pairs) of the whole run, instead of epochs; 0: as many as epochs "
+          "asks for when steps is 0, else steps x global_batch");
     visit("seq_len", self.seq_len, "tokens of one sequence; 0: the length the set was packed for");
     visit("micro_batch", self.micro_batch, "sequences of one forward pass on one rank");
     visit(
@@ -52,6 +59,9 @@ struct TrainConfig {
           "CPU threads of one rank; 0: OMP_NUM_THREADS, else cores / ranks of the node");
     visit("fused_ops", self.fused_ops, "our fused CPU kernels instead of plain operations");
     visit("comm_timeout_s", self.comm_timeout_s, "seconds after which a collective counts as hung");
+    visit("start_timeout_s", self.start_timeout_s,
+          "seconds from the begin of the processes until MPI has connected all ranks; then the run "
+          "ends with exit code 5 and names the ranks that are missing");
     visit("max_skipped_steps", self.max_skipped_steps,
           "updates in a row skipped for a loss or gradient that is not finite before the run ends "
           "with exit code 6; 0: it ends at the first");
@@ -70,13 +80,16 @@ struct DataConfig {
   std::string blend_rule = "table";
   std::int64_t shuffle_block = 0;
   bool allow_template_change = false;
+  bool allow_missing_markers = false;
   std::string stage;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("path", self.path,
           "token set to train on (a folder that `trireme-data pack` wrote), several, a blend "
-          "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text");
+          "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text; a path with "
+          "blanks, ; or quotes stands in double quotes (in them \\\" is a quote, \\\\ a backslash); "
+          "# starts a comment in a file alone");
     visit("valid_path", self.valid_path, "held-out token set for the validation loss");
     visit("split", self.split,
           "shares of the documents for training, validation and test, as in 969,30,1; empty: all "
@@ -92,7 +105,11 @@ struct DataConfig {
     visit("shuffle_block", self.shuffle_block,
           "neighbouring sequences that stay near each other, for slow file systems; 0: none");
     visit("allow_template_change", self.allow_template_change,
-          "go on from a model that was trained on chats in another format than these");
+          "accept data sets whose chat template is not the one that the model was trained with "
+          "(--allow-other-template)");
+    visit("allow_missing_markers", self.allow_missing_markers,
+          "train on chats although the tokenizer does not have the markers of their format as "
+          "tokens (--allow-missing-markers)");
     visit(
         "stage", self.stage,
         "a folder of a disk that every node has to itself (as /tmp): sets are copied there once a "
@@ -126,8 +143,8 @@ struct CheckpointConfig {
         "with async: MB/s at most of a rank's writer; 0: spread over half the time between saves, "
         "at least 100");
     visit("resume", self.resume,
-          "auto (newest good checkpoint of the run, else start), never, or a checkpoint's path, "
-          "where a run that has none of its own starts");
+          "auto (newest good checkpoint of the run, else start), never, or the path of a model "
+          "(checkpoint, run or Hugging Face folder) where a run that has none of its own starts");
     visit("start", self.start,
           "what a new run takes from the checkpoint of resume: state (its configuration, moments, "
           "step and place in the data go on) or weights (the model alone, from step 0; also what "

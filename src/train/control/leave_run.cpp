@@ -42,6 +42,21 @@ void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& laun
   if (loss.hung) write_own_stacks(folder, launch.rank, step + 1, message);
 }
 
+void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept {
+  try {
+    folder.prepare();
+  } catch (const std::exception&) {  // no run folder; the message is in the log
+    return;
+  }
+  write_verdict(folder, {failure.rank,
+                         failure.node,
+                         "peer",
+                         exit_code(ErrorKind::comm),
+                         /*step=*/0,
+                         failure.message,
+                         {failure.missing_rank, failure.missing_node, "hang"}});
+}
+
 void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
                       const std::string& reason) noexcept {
   if (step <= 0) {

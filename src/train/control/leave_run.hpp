@@ -4,6 +4,7 @@
 
 #include "comm/liveness/heartbeat.hpp"
 #include "comm/session.hpp"
+#include "comm/start_report.hpp"
 #include "job/journal.hpp"
 #include "job/run_folder.hpp"
 
@@ -15,6 +16,10 @@ namespace trireme {
 /// `memory_ran_out`: the kernel has killed for want of memory on this node since the start.
 void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& launch,
                const PeerLoss& loss, std::int64_t step, bool memory_ran_out) noexcept;
+
+/// Leaves the verdict of a start that took too long, from which `trireme job finish` has its cause.
+/// Nothing is left in a folder of something else. Called on the watching thread; never throws.
+void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept;
 
 /// Appends this rank's stacks to `stacks/rank-NNNNN.txt`.
 void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,

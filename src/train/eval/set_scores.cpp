@@ -84,8 +84,13 @@ std::vector<double> ending_scores(Transformer& model, std::span<const ContextAnd
 void check_set(const TokenSet& set, const std::string& folder,
                std::span<const std::string_view> kinds, const Tokenizer& tokenizer) {
   require_kind(set, kinds, cat("--data ", folder));
-  if (set.manifest().tokenizer_hash != tokenizer.content_hash())
-    fail(ErrorKind::usage, "--data {} was packed with another tokenizer than the model's", folder);
+  // A model whose tokenizer cannot be read takes ids of any.
+  const std::string own = tokenizer.content_hash();
+  if (!own.empty() && set.manifest().tokenizer_hash != own)
+    fail(ErrorKind::usage,
+         "--data {} was packed with another tokenizer than the model's: pack it again with "
+         "`trireme-data pack --tokenizer MODEL`",
+         folder);
 }
 
 /// Tokens of a sequence, or of a side of a pair.
@@ -109,10 +114,13 @@ struct EndingScore {
 }  // namespace
 
 ScoredSet::ScoredSet(const std::string& folder, std::span<const std::string_view> kinds,
-                     std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer)
+                     std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer,
+                     bool answers_only)
     : set(TokenSet::open(folder)),
       samples((check_set(set, folder, kinds, tokenizer),
-               SampleSet(set, checked_length(set, folder, seq_len, model.config().max_seq_len)))) {}
+               SampleSet(set, {.seq_len =
+                                   checked_length(set, folder, seq_len, model.config().max_seq_len),
+                               .answers_only = answers_only}))) {}
 
 std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,
                                      const Tokenizer& tokenizer, std::int64_t rows, ops::Path path,
@@ -165,19 +173,23 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
   return results;
 }
 
-ScoreTable score_pairs(Transformer& model, const ScoredSet& pairs, std::int64_t rows,
-                       ops::Path path, Communicator& world) {
-  const SampleOrder in_file_order(pairs.samples.size(), 0, /*shuffle=*/false);
-  ScoreTable table(static_cast<std::int64_t>(pairs.set.num_documents()));
-  const auto total = static_cast<std::int64_t>(pairs.samples.size());
+std::vector<PairScore> score_pairs(Transformer& model, const SampleSet& pairs, std::int64_t rows,
+                                   ops::Path path, Communicator& world) {
+  const SampleOrder in_file_order(pairs.size(), 0, /*shuffle=*/false);
+  std::vector<PairScore> mine;
+  const auto total = static_cast<std::int64_t>(pairs.size());
   for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
     const Microbatch batch =
-        to_microbatch(pairs.samples.make_batch(numbers, in_file_order), model.registry().device(),
+        to_microbatch(pairs.make_batch(numbers, in_file_order), model.registry().device(),
                       /*step=*/0, /*training=*/false);
-    table.put(batch, sequence_scores(batch, model.hidden(batch), head(model, path), {}));
+    const auto scores =
+        pair_scores(batch, sequence_scores(batch, model.hidden(batch), head(model, path), {}));
+    mine.insert(mine.end(), scores.begin(), scores.end());
   });
-  table.gather(world);
-  return table;
+  std::vector<PairScore> all = gather(world, mine);
+  std::sort(all.begin(), all.end(),
+            [](const PairScore& a, const PairScore& b) { return a.document < b.document; });
+  return all;
 }
 
 SetFigures summarize(const std::vector<SequenceScore>& scores) {

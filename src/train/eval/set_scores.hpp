@@ -8,7 +8,7 @@
 #include "comm/communicator.hpp"
 #include "data/order/samples.hpp"
 #include "model/transformer.hpp"
-#include "objective/score_table.hpp"
+#include "objective/sequence_scores.hpp"
 #include "text/tokenizer.hpp"
 #include "train/eval/choices.hpp"
 
@@ -28,10 +28,11 @@ struct ScoredSet {
   TokenSet set;
   SampleSet samples;
 
-  /// `seq_len` 0: the set's own. Throws as TokenSet and SampleSet; Error(usage) for a set of another
+  /// `seq_len` 0: the set's own; `answers_only`: see SampleConfig. Throws as TokenSet and SampleSet; Error(usage) for a set of another
   /// kind or tokenizer, or for more tokens than the model takes.
   ScoredSet(const std::string& folder, std::span<const std::string_view> kinds,
-            std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer);
+            std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer,
+            bool answers_only = false);
   ScoredSet(const ScoredSet&) = delete;  // the samples refer to the set
   ScoredSet& operator=(const ScoredSet&) = delete;
 };
@@ -49,10 +50,10 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
                                         const Tokenizer& tokenizer, std::int64_t rows,
                                         ops::Path path, Communicator& world);
 
-/// What a model says of all pairs of `pairs`, on every rank. Collective as score_set; `rows`: pairs a
-/// batch.
-ScoreTable score_pairs(Transformer& model, const ScoredSet& pairs, std::int64_t rows,
-                       ops::Path path, Communicator& world);
+/// Scores all pairs of `pairs`, in file order, on rank 0; none elsewhere. Collective as score_set;
+/// `rows`: pairs a batch.
+std::vector<PairScore> score_pairs(Transformer& model, const SampleSet& pairs, std::int64_t rows,
+                                   ops::Path path, Communicator& world);
 
 /// Means over a set, added up in the order of its sequences.
 struct SetFigures {

@@ -10,7 +10,9 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/chat_markers.hpp"
 #include "train/run/run_data.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/settle.hpp"
 
 namespace trireme {
@@ -56,7 +58,8 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
     task.choose_data(stream, encode);
   });
-  task.check_files(config, data.stream());
+  task.check_files(config, data.sample_sets());
+  (void)check_chat_markers(data, config.data.allow_missing_markers, start.kind);
   resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
   check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks}, problems);
   check_targets(config.lora, config.model, problems);
@@ -67,9 +70,9 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   check_start(start, config, keys, data);
   RunPlan plan;
   if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
-  plan.steps = config.train.steps;
-  if (plan.steps == 0)
-    plan.steps = data.steps_of_epochs(config.train) + data_began(start.values, plan.steps_done);
+  RunConfig settled = config;
+  (void)settle_length(settled, start, keys, data);
+  plan.steps = settled.train.steps;
   if (start.kind == RunStart::Kind::go_on) check_steps(start, plan.steps, plan.steps_done);
   plan.memory_bytes_per_rank = memory_of(config, ranks);
   const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)

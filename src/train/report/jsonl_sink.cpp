@@ -47,7 +47,7 @@ std::string json_value(const Metric& metric) {
 
 }  // namespace
 
-JsonlSink::JsonlSink(const SinkSetup& setup) : file_(setup.file) {
+JsonlSink::JsonlSink(const SinkSetup& setup) : file_(setup.file), attempt_(setup.attempt) {
   cut_torn_line(file_);
 }
 
@@ -56,7 +56,7 @@ void JsonlSink::write(const MetricsLine& line) {
   for (const Metric& metric : line.metrics) {
     text += formatted("{}\"{}\":{}", text.empty() ? "{" : ",", metric.name, json_value(metric));
   }
-  text += "}\n";
+  text += cat(text.empty() ? "{" : ",", "\"attempt\":", attempt_, "}\n");
   append_to_file(file_, text);
 }
 

@@ -4,7 +4,8 @@
 namespace trireme {
 
 /// metrics.jsonl: a JSON object a line, numbers in the shortest form that reads back to the same
-/// bits. JSON has no NaN or infinity: null.
+/// bits. JSON has no NaN or infinity: null. Each line ends with `attempt`: after a kill, steps since
+/// the last checkpoint are taken again, and of several lines of one step the last one counts.
 class JsonlSink final : public MetricsSink {
  public:
   /// A half line that a lost process left at the end of the file is cut off, so that every line
@@ -16,6 +17,7 @@ class JsonlSink final : public MetricsSink {
 
  private:
   std::filesystem::path file_;
+  std::int64_t attempt_;
 };
 
 }  // namespace trireme

@@ -42,6 +42,7 @@ struct SinkSetup {
   std::int64_t first_step = 0;   // that this start of the run begins after
   std::int64_t total_steps = 0;
   std::int64_t log_every = 1;
+  std::int64_t attempt = 0;  // the number of this start of the run, from 0
 };
 
 /// All sinks, one of each row of the table in sinks.cpp. Throws what opening one throws.

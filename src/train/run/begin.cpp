@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/settle.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/continuation.hpp"
@@ -24,7 +25,7 @@ namespace {
 constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
 
 /// What the model is to others, which training does not change.
-constexpr std::array kCarriedValues{kChatTemplateValue, kHfFamilyValue};
+constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
 
 /// As the run's own checkpoint keeps it, where the run still validates on the same.
 ValidLoss valid_loss_of(const RunRequest& run, const std::map<std::string, std::string>& values,
@@ -92,7 +93,11 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
 void log_start(const RunRequest& run, const RunData& data, const Beginning& beginning,
                const Checkpoint& checkpoint, const std::string& fresh_data) {
   const auto& values = checkpoint.manifest().values;
-  const std::string where = checkpoint.path().string();
+  const bool is_own = run.start.kind == RunStart::Kind::go_on;
+  // The checkpoint that a Hugging Face folder or adapters were made into is gone after the start.
+  const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
+                                ? checkpoint.path().string()
+                                : run.start.checkpoint;
   if (!beginning.goes_on) {
     log::info(formatted("starting from the weights of {}", where));
   } else {
@@ -107,7 +112,7 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
                             ? describe_continuation(continuation)
                             : formatted("the data begins at its sample 0: {}", fresh_data)));
   }
-  if (run.start.kind == RunStart::Kind::go_on) return;
+  if (is_own) return;
   const auto changes = changed_keys(values, run.keys);
   if (!changes.empty())
     log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
@@ -154,7 +159,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
         precision == values.end() || precision->second == run.config.train.precision;
     beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
     check_steps(run.start, run.config.train.steps, beginning.progress.step);
-    if (kind == RunStart::Kind::state) fresh_data = other_data(run, data.stream(), values, where);
+    if (kind == RunStart::Kind::state) fresh_data = other_data(run.keys, data.stream(), values, where);
     if (!fresh_data.empty()) beginning.progress.next_sample = 0;
     const std::int64_t done = beginning.progress.step;
     beginning.data_began = fresh_data.empty() ? data_began(values, done) : done;
@@ -176,16 +181,14 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
 Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
                 RunModel& model) {
   Communicator& world = run.ranks.world;
-  const CheckpointConfig& config = run.config.checkpoint;
   Beginning beginning;
   std::optional<Checkpoint> found;
   const std::vector<std::int64_t> own = list_steps(run.folder.checkpoints(), world);
   if (!own.empty()) {
     found = find_own(run, own.front());
     beginning.own_step = found->step();
-  } else if (config.names_checkpoint()) {
-    found = all_or_none(
-        world, [&] { return open_newest_good(config.resume, world, /*allow_older=*/true); });
+  } else if (frozen.start) {
+    found = frozen.start->checkpoint;
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
   if (!found || makes_adapters(run))
@@ -193,6 +196,7 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
+  remove_made_start(frozen, run);
   put_frozen(frozen, beginning.values);
   return beginning;
 }

@@ -5,6 +5,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
+#include "comm/launchers.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -147,7 +148,9 @@ void close(const TrainingRun& run, bool done) {
     log::info(formatted("of the time: {}", shares));
   log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,
                       run.config().train.steps, what, folder.root.string(), newest,
-                      done ? "" : "; the same command resumes"));
+                      done ? ""
+                           : cat("; the same command resumes; ",
+                                 stopped_code_text(launcher_variables()))));
 }
 
 }  // namespace trireme

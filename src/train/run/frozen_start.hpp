@@ -3,6 +3,7 @@
 #include <string>
 
 #include "checkpoint/load/load.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/run_request.hpp"
@@ -14,6 +15,10 @@ namespace trireme {
 /// Value of a run's checkpoints: hash_tensors of the weights that the run started from.
 inline constexpr const char* kInitWeightsValue = "init.weights_sha256";
 
+/// Folder in a run's: the checkpoint that is made of a start that is none (a Hugging Face folder,
+/// adapters that are not trained on), until its weights are loaded.
+inline constexpr const char* kMadeStart = "init";
+
 struct KeptWeights {
   Checkpoint checkpoint;  // RUN/<name>/step-000000000
   std::string key;        // of the run's values, that names them: "reference.weights_sha256"
@@ -22,6 +27,7 @@ struct KeptWeights {
 
 /// What a run holds frozen beside what it trains.
 struct FrozenStart {
+  std::optional<WholeModel> start;   // what a new run takes its weights from; none: it goes on
   std::string init_sha256;           // of what it started from; "": random weights
   std::optional<KeptWeights> base;   // that its adapters are added to: RUN/base
   std::optional<KeptWeights> model;  // of the task's own model
@@ -38,8 +44,12 @@ void check_frozen(const RunRequest& run, const RunData& data);
 
 /// Collective, with the run's lock; weights are held to the tokenizer of `data`: what lies in the run's folder already, else copies of what the
 /// task names or the run starts from, made now. Throws Error(data) if they are gone, damaged, or not
-/// those that the run began with; Error(usage) for a start that holds adapters alone.
+/// those that the run began with. Models that are no checkpoint of whole weights (Hugging Face
+/// folders, adapters) are made one: the start in RUN/init, others in the folder that keeps them.
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data);
+
+/// Rank 0 removes what was made of the start (RUN/init): its weights are loaded.
+void remove_made_start(const FrozenStart& frozen, const RunRequest& run);
 
 /// The hashes as values of a checkpoint.
 void put_frozen(const FrozenStart& frozen, std::map<std::string, std::string>& values);

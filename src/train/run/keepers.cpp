@@ -3,20 +3,19 @@
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
+#include "job/journal.hpp"
 #include "job/place.hpp"
 #include "job/scheduler.hpp"
-#include "parallel/device.hpp"
 #include "train/report/sinks.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {
 namespace {
 
-ComputeRates compute_rates(const RunRequest& run, const RunModel& model) {
-  const RunConfig& config = run.config;
-  const at::ScalarType compute = precision_dtypes(config.train.precision).compute;
-  return {config.model.flops_per_token(config.train.seq_len),
-          peak_flops(model.registry.device(), compute) * run.ranks.world.size()};
+/// The number of this start, counted from 0: the journal numbers legs from 1.
+std::int64_t attempt_of(const RunRequest& run) {
+  const JournalContent journal = read_journal(run.folder.journal());
+  return journal.legs.empty() ? 0 : journal.legs.back().number;
 }
 
 /// The same configuration was begun here before, and ended before a checkpoint: its steps are taken
@@ -29,10 +28,12 @@ bool is_repeated(const RunRequest& run) {
 }  // namespace
 
 Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& model,
-                 const Beginning& beginning, RunMeasures& measures, RunRecord& record)
+                 const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
+                 RunRecord& record)
     : saver(run.folder.checkpoints(), run_identity(run.keys, data.stream().content_hash()),
             run.config.checkpoint, record.lock(), run.ranks.world),
-      metrics(run.ranks.world, measures.all, compute_rates(run, model)),
+      metrics(run.ranks.world, measures.all,
+              {run.config.model.flops_per_token(run.config.train.seq_len), peak.flops}),
       chain(run.folder.chain(), run.ranks.world.rank() == 0),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
       requests(run.folder, run.ranks.world.rank() == 0,
@@ -46,8 +47,8 @@ Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& mod
   restore(run, beginning);
   if (run.ranks.world.rank() != 0) return;
   const TrainConfig& train = run.config.train;
-  for (auto& sink :
-       make_sinks({run.folder.metrics(), beginning.progress.step, train.steps, train.log_every}))
+  for (auto& sink : make_sinks({run.folder.metrics(), beginning.progress.step, train.steps,
+                                train.log_every, attempt_of(run)}))
     metrics.add(std::move(sink));
   if (!beginning.goes_on) return;
   MetricsLine line{MetricsLine::Kind::resumed, {}};

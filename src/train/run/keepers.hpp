@@ -7,6 +7,7 @@
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
 #include "train/run/begin.hpp"
+#include "train/run/kept_peak.hpp"
 #include "train/run/run_record.hpp"
 #include "train/state/saver.hpp"
 #include "train/step/step_chain.hpp"
@@ -37,7 +38,8 @@ struct Keepers {
 
   /// Each goes on where the beginning stands.
   Keepers(const RunRequest& run, const RunData& data, const RunModel& model,
-          const Beginning& beginning, RunMeasures& measures, RunRecord& record);
+          const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
+          RunRecord& record);
 
   /// Chain, skipped steps and windows of z-scores, as values of a checkpoint.
   void put_history(std::map<std::string, std::string>& values) const;

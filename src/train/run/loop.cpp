@@ -43,7 +43,7 @@ void check_learned(const TrainingRun& run) {
     return;
   fail(
       ErrorKind::numeric,
-      "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run folder has the samples);");
+      "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run folder has the samples).");
 }
 
 /// To the last step, or to a stop: then true.

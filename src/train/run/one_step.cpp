@@ -27,7 +27,7 @@ namespace {
 void check_targets(TrainingRun& run, const Batch& batch) {
   if (batch.update_targets > 0) return;
   const std::int64_t end = run.loader.next_sample();
-  const std::int64_t first = end - run.config().train.global_batch;
+  const std::int64_t first = end - batch.update_samples;
   std::set<std::string> sets;
   for (std::int64_t i = first; i < end; ++i)
     sets.insert(run.data.stream().place(i).samples->set().folder().string());
@@ -84,7 +84,7 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vec
 /// sum over the ranks (collective), of one of those that share a row.
 std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& batches) {
   if (run.model.objective->term() == LossTerm::target)
-    return run.config().train.global_batch * batches.front().T;
+    return batches.front().update_samples * batches.front().T;
   const Mesh& mesh = run.model.mesh;
   std::int64_t mine = 0;
   for (const Batch& batch : batches)

@@ -1,5 +1,6 @@
 #include "train/run/run_data.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -45,9 +46,10 @@ std::string RunData::local(const std::string& folder, const std::string& stage) 
   return copy->folder().string();
 }
 
-SampleStream RunData::open_stream(const RunConfig& config, const Choose& choose) {
+SampleStream RunData::open_stream(const RunConfig& config, std::string_view kind,
+                                  const Choose& choose) {
   const DataConfig& data = config.data;
-  StreamConfig stream{.phases = read_plan(data.path, "data.path"),
+  StreamConfig stream{.phases = read_plan(data.path, "data.path", kind),
                       .seq_len = config.train.seq_len,
                       .global_batch = config.train.global_batch,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -71,7 +73,7 @@ SampleStream RunData::open_stream(const RunConfig& config, const Choose& choose)
 }
 
 RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose)
-    : stream_(open_stream(config, choose)) {
+    : stream_(open_stream(config, kinds.front(), choose)) {
   const TokenSet& set = stream_.first_set();
   require_kind(set, kinds, cat("--data ", config.data.path));
   if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
@@ -82,7 +84,8 @@ RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, con
 
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
-  refuse_texts(data.valid_path, "data.valid_path");
+  validates_ = config.train.eval_every > 0;
+  refuse_texts(data.valid_path, "data.valid_path", kinds.front());
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
     require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));
@@ -105,20 +108,27 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
   }
 }
 
-std::int64_t RunData::steps_of_epochs(const TrainConfig& train) const {
+std::vector<const SampleSet*> RunData::sample_sets() const {
+  std::vector<const SampleSet*> sets = stream_.sample_sets();
+  if (!validates_) return sets;
+  for (const SampleSet& samples : valid_samples_) sets.push_back(&samples);
+  return sets;
+}
+
+std::int64_t RunData::samples_of_epochs(double epochs) const {
   const auto size = stream_.epoch_size();
   if (!size) {
     fail(
         ErrorKind::usage,
         "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
   }
-  const double steps = std::ceil(train.epochs * static_cast<double>(*size) /
-                                 static_cast<double>(train.global_batch));
-  if (!(steps < 1e15)) {
-    fail(ErrorKind::usage, "train.epochs = {} makes {} steps, must be below 1e15", train.epochs,
-         steps);
+  constexpr double kRounding = 1e-9;  // 0.1 x 30 is 3, not 4
+  const double samples = std::ceil(epochs * static_cast<double>(*size) * (1 - kRounding));
+  if (!(samples < 1e15)) {
+    fail(ErrorKind::usage, "train.epochs = {} makes {} samples, must be below 1e15", epochs,
+         samples);
   }
-  return static_cast<std::int64_t>(steps);
+  return std::max<std::int64_t>(static_cast<std::int64_t>(samples), 1);
 }
 
 std::string RunData::size_text() const {

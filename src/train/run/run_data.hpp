@@ -35,6 +35,9 @@ class RunData {
   /// Of a set of its own, or a part of each training set; may be none.
   [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
 
+  /// Every set that is trained on or, if train.eval_every asks for it, validated on.
+  [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
+
   /// Names and contents of the tokenizer's files, as they were when the set was opened.
   [[nodiscard]] const std::map<std::string, std::string>& tokenizer_files() const {
     return tokenizer_files_;
@@ -43,8 +46,14 @@ class RunData {
   /// The chat format of the training sets; "" for texts.
   [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
 
-  /// train.epochs as steps. Throws Error(usage) where one pass over the data is not defined.
-  [[nodiscard]] std::int64_t steps_of_epochs(const TrainConfig& train) const;
+  /// The chat format of data.valid_path; "" for texts, and where there is no such set.
+  [[nodiscard]] std::string valid_chat_template() const {
+    return valid_set_ ? valid_set_->manifest().chat_template() : std::string();
+  }
+
+  /// Samples of `epochs` passes over the data, at least 1: a part of a sample counts as one. Throws
+  /// Error(usage) where one pass over the data is not defined.
+  [[nodiscard]] std::int64_t samples_of_epochs(double epochs) const;
 
   /// "800 sequences in ", for a log line that goes on with the path.
   [[nodiscard]] std::string size_text() const;
@@ -52,13 +61,14 @@ class RunData {
  private:
   /// Where to read a set: its copy, where data.stage asks for one.
   std::string local(const std::string& folder, const std::string& stage);
-  SampleStream open_stream(const RunConfig& config, const Choose& choose);
+  SampleStream open_stream(const RunConfig& config, std::string_view kind, const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
   std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the folder that was named
   SampleStream stream_;
   std::map<std::string, std::string> tokenizer_files_;
   std::string chat_template_;
+  bool validates_ = false;
   std::optional<TokenSet> valid_set_;
   std::vector<SampleSet> valid_samples_;
 };

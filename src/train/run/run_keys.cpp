@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/upkeep/model_place.hpp"
 #include "core/number.hpp"
 #include "train/config/check.hpp"
 #include "train/config/optimizer_keys.hpp"
@@ -74,10 +75,13 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, Conf
     std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
     keys.apply_preset(fields, formatted("default of {}", name));
   }
+  task.choose_defaults(keys);
   if (task.needs_start()) check_init(name, config, start, keys);
   const auto need = task.frozen(config);
   if (need && need->checkpoint.empty() && !need->or_start) {
-    keys.problems().add(need->key, need->checkpoint, "must name a checkpoint, or a run's folder");
+    keys.problems().add(need->key, "''",
+                        formatted("{} needs a {}: give --{} with a {}", name, need->name, need->key,
+                                  kModelPlaceHelp));
   }
   finish_run_keys(config, keys, start);
   task.check(keys.problems());

@@ -10,6 +10,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/load/load.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -91,8 +92,11 @@ struct Derived {
   std::string_view from;
 };
 
-constexpr std::array<Derived, 2> kDerived{
-    {{"train.steps", "train.epochs"}, {"train.global_batch", "train.accumulation"}}};
+constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
+                                           {"train.steps", "train.num_samples"},
+                                           {"train.num_samples", "train.epochs"},
+                                           {"train.num_samples", "train.steps"},
+                                           {"train.global_batch", "train.accumulation"}}};
 
 /// `never` of a run whose checkpoints are gone is said anew or not at all.
 bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
@@ -200,9 +204,9 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
     apply_config_file(keys, facts, start);
   if (!start.own && config.checkpoint.names_checkpoint()) {
     const Json named = shared(world, [&](Json& out) {
-      const CheckpointPlace place = find_place(config.checkpoint.resume);
-      if (place.is_step) return put(out, Checkpoint::open(place.path));
-      if (const auto newest = newest_readable(place.path)) put(out, *newest);
+      const ModelDescription model = read_model_description(config.checkpoint.resume);
+      out["checkpoint"] = model.place.string();
+      out["values"] = model.values;
     });
     take(named, start);
   }
@@ -223,10 +227,9 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
   if (start.error) return;
   const std::string& place = config.checkpoint.resume;
   if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
-    keys.problems().add("checkpoint.resume", place,
-                        formatted("{} goes on from a trained model: give --init a checkpoint, or "
-                                  "the folder of its run",
-                                  name));
+    keys.problems().add(
+        "checkpoint.resume", place,
+        formatted("{} goes on from a trained model: give --init a {}", name, kModelPlaceHelp));
   }
   const auto begun = start.values.find("config.checkpoint.resume");
   if (start.kind != RunStart::Kind::go_on || begun == start.values.end() ||

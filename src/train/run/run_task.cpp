@@ -79,17 +79,20 @@ int train_on(const RunRequest& run, RunRecord& record) {
   });
   if (frozen.model) model->frozen->load(frozen.model->checkpoint, world);
   const Beginning beginning = begin(run, *data, frozen, *model);
+  const ComputePeak peak = with_torch_errors([&] { return find_peak(run, *model); });
   const auto keepers = all_or_none(world, [&] {
-    return std::make_unique<Keepers>(run, *data, *model, beginning, measures, record);
+    return std::make_unique<Keepers>(run, *data, *model, beginning, peak, measures, record);
   });
-  const LoaderConfig shares{run.config.train.micro_batch, run.config.train.global_batch,
-                            model->mesh.rank(Axis::dp), model->mesh.size(Axis::dp),
-                            beginning.progress.next_sample};
+  LoaderConfig shares{run.config.train.micro_batch, run.config.train.global_batch,
+                      model->mesh.rank(Axis::dp), model->mesh.size(Axis::dp),
+                      beginning.progress.next_sample};
+  if (run.config.train.num_samples > 0) shares.end_sample = run.config.train.num_samples;
   const auto loader =
       all_or_none(world, [&] { return std::make_unique<DataLoader>(data->stream(), shares); });
   UpdateTargets targets(*loader, world, model->mesh);
   TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, targets, beginning};
   announce(training, batch_note);
+  keep_peak(run, peak);
   return train_loop(training);
 }
 

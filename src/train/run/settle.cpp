@@ -3,12 +3,14 @@
 #include <algorithm>
 
 #include "checkpoint/format/state.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
+#include "data/order/length_warning.hpp"
 #include "job/doctor/findings.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
@@ -16,7 +18,9 @@
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
+#include "train/run/chat_markers.hpp"
 #include "train/run/frozen_start.hpp"
+#include "train/run/run_length.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 #include "train/state/run_state.hpp"
@@ -24,27 +28,20 @@
 namespace trireme {
 namespace {
 
-/// A model that was taught one chat format answers in it.
-void check_template(const RunStart& start, const RunConfig& config,
-                    const std::string& chat_template) {
-  const auto taught = start.values.find(kChatTemplateValue);
-  if (taught == start.values.end() || chat_template.empty() || taught->second == chat_template ||
-      config.data.allow_template_change)
-    return;
-  fail(
-      ErrorKind::usage,
-      "--data holds chats in the format {}, {} was trained on {}: pack with --template {}, or give --data.allow_template_change true",
-      chat_template, start.checkpoint, taught->second, taught->second);
-}
-
-/// Steps that the run, or the one that it has its state from, did before sample 0 of this data.
-std::int64_t steps_before_data(const RunRequest& run, const SampleStream& stream) {
-  const RunStart& start = run.start;
-  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::go_on) return 0;
-  if (start.kind == RunStart::Kind::state &&
-      !other_data(run, stream, start.values, start.checkpoint).empty())
-    return start.step();
-  return data_began(start.values, start.step());
+/// Checks the chat templates of the data against that of the start, and that of a validation set
+/// against the one that the model is trained on. Throws Error(usage).
+void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
+  const bool allowed = config.allow_template_change;
+  const std::string taught = template_of(start.values);
+  if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
+    check_same_template(
+        {cat("--data ", config.path), data.chat_template(), start.checkpoint, taught}, allowed);
+  }
+  const bool by_data = !data.chat_template().empty();
+  check_same_template({cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
+                       by_data ? cat("--data ", config.path) : start.checkpoint,
+                       by_data ? data.chat_template() : taught},
+                      allowed);
 }
 
 /// Of a run that goes on.
@@ -106,12 +103,23 @@ void resolve_config(const RunRequest& run, const RunData& data) {
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, run.ranks.world.size())));
   check_start(start, config, run.keys, data);
-  if (config.train.steps == 0)
-    config.train.steps = data.steps_of_epochs(config.train) + steps_before_data(run, data.stream());
+  const std::string markers =
+      check_chat_markers(data, config.data.allow_missing_markers, start.kind);
+  if (!markers.empty() && run.ranks.world.rank() == 0) log::warn(markers);
+  const std::string small = settle_length(config, start, run.keys, data);
+  if (!small.empty() && run.ranks.world.rank() == 0) log::warn(small);
   check_steps(start, config.train.steps, start.step());
   const std::string note = warmup_note(config.optim, config.train.steps);
   if (!note.empty() && run.ranks.world.rank() == 0) log::warn(note);
   if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
+}
+
+/// Logs a warning for each data set that loses something at a length below the packed one.
+void warn_of_length(const RunData& data) {
+  for (const SampleSet* samples : data.sample_sets()) {
+    const std::string text = length_warning(*samples, "train.seq_len =");
+    if (!text.empty()) log::warn(text);
+  }
 }
 
 }  // namespace
@@ -171,7 +179,8 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                             run.task.choose_data(stream, encode);
                                           });
   resolve_config(run, *opened);
-  run.task.check_files(run.config, opened->stream());
+  run.task.check_files(run.config, opened->sample_sets());
+  if (run.ranks.world.rank() == 0) warn_of_length(*opened);
   check_frozen(run, *opened);
   with_torch_errors([&] {
     check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
@@ -180,10 +189,10 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   return opened;
 }
 
-std::string other_data(const RunRequest& run, const SampleStream& stream,
+std::string other_data(const ConfigSet& keys, const SampleStream& stream,
                        const std::map<std::string, std::string>& values, const std::string& where) {
   const auto seed = values.find("config.train.seed");
-  const std::string now = run.keys.value("train.seed");
+  const std::string now = keys.value("train.seed");
   if (seed != values.end() && seed->second != now)
     return formatted("train.seed = {} (was {})", now, seed->second);
   try {
@@ -204,15 +213,8 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, config.model, keys);
     check_same_adapters(start, config.lora, config.model);
-    check_template(start, config, data.chat_template());
   }
-}
-
-void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {
-  if (steps >= done) return;
-  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}", steps,
-       start.checkpoint, done, done,
-       start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
+  check_templates(start, config.data, data);
 }
 
 }  // namespace trireme

@@ -27,15 +27,12 @@ std::unique_ptr<RunData> open_data(const RunRequest& run);
 
 /// Of a run that takes the state of a checkpoint with these values: "" if it goes on in the data
 /// where that stopped, else why it begins at sample 0. `where`: the checkpoint.
-std::string other_data(const RunRequest& run, const SampleStream& stream,
+std::string other_data(const ConfigSet& keys, const SampleStream& stream,
                        const std::map<std::string, std::string>& values, const std::string& where);
 
 /// Checks that the resolved configuration fits what the run starts from: the run's own keys and data, or
 /// the model, adapters and chat format of another checkpoint. Throws Error(usage); changes nothing.
 void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
                  const RunData& data);
-
-/// Throws Error(usage) if `steps` (train.steps) is less than `done`.
-void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done);
 
 }  // namespace trireme

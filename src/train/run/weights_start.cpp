@@ -6,6 +6,7 @@
 
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "core/error.hpp"
 #include "text/tokenizer.hpp"
 #include "train/state/resume.hpp"
@@ -69,16 +70,39 @@ void check_same_adapters(const RunStart& start, const LoraConfig& lora, const Mo
   }
 }
 
+namespace {
+
+/// The hash of a model's tokenizer; "": it has none that can be read, and takes ids of any.
+std::string tokenizer_hash_of(const std::map<std::string, std::string>& files,
+                              const std::string& where) {
+  const auto file = files.find("tokenizer.json");
+  if (file == files.end() || !tokenizer_problem({*file}, where).empty()) return "";
+  return Tokenizer::from_files({*file}, where).content_hash();
+}
+
+}  // namespace
+
+void check_beside_tokenizer(const std::map<std::string, std::string>& files,
+                            const std::string& where, const std::string& role,
+                            const std::string& set_tokenizer_hash) {
+  const std::string hash = tokenizer_hash_of(files, where);
+  if (hash.empty() || hash == set_tokenizer_hash) return;
+  fail(
+      ErrorKind::usage,
+      "{} has another tokenizer than the token set and the model that is trained. One data set is read by both, so a {} must have the trained model's tokenizer: choose another {}, or train a model with the {}'s tokenizer",
+      where, role, role, role);
+}
+
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash) {
   if (!checkpoint.has_file("tokenizer.json")) return;
-  const Tokenizer tokenizer = Tokenizer::from_files(
-      {{"tokenizer.json", checkpoint.file("tokenizer.json")}}, checkpoint.path().string());
-  if (tokenizer.content_hash() != set_tokenizer_hash) {
-    fail(
-        ErrorKind::usage,
-        "the token set was packed with another tokenizer than that of the weights in {}: pack it with `trireme-data pack --tokenizer {}`",
-        checkpoint.path().string(), checkpoint.path().string());
-  }
+  const std::string where = checkpoint.path().string();
+  const std::string hash =
+      tokenizer_hash_of({{"tokenizer.json", checkpoint.file("tokenizer.json")}}, where);
+  if (hash.empty() || hash == set_tokenizer_hash) return;
+  fail(
+      ErrorKind::usage,
+      "the token set was packed with another tokenizer than that of the weights in {}: pack it with `trireme-data pack --tokenizer {}`",
+      where, where);
 }
 
 void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {

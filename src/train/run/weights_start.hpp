@@ -1,4 +1,5 @@
 #pragma once
+#include <map>
 #include <string>
 
 #include "checkpoint/load/load.hpp"
@@ -17,8 +18,14 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
 void check_same_adapters(const RunStart& start, const LoraConfig& lora, const ModelConfig& model);
 
 /// Throws Error(usage) if the weights know another tokenizer than the set's
-/// (Tokenizer's content_hash).
+/// (Tokenizer's content_hash). A tokenizer that is absent or cannot be read is not compared.
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash);
+
+/// Throws Error(usage) if a model beside the trained one (`role`: "teacher", "reference"), whose
+/// files are `files` of `where`, has another tokenizer than the data set.
+void check_beside_tokenizer(const std::map<std::string, std::string>& files,
+                            const std::string& where, const std::string& role,
+                            const std::string& set_tokenizer_hash);
 
 /// Throws Error(usage) if a state tensor that the run needs ("optim/...") is not in the checkpoint.
 void check_has_moments(const Checkpoint& checkpoint, const StateDict& state);

@@ -13,12 +13,13 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 18> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
                                                       "model.preset",
                                                       "train.steps",
                                                       "train.epochs",
+                                                      "train.num_samples",
                                                       "train.micro_batch",
                                                       "train.accumulation",
                                                       "train.device",
@@ -27,6 +28,7 @@ constexpr std::array<std::string_view, 16> kMayDiffer{"parallel.",
                                                       "train.eval_every",
                                                       "train.threads",
                                                       "train.comm_timeout_s",
+                                                      "train.start_timeout_s",
                                                       "train.max_skipped_steps",
                                                       "train.hash_weights_every"};
 
@@ -37,6 +39,7 @@ struct LaterKey {
 
 /// Keys that came after version 0.1, and the value that every checkpoint without them has.
 constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
+                                LaterKey{"dpo.score", "all"},
                                 LaterKey{"model.rope_scaling", ""},
                                 LaterKey{"parallel.local_steps", "1"},
                                 LaterKey{"lora.rank", "0"},

@@ -54,6 +54,7 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
   result.sequence_of = to_tensor<std::int64_t>(batch.sequence_of, {1, batch.T}, device);
   result.num_pairs = batch.num_pairs;
   result.pair_records = batch.pair_records;
+  result.pair_keys = batch.pair_keys;
   result.places = to_tensor<std::int64_t>(pair_places(batch), {1, batch.T}, device);
   result.samples = at::zeros({1}, result.places.options());
 }
@@ -77,7 +78,7 @@ std::int64_t update_terms(const Batch& batch, LossTerm term) {
 double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
   TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);
   if (moe.router_aux_loss != "sequence") return static_cast<double>(batch.update_batches);
-  return static_cast<double>(batch.update_samples * (batch.num_pairs > 0 ? 2 : 1));
+  return static_cast<double>(batch.update_samples * (batch.sequence_of.empty() ? 1 : 2));
 }
 
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training) {

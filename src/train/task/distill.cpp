@@ -17,8 +17,9 @@ struct DistillConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("teacher", self.teacher,
-          "a checkpoint, or a run's folder: any shape, the student's tokenizer");
+    visit(
+        "teacher", self.teacher,
+        "a checkpoint, run (LoRA too) or Hugging Face folder: any shape, the student's tokenizer");
     DistillationConfig::fields(self.loss, visit);
   }
 };

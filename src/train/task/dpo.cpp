@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/reference/reference_scores.hpp"
 #include "core/log.hpp"
 #include "objective/preference.hpp"
 #include "objective/sequence_scores.hpp"
 #include "parallel/context/deal_tokens.hpp"
+#include "train/task/stored_scores.hpp"
 
 namespace trireme {
 namespace {
@@ -24,9 +24,10 @@ struct DpoConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     PreferenceConfig::fields(self.loss, visit);
-    visit("reference", self.reference,
-          "a checkpoint, a run's folder, or what `trireme dpo-reference` wrote; empty: the model "
-          "that the run starts from");
+    visit(
+        "reference", self.reference,
+        "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
+        "empty: the model that the run starts from");
   }
 };
 
@@ -85,6 +86,22 @@ class Dpo final : public Task {
 
   void make_paths_absolute() override { config_.reference = absolute_place(config_.reference); }
 
+  /// IPO compares means of log-probabilities: sums grow with the length of an answer, and the loss
+  /// is their squared distance from 1 / (2 beta).
+  void choose_defaults(ConfigSet& keys) override {
+    if (config_.loss.loss != "ipo") return;
+    PreferenceConfig ipo;
+    ipo.logprob = "mean";
+    std::vector<Field> fields = fields_of("dpo", ipo);
+    std::erase_if(fields, [](const Field& field) { return field.key != "dpo.logprob"; });
+    keys.apply_preset(fields, "default with dpo.loss = ipo");
+    if (keys.is_set("dpo.logprob") && config_.loss.logprob == "sum") {
+      keys.warn(
+          "dpo.logprob = sum with dpo.loss = ipo: the loss grows with the square of the answers' "
+          "lengths. The default for ipo is dpo.logprob = mean.");
+    }
+  }
+
   void check(Problems& problems) const override { trireme::check(config_.loss, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
@@ -103,9 +120,13 @@ class Dpo final : public Task {
     return config_.reference.empty();
   }
 
-  void check_files(const RunConfig& config, const SampleStream& data) const override {
+  void choose_data(StreamConfig& stream, const EncodeWord& /*encode*/) const override {
+    stream.answers_only = config_.loss.score == "answer";
+  }
+
+  void check_files(const RunConfig& config, std::span<const SampleSet* const> sets) const override {
     if (is_reference(config_.reference))
-      check_reference(config_.reference, {data.content_hash(), config.train.seq_len, {}});
+      check_scores(load_reference(config_.reference), reader(config, sets));
   }
 
   [[nodiscard]] std::unique_ptr<Objective> make_objective(
@@ -120,6 +141,11 @@ class Dpo final : public Task {
   }
 
  private:
+  [[nodiscard]] ScoreReader reader(const RunConfig& config,
+                                   std::span<const SampleSet* const> sets) const {
+    return {config, config_.reference, config_.loss.score, sets};
+  }
+
   [[nodiscard]] std::unique_ptr<ReferenceScores> make_reference(const TaskContext& context,
                                                                 ops::Path path,
                                                                 const ContextGroup& group) const {
@@ -137,17 +163,25 @@ class Dpo final : public Task {
       return std::make_unique<ModelScores>(
           ModelScores::Setup{model, head, /*adapters=*/false, group}, context.mesh);
     }
-    ReferenceTable table = load_reference(
-        config_.reference,
-        {context.data.content_hash(), context.config.train.seq_len, context.start_sha256});
+    const ReferenceTable table = load_reference(config_.reference);
+    const ScoreReader scores = reader(context.config, context.sets);
+    check_scores(table, scores);
+    if (context.mesh.world().rank() == 0) compare_origin(table.origin, context);
+    return stored_reference(table, scores, group);
+  }
+
+  void compare_origin(const ReferenceOrigin& origin, const TaskContext& context) const {
+    if (origin.weights_sha256 != context.start_sha256) {
+      log::info(formatted(
+          "dpo.reference = {}: its scores are of other weights than those that this run starts from",
+          config_.reference));
+    }
     const std::string& precision = context.config.train.precision;
-    const std::string& made_in = table.origin.precision;
-    if (!made_in.empty() && made_in != precision && context.mesh.world().rank() == 0)
+    if (!origin.precision.empty() && origin.precision != precision) {
       log::warn(formatted(
           "dpo.reference = {} was computed in {}, this run is in {}: margins do not begin at 0",
-          config_.reference, made_in, precision));
-    return std::make_unique<StoredReference>(std::move(table.sums), std::move(table.counts),
-                                             config_.reference, group);
+          config_.reference, origin.precision, precision));
+    }
   }
 
   DpoConfig config_;

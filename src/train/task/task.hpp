@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/config_set.hpp"
 #include "core/fields.hpp"
 #include "core/measures.hpp"
 #include "core/problems.hpp"
@@ -35,7 +36,7 @@ struct TaskContext {
   Transformer& model;
   FrozenModel* frozen;  // of Task::frozen(); null where that is none
   const Mesh& mesh;
-  const SampleStream& data;
+  std::vector<const SampleSet*> sets;  // all that the run trains and validates on
   std::string start_sha256;  // hash_tensors of the weights that the run started from; "": none
   Measures& measures;
 };
@@ -55,6 +56,10 @@ class Task {
 
   /// So that the run goes on from any folder with what its config.toml says.
   virtual void make_paths_absolute() {}
+
+  /// Fills keys of the section that nobody has set and whose default depends on other keys. Called
+  /// before check().
+  virtual void choose_defaults(ConfigSet& /*keys*/) {}
 
   /// Adds what is wrong with the section.
   virtual void check(Problems& /*problems*/) const {}
@@ -80,9 +85,11 @@ class Task {
     return false;
   }
 
-  /// What it reads beside the data and checkpoints, before anything is made. Throws Error(data)
-  /// where that is damaged, Error(usage) where it belongs to other data.
-  virtual void check_files(const RunConfig& /*config*/, const SampleStream& /*data*/) const {}
+  /// Checks what the task reads beside the data and checkpoints, before anything is made. `sets` are
+  /// all that the run trains and validates on. Throws Error(data) if a file is damaged, Error(usage)
+  /// if it belongs to other data.
+  virtual void check_files(const RunConfig& /*config*/,
+                           std::span<const SampleSet* const> /*sets*/) const {}
 
   /// Once the configuration is whole. The objective declares what it reports in the measures.
   [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(

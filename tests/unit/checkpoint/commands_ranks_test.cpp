@@ -36,7 +36,7 @@ Together run(int ranks, const std::vector<std::string>& args) {
     std::vector<const char*> argv{"trireme"};
     for (const std::string& arg : args) argv.push_back(arg.c_str());
     CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
-    const CheckpointCommands commands(line, world);
+    const CheckpointCommands commands(line, [&]() -> Communicator& { return world; });
     int code = 0;
     std::string message;
     try {

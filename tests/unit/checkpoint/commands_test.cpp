@@ -33,7 +33,7 @@ Outcome run(const std::vector<std::string>& args) {
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
   SelfCommunicator world;
-  const CheckpointCommands commands(line, world);
+  const CheckpointCommands commands(line, [&]() -> Communicator& { return world; });
   testing::internal::CaptureStdout();
   Outcome outcome;
   std::string message;

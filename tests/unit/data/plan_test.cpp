@@ -26,10 +26,42 @@ TEST(Plan, ReadsPhases) {
 
   EXPECT_EQ(parse_plan("at 512: 7 a + 3 b; from 1001: 1 b + 1 c; from 2001 at 4096: c", "x"),
             expected);
-  EXPECT_EQ(parse_plan("# a run\nfrom 1 at 512 : 7 a + 3 b  # first\n\nfrom 1001:\t1 b + 1 c\n"
+  EXPECT_EQ(parse_plan("\nfrom 1 at 512 : 7 a + 3 b\n\nfrom 1001:\t1 b + 1 c\n"
                        "from 2001 at 4096: c\n",
                        "x"),
             expected);
+}
+
+TEST(Plan, NoCharacterOfAPathIsLostInAValue) {
+  EXPECT_EQ(parse_plan("0.5 a + 0.5 b#2", "x"), (Phases{{1, 0, {{0.5, {"a"}}, {0.5, {"b#2"}}}}}));
+  EXPECT_EQ(parse_plan("1 #b", "x"), (Phases{{1, 0, {{1, {"#b"}}}}}));
+  EXPECT_EQ(parse_plan(R"(1 "say \"a\" + \\b" + 2 it's|c&d)", "x"),
+            (Phases{{1, 0, {{1, {R"(say "a" + \b)"}}, {2, {"it's|c&d"}}}}}));
+  EXPECT_EQ(parse_plan(R"(1 "C:\dir" + 1 c\d + 1 "0.5" + 1 "from" + 1 "+" + 1 2024)", "x"),
+            (Phases{{1,
+                     0,
+                     {{1, {"C:\\dir"}},
+                      {1, {"c\\d"}},
+                      {1, {"0.5"}},
+                      {1, {"from"}},
+                      {1, {"+"}},
+                      {1, {"2024"}}}}}));
+  for (const char* text : {R"(1 a"b)", R"(1 "a"b)", R"(0.5"a b")", R"("a""b")", R"("a\")", "a # b"})
+    EXPECT_THROW(parse_plan(text, "x"), Error) << text;
+  EXPECT_EQ(parse_plan(R"(a; from 5:"b c"; from 9 :"d")", "x").size(), 3U);
+}
+
+TEST(Plan, AFileHasCommentsAndMayBeginWithAByteOrderMark) {
+  const testing::TemporaryFolder folder("plan");
+  const std::string file = (folder.path() / "run.plan").string();
+  for (const std::string mark : {"", "\xEF\xBB\xBF"}) {
+    write_file_atomic(file, mark + "# two sets\n0.5 a + 0.5 b#2  # the newer b\nfrom 5: \"# c\"\n");
+
+    EXPECT_EQ(read_plan(file, "data.path"),
+              (Phases{{1, 0, {{0.5, {"a"}}, {0.5, {"b#2"}}}}, {5, 0, {{1, {"# c"}}}}}));
+  }
+  write_file_atomic(file, "\xEF\xBB\xBF{\"text\": \"a\"}\n");
+  EXPECT_THROW(read_plan(file, "data.path"), Error);
 }
 
 TEST(Plan, RefusesWhatIsWrongAndSaysWhere) {
@@ -79,6 +111,14 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
     }
   }
   EXPECT_THROW(read_plan(texts.string(), "data.path"), Error);
+  try {
+    read_plan((texts / "a.jsonl").string(), "data.path", "sft");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("pack --kind sft --template NAME --tokenizer"),
+              std::string::npos)
+        << error.what();
+  }
 
   write_file_atomic(texts / "manifest.json", "{}");  // a set beside its sources
 
@@ -125,9 +165,9 @@ TEST(Plan, AbsoluteMeansTheSameFromAnyFolder) {
   EXPECT_EQ(absolute_plan("run.plan"), here + "/run.plan");
   EXPECT_EQ(absolute_plan(""), "");
   EXPECT_EQ(absolute_plan("a b"), "a b");  // a mistake, which read_plan names
-  for (const char* plan :
-       {"a + b", "0.7 a + 0.3 /b", "5 a", "1 \"my sets/a;b\" + 2 2024",
-        "at 512: 7 a + 3 b; from 1001: 1 b + 1 c # later\nfrom 2001 at 4096: c"}) {
+  for (const char* plan : {"a + b", "0.7 a + 0.3 /b", "5 a", "1 \"my sets/a;b\" + 2 2024",
+                           R"(1 "say \"a\" \\b" + 2 c#2 + 1 "# d" + 1 it's + 1 e\f)",
+                           "at 512: 7 a + 3 b; from 1001: 1 b + 1 c\nfrom 2001 at 4096: c"}) {
     Phases expected = parse_plan(plan, "x");
     for (PlanPhase& phase : expected) {
       for (PlanSource& source : phase.sources)

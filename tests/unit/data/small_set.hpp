@@ -82,14 +82,15 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
 
 /// The manifest of the shards that lie in `folder`.
 inline void write_manifest(const std::filesystem::path& folder, std::uint64_t num_shards,
-                           const std::string& kind = "pretrain", std::int64_t seq_len = 16) {
+                           const std::string& kind = "pretrain", std::int64_t seq_len = 16,
+                           const std::string& config_json = "{}") {
   Manifest manifest;
   manifest.kind = kind;
   manifest.identity = "test";
   manifest.vocab_size = 65536;
   manifest.pad_id = 0;
   manifest.seq_len = seq_len;
-  manifest.config_json = "{}";
+  manifest.config_json = config_json;
   for (std::uint64_t i = 0; i < num_shards; ++i) {
     const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
     manifest.shards.push_back({schema::shard_name(i), std::filesystem::file_size(shard.path()),
@@ -196,14 +197,15 @@ struct MaskedShard {
 /// A set of these documents, shard by shard.
 template <class Document>
 void write_masked_set(const std::filesystem::path& folder, const std::string& kind,
-                      const std::vector<std::vector<Document>>& shards, std::int64_t seq_len) {
+                      const std::vector<std::vector<Document>>& shards, std::int64_t seq_len,
+                      const std::string& config_json = "{}") {
   std::filesystem::create_directories(folder);
   for (std::size_t i = 0; i < shards.size(); ++i) {
     MaskedShard shard(kind);
     for (const Document& document : shards[i]) shard.add(document);
     shard.write(folder, i, shards.size());
   }
-  write_manifest(folder, shards.size(), kind, seq_len);
+  write_manifest(folder, shards.size(), kind, seq_len, config_json);
 }
 
 }  // namespace trireme::testing

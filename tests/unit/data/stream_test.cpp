@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <random>
@@ -11,48 +12,15 @@
 #include "data/loader.hpp"
 #include "data/sequences/pack_documents.hpp"
 #include "unit/data/small_set.hpp"
+#include "unit/data/stream_fixture.hpp"
 
 namespace trireme {
 namespace {
 
+using testing::kBatch;
+using testing::Stream;
 using testing::TemporaryFolder;
 using testing::write_numbered_set;
-
-constexpr std::int64_t kBatch = 12;
-
-/// Sets a, b and c; a token's number says which set and place it is from.
-class Stream : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder("stream");
-    write_numbered_set(folder_->path() / "a", 1, 6000, 50, 3, {16});
-    write_numbered_set(folder_->path() / "b", 10001, 2500, 30, 1, {16});
-    write_numbered_set(folder_->path() / "c", 20001, 1500, 90, 2, {});
-  }
-
-  static void TearDownTestSuite() { delete folder_; }
-
-  static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
-
-  /// $a, $b and $c stand for the sets.
-  static StreamConfig config(std::string plan) {
-    for (const std::string name : {"a", "b", "c"}) {
-      for (std::size_t i = plan.find("$" + name); i != std::string::npos; i = plan.find("$" + name))
-        plan.replace(i, 2, at(name));
-    }
-    StreamConfig config;
-    config.phases = parse_plan(plan, "data.path");
-    config.global_batch = kBatch;
-    config.seed = 5;
-    return config;
-  }
-
-  static SampleStream open(const std::string& plan) { return SampleStream::open(config(plan)); }
-
-  static TemporaryFolder* folder_;
-};
-
-TemporaryFolder* Stream::folder_ = nullptr;
 
 /// Tokens of the samples [first, end), padding left out, how often each came. Of source `source`
 /// only, if given.
@@ -75,6 +43,57 @@ void expect_each(const std::map<std::int64_t, int>& seen, std::int64_t first, in
     ASSERT_GE(token, first);
     ASSERT_EQ(count, times) << "token " << token;
   }
+}
+
+/// Samples of update `update` on all ranks, in order of rank and micro-step; -1 for padding.
+std::vector<std::int64_t> samples_of_update(const SampleStream& stream, LoaderConfig config,
+                                            int ranks, int update) {
+  std::vector<std::int64_t> samples;
+  for (config.rank = 0, config.size = ranks; config.rank < ranks; ++config.rank) {
+    DataLoader loader(stream, config);
+    for (int u = 0; u <= update; ++u) {
+      std::int64_t held = 0;
+      for (std::int64_t i = 0; i < loader.micro_steps(); ++i) {
+        const Batch batch = loader.next();
+        held += batch.num_targets;
+        if (u != update) continue;
+        samples.insert(samples.end(), batch.sample_indices.begin(), batch.sample_indices.end());
+        EXPECT_EQ(batch.update_samples, config.end_sample - config.next_sample - u * kBatch);
+        EXPECT_EQ(batch.update_batches, (batch.update_samples - 1) / config.micro_batch + 1);
+      }
+      EXPECT_EQ(loader.next_share(), held);
+    }
+    EXPECT_EQ(loader.next_sample(), config.end_sample);
+  }
+  return samples;
+}
+
+TEST_F(Stream, TheLastUpdateOfARunEndsAtItsLastSampleOnAnyNumberOfRanks) {
+  const SampleStream stream = open("$a");
+  for (const std::int64_t begin : {0, 7}) {
+    for (const int ranks : {1, 2, 4}) {
+      const LoaderConfig config{.micro_batch = 3,
+                                .global_batch = kBatch,
+                                .next_sample = begin,
+                                .end_sample = begin + 2 * kBatch + 4};
+      std::vector<std::int64_t> samples = samples_of_update(stream, config, ranks, 2);
+
+      ASSERT_EQ(std::ssize(samples), kBatch) << "every rank has all its rows";
+      std::sort(samples.begin(), samples.end());
+      EXPECT_EQ(std::count(samples.begin(), samples.end(), kNoSample), kBatch - 4);
+      for (std::int64_t i = 0; i < 4; ++i)
+        EXPECT_EQ(samples[static_cast<std::size_t>(kBatch - 4 + i)], begin + 2 * kBatch + i);
+    }
+  }
+}
+
+TEST_F(Stream, TellsThatAChangeOfLengthCutsAnUpdate) {
+  const SampleStream stream = open("1 $a; from 3: 1 $b; from 5 at 32: 1 $a");
+
+  EXPECT_FALSE(stream.cut_update(0, kBatch));
+  EXPECT_FALSE(stream.cut_update(2 * kBatch, kBatch));
+  EXPECT_EQ(stream.cut_update(kBatch + 5, kBatch), 5) << "another set alone cuts nothing";
+  EXPECT_FALSE(stream.cut_update(5 * kBatch + 5, kBatch)) << "it lies behind";
 }
 
 TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
@@ -291,92 +310,6 @@ TEST_F(Stream, GivesTheFirstBatchAtABillionSamplesWithinASecond) {
   const auto consumed = stream.consumed(kFar);
   EXPECT_EQ(std::accumulate(consumed.begin(), consumed.end(), std::uint64_t{0}),
             static_cast<std::uint64_t>(kFar));
-}
-
-class StreamState : public Stream {
- protected:
-  static std::string refusal(const std::map<std::string, std::string>& values,
-                             const StreamConfig& config, std::int64_t next_sample) {
-    try {
-      SampleStream::open(config).check_state(values, next_sample, "runs/x");
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::usage);
-      return error.what();
-    }
-    return "";
-  }
-};
-
-TEST_F(StreamState, AppendedPhasesContinueAndKeepTheHash) {
-  const std::int64_t stop = 20 * kBatch;
-  const SampleStream before = open("$a; from 50: $b");
-  const auto values = before.state(stop);
-
-  EXPECT_EQ(refusal(values, config("$a"), stop), "");
-  EXPECT_EQ(refusal(values, config("$a; from 21: 1 $b + 1 $a"), stop), "");
-  EXPECT_EQ(refusal(values, config("$a; from 21 at 40: 1 $c"), stop), "");
-  EXPECT_EQ(open("$a; from 21: 1 $b + 1 $a").content_hash(), before.content_hash());
-  EXPECT_NE(refusal(values, config("$a; from 20: 1 $b + 1 $a"), stop).find("phases"),
-            std::string::npos)
-      << "it would have begun before the checkpoint";
-}
-
-TEST_F(StreamState, ChangedDataIsRefusedByName) {
-  const std::int64_t stop = 20 * kBatch;
-  const auto values = open("7 $a + 3 $b; from 11: $b").state(stop);
-
-  EXPECT_EQ(refusal(values, config("0.7 $a + 0.3 $b; from 11: $b"), stop), "");
-  EXPECT_NE(refusal(values, config("7 $a + 3 $c; from 11: $c"), stop).find("source 2"),
-            std::string::npos);
-  EXPECT_NE(refusal(values, config("6 $a + 4 $b; from 11: $b"), stop).find("sources of phase 1"),
-            std::string::npos);
-  EXPECT_NE(refusal(values, config("7 $a + 3 $b; from 12: $b"), stop).find("begin of phase 2"),
-            std::string::npos);
-  EXPECT_NE(refusal(values, config("7 $a + 3 $b; from 11 at 32: $b"), stop).find("seq_len"),
-            std::string::npos);
-  StreamConfig other = config("7 $a + 3 $b; from 11: $b");
-  other.blend_rule = BlendRule::megatron;
-  EXPECT_NE(refusal(values, other, stop).find("blend_rule"), std::string::npos);
-  other = config("7 $a + 3 $b; from 11: $b");
-  other.split = "9,1";
-  EXPECT_NE(refusal(values, other, stop).find("data.split"), std::string::npos);
-  other.split = "";
-  other.packing = Packing::concat;
-  EXPECT_NE(refusal(values, other, stop).find("data.packing"), std::string::npos);
-}
-
-TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
-  const std::int64_t stop = 20 * kBatch;
-  auto values = open("$a; from 10 at 40: $a").state(stop);
-  std::string& plan = values.at("data.plan");
-  const std::string rule = cat(R"(,"packing_rule":)", kPackingRule);
-  const std::size_t place = plan.find(rule);
-  ASSERT_NE(place, std::string::npos);
-  EXPECT_EQ(plan.find(rule, place + 1), std::string::npos) << "the first phase was prepared";
-  EXPECT_EQ(refusal(values, config("$a; from 10 at 40: $a"), stop), "");
-
-  plan.erase(place, rule.size());  // as written before rules had numbers
-
-  EXPECT_NE(refusal(values, config("$a; from 10 at 40: $a"), stop)
-                .find("packing_rule of phase 2 of data.path is 2, the checkpoint has 1"),
-            std::string::npos);
-  EXPECT_EQ(open("$a").state(stop).at("data.plan").find("packing_rule"), std::string::npos);
-  const std::map<std::string, std::string> older{
-      {"data.content_hash", TokenSet::open(at("a")).content_hash()}};
-  StreamConfig unprepared = config("$a");
-  unprepared.seq_len = 40;
-  EXPECT_NE(refusal(older, unprepared, stop).find("packing_rule"), std::string::npos);
-}
-
-TEST_F(StreamState, OfOlderCheckpointsIsTheSetsHash) {
-  const std::map<std::string, std::string> older{
-      {"data.content_hash", TokenSet::open(at("a")).content_hash()}};
-
-  EXPECT_EQ(refusal(older, config("$a"), 99 * kBatch), "");
-  EXPECT_EQ(refusal(older, config("$a; from 100: $b"), 99 * kBatch), "");
-  EXPECT_NE(refusal(older, config("$b"), 99 * kBatch).find("other tokens"), std::string::npos);
-  EXPECT_NE(refusal(older, config("1 $a + 1 $b"), 99 * kBatch), "");
-  EXPECT_NE(refusal(older, config("$a; from 50: $b"), 99 * kBatch), "");
 }
 
 TEST_F(Stream, RefusesSetsThatDoNotBelongTogetherAndConcatAtAnotherLength) {

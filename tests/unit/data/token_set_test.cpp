@@ -1,10 +1,12 @@
 #include "data/shards/token_set.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <fstream>
 
 #include "core/error.hpp"
+#include "core/process/open_files.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {
@@ -48,6 +50,28 @@ TEST_F(ThreeShards, AddUp) {
   for (const std::size_t i : {0U, 2U, 1U, 0U}) EXPECT_NO_THROW(set.shard(i).read_tokens(0, ids));
   EXPECT_EQ(verify_message(path_), "good");
   EXPECT_EQ(verify_message(path_, true), "good");
+}
+
+TEST(ManyShards, KeepNoMoreFilesOpenThanTheLimitLeaves) {
+  const TemporaryFolder folder("many_shards");
+  constexpr std::uint64_t kShards = 50;
+  for (std::uint64_t i = 0; i < kShards; ++i)
+    write_documents(folder.path(), numbered_documents(2, 5, unsigned(i)), i, kShards, {16});
+  write_manifest(folder.path(), kShards);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 48;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+
+  EXPECT_EQ(verify_message(folder.path()), "good");
+  EXPECT_EQ(max_open_shards(), 2U);
+  raise_open_files_limit();
+  rlimit raised{};
+  ::getrlimit(RLIMIT_NOFILE, &raised);
+
+  EXPECT_EQ(raised.rlim_cur, std::min<rlim_t>(before.rlim_max, 65536));
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_F(ThreeShards, APlaceThatIsNoSetSaysWhatToDo) {

@@ -234,7 +234,7 @@ TEST_F(ChatPack, RefusesWrongOptions) {
       std::string::npos);
   EXPECT_NE(error([](PackConfig& c) {
               c.documents.chat.format = "v3";
-            }).find("--template v3; it must be one of"),
+            }).find("no chat template v3; it must be one of"),
             std::string::npos);
   EXPECT_EQ(error([](PackConfig& c) { c.documents.chat.mask = "all"; }),
             "--mask all, must be answer or minimind");

@@ -32,18 +32,43 @@ TEST_F(ChatPairs, StoreTheirPromptOnce) {
   EXPECT_EQ(SampleSet(*set_, 64).size(), 1U);
 }
 
-TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
+std::function<void(PackConfig&)> with_rule(const std::string& rule) {
+  return [rule](PackConfig& config) { config.documents.chat.cut_pairs = rule; };
+}
+
+TEST_F(ChatPairs, LongOnesLoseTheEndOfTheirSidesAsInMiniMind) {
   const std::string words = repeated("the tree ", 100);
   const SortedJson found =
       pack_lines("dpo", {dpo(words + "Where is the cat?", "In the garden.", "No"),
                          dpo("Why?", words, "No"),  // the answer alone is too long
                          dpo("Why?", "Same", "Same"), dpo("Why?", "Yes", "No")});
 
+  EXPECT_EQ(found["documents"], 2);
+  EXPECT_EQ(found["truncated"], 1);
+  EXPECT_EQ(found["cut_answers"], 1);
+  EXPECT_FALSE(found.contains("cut_prompts"));
+  EXPECT_EQ(found["dropped"], 2);
+  EXPECT_EQ(found["dropped_long"], 1) << "the prompt fills the length";
+  EXPECT_EQ(found["dropped_equal"], 1);
+  EXPECT_EQ(found["config"]["cut_pairs"], "end");
+  EXPECT_THROW(find_line(*set_, 0), Error);
+  const SortedJson answer = line(1);
+  EXPECT_TRUE(answer["chosen"]["text"].get<std::string>().starts_with("<|im_start|>user\nWhy?"));
+  EXPECT_EQ(answer["chosen"]["ids"].size(), 64U);
+  EXPECT_EQ(trained(answer["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
+}
+
+TEST_F(ChatPairs, ByTheRulePromptAQuarterOfTheLengthIsKeptForThePrompt) {
+  const std::string words = repeated("the tree ", 100);
+  const SortedJson found = pack_lines("dpo",
+                                      {dpo(words + "Where is the cat?", "In the garden.", "No"),
+                                       dpo(words, words, "No"), dpo("Why?", "Yes", "No")},
+                                      with_rule("prompt"));
+
   EXPECT_EQ(found["documents"], 3);
   EXPECT_EQ(found["truncated"], 2);
+  EXPECT_EQ(found["cut_prompts"], 2);
   EXPECT_EQ(found["cut_answers"], 1);
-  EXPECT_EQ(found["dropped"], 1);
-  EXPECT_EQ(found["dropped_equal"], 1);
   const SortedJson pair = line(0);
   EXPECT_EQ(pair["chosen"]["ids"].size(), 64U);
   EXPECT_LT(pair["rejected"]["ids"].size(), 64U);
@@ -52,12 +77,43 @@ TEST_F(ChatPairs, LongOnesLoseTheBeginningOfTheirPrompt) {
   EXPECT_EQ(trained(pair["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
   EXPECT_EQ(pair["chosen"]["ids"][0], pair["rejected"]["ids"][0]);
   const SortedJson answer = line(1);
-  EXPECT_EQ(answer["prompt_len"], 1);  // the first token of the answer has one before it
+  EXPECT_EQ(answer["prompt_len"], 16);
   EXPECT_EQ(answer["chosen"]["ids"].size(), 64U);
-  EXPECT_EQ(std::count(answer["chosen"]["target"].begin(), answer["chosen"]["target"].end(), 1),
-            63);
-  EXPECT_EQ(trained(answer["rejected"]), "No<|im_end|>");
-  EXPECT_GT(line(3)["prompt_len"], 1);
+}
+
+TEST_F(ChatPairs, ByTheRuleDropLongOnesAreLeftOut) {
+  const std::string words = repeated("the tree ", 100);
+  const SortedJson found = pack_lines(
+      "dpo", {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Yes", "No")},
+      with_rule("drop"));
+
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(found["truncated"], 0);
+  EXPECT_EQ(found["dropped_long"], 2);
+  try {
+    pack_lines("sft", {sft(talk({"q", "a"}))}, with_rule("drop"));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("--cut-pairs drop is for --kind dpo"),
+              std::string::npos);
+  }
+}
+
+TEST_F(ChatPairs, AFolderOfAnotherRuleIsRefused) {
+  pack_lines("dpo", {dpo("Why?", "Yes", "No")});
+  PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
+  config.documents.kind = "dpo";
+  config.documents.chat.format = "minimind-v3";
+  config.documents.chat.cut_pairs = "prompt";
+  try {
+    pack_with(config, tokenizer_, nullptr);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string(error.what()).find("--cut-pairs is \"end\" there, \"prompt\" here"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 /// What is left of a side that is stored whole at another length: all of its rule, said again.
@@ -70,8 +126,14 @@ SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len
   return kept;
 }
 
-bool has_target(const SortedJson& side) {
-  return std::count(side["target"].begin(), side["target"].end(), SortedJson(1)) != 0;
+/// A side that lost its end needs a target behind the prompt, another one any.
+bool keeps_answer(const SortedJson& side, const SortedJson& whole, std::size_t prompt,
+                  std::size_t cut) {
+  const auto& target = side["target"];
+  const bool lost_end = cut + side["ids"].size() < whole["ids"].size();
+  const std::size_t from = lost_end ? std::min(prompt, target.size()) : 0;
+  return std::count(target.begin() + static_cast<std::ptrdiff_t>(from), target.end(),
+                    SortedJson(1)) != 0;
 }
 
 TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
@@ -90,17 +152,22 @@ TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
     }
   }
   lines.push_back(R"({"prompt": "q", "chosen": "same", "rejected": "same"})");
-  for (const char* mask : {"answer", "minimind"}) {
+  const std::vector<std::pair<const char*, std::string>> cases{
+      {"answer", "end"}, {"minimind", "end"}, {"answer", "prompt"}, {"minimind", "drop"}};
+  for (const auto& [mask, rule] : cases) {
     std::vector<SortedJson> whole;
     pack_lines("dpo", lines, [&](PackConfig& config) {
       config.seq_len = 4096;
       config.documents.chat.mask = mask;
+      config.documents.chat.cut_pairs = rule;
     });
     for (std::size_t i = 0; i + 1 < lines.size(); ++i) whole.push_back(line(i));
-    for (const std::size_t seq_len : {2U, 5U, 16U, 33U, 64U, 150U}) {
+    int kept_lengths = 0;
+    for (const std::size_t seq_len : {16U, 47U, 64U, 150U, 400U}) {
       const auto at_length = [&](PackConfig& config) {
         config.seq_len = static_cast<std::int64_t>(seq_len);
         config.documents.chat.mask = mask;
+        config.documents.chat.cut_pairs = rule;
       };
       std::vector<std::optional<SortedJson>> expected;
       std::size_t kept = 0;
@@ -108,15 +175,20 @@ TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
         const std::size_t longer =
             std::max(pair["chosen"]["ids"].size(), pair["rejected"]["ids"].size());
         const std::size_t prompt = pair["prompt_len"];
-        const std::size_t cut = std::min(longer - std::min(longer, seq_len), prompt - 1);
+        const std::size_t stays = std::min(prompt, (seq_len + 3) / 4);
+        const std::size_t cut =
+            rule == "prompt" ? std::min(longer - std::min(longer, seq_len), prompt - stays) : 0;
         const SortedJson chosen = cut_side(pair["chosen"], cut, seq_len);
         const SortedJson rejected = cut_side(pair["rejected"], cut, seq_len);
-        const bool keeps = has_target(chosen) && has_target(rejected);
+        const bool keeps = keeps_answer(chosen, pair["chosen"], prompt - cut, cut) &&
+                           keeps_answer(rejected, pair["rejected"], prompt - cut, cut) &&
+                           !(rule == "drop" && longer > seq_len);
         kept += keeps ? 1 : 0;
         expected.push_back(keeps ? std::optional(SortedJson{chosen, rejected, prompt - cut})
                                  : std::nullopt);
       }
-      ASSERT_GT(kept, 0U) << seq_len;
+      if (kept == 0) continue;
+      kept_lengths += 1;
       const SortedJson found = pack_lines("dpo", lines, at_length);
 
       EXPECT_EQ(found["documents"], kept);
@@ -136,6 +208,7 @@ TEST_F(ChatPairs, CutOnesAreThePartOfTheWholeThatTheRuleNames) {
         ASSERT_EQ(pair["prompt_len"], expected[i]->at(2));
       }
     }
+    EXPECT_GE(kept_lengths, 2) << rule;
   }
 }
 
@@ -166,7 +239,9 @@ TEST_F(ChatPairs, AreCutToAShorterLengthAsPackCutsThem) {
     lines.push_back(dpo(repeated("why ", i), repeated("the tree ", i), repeated("no ", 60 - i)));
   for (int i = 0; i < 20; ++i)
     lines.push_back(dpo("Why?", repeated("the tree ", i) + "x", repeated("the tree ", i + 1)));
-  expect_cut_as_packed("dpo", lines, {8, 21, 55});
+  expect_cut_as_packed("dpo", lines, {48}, with_rule("end"));
+  expect_cut_as_packed("dpo", lines, {8, 55}, with_rule("prompt"));
+  expect_cut_as_packed("dpo", lines, {55}, with_rule("drop"));
 }
 
 TEST_F(ChatPairs, MayHaveNoPromptInCommon) {
@@ -210,15 +285,17 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
       {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Same", "Same"),
        SortedJson{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(),
        "{"});
-  EXPECT_EQ(losses_of(report_),
-            "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
-                " (all in manifest.json; --max-bad 0 refuses them)\n"
-                "warn dropped 1 of 4 pairs: a side has no target within --seq-len 64; a longer "
-                "--seq-len keeps them\n"
-                "warn dropped 1 of 4 pairs: chosen and rejected are equal\n"
-                "info cut 2 of 4 pairs to --seq-len 64: the prompt lost its beginning, in 1 of "
-                "them a side lost its end; a longer --seq-len keeps more\n");
-  EXPECT_NE(inspect_text(*set_).find("dropped         2 (1 too long) (1 of equal sides)\n"),
+  EXPECT_EQ(
+      losses_of(report_),
+      "warn 1 bad line was left out; the first (FILE:BYTE): " + set_->manifest().bad[0] +
+          " (all in manifest.json; --max-bad 0 refuses them)\n"
+          "warn dropped 2 of 4 pairs: a side has no answer target within --seq-len 64; a longer "
+          "--seq-len keeps them\n"
+          "warn dropped 1 of 4 pairs: chosen and rejected are equal\n"
+          "warn cut 1 of 4 pairs to --seq-len 64: in 0 of them the prompt lost its "
+          "beginning, in 1 a side lost its end (--cut-pairs end); a longer --seq-len keeps "
+          "more\n");
+  EXPECT_NE(inspect_text(*set_).find("dropped         3 (2 too long) (1 of equal sides)\n"),
             std::string::npos);
 
   pack_lines("sft",
@@ -277,8 +354,10 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
   const std::string record = R"({"q": "Why?", "a": "So.", "b": "No."})";
   const auto refusal = [&](const char* kind, const char* fields) {
     try {
-      pack_lines(kind, {record},
-                 [&](PackConfig& config) { config.documents.chat.record_fields = fields; });
+      pack_lines(kind, {record}, [&](PackConfig& config) {
+        config.documents.chat.record_fields = fields;
+        config.documents.ignore_fields = "b";
+      });
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage) << error.what();
       return std::string(error.what());
@@ -301,6 +380,7 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
   config.documents.kind = "sft";
   config.documents.chat.format = "minimind-v3";
   config.documents.chat.record_fields = "q,b";
+  config.documents.ignore_fields = "a";
   try {
     pack_with(config, tokenizer_, nullptr);
     ADD_FAILURE();

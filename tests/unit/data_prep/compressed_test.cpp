@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "data_prep/input/chunk_reader.hpp"
+#include "data_prep/input/json_array.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
@@ -230,6 +231,14 @@ TEST_F(Compressed, FoldersAndPatternsNameTheirFiles) {
   std::filesystem::create_directory(folder_.path() / "empty");
   EXPECT_NE(error_of((folder_.path() / "empty").string(), ErrorKind::data).find("no .jsonl"),
             std::string::npos);
+}
+
+TEST_F(Compressed, AnArrayIsRefusedInsideACompressedFileToo) {
+  for (const std::string& content : {gzip("[{\"text\": \"a\"}]"), zstd(" \n[1]")}) {
+    const std::string path = file("array.jsonl", content);
+    EXPECT_THROW(inspect_lines({path}), Error);
+  }
+  EXPECT_NO_THROW(inspect_lines({file("lines.jsonl", gzip("{\"text\": \"[\"}\n"))}));
 }
 
 }  // namespace

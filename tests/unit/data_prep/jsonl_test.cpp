@@ -7,6 +7,7 @@
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
 #include "data_prep/input/inputs.hpp"
+#include "data_prep/input/json_array.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme {
@@ -212,6 +213,31 @@ TEST(Inputs, RefuseWhatCannotBeRead) {
   EXPECT_THROW(inspect_inputs({good, good}), Error);
   EXPECT_THROW(inspect_inputs({good + ".gz"}), Error);
   EXPECT_THROW(inspect_inputs({good + ".none"}), Error);
+}
+
+TEST(Inputs, RefuseAJsonArrayHoweverItIsWritten) {
+  const TemporaryFolder folder("inputs_array");
+  const std::string path = (folder.path() / "a.jsonl").string();
+  const auto refusal = [&](const std::string& content) {
+    write_text(path, content);
+    try {
+      inspect_lines({path});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string record = R"({"text": "a"})";
+  for (const std::string& array : {"[" + record + "]", "[" + record + ",\n" + record + "]\n",
+                                   "\n \t[\n  " + record + "\n]", "\xEF\xBB\xBF[" + record + "]",
+                                   std::string(9000, ' ') + "[]", std::string("[1, 2]\n[3]\n")}) {
+    const std::string told = refusal(array);
+    EXPECT_NE(told.find("begins with '[': it is a JSON array"), std::string::npos) << array;
+    EXPECT_NE(told.find("cat " + path + " | jq -c '.[]'"), std::string::npos) << told;
+  }
+  for (const std::string& lines : {record + "\n[1]\n", std::string(), std::string(" \n"), record})
+    EXPECT_EQ(refusal(lines), "") << lines;
 }
 
 }  // namespace

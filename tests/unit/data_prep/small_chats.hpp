@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "data/order/samples.hpp"
+#include "data/sequences/length_loss.hpp"
 #include "data_prep/inspect/inspect.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 #include "text/tokenizer.hpp"
@@ -82,10 +83,27 @@ class ChatPack : public ::testing::Test {
     return samples.make_batch(indices, SampleOrder(samples.size(), 0, /*shuffle=*/false));
   }
 
+  /// The set that was packed last loses at this length what `counts`, of a pack at it, say.
+  void expect_loss(const ShardCounts& counts, std::int64_t seq_len) {
+    const LengthLoss loss =
+        length_loss(*set_, seq_len, DocumentRange{0, set_->num_documents()}).value();
+    EXPECT_EQ(loss.documents, counts.documents + counts.dropped) << seq_len;
+    EXPECT_EQ(loss.dropped, counts.dropped_long) << seq_len;
+    EXPECT_EQ(loss.truncated, counts.truncated) << seq_len;
+    EXPECT_EQ(loss.cut_prompts, counts.cut_prompts) << seq_len;
+    EXPECT_EQ(loss.cut_answers, counts.cut_answers) << seq_len;
+    EXPECT_EQ(loss.targets, set_->manifest().counts.target_tokens);
+    EXPECT_EQ(loss.targets - loss.lost_targets, counts.target_tokens) << seq_len;
+  }
+
   /// A set packed for 64 tokens trains at a shorter length as one packed for that length.
   void expect_cut_as_packed(const std::string& kind, const std::vector<std::string>& lines,
-                            const std::vector<std::int64_t>& lengths) {
-    const auto small = [](PackConfig& config) { config.unit_bytes = 4000; };
+                            const std::vector<std::int64_t>& lengths,
+                            const std::function<void(PackConfig&)>& change = {}) {
+    const auto small = [&](PackConfig& config) {
+      config.unit_bytes = 4000;
+      if (change) change(config);
+    };
     for (const std::int64_t seq_len : lengths) {
       pack_lines(kind, lines, [&](PackConfig& config) {
         small(config);
@@ -93,10 +111,12 @@ class ChatPack : public ::testing::Test {
       });
       const Batch packed = cut_to(seq_len);
       const std::uint64_t documents = set_->num_documents();
+      const ShardCounts counts = set_->manifest().counts;
       pack_lines(kind, lines, small);
       EXPECT_GT(set_->num_shards(), 2U);
       EXPECT_GE(set_->num_documents(), documents);
       const Batch cut = cut_to(seq_len);
+      expect_loss(counts, seq_len);
 
       ASSERT_EQ(cut.tokens, packed.tokens) << seq_len;
       ASSERT_EQ(cut.targets, packed.targets) << seq_len;

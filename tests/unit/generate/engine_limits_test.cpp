@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "generate/engine.hpp"
 #include "generate/schedule.hpp"
+#include "text/chat/chat_writer.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/generate/small_model.hpp"
 
@@ -32,6 +34,113 @@ TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
     EXPECT_TRUE(contains(answers[i].error->what(), "not finite"));
     EXPECT_TRUE(answers[i].tokens.empty());
   }
+}
+
+TEST(GenerationEngine, PromptAndTextTogetherFitTheContext) {
+  const SmallModel small;
+  GenerationEngine engine(*small.model, small.tokenizer, {.max_context = 8});
+  const auto answers = answer_all(engine, {greedy({1, 2, 3}, 100), greedy({1, 2, 3, 4, 5, 6, 7}, 9),
+                                           greedy({1, 2, 3}, 5)});
+  EXPECT_EQ(answers[0].tokens.size(), 5U);
+  EXPECT_EQ(answers[1].tokens.size(), 1U);
+  EXPECT_EQ(answers[2].tokens.size(), 5U);
+  for (const Answer& answer : answers) EXPECT_EQ(answer.finish, FinishReason::length);
+
+  Request whole = greedy({1, 2, 3, 4, 5, 6, 7, 8}, 1);
+  const auto problem = engine.find_problem(whole);
+  ASSERT_TRUE(problem);
+  EXPECT_EQ(problem->field + " = " + problem->message,
+            "prompt = 8 tokens, must be at most 7 (the context less one new token)");
+  whole.max_tokens = 0;
+  whole.prompt_logprobs = true;
+  EXPECT_FALSE(engine.find_problem(whole));
+}
+
+/// Rows of the head that pad it would win every draw.
+TEST(GenerationEngine, IdsThatNoTokenHasAreNeverDrawnAndTakeNoProbability) {
+  SmallModel small({.tie = false, .padding = 4});
+  for (ParamId id = 0; id < small.registry.size(); ++id) {
+    if (small.registry.spec(id).name != "lm_head.weight") continue;
+    const at::Tensor padding = small.registry.weight(id).narrow(0, 700, 4);
+    padding.normal_(0, 1).mul_(50);
+    padding[1].copy_(-padding[0]);
+  }
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+  const auto likeliest = small.logits_after({1, 2}).select(0, -1).argmax().item<std::int64_t>();
+  ASSERT_GE(likeliest, 700);
+  std::vector<Request> requests(4, greedy({1, 702, 2}, 20));
+  for (Request& request : requests) request.ignore_eos = true;
+  requests[1].sampling.temperature = 1;
+  requests[2].sampling.temperature = 1;
+  requests[2].sampling.logit_bias = {{701, 100}};
+  requests[2].sampling.repetition_penalty = 0.5;
+  requests[3].top_logprobs = 704;
+  requests[3].prompt_logprobs = true;
+
+  const auto answers = answer_all(engine, requests);
+
+  for (const Answer& answer : answers) {
+    EXPECT_FALSE(answer.error);
+    EXPECT_EQ(answer.tokens.size(), 20U);
+    for (const std::uint32_t id : ids_of(answer)) EXPECT_LT(id, 700U);
+  }
+  double total = 0;
+  for (const TokenLogprob& each : answers[3].tokens[0].top) {
+    EXPECT_LT(each.id, 700U);
+    total += std::exp(double{each.logprob});
+  }
+  EXPECT_NEAR(total, 1, 1e-4);  // log-probabilities are floats
+  EXPECT_TRUE(std::isinf(*answers[3].prompt[1].logprob));
+  EXPECT_TRUE(std::isfinite(*answers[3].prompt[2].logprob));
+}
+
+/// A tokenizer that cannot be read has bytes of no id, and yet all of the model's ids are drawn.
+TEST(GenerationEngine, AModelOfIdsAloneDrawsThem) {
+  SmallModel small;
+  const auto expected = small.greedy_uncached({3, 7, 1}, 6);
+  small.tokenizer = Tokenizer::ids_only({}, 700, "Unigram");
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+
+  const Answer answer = answer_all(engine, {greedy({3, 7, 1}, 6)}).front();
+
+  EXPECT_EQ(ids_of(answer), expected);
+  EXPECT_EQ(answer.text, "");
+}
+
+/// Draws the ids of a text, whatever the model says.
+class ForcedText final : public TokenMask {
+ public:
+  explicit ForcedText(std::vector<std::uint32_t> ids) : ids_(std::move(ids)) {}
+
+  bool allow(std::span<std::uint64_t> bits, std::int64_t) override {
+    bits[ids_[next_] / 64] |= std::uint64_t{1} << ids_[next_] % 64;
+    return true;
+  }
+
+  void accept(std::uint32_t) override { ++next_; }
+
+ private:
+  std::vector<std::uint32_t> ids_;
+  std::size_t next_ = 0;
+};
+
+TEST(GenerationEngine, AChatEndsAtTheTextOfAnEndTokenThatTheTokenizerLacks) {
+  const SmallModel small;
+  const ChatWriter writer(chat_template("llama3"), small.tokenizer);
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+  Request request = greedy({1, 2}, 100);
+  request.stop = writer.end_texts(700);
+  request.mask = std::make_shared<ForcedText>(
+      small.tokenizer.encode("a <|eot is no end<|eot_id|>\nuser and more"));
+  std::string streamed;
+
+  const Answer answer = answer_all(engine, {request}, [&](auto, const Delta& delta, const auto&) {
+    streamed += delta.text;
+    EXPECT_TRUE(std::string("a <|eot is no end").starts_with(streamed)) << streamed;
+  }).front();
+
+  EXPECT_EQ(answer.text, "a <|eot is no end");
+  EXPECT_EQ(answer.finish, FinishReason::stop);
 }
 
 TEST(Schedule, AfterAStepThatFailedNothingIsTakenToBeComputed) {

@@ -20,6 +20,7 @@ struct SmallOptions {
   bool tie = true;
   std::string rope_scaling = {};
   std::int64_t lora_rank = 0;
+  std::int64_t padding = 0;  // rows of the embedding that no token has
 };
 
 /// A random model with a vocabulary of small_tokenizer.
@@ -36,7 +37,7 @@ struct SmallModel {
     config.max_seq_len = 256;
     config.tie_embeddings = options.tie;
     config.rope_scaling = options.rope_scaling;
-    resolve(config, static_cast<std::int64_t>(tokenizer.vocab_size()));
+    resolve(config, static_cast<std::int64_t>(tokenizer.vocab_size()) + options.padding);
     TransformerOptions model_options;
     model_options.path = options.dtype == at::kDouble ? ops::Path::plain : ops::Path::fast;
     model_options.lora.rank = options.lora_rank;

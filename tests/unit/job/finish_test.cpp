@@ -14,6 +14,7 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "core/files/json.hpp"
 #include "job/journal.hpp"
+#include "job/verdict.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -141,6 +142,30 @@ TEST_F(FinishTest, LostStartsAreRememberedAlsoWhereThereIsNoFolderYet) {
   EXPECT_EQ(third.exit_code, 93);
   EXPECT_EQ(read_journal(run().journal()).legs.size(), 3U);
   run().prepare();  // a start still takes the folder for its own
+}
+
+TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
+  const auto wait_in_vain = [&](std::int64_t restart) {
+    ::setenv("SLURM_JOB_ID", "7", 1);
+    ::setenv("SLURM_RESTART_COUNT", cat(restart).c_str(), 1);
+    write_verdict(run(), {1, "n1", "peer", 5, 0, "the start took longer", {2, "n2", "hang"}});
+    ::unsetenv("SLURM_JOB_ID");
+    ::unsetenv("SLURM_RESTART_COUNT");
+    return finish_leg(run(), of(restart), false);
+  };
+  run().prepare();
+
+  const Decision first = wait_in_vain(0);
+  EXPECT_EQ(first.verdict, "requeue");
+  EXPECT_EQ(first.exit_code, 5);
+  EXPECT_EQ(first.root_cause.rank, 2);
+  EXPECT_EQ(first.root_cause.host, "n2");
+  EXPECT_EQ(first.root_cause.kind, "hang");
+  EXPECT_EQ(first.root_cause.message, "the start took longer");
+  EXPECT_TRUE(first.exclude.empty());
+  EXPECT_EQ(wait_in_vain(1).exclude, std::vector<std::string>{"n2"}) << "twice is no accident";
+  run().prepare();  // a start still takes the folder for its own
+  EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1) << "the verdict of an earlier leg";
 }
 
 TEST_F(FinishTest, WhatWasRefusedLeavesNothing) {

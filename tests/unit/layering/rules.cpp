@@ -13,7 +13,7 @@ namespace trireme::layering {
 namespace {
 
 constexpr std::size_t kMaxLines = 400;
-constexpr std::size_t kMaxFiles = 30;
+constexpr std::size_t kMaxFiles = 60;  // 30 pairs of .hpp and .cpp
 
 bool starts_with_any(std::string_view text, const Names& prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),

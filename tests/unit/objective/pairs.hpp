@@ -7,6 +7,10 @@ namespace trireme::testing {
 
 inline constexpr std::int64_t kSeqLen = 17;
 
+inline std::uint64_t key_of_record(std::int64_t record) {
+  return 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(record + 1);
+}
+
 /// Chosen and rejected of 3 pairs in one row; `lengths` of the 6 sequences, then padding. A sequence
 /// of one token has no target; every third target is masked.
 inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 4, 3}) {
@@ -25,6 +29,8 @@ inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 
   batch.bounds = {bounds};
   for (std::int64_t pair = 0; pair < batch.num_pairs; ++pair)
     batch.pair_records.push_back(10 - pair);
+  for (const std::int64_t record : batch.pair_records)
+    batch.pair_keys.push_back(key_of_record(record));
   return batch;
 }
 

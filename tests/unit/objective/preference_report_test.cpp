@@ -3,7 +3,6 @@
 #include <mutex>
 
 #include "core/error.hpp"
-#include "objective/score_table.hpp"
 #include "unit/objective/pairs.hpp"
 
 namespace trireme::testing {
@@ -85,30 +84,34 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
   }
 }
 
-TEST(Preference, AStoredReferenceGivesTheSumsOfItsPairs) {
+TEST(Preference, AStoredReferenceFindsItsPairsByTheirKeys) {
   const Microbatch batch = pairs();  // pairs 10, 9 and 8 of the set
   const at::Tensor counts =
       plain_scores(batch, normal({1, kLength, kWidth}, 1), normal({kClasses, kWidth}, 2)).counts;
-  std::vector<double> sums(22, std::nan(""));
-  std::vector<std::int32_t> targets(22, 0);
-  for (std::int64_t i = 0; i < 6; ++i) {
-    const auto at = static_cast<std::size_t>(2 * (10 - i / 2) + i % 2);
-    sums[at] = -1.5 * static_cast<double>(i);
-    targets[at] = static_cast<std::int32_t>(counts[i].item<double>());
+  const auto count = [&](std::int64_t i) {
+    return static_cast<std::int32_t>(counts[i].item<double>());
+  };
+  std::vector<PairScore> scores;
+  for (const std::int64_t pair : {2, 0, 1}) {
+    const auto at = static_cast<double>(pair);
+    scores.push_back({key_of_record(10 - pair),
+                      10 - pair,
+                      {-3 * at, -3 * at - 1.5},
+                      {count(2 * pair), count(2 * pair + 1)}});
   }
   for (const Ranks& ranks : {Ranks{1, 1}, {1, 2}}) {
     run_ranks(ranks.cp, [&](Communicator& world) {
       const Mesh mesh(world, RankOfLayout::config(ranks));
       const Microbatch mine = deal_tokens(batch, mesh);
-      StoredReference stored(sums, targets, "FILE", context_group(mesh));
+      StoredReference stored(scores, "FILE", context_group(mesh));
       const at::Tensor got = stored.sums(mine);
       for (std::int64_t i = 0; i < 6; ++i)
         EXPECT_EQ(got[i].item<double>(), -1.5 * static_cast<double>(i));
     });
   }
-  const auto message = [&](const Microbatch& asked, std::vector<std::int32_t> of) {
+  const auto message = [&](const Microbatch& asked, const std::vector<PairScore>& of) {
     try {
-      StoredReference stored(sums, std::move(of), "FILE");
+      StoredReference stored(of, "FILE");
       (void)stored.sums(asked);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
@@ -116,36 +119,32 @@ TEST(Preference, AStoredReferenceGivesTheSumsOfItsPairs) {
     }
     return std::string("accepted");
   };
+  Microbatch moved = batch;  // the place of a pair in its set does not decide its score
+  moved.pair_records = {0, 1, 2};
+  EXPECT_EQ(message(moved, scores), "accepted");
   Microbatch unknown = batch;
   unknown.pair_records[1] = 3;
-  EXPECT_NE(message(unknown, targets).find("FILE: no log-probabilities of pair 3"),
+  unknown.pair_keys[1] = key_of_record(3);
+  EXPECT_NE(message(unknown, scores).find("FILE: no log-probabilities of pair 3"),
             std::string::npos);
-  unknown.pair_records[1] = 11;
-  EXPECT_NE(message(unknown, targets).find("pair 11"), std::string::npos);
-  std::vector<std::int32_t> others = targets;
-  ++others[18];
-  EXPECT_NE(message(batch, others).find("pair 9 of the set has"), std::string::npos);
+  std::vector<PairScore> others = scores;
+  ++others[2].counts[0];
+  EXPECT_NE(message(batch, others).find("pair 9 of the data set has"), std::string::npos);
 }
 
-TEST(Preference, ScoresThatRanksComputeMakeAStoredReference) {
-  const std::vector<Microbatch> batches{pairs(), pairs({4, 6})};  // pairs 10, 9, 8; then 0
+TEST(Preference, ScoresOfABatchMakeAStoredReference) {
+  const Microbatch batch = pairs();
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  run_ranks(2, [&](Communicator& world) {
-    ScoreTable table(12);
-    Microbatch mine = batches[static_cast<std::size_t>(world.rank())];
-    if (world.rank() == 1) mine.pair_records = {0};
-    const SequenceScores scores =
-        sequence_scores(mine, hidden, {weight, {}, 0, kClasses, ops::Path::plain}, {});
-    table.put(mine, scores);
-    table.gather(world);
-    EXPECT_TRUE(std::isnan(table.sums()[2 * 5]));
-    EXPECT_EQ(table.sums().size(), 24U);
-    StoredReference stored(table.sums(), table.counts(), "FILE");
-    EXPECT_TRUE(stored.sums(mine).equal(scores.sums));
-    mine.pair_records[0] = 12;
-    EXPECT_THROW(table.put(mine, scores), Error);
-  });
+  const SequenceScores scores =
+      sequence_scores(batch, hidden, {weight, {}, 0, kClasses, ops::Path::plain}, {});
+
+  const std::vector<PairScore> of_pairs = pair_scores(batch, scores);
+
+  ASSERT_EQ(of_pairs.size(), 3U);
+  EXPECT_EQ(of_pairs[1].document, 9);
+  StoredReference stored(of_pairs, "FILE");
+  EXPECT_TRUE(stored.sums(batch).equal(scores.sums));
 }
 
 TEST(Preference, EveryBadValueIsOneProblem) {
@@ -162,6 +161,7 @@ TEST(Preference, EveryBadValueIsOneProblem) {
       {{.beta = nan}, "dpo.beta"},
       {{.beta = 1e30}, "dpo.beta"},
       {{.logprob = "average"}, "dpo.logprob = average, must be"},
+      {{.score = "last"}, "dpo.score = last, must be"},
       {{.loss = "hinge"}, "dpo.loss = hinge, must be"},
       {{.label_smoothing = 0.5}, "dpo.label_smoothing = 0.5, must be in [0, 0.5)"},
       {{.loss = "ipo", .label_smoothing = 0.1}, "must be 0 with dpo.loss = ipo"},

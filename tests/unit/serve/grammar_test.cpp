@@ -296,6 +296,25 @@ TEST_F(MaskTest, CallsAreWrittenWithTheirMarkers) {
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "<tool_call>"), 1);
 }
 
+TEST_F(MaskTest, OnlyAStrictToolMustHaveASchemaWithAGrammar) {
+  const std::string dated = R"({"type": "object", "properties": {"on": {"type": "string",
+                                "format": "date"}}, "required": ["on"]})";
+  const auto problem = [](const CallableTool& tool) -> std::string {
+    try {
+      (void)tool_call_grammar({{"now", "", true}, tool}, false);
+    } catch (const ToolProblem& found) {
+      return found.tool + " " + found.problem.path + ": " + found.problem.reason;
+    }
+    return "none";
+  };
+  EXPECT_EQ(problem({"add", dated, true}), "add properties.on.format: format is not supported");
+  EXPECT_EQ(problem({"add", R"({"type": "string"})", true}), "add : must allow objects alone");
+  EXPECT_EQ(problem({"add", dated, false}), "none");
+  // The rest of the schema holds all the same.
+  const TextGrammar loose = tool_call_grammar({{"add", dated}}, false);
+  EXPECT_EQ(fit(loose, "<tool_call>\n{\"name\": \"add\", \"arguments\": {}"), "no");
+}
+
 TEST_F(MaskTest, ArgumentsOfCallsAreObjectsWhateverTheSchemaSays) {
   const auto call = [](const std::string& schema, const std::string& arguments) {
     return fit(tool_call_grammar({{"f", schema}}, false),
@@ -323,16 +342,16 @@ TEST_F(MaskTest, ArgumentsOfCallsAreObjectsWhateverTheSchemaSays) {
   // Of many large schemas those that fit in the grammar keep their form.
   std::vector<CallableTool> tools;
   for (int i = 0; i < 10; ++i)
-    tools.emplace_back(
-        "t" + std::to_string(i),
-        R"({"type": "object", "properties": {"a": {"type": "string", "maxLength": 2000}}})");
+    tools.push_back(
+        {"t" + std::to_string(i),
+         R"({"type": "object", "properties": {"a": {"type": "string", "maxLength": 2000}}})"});
   const TextGrammar many = tool_call_grammar(tools, true);
   EXPECT_EQ(fit(many, "<tool_call>\n{\"name\": \"t0\", \"arguments\": {\"b"), "no");
   EXPECT_EQ(fit(many, "<tool_call>\n{\"name\": \"t9\", \"arguments\": {\"b"), "part");
 }
 
 TEST_F(MaskTest, BeginsAfterTheThought) {
-  GrammarMask mask(json_object_grammar(), tokens(), {end()}, "</think>");
+  GrammarMask mask(json_object_grammar(), tokens(), {end()}, std::vector<FreeText>{{"</think>"}});
   EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);  // all but the end
   for (const std::uint32_t id : tokenizer().encode("so {what </thi")) mask.accept(id);
   for (const std::uint32_t id : tokenizer().encode("x </think>\n")) mask.accept(id);
@@ -342,6 +361,28 @@ TEST_F(MaskTest, BeginsAfterTheThought) {
     EXPECT_NE(fit(json_object_grammar(), "\n" + text), "no") << text;
   }
   EXPECT_LT(allowed(mask).size(), 30U);
+}
+
+/// Tools that the model may call or not: text is free until it opens a call.
+TEST_F(MaskTest, HoldsAnOpenedCallToItsGrammar) {
+  const TextGrammar grammar = tool_call_grammar(
+      {{"add", R"({"properties": {"a": {"type": "integer"}}, "required": ["a"]})", true}}, false,
+      CallStart::opened);
+  const std::vector<FreeText> before{{"</think>"}, {"<tool_call>", true}};
+  GrammarMask mask(grammar, tokens(), {end()}, before);
+  const auto write = [&](std::string_view text) {
+    for (const std::uint32_t id : tokenizer().encode(text)) mask.accept(id);
+  };
+  std::vector<std::uint64_t> bits((kVocab + 63) / 64, 0);
+  write("is <tool_call> of use?");  // in a thought
+  EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);
+  write("</think>Let me add.");
+  EXPECT_FALSE(mask.allow(bits, kVocab));  // all may follow, the end too
+  write("<tool_call>");
+  for (const std::uint32_t id : allowed(mask))
+    EXPECT_TRUE(std::string_view("\n{\"name\": \"add\"").starts_with(tokenizer().token_bytes(id)));
+  write("\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>");
+  EXPECT_EQ(allowed(mask), std::vector<std::uint32_t>{end()});
 }
 
 }  // namespace

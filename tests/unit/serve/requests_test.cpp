@@ -67,8 +67,7 @@ TEST(ChatRequest, ReadsEveryField) {
          "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
          "logit_bias": {"12": -100, "3": 0.5}, "ignore_eos": true, "user": "u",
          "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
-         "chat_template_kwargs": {"enable_thinking": false}, "parallel_tool_calls": false,
-         "an_unknown_field": {"deep": [1]})");
+         "chat_template_kwargs": {"enable_thinking": false}, "parallel_tool_calls": false)");
 
   EXPECT_EQ(request.fields.model, "m");
   EXPECT_EQ(request.fields.sampling.temperature, 0.5);
@@ -171,6 +170,71 @@ TEST(ChatRequest, NamesFieldsThatAreKnownAndNotSupported) {
             "none");
 }
 
+TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
+  for (const auto& [fields, name] : std::vector<std::pair<std::string, std::string>>{
+           {R"("top_kk": 5)", "top_kk"},
+           {R"("prompt": "a")", "prompt"},
+           {R"("echo": true)", "echo"},
+           {R"("stream": true, "stream_options": {"include_usag": true})",
+            "stream_options.include_usag"},
+           {R"("stream": true, "stream_options": {"continuous_usage_stats": true})",
+            "stream_options.continuous_usage_stats"},
+           {R"("chat_template_kwargs": {"enable_thinkin": true})",
+            "chat_template_kwargs.enable_thinkin"},
+           {R"("response_format": {"type": "text", "schema": {}})", "response_format.schema"},
+           {R"("response_format": {"type": "json_object", "scheme": {}})",
+            "response_format.scheme"},
+           {R"("response_format": {"type": "json_schema",
+                                   "json_schema": {"name": "n", "schema": {}, "strickt": true}})",
+            "response_format.json_schema.strickt"},
+           {R"("tools": [{"type": "function", "strictt": true, "function": {"name": "add"}}])",
+            "tools[0].strictt"},
+           {R"("tools": [{"type": "function", "function": {"name": "add", "paramters": {}}}])",
+            "tools[0].function.paramters"},
+           {"\"tools\": [" + kTool + R"(], "tool_choice": {"type": "function", "name": "add",
+                                                       "function": {"name": "add"}})",
+            "tool_choice.name"}}) {
+    EXPECT_EQ(refused_in_chat(fields), name) << fields;
+  }
+  try {
+    (void)chat_with(R"("top_kk": 5)");
+    ADD_FAILURE();
+  } catch (const ApiError& error) {
+    EXPECT_STREQ(error.what(),
+                 "Unrecognized request argument supplied: top_kk; did you mean 'top_k'?");
+  }
+  const auto message = [](const std::string& fields) {
+    return refused([&] {
+      (void)read_chat_request(R"({"messages": [{"role": "user", "content": "hi"}, {"role":
+                              "assistant", "content": "ho", )" + fields + "}]}");
+    });
+  };
+  EXPECT_EQ(message(R"("weight": 0)"), "messages[1].weight");
+  EXPECT_EQ(message(R"("refusal": "no")"), "messages[1].refusal");
+  // Fields that an answer of OpenAI or of this server has, and that lm-evaluation-harness adds.
+  EXPECT_EQ(message(R"("refusal": null, "annotations": [], "audio": null, "function_call": null,
+                       "reasoning_content": "why", "type": "text", "name": "x")"),
+            "none");
+}
+
+TEST(ChatRequest, TakesFieldsThatChangeNoAnswer) {
+  EXPECT_EQ(refused_in_chat(R"("user": "u", "metadata": {"a": "b"}, "prompt_cache_key": "k",
+                               "prompt_cache_retention": "24h", "safety_identifier": "s",
+                               "service_tier": "default", "store": false, "verbosity": "medium",
+                               "parallel_tool_calls": true, "reasoning_effort": "low",
+                               "cache_prompt": true, "top_kk": null, "stream": true,
+                               "stream_options": {"include_obfuscation": false})"),
+            "none");
+  // lm-evaluation-harness (local-completions) and vLLM's benchmark send these fields.
+  EXPECT_EQ(refused_in_completion(R"("model": "m", "max_tokens": 1, "temperature": 0,
+                                     "logprobs": 1, "seed": 1234, "echo": true, "stop": ["a"],
+                                     "stream": true, "stream_options": {"include_usage": true},
+                                     "repetition_penalty": 1.0, "ignore_eos": true)"),
+            "none");
+  EXPECT_EQ(refused_in_completion(R"("max_completion_tokens": 9)"), "max_completion_tokens");
+  EXPECT_EQ(refused_in_completion(R"("messages": [])"), "messages");
+}
+
 TEST(ChatRequest, NullIsAbsent) {
   EXPECT_EQ(refused_in_chat(R"("temperature": null, "n": null, "stop": null, "tools": null,
                                "tool_choice": null, "seed": null, "stream_options": null,
@@ -187,6 +251,11 @@ TEST(ChatRequest, ReadsToolsAndTheChoice) {
   EXPECT_EQ(automatic.input.tools[0].name, "add");
   EXPECT_EQ(automatic.input.conversation.tools.size(), 1U);
 
+  EXPECT_FALSE(automatic.input.tools[0].is_strict);
+  EXPECT_TRUE(chat_with(R"("tools": [{"function": {"name": "a", "strict": true}}])")
+                  .input.tools[0]
+                  .is_strict);
+
   const ChatRequest none = chat_with(tools + R"(, "tool_choice": "none")");
   EXPECT_EQ(none.tool_choice, ToolChoice::none);
   EXPECT_TRUE(none.input.conversation.tools.empty());  // the model does not see them
@@ -201,10 +270,23 @@ TEST(ChatRequest, ReadsToolsAndTheChoice) {
 TEST(ChatRequest, ReadsWhetherToThink) {
   const auto thinking = [](const std::string& fields) { return chat_with(fields).input.thinking; };
   EXPECT_EQ(thinking(R"("chat_template_kwargs": {"enable_thinking": true})"), true);
-  EXPECT_EQ(thinking(R"("chat_template_kwargs": {"open_thinking": false, "other": 1})"), false);
+  EXPECT_EQ(thinking(R"("chat_template_kwargs": {"open_thinking": false})"), false);
+  EXPECT_EQ(thinking(R"("chat_template_kwargs": {"enable_thinking": false, "open_thinking": true},
+                       "open_thinking": true, "reasoning_effort": "low")"),
+            false);
   EXPECT_EQ(thinking(R"("open_thinking": true)"), true);
   EXPECT_EQ(thinking(R"("reasoning_effort": "none")"), false);
   EXPECT_EQ(thinking(R"("reasoning_effort": "low")"), true);
+}
+
+TEST(ChatRequest, SaysThatTheListOfMessagesMustNotBeEmpty) {
+  try {
+    (void)read_chat_request(R"({"messages": []})");
+    FAIL();
+  } catch (const ApiError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "messages is an empty list, must hold at least one message");
+  }
 }
 
 TEST(ChatRequest, RefusesWhatIsNoChat) {

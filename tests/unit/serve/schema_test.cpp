@@ -73,7 +73,7 @@ TEST(SchemaRules, WritesWhatTheSchemaDescribes) {
            "$ref": "#/$defs/node"})",
        {R"({"next": null})", R"({"next": {"next": {"next": null}}})"},
        {R"({"next": 1})", "{}"}},
-      {R"({"type": "string", "nullable": true, "description": "d", "format": "email", "x-any": 1})",
+      {R"({"type": "string", "nullable": true, "description": "d", "title": "t", "x-any": 1})",
        {"\"a\"", "null"},
        {"1"}},
       {R"({"allOf": [{"type": "boolean"}], "default": true})", {"true"}, {"1"}},
@@ -99,6 +99,20 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
   EXPECT_EQ(problem_of(R"({"type": "object", "properties": {"a": {"type": "array",
                             "items": {"multipleOf": 2}}}})"),
             "properties.a.items.multipleOf: multipleOf is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "string", "format": "email"})"),
+            "format: format is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "object", "properties": {"to": {"$ref": "#/$defs/mail"}},
+                           "$defs": {"mail": {"anyOf": [{"type": "null"},
+                             {"type": "array", "items": {"type": "string", "format": "email"}}]}}})"),
+            "$defs/mail.anyOf.1.items.format: format is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "string", "minLenght": 2})"),
+            "minLenght: minLenght is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "string", "contentEncoding": "base64"})"),
+            "contentEncoding: contentEncoding is not supported");
+  EXPECT_EQ(problem_of(R"({"$schema": "s", "$id": "i", "title": "t", "type": "object",
+                           "properties": {"format": {"type": "string", "description": "d",
+                           "default": "x", "examples": ["y"]}}, "additionalProperties": false})"),
+            "none");
   EXPECT_EQ(problem_of(R"({"type": "array", "uniqueItems": false})"), "none");
   EXPECT_EQ(problem_of(R"({"type": "tuple"})"),
             "type: 'tuple' is none of object, array, string, integer, number, boolean and null");

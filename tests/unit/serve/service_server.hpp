@@ -25,7 +25,7 @@ class ServiceServer : public ::testing::Test {
                      .fingerprint = "fp_1",
                      .created = 5,
                      .max_context = 1000,
-                     .vocab_size = 700,
+                     .vocab_size = vocab_size_,
                      .end_tokens = {*tokenizer().eos_id()},
                      .chat = *chat_format == '\0' ? nullptr : &chat_template(chat_format)};
     model_ = std::make_unique<ServedModel>(facts, tokenizer(), *source_);
@@ -95,6 +95,7 @@ class ServiceServer : public ::testing::Test {
   }
 
   bool opens_ = true;
+  std::int64_t vocab_size_ = 700;  // of the model; the tokenizer has 700
   std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
     return said({"Hel", "lo"});
   };

@@ -186,6 +186,29 @@ TEST_F(ServiceStates, TellsItsModelTokensAndTemplate) {
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
+TEST_F(ServiceStates, DecodesIdsThatNoTokenHasToNothing) {
+  vocab_size_ = 704;
+  start({}, "minimind-v3");
+  const Json tokens = Json::array({700, tokenizer().encode("the").at(0), 703});
+  EXPECT_EQ(json(post("/detokenize", Json({{"tokens", tokens}}).dump())).at("content"), "the");
+  EXPECT_EQ(json(post("/detokenize", R"({"tokens": [704]})"), 400).at("error").at("param"),
+            "tokens");
+}
+
+TEST_F(ServiceStates, NamesFieldsThatNobodyKnows) {
+  const auto refused = [&](const char* path, const char* body) {
+    return json(post(path, body), 400).at("error").at("param");
+  };
+  EXPECT_EQ(refused("/tokenize", R"({"content": "a", "parse_specials": false})"),
+            "parse_specials");
+  EXPECT_EQ(refused("/detokenize", R"({"tokens": [], "skip": true})"), "skip");
+  EXPECT_EQ(refused("/apply-template",
+                    R"({"messages": [{"role": "user", "content": "q"}], "top_kk": 1})"),
+            "top_kk");
+  EXPECT_EQ(json(post("/tokenize", R"({"content": "a", "model": "tiny"})")).at("tokens").size(),
+            1U);
+}
+
 TEST_F(ServiceStates, RefusesWhatTheFormatHasNoFormFor) {
   start({}, "llama3");
   EXPECT_EQ(json(chat(kTools), 400).at("error").at("param"), "tools");

@@ -124,6 +124,40 @@ TEST_F(ServiceAnswers, TakesThoughtsAndCallsOutOfTheText) {
   EXPECT_EQ(tokenizer().decode(source_->last_request().prompt).find("add"), std::string::npos);
 }
 
+TEST_F(ServiceAnswers, EndsAChatAtTheTextThatIsNoToken) {
+  json(chat(R"("stop": ["x"])"));
+  EXPECT_EQ(source_->last_request().stop, std::vector<std::string>{"x"});
+  start({}, "llama3");
+  json(chat(R"("stop": ["x"])"));
+  EXPECT_EQ(source_->last_request().stop, (std::vector<std::string>{"x", "<|eot_id|>"}));
+  json(chat(R"("ignore_eos": true)"));
+  EXPECT_TRUE(source_->last_request().stop.empty());
+  json(chat(R"("response_format": {"type": "json_object"})"));
+  EXPECT_TRUE(source_->last_request().stop.empty());
+  json(completion(R"("prompt": "the")"));
+  EXPECT_TRUE(source_->last_request().stop.empty());
+}
+
+TEST_F(ServiceAnswers, NamesTheKeywordOfASchemaThatItCannotHold) {
+  const std::string mail = R"({"type": "object", "properties": {"to": {"type": "string",
+                               "format": "email"}}, "required": ["to"]})";
+  EXPECT_EQ(json(chat(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n",
+                         "strict": true, "schema": )" + mail + "}}"), 400).at("error").at("param"),
+            "response_format.json_schema.schema.properties.to.format");
+  const auto tool = [&](const char* strict) {
+    return R"("tool_choice": "required", "tools": [{"type": "function", "function": {"name": "send",
+              "strict": )" + std::string(strict) + R"(, "parameters": )" + mail + "}}]";
+  };
+  EXPECT_EQ(json(chat(tool("true")), 400).at("error").at("param"),
+            "tools[0].function.parameters.properties.to.format");
+  EXPECT_EQ(ask(chat(tool("false"))).status, 200);
+  // Where the model chooses whether to call, a strict tool has a mask, another one none.
+  EXPECT_EQ(ask(chat(kTools)).status, 200);
+  EXPECT_EQ(source_->last_request().mask, nullptr);
+  EXPECT_EQ(ask(chat(R"("tools": [{"function": {"name": "add", "strict": true}}])")).status, 200);
+  EXPECT_NE(source_->last_request().mask, nullptr);
+}
+
 TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   const std::string one =
       "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";

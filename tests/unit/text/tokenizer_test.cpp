@@ -275,6 +275,24 @@ TEST(Tokenizer, LoadsAFolderOrAFile) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(Tokenizer, OfIdsAloneKnowsThemAndSaysWhyItTakesNoText) {
+  const Tokenizer ids = Tokenizer::ids_only({{"tokenizer.json", "{}"}}, 1000, "Unigram");
+  EXPECT_EQ(ids.vocab_size(), 1000U);
+  EXPECT_EQ(ids.decode(Ids{0, 65, 255, 999}), "");
+  EXPECT_EQ(ids.content_hash(), "");
+  EXPECT_FALSE(ids.is_special(3));
+  EXPECT_EQ(ids.files().size(), 1U);
+  StreamDecoder decoder(ids);
+  EXPECT_EQ(decoder.push(97) + decoder.finish(), "");
+  try {
+    (void)ids.encode("a");
+    FAIL() << "encoded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::data);
+    EXPECT_STREQ(error.what(), "Unigram");
+  }
+}
+
 TEST(Tokenizer, ThreadsShareOneTokenizer) {
   const Tokenizer tokenizer = samples::small_tokenizer();
   samples::Rng rng(21);

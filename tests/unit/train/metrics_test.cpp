@@ -126,7 +126,8 @@ TEST_F(MetricsTest, EventsGoToEverySink) {
     own.metrics.write(line.add("end_step", std::int64_t{9}).add("done", false).add("time_s", 2.5));
   });
 
-  EXPECT_EQ(read_file(at("metrics.jsonl")), "{\"end_step\":9,\"done\":false,\"time_s\":2.5}\n");
+  EXPECT_EQ(read_file(at("metrics.jsonl")),
+            "{\"end_step\":9,\"done\":false,\"time_s\":2.5,\"attempt\":0}\n");
   EXPECT_EQ(read_file(at("second.jsonl")), read_file(at("metrics.jsonl")));
 }
 

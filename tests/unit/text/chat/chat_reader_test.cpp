@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "text/chat/python_json.hpp"
+#include "text/json/python_json.hpp"
 
 namespace trireme {
 namespace {
@@ -38,7 +38,7 @@ TEST(ChatReader, ReadsTheNumbersThatPythonReads) {
   const Conversation chat = good(
       R"({"id": 123456789012345678901234567890, "conversations": [)"
       R"({"role": "system", "content": "s", "tools": "[{\"n\": 98765432109876543210}]"},)"
-      R"({"role": "user", "content": "1e999", "weight": NaN},)"
+      R"({"role": "user", "content": "1e999", "score": NaN},)"
       R"({"role": "assistant", "content": "c", "tool_calls": [)"
       R"({"name": "f", "arguments": {"n": 1234567890123456789012, "m": -1e999, "k": [NaN, 1]}},)"
       R"({"name": "g", "arguments": 1234567890123456789012}]}]})");
@@ -57,7 +57,7 @@ TEST(ChatReader, ReadsMessagesCallsAndTools) {
       R"({"role": "system", "content": "s", "tools": "[{\"b\": 1.50, \"a\": \"é\\\"\"}]"},)"
       R"({"role": "user", "content": "u"},)"
       R"({"role": "assistant", "content": null, "tool_calls": [{"name": "f", "arguments": {"x": [1, true, null]}},)"
-      R"({"type": "function", "function": {"name": "g", "arguments": "{raw}"}}]},)"
+      R"({"type": "function", "function": {"name": "g", "arguments": "{\"raw\":1}"}}]},)"
       R"({"role": "tool", "content": "r"},)"
       R"({"role": "assistant", "content": "", "reasoning_content": ""})"));
 
@@ -67,7 +67,7 @@ TEST(ChatReader, ReadsMessagesCallsAndTools) {
   ASSERT_EQ(chat.messages[2].tool_calls.size(), 2U);
   EXPECT_EQ(chat.messages[2].tool_calls[0].arguments, R"({"x": [1, true, null]})");
   EXPECT_EQ(chat.messages[2].tool_calls[1].name, "g");
-  EXPECT_EQ(chat.messages[2].tool_calls[1].arguments, "{raw}");
+  EXPECT_EQ(chat.messages[2].tool_calls[1].arguments, R"({"raw":1})");
   EXPECT_FALSE(chat.messages[1].reasoning);
   EXPECT_EQ(chat.messages[4].reasoning, "");
 }
@@ -132,7 +132,7 @@ TEST(ChatReader, PutsAListedPromptBeforeBothSides) {
     EXPECT_EQ(side.messages[1].role, Role::assistant);
   }
   EXPECT_EQ(reason(R"({"prompt": [], )" + answers + "}", ChatForm::pair),
-            "field 'prompt' is an empty list");
+            "field 'prompt' is an empty list, must hold at least one message");
 }
 
 TEST(ChatReader, SaysWhyARecordIsBad) {
@@ -203,10 +203,87 @@ TEST(ChatReader, ARequestNeedsNoAnswer) {
   ASSERT_EQ(chats[0].messages.size(), 2U);
   EXPECT_EQ(chats[0].messages[0].role, Role::system);
   EXPECT_EQ(chats[0].tools, std::vector<std::string>{"{\"n\": 1}"});
-  EXPECT_EQ(reason(R"({"messages": []})", ChatForm::request), "field 'messages' is an empty list");
+  EXPECT_EQ(reason(R"({"messages": []})", ChatForm::request),
+            "field 'messages' is an empty list, must hold at least one message");
   EXPECT_EQ(reason(R"({"conversations": []})", ChatForm::request), "no field 'messages'");
-  EXPECT_EQ(reason(of_messages(R"({"role": "developer", "content": "s"})")),
-            "message 0: unknown role 'developer', must be system, user, assistant or tool");
+  const Conversation packed = good(of_messages(
+      R"({"role": "developer", "content": "s"}, {"role": "assistant", "content": "a"})"));
+  EXPECT_EQ(packed.messages.at(0).role, Role::system);
+}
+
+TEST(ChatReader, MarksSwitchTheTargetsOfAnswersOff) {
+  const auto marked = [](const std::string& marks, const char* role = "assistant") {
+    return of_messages(R"({"role": "assistant", "content": "a"}, {"role": ")" + std::string(role) +
+                       R"(", "content": "b")" + marks + "}");
+  };
+  for (const char* off : {R"(, "weight": 0)", R"(, "weight": false)", R"(, "train": false)",
+                          R"(, "train": 0.0)", R"(, "weight": 0, "train": false)"}) {
+    const Conversation chat = good(marked(off));
+    EXPECT_TRUE(chat.messages[0].is_target);
+    EXPECT_FALSE(chat.messages[1].is_target) << off;
+  }
+  for (const char* on : {"", R"(, "weight": 1)", R"(, "train": true)", R"(, "weight": null)"})
+    EXPECT_TRUE(good(marked(on)).messages[1].is_target) << on;
+  const std::string allowed = ", must be 0, 1, false or true";
+  EXPECT_EQ(reason(marked(R"(, "weight": 0.5)")), "message 1: weight is 0.5" + allowed);
+  EXPECT_EQ(reason(marked(R"(, "weight": "0")")), "message 1: weight is \"0\"" + allowed);
+  EXPECT_EQ(reason(marked(R"(, "train": NaN)")), "message 1: train is NaN" + allowed);
+  EXPECT_EQ(reason(marked(R"(, "weight": 2)", "user")), "message 1: weight is 2" + allowed);
+  EXPECT_EQ(reason(marked(R"(, "weight": 0, "train": true)")),
+            "message 1: weight and train contradict each other");
+}
+
+TEST(ChatReader, ReadsTheOlderFormOfCalls) {
+  const Conversation chat = good(of_messages(
+      R"({"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"a\": 1}"}},)"
+      R"({"role": "function", "name": "f", "content": "3"})"));
+
+  ASSERT_EQ(chat.messages.size(), 2U);
+  ASSERT_EQ(chat.messages[0].tool_calls.size(), 1U);
+  EXPECT_EQ(chat.messages[0].tool_calls[0].name, "f");
+  EXPECT_EQ(chat.messages[0].tool_calls[0].arguments, R"({"a": 1})");
+  EXPECT_EQ(chat.messages[1].role, Role::tool);
+  const std::string call = R"({"name": "f", "arguments": "{}"})";
+  EXPECT_EQ(reason(of_messages(R"({"role": "assistant", "function_call": )" + call +
+                               R"(, "tool_calls": [)" + call + "]}")),
+            "message 0: both tool_calls and function_call, must be one of them");
+}
+
+TEST(ChatReader, ArgumentsThatAreATextMustBeJson) {
+  const auto with = [](const std::string& arguments) {
+    return R"({"role": "assistant", "tool_calls": [{"name": "f", "arguments": )" + arguments +
+           "}]}";
+  };
+  for (const char* json : {R"("{}")", R"("{\"n\": 123456789012345678901234567890}")", R"("[NaN]")"})
+    EXPECT_EQ(good(of_messages(with(json))).messages.size(), 1U) << json;
+  for (const char* text : {R"("{x: 1}")", R"("")", R"("{\"a\": 1")"}) {
+    EXPECT_EQ(reason(of_messages(with(text))).substr(0, 60),
+              "message 0: the arguments of tool call 'f' are not valid JSON")
+        << text;
+  }
+  const std::string in_text =
+      R"({"role": "assistant", "tool_calls": "[{\"name\": \"f\", \"arguments\": \"{x\"}]"})";
+  EXPECT_NE(reason(of_messages(in_text)), "none");
+  std::vector<Conversation> chats;  // a request shows a model its own calls as they were
+  EXPECT_FALSE(read(ChatForm::request, R"({"messages": [)" + with(R"("{x")") + "]}", chats));
+}
+
+TEST(ChatReader, ASystemTextBesideTheMessagesIsTheirFirst) {
+  const std::string answer = R"([{"role": "assistant", "content": "a"}])";
+  const Conversation chat = good(R"({"system": "s", "messages": )" + answer + "}");
+  ASSERT_EQ(chat.messages.size(), 2U);
+  EXPECT_EQ(chat.messages[0].role, Role::system);
+  EXPECT_EQ(chat.messages[0].content, "s");
+  EXPECT_EQ(good(R"({"system": "", "messages": )" + answer + "}").messages.size(), 1U);
+  EXPECT_EQ(reason(R"({"system": "s", "messages": [{"role": "developer", "content": "d"}, )"
+                   R"({"role": "assistant", "content": "a"}]})"),
+            "both a field 'system' and a message of role system, must be one of them");
+  EXPECT_EQ(reason(R"({"system": 3, "messages": )" + answer + "}"), "field 'system' is not a text");
+  std::vector<Conversation> sides;
+  ASSERT_FALSE(read(ChatForm::pair,
+                    R"({"system": "s", "prompt": "q", "chosen": "a", "rejected": "b"})", sides));
+  EXPECT_EQ(sides[0].messages.at(0).content, "s");
+  EXPECT_EQ(sides[1].messages.at(0).role, Role::system);
 }
 
 TEST(ChatReader, TellsBadTextFromBadRecords) {

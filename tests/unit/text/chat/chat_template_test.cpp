@@ -159,7 +159,7 @@ TEST(ChatTemplate, RefusesUnknownNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("chatlm; it must be one of: minimind-v1"),
+    EXPECT_NE(std::string(error.what()).find("there is no chat template chatlm; it must be one of: minimind-v1"),
               std::string::npos);
   }
 }
@@ -176,10 +176,15 @@ TEST(ChatTemplate, IsFoundByItsJinja) {
     return found == nullptr ? std::string("none") : std::string(found->name);
   };
   EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if enable_thinking %}"), "qwen3");
+  EXPECT_EQ(
+      nearest("{{ '<|im_start|>system\\nYou are a helpful assistant' }}{%- if enable_thinking %}"),
+      "minimind-v2.5");
   EXPECT_EQ(nearest("{{ '<|im_start|>' }}{%- if open_thinking %}"), "minimind-v3");
   EXPECT_EQ(nearest("{{ '<|im_start|>user' }}"), "chatml");
   EXPECT_EQ(nearest("{{ '<|start_header_id|>' }}"), "llama3");
+  EXPECT_EQ(nearest("{{ '<s>user\\n' + content + '</s>\\n' }}"), "minimind-v1");
   EXPECT_EQ(nearest("[INST] {{ messages }} [/INST]"), "none");
+  EXPECT_EQ(nearest("{{ '<s>' }}[INST] {{ messages }} [/INST]</s>"), "none");
 }
 
 TEST(ChatTemplate, SaysWhetherThinkingCanBeSwitched) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/chat/markers.hpp"
 #include "text/encode_text.hpp"
 #include "unit/text/chat/chats.hpp"
 #include "unit/text/text_samples.hpp"
@@ -39,6 +40,26 @@ TEST(ChatWriter, KnowsTheTokenThatEndsATurn) {
   EXPECT_EQ(ChatWriter(chat_template("qwen3"), tokenizer).turn_end_id(), tokenizer.eos_id());
   EXPECT_EQ(ChatWriter(chat_template("plain"), tokenizer).turn_end_id(), tokenizer.eos_id());
   EXPECT_EQ(ChatWriter(chat_template("llama3"), tokenizer).turn_end_id(), std::nullopt);
+}
+
+TEST(ChatWriter, EndsAnAnswerAtTheTextThatIsNoToken) {
+  const Tokenizer tokenizer = samples::small_tokenizer();
+  const auto texts = [&](const char* name, std::int64_t vocab_size = 700) {
+    return ChatWriter(chat_template(name), tokenizer).end_texts(vocab_size);
+  };
+  EXPECT_EQ(texts("llama3"), std::vector<std::string>{"<|eot_id|>"});
+  EXPECT_EQ(texts("minimind-v1"), std::vector<std::string>{"</s>"});
+  for (const char* known : {"qwen3", "minimind-v3", "chatml", "plain"})
+    EXPECT_EQ(texts(known), std::vector<std::string>()) << known;
+  EXPECT_EQ(texts("qwen3", 1), std::vector<std::string>{"<|im_end|>"});  // the model lacks its row
+}
+
+TEST(MissingMarkers, AreThoseThatTheTokenizerDoesNotHaveAsTokens) {
+  const Tokenizer tokenizer = samples::small_tokenizer();
+  EXPECT_TRUE(missing_markers(chat_template("minimind-v3"), tokenizer).empty());
+  EXPECT_TRUE(missing_markers(chat_template("plain"), tokenizer).empty());
+  EXPECT_EQ(missing_markers(chat_template("minimind-v1"), tokenizer),
+            (std::vector<std::string_view>{"<s>", "</s>"}));
 }
 
 TEST(EncodeText, BeginsAnEmptyTextWithTheBeginningOfTextToken) {

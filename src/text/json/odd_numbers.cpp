@@ -1,4 +1,4 @@
-#include "text/chat/odd_numbers.hpp"
+#include "text/json/odd_numbers.hpp"
 
 #include <algorithm>
 #include <charconv>

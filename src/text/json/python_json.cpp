@@ -1,4 +1,4 @@
-#include "text/chat/python_json.hpp"
+#include "text/json/python_json.hpp"
 
 #include <array>
 #include <charconv>

@@ -1,0 +1,36 @@
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
+
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+
+std::string tokenizer_problem(const std::map<std::string, std::string>& files,
+                              std::string_view where) {
+  if (!files.contains("tokenizer.json")) {
+    return formatted(
+        "{}: tokenizer.json is missing (a tokenizer.model of SentencePiece and a vocab.json alone "
+        "are not supported)",
+        where);
+  }
+  const auto error = capture([&] { (void)Tokenizer::from_files(files, where); });
+  if (!error) return "";
+  if (error->kind() != ErrorKind::data) throw Error(*error);
+  return error->what();
+}
+
+void check_imported_tokenizer(const std::map<std::string, std::string>& files,
+                              std::string_view where, bool required) {
+  const std::string problem = tokenizer_problem(files, where);
+  if (problem.empty()) return;
+  if (required) fail(ErrorKind::data, "{}\n--require-tokenizer: nothing was imported", problem);
+  log::warn(formatted(
+      "{}\nThe model takes token ids only: it can be trained on token sets, generate from {{\"ids\"}} "
+      "prompts, and be exported; pack, chats and text prompts refuse it. --require-tokenizer refuses "
+      "such a model at import.",
+      problem));
+}
+
+}  // namespace trireme

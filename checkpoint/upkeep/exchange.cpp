@@ -1,0 +1,172 @@
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/hf/hf_export.hpp"
+#include "checkpoint/hf/hf_model.hpp"
+#include "checkpoint/hf/lora.hpp"
+#include "checkpoint/minimind/minimind_import.hpp"
+#include "checkpoint/peft/peft.hpp"
+#include "checkpoint/save/save.hpp"
+#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "comm/agree.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "comm/share.hpp"
+#include "core/error.hpp"
+#include "core/files/folders.hpp"
+#include "core/log.hpp"
+
+/// `trireme export` and `import` as functions.
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Nothing there but what an import leaves that was killed before its checkpoint was whole.
+bool is_vacant(const fs::path& run_folder) {
+  bool vacant = true;
+  const auto look = [&](const fs::path& folder, const std::string& allowed) {
+    for (const fs::path& entry : list_folder(folder)) {
+      const std::string name = entry.filename().string();
+      if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
+    }
+  };
+  (void)capture([&] {  // what cannot be looked into is refused when it is written
+    look(run_folder, "LOCK");
+    look(run_folder / "checkpoints", ".tmp-step-");
+  });
+  return vacant;
+}
+
+/// The base's weights as OUTPUT/base, the adapters as step 0: what a run with adapters leaves.
+fs::path import_adapters(const ImportCommand& options) {
+  SelfCommunicator alone;
+  const fs::path run = options.output;
+  // Everything that can be refused is refused before the run's folder appears.
+  const ModelDescription base = read_model_description(options.base);
+  PeftAdapters adapters = read_peft(options.peft, base.values, base.files, base.place.string());
+  const RunLock lock(run, RunLockOptions{});
+  const Checkpoint kept = publish_model(options.base, run / "base", alone);
+  adapters.state.values["base.weights_sha256"] = hash_tensors(kept, alone, "param/");
+  return save_checkpoint(run / "checkpoints", 0, adapters.state, alone,
+                         {.run_id = adapters.run_id});
+}
+
+/// A place that is no checkpoint, made one beside the output while it is exported.
+class TemporaryModel {
+ public:
+  TemporaryModel(const fs::path& place, const fs::path& beside, Communicator& world,
+                 bool allow_older)
+      : folder_(fs::path(beside).concat(".model.tmp")),
+        world_(world),
+        model_(open_whole_model(place, folder_, world, allow_older)) {}
+
+  TemporaryModel(const TemporaryModel&) = delete;
+  TemporaryModel& operator=(const TemporaryModel&) = delete;
+
+  ~TemporaryModel() {
+    std::error_code ignored;
+    if (model_.made && world_.rank() == 0) fs::remove_all(folder_, ignored);
+  }
+
+  [[nodiscard]] const Checkpoint& checkpoint() const { return model_.checkpoint; }
+
+ private:
+  fs::path folder_;
+  Communicator& world_;
+  WholeModel model_;
+};
+
+/// Returns `base_model_name_or_path` of exported adapters if no --base-name is given: the
+/// Hugging Face folder that their run or --base names, else the base itself, which only this
+/// program reads.
+std::string base_name_of(const Checkpoint& adapters, const ExportCommand& options) {
+  if (!options.base_name.empty()) return options.base_name;
+  const auto& values = adapters.manifest().values;
+  const auto start = values.find("config.checkpoint.resume");
+  for (const std::string& place :
+       {options.base, start == values.end() ? std::string() : start->second}) {
+    if (!place.empty() && is_hf_folder(place)) return fs::absolute(place).string();
+  }
+  const fs::path base = options.base.empty() ? base_place(adapters) : fs::path(options.base);
+  const std::string name = fs::absolute(base).lexically_normal().string();
+  log::warn(formatted(
+      "base_model_name_or_path = {}, which only Trireme reads. So that AutoPeftModel of Hugging Face "
+      "finds the base: `trireme export --checkpoint {} --output BASE`, and --base-name BASE here",
+      name, name));
+  return name;
+}
+
+}  // namespace
+
+std::string export_command(const ExportCommand& options, Communicator& world) {
+  if (options.checkpoint.empty() || options.output.empty())
+    fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
+  const auto dtype = dtype_from_name(options.dtype);
+  if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
+  if (!options.adapter && !options.base_name.empty())
+    fail(ErrorKind::usage, "--base-name {} is for --adapter: a whole model names no base",
+         options.base_name);
+  const bool is_hf =
+      text_of_first_rank(world, [&] { return is_hf_folder(options.checkpoint) ? "1" : ""; }) == "1";
+  if (is_hf) {
+    if (options.adapter)
+      fail(ErrorKind::usage, "--adapter: {} is a Hugging Face folder, which holds no adapters",
+           options.checkpoint);
+    const TemporaryModel model(options.checkpoint, options.output, world, false);
+    export_hf(model.checkpoint(), options.output, world, {.dtype = *dtype});
+    return formatted("{} -> {}\n", options.checkpoint, options.output);
+  }
+  const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
+  if (options.adapter) {
+    const std::string base_name =
+        text_of_first_rank(world, [&] { return base_name_of(checkpoint, options); });
+    export_peft(checkpoint, options.output, world, *dtype, base_name);
+  } else if (holds_adapters(checkpoint)) {
+    const TemporaryModel base(
+        options.base.empty() ? base_place(checkpoint) : fs::path(options.base), options.output,
+        world, false);
+    export_hf(checkpoint, options.output, world, {.dtype = *dtype, .base = &base.checkpoint()});
+  } else {
+    export_hf(checkpoint, options.output, world, {.dtype = *dtype});
+  }
+  return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
+}
+
+std::string import_command(const ImportCommand& options) {
+  const int sources = static_cast<int>(!options.hf.empty()) +
+                      static_cast<int>(!options.peft.empty()) +
+                      static_cast<int>(!options.minimind.empty());
+  if (sources != 1 || options.output.empty())
+    fail(ErrorKind::usage,
+         "import needs --output DIR and one of --hf DIR, --peft DIR (with --base MODEL) and "
+         "--minimind FILE (with --model.preset NAME)");
+  if (options.peft.empty() != options.base.empty())
+    fail(ErrorKind::usage, "import: --peft and --base need each other");
+  if (options.minimind.empty() && !options.tokenizer.empty())
+    fail(ErrorKind::usage, "import: --tokenizer is for --minimind; other folders have their own");
+  if (!is_vacant(options.output)) {
+    fail(ErrorKind::usage,
+         "--output {} is not empty: weights are imported into a new run folder only{}",
+         options.output,
+         list_steps(fs::path(options.output) / "checkpoints").empty()
+             ? std::string()
+             : formatted(" (it has checkpoints: `trireme checkpoint verify {}` says whether an "
+                         "import that was killed had ended)",
+                         options.output));
+  }
+  const fs::path folder = fs::path(options.output) / "checkpoints";
+  if (!options.peft.empty()) {
+    return formatted("{} -> {}\n", options.peft, import_adapters(options).string());
+  }
+  if (!options.minimind.empty()) {
+    const fs::path made = import_minimind(
+        {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, folder);
+    return formatted("{} -> {}\n", options.minimind, made.string());
+  }
+  return formatted("{} -> {}\n", options.hf,
+                   import_hf(options.hf, folder, options.require_tokenizer).string());
+}
+
+}  // namespace trireme

@@ -1,0 +1,52 @@
+#include "data_prep/tokenizer_place.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_tokenizer(const fs::path& folder) {
+  std::error_code code;
+  return fs::exists(folder / "tokenizer.json", code);
+}
+
+/// "step-" and nine digits: a committed checkpoint.
+bool is_step(const std::string& name) {
+  constexpr std::string_view kStep = "step-";
+  return name.starts_with(kStep) && name.size() == kStep.size() + 9 &&
+         std::all_of(name.begin() + kStep.size(), name.end(),
+                     [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// The newest checkpoint in `folder` that has a tokenizer; "": there is none.
+fs::path newest_with_tokenizer(const fs::path& folder) {
+  fs::path newest;
+  std::error_code code;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    if (is_step(name) && has_tokenizer(it->path()) && name > newest.filename().string())
+      newest = it->path();
+  }
+  return newest;
+}
+
+}  // namespace
+
+Tokenizer load_tokenizer(const fs::path& place) {
+  std::error_code code;
+  if (!fs::is_directory(place, code) || has_tokenizer(place)) return Tokenizer::load(place);
+  for (const fs::path& folder : {place / "checkpoints", place}) {
+    const fs::path newest = newest_with_tokenizer(folder);
+    if (!newest.empty()) return Tokenizer::load(newest);
+  }
+  fail(ErrorKind::data, "{} holds no tokenizer.json: give a {}", place.string(),
+       kTokenizerPlaceHelp);
+}
+
+}  // namespace trireme

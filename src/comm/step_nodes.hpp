@@ -1,0 +1,22 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// A node of a Slurm step.
+struct StepNode {
+  std::string name;
+  int tasks = 0;
+};
+
+/// Expands Slurm's short form of node names: "n[1-2,07],m3" is n1, n2, n07, m3. Returns an empty
+/// list if the text has another form.
+std::vector<std::string> expand_nodes(std::string_view list);
+
+/// Returns the nodes of a step. `list`: as SLURM_STEP_NODELIST, "n[1-3]"; `tasks`: as
+/// SLURM_STEP_TASKS_PER_NODE, "2(x2),1". Returns an empty list if the two do not fit together.
+std::vector<StepNode> step_nodes(std::string_view list, std::string_view tasks);
+
+}  // namespace trireme

@@ -1,0 +1,11 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// Returns the place where `json` stops being JSON, for the end of a message: " (at byte 37,
+/// near '\"user\" \"content\":')". Returns "" if the JSON is valid, or only its numbers or its UTF-8 are not.
+std::string json_break(std::string_view json);
+
+}  // namespace trireme

@@ -1,0 +1,98 @@
+#include "train/run/kept_peak.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "comm/agree.hpp"
+#include "comm/scalars.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/join.hpp"
+#include "core/log.hpp"
+#include "parallel/device.hpp"
+#include "train/report/progress_line.hpp"
+
+namespace trireme {
+namespace {
+
+/// "2 ranks of AMD EPYC with 4 threads, 2 on the node": equal for starts that can be compared.
+std::string describe(const RunRequest& run, at::Device device) {
+  const std::string mine =
+      formatted("{} with {}, {} on the node", device_name(device),
+                counted(at::get_num_threads(), "thread"), run.ranks.launch.local_size);
+  std::map<std::string, int> ranks;
+  for (const std::string& one : gather_texts(run.ranks.world, mine)) ++ranks[one];
+  return joined(ranks, "; ", [](const auto& entry) {
+    return formatted("{} of {}", counted(entry.second, "rank"), entry.first);
+  });
+}
+
+/// The list in RUN/peak.json: objects of "where", "dtype" and "flops".
+Json kept_list(const RunFolder& folder) {
+  try {
+    std::error_code absent;
+    if (!std::filesystem::exists(folder.peak(), absent)) return Json::array();
+    Json list = read_json(folder.peak(), {});
+    if (list.is_array()) return list;
+  } catch (const Error& error) {
+    log::warn(formatted("{}: the peak is measured anew", error.what()));
+  }
+  return Json::array();
+}
+
+double kept_flops(const RunFolder& folder, const ComputePeak& peak) {
+  for (const Json& one : kept_list(folder)) {
+    if (one.is_object() && one.value("where", "") == peak.where &&
+        one.value("dtype", "") == peak.dtype)
+      return one.value("flops", 0.0);
+  }
+  return 0;
+}
+
+}  // namespace
+
+ComputePeak find_peak(const RunRequest& run, const RunModel& model) {
+  Communicator& world = run.ranks.world;
+  const at::Device device = model.registry.device();
+  const at::ScalarType compute = precision_dtypes(run.config.train.precision).compute;
+  ComputePeak peak;
+  const double known = known_peak_flops(device, compute);
+  const bool all_known =
+      all_reduce_value(world, std::int64_t{known > 0 ? 1 : 0}, ReduceOp::min, "peak") != 0;
+  if (all_known) {
+    peak.flops = all_reduce_value(world, known, ReduceOp::sum, "peak");
+    return peak;
+  }
+  peak.where = describe(run, device);
+  peak.dtype = run.config.train.precision;
+  double kept = 0;
+  all_or_none(world, [&] {
+    if (world.rank() == 0) kept = kept_flops(run.folder, peak);
+  });
+  peak.flops = all_reduce_value(world, kept, ReduceOp::sum, "peak");
+  if (peak.flops > 0) return peak;
+  world.barrier();  // ranks of a node share its clock rate and its memory
+  const double mine = known > 0 ? known : measured_peak_flops(device, compute);
+  peak.flops = all_reduce_value(world, mine, ReduceOp::sum, "peak");
+  peak.is_new = true;
+  return peak;
+}
+
+void keep_peak(const RunRequest& run, const ComputePeak& peak) {
+  if (peak.where.empty() || run.ranks.world.rank() != 0) return;
+  log::info(formatted("MFU is a share of {}FLOP/s in {}, {} ({})", format_count(peak.flops),
+                      peak.dtype, peak.is_new ? "measured now" : "as this run measured before",
+                      peak.where));
+  if (!peak.is_new) return;
+  Json list = kept_list(run.folder);
+  list.push_back({{"where", peak.where}, {"dtype", peak.dtype}, {"flops", peak.flops}});
+  if (const auto error =
+          capture([&] { write_file_atomic(run.folder.peak(), list.dump(2) + "\n"); }))
+    log::warn(error->what());
+}
+
+}  // namespace trireme

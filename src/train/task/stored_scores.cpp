@@ -1,0 +1,105 @@
+#include "train/task/stored_scores.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/join.hpp"
+
+namespace trireme {
+namespace {
+
+/// A word of a shell command.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+=:,";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// The command that computes all scores that the run needs.
+std::string command_for(const ScoreReader& reader) {
+  const RunConfig& config = reader.config;
+  const bool named = config.checkpoint.names_checkpoint();
+  std::string text = formatted("trireme dpo-reference --init {} --data {}",
+                               named ? shell_word(config.checkpoint.resume) : "MODEL",
+                               shell_word(config.data.path));
+  if (!config.data.valid_path.empty() && config.train.eval_every > 0)
+    text += cat(" --data.valid_path ", shell_word(config.data.valid_path));
+  text += formatted(" --seq-len {} --precision {}", config.train.seq_len, config.train.precision);
+  if (reader.score != "all") text += cat(" --dpo.score ", reader.score);
+  return cat(text, " --output ", shell_word(reader.folder));
+}
+
+[[noreturn]] void refuse(const ScoreReader& reader, const std::string& what) {
+  fail(ErrorKind::usage,
+       "dpo.reference = {} {}. Move that folder away and compute the scores again:\n  {}",
+       reader.folder, what, command_for(reader));
+}
+
+/// The reason why the table has nothing of a data set at this length.
+std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
+  const std::string& content = samples.set().content_hash();
+  std::vector<std::string> lengths;
+  std::vector<std::string> others;
+  for (const ReferenceSet& set : table.sets) {
+    if (set.content_xxh3 == content) lengths.push_back(std::to_string(set.seq_len));
+    others.push_back(set.name.empty() ? cat("content ", set.content_xxh3) : set.name);
+  }
+  if (!lengths.empty()) {
+    return formatted("the data set was scored at {} tokens a side, this run cuts at {}",
+                     joined(lengths, " and "), samples.seq_len());
+  }
+  return formatted("it was computed for {}", joined(others, ", "));
+}
+
+}  // namespace
+
+void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
+  if (table.origin.score != reader.score) {
+    refuse(reader, formatted("was computed with dpo.score = {}, this run has {}",
+                             table.origin.score, reader.score));
+  }
+  for (const SampleSet* samples : reader.sets) {
+    const TokenSet& set = samples->set();
+    const ReferenceSet* const found = table.find(set.content_hash(), samples->seq_len());
+    for (std::uint64_t i = 0; i < samples->size(); ++i) {
+      const auto document = static_cast<std::int64_t>(samples->pair_document(i));
+      if (found != nullptr && found->has(document)) continue;
+      const std::string reason =
+          found == nullptr ? reason_of(table, *samples) : "that pair was not scored";
+      refuse(reader, formatted("has no score of pair {} of data set {} (content {}): {}", document,
+                               set.folder().string(), set.content_hash(), reason));
+    }
+  }
+}
+
+std::unique_ptr<StoredReference> stored_reference(const ReferenceTable& table,
+                                                  const ScoreReader& reader,
+                                                  const ContextGroup& context) {
+  std::vector<PairScore> scores;
+  const auto add = [&](const ReferenceSet& set, std::size_t row, std::uint64_t key) {
+    scores.push_back({key,
+                      set.documents[row],
+                      {set.sums[2 * row], set.sums[2 * row + 1]},
+                      {set.counts[2 * row], set.counts[2 * row + 1]}});
+  };
+  for (const ReferenceSet& set : table.sets) {
+    for (std::size_t row = 0; row < set.keys.size(); ++row) add(set, row, set.keys[row]);
+    if (!set.keys.empty()) continue;
+    for (const SampleSet* samples : reader.sets) {
+      if (table.find(samples->set().content_hash(), samples->seq_len()) != &set) continue;
+      for (std::uint64_t i = 0; i < samples->size(); ++i) {
+        const auto document = static_cast<std::int64_t>(samples->pair_document(i));
+        const auto at = std::lower_bound(set.documents.begin(), set.documents.end(), document);
+        if (at == set.documents.end() || *at != document) continue;
+        add(set, static_cast<std::size_t>(at - set.documents.begin()), samples->pair_key(i));
+      }
+    }
+  }
+  return std::make_unique<StoredReference>(scores, reader.folder, context);
+}
+
+}  // namespace trireme

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Tests of the check itself: arguments, budget, limits, the JSON document, exit codes, and the ELF editor. The parts are real processes."""
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import driver
+import elf
+import peer_format
+from driver import Part
+
+CHECK = os.path.join(HERE, "check")
+FIGURES = 'printf \'{"figures": {"half": 1}, "reason": ""}\' >"$1"; '
+
+
+def shell(text):
+    """A part's command; "$1" is its result file."""
+    return ["sh", "-c", text, "part"]
+
+
+class RunTest(unittest.TestCase):
+    def setUp(self):
+        self.work = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.work)
+        self.path = os.path.join(self.work, "out.json")
+        for name, value in (("GRACE_S", 0.5), ("RESERVE_S", 0.2)):  # shorter, for the test's own time
+            self.addCleanup(setattr, driver, name, getattr(driver, name))
+            setattr(driver, name, value)
+
+    def run_parts(self, parts, budget_s=60, has_device=False):
+        """(exit code, entries by name, document)"""
+        with contextlib.redirect_stdout(io.StringIO()) as self.out, contextlib.redirect_stderr(io.StringIO()) as self.err:
+            code = driver.run_parts(parts, self.path, budget_s, self.work, has_device, {"device": None})
+        document = self.document()
+        return code, {entry["name"]: entry for entry in document["parts"]}, document
+
+    def document(self):
+        with open(self.path, encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_passed_and_failed_parts_give_exit_code_1(self):
+        code, entries, document = self.run_parts([Part("good", "", shell(FIGURES), 10), Part("bad", "", shell("echo it broke; exit 3"), 10),
+                                                  Part("crash", "", shell("kill -SEGV $$"), 10), Part("absent", "", ["/no/such/program"], 10)])
+        self.assertEqual(code, 1)
+        self.assertEqual(document["exit_code"], 1)
+        self.assertIsNotNone(document["finished"])
+        self.assertEqual((entries["good"]["status"], entries["good"]["figures"]), ("passed", {"half": 1}))
+        self.assertEqual(entries["bad"]["status"], "failed")
+        self.assertIn("exit code 3: it broke", entries["bad"]["reason"])
+        self.assertIn("signal 11", entries["crash"]["reason"])
+        self.assertEqual(entries["absent"]["status"], "failed")
+        self.assertIn("cannot be started", entries["absent"]["reason"])
+
+    def test_a_killed_part_keeps_its_figures_and_leaves_no_process(self):
+        marker = f"{60 + os.getpid() / 1e6:.6f}"  # a sleep that nothing else has
+        begin = time.monotonic()
+        code, entries, _ = self.run_parts([Part("hangs", "", shell(FIGURES + f"trap '' TERM; sleep {marker} & sleep {marker}"), 1), Part("next", "", shell(""), 10)])
+        self.assertLess(time.monotonic() - begin, 8)
+        self.assertEqual(code, 1)
+        self.assertEqual((entries["hangs"]["status"], entries["hangs"]["figures"]), ("failed", {"half": 1}))
+        self.assertIn("killed after its limit of 1 s", entries["hangs"]["reason"])
+        self.assertEqual(entries["next"]["status"], "passed")
+        self.assertNotIn(marker, subprocess.run(["ps", "-eo", "args"], stdout=subprocess.PIPE, check=True).stdout.decode())
+
+    def test_a_part_without_a_device_is_skipped_in_so_many_words(self):
+        code, entries, _ = self.run_parts([Part("cpu", "", shell(""), 10), Part("gpu", "", shell("exit 1"), 10, needs_device=True)])
+        self.assertEqual(code, 0)
+        self.assertEqual((entries["gpu"]["status"], entries["gpu"]["reason"]), ("skipped", "no device"))
+        self.assertIn("skipped: no device", self.out.getvalue())
+        self.assertIn("1 passed, 0 failed, 1 skipped", self.out.getvalue())
+
+    def test_a_part_that_needs_a_device_runs_if_there_is_one(self):
+        code, entries, _ = self.run_parts([Part("gpu", "", shell(""), 10, needs_device=True)], has_device=True)
+        self.assertEqual((code, entries["gpu"]["status"]), (0, "passed"))
+
+    def test_all_skipped_is_no_success(self):
+        code, entries, _ = self.run_parts([Part("gpu", "", shell(""), 10, needs_device=True),
+                                           Part("own", "", shell('printf \'{"reason": "no compiler"}\' >"$1"; exit 77'), 10)])
+        self.assertEqual(code, driver.EXIT_SKIPPED)
+        self.assertEqual((entries["own"]["status"], entries["own"]["reason"]), ("skipped", "no compiler"))
+        self.assertIn("every part was skipped", self.err.getvalue())
+
+    def test_the_budget_shortens_a_part_and_skips_those_behind_it(self):
+        begin = time.monotonic()
+        code, entries, _ = self.run_parts([Part("long", "", shell("sleep 30"), 100, least_s=0.1), Part("late", "", shell(""), 10)], budget_s=1)
+        self.assertLess(time.monotonic() - begin, driver.RESERVE_S + 2)
+        self.assertEqual(code, 1)
+        self.assertIn("which the budget shortened from 100 s", entries["long"]["reason"])
+        self.assertEqual(entries["late"]["status"], "skipped")
+        self.assertIn("budget: 0 s of 1 s are left, the part needs 5 s or more", entries["late"]["reason"])
+
+    def test_the_document_is_whole_while_a_part_runs_and_after_a_signal(self):
+        program = ("import sys; sys.path.insert(0, sys.argv[1]); import driver\n"
+                   "parts = [driver.Part('done', '', ['true'], 10), driver.Part('running', '', ['sh', '-c', 'sleep 60', 'part'], 50), driver.Part('later', '', ['true'], 10)]\n"
+                   "sys.exit(driver.run_parts(parts, sys.argv[2], 100, sys.argv[3], False, {}))")
+        process = subprocess.Popen([sys.executable, "-c", program, HERE, self.path, self.work], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        end = time.monotonic() + 10
+        while not (os.path.exists(self.path) and self.document()["parts"][1]["status"] == "failed") and time.monotonic() < end:
+            time.sleep(0.02)
+        entries = self.document()["parts"]
+        self.assertEqual([entry["status"] for entry in entries], ["passed", "failed", "skipped"])
+        self.assertEqual([entry["reason"] for entry in entries], ["", driver.UNFINISHED, driver.NOT_RUN])
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=15)
+        self.assertEqual(process.returncode, 1)
+        self.assertIn(b"SIGTERM", err)
+        document = self.document()
+        self.assertEqual(document["exit_code"], 1)
+        self.assertIn("ended together with the driver by SIGTERM", document["parts"][1]["reason"])
+
+
+class ArgumentsTest(unittest.TestCase):
+    def check(self, *words):
+        done = subprocess.run([sys.executable, CHECK, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60)
+        return done.returncode, done.stderr.decode()
+
+    def test_wrong_arguments_are_exit_code_2_and_name_what_is_allowed(self):
+        for words, wanted in (((), "bundle"), (("run",), "--json"), (("run", "--only", "gpus", "--json", "x.json"), "gpus is no part. The parts are libraries, device"),
+                              (("run", "--only", "", "--json", "x.json"), "no name is no part"), (("run", "--budget", "3", "--json", "x.json"), "must be 10 seconds or more"),
+                              (("run", "--budget", "nan", "--json", "x.json"), "must be 10 seconds or more"), (("run", "--json", "/no/such/dir/x.json"), "cannot be written"),
+                              (("bundle", "out.zip"), "must end with .tar.zst"), (("bundle", "/no/such/dir/out.tar.zst"), "does not exist")):
+            with self.subTest(words=words):
+                code, err = self.check(*words)
+                self.assertEqual(code, 2, err)
+                self.assertIn(wanted, err)
+
+
+class FormatsTest(unittest.TestCase):
+    def test_a_search_path_is_replaced_and_not_a_byte_else(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        path = os.path.join(folder, "program")
+        if shutil.which("cc") is None:
+            self.skipTest("no C compiler")
+        subprocess.run(["cc", "-x", "c", "-", "-o", path, "-Wl,-rpath,/a/long/directory/of/libraries", "-Wl,--enable-new-dtags"], input=b"int main(void){return 7;}", check=True)
+        size = os.path.getsize(path)
+        self.assertTrue(elf.set_search_path(path, "$ORIGIN/../lib", transitive=True))
+        self.assertEqual(os.path.getsize(path), size)
+        text = subprocess.run(["readelf", "-d", path], stdout=subprocess.PIPE, check=True).stdout.decode()
+        self.assertIn("(RPATH)              Library rpath: [$ORIGIN/../lib]", text)
+        self.assertNotIn("RUNPATH", text)
+        self.assertEqual(subprocess.run([path], check=False).returncode, 7)
+        with self.assertRaises(elf.NoRoom):
+            elf.set_search_path(path, "/" + 40 * "x", transitive=False)
+
+    def test_safetensors_entries_have_their_bytes(self):
+        header = json.dumps({"__metadata__": {"format": "pt"}, "b": {"dtype": "I32", "shape": [2], "data_offsets": [4, 12]},
+                             "a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
+        data = len(header).to_bytes(8, "little") + header + bytes(range(12))
+        self.assertEqual(list(peer_format.safetensors_entries(data)), [("b", "I32", [2], 8 + len(header) + 4, 8), ("a", "U8", [4], 8 + len(header), 4)])
+
+
+if __name__ == "__main__":
+    unittest.main()

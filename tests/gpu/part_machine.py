@@ -1,0 +1,108 @@
+"""The parts that look at the machine: libraries, device, NCCL and the GoogleTest programs of this directory."""
+import json
+import os
+import platform
+import re
+
+import places
+
+SYSTEM_LIBRARIES = re.compile(r"^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnsl|libmvec|linux-vdso)\.so")
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def resolved(part, program):
+    """{library: its path as the loader names it, or None} of a program and all that it loads."""
+    found = {}
+    for line in part.run(["ldd", program], codes=(0, 1)).splitlines():
+        if match := re.match(r"\s*(\S+) => (not found|\S+)", line):
+            found[os.path.basename(match[1])] = None if match[2] == "not found" else os.path.normpath(match[2])
+    return found
+
+
+def foreign(libraries):
+    """Libraries of a bundle's program that are neither the system's C library, nor LibTorch's, nor the bundle's."""
+    torch = places.torch_directory()
+    allowed = [os.path.join(folder, "") for own in (os.path.join(places.ROOT, "lib"), os.path.dirname(torch), os.path.dirname(os.path.realpath(torch)))
+               for folder in (own, os.path.realpath(own))]
+    return sorted(path for name, path in libraries.items() if path and not SYSTEM_LIBRARIES.match(name)
+                  and not any(form.startswith(folder) for form in (path, os.path.realpath(path)) for folder in allowed))
+
+
+def libraries(part):
+    """All libraries of all programs are found, the programs start, MPI starts in a process alone, and HDF5 writes."""
+    part.note(python=platform.python_version(), libc=" ".join(platform.libc_ver()), system=platform.platform(), cpus=os.cpu_count(), cpu=cpu_model(),
+              bundle=places.is_bundle())
+    part.note(torch_directory=places.torch_directory())
+    missing, outside = {}, {}
+    for name in places.PROGRAMS:
+        found = resolved(part, places.program(name))
+        missing[name] = sorted(library for library, path in found.items() if path is None)
+        if places.is_bundle():
+            outside[name] = foreign(found)
+    part.note(missing={name: names for name, names in missing.items() if names}, from_the_system={name: names for name, names in outside.items() if names})
+    part.check(not part.figures["missing"], f"libraries that are not found: {part.figures['missing']}")
+    part.check(not part.figures["from_the_system"], f"libraries that should come from the bundle: {part.figures['from_the_system']}")
+    part.note(version=part.trireme("--version").splitlines())
+    part.trireme_data("--version")
+    # This program calls MPI_Init in a process that no launcher started, and writes and reads HDF5 files.
+    part.run([places.program("bench/checkpoint_bench"), part.path("checkpoint"), "8", "1"])
+    part.note(mpi_singleton="started", hdf5="written and read")
+    note_torch(part, "versions")
+
+
+def note_torch(part, *words):
+    """Notes what torch_report.py prints; a line that says so if no Python has torch."""
+    python, _ = places.python_with_torch()
+    if python is None:
+        part.note(torch="no python3 with torch is here")
+        return
+    part.note(**json.loads(part.run([python, os.path.join(HERE, "torch_report.py"), *words], **plain_environment()).splitlines()[-1]))
+
+
+def plain_environment():
+    """Python's torch brings its own libraries: it gets the search path that the user had."""
+    return {"LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
+
+
+def cpu_model():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
+
+
+def device(part):
+    """Facts and ceilings of the GPU: nvidia-smi, `trireme doctor`, a bf16 and an fp32 matrix product, a copy."""
+    part.note(gpus=places.device_lines())
+    report = part.trireme("doctor", "--json", codes=(0, 1, 2, 3, 4, 5))
+    part.note(doctor=json.loads(report))
+    note_torch(part, "ceilings", "cuda")
+
+
+def google_test(part, program):
+    """Runs a GoogleTest program and notes the result of each of its tests."""
+    report = part.path("report.json")
+    out = part.run([places.program(program), f"--gtest_output=json:{report}"], codes=(0, 1))
+    part.check(os.path.exists(report), f"{program} left no report: {out[-800:]}")
+    results = test_results(report)
+    part.note(tests=results)
+    failed = [name for name, result in results.items() if not result["passed"]]
+    part.check(results, f"{program} ran no test")
+    part.check(not failed, f"{len(failed)} of {len(results)} tests failed: " + "; ".join(f"{name}: {results[name]['failures'][0][:400]}" for name in failed))
+
+
+def test_results(report):
+    """{"Suite.Test": {"passed": bool, "seconds": s, "failures": [...]}}"""
+    with open(report, encoding="utf-8") as file:
+        suites = json.load(file)["testsuites"]
+    return {f"{suite['name']}.{test['name']}": {"passed": test["status"] == "RUN" and not test.get("failures"), "seconds": float(test["time"].rstrip("s")),
+                                                "failures": [failure["failure"][:800] for failure in test.get("failures", [])] or ([] if test["status"] == "RUN" else ["did not run"])}
+            for suite in suites for test in suite["testsuite"]}
+
+
+def nccl(part):
+    """A real NCCL communicator of one rank, and the backend's world of one rank."""
+    google_test(part, "tests/gpu_nccl_test")
+
+
+def gpu_tests(part):
+    """tests/gpu/gpu_test.cpp: training, resume and generation as a user starts them."""
+    google_test(part, "tests/gpu_gpu_test")

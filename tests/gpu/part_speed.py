@@ -1,0 +1,134 @@
+"""The parts that measure: step time, throughput, MFU and peak memory beside eager and compiled PyTorch.
+
+Both sides start from the same weights, see the same batches (parity_driver writes both) and must agree on the first loss before anything
+is compared. Their runs alternate. A step time is the median after the warm-up steps; ours lasts from the end of one step to the end of
+the next, so that data loading is part of it. MFU takes our metric's operations per token and peak for both sides.
+"""
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+
+import inputs
+import places
+from part import Failed, keys, metrics
+from part_machine import plain_environment
+
+LOSS_BOUND = 1e-3  # bf16 rounds each of about 100 operations by up to 2^-9; the mean over thousands of targets cancels most of it
+COMPILE_LIMIT_S = 120
+COMPILERS = ("cc", "gcc", "clang")
+ROUNDS = 2
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def common(part, seq_len, micro_batch, micro_steps):
+    return {"model.max_seq_len": seq_len, "train.seq_len": seq_len, "train.micro_batch": micro_batch, "train.global_batch": micro_batch * micro_steps,
+            "train.precision": "bf16", "train.log_every": 0, "optim.lr": 3e-4, "optim.schedule": "constant", "optim.warmup_steps": 0,
+            "train.steps": 6 if part.small else 40}
+
+
+def warmup(part):
+    return 2 if part.small else 15
+
+
+def minimind(part):
+    """MiniMind's largest published shape, 1024 x 16, rows of 512 tokens."""
+    sizes = {"model.hidden_size": 64, "model.num_layers": 2} if part.small else {}
+    compare(part, {"model.preset": "minimind-1024x16", **sizes, "model.vocab_size": 6400, **(common(part, 128, 2, 1) if part.small else common(part, 512, 32, 1))})
+
+
+def gpt2(part):
+    """A model of GPT-2's size, 768 x 12 with a vocabulary of 50304, rows of 1024 tokens. Its blocks are ours (RMSNorm, rotary embedding, gated
+    MLP of the same number of weights as GPT-2's)."""
+    sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 4, "model.intermediate_size": 128,
+             "model.vocab_size": 1024} if part.small else {
+        "model.hidden_size": 768, "model.num_layers": 12, "model.num_heads": 12, "model.num_kv_heads": 12, "model.intermediate_size": 2048,
+        "model.vocab_size": 50304}
+    compare(part, {**sizes, "model.tie_embeddings": "true", **(common(part, 128, 2, 1) if part.small else common(part, 1024, 16, 1))})
+
+
+def ours(part, packed, values):
+    """Trains with Trireme; -> losses, step times, peak memory and operations of a token over the peak."""
+    run, steps = part.path("run"), values["train.steps"]
+    shutil.rmtree(run, ignore_errors=True)
+    # A run saves at its last step, here gigabytes that nobody reads: it is killed some steps behind those that count.
+    part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys({**values, "train.steps": steps + 4, "checkpoint.every": 0}),
+                 codes=(-signal.SIGKILL,), TRIREME_ALLOW_FAULTS="1", TRIREME_FAULT=f"train.step:0:{steps + 3}:kill9")
+    by_step = metrics(run)
+    lines = [by_step[step] for step in range(1, steps + 1) if step in by_step]
+    part.check(len(lines) == steps, f"{run}/metrics.jsonl has the steps {sorted(by_step)}, must have 1 to {steps}")
+    timed = lines[warmup(part):]
+    return {"losses": [line["loss"] for line in lines], "step_time_s": [line["step_time_s"] for line in timed],
+            "peak_memory_bytes": max(line["mem_peak_bytes"] for line in lines),
+            "mfu_per_token_rate": statistics.median(line["mfu"] / line["tokens_per_s"] for line in timed)}
+
+
+def peer(part, python, dump, mode, limit_s=None):
+    """Trains with PyTorch in a process of its own."""
+    out = part.path(f"{mode}.json")
+    words = [python, os.path.join(HERE, "peer.py"), "--dump", dump, "--out", out, "--device", part.device, "--warmup", str(warmup(part)),
+             *(["--compile"] if mode == "compiled" else [])]
+    print("+", *words, flush=True)
+    try:
+        done = subprocess.run(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, timeout=limit_s, check=False,
+                              env={**os.environ, **plain_environment(), **part.threads()})
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"PyTorch {mode} took over {limit_s} s") from error
+    if done.returncode != 0:
+        raise Failed(f"PyTorch {mode} ended with {done.returncode}: {done.stderr.decode(errors='replace')[-1500:]}")
+    with open(out, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def figures_of(result, tokens, rate):
+    """`tokens` of a step; `rate`: MFU of one token a second."""
+    step_s = statistics.median(result["step_time_s"])
+    deciles = statistics.quantiles(result["step_time_s"], n=10, method="inclusive") if len(result["step_time_s"]) > 1 else [step_s] * 9
+    return {"step_time_s": step_s, "p10_s": deciles[0], "p90_s": deciles[-1], "tokens_per_s": tokens / step_s, "mfu": rate * tokens / step_s,
+            **{name: result[name] for name in ("peak_memory_bytes", "peak_allocated_bytes", "first_step_s") if result.get(name) is not None}}
+
+
+def check_loss(part, mode, losses, reference):
+    apart = abs(losses[0] - reference[0]) / abs(reference[0])
+    part.note(**{f"first_loss_{mode}": losses[0], "first_loss_ours": reference[0], "loss_bound": LOSS_BOUND})
+    part.check(apart <= LOSS_BOUND, f"first loss: ours {reference[0]}, PyTorch {mode} {losses[0]}: relative difference {apart:.1e}, at most {LOSS_BOUND}")
+
+
+def compare(part, values):
+    seq_len = values["train.seq_len"]
+    tokens = values["train.global_batch"] * seq_len
+    packed, dump = inputs.one_document_set(part, seq_len), part.path("dump")
+    part.note(keys=values, tokens_per_step=tokens, steps=values["train.steps"], warmup_steps=warmup(part), rounds=[])
+    result = ours(part, packed, values)
+    rate = result["mfu_per_token_rate"]
+    part.note(ours=figures_of(result, tokens, rate), losses=result["losses"])
+    python, _ = places.python_with_torch()
+    if python is None:
+        part.reason = "PyTorch was not measured: no python3 with the module torch is here"
+        return
+    part.run([places.program("tests/parity_driver"), "train", "--data", packed, "--out", dump, "--batches-only", "--train.device", "cpu", *keys(values)])
+    for number in range(ROUNDS):
+        eager = peer(part, python, dump, "eager")
+        check_loss(part, "eager", eager["losses"], result["losses"])
+        if number > 0:
+            result = ours(part, packed, values)
+        add_round(part, figures_of(result, tokens, rate), figures_of(eager, tokens, rate), "eager")
+    if not any(map(shutil.which, COMPILERS)):
+        part.reason = f"compiled PyTorch was not measured: it needs a C compiler ({', '.join(COMPILERS)}), and none is in PATH"
+        return
+    try:
+        compiled = peer(part, python, dump, "compiled", COMPILE_LIMIT_S)
+    except Failed as failed:  # the peer's failure is not ours; the reason shows it
+        part.reason = f"compiled PyTorch was not measured: {failed}"
+        return
+    check_loss(part, "compiled", compiled["losses"], result["losses"])
+    result = ours(part, packed, values)
+    add_round(part, figures_of(result, tokens, rate), figures_of(compiled, tokens, rate), "compiled")
+
+
+def add_round(part, mine, other, mode):
+    """Notes one pair of runs and the ratio of their throughput."""
+    pair = {"peer": mode, "ours": mine, mode: other, "ratio": mine["tokens_per_s"] / other["tokens_per_s"]}
+    part.note(rounds=[*part.figures["rounds"], pair], ours=mine, **{f"pytorch_{mode}": other})

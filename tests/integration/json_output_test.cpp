@@ -1,0 +1,121 @@
+/// Every command with `--json`, found in the program's own list of options: one JSON document on one
+/// line, or for a stream one document a line (JSON Lines).
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "core/files/json_lines.hpp"
+#include "support/run_program.hpp"
+
+namespace trireme {
+namespace {
+
+using testing::Arguments;
+using testing::Exit;
+
+enum class Prints { document, lines };
+
+struct JsonCase {
+  Arguments arguments;
+  Prints prints = Prints::document;
+  int ranks = 1;
+};
+
+class JsonOutput : public testing::RunProgram {
+ protected:
+  static void SetUpTestSuite() {
+    RunProgram::SetUpTestSuite();
+    ASSERT_EQ(pretrain("model", {"--train.steps", "1"}).code, 0);
+    std::ofstream(path("prompts.jsonl")) << "{\"prompt\": \"the\"}\n{\"prompt\": \"a\"}\n";
+  }
+
+  static Exit run(int ranks, const char* program, const Arguments& arguments) {
+    Arguments words{program};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    if (ranks > 1) return mpirun(ranks, words);
+    return testing::Process(words, {{"OMP_NUM_THREADS", "1"}}, path("json.log")).wait(kLimit_s);
+  }
+
+  /// The commands that have the option, as the completion script for bash lists them.
+  static std::set<std::string> commands_with_json(const char* program) {
+    std::istringstream script(run(1, program, {"completion", "bash"}).out);
+    std::set<std::string> commands;
+    std::string command;
+    for (std::string line; std::getline(script, line);) {
+      if (line.starts_with("    '") && line.ends_with("')")) command = line.substr(5, line.size() - 7);
+      const bool has_json = line.starts_with("      options='") &&
+                            (line.find(" --json ") != std::string::npos ||
+                             line.find("'--json ") != std::string::npos);
+      if (has_json) commands.insert(command);
+    }
+    return commands;
+  }
+
+  static void expect_json(const char* program, const std::map<std::string, JsonCase>& cases) {
+    std::set<std::string> known;
+    for (const auto& [command, one] : cases) known.insert(command);
+    EXPECT_EQ(commands_with_json(program), known);
+    for (const auto& [command, one] : cases) {
+      SCOPED_TRACE(command);
+      std::istringstream words(command);
+      Arguments all{std::istream_iterator<std::string>(words), {}};
+      all.emplace_back("--json");
+      all.insert(all.end(), one.arguments.begin(), one.arguments.end());
+      const Exit exit = run(one.ranks, program, all);
+      std::size_t documents = 0;
+      for_each_json_line(exit.out, command, [&](const Json& document, const auto&) {
+        EXPECT_TRUE(document.is_object());
+        ++documents;
+      });
+      EXPECT_TRUE(exit.out.ends_with('\n')) << exit.err;
+      EXPECT_EQ(documents, one.prints == Prints::document ? 1U : 2U) << exit.out << exit.err;
+    }
+  }
+};
+
+TEST_F(JsonOutput, OfTriremeIsOneDocumentOrJsonLines) {
+  const std::string model = path("model").string();
+  const Arguments shape{"--model.preset", "tiny", "--model.hidden_size", "32",
+                        "--train.seq_len", "16"};
+  const auto with_shape = [&](Arguments more) {
+    more.insert(more.end(), shape.begin(), shape.end());
+    return more;
+  };
+  expect_json(
+      TRIREME_PROGRAM,
+      {{"bench checkpoint",
+        {.arguments = {"--bytes", "65536", "--repeats", "1", "--folder", path("bench").string()}}},
+       {"bench generate",
+        {.arguments = {"--checkpoint", model, "--batch", "1", "--prompt-tokens", "4",
+                       "--new-tokens", "2", "--repeats", "1", "--device", "cpu"}}},
+       {"bench step", {.arguments = with_shape({"--steps", "1", "--train.device", "cpu"})}},
+       {"doctor", {.arguments = {}, .ranks = 2}},
+       {"eval",
+        {.arguments = {"--checkpoint", model, "--data", set().string(), "--device", "cpu"},
+         .ranks = 2}},
+       {"generate",
+        {.arguments = {"--checkpoint", model, "--prompts", path("prompts.jsonl").string(),
+                       "--max-tokens", "2", "--device", "cpu"},
+         .prints = Prints::lines}},
+       {"job watch", {.arguments = {model, "--once"}}},
+       {"plan", {.arguments = with_shape({"--gpu", "cpu", "--top", "2"})}},
+       {"plan schedule", {.arguments = {"--stages", "2", "--micro-batches", "2"}}},
+       {"submit",
+        {.arguments = {"--dry-run", "--", "pretrain", "--data", set().string(), "--run",
+                       path("none").string(), "--model.preset", "tiny"}}},
+       {"verify-layout", {.arguments = {"--steps", "1"}}}});
+}
+
+TEST_F(JsonOutput, OfTriremeDataIsOneDocument) {
+  expect_json(TRIREME_DATA_PROGRAM,
+              {{"inspect", {.arguments = {set().string()}}},
+               {"bench",
+                {.arguments = {"--tokenizer", (set() / "tokenizer").string(), "--input",
+                               path("corpus.jsonl").string(), "--threads", "1", "--seconds", "0",
+                               "--seq-len", "32"}}}});
+}
+
+}  // namespace
+}  // namespace trireme

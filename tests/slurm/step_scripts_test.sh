@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Without a cluster: scripts that start srun refuse to run inside of a step, and debug.sh keeps the directory.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+source tests/support/shell.sh
+source tests/slurm/fakes.sh
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/path" "$work/elsewhere" "$work/spool"
+# shellcheck disable=SC2031  # the subshells of fakes.sh have a PATH of their own
+export PATH=$work/path:$PATH
+fake scontrol <<'EOF'
+exit 1
+EOF
+fake srun <<'EOF'
+printf 'srun in %s, step %s of %s tasks: %s\n' "$PWD" "${SLURM_STEP_ID:-none}" "${SLURM_STEP_NUM_TASKS:-none}" "$*"
+EOF
+
+# The number of the step, or of the task, decides.
+scripts_refuse_to_run_in_a_step() {
+  local script text rc
+  for script in slurm/*.sbatch slurm/debug.sh; do
+    [[ $script != slurm/sweep.sbatch ]] || continue  # wants a file; it is a training job
+    rc=0
+    text=$(SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=0 "$script" --x=y --output=d 2>&1) || rc=$?
+    expect_equal "exit code of srun $script" 2 "$rc"
+    expect_match "its message" "^error: $script starts srun itself and cannot run inside of srun \(step 7.3\): " "$text"
+    rc=0
+    text=$(SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=1 "$script" --x=y --output=d 2>&1) || rc=$?
+    expect_equal "exit code of another task" 2 "$rc"
+    expect_equal "its message" "" "$text"
+  done
+  text=$(SLURM_JOB_ID=7 SLURM_STEP_ID=3 SLURM_PROCID=0 slurm/eval.sbatch 2>&1) || true
+  expect_match "what to type" "submit it with 'sbatch slurm/eval.sbatch ...', or type 'slurm/eval.sbatch ...' in a shell of salloc" "$text"
+  text=$(DRY_RUN=1 SLURM_JOB_ID=7 SLURM_STEP_ID=3 slurm/eval.sbatch --x y)
+  expect_match "the command in a step" '^srun .* eval --x y $' "$text"
+}
+
+scripts_run_in_a_job_and_in_the_shell_of_salloc() {
+  local text
+  text=$(SLURM_JOB_ID=7 slurm/eval.sbatch --x y)
+  expect_match "in salloc" 'srun in .* eval --x y$' "$text"
+  text=$(SLURM_JOB_ID=7 SLURM_STEP_ID=4294967290 slurm/eval.sbatch --x y)
+  expect_match "in salloc's interactive step" 'srun in .* eval --x y$' "$text"
+  # sbatch within a step hands its variables on.
+  cp slurm/eval.sbatch "$work/spool/slurm_script"
+  text=$(TRIREME_HOME=$PWD SLURM_JOB_ID=8 SLURM_STEP_ID=3 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$work/spool/slurm_script" --x y)
+  expect_match "in a job submitted within a step" 'srun in .*, step none of none tasks: .* eval --x y$' "$text"
+}
+
+debug_runs_where_it_is_typed() {
+  local text script=$PWD/slurm/debug.sh
+  text=$(cd "$work/elsewhere" && "$script" -- prog --data d)
+  expect_match "a command" "^srun in $work/elsewhere, .* --mpi=pmix .* prog --data d\$" "$text"
+  text=$(cd "$work/elsewhere" && "$script" --nodes=2)
+  expect_match "a shell" "^srun in $work/elsewhere, .* --mpi=none .*--nodes=2 --pty bash\$" "$text"
+  text=$("$script" --help)
+  expect_match "the help's last line" 'gdb -p PID.$' "$text"
+}
+
+scripts_refuse_to_run_in_a_step
+scripts_run_in_a_job_and_in_the_shell_of_salloc
+debug_runs_where_it_is_typed
+finish

@@ -1,0 +1,46 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "data/order/stream.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme::testing {
+
+constexpr std::int64_t kBatch = 12;
+
+/// Sets a, b and c; a token's number says which set and place it is from.
+class Stream : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder("stream");
+    write_numbered_set(folder_->path() / "a", 1, 6000, 50, 3, {16});
+    write_numbered_set(folder_->path() / "b", 10001, 2500, 30, 1, {16});
+    write_numbered_set(folder_->path() / "c", 20001, 1500, 90, 2, {});
+  }
+
+  static void TearDownTestSuite() { delete folder_; }
+
+  static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
+
+  /// $a, $b and $c stand for the sets.
+  static StreamConfig config(std::string plan) {
+    for (const std::string name : {"a", "b", "c"}) {
+      for (std::size_t i = plan.find("$" + name); i != std::string::npos; i = plan.find("$" + name))
+        plan.replace(i, 2, at(name));
+    }
+    StreamConfig config;
+    config.phases = parse_plan(plan, "data.path");
+    config.global_batch = kBatch;
+    config.seed = 5;
+    return config;
+  }
+
+  static SampleStream open(const std::string& plan) { return SampleStream::open(config(plan)); }
+
+  inline static TemporaryFolder* folder_ = nullptr;
+};
+
+}  // namespace trireme::testing
