@@ -182,6 +182,10 @@ TEST(CommandLine, SuggestsCommandsOptionsAndKeys) {
                   .error({"pretrain", "--rum", "r"})
                   .starts_with("unknown option '--rum'; did you mean '--run'?"));
   EXPECT_TRUE(Program()
+                  .error({"pretrain", "--run", "r", "--nodes=2"})
+                  .starts_with("unknown option '--nodes'; options of Slurm stand before the job "
+                               "script: sbatch --nodes=VALUE SCRIPT ..."));
+  EXPECT_TRUE(Program()
                   .error({"pretrain", "--run", "r", "more"})
                   .starts_with("unexpected argument 'more'"));
 }
