@@ -71,7 +71,8 @@ JobCommands::JobCommands(CommandLine& line) {
   line.command("job watch", "how a run stands: step, loss, time left, last checkpoint")
       .positional("RUN", &run_, "run folder")
       .flag("--once", once_, "one line, now; else a new one whenever something has changed")
-      .flag("--json", json_, "JSON Lines: one document a line, a new one whenever something has changed")
+      .flag("--json", json_,
+            "JSON Lines: one document a line, a new one whenever something has changed")
       .example("trireme job watch runs/first --once --json")
       .run([this] { return watch(); });
   line.command("job stacks", "where all threads of all ranks stand, also of those that hang")
