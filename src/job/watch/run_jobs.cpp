@@ -18,7 +18,9 @@ bool is_ended(const std::string& state) {
 }
 
 void take(const SchedulerJob& job, const Leg* newest, RunJobs& jobs) {
-  if (job.is_active() && !(is_of(job, newest) && was_decided(newest))) {
+  if (job.is_active() && is_of(job, newest) && was_decided(newest)) {
+    jobs.is_closing = true;
+  } else if (job.is_active()) {
     jobs.is_active = true;
     jobs.job = job.id;
     jobs.end_s = job.end_s;
@@ -54,7 +56,7 @@ std::optional<RunJobs> ask_about(const Leg* newest, const std::vector<Submission
   const bool is_later =
       newest != nullptr && !submitted.empty() && submitted.back().time > newest->began_at;
   jobs.is_another = jobs.is_pending && is_later && !is_of_submission;
-  if (jobs.is_active || jobs.is_pending) return jobs;
+  if (jobs.is_active || jobs.is_pending || jobs.is_closing) return jobs;
   for (const SchedulerJob& job : all) {
     jobs.was_cancelled = jobs.was_cancelled || job.state == "CANCELLED";
     jobs.has_failed = jobs.has_failed || !job.state.empty();
@@ -74,6 +76,7 @@ std::string state_with_jobs(const std::string& state, const Leg* newest, bool ha
   }
   if (state == "done") return state;
   if (is_ended(state)) return is_cancelled ? "cancelled" : state;
+  if (jobs.is_closing) return state;  // its job may still go back in the queue
   if (newest == nullptr) return is_cancelled ? "cancelled" : jobs.has_failed ? "failed" : "lost";
   if (state == "queued") return is_cancelled ? "cancelled" : "used up";
   return is_cancelled ? "cancelled" : "lost";

@@ -12,6 +12,7 @@ namespace trireme {
 /// The scheduler's facts about the jobs of a run: its newest attempt, and its newest submission.
 struct RunJobs {
   bool is_active = false;       // a job has nodes, and its attempt is under way or about to begin
+  bool is_closing = false;      // the newest attempt is decided, and its job still has its nodes
   bool is_pending = false;      // a job waits in the queue
   bool is_another = false;      // that job was submitted after the newest attempt began
   bool was_cancelled = false;   // no job is left, and scancel ended the last one

@@ -113,6 +113,11 @@ TEST_F(SubmissionTest, WhatTheClusterForbidsIsTold) {
   EXPECT_EQ(ids(many, "3-0", small), (Ids{"nodes-few", "time-long"}));
   EXPECT_EQ(ids(request(), "1", small), Ids{"time-short"});
   EXPECT_EQ(ids(request(), "", {std::int64_t{81} << 30, 90}), Ids{"memory"});
+  SubmitRequest crowded = request();
+  crowded.sbatch = {"--ntasks-per-node=65"};
+  EXPECT_EQ(ids(crowded, "", small), Ids{"ranks-many"});
+  crowded.sbatch = {"--ntasks-per-node=64"};
+  EXPECT_EQ(ids(crowded, "", small), Ids{});
 
   const NodeKind cpu = *choose_kind(read_nodes(kSinfo), "cpu");  // 192,000 MiB for one rank
   SubmitRequest one = request();

@@ -123,6 +123,27 @@ TEST(TimeLimit, ReadsTheSchedulersVariable) {
   ::unsetenv("SLURM_JOB_END_TIME");
 }
 
+class StopRequestsTest : public Scratch {};
+
+TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
+  const double now = unix_time_s();
+  int asked = 0;
+  double end = now + 3600;
+  StopRequests requests({at("run")}, true, TimeLimit(now + 5, 0), [&] {
+    ++asked;
+    return std::optional(end);
+  });
+  EXPECT_FALSE(requests.poll().stop) << "an hour is left now";
+  EXPECT_FALSE(requests.poll().stop);
+  EXPECT_EQ(asked, 1) << "only at the limit that is known";
+  StopRequests same({at("run")}, true, TimeLimit(now + 5, 0),
+                    [&] { return std::optional(now + 5); });
+  EXPECT_TRUE(same.poll().stop);
+  EXPECT_EQ(same.asked_by(), "time limit");
+  StopRequests silent({at("run")}, true, TimeLimit(now + 5, 0), [] { return std::nullopt; });
+  EXPECT_TRUE(silent.poll().stop) << "no answer: the limit that is known counts";
+}
+
 class RunFolderTest : public Scratch {};
 
 TEST_F(RunFolderTest, FilesOfRanksSortByRank) {

@@ -1,0 +1,116 @@
+#include "job/watch/run_jobs.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/files/folders.hpp"
+#include "core/timer.hpp"
+#include "job/journal.hpp"
+#include "job/watch/run_view.hpp"
+#include "unit/core/scratch.hpp"
+
+namespace trireme {
+namespace {
+
+/// A controller that knows these jobs: lines of `scontrol -o show job`, by the id that is asked for.
+SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
+  return [jobs](const std::string& id) {
+    const auto found = jobs.find(id);
+    if (found == jobs.end()) return read_scheduler_answer(1, "Invalid job id specified\n");
+    return read_scheduler_answer(0, found->second);
+  };
+}
+
+std::string job(const std::string& id, const std::string& state, int restarts = 0) {
+  return formatted("JobId={} JobState={} Reason=Priority Restarts={} Requeue=1\n", id, state,
+                   restarts);
+}
+
+class RunJobsTest : public Scratch {
+ protected:
+  [[nodiscard]] RunFolder run() const { return {at("run")}; }
+
+  [[nodiscard]] std::string state(const std::map<std::string, std::string>& jobs) const {
+    return view_run(run(), unix_time_s(), controller(jobs)).state;
+  }
+
+  void submitted(const std::string& id, std::int64_t chain, double time) const {
+    const auto place = run().submit() / id;
+    make_folders(place);
+    write_submission(place, {id, chain, time});
+  }
+
+  /// An attempt of job 7 that has saved step 5, and is decided if `verdict` is given.
+  void attempt(const std::string& verdict, const std::string& why = "") const {
+    run().prepare();
+    write_status(run(), "running", 0, 5, 5);
+    Journal journal(run().journal());
+    journal.open([] { return true; });
+    journal.start({{"7", 0, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
+    journal.commit(5);
+    if (verdict.empty()) return;
+    journal.end({"stopped", 75, 5});
+    journal.decision({.verdict = verdict, .why = why}, {"7", 0, 0});
+  }
+};
+
+TEST_F(RunJobsTest, AJobThatWaitsIsPendingBeforeTheRunExists) {
+  submitted("7", 1, unix_time_s());
+  EXPECT_EQ(state({{"7", job("7", "PENDING")}}), "pending");
+  EXPECT_EQ(view_run(run(), 1, controller({{"7", job("7", "PENDING")}})).reason, "Priority");
+  EXPECT_EQ(state({{"7", job("7", "RUNNING")}}), "running");
+  EXPECT_EQ(state({{"7", job("7", "CANCELLED")}}), "cancelled");
+  EXPECT_EQ(state({{"7", job("7", "FAILED")}}), "failed");
+  EXPECT_EQ(view_run(run(), 1).state, "queued") << "no controller is asked";
+  const auto silent = [](const std::string&) { return SchedulerAnswer{}; };
+  EXPECT_EQ(view_run(run(), 1, silent).state, "queued");
+}
+
+TEST_F(RunJobsTest, ARequeuedJobWaitsOrIsCancelled) {
+  attempt("requeue");
+  EXPECT_EQ(state({{"7", job("7", "RUNNING")}}), "queued") << "its script has not ended";
+  EXPECT_EQ(state({{"7", job("7", "COMPLETING")}}), "queued");
+  EXPECT_EQ(state({{"7", job("7", "PENDING", 1)}}), "saved and waiting");
+  EXPECT_EQ(state({{"7", job("7", "RUNNING", 1)}}), "running");
+  EXPECT_EQ(state({{"7", job("7", "CANCELLED", 1)}}), "cancelled");
+  EXPECT_EQ(state({}), "used up");
+}
+
+TEST_F(RunJobsTest, AnAttemptIsUnderWayUntilItIsDecided) {
+  attempt("");
+  EXPECT_EQ(state({{"7", job("7", "RUNNING")}}), "running");
+  EXPECT_EQ(state({{"7", job("7", "NODE_FAIL")}}), "lost");
+  EXPECT_EQ(state({{"7", job("7", "PENDING", 1)}}), "saved and waiting");
+}
+
+TEST_F(RunJobsTest, AChainIsUsedUpAfterItsLastJob) {
+  attempt("requeue");
+  submitted("9", 2, unix_time_s() - 100);
+  const std::string first = job("7", "COMPLETED");
+  EXPECT_EQ(state({{"7", first}, {"9", first + job("9", "PENDING")}}), "saved and waiting");
+  EXPECT_EQ(state({{"7", first}, {"9", first + job("9", "COMPLETED")}}), "used up");
+}
+
+TEST_F(RunJobsTest, ACancelledRunAndAnotherJobAfterItAreTold) {
+  attempt("stop", kWhyCancelled);
+  EXPECT_EQ(state({{"7", job("7", "CANCELLED")}}), "cancelled");
+  EXPECT_EQ(state({}), "cancelled") << "the controller has forgotten the job";
+  submitted("12", 1, unix_time_s() + 1);
+  EXPECT_EQ(state({{"7", job("7", "CANCELLED")}, {"12", job("12", "PENDING")}}), "pending");
+}
+
+TEST_F(RunJobsTest, TheControllersLimitCounts) {
+  attempt("");
+  const std::string line = job("7", "RUNNING");
+  ::setenv("TZ", "UTC", 1);
+  ::tzset();
+  const auto view =
+      view_run(run(), 1769860800 - 50, controller({{"7", "EndTime=2026-01-31T12:00:00 " + line}}));
+  ::unsetenv("TZ");
+  ::tzset();
+  EXPECT_EQ(view.job_left_s, 50);
+}
+
+}  // namespace
+}  // namespace trireme
