@@ -72,6 +72,28 @@ TEST(StopBetween, ShortWorkIsLeftAlone) {
   });
 }
 
+// Before the signals: a signal that was raised is remembered by the process.
+class StopRequestsTest : public Scratch {};
+
+TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
+  const double now = unix_time_s();
+  int asked = 0;
+  double end = now + 3600;
+  StopRequests requests({at("run")}, true, TimeLimit(now + 5, 0), [&] {
+    ++asked;
+    return std::optional(end);
+  });
+  EXPECT_FALSE(requests.poll().stop) << "an hour is left now";
+  EXPECT_FALSE(requests.poll().stop);
+  EXPECT_EQ(asked, 1) << "only at the limit that is known";
+  StopRequests same({at("run")}, true, TimeLimit(now + 5, 0),
+                    [&] { return std::optional(now + 5); });
+  EXPECT_TRUE(same.poll().stop);
+  EXPECT_EQ(same.asked_by(), "time limit");
+  StopRequests silent({at("run")}, true, TimeLimit(now + 5, 0), [] { return std::nullopt; });
+  EXPECT_TRUE(silent.poll().stop) << "no answer: the limit that is known counts";
+}
+
 TEST(Signals, AreRememberedNotObeyed) {
   install_stop_signals(environ);
   EXPECT_EQ(stop_signal(), 0);
@@ -121,27 +143,6 @@ TEST(TimeLimit, ReadsTheSchedulersVariable) {
   ::setenv("SLURM_JOB_END_TIME", "1795000000", 1);
   EXPECT_EQ(job_end_from_environment(), 1795000000.0);
   ::unsetenv("SLURM_JOB_END_TIME");
-}
-
-class StopRequestsTest : public Scratch {};
-
-TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
-  const double now = unix_time_s();
-  int asked = 0;
-  double end = now + 3600;
-  StopRequests requests({at("run")}, true, TimeLimit(now + 5, 0), [&] {
-    ++asked;
-    return std::optional(end);
-  });
-  EXPECT_FALSE(requests.poll().stop) << "an hour is left now";
-  EXPECT_FALSE(requests.poll().stop);
-  EXPECT_EQ(asked, 1) << "only at the limit that is known";
-  StopRequests same({at("run")}, true, TimeLimit(now + 5, 0),
-                    [&] { return std::optional(now + 5); });
-  EXPECT_TRUE(same.poll().stop);
-  EXPECT_EQ(same.asked_by(), "time limit");
-  StopRequests silent({at("run")}, true, TimeLimit(now + 5, 0), [] { return std::nullopt; });
-  EXPECT_TRUE(silent.poll().stop) << "no answer: the limit that is known counts";
 }
 
 class RunFolderTest : public Scratch {};
