@@ -111,6 +111,7 @@ class RunTest(unittest.TestCase):
         entries = self.document()["parts"]
         self.assertEqual([entry["status"] for entry in entries], ["passed", "failed", "skipped"])
         self.assertEqual([entry["reason"] for entry in entries], ["", driver.UNFINISHED, driver.NOT_RUN])
+        time.sleep(1)  # the document says so just before the part's process begins
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=15)
         self.assertEqual(process.returncode, 1)
