@@ -7,6 +7,7 @@ source tests/support/shell.sh
 bin=$(cd "$1" && pwd)
 source tests/slurm/with_cluster.sh
 export OMP_NUM_THREADS=1  # of programs without srun, too
+export SHELL=/bin/bash    # salloc starts it; every login sets it, a test's starter may not
 
 training() { # training RUN: the options of a short training
   printf '%s ' --data set --run "$1" --model.preset tiny --train.steps 2 --train.seq_len 64 --train.global_batch 8 --train.micro_batch 1
@@ -33,7 +34,8 @@ say mpirun --oversubscribe -n 2 $bin/trireme pretrain $(training '$run-two')
 EOF
 }
 
-in_terminal() { script -qec "$(printf '%q ' timeout 120 "$cluster/on" ctl "$@")" /dev/null; }
+# exec: a timeout that is the shell's child would be a background job of the terminal, which may not read it.
+in_terminal() { script -qec "$(printf '%q ' exec timeout 120 "$cluster/on" ctl "$@")" /dev/null; }
 
 expect_typed() { # expect_typed WHERE TEXT
   expect_equal "commands that ended well in $1" 12 "$(tr -d '\r' <<<"$2" | grep -c 'code 0$')"
@@ -54,13 +56,13 @@ any_number_of_commands_run_in_an_interactive_shell() {
     expect_typed "srun --pty bash, MpiDefault=$mpi" "$(in_terminal srun --cpus-per-task=2 --pty bash typed.sh "pty-$mpi")"
   done
   expect_typed "the shell of debug.sh" \
-    "$(printf 'bash typed.sh debug\nexit\n' | in_terminal "$OLDPWD/slurm/debug.sh" --cpus-per-task=2)"
+    "$(printf 'bash typed.sh debug\nexit\n' | in_terminal "$checkout/slurm/debug.sh" --cpus-per-task=2)"
   printf 'LaunchParameters=use_interactive_step\n' >>"$cluster/etc/slurm.conf"
   on scontrol reconfigure
   expect_typed "the interactive step of salloc" "$(printf 'bash typed.sh salloc\nexit\n' | in_terminal salloc --ntasks=2)"
   sed -i '/use_interactive_step/d' "$cluster/etc/slurm.conf"
   on scontrol reconfigure
-  cd "$OLDPWD"
+  cd "$checkout"
 }
 
 a_step_within_a_step_and_one_program_of_two_tasks_work() {
@@ -77,7 +79,7 @@ a_step_within_a_step_and_one_program_of_two_tasks_work() {
   text=$(on srun --ntasks=2 bash -c "if ((SLURM_PROCID == 0)); then exec $bin/trireme pretrain $(training lonely) --train.start_timeout_s 4; fi; sleep 30" 2>&1) || rc=$?
   expect_match "what a rank whose peer never comes says" "1 of 2 ranks have not begun: rank 1, on node n1 \(1 of 2 ranks have begun\)" "$text"
   ((rc != 0)) || broken "a start that lacks a rank ended with 0"
-  cd "$OLDPWD"
+  cd "$checkout"
 }
 
 # On the job's first start the rank of the second node never comes to MPI.
@@ -136,13 +138,13 @@ a_script_below_srun_says_what_to_type() {
 }
 
 debug_keeps_the_directory() {
-  expect_equal "where debug.sh runs a command" "0: $work" "$(cd "$work" && on "$OLDPWD/slurm/debug.sh" --cpus-per-task=1 -- pwd)"
+  expect_equal "where debug.sh runs a command" "0: $work" "$(cd "$work" && on "$checkout/slurm/debug.sh" --cpus-per-task=1 -- pwd)"
 }
 
 cluster_up
 cd "$work"
 "$bin/trireme-data" pack --kind pretrain --tokenizer tokenizer --input corpus.jsonl --seq-len 64 --output set
-cd "$OLDPWD"
+cd "$checkout"
 if [[ -n ${2:-} ]]; then
   run_scenarios "${@:2}"
 else

@@ -10,6 +10,7 @@ done
 ((EUID == 0)) || skip "the cluster of this test needs root"
 find /usr/lib -name 'mpi_pmix*.so' -path '*slurm*' | grep -q . || skip "this Slurm has no PMIx plugin (slurm-wlm-basic-plugins)"
 
+checkout=$PWD
 work=$(mktemp -d /tmp/trireme-slurm.XXXXXX)
 cluster=$work/c
 mode=()
@@ -17,6 +18,7 @@ if unshare --net --mount --pid --fork true 2>/dev/null && command -v ip >/dev/nu
 
 cleanup() {
   local rc=$?
+  cd "$checkout"
   tests/slurm/cluster/down.sh "$cluster" || true
   if declare -F after_cluster >/dev/null; then after_cluster || true; fi
   if ((rc != 0 && rc != kSkipped)); then
