@@ -18,7 +18,7 @@ if unshare --net --mount --pid --fork true 2>/dev/null && command -v ip >/dev/nu
 
 cleanup() {
   local rc=$?
-  cd "$checkout"
+  cd "$checkout" || return
   tests/slurm/cluster/down.sh "$cluster" || true
   if declare -F after_cluster >/dev/null; then after_cluster || true; fi
   if ((rc != 0 && rc != kSkipped)); then
