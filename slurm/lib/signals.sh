@@ -40,7 +40,7 @@ on_stop_signal() {
     if is_early_warning; then
       warned=1
       printf 'job       Slurm warned of the time limit in the first half of the job: the program itself watches the clock\n'
-      return
+      return 0  # in a trap, a bare return hands on the status of the interrupted command, which ends the script
     fi
     warned=1
   fi

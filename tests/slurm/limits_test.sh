@@ -20,6 +20,7 @@ signalled_job() { # [NEW_END=S] [SIGNALS=N] signalled_job SIGNAL START END
 printf 'JobId=7 RunTime=00:00:09 StartTime=%s EndTime=%s Deadline=N/A\n' "$START" "$END"
 EOF2
   START=$(utc $((now + $2))) END=$(utc $((now + ${NEW_END:-$3}))) TZ=UTC SLURM_JOB_ID=7 PATH=$work/path:$PATH bash -c '
+    set -euo pipefail  # as the job scripts do
     source slurm/lib.sh
     job_start=$2 job_end=$3
     export SLURM_JOB_END_TIME=$job_end
