@@ -17,6 +17,7 @@
 #include "bin/trireme/plan/layouts_command.hpp"
 #include "bin/trireme/plan/schedule_command.hpp"
 #include "bin/trireme/serve_command.hpp"
+#include "bin/trireme/short_spin.hpp"
 #include "bin/trireme/submit_command.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "bin/trireme/verify_layout_command.hpp"
@@ -30,6 +31,7 @@
 
 int main(int argc, char** argv) {
   using namespace trireme;
+  forget_short_spin();
   const int code = run_main("trireme", [&] {
     hdf5_init();
     keep_freed_memory();

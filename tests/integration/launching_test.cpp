@@ -3,6 +3,8 @@
 #include <map>
 #include <string>
 
+#include "core/files/file.hpp"
+#include "support/process.hpp"
 #include "support/run_program.hpp"
 
 namespace trireme {
@@ -77,6 +79,39 @@ TEST_F(Launching, AForgottenSrunIsAWarning) {
       << exit.err;
   expect_refused(pretrain("none", {"--train.start_timeout_s", "0"}), 2,
                  {"train.start_timeout_s = 0, must be more than 0"});
+}
+
+/// The spin count that OpenMP took, as it prints it at its start.
+TEST_F(Launching, OpenmpWaitsBrieflyUnlessTheUserOrAJobSaysOtherwise) {
+  const auto started = [](const std::vector<std::string>& variables) {
+    Arguments command{"/usr/bin/env", "-u", "OMP_NUM_THREADS", "OMP_DISPLAY_ENV=verbose"};
+    command.insert(command.end(), variables.begin(), variables.end());
+    command.insert(command.end(), {TRIREME_PROGRAM, "--version"});
+    const Exit exit = testing::Process(command, {}, path("spin.log")).wait(60);
+    EXPECT_EQ(exit.code, 0) << exit.err;
+    return exit.err;
+  };
+  const std::string brief = "GOMP_SPINCOUNT = '1000'";
+  EXPECT_NE(started({}).find(brief), std::string::npos) << started({});
+  EXPECT_NE(started({"GOMP_SPINCOUNT=77"}).find("GOMP_SPINCOUNT = '77'"), std::string::npos);
+  for (const char* variable : {"SLURM_JOB_ID=7", "OMP_WAIT_POLICY=active", "OMP_NUM_THREADS=1"})
+    EXPECT_EQ(started({variable}).find(brief), std::string::npos) << variable;
+}
+
+TEST_F(Launching, ProgramsThatItStartsDoNotInheritTheBriefWait) {
+  const fs::path tools = path("tools");
+  fs::create_directories(tools);
+  write_file_atomic(tools / "sinfo", formatted("#!/bin/sh\nenv >'{}'\n", path("seen").string()));
+  fs::permissions(tools / "sinfo", fs::perms::owner_all);
+  testing::Process(
+      {"/usr/bin/env", "-u", "OMP_NUM_THREADS", formatted("PATH={}:/usr/bin:/bin", tools.string()),
+       TRIREME_PROGRAM, "submit", "--dry-run", "--", "pretrain", "--data", set().string(), "--run",
+       path("none").string()},
+      {}, path("submit.log"))
+      .wait(60);
+  const std::string seen = read_file(path("seen"));
+  EXPECT_NE(seen.find("PATH="), std::string::npos) << "sinfo was not asked";
+  EXPECT_EQ(seen.find("SPIN"), std::string::npos) << seen;
 }
 
 TEST_F(Launching, HelpVersionAndMistakesAreOneTextUnderMpirun) {
