@@ -94,8 +94,8 @@ devices() {
 }
 
 cpus() {
-  finds cpus-shared warning 'n1: 2 ranks are bound to the same 1 CPUs' '--cpus-per-task.*--bind-to none' 2@1 all 'taskset -cp 0 $$ >/dev/null'
-  threads=64 finds threads-many warning 'n1: 64 threads of 1 ranks' 'OMP_NUM_THREADS' 1 all true
+  finds cpus-shared warning 'n1: 2 ranks are bound to the same 1 CPU' '--cpus-per-task.*--bind-to none' 2@1 all 'taskset -cp 0 $$ >/dev/null'
+  threads=64 finds threads-many warning 'n1: 64 threads of 1 rank' 'OMP_NUM_THREADS' 1 all true
 }
 
 limits() {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
@@ -104,11 +105,12 @@ class Examination {
       const bool bound = distinct < ranks_[which.front()].node_cpus;
       if (bound && of_masks > distinct && which.size() > 1 && threads > distinct) {
         add_host("cpus-shared", warning, which,
-                 formatted("{} ranks are bound to the same {} CPUs", which.size(), distinct),
+                 formatted("{} ranks are bound to the same {}", which.size(), counted(distinct, "CPU")),
                  "srun --cpu-bind=cores with --cpus-per-task, or mpirun --bind-to none");
       } else if (threads > distinct) {
         add_host("threads-many", warning, which,
-                 formatted("{} threads of {} ranks on {} CPUs", threads, which.size(), distinct),
+                 formatted("{} of {} on {}", counted(threads, "thread"), counted(which.size(), "rank"),
+                           counted(distinct, "CPU")),
                  "lower OMP_NUM_THREADS, or give more --cpus-per-task");
       }
     }
