@@ -104,7 +104,6 @@ void Block::declare_base() {
   const auto norm = [&](const char* name, std::int64_t size, bool partial) {
     ParamSpec spec{formatted("{}{}.weight", prefix, name), {size}, {InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
-    spec.group = "vector";
     spec.partial = partial;
     spec.frozen = context_.lora.on();
     return registry_.declare(std::move(spec));

@@ -45,7 +45,6 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
 ParamId Transformer::declare_table(const char* name, ParamSpec::Copies copies) {
   const ModelConfig& config = context_.config;
   ParamSpec spec{name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal}};
-  spec.group = "embedding";
   spec.split = DimSplit{0};
   spec.frozen = context_.lora.on();
   spec.copies = copies;
@@ -70,7 +69,6 @@ void Transformer::declare_stage(const StageRange& stage) {
   registry_.begin_unit("head");
   ParamSpec norm{"model.norm.weight", {config.hidden_size}, {InitLaw::Kind::ones, 1.0}};
   norm.decay = false;
-  norm.group = "vector";
   norm.partial = context_.tensor.sequence_parallel();
   norm.frozen = context_.lora.on();
   norm_ = registry_.declare(std::move(norm));

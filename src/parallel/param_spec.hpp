@@ -57,7 +57,6 @@ struct ParamSpec {
   InitLaw init = {};
   std::optional<DimSplit> split = {};  // none: every rank of tp holds all of it
   bool decay = true;                   // weight decay applies
-  std::string group = "matrix";        // optimizer group: embedding, matrix, vector
   int uses = 1;                        // gradients that one backward pass adds
   bool partial = false;  // not split, and each rank of tp forms a part of its gradient
   /// Of experts, its dim 0: dealt over ep. Where experts lie in a grid of their own (Mesh), `split`

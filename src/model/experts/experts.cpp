@@ -110,7 +110,6 @@ Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int6
     ParamSpec spec{prefix + "mlp.gate.e_score_correction_bias", {moe.num_experts}};
     spec.init = {InitLaw::Kind::zeros};
     spec.decay = false;
-    spec.group = "vector";
     spec.partial = true;
     spec.sign_rate = moe.router_bias_rate;
     spec.frozen = context.lora.on();
