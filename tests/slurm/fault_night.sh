@@ -34,7 +34,7 @@ source tests/slurm/with_cluster.sh
 command -v python3 >/dev/null || skip "python3 is not installed"
 ((${#mode[@]} > 0)) || skip "nodes cannot have a network of their own here"
 
-kLimit_s=300
+kSilence_s=180  # without a new line of metrics or journal: longer counts as a hang; two starts and Slurm's waits take less
 kNightSteps=300
 kLongSteps=1500  # of runs that meet a time limit of a minute, or the end of Slurm's patience with a silent node
 
@@ -48,6 +48,7 @@ other_node() { on scontrol show hostnames "$(job_field "$1" NodeList)" | grep -v
 is_in_state() { [[ $(job_field "$1" JobState) == "$2" ]]; }
 all_idle() { [[ $(on sinfo -h -p gpu -o %t | sort -u) == idle ]]; }
 is_given_up() { [[ $(on sinfo -h -n "$1" -o %t | head -n1) == down* ]]; }
+written() { cat "$work/$1"/{metrics,journal}.jsonl 2>/dev/null | wc -c; }
 no_rank_left() { [[ -z $(ranks_of "$work/$1") ]]; }
 
 # fault_KIND NAME JOB. The run must come back after it, unless it stays (suspend).
@@ -132,7 +133,7 @@ PYTHON
 }
 
 one_run() { # one_run NUMBER FAULT
-  local at_s=0 hung=no equal=no least=2 steps=$kNightSteps limit=20 whole=whole fault=$2 fault_time deadline job
+  local at_s=0 hung=no equal=no least=2 steps=$kNightSteps limit=20 whole=whole fault=$2 fault_time deadline job size last=-1
   name=night$1 broken_node='' urgent=''
   case $fault in
     suspend) least=1 ;;
@@ -149,8 +150,9 @@ one_run() { # one_run NUMBER FAULT
   fault_time=$(date +%s.%N)
   "fault_$fault" "$name" "$job"
   mend "$fault"
-  deadline=$((SECONDS + kLimit_s))
   until ended "$job"; do
+    size=$(written "$name")
+    if ((size != last)); then deadline=$((SECONDS + kSilence_s)) last=$size; fi
     if ((SECONDS > deadline)); then hung=yes; on scancel "$job"; break; fi
     [[ -z $(on sinfo -h -t drain -o %n) ]] || on scontrol update NodeName="n[1-$num_nodes]" State=RESUME
     sleep 0.5
