@@ -50,7 +50,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const bool divides_ranks = divides(config.parallel, ranks);
   if (divides_ranks) facts.data_ranks = data_ranks(config.parallel, ranks);
   facts.has_bf16 = on_gpu;
-  if (start.kind == RunStart::Kind::go_on) facts.saved = start.values;
+  if (start.kind == RunStart::Kind::go_on) facts.saved = start.values.config;
   Problems unsaid;
   fill_open_values(config, facts, divides_ranks ? problems : unsaid);
   keys.finish();

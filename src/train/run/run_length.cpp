@@ -5,7 +5,6 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 #include "train/run/settle.hpp"
-#include "train/state/run_state.hpp"
 
 namespace trireme {
 namespace {

@@ -23,7 +23,6 @@
 #include "train/run/run_length.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
-#include "train/state/run_state.hpp"
 
 namespace trireme {
 namespace {
@@ -32,7 +31,7 @@ namespace {
 /// against the one that the model is trained on. Throws Error(usage).
 void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
   const bool allowed = config.allow_template_change;
-  const std::string taught = template_of(start.values);
+  const std::string taught = template_of(start.values.model);
   if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
     check_same_template(
         {cat("--data ", config.path), data.chat_template(), start.checkpoint, taught}, allowed);
@@ -47,8 +46,7 @@ void check_templates(const RunStart& start, const DataConfig& config, const RunD
 /// Of a run that goes on.
 std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
   if (start.kind != RunStart::Kind::go_on) return std::nullopt;
-  const auto saved = start.values.find("config.parallel.local_steps");
-  return saved == start.values.end() ? 1 : parse_integer(saved->second);
+  return parse_integer(start.values.configured("parallel.local_steps").value_or("1"));
 }
 
 /// Collective, before anything waits for all devices: what `trireme doctor` calls an error. Throws on
@@ -124,10 +122,6 @@ void warn_of_length(const RunData& data) {
 
 }  // namespace
 
-std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done) {
-  return values.contains(kDataBeganValue) ? number_in(values, kDataBeganValue, 0, done) : 0;
-}
-
 std::string choose_values(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   RunConfig& config = run.config;
@@ -142,7 +136,7 @@ std::string choose_values(const RunRequest& run) {
     bf16 = with_torch_errors([&] {
       return has_bf16(choose_device(config.train.device, run.ranks.launch.local_rank)) ? 1 : 0;
     });
-    if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values;
+    if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values.config;
   });
   check_places_of_ranks(run);
   // One precision for all, whatever GPUs the nodes have.
@@ -189,14 +183,13 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   return opened;
 }
 
-std::string other_data(const ConfigSet& keys, const SampleStream& stream,
-                       const std::map<std::string, std::string>& values, const std::string& where) {
-  const auto seed = values.find("config.train.seed");
+std::string other_data(const ConfigSet& keys, const SampleStream& stream, const RunValues& values,
+                       const std::string& where) {
+  const auto seed = values.configured("train.seed");
   const std::string now = keys.value("train.seed");
-  if (seed != values.end() && seed->second != now)
-    return formatted("train.seed = {} (was {})", now, seed->second);
+  if (seed && *seed != now) return formatted("train.seed = {} (was {})", now, *seed);
   try {
-    stream.check_state(values, saved_next_sample(values), where);
+    stream.check_state(values.stream, saved_next_sample(values), where);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
     const std::string text = error.what();
@@ -209,7 +202,8 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
                  const RunData& data) {
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, keys, start.checkpoint);
-    data.stream().check_state(start.values, saved_next_sample(start.values), start.checkpoint);
+    data.stream().check_state(start.values.stream, saved_next_sample(start.values),
+                              start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, config.model, keys);
     check_same_adapters(start, config.lora, config.model);

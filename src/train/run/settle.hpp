@@ -9,14 +9,6 @@
 /// machine.
 namespace trireme {
 
-/// Value of a checkpoint: the step at which the run began with its data at sample 0; absent: 0.
-inline constexpr const char* kDataBeganValue = "data.began_at_step";
-/// Schedule auto: what was found (Step::found_schedule).
-inline constexpr const char* kScheduleValue = "schedule";
-
-/// The same of a checkpoint with these values, whose run has done `done` steps.
-std::int64_t data_began(const std::map<std::string, std::string>& values, std::int64_t done);
-
 /// Collective: fills in what the configuration leaves open until the ranks are up
 /// (open_values.hpp). Returns a line for the log, or "".
 std::string choose_values(const RunRequest& run);
@@ -27,8 +19,8 @@ std::unique_ptr<RunData> open_data(const RunRequest& run);
 
 /// Of a run that takes the state of a checkpoint with these values: "" if it goes on in the data
 /// where that stopped, else why it begins at sample 0. `where`: the checkpoint.
-std::string other_data(const ConfigSet& keys, const SampleStream& stream,
-                       const std::map<std::string, std::string>& values, const std::string& where);
+std::string other_data(const ConfigSet& keys, const SampleStream& stream, const RunValues& values,
+                       const std::string& where);
 
 /// Checks that the resolved configuration fits what the run starts from: the run's own keys and data, or
 /// the model, adapters and chat format of another checkpoint. Throws Error(usage); changes nothing.
