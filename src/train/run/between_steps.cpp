@@ -49,7 +49,7 @@ bool validate(TrainingRun& run) {
 
 namespace {
 
-/// The values of a checkpoint of where the run stands.
+/// Returns the values of a checkpoint of the current step.
 RunValues values_now(const TrainingRun& run) {
   const RunConfig& config = run.config();
   RunValues values = run.beginning.carried;

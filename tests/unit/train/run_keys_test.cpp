@@ -1,4 +1,5 @@
 #include "train/run/run_keys.hpp"
+#include "train/run/run_request.hpp"
 
 #include <gtest/gtest.h>
 
@@ -126,6 +127,11 @@ TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
           << error.what();
     }
   }
+}
+
+TEST(RunRequest, OnlyRunTaskCanChangeTheConfiguration) {
+  static_assert(std::is_const_v<std::remove_reference_t<decltype(RunRequest::config)>>);
+  static_assert(std::is_const_v<std::remove_reference_t<decltype(RunRequest::keys)>>);
 }
 
 TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
