@@ -1,5 +1,4 @@
 #include "train/run/run_keys.hpp"
-#include "train/run/run_request.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 #include "support/optim_keys.hpp"
+#include "train/run/run_request.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 
