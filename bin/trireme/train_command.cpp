@@ -136,7 +136,8 @@ int TrainCommand::train_watched(const std::string& network) {
                    folder,
                    std::move(start_),
                    {launch, *world, nccl_backends(), options, JobPlace::from_environment()},
-                   journal});
+                   journal},
+                  config_);
 }
 
 }  // namespace trireme

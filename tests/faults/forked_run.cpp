@@ -79,7 +79,8 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
                      folder,
                      std::move(start),
                      {launch, *world, {}, options, {}},
-                     journal});
+                     journal},
+                    config);
   };
   const int code = run_rank("trireme", body, [&](int failure) {
     if (watch) watch->announce_failure(failure);

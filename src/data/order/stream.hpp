@@ -112,20 +112,25 @@ class SampleStream {
   [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
   [[nodiscard]] std::size_t num_sources() const;
 
-  /// What the run has been given before sample `next_sample`, for a checkpoint:
-  /// "data.content_hash" (of one whole set: its own; never changed by later phases) and
-  /// "data.plan" (JSON: settings, hashes of the sources, phases begun, samples consumed
-  /// of each source). The same for any number of ranks.
-  [[nodiscard]] std::map<std::string, std::string> state(std::int64_t next_sample) const;
+  /// What a run has been given before a sample, as a checkpoint keeps it.
+  struct State {
+    std::optional<std::string> content_hash;  // one whole set: its own; later phases keep it
+    /// JSON: settings, hashes of the sources, phases begun, samples consumed of each source. Absent
+    /// in checkpoints of one whole set from before there were plans.
+    std::optional<std::string> plan;
+  };
+
+  /// Returns the state before sample `next_sample`, which is equal for any number of ranks.
+  [[nodiscard]] State state(std::int64_t next_sample) const;
 
   /// One word for all phases, also those that have not begun: equal for two streams that give the
   /// same samples to the end.
   [[nodiscard]] std::string plan_hash() const;
 
-  /// That this stream goes on where a checkpoint with these values stopped: the same samples before
-  /// `next_sample`; later phases are free. Checkpoints without "data.plan" are of one whole set.
-  /// Throws Error(usage) naming what differs and `checkpoint`.
-  void check_state(const std::map<std::string, std::string>& values, std::int64_t next_sample,
+  /// Checks that this stream gives the samples before `next_sample` that the run of `checkpoint` was
+  /// given (`saved`). Later phases may differ. Throws Error(usage) naming what differs and
+  /// `checkpoint`.
+  void check_state(const State& saved, std::int64_t next_sample,
                    const std::string& checkpoint) const;
 
   [[nodiscard]] std::string content_hash() const;

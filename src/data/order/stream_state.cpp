@@ -12,8 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kContentHash = "data.content_hash";
-constexpr const char* kPlan = "data.plan";
+constexpr const char* kPlan = "data.plan";  // in errors
 constexpr const char* kPackingRuleKey = "packing_rule";
 constexpr std::int64_t kStateVersion = 1;
 
@@ -134,7 +133,7 @@ std::string SampleStream::plan_hash() const {
   return xxh3_128_hex(text);
 }
 
-std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample) const {
+SampleStream::State SampleStream::state(std::int64_t next_sample) const {
   Json plan = Json::object();
   plan["version"] = kStateVersion;
   plan["settings"] = settings_of(parts_->config);
@@ -165,16 +164,14 @@ std::map<std::string, std::string> SampleStream::state(std::int64_t next_sample)
     for (const TokenSet* set : parts_->sources[s].sets) hashes.push_back(set->content_hash());
     plan["sources"].push_back({{"content_xxh3", std::move(hashes)}, {"consumed", counts[s]}});
   }
-  return {{kContentHash, content_hash()}, {kPlan, plan.dump()}};
+  return {content_hash(), plan.dump()};
 }
 
-void SampleStream::check_state(const std::map<std::string, std::string>& values,
-                               std::int64_t next_sample, const std::string& checkpoint) const {
-  const Json here = parse_json(state(next_sample).at(kPlan), kPlan);
-  const auto saved = values.find(kPlan);
-  if (saved == values.end()) {  // written before there were plans: of one whole set
-    const auto hash = values.find(kContentHash);
-    if (hash == values.end() || hash->second != content_hash())
+void SampleStream::check_state(const State& saved, std::int64_t next_sample,
+                               const std::string& checkpoint) const {
+  const Json here = parse_json(*state(next_sample).plan, kPlan);
+  if (!saved.plan) {  // written before there were plans: of one whole set
+    if (saved.content_hash != content_hash())
       fail(ErrorKind::usage, "--data holds other tokens than {} was trained on", checkpoint);
     if (here["phases"].size() != 1)
       differ(checkpoint, "the number of phases begun before it", here["phases"].dump(), "1");
@@ -183,7 +180,7 @@ void SampleStream::check_state(const std::map<std::string, std::string>& values,
     return;
   }
   const std::string where = formatted("{}: {}", checkpoint, kPlan);
-  const Json there = parse_json(saved->second, where);
+  const Json there = parse_json(*saved.plan, where);
   if (json_get<std::int64_t>(there, "version", where) != kStateVersion)
     fail(ErrorKind::data, "{}: version is not {}", where, kStateVersion);
   const Json& sources = member(there, "sources", where);

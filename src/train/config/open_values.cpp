@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kSmallestChosenBatch = 32;
 
 const std::string* saved_value(const OpenValueFacts& facts, const char* key) {
-  const auto found = facts.saved.find(formatted("config.{}", key));
+  const auto found = facts.saved.find(key);
   return found == facts.saved.end() ? nullptr : &found->second;
 }
 

@@ -14,7 +14,8 @@ namespace trireme {
 struct OpenValueFacts {
   int data_ranks = 1;
   bool has_bf16 = false;  // the devices of all ranks
-  /// Of the run's newest checkpoint: a resumed run keeps what it has, wherever it runs now.
+  /// The configuration in the run's newest checkpoint, by key: a resumed run keeps what it has,
+  /// wherever it runs now.
   std::map<std::string, std::string> saved = {};
 };
 

@@ -11,9 +11,9 @@
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/run/chat_markers.hpp"
+#include "train/run/resolve_config.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/run_length.hpp"
-#include "train/run/settle.hpp"
 
 namespace trireme {
 namespace {
@@ -50,7 +50,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const bool divides_ranks = divides(config.parallel, ranks);
   if (divides_ranks) facts.data_ranks = data_ranks(config.parallel, ranks);
   facts.has_bf16 = on_gpu;
-  if (start.kind == RunStart::Kind::go_on) facts.saved = start.values;
+  if (start.kind == RunStart::Kind::go_on) facts.saved = start.values.config;
   Problems unsaid;
   fill_open_values(config, facts, divides_ranks ? problems : unsaid);
   keys.finish();
@@ -58,6 +58,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
     task.choose_data(stream, encode);
   });
+  config.train.seq_len = data.seq_len();
   task.check_files(config, data.sample_sets());
   (void)check_chat_markers(data, config.data.allow_missing_markers, start.kind);
   resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
@@ -70,9 +71,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   check_start(start, config, keys, data);
   RunPlan plan;
   if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
-  RunConfig settled = config;
-  (void)settle_length(settled, start, keys, data);
-  plan.steps = settled.train.steps;
+  plan.steps = run_length(config, start, keys, data).steps;
   if (start.kind == RunStart::Kind::go_on) check_steps(start, plan.steps, plan.steps_done);
   plan.memory_bytes_per_rank = memory_of(config, ranks);
   const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)

@@ -102,18 +102,9 @@ void Metrics::pause() {
   for (const auto& sink : sinks_) sink->pause();
 }
 
-void Metrics::put_spikes(std::map<std::string, std::string>& values) const {
-  values["spikes.loss"] = loss_spikes_.text();
-  values["spikes.grad_norm"] = grad_norm_spikes_.text();
-}
-
-void Metrics::restore_spikes(const std::map<std::string, std::string>& values) {
-  const auto text = [&](const char* key) {
-    const auto found = values.find(key);
-    return found == values.end() ? "" : found->second;
-  };
-  loss_spikes_.restore(text("spikes.loss"));
-  grad_norm_spikes_.restore(text("spikes.grad_norm"));
+void Metrics::restore_windows(const std::string& loss, const std::string& grad_norm) {
+  loss_spikes_.restore(loss);
+  grad_norm_spikes_.restore(grad_norm);
 }
 
 }  // namespace trireme

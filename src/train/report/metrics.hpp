@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,9 +57,12 @@ class Metrics {
   /// Before other output of this process.
   void pause();
 
-  /// The windows of the z-scores, for a checkpoint, and back.
-  void put_spikes(std::map<std::string, std::string>& values) const;
-  void restore_spikes(const std::map<std::string, std::string>& values);
+  /// The windows of the z-scores (SpikeDetector::text), for a checkpoint, and back.
+  [[nodiscard]] std::string loss_window() const { return loss_spikes_.text(); }
+
+  [[nodiscard]] std::string grad_norm_window() const { return grad_norm_spikes_.text(); }
+
+  void restore_windows(const std::string& loss, const std::string& grad_norm);
 
  private:
   void score(MetricsLine& line);

@@ -1,6 +1,7 @@
 #include "train/run/begin.hpp"
 
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "checkpoint/format/folder.hpp"
@@ -10,9 +11,8 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "core/number.hpp"
+#include "train/run/resolve_config.hpp"
 #include "train/run/run_length.hpp"
-#include "train/run/settle.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/continuation.hpp"
 #include "train/state/load_converted.hpp"
@@ -28,16 +28,13 @@ constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.js
 constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
 
 /// As the run's own checkpoint keeps it, where the run still validates on the same.
-ValidLoss valid_loss_of(const RunRequest& run, const std::map<std::string, std::string>& values,
-                        std::int64_t step) {
-  const auto found = values.find(kValidLossValue);
-  if (run.start.kind != RunStart::Kind::go_on || found == values.end()) return {};
+ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
+  const auto& loss = saved.valid_loss;
+  if (run.start.kind != RunStart::Kind::go_on || !loss || !std::isfinite(*loss)) return {};
   for (const char* key : {"data.valid_path", "data.split", "data.valid_part"}) {
-    const auto was = values.find(cat("config.", key));
-    if (was == values.end() || was->second != run.keys.value(key)) return {};
+    if (saved.configured(key) != run.keys.value(key)) return {};
   }
-  const auto loss = parse_number(found->second);
-  return loss ? ValidLoss{step, *loss} : ValidLoss{};
+  return {step, *loss};
 }
 
 /// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
@@ -91,8 +88,8 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
 }
 
 void log_start(const RunRequest& run, const RunData& data, const Beginning& beginning,
-               const Checkpoint& checkpoint, const std::string& fresh_data) {
-  const auto& values = checkpoint.manifest().values;
+               const Checkpoint& checkpoint, const RunValues& values,
+               const std::string& fresh_data) {
   const bool is_own = run.start.kind == RunStart::Kind::go_on;
   // The checkpoint that a Hugging Face folder or adapters were made into is gone after the start.
   const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
@@ -120,16 +117,17 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
 
 /// Adapters of which the checkpoint that the run begins with has none.
 bool makes_adapters(const RunRequest& run) {
-  return run.config.lora.on() && !holds_adapters(run.start.values);
+  return run.config.lora.on() && !holds_adapters(run.start.values.model);
 }
 
 /// Collective: takes what the run wants of it into the model and `beginning`.
 void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
           Beginning& beginning) {
-  const auto& values = checkpoint.manifest().values;
+  const RunValues values = all_or_none(
+      run.ranks.world, [&] { return RunValues::from_values(checkpoint.manifest().values); });
   const std::string where = checkpoint.path().string();
   const RunStart::Kind kind = run.start.kind;
-  beginning.goes_on = kind != RunStart::Kind::weights && values.contains("update");
+  beginning.goes_on = kind != RunStart::Kind::weights && values.is_training_state();
   std::string fresh_data;
   StateDict state;
   const bool new_adapters = makes_adapters(run);
@@ -142,11 +140,11 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
       if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
     }
     for (const char* key : kCarriedValues) {
-      if (const auto value = values.find(key); value != values.end())
-        beginning.values.insert(*value);
+      if (const auto value = values.model.find(key); value != values.model.end())
+        beginning.carried.model.insert(*value);
     }
     if (kind == RunStart::Kind::go_on) {
-      data.stream().check_state(values, saved_next_sample(values), where);
+      data.stream().check_state(values.stream, saved_next_sample(values), where);
     } else {
       check_same_tokenizer(checkpoint, data.stream().first_set().manifest().tokenizer_hash);
     }
@@ -154,26 +152,28 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     check_has_moments(checkpoint, state);
     // The scale of another precision is none.
     LossScaler unused(false);
-    const auto precision = values.find("config.train.precision");
-    const bool scaled =
-        precision == values.end() || precision->second == run.config.train.precision;
+    const std::string& precision = run.config.train.precision;
+    const bool scaled = values.configured("train.precision").value_or(precision) == precision;
     beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
     check_steps(run.start, run.config.train.steps, beginning.progress.step);
-    if (kind == RunStart::Kind::state) fresh_data = other_data(run.keys, data.stream(), values, where);
+    if (kind == RunStart::Kind::state)
+      fresh_data = other_data(run.keys, data.stream(), values, where);
     if (!fresh_data.empty()) beginning.progress.next_sample = 0;
     const std::int64_t done = beginning.progress.step;
-    beginning.data_began = fresh_data.empty() ? data_began(values, done) : done;
-    beginning.valid_loss = valid_loss_of(run, values, beginning.progress.step);
-    beginning.history = values;
-    if (const auto found = values.find(kScheduleValue); found != values.end())
-      model.step.take_schedule(found->second);
+    std::int64_t data_began = fresh_data.empty() ? 0 : done;
+    if (fresh_data.empty() && values.data_began)
+      data_began = number_in(values, &RunValues::data_began, 0, done);
+    if (data_began > 0) beginning.carried.data_began = data_began;
+    beginning.valid_loss = valid_loss_of(run, values, done);
+    beginning.saved = values;
+    if (values.schedule) model.step.take_schedule(*values.schedule);
   });
   if (!new_adapters) {
     load_converted(checkpoint, state, run.ranks.world);
     model.state.spread(model.mesh);
     model.registry.refresh_weights();
   }
-  log_start(run, data, beginning, checkpoint, fresh_data);
+  log_start(run, data, beginning, checkpoint, values, fresh_data);
 }
 
 }  // namespace
@@ -197,7 +197,7 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
   remove_made_start(frozen, run);
-  put_frozen(frozen, beginning.values);
+  put_frozen(frozen, beginning.carried);
   return beginning;
 }
 

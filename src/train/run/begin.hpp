@@ -21,13 +21,12 @@ struct ValidLoss {
 struct Beginning {
   Fingerprint fingerprint;  // of this start
   Progress progress;
-  std::int64_t own_step = -1;   // the checkpoint in the run's own folder that it goes on from
-  bool goes_on = false;         // from a state, its own or another run's: not from weights alone
-  ValidLoss valid_loss;         // of that state, where it was validated
-  std::int64_t data_began = 0;  // the step at which its data was at sample 0
-  std::map<std::string, std::string> history;  // values of that checkpoint
-  std::map<std::string, std::string> files;    // carried on from it, by name
-  std::map<std::string, std::string> values;   // carried on from it: what exports need
+  std::int64_t own_step = -1;  // the checkpoint in the run's own folder that it goes on from
+  bool goes_on = false;        // from a state, its own or another run's: not from weights alone
+  ValidLoss valid_loss;        // of that state, where it was validated
+  RunValues saved;             // of the checkpoint that has that state
+  RunValues carried;           // into every checkpoint of this run: for exports and the next resume
+  std::map<std::string, std::string> files;  // carried into them, by name
 };
 
 /// Collective: sets the weights, and all else of the state, from the checkpoint that the run begins

@@ -8,11 +8,9 @@
 #include "comm/launchers.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/log.hpp"
-#include "core/number.hpp"
 #include "pipeline/schedule_file.hpp"
 #include "train/report/progress_line.hpp"
 #include "train/run/evaluate.hpp"
-#include "train/run/settle.hpp"
 #include "train/run/training_run.hpp"
 #include "train/state/resume.hpp"
 
@@ -49,6 +47,30 @@ bool validate(TrainingRun& run) {
   return true;
 }
 
+namespace {
+
+/// Returns the values of a checkpoint of the current step.
+RunValues values_now(const TrainingRun& run) {
+  const RunConfig& config = run.config();
+  RunValues values = run.beginning.carried;
+  values.task = run.request.name;
+  put_progress(values, run.progress, run.model.scaler);
+  values.stream = run.data.stream().state(run.progress.next_sample);
+  values.plan_hash = run.data.stream().plan_hash();
+  if (const auto& found = run.model.step.found_schedule()) values.schedule = text_of(*found);
+  run.keepers.put_history(values);
+  if (run.valid_loss.step == run.progress.step) values.valid_loss = run.valid_loss.loss;
+  values.config = config_texts(run.request.keys);
+  values.fingerprint = run.beginning.fingerprint;
+  put_model_values(config.model, values.model);
+  if (config.lora.on()) put_lora_values(config.lora, values.model);
+  if (!run.data.chat_template().empty())
+    values.model[kChatTemplateValue] = run.data.chat_template();
+  return values;
+}
+
+}  // namespace
+
 void save(TrainingRun& run) {
   run.enter("save");
   const CountTime counted(run.measures.all, run.measures.save_s);
@@ -60,26 +82,10 @@ void save(TrainingRun& run) {
   saver.wait_copied();
   run.model.step.average_copies();
   run.model.state.stage();
-  StateDict state{run.model.state.tensors(), {}, run.data.tokenizer_files()};
+  StateDict state{run.model.state.tensors(), values_now(run).to_values(),
+                  run.data.tokenizer_files()};
   state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
-  state.values[kTaskValue] = run.request.name;
   state.files["config.toml"] = run.request.keys.to_toml();
-  put_progress(state.values, run.progress, run.model.scaler);
-  if (const auto& found = run.model.step.found_schedule())
-    state.values[kScheduleValue] = text_of(*found);
-  put_config(state.values, run.request.keys);
-  put_model_values(run.config().model, state.values);
-  state.values.insert(run.beginning.values.begin(), run.beginning.values.end());
-  if (!run.data.chat_template().empty())
-    state.values[kChatTemplateValue] = run.data.chat_template();
-  if (run.config().lora.on()) put_lora_values(run.config().lora, state.values);
-  state.values.merge(run.data.stream().state(run.progress.next_sample));
-  run.keepers.put_history(state.values);
-  put_fingerprint(state.values, run.beginning.fingerprint);
-  if (run.beginning.data_began > 0) state.values[kDataBeganValue] = cat(run.beginning.data_began);
-  state.values["data.plan_hash"] = run.data.stream().plan_hash();
-  if (run.valid_loss.step == run.progress.step)
-    state.values[kValidLossValue] = number_text(run.valid_loss.loss);
   saver.save(run.progress.step, state);
   run.saved_step = run.progress.step;
   if (!saver.in_flight()) run.keepers.requests.limit().save_took(run.since_save.seconds());
@@ -146,11 +152,10 @@ void close(const TrainingRun& run, bool done) {
         skipped));
   if (const std::string shares = run.shares.text(); !shares.empty())
     log::info(formatted("of the time: {}", shares));
-  log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,
-                      run.config().train.steps, what, folder.root.string(), newest,
-                      done ? ""
-                           : cat("; the same command resumes; ",
-                                 stopped_code_text(launcher_variables()))));
+  log::info(formatted(
+      "{} at step {}/{}: {}; {}, {}{}", how, run.progress.step, run.config().train.steps, what,
+      folder.root.string(), newest,
+      done ? "" : cat("; the same command resumes; ", stopped_code_text(launcher_variables()))));
 }
 
 }  // namespace trireme

@@ -21,13 +21,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Names in RunValues::weights_sha256, beside those of FrozenNeed.
 constexpr const char* kBase = "base";
+constexpr const char* kInit = "init";
 constexpr std::string_view kWeights = "param/";
 
-std::optional<std::string> value_of(const RunRequest& run, const std::string& key) {
+/// Returns the hash of weights that a run which is resumed began with.
+std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
   if (run.start.kind != RunStart::Kind::go_on) return std::nullopt;
-  const auto found = run.start.values.find(key);
-  return found == run.start.values.end() ? std::nullopt : std::optional(found->second);
+  const RunValues::Texts& saved = run.start.values.weights_sha256;
+  const auto found = saved.find(name);
+  return found == saved.end() ? std::nullopt : std::optional(found->second);
 }
 
 /// A run folder that holds imported adapters, in which whole weights were to be trained.
@@ -132,9 +136,8 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
       log::info(formatted("{}: the weights of {}, kept for this run", folder.string(), place));
   }
   if (need.same_vocabulary && world.rank() == 0) tell_shared_ids(*checkpoint, run.config);
-  const std::string key = name + ".weights_sha256";
   const std::string hash = hash_verified(*checkpoint, world, kWeights);
-  const auto begun_with = value_of(run, key);
+  const auto begun_with = saved_hash(run, name);
   all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {
       fail(ErrorKind::data,
@@ -142,7 +145,7 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
            folder.string(), *begun_with, hash);
     }
   });
-  return {*std::move(checkpoint), key, hash};
+  return {*std::move(checkpoint), name, hash};
 }
 
 /// Collective: opens what a new run takes its weights from; none where it goes on, or begins with
@@ -151,7 +154,7 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
   if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::go_on)
     return std::nullopt;
   Communicator& world = run.ranks.world;
-  const bool trains_them = run.config.lora.on() && holds_adapters(run.start.values);
+  const bool trains_them = run.config.lora.on() && holds_adapters(run.start.values.model);
   return all_or_none(world, [&]() -> WholeModel {
     if (!trains_them && run.config.checkpoint.names_checkpoint())
       return open_whole_model(start_place(run), run.folder.root / kMadeStart, world,
@@ -171,7 +174,7 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
 /// Returns the hash of the weights that the run started from, as its checkpoints keep it.
 std::string init_hash(const RunRequest& run, const std::optional<WholeModel>& start) {
   if (start) return hash_tensors(start->checkpoint, run.ranks.world, kWeights);
-  return value_of(run, kInitWeightsValue).value_or("");
+  return saved_hash(run, kInit).value_or("");
 }
 
 /// Nothing if there is none to read.
@@ -227,10 +230,11 @@ void remove_made_start(const FrozenStart& frozen, const RunRequest& run) {
   });
 }
 
-void put_frozen(const FrozenStart& frozen, std::map<std::string, std::string>& values) {
-  if (!frozen.init_sha256.empty()) values[kInitWeightsValue] = frozen.init_sha256;
+void put_frozen(const FrozenStart& frozen, RunValues& values) {
+  RunValues::Texts& hashes = values.weights_sha256;
+  if (!frozen.init_sha256.empty()) hashes[kInit] = frozen.init_sha256;
   for (const auto& kept : {frozen.base, frozen.model}) {
-    if (kept) values[kept->key] = kept->sha256;
+    if (kept) hashes[kept->name] = kept->sha256;
   }
 }
 

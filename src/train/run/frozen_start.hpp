@@ -12,16 +12,13 @@
 /// it began from is gone.
 namespace trireme {
 
-/// Value of a run's checkpoints: hash_tensors of the weights that the run started from.
-inline constexpr const char* kInitWeightsValue = "init.weights_sha256";
-
 /// Folder in a run's: the checkpoint that is made of a start that is none (a Hugging Face folder,
 /// adapters that are not trained on), until its weights are loaded.
 inline constexpr const char* kMadeStart = "init";
 
 struct KeptWeights {
   Checkpoint checkpoint;  // RUN/<name>/step-000000000
-  std::string key;        // of the run's values, that names them: "reference.weights_sha256"
+  std::string name;       // in RunValues::weights_sha256: "reference"
   std::string sha256;     // hash_tensors of the weights
 };
 
@@ -51,7 +48,7 @@ FrozenStart keep_frozen(const RunRequest& run, const RunData& data);
 /// Rank 0 removes what was made of the start (RUN/init): its weights are loaded.
 void remove_made_start(const FrozenStart& frozen, const RunRequest& run);
 
-/// The hashes as values of a checkpoint.
-void put_frozen(const FrozenStart& frozen, std::map<std::string, std::string>& values);
+/// Puts the hashes into the values of the run's checkpoints.
+void put_frozen(const FrozenStart& frozen, RunValues& values);
 
 }  // namespace trireme

@@ -58,22 +58,22 @@ Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& mod
 void Keepers::restore(const RunRequest& run, const Beginning& beginning) {
   if (beginning.own_step >= 0) saver.trust(beginning.own_step);
   const std::int64_t step = beginning.progress.step;
-  const auto& history = beginning.history;
+  const RunValues& saved = beginning.saved;
   if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::go_on && !is_repeated(run))
     std::filesystem::remove(run.folder.chain());
   // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
-  const auto value = history.find("chain");
-  chain.start(step, value == history.end() ? "" : value->second);
+  chain.start(step, saved.chain.value_or(""));
   // A new run is judged by its own steps.
-  if (run.start.kind == RunStart::Kind::go_on && history.contains("skipped_in_a_row"))
-    skipped.restore(number_in(history, "skipped_in_a_row", 0, step));
-  metrics.restore_spikes(history);
+  if (run.start.kind == RunStart::Kind::go_on && saved.skipped_in_a_row)
+    skipped.restore(number_in(saved, &RunValues::skipped_in_a_row, 0, step));
+  metrics.restore_windows(saved.loss_spikes.value_or(""), saved.grad_norm_spikes.value_or(""));
 }
 
-void Keepers::put_history(std::map<std::string, std::string>& values) const {
-  values["chain"] = chain.value();
-  values["skipped_in_a_row"] = cat(skipped.in_a_row());
-  metrics.put_spikes(values);
+void Keepers::put_history(RunValues& values) const {
+  values.chain = chain.value();
+  values.skipped_in_a_row = skipped.in_a_row();
+  values.loss_spikes = metrics.loss_window();
+  values.grad_norm_spikes = metrics.grad_norm_window();
 }
 
 }  // namespace trireme

@@ -1,6 +1,4 @@
 #pragma once
-#include <map>
-#include <string>
 
 #include "train/control/stop_requests.hpp"
 #include "train/control/stop_vote.hpp"
@@ -41,8 +39,8 @@ struct Keepers {
           const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
           RunRecord& record);
 
-  /// Chain, skipped steps and windows of z-scores, as values of a checkpoint.
-  void put_history(std::map<std::string, std::string>& values) const;
+  /// Puts chain, skipped steps and windows of z-scores into the values of a checkpoint.
+  void put_history(RunValues& values) const;
 
  private:
   void restore(const RunRequest& run, const Beginning& beginning);

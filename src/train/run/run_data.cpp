@@ -72,11 +72,12 @@ SampleStream RunData::open_stream(const RunConfig& config, std::string_view kind
   return SampleStream::open(stream);
 }
 
-RunData::RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose)
+RunData::RunData(const RunConfig& config, std::span<const std::string_view> kinds,
+                 const Choose& choose)
     : stream_(open_stream(config, kinds.front(), choose)) {
   const TokenSet& set = stream_.first_set();
   require_kind(set, kinds, cat("--data ", config.data.path));
-  if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
+  seq_len_ = config.train.seq_len == 0 ? set.seq_len() : config.train.seq_len;
   chat_template_ = common_chat_template(stream_, config.data.path);
   tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
   open_validation(config, kinds);
@@ -93,7 +94,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
            data.valid_path, data.path);
     }
-    valid_samples_.emplace_back(*valid_set_, stream_.view(*valid_set_, config.train.seq_len));
+    valid_samples_.emplace_back(*valid_set_, stream_.view(*valid_set_, seq_len_));
   } else if (config.train.eval_every > 0 && data.split.empty()) {
     fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
          config.train.eval_every);
@@ -101,7 +102,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
     const Split split = Split::parse(data.split, "data.split");
     const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
     for (const TokenSet* set : stream_.sets()) {
-      SampleConfig view = stream_.view(*set, config.train.seq_len);
+      SampleConfig view = stream_.view(*set, seq_len_);
       view.documents = split.part(part, set->num_documents());
       valid_samples_.emplace_back(*set, view);
     }

@@ -19,18 +19,20 @@ namespace trireme {
 /// What a run draws from: the stream of its samples, and what it is validated on.
 class RunData {
  public:
-  /// Opens the sets of config.data, which must be of one of `kinds`, and settles train.seq_len where
-  /// it is 0. `choose`: sets what of the stream is the task's own; it may ask the first set's
+  /// Opens the sets of config.data, which must be of one of `kinds`. `choose`: sets what of the stream is the task's own; it may ask the first set's
   /// tokenizer. Throws as SampleStream::open; Error(usage) for a set of another kind, sets of several
   /// chat formats, a validation set of another tokenizer, or validation without anything to validate
   /// on.
   using Choose = std::function<void(StreamConfig&, const EncodeWord&)>;
 
-  RunData(RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
+  RunData(const RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
   RunData(const RunData&) = delete;
   RunData& operator=(const RunData&) = delete;
 
   [[nodiscard]] const SampleStream& stream() const { return stream_; }
+
+  /// train.seq_len; if that is 0, the length that the first set was packed for.
+  [[nodiscard]] std::int64_t seq_len() const { return seq_len_; }
 
   /// Of a set of its own, or a part of each training set; may be none.
   [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
@@ -66,6 +68,7 @@ class RunData {
 
   std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the folder that was named
   SampleStream stream_;
+  std::int64_t seq_len_ = 0;
   std::map<std::string, std::string> tokenizer_files_;
   std::string chat_template_;
   bool validates_ = false;

@@ -4,8 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/number.hpp"
-#include "train/run/settle.hpp"
-#include "train/state/run_state.hpp"
+#include "train/run/resolve_config.hpp"
 
 namespace trireme {
 namespace {
@@ -28,11 +27,11 @@ std::int64_t updates_of(std::int64_t samples, std::int64_t global_batch) {
   return samples > 0 ? (samples - 1) / global_batch + 1 : samples / global_batch;
 }
 
-std::string small_run_warning(const TrainConfig& train) {
-  if (train.num_samples >= train.global_batch) return "";
+std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples) {
+  if (num_samples >= train.global_batch) return "";
   return formatted(
       "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all: the run has one update, of {}. A smaller train.global_batch makes more updates",
-      train.global_batch, number_text(train.epochs), train.num_samples, train.num_samples);
+      train.global_batch, number_text(train.epochs), num_samples, num_samples);
 }
 
 /// An update holds samples of one length.
@@ -47,22 +46,22 @@ void check_phases(const SampleStream& stream, std::int64_t next_sample, std::int
 
 }  // namespace
 
-std::string settle_length(RunConfig& config, const RunStart& start, const ConfigSet& keys,
-                          const RunData& data) {
-  TrainConfig& train = config.train;
-  std::string warning;
+RunLength run_length(const RunConfig& config, const RunStart& start, const ConfigSet& keys,
+                     const RunData& data) {
+  const TrainConfig& train = config.train;
+  RunLength length{train.steps, train.num_samples, ""};
   const Position position = position_of(start, keys, data.stream());
   check_phases(data.stream(), position.next_sample, train.global_batch);
   const bool is_open = train.steps == 0;
   if (is_open && train.num_samples == 0) {
-    train.num_samples = data.samples_of_epochs(train.epochs);
-    warning = small_run_warning(train);
+    length.num_samples = data.samples_of_epochs(train.epochs);
+    length.warning = small_run_warning(train, length.num_samples);
   }
-  if (train.num_samples == 0) return warning;
+  if (length.num_samples == 0) return length;
   const std::int64_t needed =
-      position.step + updates_of(train.num_samples - position.next_sample, train.global_batch);
+      position.step + updates_of(length.num_samples - position.next_sample, train.global_batch);
   if (is_open) {
-    train.steps = std::max<std::int64_t>(needed, 0);
+    length.steps = std::max<std::int64_t>(needed, 0);
   } else if (train.steps > std::max(needed, position.step)) {  // updates without a sample
     if (keys.is_set("train.num_samples")) {
       fail(ErrorKind::usage,
@@ -70,9 +69,9 @@ std::string settle_length(RunConfig& config, const RunStart& start, const Config
            "them out",
            train.steps, train.num_samples, needed);
     }
-    train.num_samples = 0;  // of the run before, which had other data or another global batch
+    length.num_samples = 0;  // of the run before, which had other data or another global batch
   }
-  return warning;
+  return length;
 }
 
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {

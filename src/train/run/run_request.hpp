@@ -23,14 +23,14 @@ struct RunRanks {
   JobPlace place;  // of this leg, where a scheduler started it
 };
 
-/// What a program hands to a run. `config` and `keys` are one configuration, which the run
-/// completes before its first step and then only reads.
+/// What a program hands to a run. `keys` reads `config`, which run_task completes before the first
+/// step (resolve_config.hpp).
 struct RunRequest {
   std::string program;    // as the user called it: "trireme"
   std::string_view name;  // of the task: "pretrain"
   const Task& task;
-  RunConfig& config;
-  ConfigSet& keys;
+  const RunConfig& config;
+  const ConfigSet& keys;
   RunFolder folder;
   RunStart start;
   RunRanks ranks;

@@ -15,16 +15,13 @@
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/number.hpp"
-#include "train/state/run_state.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
-using Values = std::map<std::string, std::string>;
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
-constexpr std::string_view kConfigPrefix = "config.";
 
 /// The newest one whose manifest can be read; its files are verified when it is loaded.
 std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
@@ -65,7 +62,9 @@ void take(const Json& facts, RunStart& start) {
   }
   if (!facts.contains("checkpoint")) return;
   start.checkpoint = facts["checkpoint"].get<std::string>();
-  start.values = facts["values"].get<Values>();
+  const auto values = facts["values"].get<RunValues::Texts>();
+  if (auto wrong = capture([&] { start.values = RunValues::from_values(values); }))
+    start.error = std::move(wrong);
 }
 
 /// What lies in the run's folder; nothing is wrong with one that does not exist.
@@ -149,17 +148,13 @@ void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
 
 void apply_checkpoint(ConfigSet& keys, RunStart& start) {
   std::vector<EarlierValue> values;
-  for (const auto& [name, text] : start.values) {
-    if (start.kind == RunStart::Kind::weights) {
-      // Of adapters that are trained on: what they mean, not how they are trained.
-      const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(start.values) &&
-                               name.starts_with("lora.") && name != "lora.dropout";
-      if (name.starts_with("model.") || of_adapters)
-        values.push_back({name, text, start.checkpoint});
-      continue;
-    }
-    if (!name.starts_with(kConfigPrefix)) continue;
-    const std::string key = name.substr(kConfigPrefix.size());
+  const bool weights_alone = start.kind == RunStart::Kind::weights;
+  const RunValues::Texts& model = start.values.model;
+  for (const auto& [key, text] : weights_alone ? model : start.values.config) {
+    // Adapters that are trained further keep their meaning, not the way they are trained.
+    const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(model) &&
+                             key.starts_with("lora.") && key != "lora.dropout";
+    if (weights_alone && !key.starts_with("model.") && !of_adapters) continue;
     // How that run began says nothing about this one.
     if (key == "checkpoint.resume" || key == "checkpoint.start") continue;
     values.push_back({key, text, start.checkpoint});
@@ -175,7 +170,7 @@ bool is_lost(const RunStart& start, const CheckpointConfig& config) {
 RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
   using Kind = RunStart::Kind;
   if (start.checkpoint.empty()) return start.own ? Kind::go_on : Kind::nothing;
-  if (!start.values.contains("update")) return Kind::weights;
+  if (!start.values.is_training_state()) return Kind::weights;
   if (start.own) return Kind::go_on;
   return config.start == "weights" ? Kind::weights : Kind::state;
 }
@@ -183,14 +178,12 @@ RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
 }  // namespace
 
 bool RunStart::begun_anew() const {
-  const auto found = values.find("config.checkpoint.resume");
-  return own && found != values.end() && found->second == "never";
+  return own && values.configured("checkpoint.resume") == "never";
 }
 
 std::int64_t RunStart::step() const {
   if (kind != Kind::go_on && kind != Kind::state) return 0;
-  const auto found = values.find("step");
-  return found == values.end() ? 0 : number_in(values, "step", 0, std::int64_t{1} << 62);
+  return values.step ? number_in(values, &RunValues::step, 0, std::int64_t{1} << 62) : 0;
 }
 
 RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
@@ -231,26 +224,25 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
         "checkpoint.resume", place,
         formatted("{} goes on from a trained model: give --init a {}", name, kModelPlaceHelp));
   }
-  const auto begun = start.values.find("config.checkpoint.resume");
-  if (start.kind != RunStart::Kind::go_on || begun == start.values.end() ||
-      !config.checkpoint.names_checkpoint())
+  const auto begun = start.values.configured("checkpoint.resume");
+  if (start.kind != RunStart::Kind::go_on || !begun || !config.checkpoint.names_checkpoint())
     return;
-  if (fs::weakly_canonical(place) != fs::weakly_canonical(begun->second)) {
+  if (fs::weakly_canonical(place) != fs::weakly_canonical(*begun)) {
     keys.problems().add("checkpoint.resume", place,
                         formatted("but this run began from {}: leave it out to go on, or give "
                                   "another --run",
-                                  begun->second));
+                                  *begun));
   }
 }
 
 void check_task(std::string_view name, const RunStart& start) {
   if (start.kind != RunStart::Kind::go_on) return;
-  const auto task = start.values.find(kTaskValue);
-  if (task == start.values.end() || task->second == name) return;
+  const auto& task = start.values.task;
+  if (!task || *task == name) return;
   fail(ErrorKind::usage,
        "{} is of a run of `trireme {}`, which {} cannot go on: give --init that checkpoint, and "
        "another --run",
-       start.checkpoint, task->second, name);
+       start.checkpoint, *task, name);
 }
 
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {

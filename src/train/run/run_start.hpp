@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "core/error.hpp"
 #include "job/run_folder.hpp"
 #include "train/config/config.hpp"
+#include "train/state/run_values.hpp"
 
 namespace trireme {
 
@@ -24,12 +24,12 @@ struct RunStart {
   };
 
   Kind kind = Kind::nothing;
-  std::string checkpoint;                     // whose `values` these are
-  bool own = false;                           // the run's folder holds checkpoints
-  std::map<std::string, std::string> values;  // of the newest one with a readable manifest
-  std::int64_t committed = -1;                // newest step that status.json knows of; -1: none
-  bool has_shape = false;                     // model.* was taken from here
-  std::string preset;                         // its model.preset
+  std::string checkpoint;       // whose `values` these are
+  bool own = false;             // the run's folder holds checkpoints
+  RunValues values;             // of the newest one with a readable manifest
+  std::int64_t committed = -1;  // newest step that status.json knows of; -1: none
+  bool has_shape = false;       // model.* was taken from here
+  std::string preset;           // its model.preset
   std::optional<Error>
       error;  // the checkpoint that was named cannot be read, or the run's are gone
 
@@ -52,9 +52,6 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
 /// began from another one than the command names.
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
                 ConfigSet& keys);
-
-/// Value of a run's checkpoints: the name of its task.
-inline constexpr const char* kTaskValue = "task";
 
 /// Throws Error(usage) if the run that `name` would go on with is one of another task.
 void check_task(std::string_view name, const RunStart& start);

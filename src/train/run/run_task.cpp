@@ -16,7 +16,8 @@
 #include "train/health/memory_advice.hpp"
 #include "train/report/device_use.hpp"
 #include "train/report/progress_line.hpp"
-#include "train/run/settle.hpp"
+#include "train/run/preflight.hpp"
+#include "train/run/resolve_config.hpp"
 #include "train/run/training_run.hpp"
 
 namespace trireme {
@@ -58,14 +59,19 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
 }
 
 /// All parts of a run, each from those before it, then its loop.
-int train_on(const RunRequest& run, RunRecord& record) {
+int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   Communicator& world = run.ranks.world;
   all_or_none(world, [&] {
     if (run.start.error) throw Error(*run.start.error);
   });
-  const std::string batch_note = choose_values(run);
+  const bool has_bf16 = preflight_ranks(run);
+  const OpenChoice choice = choose_open_values(run, has_bf16);
+  config = choice.config;
   const auto data = all_or_none(world, [&] {
     auto opened = open_data(run);
+    config = resolve_by_data(run, *opened);
+    config = resolve_by_start(run, *opened);
+    preflight_run(run, *opened);
     leave_if_stop_asked();
     return opened;
   });
@@ -91,7 +97,7 @@ int train_on(const RunRequest& run, RunRecord& record) {
       all_or_none(world, [&] { return std::make_unique<DataLoader>(data->stream(), shares); });
   UpdateTargets targets(*loader, world, model->mesh);
   TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, targets, beginning};
-  announce(training, batch_note);
+  announce(training, choice.note);
   keep_peak(run, peak);
   return train_loop(training);
 }
@@ -106,11 +112,12 @@ int train_on(const RunRequest& run, RunRecord& record) {
 
 }  // namespace
 
-int run_task(const RunRequest& run) {
+int run_task(const RunRequest& run, RunConfig& config) {
+  TRIREME_ASSERT(&run.config == &config);
   RunRecord record(run);
   int code = kExitDone;
   try {
-    code = with_torch_errors([&] { return train_on(run, record); });
+    code = with_torch_errors([&] { return train_on(run, config, record); });
   } catch (const StoppedEarly&) {
     code = record.stopped_before_first_step();
   } catch (const PeerFailed& peer) {

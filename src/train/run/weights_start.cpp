@@ -36,8 +36,8 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
   put_model_values(model, wanted);
   std::string differences;
   for (const auto& [key, value] : wanted) {
-    const auto found = start.values.find(key);
-    const auto has = found != start.values.end() ? found->second : value_before(key);
+    const auto found = start.values.model.find(key);
+    const auto has = found != start.values.model.end() ? found->second : value_before(key);
     if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
@@ -55,8 +55,8 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
 }
 
 void check_same_adapters(const RunStart& start, const LoraConfig& lora, const ModelConfig& model) {
-  if (!lora.on() || !holds_adapters(start.values)) return;
-  const LoraConfig theirs = lora_from_values(start.values, start.checkpoint);
+  if (!lora.on() || !holds_adapters(start.values.model)) return;
+  const LoraConfig theirs = lora_from_values(start.values.model, start.checkpoint);
   const auto differs = [&](const char* key, const auto& mine, const auto& has) {
     fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give that", key, mine,
          start.checkpoint, has);

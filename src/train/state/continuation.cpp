@@ -1,30 +1,22 @@
 #include "train/state/continuation.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
 #include "core/error.hpp"
 #include "core/join.hpp"
+#include "core/number.hpp"
 #include "optim/schedule.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {
 namespace {
 
-using Values = std::map<std::string, std::string>;
-
 /// Past it two schedules count as equal: a cosine's end that moves shows far sooner.
 constexpr std::int64_t kMostStepsCompared = 1'000'000;
 
-std::optional<std::int64_t> steps_before(const Values& values) {
-  const auto found = values.find("config.train.steps");
-  if (found == values.end()) return std::nullopt;
-  std::int64_t steps = 0;
-  const std::string& text = found->second;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return steps;
+std::optional<std::int64_t> steps_before(const RunValues& values) {
+  return parse_integer(values.configured("train.steps").value_or(""));
 }
 
 /// "from step 5 on ..." where another train.steps moves the end of the schedule.
@@ -46,8 +38,8 @@ std::string rate_changes(const Continuation& c) {
 
 /// Phases that come later are free, so the samples before the checkpoint may be all that is equal.
 std::string plan_changes(const Continuation& c) {
-  const auto saved = c.values.find("data.plan_hash");
-  if (saved == c.values.end() || c.plan_hash.empty() || saved->second == c.plan_hash) return "";
+  const auto& saved = c.values.plan_hash;
+  if (!saved || c.plan_hash.empty() || *saved == c.plan_hash) return "";
   return "later phases of data.path are others";
 }
 
@@ -88,7 +80,7 @@ std::string said(std::vector<std::string> texts) {
 
 std::string describe_continuation(const Continuation& continuation) {
   const std::optional<std::string> machine =
-      fingerprint_changes(continuation.values, continuation.fingerprint);
+      fingerprint_changes(continuation.values.fingerprint, continuation.fingerprint);
   std::vector<std::string> rounding;
   if (machine && !machine->empty()) rounding.push_back(*machine);
   bool is_another = false;

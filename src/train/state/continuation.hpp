@@ -1,17 +1,17 @@
 #pragma once
-#include <map>
 #include <string>
 
 #include "config/config_set.hpp"
 #include "train/config/config.hpp"
 #include "train/state/fingerprint.hpp"
+#include "train/state/run_values.hpp"
 
 namespace trireme {
 
 /// What a run that goes on from a checkpoint is compared with.
 struct Continuation {
-  const std::map<std::string, std::string>& values;  // of the checkpoint
-  const RunConfig& config;                           // resolved
+  const RunValues& values;  // of the checkpoint
+  const RunConfig& config;  // resolved
   const ConfigSet& keys;
   const Fingerprint& fingerprint;
   std::string plan_hash;  // SampleStream's, "" where the data is another

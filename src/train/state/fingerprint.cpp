@@ -118,16 +118,11 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
   return parse(broadcast_text(world, to_text(mine)));
 }
 
-void put_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint) {
-  for (const auto& [key, value] : fingerprint) values["fingerprint." + key] = value;
-}
-
-std::optional<std::string> fingerprint_changes(const std::map<std::string, std::string>& values,
-                                               const Fingerprint& now) {
+std::optional<std::string> fingerprint_changes(const Fingerprint& before, const Fingerprint& now) {
   std::vector<std::string> changes;
   for (const auto& [key, value] : now) {
-    const auto saved = values.find("fingerprint." + key);
-    if (saved == values.end()) return std::nullopt;
+    const auto saved = before.find(key);
+    if (saved == before.end()) return std::nullopt;
     if (saved->second == value) continue;
     const bool hash = key == "binary" || key == "libraries";
     changes.push_back(hash ? key : formatted("{} {} (was {})", key, value, saved->second));

@@ -18,13 +18,8 @@ using Fingerprint = std::map<std::string, std::string>;
 /// ranks if one runs another binary; rank 0 warns if one differs in anything else.
 Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::string& layout);
 
-/// As values of a checkpoint: "fingerprint.binary", ...
-void put_fingerprint(std::map<std::string, std::string>& values, const Fingerprint& fingerprint);
-
-/// What differs from the fingerprint in a checkpoint with these values: "threads 2 (was 4),
-/// binary";
-/// "" if nothing. None: the checkpoint has no fingerprint.
-std::optional<std::string> fingerprint_changes(const std::map<std::string, std::string>& values,
-                                               const Fingerprint& now);
+/// Returns what differs from the fingerprint of a checkpoint: "threads 2 (was 4), binary"; "" if
+/// nothing differs; nullopt if the checkpoint has no whole fingerprint.
+std::optional<std::string> fingerprint_changes(const Fingerprint& before, const Fingerprint& now);
 
 }  // namespace trireme

@@ -78,13 +78,12 @@ bool may_differ(const std::string& key) {
   });
 }
 
-std::vector<ChangedKey> changed_keys(const std::map<std::string, std::string>& values,
-                                     const ConfigSet& config) {
+std::vector<ChangedKey> changed_keys(const RunValues& values, const ConfigSet& config) {
   std::vector<ChangedKey> changes;
   for (const std::string& key : config.keys()) {
-    auto saved = values.find("config." + key);
-    if (saved == values.end()) saved = values.find(key);  // weights alone: the model's shape
-    const auto before = saved != values.end() ? saved->second : value_before(key);
+    auto before = values.configured(key);
+    const auto shape = values.model.find(key);  // weights alone have this of the configuration
+    if (!before) before = shape != values.model.end() ? shape->second : value_before(key);
     if (!before || key.starts_with("checkpoint.")) continue;
     const std::string now = config.value(key);
     if (!is_equal(*before, now)) changes.push_back({key, *before, now});
@@ -99,11 +98,13 @@ std::string changes_text(const std::vector<ChangedKey>& changes) {
   });
 }
 
-void put_config(std::map<std::string, std::string>& values, const ConfigSet& config) {
-  for (const std::string& key : config.keys()) values["config." + key] = config.value(key);
+RunValues::Texts config_texts(const ConfigSet& config) {
+  RunValues::Texts texts;
+  for (const std::string& key : config.keys()) texts[key] = config.value(key);
+  return texts;
 }
 
-void check_same_run(const std::map<std::string, std::string>& values, const ConfigSet& config,
+void check_same_run(const RunValues& values, const ConfigSet& config,
                     const std::string& checkpoint) {
   std::string differences;
   for (const ChangedKey& change : changed_keys(values, config)) {

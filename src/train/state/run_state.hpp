@@ -1,22 +1,12 @@
 #pragma once
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "checkpoint/format/state.hpp"
-#include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
 
 namespace trireme {
-
-/// Where a run stands, beside its tensors: a few integers, valid for any layout.
-struct Progress {
-  std::int64_t step = 0;         // steps done
-  std::int64_t update = 0;       // of them, those that were not skipped
-  std::int64_t next_sample = 0;  // global index
-  std::int64_t tokens = 0;       // positions trained on, all ranks
-};
 
 /// Which parameters a StateView has.
 enum class StateOf { all, trained, frozen };
@@ -64,18 +54,5 @@ class StateView {
   std::vector<Mirror> mirrors_;
   std::vector<Parts> parts_;
 };
-
-void put_progress(std::map<std::string, std::string>& values, const Progress& progress,
-                  const LossScaler& scaler);
-/// The progress' next_sample alone.
-std::int64_t saved_next_sample(const std::map<std::string, std::string>& values);
-/// Of a checkpoint of `step`. Throws Error(data) for a value that is missing,
-/// no number, or out of range.
-Progress load_progress(const std::map<std::string, std::string>& values, std::int64_t step,
-                       LossScaler& scaler);
-/// The whole number of that key. Throws Error(data) if it is missing, no number,
-/// or not in [least, most].
-std::int64_t number_in(const std::map<std::string, std::string>& values, const char* key,
-                       std::int64_t least, std::int64_t most);
 
 }  // namespace trireme

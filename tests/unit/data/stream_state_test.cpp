@@ -14,8 +14,8 @@ using testing::Stream;
 
 class StreamState : public Stream {
  protected:
-  static std::string refusal(const std::map<std::string, std::string>& values,
-                             const StreamConfig& config, std::int64_t next_sample) {
+  static std::string refusal(const SampleStream::State& values, const StreamConfig& config,
+                             std::int64_t next_sample) {
     try {
       SampleStream::open(config).check_state(values, next_sample, "runs/x");
     } catch (const Error& error) {
@@ -67,7 +67,7 @@ TEST_F(StreamState, ChangedDataIsRefusedByName) {
 TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
   const std::int64_t stop = 20 * kBatch;
   auto values = open("$a; from 10 at 40: $a").state(stop);
-  std::string& plan = values.at("data.plan");
+  std::string& plan = *values.plan;
   const std::string rule = cat(R"(,"packing_rule":)", kPackingRule);
   const std::size_t place = plan.find(rule);
   ASSERT_NE(place, std::string::npos);
@@ -79,17 +79,15 @@ TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
   EXPECT_NE(refusal(values, config("$a; from 10 at 40: $a"), stop)
                 .find("packing_rule of phase 2 of data.path is 2, the checkpoint has 1"),
             std::string::npos);
-  EXPECT_EQ(open("$a").state(stop).at("data.plan").find("packing_rule"), std::string::npos);
-  const std::map<std::string, std::string> older{
-      {"data.content_hash", TokenSet::open(at("a")).content_hash()}};
+  EXPECT_EQ(open("$a").state(stop).plan->find("packing_rule"), std::string::npos);
+  const SampleStream::State older{TokenSet::open(at("a")).content_hash(), std::nullopt};
   StreamConfig unprepared = config("$a");
   unprepared.seq_len = 40;
   EXPECT_NE(refusal(older, unprepared, stop).find("packing_rule"), std::string::npos);
 }
 
 TEST_F(StreamState, OfOlderCheckpointsIsTheSetsHash) {
-  const std::map<std::string, std::string> older{
-      {"data.content_hash", TokenSet::open(at("a")).content_hash()}};
+  const SampleStream::State older{TokenSet::open(at("a")).content_hash(), std::nullopt};
 
   EXPECT_EQ(refusal(older, config("$a"), 99 * kBatch), "");
   EXPECT_EQ(refusal(older, config("$a; from 100: $b"), 99 * kBatch), "");

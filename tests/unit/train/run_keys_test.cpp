@@ -7,13 +7,12 @@
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 #include "support/optim_keys.hpp"
+#include "train/run/run_request.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {
 namespace {
-
-using Values = std::map<std::string, std::string>;
 
 TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
   for (const char* end : {"3e-5", "1e-5", "0"}) {
@@ -90,19 +89,21 @@ TEST(ResumedRun, KeysOfExpertsAreNoPartOfARunWithout) {
   keys->set("model.num_experts", "4", "--model.num_experts");
 
   EXPECT_NE(run_identity(*keys, "data"), identity);
-  Values values;
-  put_config(values, *keys);
-  std::erase_if(values, [](const auto& value) { return value.first.ends_with("num_experts"); });
+  RunValues values;
+  values.config = config_texts(*keys);
+  std::erase_if(values.config,
+                [](const auto& value) { return value.first.ends_with("num_experts"); });
   EXPECT_THROW(check_same_run(values, *keys, "old"), Error) << "weights of a dense model";
 }
 
 TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
   RunConfig config;
   const auto keys = run_keys(config, {{"model.preset", "tiny"}});
-  Values values;
-  put_config(values, *keys);
-  put_model_values(config.model, values);
-  std::erase_if(values, [](const auto& value) { return value.first.ends_with("activation"); });
+  RunValues values;
+  values.config = config_texts(*keys);
+  put_model_values(config.model, values.model);
+  for (RunValues::Texts* texts : {&values.config, &values.model})
+    std::erase_if(*texts, [](const auto& value) { return value.first.ends_with("activation"); });
   EXPECT_NO_THROW(check_same_run(values, *keys, "old"));
   const std::string identity = run_identity(*keys, "data");
 
@@ -128,11 +129,16 @@ TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
   }
 }
 
+TEST(RunRequest, OnlyRunTaskCanChangeTheConfiguration) {
+  static_assert(std::is_const_v<std::remove_reference_t<decltype(RunRequest::config)>>);
+  static_assert(std::is_const_v<std::remove_reference_t<decltype(RunRequest::keys)>>);
+}
+
 TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
   RunConfig before;
   const auto keys_before = run_keys(before, {{"model.num_experts", "4"}});
   RunStart start;
-  put_model_values(before.model, start.values);
+  put_model_values(before.model, start.values.model);
   const auto starts_with = [&](const char* balance) {
     RunConfig config;
     const auto keys =

@@ -14,6 +14,7 @@
 #include "train/config/open_values.hpp"
 #include "train/run/weights_start.hpp"
 #include "train/state/load_converted.hpp"
+#include "train/state/run_values.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -26,14 +27,14 @@ const Values kGood{{"step", "20"},     {"update", "19"},         {"data.next_sam
 
 TEST(RunState, ProgressIsLoadedAsItWasSaved) {
   LossScaler scaler(/*dynamic=*/true);
-  const Progress progress = load_progress(kGood, 20, scaler);
+  const Progress progress = load_progress(RunValues::from_values(kGood), 20, scaler);
   EXPECT_EQ(progress.step, 20);
   EXPECT_EQ(progress.update, 19);
   EXPECT_EQ(progress.next_sample, 240);
   EXPECT_EQ(progress.tokens, 7680);
-  Values again;
+  RunValues again;
   put_progress(again, progress, scaler);
-  EXPECT_EQ(again, kGood);
+  EXPECT_EQ(again.to_values(), kGood);
 }
 
 TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
@@ -54,12 +55,80 @@ TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
     values[key] = value;
     LossScaler scaler(/*dynamic=*/true);
     try {
-      (void)load_progress(values, 20, scaler);
+      (void)load_progress(RunValues::from_values(values), 20, scaler);
       ADD_FAILURE() << key << " = " << value << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
       EXPECT_NE(std::string(error.what()).find(key), std::string::npos) << error.what();
     }
+  }
+}
+
+/// Every value that a checkpoint of version 0.9 may have, with a text that only its type writes so.
+const Values kAllValues{{"task", "sft"},
+                        {"step", "20"},
+                        {"update", "19"},
+                        {"data.next_sample", "240"},
+                        {"tokens", "7680"},
+                        {"scaler.scale", "65536"},
+                        {"scaler.good_steps", "3"},
+                        {"data.content_hash", "0a"},
+                        {"data.plan", "{}"},
+                        {"data.plan_hash", "0b"},
+                        {"data.began_at_step", "4"},
+                        {"schedule", "1f1b"},
+                        {"chain", ""},
+                        {"skipped_in_a_row", "1"},
+                        {"spikes.loss", "3f"},
+                        {"spikes.grad_norm", ""},
+                        {"valid_loss", "0.30000000000000004"},
+                        {"config.optim.lr", "1e-05"},
+                        {"config.train.steps", "40"},
+                        {"fingerprint.threads", "2"},
+                        {"init.weights_sha256", "aa"},
+                        {"reference.weights_sha256", "bb"},
+                        {"model.hidden_size", "64"},
+                        {"lora.rank", "4"},
+                        {"chat.template", "chatml"},
+                        {"of_a_later_version", "1"}};
+
+TEST(RunValues, EveryTextIsWrittenAsItWasRead) {
+  const RunValues values = RunValues::from_values(kAllValues);
+
+  EXPECT_EQ(values.to_values(), kAllValues);
+
+  EXPECT_TRUE(values.is_training_state());
+  EXPECT_EQ(values.data_began, 4);
+  EXPECT_EQ(values.stream.plan, "{}");
+  EXPECT_EQ(values.valid_loss, 0.1 + 0.2);
+  EXPECT_EQ(values.configured("optim.lr"), "1e-05");
+  EXPECT_EQ(values.configured("optim.beta1"), std::nullopt);
+  EXPECT_EQ(values.fingerprint, (Values{{"threads", "2"}}));
+  EXPECT_EQ(values.weights_sha256, (Values{{"init", "aa"}, {"reference", "bb"}}));
+  EXPECT_EQ(values.model, (Values{{"model.hidden_size", "64"},
+                                  {"lora.rank", "4"},
+                                  {"chat.template", "chatml"},
+                                  {"of_a_later_version", "1"}}));
+}
+
+TEST(RunValues, EveryLossThatTrainingCanHaveIsReadBack) {
+  for (const char* loss : {"nan", "-nan", "inf", "-inf", "5e-324", "1e+300"}) {
+    const Values values{{kValidLossValue, loss}};
+    EXPECT_EQ(RunValues::from_values(values).to_values(), values);
+  }
+}
+
+TEST(RunValues, WeightsAloneAreNoTrainingStateAndHaveNoProgress) {
+  const RunValues weights = RunValues::from_values({{"step", "7"}, {"model.hidden_size", "64"}});
+
+  EXPECT_FALSE(weights.is_training_state());
+  LossScaler scaler(/*dynamic=*/false);
+  try {
+    (void)load_progress(weights, 7, scaler);
+    ADD_FAILURE() << "weights alone gave a progress";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "the checkpoint has no value 'update': it is not one of a training run");
   }
 }
 
@@ -165,11 +234,11 @@ TEST(OpenValues, GivenOnesStay) {
 }
 
 TEST(OpenValues, AResumedRunKeepsItsOwn) {
-  const OpenValueFacts facts{.data_ranks = 16,
-                             .has_bf16 = true,
-                             .saved = {{"config.train.global_batch", "32"},
-                                       {"config.train.precision", "fp16"},
-                                       {"config.optim.min_lr", "3e-05"}}};
+  const OpenValueFacts facts{
+      .data_ranks = 16,
+      .has_bf16 = true,
+      .saved = {
+          {"train.global_batch", "32"}, {"train.precision", "fp16"}, {"optim.min_lr", "3e-05"}}};
   RunConfig config;
   config.train.micro_batch = 2;
   config.optim.lr = 1e-5;  // as before min_lr followed it: such a run goes on as it was

@@ -242,16 +242,14 @@ TEST(UpdateTargetsTest, RefuseBatchesThatHoldOthersThanWereCounted) {
 
 TEST(FingerprintTest, SaysWhatEqualityToExpect) {
   const Fingerprint now{{"binary", "aa"}, {"threads", "2"}, {"layout", "ranks 2"}};
-  std::map<std::string, std::string> values;
-  put_fingerprint(values, now);
-  EXPECT_EQ(values.at("fingerprint.threads"), "2");
-  EXPECT_EQ(fingerprint_changes(values, now), "");
+  Fingerprint before = now;
+  EXPECT_EQ(fingerprint_changes(before, now), "");
 
-  values["fingerprint.binary"] = "bb";
-  values["fingerprint.threads"] = "1";
-  EXPECT_EQ(fingerprint_changes(values, now), "binary, threads 2 (was 1)");
-  values.erase("fingerprint.layout");
-  EXPECT_EQ(fingerprint_changes(values, now), std::nullopt);
+  before["binary"] = "bb";
+  before["threads"] = "1";
+  EXPECT_EQ(fingerprint_changes(before, now), "binary, threads 2 (was 1)");
+  before.erase("layout");
+  EXPECT_EQ(fingerprint_changes(before, now), std::nullopt);
 }
 
 /// What is said of a run that stopped at step 3 of 10 and goes on with some keys changed.
@@ -260,9 +258,9 @@ class ContinuationTest : public ::testing::Test {
   ContinuationTest() : keys_(make_run_keys(config_)) {
     config_.train.steps = 10;
     config_.optim.warmup_steps = 1;
-    put_config(values_, *keys_);
-    put_fingerprint(values_, fingerprint_);
-    values_["data.plan_hash"] = "plan";
+    values_.config = config_texts(*keys_);
+    values_.fingerprint = fingerprint_;
+    values_.plan_hash = "plan";
   }
 
   [[nodiscard]] std::string describe(const std::string& plan_hash = "plan") const {
@@ -279,7 +277,7 @@ class ContinuationTest : public ::testing::Test {
   RunConfig config_;
   std::unique_ptr<ConfigSet> keys_;
   Fingerprint fingerprint_{{"binary", "aa"}, {"layout", "ranks 2"}};
-  std::map<std::string, std::string> values_;
+  RunValues values_;
 };
 
 TEST_F(ContinuationTest, IsExactWhereOnlyOutputsDiffer) {
@@ -300,10 +298,10 @@ TEST_F(ContinuationTest, AnotherEndOfTheScheduleMovesTheLearningRate) {
   expect({"the state is exact", "from step 4 on the learning rate is another",
           "train.steps = 20 (was 10)", "cosine", "at step 4 "});
   config_.optim.warmup_steps = 6;
-  values_["config.optim.warmup_steps"] = "6";
+  values_.config["optim.warmup_steps"] = "6";
   expect({"from step 7 on"});
   config_.optim.schedule = "constant";
-  values_["config.optim.schedule"] = "constant";
+  values_.config["optim.schedule"] = "constant";
   EXPECT_EQ(describe().find("exact: "), 0U) << describe();
 }
 
@@ -314,7 +312,7 @@ TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
   config_.train.steps = 20;
   expect({"within rounding: changed layout ranks 3 (was ranks 2), parallel.bucket_mb",
           "; from step 4 on"});
-  values_.erase("fingerprint.binary");
+  values_.fingerprint.erase("binary");
   expect({"does not tell", "from step 4 on"});
 }
 
@@ -325,12 +323,12 @@ TEST_F(ContinuationTest, OtherMicroBatchesAreAnotherAuxiliaryLossOfExperts) {
   MoeConfig& moe = config_.model.moe;
   moe.num_experts = 4;
   moe.router_aux_loss = "micro_batch";
-  put_config(values_, *keys_);
-  values_["config.train.micro_batch"] = "4";
+  values_.config = config_texts(*keys_);
+  values_.config["train.micro_batch"] = "4";
   expect({"another training: the auxiliary loss is of each micro-batch", "changed layout"});
   moe.router_aux_loss = "sequence";
-  put_config(values_, *keys_);
-  values_["config.train.micro_batch"] = "4";
+  values_.config = config_texts(*keys_);
+  values_.config["train.micro_batch"] = "4";
   expect({"within rounding"});
 }
 

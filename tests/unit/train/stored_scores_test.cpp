@@ -212,9 +212,9 @@ TEST(DpoKeys, ARunThatGoesOnKeepsWhatItBeganWith) {
   const DpoKeys old(Given{}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_EQ(old.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(old.warnings_of_sums(), 0U);
-  std::map<std::string, std::string> values;  // of a checkpoint from before dpo.score
-  put_config(values, *old.keys);
-  values.erase("config.dpo.score");
+  RunValues values;  // of a checkpoint from before dpo.score
+  values.config = config_texts(*old.keys);
+  values.config.erase("dpo.score");
   EXPECT_NO_THROW(check_same_run(values, *old.keys, "old"));
   const DpoKeys other(Given{{"dpo.score", "answer"}},
                       {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
