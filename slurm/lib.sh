@@ -126,6 +126,18 @@ dry_run_or_job() {
   refuse_in_step "submit it with 'sbatch $0 ...', or type '$0 ...' in a shell of salloc"
 }
 
+# run_once PROGRAM COMMAND ARGUMENT...: one step of a program of TRIREME_BIN whose output other programs read; ends the script.
+run_once() {
+  local command plain_output=1 program=$1
+  shift
+  srun_command=()
+  prepare_srun
+  command=(srun "${srun_command[@]}" "$TRIREME_BIN/$program" "$@")
+  dry_run_or_job "${command[@]}"
+  banner "${command[@]}"
+  exec "${command[@]}"
+}
+
 # What tells one manifest.json from another: it is always a new file, renamed into place. "none" when absent.
 manifest_stamp() { stat -c '%i %y' "$1/manifest.json" 2>/dev/null || printf 'none\n'; }  # manifest_stamp SET
 
