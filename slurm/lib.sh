@@ -201,7 +201,7 @@ describe_now() {
 # describe_job RUN: the comment, and a look at the time limit, each minute until it is killed.
 describe_job() {
   local pause known_end=${job_end:-}
-  trap 'kill "$pause" 2>/dev/null; exit 0' TERM
+  trap 'kill "$pause" 2>/dev/null || true; exit 0' TERM
   trap '' USR1 USR2 INT HUP
   while :; do
     sleep 60 &

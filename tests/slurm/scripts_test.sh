@@ -206,7 +206,7 @@ a_job_tells_how_it_stands_and_what_was_decided() {
   CALLS=$work/calls PATH=$work/path:$PATH TRIREME_BIN=$work/bin SLURM_JOB_ID=7 describe_job runs/a &
   describer=$!
   for ((i = 0; i < 50; i++)); do
-    [[ ! -s $work/calls ]] || break
+    ! grep -q "^update" "$work/calls" 2>/dev/null || break
     /bin/sleep 0.1
   done
   kill "$describer"
