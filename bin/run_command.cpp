@@ -1,6 +1,7 @@
 #include "bin/run_command.hpp"
 
 #include "comm/agree.hpp"
+#include "comm/launchers.hpp"
 #include "core/escape.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
@@ -8,18 +9,18 @@
 namespace trireme {
 namespace {
 
-/// Returns the command line to type after srun.
+/// Returns the command line to type behind the scheduler's launcher.
 std::string command_text(int argc, char** argv) {
   return shell_line(std::vector<std::string>(argv, argv + argc));
 }
 
-/// A command that needs no ranks, or a text. Under Slurm every task says that it is refused: a
+/// A command that needs no ranks, or a text. Under a scheduler every task says that it is refused: a
 /// script may have started this task alone.
 int run_without_ranks(const CommandLine& line, Launch& launch, int argc, char** argv) {
   const LaunchInfo place = launch.info();
   failpoints_init(place.rank);
   launch.start_alone();
-  if (place.rank == 0 || launch.variables().contains("SLURM_PROCID"))
+  if (place.rank == 0 || is_scheduler_task(launch.variables()))
     line.check_ranks(argc, argv, place.size);
   if (place.rank == 0) return line.parse(argc, argv)();
   const std::optional<Error> wrong = capture([&] {

@@ -2,7 +2,7 @@
 
 namespace trireme {
 
-/// From here on SIGTERM, SIGUSR1 and SIGUSR2 (what Slurm sends before a time limit or
+/// From here on SIGTERM, SIGUSR1 and SIGUSR2 (the scheduler sends them before a time limit or
 /// a preemption) ask pack to stop and to be started again. Call it before MPI starts:
 /// until then they kill the process.
 void catch_stop_signals();

@@ -126,6 +126,18 @@ dry_run_or_job() {
   refuse_in_step "submit it with 'sbatch $0 ...', or type '$0 ...' in a shell of salloc"
 }
 
+# run_once PROGRAM COMMAND ARGUMENT...: one step of a program of TRIREME_BIN whose output other programs read; ends the script.
+run_once() {
+  local command plain_output=1 program=$1
+  shift
+  srun_command=()
+  prepare_srun
+  command=(srun "${srun_command[@]}" "$TRIREME_BIN/$program" "$@")
+  dry_run_or_job "${command[@]}"
+  banner "${command[@]}"
+  exec "${command[@]}"
+}
+
 # What tells one manifest.json from another: it is always a new file, renamed into place. "none" when absent.
 manifest_stamp() { stat -c '%i %y' "$1/manifest.json" 2>/dev/null || printf 'none\n'; }  # manifest_stamp SET
 
@@ -189,7 +201,7 @@ describe_now() {
 # describe_job RUN: the comment, and a look at the time limit, each minute until it is killed.
 describe_job() {
   local pause known_end=${job_end:-}
-  trap 'kill "$pause" 2>/dev/null; exit 0' TERM
+  trap 'kill "$pause" 2>/dev/null || true; exit 0' TERM
   trap '' USR1 USR2 INT HUP
   while :; do
     sleep 60 &

@@ -14,6 +14,7 @@
 #include "data/order/plan.hpp"
 #include "job/doctor/shared_places.hpp"
 #include "parallel/device.hpp"
+#include "scheduler/scheduler.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
@@ -163,7 +164,7 @@ void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport
   for (const Finding& one : findings)
     text += formatted("{}: {} [{}]\n", severity_name(one.severity), one.line(), one.id);
   if (!exclude.empty())
-    text += formatted("sbatch --exclude={} leaves out what is broken\n", exclude);
+    text += scheduler().exclude_option(exclude) + " leaves out what is broken\n";
   if (findings.empty()) text += "nothing is wrong\n";
   print(text);
 }

@@ -4,6 +4,7 @@
 
 #include "bin/trireme/short_spin.hpp"
 #include "bin/trireme/train_command.hpp"
+#include "comm/launchers.hpp"
 #include "core/process/stop_signals.hpp"
 
 namespace {
@@ -11,7 +12,8 @@ namespace {
 void start_early(int argc, char** argv, char** environment) {
   // The C library has no environment of its own yet.
   trireme::use_short_spin(argv, environment);
-  if (trireme::TrainCommand::is_chosen(argc, argv)) trireme::install_stop_signals(environment);
+  if (trireme::TrainCommand::is_chosen(argc, argv))
+    trireme::install_stop_signals(trireme::launched_rank(environment));
 }
 
 // The loader calls this function when all libraries are in place and none has run yet.

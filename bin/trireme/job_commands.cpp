@@ -20,10 +20,10 @@
 #include "job/finish/finish.hpp"
 #include "job/finish/refusal.hpp"
 #include "job/journal.hpp"
-#include "job/scheduler.hpp"
 #include "job/watch/attach.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -94,7 +94,7 @@ int JobCommands::finish() const {
   FinishFacts facts;
   facts.place = JobPlace::from_environment();
   facts.srun_code = static_cast<int>(srun_code_);
-  facts.job = SchedulerJob::parse(job_says_);
+  facts.job = scheduler().read_job(job_says_);
   if (in_chain_) facts.job.may_requeue = true;
   std::istringstream lost(lost_nodes_);
   for (std::string node; lost >> node;) facts.lost_nodes.push_back(node);
@@ -105,7 +105,7 @@ int JobCommands::finish() const {
   Json json = Json::object();
   put_decision(json, decision);
   json["run"] = std::filesystem::absolute(run_).string();
-  json["job"] = scheduler_id_from_environment();
+  json["job"] = scheduler().job_id();
   print(json_line(json));
   return decision.exit_code;
 }

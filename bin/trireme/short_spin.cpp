@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "scheduler/scheduler.hpp"
+
 namespace trireme {
 namespace {
 
@@ -15,9 +17,15 @@ constexpr const char* kSpin = "GOMP_SPINCOUNT=1000";
 constexpr const char* kStartedAgain = "_TRIREME_SHORT_SPIN=1";  // the setting is not the user's
 constexpr std::size_t kMaxVariables = 8192;
 
+bool sets(std::string_view variable, std::string_view name) {
+  return variable.starts_with(name) && variable.substr(name.size()).starts_with('=');
+}
+
 bool forbids(std::string_view variable) {
-  return variable.starts_with("GOMP_SPINCOUNT=") || variable.starts_with("OMP_WAIT_POLICY=") ||
-         variable.starts_with("SLURM_JOB_ID=") || variable == "OMP_NUM_THREADS=1";
+  for (const Scheduler* scheduler : schedulers())
+    if (sets(variable, scheduler->variables().job)) return true;
+  return sets(variable, "GOMP_SPINCOUNT") || sets(variable, "OMP_WAIT_POLICY") ||
+         variable == "OMP_NUM_THREADS=1";
 }
 
 }  // namespace

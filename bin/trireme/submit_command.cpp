@@ -17,20 +17,18 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
-#include "core/process/run_program.hpp"
 #include "core/timer.hpp"
 #include "job/run_folder.hpp"
-#include "job/scheduler.hpp"
 #include "job/submission_record.hpp"
 #include "job/submit/queue_checks.hpp"
 #include "job/watch/run_view.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kAnswer_s = 60;  // for sinfo and sbatch
 constexpr double kFilesOfACheckpoint = 8;
 constexpr std::chrono::seconds kBeat(60);
 
@@ -68,7 +66,8 @@ fs::path nearest(fs::path place) {
 
 SubmitCommand::SubmitCommand(CommandLine& line, Launch& launch, std::string program)
     : launch_(launch), program_(std::move(program)) {
-  line.command("submit", "check a training command and put it in Slurm's queue")
+  line.command("submit", formatted("check a training command and put it in {}'s queue",
+                                   scheduler().words().name))
       .option("--nodes", &request_.nodes, "N", "nodes, each with all of its GPUs")
       .option("--time", &request_.time, "T", "as sbatch takes it: 30, 4:00:00, 2-12")
       .option("--chain", &request_.chain, "N",
@@ -204,7 +203,7 @@ void SubmitCommand::report(const std::vector<std::string>& words, const std::str
                 format_bytes(static_cast<double>(plan_.memory_bytes_per_rank)),
                 format_bytes(static_cast<double>(plan_.disk_bytes)), shell_line(words));
   if (!job.empty())
-    text += formatted("job {}: squeue -j {}, {}\n", job, job,
+    text += formatted("job {}: {}, {}\n", job, scheduler().show_command(job),
                       shell_line({"trireme", "job", "watch", request_.run.string()}));
   print(text);
 }
@@ -213,22 +212,21 @@ int SubmitCommand::run() {
   take_words();
   const fs::path bin = own_folder();
   fs::path home = checkout(bin);
-  const ProgramEnd sinfo = run_program(sinfo_words(), kAnswer_s);
+  const SchedulerWords& names = scheduler().words();
+  const ClusterAnswer cluster = scheduler().cluster();
   NodeKind kind;
-  if (sinfo.code != 0) {
-    problems_.push_back({"slurm-absent",
-                         formatted("sinfo ended with {}: {}", sinfo.code,
-                                   sinfo.out.substr(0, sinfo.out.find('\n'))),
+  if (!cluster.refused.empty()) {
+    problems_.push_back({formatted("{}-absent", names.id), cluster.refused,
                          "submit from a login node of the cluster"});
   } else {
-    const std::string partition = partition_of(request_);
-    const auto found = choose_kind(read_nodes(sinfo.out), partition);
+    const std::string partition = scheduler().partition_of(request_.sbatch);
+    const auto found = choose_kind(cluster.kinds, partition);
     if (!found) {
-      problems_.push_back({"partition-absent",
-                           partition.empty()
-                               ? std::string("this cluster has no default partition")
-                               : formatted("this cluster has no partition {}", partition),
-                           "give --sbatch --partition=NAME (sinfo -s lists them)"});
+      problems_.push_back(
+          {"partition-absent",
+           partition.empty() ? std::string("this cluster has no default partition")
+                             : formatted("this cluster has no partition {}", partition),
+           formatted("give --sbatch --partition=NAME ({} lists them)", names.list_nodes)});
     }
     kind = found.value_or(NodeKind{});
   }
@@ -245,7 +243,7 @@ int SubmitCommand::run() {
         scheduler_problems(request_, kind, time_of(request_, kind, script), needs);
     problems_.insert(problems_.end(), forbidden.begin(), forbidden.end());
   }
-  if (sinfo.code == 0) check_queue();
+  if (cluster.refused.empty()) check_queue();
   check_disk();
   std::vector<std::string> arguments = request_.arguments;
   std::string job;
@@ -255,16 +253,18 @@ int SubmitCommand::run() {
     home = frozen.home;
     arguments = frozen.arguments;
   }
-  const std::vector<std::string> words = sbatch_words(request_, kind, home, arguments);
+  const std::vector<std::string> words =
+      scheduler().submit_words(order_of(request_, kind, home, arguments));
   if (will_queue) {
     ::setenv("TRIREME_HOME", home.c_str(), 1);
     ::unsetenv("TRIREME_BIN");
-    const ProgramEnd end = run_program(words, kAnswer_s);
-    job = end.out.substr(0, end.out.find_first_of(";\n"));
-    if (end.code == 0) {
+    const SubmitAnswer answer = scheduler().submit(words);
+    job = answer.job;
+    if (answer.is_queued) {
       write_submission(home, {job, request_.chain, unix_time_s()});
     } else {
-      problems_.push_back({"sbatch-refused", end.out, "correct the options, or ask the site"});
+      problems_.push_back({formatted("{}-refused", names.submit), answer.text,
+                           "correct the options, or ask the site"});
     }
   }
   report(words, problems_.empty() ? job : "");

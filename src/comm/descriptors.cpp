@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -51,8 +52,8 @@ void raise_descriptor_limit(std::uint64_t needed, std::uint64_t spare, std::stri
   if (limit.rlim_cur >= open + needed) return;
   fail(
       ErrorKind::resource,
-      "{}: {} open files are needed beside the {} of now, the hard limit is {}; raise it (`ulimit -Hn`, LimitNOFILE of slurmd) or start fewer ranks",
-      what, needed, open, limit.rlim_max);
+      "{}: {} open files are needed beside the {} of now, the hard limit is {}; raise it (`ulimit -Hn`, {}) or start fewer ranks",
+      what, needed, open, limit.rlim_max, scheduler().words().open_files_advice);
 }
 
 }  // namespace trireme

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/number.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -20,32 +22,56 @@ struct Launcher {
 
 /// Innermost first: an mpirun may run inside of all that follow it. Sources: Open MPI's mpirun(1),
 /// MVAPICH2's and MPICH's Hydra, jsrun(1), flux-environment(7), srun(1), HPE's PALS, PMIx 4.
-constexpr std::array<Launcher, 9> kLaunchers{{
+constexpr std::array<Launcher, 6> kInnerLaunchers{{
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
     {"PMI_RANK", "PMI_SIZE"},
     {"", "MPI_LOCALNRANKS"},
     {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
     {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
-    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},  // SLURM_NTASKS is the job's, also where no srun is
-    {"PALS_RANKID", ""},
-    {"PMIX_RANK", ""},
 }};
 
-/// Facts beside the launchers: the namespace says who serves PMIx, the others describe the job.
-constexpr std::array<const char*, 4> kAround{"PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_NTASKS",
-                                             "SLURM_JOB_NUM_NODES"};
+/// Launchers around those of the schedulers, or beside them.
+constexpr std::array<Launcher, 2> kOuterLaunchers{{{"PALS_RANKID", ""}, {"PMIX_RANK", ""}}};
+
+const std::vector<Launcher>& launchers() {
+  static const std::vector<Launcher> all = [] {
+    std::vector<Launcher> rows(kInnerLaunchers.begin(), kInnerLaunchers.end());
+    for (const Scheduler* one : schedulers())
+      rows.push_back({one->variables().rank, one->variables().step_tasks});
+    rows.insert(rows.end(), kOuterLaunchers.begin(), kOuterLaunchers.end());
+    return rows;
+  }();
+  return all;
+}
+
+/// The namespace says who serves PMIx.
+constexpr const char* kNamespace = "PMIX_NAMESPACE";
 
 std::int64_t number_of(const LauncherVariables& variables, const char* name) {
   const auto found = variables.find(name);
   return found == variables.end() ? 0 : parse_integer(found->second).value_or(0);
 }
 
+bool is_of_scheduler(const std::string& space) {
+  return std::any_of(schedulers().begin(), schedulers().end(), [&](const Scheduler* one) {
+    const std::string_view begins = one->variables().pmix_namespace;
+    return !begins.empty() && space.starts_with(begins);
+  });
+}
+
+/// The scheduler of the job around this process; null outside a job.
+const Scheduler* job_around(const LauncherVariables& variables) {
+  for (const Scheduler* one : schedulers())
+    if (variables.contains(one->variables().job)) return one;
+  return nullptr;
+}
+
 [[noreturn]] void fail_alone(const char* name, std::int64_t value, const char* meaning) {
   fail(
       ErrorKind::usage,
-      "{} = {}: {}, but MPI sees this one alone, and each would work by itself.\n  Type `srun --mpi=pmix ...` under Slurm (`srun --mpi=list` shows what it offers), or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`srun -n 1 ...`).",
-      name, value, meaning);
+      "{} = {}: {}, but MPI sees this one alone, and each would work by itself.\n  Type {}, or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`{} ...`).",
+      name, value, meaning, scheduler().words().launch_advice, scheduler().words().launch_one);
 }
 
 }  // namespace
@@ -56,14 +82,39 @@ LauncherVariables launcher_variables() {
     const char* value = std::getenv(name);
     if (value != nullptr) set[name] = value;
   };
-  for (const Launcher& launcher : kLaunchers) {
+  for (const Launcher& launcher : launchers()) {
     take(launcher.rank);
     take(launcher.size);
   }
-  for (const char* name : kAround) take(name);
-  // A batch script has a SLURM_PROCID, too.
-  if (!set.contains("SLURM_STEP_NUM_TASKS")) set.erase("SLURM_PROCID");
+  take(kNamespace);
+  for (const Scheduler* one : schedulers()) {
+    const SchedulerVariables& names = one->variables();
+    for (const char* name : {names.job, names.job_tasks, names.job_nodes}) take(name);
+    if (!set.contains(names.step_tasks)) set.erase(names.rank);  // a batch script has a rank, too
+  }
   return set;
+}
+
+const char* launched_rank(const char* const* environment) noexcept {
+  const auto value_of = [environment](std::string_view name) -> const char* {
+    for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+      const std::string_view text(*entry);
+      if (text.size() > name.size() && text.starts_with(name) && text[name.size()] == '=')
+        return *entry + name.size() + 1;
+    }
+    return nullptr;
+  };
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+    if (const char* rank = value_of(name)) return rank;
+  for (const Scheduler* one : schedulers())
+    if (const char* rank = value_of(one->variables().rank)) return rank;
+  return nullptr;
+}
+
+bool is_scheduler_task(const LauncherVariables& variables) {
+  return std::any_of(schedulers().begin(), schedulers().end(), [&](const Scheduler* one) {
+    return variables.contains(one->variables().rank);
+  });
 }
 
 LauncherPlace launcher_place(const LauncherVariables& variables) {
@@ -73,11 +124,11 @@ LauncherPlace launcher_place(const LauncherVariables& variables) {
     return LauncherPlace{static_cast<int>(rank),
                          static_cast<int>(std::clamp(size, rank + 1, kMost + 1))};
   };
-  for (const Launcher& launcher : kLaunchers) {
+  for (const Launcher& launcher : launchers()) {
     if (variables.contains(launcher.size))
       return place(number_of(variables, launcher.rank), number_of(variables, launcher.size));
   }
-  for (const Launcher& launcher : kLaunchers) {
+  for (const Launcher& launcher : launchers()) {
     if (variables.contains(launcher.rank)) return place(number_of(variables, launcher.rank), 1);
   }
   return {};
@@ -86,7 +137,7 @@ LauncherPlace launcher_place(const LauncherVariables& variables) {
 bool is_alone(const LauncherVariables& variables) {
   bool has_launcher = false;
   bool has_size = false;
-  for (const Launcher& launcher : kLaunchers) {
+  for (const Launcher& launcher : launchers()) {
     const bool tells_size = variables.contains(launcher.size);
     has_launcher |= tells_size || variables.contains(launcher.rank);
     if (tells_size && number_of(variables, launcher.size) != 1) return false;
@@ -94,43 +145,48 @@ bool is_alone(const LauncherVariables& variables) {
     // MPI_LOCALNRANKS counts the ranks of this node only.
     has_size |= tells_size && std::string_view(launcher.size) != "MPI_LOCALNRANKS";
   }
-  // A PMIx server that is not Slurm's belongs to a launcher inside of the step.
-  const auto space = variables.find("PMIX_NAMESPACE");
-  const bool is_other = space != variables.end() && !space->second.starts_with("slurm.") &&
+  // A PMIx server that is not the scheduler's belongs to a launcher inside of the step.
+  const auto space = variables.find(kNamespace);
+  const bool is_other = space != variables.end() && !is_of_scheduler(space->second) &&
                         !variables.contains("OMPI_COMM_WORLD_SIZE");
   return !has_launcher || (has_size && !is_other);
 }
 
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command) {
-  // mpirun says how many processes the user wants, and so does srun: it sets SLURM_NTASKS.
-  if (!variables.contains("SLURM_JOB_ID") || variables.contains("OMPI_COMM_WORLD_SIZE") ||
+  // mpirun says how many processes the user wants, and so does the scheduler's launcher.
+  const Scheduler* around = job_around(variables);
+  if (around == nullptr || variables.contains("OMPI_COMM_WORLD_SIZE") ||
       variables.contains("PMI_SIZE") || !is_alone(variables))
     return "";
-  const bool in_step = variables.contains("SLURM_STEP_NUM_TASKS");
-  const std::int64_t tasks = number_of(variables, "SLURM_NTASKS");
-  const std::int64_t nodes = in_step ? 1 : number_of(variables, "SLURM_JOB_NUM_NODES");
+  const SchedulerVariables& names = around->variables();
+  const bool in_step = variables.contains(names.step_tasks);
+  const std::int64_t tasks = number_of(variables, names.job_tasks);
+  const std::int64_t nodes = in_step ? 1 : number_of(variables, names.job_nodes);
   if (tasks <= 1 && nodes <= 1) return "";
   return formatted(
-      "this Slurm job has {} {}, and this command runs as one process alone: the rest of the job is idle. To use the whole job, start the command with srun: srun {}",
-      tasks > 1 ? tasks : nodes, tasks > 1 ? "tasks" : "nodes", command);
+      "this {} job has {} {}, and this command runs as one process alone: the rest of the job is idle. To use the whole job, start the command with {}: {} {}",
+      around->words().name, tasks > 1 ? tasks : nodes, tasks > 1 ? "tasks" : "nodes",
+      around->words().launch, around->words().launch, command);
 }
 
 std::string stopped_code_text(const LauncherVariables& variables) {
-  const bool by_mpirun =
-      variables.contains("OMPI_COMM_WORLD_SIZE") && !variables.contains("SLURM_STEP_NUM_TASKS");
+  const bool in_step = std::any_of(
+      schedulers().begin(), schedulers().end(),
+      [&](const Scheduler* one) { return variables.contains(one->variables().step_tasks); });
+  const bool by_mpirun = variables.contains("OMPI_COMM_WORLD_SIZE") && !in_step;
   return formatted("exit code {}{}", kExitStopped,
                    by_mpirun ? " (mpirun ends with 1 if the signal was sent to mpirun)" : "");
 }
 
 void check_launcher(const LauncherVariables& variables, int mpi_size) {
   if (mpi_size > 1) return;
-  for (const Launcher& launcher : kLaunchers) {
+  for (const Launcher& launcher : launchers()) {
     if (!variables.contains(launcher.size)) continue;
     const std::int64_t size = number_of(variables, launcher.size);
     if (size > 1) fail_alone(launcher.size, size, "so many processes were started");
     return;
   }
-  for (const Launcher& launcher : kLaunchers) {
+  for (const Launcher& launcher : launchers()) {
     const std::int64_t rank = number_of(variables, launcher.rank);
     if (rank > 0) fail_alone(launcher.rank, rank, "there are processes before this one");
   }

@@ -10,9 +10,16 @@ namespace trireme {
 using LauncherVariables = std::map<std::string, std::string>;
 
 /// Returns the variables of known launchers (mpirun, mpiexec, srun, flux, jsrun, PMIx, PALS) that
-/// are set, and those of the Slurm job around them. Read them before MPI_Init: Open MPI then sets
+/// are set, and those of the scheduler's job around them. Read them before MPI_Init: Open MPI then sets
 /// variables of its own.
 LauncherVariables launcher_variables();
+
+/// Returns the rank of this process in the variables `environment` of a launcher, before MPI can tell;
+/// null without a launcher. Safe before main.
+const char* launched_rank(const char* const* environment) noexcept;
+
+/// Returns true if the scheduler's own launcher started this process.
+bool is_scheduler_task(const LauncherVariables& variables);
 
 /// A place among the processes of a start, as the innermost launcher tells it.
 struct LauncherPlace {
@@ -28,8 +35,8 @@ LauncherPlace launcher_place(const LauncherVariables& variables);
 /// process.
 bool is_alone(const LauncherVariables& variables);
 
-/// Returns a warning if this process is alone in a Slurm job of several tasks or nodes, which then
-/// stay idle; "" if it is not. `command`: what to type behind srun.
+/// Returns a warning if this process is alone in a scheduler's job of several tasks or nodes, which then
+/// stay idle; "" if it is not. `command`: what to type behind its launcher.
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command);
 
 /// Returns "exit code 75", the code of a process that stops on request. Under mpirun the text adds

@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// Where this process stands among all of the launch, as MPI tells it (Slurm's
+/// Where this process stands among all of the launch, as MPI tells it (the scheduler's
 /// variables are not asked).
 struct LaunchInfo {
   int rank = 0;

@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/number.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -34,10 +35,11 @@ std::string name_of_start(const LauncherVariables& variables) {
       name += plain ? c : '_';
     }
   };
-  for (const char* variable : {"SLURM_JOB_ID", "PMIX_NAMESPACE"}) {
+  const SchedulerVariables& names = scheduler().variables();
+  for (const char* variable : {names.job, "PMIX_NAMESPACE"}) {
     if (const auto found = variables.find(variable); found != variables.end()) add(found->second);
   }
-  for (const char* variable : {"SLURM_RESTART_COUNT", "SLURM_STEP_ID"}) {
+  for (const char* variable : {names.restarts, names.step}) {
     if (const char* text = std::getenv(variable)) add(text);
   }
   return name.substr(0, 200);
@@ -74,7 +76,8 @@ void StartMarks::refresh() const noexcept {
 }
 
 bool StartMarks::claim_report() const noexcept {
-  const Fd claimed(::open((start_ / kReported).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  const Fd claimed(
+      ::open((start_ / kReported).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   return static_cast<bool>(claimed);
 }
 

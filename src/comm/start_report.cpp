@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostParts = 20;
 
-/// "n2" of "n2.cluster.example": Slurm's names and host names differ in this.
+/// "n2" of "n2.cluster.example": the scheduler's names and host names differ in this.
 std::string short_name(const std::string& node) {
   return node.substr(0, node.find('.'));
 }

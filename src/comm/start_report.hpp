@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/start_marks.hpp"
-#include "comm/step_nodes.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 

@@ -14,6 +14,7 @@
 #include "comm/session.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -25,13 +26,8 @@ constexpr std::chrono::seconds kGrace{2};
 constexpr double kMostBetweenSigns_s = 10;
 
 std::string own_node() {
-  const char* node = std::getenv("SLURMD_NODENAME");
+  const char* node = std::getenv(scheduler().variables().node);
   return node == nullptr ? this_hostname() : node;
-}
-
-std::string text_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? "" : text;
 }
 
 /// Signals are for the main thread: a thread that is made now must not get them.
@@ -97,8 +93,7 @@ class StartWatch::Thread {
     if (!has_marks_ || marks_.claim_report()) {
       StartView view{place_.rank, place_.size, node_, limit_.timeout_s, 3 * interval_s_, {}, {}};
       if (has_marks_) view.marks = marks_.read();
-      view.nodes =
-          step_nodes(text_of("SLURM_STEP_NODELIST"), text_of("SLURM_STEP_TASKS_PER_NODE"));
+      view.nodes = scheduler().step_nodes();
       const StartFailure failure = report_start(view);
       log::error(failure.message);
       log::flush();

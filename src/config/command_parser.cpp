@@ -2,25 +2,20 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "config/value.hpp"
 #include "core/edit_distance.hpp"
 #include "core/join.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
 
-/// Options of sbatch that users give behind the job script, where they reach the program.
-constexpr std::array<std::string_view, 20> kSbatchOptions{
-    "--nodes",      "--ntasks",   "--ntasks-per-node", "--gpus-per-node", "--gpus",
-    "--gres",       "--mem",      "--cpus-per-task",   "--time",          "--partition",
-    "--account",    "--qos",      "--array",           "--dependency",    "--exclusive",
-    "--constraint", "--nodelist", "--exclude",         "--job-name",      "--reservation"};
-
-bool is_of_sbatch(std::string_view option) {
-  return std::find(kSbatchOptions.begin(), kSbatchOptions.end(), option) != kSbatchOptions.end();
+/// Options of the scheduler that users give behind the job script, where they reach the program.
+bool is_of_scheduler(std::string_view option) {
+  const auto names = scheduler().option_names();
+  return std::find(names.begin(), names.end(), option) != names.end();
 }
 
 /// Reads the arguments of one command into its targets and its ConfigSet.
@@ -179,12 +174,13 @@ class Parser {
     for (const std::string& word : extras) {
       if (is_option(word)) {
         const std::string name = word.substr(0, word.find('='));
-        problems.add(formatted("unknown option '{}'{}", name,
-                               is_of_sbatch(name)
-                                   ? formatted("; options of Slurm stand before the job script: "
-                                               "sbatch {}=VALUE SCRIPT ...",
-                                               name)
-                                   : suggestion(name)));
+        problems.add(
+            formatted("unknown option '{}'{}", name,
+                      is_of_scheduler(name)
+                          ? formatted("; options of {} stand before the job script: "
+                                      "{} {}=VALUE SCRIPT ...",
+                                      scheduler().words().name, scheduler().words().submit, name)
+                          : suggestion(name)));
       } else if (!any_option) {  // else it is most likely the value of that option
         problems.add(formatted("unexpected argument '{}'", word));
       }

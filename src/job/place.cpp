@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/number.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -16,9 +17,10 @@ std::int64_t count_in(const char* variable) {
 }  // namespace
 
 JobPlace JobPlace::from_environment() {
-  const char* job_id = std::getenv("SLURM_JOB_ID");
+  const SchedulerVariables& names = scheduler().variables();
+  const char* job_id = std::getenv(names.job);
   if (job_id == nullptr) return {};
-  return {job_id, count_in("SLURM_RESTART_COUNT"), count_in("TRIREME_ATTEMPT")};
+  return {job_id, count_in(names.restarts), count_in("TRIREME_ATTEMPT")};
 }
 
 std::uint64_t JobPlace::order() const {
@@ -28,7 +30,7 @@ std::uint64_t JobPlace::order() const {
 }
 
 std::optional<double> job_end_from_environment() {
-  const char* text = std::getenv("SLURM_JOB_END_TIME");
+  const char* text = std::getenv(scheduler().variables().job_end);
   const auto value = text == nullptr ? std::nullopt : parse_integer(text);
   if (!value || *value <= 0) return std::nullopt;
   return static_cast<double>(*value);

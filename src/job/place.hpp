@@ -12,7 +12,7 @@ struct JobPlace {
   std::int64_t restart = 0;  // how often the job was put back in the queue
   std::int64_t attempt = 0;  // steps that the job has started since
 
-  /// SLURM_JOB_ID, SLURM_RESTART_COUNT and TRIREME_ATTEMPT.
+  /// Reads the scheduler's variables (scheduler/scheduler.hpp) and TRIREME_ATTEMPT.
   static JobPlace from_environment();
 
   /// Grows from each leg of a job to its next, by two: who decides about a leg stands behind it.
@@ -21,8 +21,8 @@ struct JobPlace {
   friend bool operator==(const JobPlace&, const JobPlace&) = default;
 };
 
-/// SLURM_JOB_END_TIME: Unix time at which the scheduler ends the job; none: not there, or no number
-/// above 0.
+/// Returns the Unix time at which the scheduler ends the job, by its variable; none: not there, or no
+/// number above 0.
 std::optional<double> job_end_from_environment();
 
 }  // namespace trireme

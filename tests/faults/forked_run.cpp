@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "comm/launch.hpp"
+#include "comm/launchers.hpp"
 #include "comm/liveness/network_settings.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
@@ -52,7 +53,7 @@ RunStart configure(const ForkedRun& run, Task& task, RunConfig& config, ConfigSe
 }
 
 int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
-  install_stop_signals(environ);
+  install_stop_signals(launched_rank(environ));
   const LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};
   const CommOptions options = watched_comm(/*timeout_s=*/30);
   const auto world = make_socket_world(std::move(row), rank, options);

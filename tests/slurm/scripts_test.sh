@@ -83,6 +83,24 @@ EOF
   expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
 }
 
+# What cannot be shared is the same everywhere: Slurm copies a script alone, so each of them has to look for the shared file.
+job_scripts_share_their_opening() {
+  local checkout=$PWD script opening line
+  opening=$(sed -n '/^# Slurm runs a copy/,/^source /p' slurm/export.sbatch)
+  expect_equal "lines of the opening" 6 "$(wc -l <<<"$opening")"
+  cd "$work/elsewhere"
+  for script in "$checkout"/slurm/*.sbatch; do
+    expect_equal "how ${script##*/} finds the checkout" "$opening" "$(sed -n '/^# Slurm runs a copy/,/^source /p' "$script")"
+    # shellcheck disable=SC2016  # the text of a line
+    expect_equal "what ${script##*/} sources" 'source "$here/job.sh"' "$(grep -E '^ *(source|\.) ' "$script")"
+    [[ $script != */sweep.sbatch ]] || continue  # wants a file; it is a training job
+    cp "$script" "$work/spool/slurm_script"
+    line=$(job_of_copy "$script")
+    expect_match "the program of ${script##*/} in the spool" " $checkout/build/release/bin/trireme(-data)? " "$line"
+  done
+  cd "$checkout"
+}
+
 # The program's URL becomes the line that leads there, and the token is this job's own.
 a_server_says_how_to_reach_it() {
   local output
@@ -188,7 +206,7 @@ a_job_tells_how_it_stands_and_what_was_decided() {
   CALLS=$work/calls PATH=$work/path:$PATH TRIREME_BIN=$work/bin SLURM_JOB_ID=7 describe_job runs/a &
   describer=$!
   for ((i = 0; i < 50; i++)); do
-    [[ ! -s $work/calls ]] || break
+    ! grep -q "^update" "$work/calls" 2>/dev/null || break
     /bin/sleep 0.1
   done
   kill "$describer"
@@ -343,6 +361,7 @@ a_warning_before_or_after_the_ranks_ends_no_script
 outside_a_job_is_an_error
 a_server_says_how_to_reach_it
 a_job_finds_its_checkout
+job_scripts_share_their_opening
 a_chain_is_submitted_from_any_folder
 a_chain_refused_in_part_is_withdrawn
 run_folder_is_read_from_the_arguments

@@ -28,7 +28,7 @@ struct HeartbeatOptions {
   HangRule hang;  // all ranks stand still: rank 0 names the one behind, which counts as lost
   double connect_s = 60;  // time to connect all ranks at the start
   /// Runs once, on the heartbeat thread. Default: flush the logs and _exit(loss.exit_code) at once,
-  /// before mpirun or Slurm send their own signals to the survivors.
+  /// before mpirun or the scheduler send their own signals to the survivors.
   std::function<void(const PeerLoss&)> on_loss;
 };
 

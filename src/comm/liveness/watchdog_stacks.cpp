@@ -35,7 +35,7 @@ struct Answer {
 Answer g_answer;
 
 int capture_signal() {
-  return SIGRTMIN + 6;  // Slurm, MPI and the system's thread library use none so high
+  return SIGRTMIN + 6;  // schedulers, MPI and the system's thread library use none so high
 }
 
 pid_t this_thread() {

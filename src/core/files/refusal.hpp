@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 
 /// What it means that the system refuses a file: the one place where errno becomes a kind, and so
-/// the exit code that decides whether Slurm tries again.
+/// the exit code that decides whether the job scripts try again.
 ///
 ///   resource (4)  the machine is short of something or broken, another try may go well: space or
 ///                 quota, descriptors, memory, threads, a file-size limit, an I/O error, a network

@@ -11,7 +11,7 @@ struct MachineMemory {
 };
 
 /// /proc/meminfo, lowered to the tightest limit of the control groups above this process (version 1
-/// or 2: Slurm's --mem, a container's). `root` holds proc and sys. A file that is absent or not
+/// or 2: a job's limit, a container's). `root` holds proc and sys. A file that is absent or not
 /// readable sets no limit; without meminfo both are infinite.
 MachineMemory machine_memory(const std::filesystem::path& root = "/");
 

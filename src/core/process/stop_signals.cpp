@@ -79,17 +79,6 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/// The launcher's number of this process, before MPI can tell; null without one.
-const char* launched_rank(const char* const* environment) {
-  for (const std::string_view name :
-       {"OMPI_COMM_WORLD_RANK=", "PMIX_RANK=", "PMI_RANK=", "SLURM_PROCID="}) {
-    for (const char* const* entry = environment; *entry != nullptr; ++entry) {
-      if (std::string_view(*entry).starts_with(name)) return *entry + name.size();
-    }
-  }
-  return nullptr;
-}
-
 /// Sets the handler, and leaves SIGPIPE to those who write.
 void set_handler() noexcept {
   on_terminal = ::isatty(STDERR_FILENO) == 1;
@@ -107,8 +96,8 @@ void set_handler() noexcept {
 
 }  // namespace
 
-void install_stop_signals(const char* const* environment) noexcept {
-  if (const char* rank = launched_rank(environment)) {
+void install_stop_signals(const char* rank) noexcept {
+  if (rank != nullptr) {
     std::strncpy(rank_text.data(), rank, rank_text.size() - 1);
     speaks_for_all = std::string_view(rank) == "0";
   }

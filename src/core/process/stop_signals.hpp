@@ -8,9 +8,9 @@ namespace trireme {
 /// stop; the handler sets a flag and says on stderr what will happen, once. Of the ranks that a
 /// launcher signals together, rank 0 alone speaks. A second SIGINT ends the process at once with
 /// 130. SIGPIPE is ignored. SIGUSR1 is blocked here and in all threads to come: StackRequests
-/// answers it. Call it before anything slow: until then a signal kills the process. Safe before
-/// main, where the C library knows no `environment` yet; a second call does nothing new.
-void install_stop_signals(const char* const* environment) noexcept;
+/// answers it. Call it before anything slow: until then a signal kills the process. `rank`: the
+/// launcher's number of this process, null without one. Safe before main; a second call does nothing new.
+void install_stop_signals(const char* rank) noexcept;
 
 /// For programs that end by themselves when they are asked to, and say so: the same signals set the
 /// same flag, and nothing is said here but of a second SIGINT.

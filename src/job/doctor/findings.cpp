@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -105,8 +106,9 @@ class Examination {
       const bool bound = distinct < ranks_[which.front()].node_cpus;
       if (bound && of_masks > distinct && which.size() > 1 && threads > distinct) {
         add_host("cpus-shared", warning, which,
-                 formatted("{} ranks are bound to the same {}", which.size(), counted(distinct, "CPU")),
-                 "srun --cpu-bind=cores with --cpus-per-task, or mpirun --bind-to none");
+                 formatted("{} ranks are bound to the same {}", which.size(),
+                           counted(distinct, "CPU")),
+                 formatted("{}, or mpirun --bind-to none", scheduler().words().bind_advice));
       } else if (threads > distinct) {
         add_host("threads-many", warning, which,
                  formatted("{} of {} on {}", counted(threads, "thread"), counted(which.size(), "rank"),
@@ -123,13 +125,14 @@ class Examination {
       add_host("files-few", ranks_[0].max_files < size + 32 ? error : warning, {0},
                formatted("rank 0 may open {} files (ulimit -Hn), {} ranks need about {}",
                          ranks_[0].max_files, size, needed),
-               "raise the hard limit (LimitNOFILE of slurmd), or start fewer ranks");
+               formatted("raise the hard limit ({}), or start fewer ranks",
+                         scheduler().words().open_files_advice));
     }
     on_ranks(
         "memory-locked-little", warning,
         [](const RankFacts& one) { return one.has_infiniband && one.max_locked_bytes >= 0; },
         "InfiniBand is there, but memory that may be locked is limited (ulimit -l)",
-        "LimitMEMLOCK=infinity for slurmd, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf");
+        scheduler().words().locked_memory_advice);
     for (const auto& [node, which] : by_node(ranks_)) {
       const RankFacts& first = ranks_[which.front()];
       const std::int64_t wanted = kShmBytesARank * static_cast<std::int64_t>(which.size());
@@ -163,7 +166,7 @@ class Examination {
       if (others.empty()) continue;
       add("environment-differs", warning, others,
           formatted("{} is {}, on rank 0 {}", name, value_of(ranks_[others.front()]), first),
-          "srun --export=ALL; mpirun -x NAME");
+          formatted("{}; mpirun -x NAME", scheduler().words().environment_advice));
     }
     look_at_interfaces();
     const Which alone = where(ranks_, [](const RankFacts& one) { return one.interfaces.empty(); });

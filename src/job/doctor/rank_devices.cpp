@@ -1,8 +1,5 @@
 #include "job/doctor/rank_devices.hpp"
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
-#include "core/number.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -85,26 +82,14 @@ std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks
     return DeviceProblem{
         formatted("{} {} no GPU, the others do", ranks_text(ranks, on_cpu),
                   on_cpu.size() == 1 ? "sees" : "see"),
-        formatted(
-            "look at the driver there (nvidia-smi), or leave the node out (sbatch --exclude={})",
-            hosts_of(ranks, on_cpu))};
+        formatted("look at the driver there (nvidia-smi), or leave the node out ({})",
+                  scheduler().exclude_option(hosts_of(ranks, on_cpu)))};
   }
   if (deprived.empty()) return std::nullopt;
   return DeviceProblem{
       formatted("this job has GPUs, but {} {} none", ranks_text(ranks, deprived),
                 deprived.size() == 1 ? "sees" : "see"),
       "look for a driver that does not answer (nvidia-smi), a container without --nv, an empty CUDA_VISIBLE_DEVICES or a build without CUDA; to train on CPUs give --train.device cpu"};
-}
-
-bool scheduler_gave_gpus() {
-  constexpr std::array kLists{"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"};
-  const auto is_set = [](const char* name) {
-    const char* text = std::getenv(name);
-    return text != nullptr && *text != '\0';
-  };
-  if (std::any_of(kLists.begin(), kLists.end(), is_set)) return true;
-  const char* count = std::getenv("SLURM_GPUS_ON_NODE");
-  return count != nullptr && parse_integer(count).value_or(0) > 0;
 }
 
 }  // namespace trireme

@@ -31,8 +31,4 @@ struct DeviceProblem {
 /// that nobody asked for in a job that has GPUs.
 std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks);
 
-/// Whether Slurm gave GPUs to this step or its job: SLURM_STEP_GPUS, SLURM_JOB_GPUS,
-/// SLURM_GPUS_ON_NODE.
-bool scheduler_gave_gpus();
-
 }  // namespace trireme

@@ -17,6 +17,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
+#include "scheduler/scheduler.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX gives it no header
 
@@ -100,7 +101,7 @@ std::vector<T> list_in(const Json& json, const char* key) {
 RankFacts own_facts(const LaunchInfo& launch, std::int64_t threads) {
   RankFacts facts;
   facts.device.host = launch.hostname;
-  facts.device.has_gpus = scheduler_gave_gpus();
+  facts.device.has_gpus = scheduler().gave_gpus();
   facts.node = launch.node;
   facts.cpus = allowed();
   facts.node_cpus = std::thread::hardware_concurrency();

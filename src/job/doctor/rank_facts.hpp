@@ -26,7 +26,7 @@ struct RankFacts {
   std::int64_t shm_free_bytes = -1;     // of /dev/shm; -1: it is not there, or cannot be written
   std::vector<std::string> interfaces;  // names of those that are up, but loopback
   std::map<std::string, std::string>
-      variables;       // NCCL_*, OMPI_MCA_*, UCX_*, OMP_*, SLURM_EXPORT_ENV, ...
+      variables;       // NCCL_*, OMPI_MCA_*, UCX_*, OMP_*, the scheduler's, ...
   std::string binary;  // hash of the program
   double clock_s =
       0;  // Unix time at a moment that is the same on all ranks, as far as a barrier goes

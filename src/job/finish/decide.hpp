@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "job/leg.hpp"
-#include "job/scheduler_job.hpp"
+#include "scheduler/scheduler_job.hpp"
 
 namespace trireme {
 

@@ -13,7 +13,7 @@ namespace trireme {
 ///
 /// A start that was lost before it made the folder makes it here, or it would be forgotten. Where
 /// nothing can be written (a full disk) it tries again for ten minutes, or until shortly before the
-/// job's end (SLURM_JOB_END_TIME), then throws Error(resource).
+/// job's end (job_end_from_environment), then throws Error(resource).
 /// Throws Error(usage) for a folder that is no run's. dry_run: nothing is touched; Error(data)
 /// where no run is.
 Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run);

@@ -27,9 +27,10 @@ bool is_job_id(const std::string& text) {
 
 std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunStanding& run) {
   const std::string folder = request.run.string();
+  const SchedulerWords& words = scheduler().words();
   if (run.state == "running" && !waits_for(request, run.job)) {
     return {{"run-in-use",
-             run.job.empty() ? formatted("{} is in use by a process outside Slurm", folder)
+             run.job.empty() ? formatted("{} is in use by a process outside {}", folder, words.name)
                              : formatted("{} is in use by job {}", folder, run.job),
              run.job.empty()
                  ? std::string("wait for its end, or give another --run")
@@ -37,10 +38,9 @@ std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunS
   }
   const bool is_queued = run.state == "pending" || run.state == "saved and waiting";
   if (is_queued && !waits_for(request, run.job)) {
-    return {
-        {"run-queued", formatted("job {} of {} waits in the queue already", run.job, folder),
-         formatted("let it run, or cancel it (scancel {}), or give --after {} to go on behind it",
-                   run.job, run.job)}};
+    return {{"run-queued", formatted("job {} of {} waits in the queue already", run.job, folder),
+             formatted("let it run, or cancel it ({} {}), or give --after {} to go on behind it",
+                       words.cancel, run.job, run.job)}};
   }
   if (run.steps_done > 0 && run.steps_done >= run.steps) {
     return {{"run-done",
@@ -61,7 +61,8 @@ std::vector<SubmitProblem> after_problems(const SubmitRequest& request, const Sc
       problems.push_back(
           {"after-unknown",
            formatted("--after {}: the controller knows no job {}", request.after, job),
-           "leave it out if that job has ended (squeue lists the others)"});
+           formatted("leave it out if that job has ended ({} lists the others)",
+                     scheduler().words().list_jobs)});
       continue;
     }
     for (const SchedulerJob& one : answer.jobs) {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "job/scheduler.hpp"
 #include "job/submit/submission.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 

@@ -1,8 +1,6 @@
 #include "job/submit/submission.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <fstream>
 
 #include "core/counted.hpp"
 #include "core/error.hpp"
@@ -13,6 +11,7 @@
 #include "core/process/run_program.hpp"
 #include "job/journal.hpp"
 #include "job/run_folder.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -29,90 +28,58 @@ void copy_into(const fs::path& from, const fs::path& to) {
   if (code) fail_to_write("copy to", to, code.value());
 }
 
-/// Of its `#SBATCH --time=` line; "" without one.
-std::string time_of_script(const fs::path& script) {
-  constexpr std::string_view kLine = "#SBATCH --time=";
-  std::ifstream lines(script);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with(kLine)) return line.substr(kLine.size());
-  return "";
-}
-
 }  // namespace
 
 NodeShape shape_of(const SubmitRequest& request, const NodeKind& kind) {
   NodeShape shape{std::max<std::int64_t>(1, kind.gpus), 1, kind.gpus};
-  constexpr std::string_view kRanks = "--ntasks-per-node=";
-  for (const std::string& word : request.sbatch) {
-    if (!word.starts_with(kRanks)) continue;
-    shape.ranks = parse_integer(word.substr(kRanks.size())).value_or(0);
-    if (shape.ranks < 1) fail(ErrorKind::usage, "--sbatch {}, must be 1 or more", word);
-  }
+  shape.ranks = scheduler().ranks_per_node(request.sbatch).value_or(shape.ranks);
   shape.cpus_per_rank = std::max<std::int64_t>(1, kind.cpus / shape.ranks);
   return shape;
 }
 
-std::string partition_of(const SubmitRequest& request) {
-  std::string partition;
-  if (const char* set = std::getenv("SBATCH_PARTITION")) partition = set;
-  for (std::size_t i = 0; i < request.sbatch.size(); ++i) {
-    const std::string& word = request.sbatch[i];
-    if (word.starts_with("--partition=")) partition = word.substr(12);
-    if ((word == "--partition" || word == "-p") && i + 1 < request.sbatch.size())
-      partition = request.sbatch[i + 1];
-  }
-  return partition;
-}
-
 std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& kind,
                                 const std::filesystem::path& home) {
-  const fs::path own = home / "slurm" / formatted("{}_{}.sbatch", request.task, kind.gpu_type);
+  const SchedulerWords& words = scheduler().words();
+  const auto script = [&](std::string_view gpu) {
+    return home / words.id / formatted("{}_{}{}", request.task, gpu, words.script_extension);
+  };
+  const fs::path own = script(kind.gpu_type);
   std::error_code code;
   if (!kind.gpu_type.empty() && fs::exists(own, code)) return own;
-  return home / "slurm" / formatted("{}_a100.sbatch", request.task);
+  return script("a100");
 }
 
 std::string time_of(const SubmitRequest& request, const NodeKind& kind,
                     const std::filesystem::path& script) {
   std::string time = request.time;
   if (time.empty()) {
-    time = time_of_script(script);
+    time = scheduler().time_of_script(script);
     std::optional<double> asked_s;
-    if (!time.empty()) asked_s = slurm_time_s(time);
+    if (!time.empty()) asked_s = scheduler().time_s(time);
     if (kind.limit_s && (!asked_s || *asked_s > *kind.limit_s))
       time = cat(static_cast<std::int64_t>(*kind.limit_s / 60));
   }
-  if (!time.empty()) (void)slurm_time_s(time);
+  if (!time.empty()) (void)scheduler().time_s(time);
   return time;
 }
 
-std::vector<std::string> sbatch_words(const SubmitRequest& request, const NodeKind& kind,
-                                      const std::filesystem::path& home,
-                                      const std::vector<std::string>& arguments) {
+JobOrder order_of(const SubmitRequest& request, const NodeKind& kind,
+                  const std::filesystem::path& home, const std::vector<std::string>& arguments) {
   const NodeShape shape = shape_of(request, kind);
   const fs::path script = script_of(request, kind, home);
-  std::vector<std::string> words{"sbatch",
-                                 "--parsable",
-                                 "--job-name=" + request.task,
-                                 formatted("--nodes={}", request.nodes),
-                                 formatted("--ntasks-per-node={}", shape.ranks),
-                                 formatted("--cpus-per-task={}", shape.cpus_per_rank),
-                                 formatted("--gpus-per-node={}", shape.gpus)};
-  if (const std::string time = time_of(request, kind, script); !time.empty())
-    words.push_back("--time=" + time);
-  if (request.chain > 1) {
-    words.push_back(formatted("--array=1-{}%1", request.chain));
-    words.emplace_back("--output=%x-%A_%a.out");  // %j of a task is another number than its name
-  }
-  if (!request.after.empty()) {
-    words.push_back("--dependency=afterok:" + request.after);
-    words.push_back("--kill-on-invalid-dep=yes");
-  }
-  words.insert(words.end(), request.sbatch.begin(), request.sbatch.end());
-  words.push_back(script.string());
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  words.insert(words.end(), {"--run", request.run.string()});
-  return words;
+  JobOrder order{.name = request.task,
+                 .nodes = request.nodes,
+                 .ranks_per_node = shape.ranks,
+                 .cpus_per_rank = shape.cpus_per_rank,
+                 .gpus_per_node = shape.gpus,
+                 .time = time_of(request, kind, script),
+                 .chain = request.chain,
+                 .after = request.after,
+                 .options = request.sbatch,
+                 .script = script,
+                 .arguments = arguments};
+  order.arguments.insert(order.arguments.end(), {"--run", request.run.string()});
+  return order;
 }
 
 double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_bytes,
@@ -153,7 +120,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
          "raise parallel.zero or parallel.tp, or lower train.micro_batch"});
   }
   std::optional<double> asked_s;
-  if (!time.empty()) asked_s = slurm_time_s(time);
+  if (!time.empty()) asked_s = scheduler().time_s(time);
   if (kind.limit_s && asked_s && *asked_s > *kind.limit_s) {
     problems.push_back({"time-long",
                         formatted("--time {} is more than partition {} allows ({})", time,
@@ -181,7 +148,7 @@ Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
   for (const char* program : {"trireme", "trireme-data"}) {
     if (fs::exists(bin / program, code)) copy_into(bin / program, programs / program);
   }
-  copy_into(home / "slurm", place / "slurm");
+  copy_into(home / scheduler().words().id, place / scheduler().words().id);
   if (request.chain > 1) write_file_atomic(place / "chain-code", "");
   // A frozen copy is in no repository that could tell its revision.
   const ProgramEnd revision =

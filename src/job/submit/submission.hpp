@@ -18,7 +18,7 @@ struct SubmitRequest {
   std::string time;  // "": the script's
   std::int64_t chain = 1;
   std::string after;                // ids of jobs, joined by colons; "": none
-  std::vector<std::string> sbatch;  // further options, as they are
+  std::vector<std::string> sbatch;  // further options of the scheduler
 };
 
 /// What stands in the way of a job, or of its run.
@@ -47,10 +47,10 @@ std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& ki
 std::string time_of(const SubmitRequest& request, const NodeKind& kind,
                     const std::filesystem::path& script);
 
-/// The sbatch command: nobody edits `#SBATCH` lines. `home`: the checkout, or what was frozen of it.
-std::vector<std::string> sbatch_words(const SubmitRequest& request, const NodeKind& kind,
-                                      const std::filesystem::path& home,
-                                      const std::vector<std::string>& arguments);
+/// The job as the scheduler gets it: nobody edits a job script. `home`: the checkout, or what was frozen
+/// of it.
+JobOrder order_of(const SubmitRequest& request, const NodeKind& kind,
+                  const std::filesystem::path& home, const std::vector<std::string>& arguments);
 
 /// What a job takes, as far as nodes and limits can forbid it.
 struct JobNeeds {
@@ -67,9 +67,6 @@ double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_byt
 std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, const NodeKind& kind,
                                               const std::string& time, const JobNeeds& needs);
 
-/// Of the partition that the request's options, else SBATCH_PARTITION, name; "": the default one.
-std::string partition_of(const SubmitRequest& request);
-
 /// What a job runs, as it is now.
 struct Frozen {
   std::filesystem::path home;  // laid out as a checkout
@@ -78,7 +75,7 @@ struct Frozen {
 
 /// Copies what the job will run into a new folder of RUN/submit: the programs of `bin`, the job scripts
 /// of `home` and the configuration files among the arguments, which then name the copies. Of a chain
-/// there is a file `chain-code` beside them, by which its jobs know that they are one (slurm/lib.sh).
+/// there is a file `chain-code` beside them, by which its jobs know that they are one (lib.sh).
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin);
 

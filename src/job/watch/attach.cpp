@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "job/journal.hpp"
 #include "job/watch/stacks.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -27,9 +28,8 @@ std::vector<std::string> attach_words(std::string_view heading, const std::strin
     fail(ErrorKind::internal, "stacks without a process: {}", heading.substr(0, 80));
   std::vector<std::string> words;
   if (!job.empty()) {
-    words = {"srun",      "--jobid=" + job, "--overlap",
-             "--nodes=1", "--ntasks=1",     "--nodelist=" + host.substr(0, host.find('.'))};
-    if (::isatty(STDIN_FILENO) != 0) words.emplace_back("--pty");
+    const bool on_terminal = ::isatty(STDIN_FILENO) != 0;
+    words = scheduler().beside_words(job, host.substr(0, host.find('.')), on_terminal);
   }
   words.insert(words.end(), {"gdb", "-p", pid});
   words.insert(words.end(), arguments.begin(), arguments.end());

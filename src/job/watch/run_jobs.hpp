@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "job/leg.hpp"
-#include "job/scheduler.hpp"
 #include "job/submission_record.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "job/run_folder.hpp"
-#include "job/scheduler.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 

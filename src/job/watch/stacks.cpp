@@ -10,18 +10,20 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/join.hpp"
 #include "core/process/run_program.hpp"
 #include "core/timer.hpp"
 #include "job/journal.hpp"
 #include "job/submission_record.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Slurm 22.05 signals the task of an array at once and has scancel try for ever ("transitional state").
-constexpr double kScancel_s = 3;
+// A scheduler's program may signal the ranks at once and still try for ever.
+constexpr double kSignal_s = 3;
 
 std::map<std::string, std::uintmax_t> sizes_of(const fs::path& folder) {
   std::map<std::string, std::uintmax_t> sizes;
@@ -73,10 +75,11 @@ int ask_here(const RunFolder& folder) {
 std::string ask(const RunFolder& folder, const std::string& job) {
   std::string refused = "none runs on this machine; type this on the host of rank 0";
   if (!job.empty()) {
-    const ProgramEnd end = run_program({"scancel", "--signal=USR1", job}, kScancel_s);
+    const std::vector<std::string> words = scheduler().stacks_words(job);
+    const ProgramEnd end = run_program(words, kSignal_s);
     if (end.code == 0) return "";
-    refused = formatted("scancel --signal=USR1 {} {}: {}", job,
-                        end.timed_out ? formatted("took more than {} s", kScancel_s)
+    refused = formatted("{} {}: {}", joined(words, " "),
+                        end.timed_out ? formatted("took more than {} s", kSignal_s)
                                       : formatted("ended with {}", end.code),
                         end.out);
     if (end.timed_out) return refused;

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
@@ -44,7 +45,8 @@ bool TimeLimit::reached(double now_s) const {
 
 void TimeLimit::forget_past(double now_s) {
   if (!end_s_ || now_s < *end_s_) return;
-  log::info("SLURM_JOB_END_TIME has passed: it is of another job, and no limit of this one");
+  log::info(formatted("{} has passed: it is of another job, and no limit of this one",
+                      scheduler().variables().job_end));
   end_s_.reset();
 }
 

@@ -5,7 +5,7 @@
 #include "core/log.hpp"
 #include "job/journal.hpp"
 #include "job/place.hpp"
-#include "job/scheduler.hpp"
+#include "scheduler/scheduler.hpp"
 #include "train/report/sinks.hpp"
 #include "train/state/resume.hpp"
 

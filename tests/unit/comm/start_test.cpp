@@ -11,7 +11,7 @@
 #include "comm/launchers.hpp"
 #include "comm/start_marks.hpp"
 #include "comm/start_report.hpp"
-#include "comm/step_nodes.hpp"
+#include "scheduler/slurm/node_lists.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

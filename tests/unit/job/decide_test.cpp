@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "job/finish/root_cause.hpp"
+#include "scheduler/slurm/jobs.hpp"
 
 namespace trireme {
 namespace {
@@ -32,7 +33,7 @@ FinishFacts facts(std::int64_t restart, std::int64_t newest) {
   FinishFacts one;
   one.place = {"7", restart, 0};
   one.srun_code = 143;
-  one.job = SchedulerJob::parse(formatted(
+  one.job = read_slurm_job(formatted(
       "JobId=7 JobState=RUNNING Reason=None Requeue=1 Restarts={} PreemptTime=None", restart));
   one.newest_checkpoint = newest;
   one.now_s = kBegan + 5000;
@@ -40,7 +41,7 @@ FinishFacts facts(std::int64_t restart, std::int64_t newest) {
 }
 
 void says(FinishFacts& one, const std::string& text) {
-  one.job = SchedulerJob::parse("JobId=7 " + text);
+  one.job = read_slurm_job("JobId=7 " + text);
 }
 
 Decision decide_with(Leg one, const Decision& before, const FinishFacts& after) {

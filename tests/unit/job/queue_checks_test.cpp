@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "job/finish/refusal.hpp"
+#include "scheduler/slurm/jobs.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

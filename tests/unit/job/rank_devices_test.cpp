@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "scheduler/scheduler.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -60,14 +61,14 @@ TEST(RankDevices, GoBetweenRanksAsText) {
 TEST(RankDevices, SlurmTellsOfGpus) {
   for (const char* name : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE"})
     ::unsetenv(name);
-  EXPECT_FALSE(scheduler_gave_gpus());
+  EXPECT_FALSE(scheduler().gave_gpus());
   ::setenv("SLURM_GPUS_ON_NODE", "0", 1);
-  EXPECT_FALSE(scheduler_gave_gpus());
+  EXPECT_FALSE(scheduler().gave_gpus());
   ::setenv("SLURM_GPUS_ON_NODE", "2", 1);
-  EXPECT_TRUE(scheduler_gave_gpus());
+  EXPECT_TRUE(scheduler().gave_gpus());
   ::unsetenv("SLURM_GPUS_ON_NODE");
   ::setenv("SLURM_STEP_GPUS", "0,1", 1);
-  EXPECT_TRUE(scheduler_gave_gpus());
+  EXPECT_TRUE(scheduler().gave_gpus());
   ::unsetenv("SLURM_STEP_GPUS");
 }
 

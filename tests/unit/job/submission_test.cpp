@@ -9,6 +9,8 @@
 #include "core/files/file.hpp"
 #include "job/journal.hpp"
 #include "job/run_folder.hpp"
+#include "scheduler/slurm/nodes.hpp"
+#include "scheduler/slurm/slurm.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -84,8 +86,8 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
   one.chain = 3;
   one.after = "17:18";
   one.sbatch = {"--qos=long"};
-  const auto words =
-      sbatch_words(one, *choose_kind(read_nodes(kSinfo), ""), "/checkout", one.arguments);
+  const auto words = slurm().submit_words(
+      order_of(one, *choose_kind(read_nodes(kSinfo), ""), "/checkout", one.arguments));
 
   for (const char* word :
        {"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=8", "--gpus-per-node=8",
@@ -128,13 +130,13 @@ TEST_F(SubmissionTest, WhatTheClusterForbidsIsTold) {
 
 TEST_F(SubmissionTest, ThePartitionIsSlurmsOwnOrTheOptions) {
   SubmitRequest one = request();
-  EXPECT_EQ(partition_of(one), "");
+  EXPECT_EQ(slurm().partition_of(one.sbatch), "");
   ::setenv("SBATCH_PARTITION", "gpu", 1);
-  EXPECT_EQ(partition_of(one), "gpu");
+  EXPECT_EQ(slurm().partition_of(one.sbatch), "gpu");
   one.sbatch = {"--partition=none"};
-  EXPECT_EQ(partition_of(one), "none");
+  EXPECT_EQ(slurm().partition_of(one.sbatch), "none");
   one.sbatch = {"-p", "cpu"};
-  EXPECT_EQ(partition_of(one), "cpu");
+  EXPECT_EQ(slurm().partition_of(one.sbatch), "cpu");
   ::unsetenv("SBATCH_PARTITION");
 }
 

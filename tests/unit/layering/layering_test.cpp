@@ -57,6 +57,18 @@ TEST(Layering, TheSourcesKeepTheRules) {
   EXPECT_EQ(joined(check_headers(paths)), "") << "modules of src without a header";
 }
 
+TEST(Layering, OnlyTheSchedulersDirectoryKnowsItsVariablesAndPrograms) {
+  for (const std::string& path : all_files()) {
+    if (!is_source(path) || path.starts_with("src/scheduler/") || path.starts_with("tests/"))
+      continue;
+    const std::string content = read_file(std::filesystem::path(TRIREME_SOURCE_ROOT) / path);
+    for (const char* word : {"SLURM_", "SLURMD_", "SBATCH", "slurm_", "\"slurm", "\"scontrol",
+                             "\"sinfo", "\"squeue", "{\"srun", "{\"scancel", "{\"sbatch\", \"--"})
+      EXPECT_EQ(content.find(word), std::string::npos)
+          << path << " names " << word << ": ask scheduler() (src/scheduler/scheduler.hpp)";
+  }
+}
+
 TEST(Layering, OneNameIsOneTypeInTheWholeProgram) {
   std::map<std::string, std::string> place;
   std::vector<std::string> twice;

@@ -5,8 +5,9 @@ namespace trireme::layering {
 const std::map<std::string_view, Names>& module_rows() {
   static const std::map<std::string_view, Names> table{
       {"core", {}},
-      {"config", {"core"}},
-      {"comm", {"core"}},
+      {"scheduler", {"core"}},
+      {"config", {"core", "scheduler"}},
+      {"comm", {"core", "scheduler"}},
       {"ops", {"core"}},
       {"text", {"core"}},
       {"data", {"core"}},
@@ -15,18 +16,19 @@ const std::map<std::string_view, Names>& module_rows() {
       {"objective", {"core", "comm", "parallel", "ops"}},
       {"optim", {"core", "comm", "parallel", "ops"}},
       {"model", {"core", "comm", "parallel", "ops"}},
-      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host bytes: no LibTorch
-      {"data_prep", {"core", "config", "comm", "text", "data"}},      // runs without LibTorch
-      {"job", {"core", "config", "comm", "checkpoint"}},              // runs without LibTorch
+      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},   // host bytes: no LibTorch
+      {"data_prep", {"core", "config", "comm", "text", "data"}},       // runs without LibTorch
+      {"job", {"core", "scheduler", "config", "comm", "checkpoint"}},  // runs without LibTorch
       {"generate", {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
-       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
-        "model", "checkpoint", "generate", "pipeline"}},
+       {"core", "scheduler", "job", "config", "comm", "parallel", "text", "data", "optim", "ops",
+        "objective", "model", "checkpoint", "generate", "pipeline"}},
       {"serve",
        {"core", "config", "comm", "parallel", "text", "ops", "model", "checkpoint", "generate"}},
       {"bin",
-       {"core", "job", "config", "comm", "parallel", "text", "data", "optim", "ops", "objective",
-        "model", "checkpoint", "data_prep", "generate", "train", "serve", "pipeline"}}};
+       {"core", "scheduler", "job", "config", "comm", "parallel", "text", "data", "optim", "ops",
+        "objective", "model", "checkpoint", "data_prep", "generate", "train", "serve",
+        "pipeline"}}};
   return table;
 }
 
@@ -36,6 +38,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"core/hash", {"core/*", "core/files"}},
       {"core/process", {"core/*", "core/files"}},
       {"core/terminal", {"core/*", "core/files"}},
+      {"scheduler/slurm", {"scheduler/*"}},
       {"comm/liveness", {"comm/*"}},
       {"comm/self", {"comm/*"}},
       {"comm/p2p", {"comm/*", "comm/liveness", "comm/self"}},

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "comm/launchers.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/files/json.hpp"
 #include "core/process/stop_signals.hpp"
@@ -95,7 +96,7 @@ TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
 }
 
 TEST(Signals, AreRememberedNotObeyed) {
-  install_stop_signals(environ);
+  install_stop_signals(launched_rank(environ));
   EXPECT_EQ(stop_signal(), 0);
   EXPECT_NO_THROW(leave_if_stop_asked());
   ::testing::internal::CaptureStderr();

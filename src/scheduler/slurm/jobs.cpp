@@ -1,21 +1,13 @@
-#include "job/scheduler_job.hpp"
+#include "scheduler/slurm/jobs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 
+#include "core/join.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
 namespace {
-
-/// Of a job that goes on, or whose end was not a person's wish.
-constexpr std::array<std::string_view, 9> kNotCancelled{"RUNNING",     "SUSPENDED",     "STOPPED",
-                                                        "CONFIGURING", "TIMEOUT",       "NODE_FAIL",
-                                                        "PREEMPTED",   "OUT_OF_MEMORY", "REQUEUED"};
-
-constexpr std::array<std::string_view, 6> kActive{"RUNNING",   "COMPLETING", "CONFIGURING",
-                                                  "SUSPENDED", "STOPPED",    "SIGNALING"};
 
 /// "2026-01-31T13:00:00" in local time, as scontrol writes it; none for "Unknown" and the like.
 std::optional<double> local_time(const std::string& text) {
@@ -40,7 +32,7 @@ std::string word_of(std::string_view line, std::string_view key) {
   return "";
 }
 
-SchedulerJob SchedulerJob::parse(std::string_view text) {
+SchedulerJob read_slurm_job(std::string_view text) {
   SchedulerJob job;
   job.state = word_of(text, "JobState");
   job.known = !job.state.empty();
@@ -57,23 +49,18 @@ SchedulerJob SchedulerJob::parse(std::string_view text) {
   return job;
 }
 
-bool SchedulerJob::is_cancelled(std::int64_t restart) const {
-  if (!known || is_at_time_limit() || was_preempted || restarts > restart) return false;
-  return std::find(kNotCancelled.begin(), kNotCancelled.end(), state) == kNotCancelled.end();
-}
-
-bool SchedulerJob::is_requeued(std::int64_t restart) const {
-  // Within its grace time a preempted job still runs: one that ends by itself then is complete.
-  const bool is_put_back = was_preempted && may_requeue && state != "RUNNING";
-  return known && (restarts > restart || is_put_back);
-}
-
-bool SchedulerJob::is_active() const {
-  return std::find(kActive.begin(), kActive.end(), state) != kActive.end();
-}
-
-bool SchedulerJob::is_at_time_limit() const {
-  return state == "TIMEOUT" || reason == "TimeLimit";
+SchedulerAnswer read_scheduler_answer(int code, std::string_view output) {
+  SchedulerAnswer answer;
+  if (code != 0) {
+    answer.answered = output.find("Invalid job id") != std::string_view::npos;
+    return answer;
+  }
+  answer.answered = true;
+  for (const std::string& line : split(output, '\n')) {
+    const SchedulerJob job = read_slurm_job(line);
+    if (job.known) answer.jobs.push_back(job);
+  }
+  return answer;
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "comm/step_nodes.hpp"
+#include "scheduler/slurm/node_lists.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -3,13 +3,9 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+#include "scheduler/scheduler.hpp"
 
-/// A node of a Slurm step.
-struct StepNode {
-  std::string name;
-  int tasks = 0;
-};
+namespace trireme {
 
 /// Expands Slurm's short form of node names: "n[1-2,07],m3" is n1, n2, n07, m3. Returns an empty
 /// list if the text has another form.

@@ -2,13 +2,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace trireme {
 
-/// What the scheduler says of a job: one line of `scontrol -o show job ID`.
+/// The scheduler's description of a job. A scheduler with other words for `state` and `reason`
+/// translates them into those of scheduler_job.cpp.
 struct SchedulerJob {
-  bool known = false;  // there was such a line
+  bool known = false;  // the scheduler knows the job
   std::string id;      // "84"; of a task of an array its own number
   std::string state;   // "RUNNING", "COMPLETING", ...
   std::string reason;  // "TimeLimit", "None", ...
@@ -18,9 +18,7 @@ struct SchedulerJob {
   std::optional<double> end_s;  // Unix time at which the scheduler ends the job, or ended it
   std::string error_file;       // standard error of a batch job; "": not known
 
-  static SchedulerJob parse(std::string_view text);
-
-  /// The job was ended by scancel: it leaves its nodes, and neither its time limit, nor a
+  /// The job was cancelled: it leaves its nodes, and neither its time limit, nor a
   /// preemption, nor a lost node is why. `restart`: which of its starts asks.
   [[nodiscard]] bool is_cancelled(std::int64_t restart) const;
 
@@ -37,8 +35,5 @@ struct SchedulerJob {
 
   [[nodiscard]] bool is_out_of_memory() const { return state == "OUT_OF_MEMORY"; }
 };
-
-/// The value of KEY=VALUE among the words of such a line; "" if it is not there.
-std::string word_of(std::string_view line, std::string_view key);
 
 }  // namespace trireme

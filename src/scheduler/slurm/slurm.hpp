@@ -1,0 +1,9 @@
+#pragma once
+#include "scheduler/scheduler.hpp"
+
+namespace trireme {
+
+/// Returns Slurm. Safe before main.
+const Scheduler& slurm() noexcept;
+
+}  // namespace trireme
