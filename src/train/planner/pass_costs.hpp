@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/audit/update_facts.hpp"
+#include "train/cost/rank_widths.hpp"
 #include "train/planner/cluster.hpp"
 
 namespace trireme::planner {
@@ -110,6 +110,7 @@ class PassCosts {
   double etp_;
   double ep_;
   double tokens_;
+  RankWidths here_;
   PassCost dense_;
   PassCost experts_;
   PassCost embedding_;

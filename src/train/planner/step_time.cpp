@@ -41,7 +41,7 @@ double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const
            (weights.experts > 0 ? seconds(weights.experts, costs.expert_group()) : 0);
   };
   double exposed = 0;
-  const auto main = static_cast<double>(c10::elementSize(facts.dtypes.main));
+  const auto main = static_cast<double>(facts.main_size());
   const double bytes = std::max(1.0, (weights.dense + weights.experts) * main);
   if (facts.parallel.zero < 2 || facts.shards() == 1) {
     const double sum = both([&](double n, GroupShape g) { return costs.reduce_s(n, g); });
@@ -63,8 +63,8 @@ double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const
 
 /// Reads weights, moments and gradient, writes all but the gradient and the weights to compute with.
 double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const PartWeights& weights) {
-  const auto main = static_cast<double>(c10::elementSize(facts.dtypes.main));
-  const auto element = static_cast<double>(c10::elementSize(facts.dtypes.compute));
+  const auto main = static_cast<double>(facts.main_size());
+  const auto element = static_cast<double>(facts.compute_size());
   const double held = (weights.dense + weights.experts) /
                       (facts.parallel.zero >= 1 ? static_cast<double>(facts.shards()) : 1);
   const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots)) + 1) + element);

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "tests/unit/train/planner/published.hpp"
-#include "train/audit/memory_formula.hpp"
+#include "train/cost/memory_formula.hpp"
 #include "train/planner/layout_memory.hpp"
 
 namespace trireme::planner {

@@ -1,8 +1,8 @@
 #pragma once
 #include <vector>
 
-#include "train/audit/collectives_formula.hpp"
-#include "train/audit/rank_units.hpp"
+#include "train/cost/collectives_formula.hpp"
+#include "train/cost/rank_units.hpp"
 
 namespace trireme {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "train/audit/collectives_formula.hpp"
+#include "train/cost/collectives_formula.hpp"
 
 namespace trireme {
 

@@ -1,9 +1,9 @@
-#include "train/audit/context_formula.hpp"
+#include "train/cost/context_formula.hpp"
 
 #include <algorithm>
 
-#include "model/block.hpp"
-#include "train/audit/formula_rows.hpp"
+#include "train/cost/formula_rows.hpp"
+#include "train/cost/rank_widths.hpp"
 
 namespace trireme {
 namespace {
@@ -16,16 +16,15 @@ class ContextFormula {
       : facts_(facts),
         coords_(coords),
         cp_(cp),
-        compute_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.compute))),
+        compute_(facts.compute_size()),
         wide_(std::max<std::int64_t>(compute_, 4)),
         backwards_(facts.micro_steps * units.layers),
         // Full and selective run attention again for backward.
         forwards_(facts.parallel.recompute == "none" ? backwards_ : 2 * backwards_),
         expert_backwards_(facts.micro_steps * units.expert_layers) {
-    const HeadShare share = head_share(facts.model, static_cast<int>(facts.parallel.tp), coords.tp);
-    queries_ = share.query.count();
-    // A key head for each query head where unequal numbers of them read one.
-    keys_ = share.key_of_query.empty() ? share.key.count() : share.query.count();
+    const RankWidths here = rank_widths(facts, coords);
+    queries_ = here.query_heads;
+    keys_ = here.copies_keys ? here.query_heads : here.key_heads;
   }
 
   void add() const {

@@ -1,4 +1,4 @@
-#include "train/audit/formula_rows.hpp"
+#include "train/cost/formula_rows.hpp"
 
 #include <algorithm>
 #include <numeric>
