@@ -8,7 +8,6 @@
 #include "core/exact_sum.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/tensor/tensor_group.hpp"
-#include "train/cost/context_formula.hpp"
 #include "train/cost/formula_rows.hpp"
 #include "train/cost/rank_units.hpp"
 #include "train/cost/rank_widths.hpp"

@@ -176,17 +176,17 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
 RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const RankUnits units = rank_units(facts, rank);
   const auto sum_of = [](const std::vector<std::int64_t>& all) {
-    return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+    return static_cast<double>(std::accumulate(all.begin(), all.end(), std::int64_t{0}));
   };
-  const Elements<std::int64_t> trained{sum_of(units.trained()), sum_of(units.trained_experts())};
-  const Elements<std::int64_t> frozen{sum_of(units.elements) - trained.dense,
-                                      sum_of(units.experts) - trained.experts};
-  const StateBytes<std::int64_t> state = state_bytes(facts, trained);
+  const Elements trained{sum_of(units.trained()), sum_of(units.trained_experts())};
+  const Elements frozen{sum_of(units.elements) - trained.dense,
+                        sum_of(units.experts) - trained.experts};
+  const StateBytes state = state_bytes(facts, trained);
   RankMemory memory;
-  memory.weight_bytes = state.weights + weight_bytes(facts, frozen);
-  memory.main_bytes = state.main;
-  memory.grad_bytes = state.grads;
-  memory.optimizer_bytes = state.optimizer;
+  memory.weight_bytes = static_cast<std::int64_t>(state.weights + weight_bytes(facts, frozen));
+  memory.main_bytes = static_cast<std::int64_t>(state.main);
+  memory.grad_bytes = static_cast<std::int64_t>(state.grads);
+  memory.optimizer_bytes = static_cast<std::int64_t>(state.optimizer);
   const bool shards_experts = facts.folds_experts() && facts.expert_shards() > 1;
   memory.gathered_peak_bytes =
       facts.grads_leave_each_pass() && (facts.parallel.pp > 1 || shards_experts)

@@ -1,41 +1,30 @@
 #include "train/cost/state_bytes.hpp"
 
 namespace trireme {
-namespace {
 
-/// Returns the elements that this rank holds: all of `elements`, or its shard.
-template <class Number>
-Number held(const UpdateFacts& facts, const Elements<Number>& elements, bool sharded) {
+double held_elements(const UpdateFacts& facts, const Elements& elements, bool sharded) {
   if (!sharded) return elements.dense + elements.experts;
-  const Number dense = elements.dense / static_cast<Number>(facts.shards());
+  const double dense = elements.dense / static_cast<double>(facts.shards());
   if (elements.experts == 0) return dense;
-  return dense + elements.experts / static_cast<Number>(facts.expert_shards());
+  return dense + elements.experts / static_cast<double>(facts.expert_shards());
 }
 
-}  // namespace
-
-template <class Number>
-Number weight_bytes(const UpdateFacts& facts, const Elements<Number>& elements) {
-  return held(facts, elements, facts.weights_sharded()) * static_cast<Number>(facts.compute_size());
+double weight_bytes(const UpdateFacts& facts, const Elements& elements) {
+  return held_elements(facts, elements, facts.weights_sharded()) *
+         static_cast<double>(facts.compute_size());
 }
 
-template <class Number>
-StateBytes<Number> state_bytes(const UpdateFacts& facts, const Elements<Number>& trained) {
-  const auto main = static_cast<Number>(facts.main_size());
-  const Number own = held(facts, trained, facts.parallel.zero >= 1) * main;
+StateBytes state_bytes(const UpdateFacts& facts, const Elements& trained) {
+  const auto main = static_cast<double>(facts.main_size());
+  const double own = held_elements(facts, trained, facts.parallel.zero >= 1) * main;
   const bool whole_grads = facts.parallel.zero < 2 && !facts.parallel.reproducible;
   return {.weights = weight_bytes(facts, trained),
           .main = facts.has_main_copy() ? own : 0,
-          .grads = whole_grads ? held(facts, trained, /*sharded=*/false) * main : own,
-          .optimizer = static_cast<Number>(facts.slots) * own};
+          .grads = whole_grads ? held_elements(facts, trained, /*sharded=*/false) * main : own,
+          .optimizer = static_cast<double>(facts.slots) * own};
 }
 
-template std::int64_t weight_bytes(const UpdateFacts&, const Elements<std::int64_t>&);
-template double weight_bytes(const UpdateFacts&, const Elements<double>&);
-template StateBytes<std::int64_t> state_bytes(const UpdateFacts&, const Elements<std::int64_t>&);
-template StateBytes<double> state_bytes(const UpdateFacts&, const Elements<double>&);
-
-Elements<double> mean_elements(const UpdateFacts& facts, double count, double experts) {
+Elements mean_elements(const UpdateFacts& facts, double count, double experts) {
   const ParallelConfig& parallel = facts.parallel;
   const auto ranks = static_cast<double>(parallel.tp * parallel.pp);
   if (experts == 0 || !folds_experts(parallel)) return {count / ranks, 0};
@@ -46,7 +35,7 @@ Elements<double> mean_elements(const UpdateFacts& facts, double count, double ex
 
 MeanElements mean_elements(const UpdateFacts& facts) {
   const ModelConfig& model = facts.model;
-  const Elements<double> base =
+  const Elements base =
       mean_elements(facts, model.num_parameters_wide(), model.num_expert_parameters_wide());
   if (!facts.lora.on()) return {base, {}};
   const auto adapters = static_cast<double>(num_lora_parameters(facts.lora, model));

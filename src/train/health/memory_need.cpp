@@ -19,7 +19,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   const UpdateFacts facts =
       update_facts(model, config.optim, dtypes, parallel, ranks, UpdateShape{}, config.lora);
   const MeanElements elements = mean_elements(facts);
-  const StateBytes<double> state = state_bytes(facts, elements.trained);
+  const StateBytes state = state_bytes(facts, elements.trained);
   const bool two_copies = facts.has_main_copy();
   std::vector<std::string> shape{"model.num_layers", "model.hidden_size", "model.intermediate_size",
                                  "model.num_heads",  "model.head_dim",    "model.vocab_size"};

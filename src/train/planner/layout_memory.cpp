@@ -89,7 +89,7 @@ LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device) {
 
 double least_memory(const UpdateFacts& facts) {
   const MeanElements elements = mean_elements(facts);
-  const StateBytes<double> state = state_bytes(facts, elements.trained);
+  const StateBytes state = state_bytes(facts, elements.trained);
   const bool offloaded = facts.parallel.offload == "optimizer";
   return state.weights + weight_bytes(facts, elements.frozen) + state.grads +
          (offloaded ? 0 : state.main + state.optimizer);

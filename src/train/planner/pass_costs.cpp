@@ -200,7 +200,7 @@ PassCost PassCosts::block_cost(bool experts) const {
 /// the next; ZeRO-2 has the gradients alone.
 void PassCosts::add_sharded_weights(bool experts, PassCost& cost) const {
   if (facts_.shards() == 1 || facts_.parallel.zero < 2) return;
-  const PartWeights part = weights(experts);
+  const Elements part = weights(experts);
   const auto both = [&](auto&& seconds) {
     return seconds(part.dense, data_group()) +
            (part.experts > 0 ? seconds(part.experts, expert_group()) : 0);
@@ -228,8 +228,8 @@ PassCost PassCosts::head_cost() const {
   return cost;
 }
 
-PartWeights PassCosts::weights(bool experts) const {
-  PartWeights part;
+Elements PassCosts::weights(bool experts) const {
+  Elements part;
   for (const Product& product : attention_products()) part.dense += product.inner * product.columns;
   for (const Product& product : mlp_products(experts))
     part.dense += product.inner * product.columns;

@@ -38,7 +38,7 @@ UpdateFacts facts_of(const ModelConfig& model, ParamDTypes dtypes, const Paralle
   return update_facts(model, OptimConfig{}, dtypes, parallel, ranks, {.rows = 2, .length = 48}, {});
 }
 
-double sum_of(const StateBytes<double>& state) {
+double sum_of(const StateBytes& state) {
   return state.weights + state.main + state.grads + state.optimizer;
 }
 
@@ -49,7 +49,7 @@ TEST(StateBytes, AreThePublishedBytesOfAParameter) {
   for (const std::int64_t zero : {0, 1, 2, 3}) {
     ParallelConfig parallel;
     parallel.zero = zero;
-    const Elements<double> elements{1000, 0};
+    const Elements elements{1000, 0};
     EXPECT_EQ(sum_of(state_bytes(facts_of(small_model(), kBf16, parallel, 4), elements)),
               1000 * bf16[zero]);
     EXPECT_EQ(sum_of(state_bytes(facts_of(small_model(), kFp32, parallel, 4), elements)),
@@ -60,7 +60,7 @@ TEST(StateBytes, AreThePublishedBytesOfAParameter) {
 TEST(StateBytes, OfReproducibleGradientsAreShardedFromStageOne) {
   ParallelConfig parallel;
   parallel.reproducible = true;
-  const Elements<double> elements{1000, 0};
+  const Elements elements{1000, 0};
   EXPECT_EQ(state_bytes(facts_of(small_model(), kBf16, parallel, 4), elements).grads, 4000);
   parallel.zero = 1;
   EXPECT_EQ(state_bytes(facts_of(small_model(), kBf16, parallel, 4), elements).grads, 1000);
@@ -68,7 +68,7 @@ TEST(StateBytes, OfReproducibleGradientsAreShardedFromStageOne) {
 
 TEST(StateBytes, OfOffloadedStateHaveAMasterCopyInFp32Too) {
   ParallelConfig parallel;
-  const Elements<double> elements{1000, 0};
+  const Elements elements{1000, 0};
   EXPECT_EQ(state_bytes(facts_of(small_model(), kFp32, parallel, 1), elements).main, 0);
   parallel.offload = "optimizer";
   EXPECT_EQ(state_bytes(facts_of(small_model(), kFp32, parallel, 1), elements).main, 4000);
