@@ -5,8 +5,8 @@
 
 #include "optim/optimizer.hpp"
 #include "parallel/mesh.hpp"
-#include "train/audit/collectives_formula.hpp"
-#include "train/audit/memory_formula.hpp"
+#include "train/cost/collectives_formula.hpp"
+#include "train/cost/memory_formula.hpp"
 #include "train/step/step.hpp"
 
 namespace trireme {

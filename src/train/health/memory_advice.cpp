@@ -1,13 +1,11 @@
 #include "train/health/memory_advice.hpp"
 
-#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <vector>
 
 #include "core/number.hpp"
-#include "train/audit/memory_formula.hpp"
-#include "train/health/memory_need.hpp"
+#include "train/cost/memory_formula.hpp"
 
 namespace trireme {
 namespace {
@@ -18,14 +16,8 @@ struct Change {
   std::function<void(RunConfig&, int& ranks)> make;
 };
 
-/// Of the rank that holds most, which is the first: it has a share of everything.
 double rank_bytes(const RunConfig& config, int ranks) {
-  const RankMemory memory = memory_formula(facts_of_run(config, ranks), 0);
-  double sum = 0;
-  RankMemory::fields(memory, [&](const char*, std::int64_t bytes) {
-    sum += static_cast<double>(std::max<std::int64_t>(bytes, 0));
-  });
-  return sum;
+  return most_known_bytes(facts_of_run(config, ranks));
 }
 
 std::int64_t smallest_factor(std::int64_t number) {

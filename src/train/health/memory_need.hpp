@@ -6,8 +6,8 @@
 #include "config/config_set.hpp"
 #include "core/process/machine_memory.hpp"
 #include "parallel/param_registry.hpp"
-#include "train/audit/update_facts.hpp"
 #include "train/config/config.hpp"
+#include "train/cost/update_facts.hpp"
 
 /// Bytes of a run, counted before they are taken.
 namespace trireme {
@@ -33,10 +33,6 @@ struct FrozenParameters {
 std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                                     std::int64_t data_ranks = 1, bool offloaded = false,
                                     const FrozenParameters& beside = {});
-
-/// A run before its first update, for the formulas of train/audit: of micro-batches whose rows are
-/// as long as train.seq_len.
-UpdateFacts facts_of_run(const RunConfig& config, int ranks);
 
 /// Of `parts` (memory_need), inputs of the blocks become all activations of `rank`, where their
 /// formula is known.

@@ -1,41 +1,19 @@
 #include "train/plan/plan_run.hpp"
 
-#include <algorithm>
 #include <vector>
 
 #include "core/error.hpp"
 #include "data/loader.hpp"
-#include "optim/optimizer.hpp"
-#include "train/audit/memory_formula.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
-#include "train/health/memory_need.hpp"
+#include "train/cost/memory_formula.hpp"
+#include "train/cost/state_bytes.hpp"
 #include "train/run/chat_markers.hpp"
 #include "train/run/resolve_config.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/run_length.hpp"
 
 namespace trireme {
-namespace {
-
-constexpr std::int64_t kMainBytes = 4;  // of a main weight or a moment in a checkpoint
-
-/// Of the rank of pp that needs most.
-std::int64_t memory_of(const RunConfig& config, int ranks) {
-  const auto pp = static_cast<int>(config.parallel.pp);
-  const UpdateFacts facts = facts_of_run(config, ranks);
-  std::int64_t most = 0;
-  for (int at_pp = 0; at_pp < pp; ++at_pp) {
-    const RankMemory memory = memory_formula(facts, ranks / pp * at_pp);
-    std::int64_t sum = 0;
-    RankMemory::fields(
-        memory, [&](const char*, std::int64_t bytes) { sum += std::max<std::int64_t>(0, bytes); });
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
-}  // namespace
 
 RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const RunStart& start,
                  int ranks, bool on_gpu) {
@@ -73,11 +51,9 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
   plan.steps = run_length(config, start, keys, data).steps;
   if (start.kind == RunStart::Kind::go_on) check_steps(start, plan.steps, plan.steps_done);
-  plan.memory_bytes_per_rank = memory_of(config, ranks);
-  const std::int64_t trained = config.lora.on() ? num_lora_parameters(config.lora, config.model)
-                                                : config.model.num_parameters();
-  plan.checkpoint_bytes =
-      trained * kMainBytes * (1 + static_cast<std::int64_t>(num_optimizer_slots(config.optim)));
+  const UpdateFacts update = facts_of_run(config, ranks);
+  plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
+  plan.checkpoint_bytes = checkpoint_bytes(update);
   // One more while the oldest is still there.
   const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
   plan.disk_bytes = plan.checkpoint_bytes * kept;

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "train/audit/update_facts.hpp"
+#include "train/cost/update_facts.hpp"
 #include "train/planner/cluster.hpp"
 
 namespace trireme::planner {
@@ -40,7 +40,8 @@ struct LogitChunk {
   double bytes_each = 0;  // 0: as here
 };
 
-/// Of the ranks of stage `pp_rank`: memory_formula (train/audit), and what it does not count.
+/// Returns the memory of the largest rank of stage `pp_rank`: memory_formula and working_memory of
+/// train/cost.
 LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, int pp_rank,
                            const LogitChunk& logits = {});
 

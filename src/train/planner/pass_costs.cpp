@@ -1,7 +1,6 @@
 #include "train/planner/pass_costs.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace trireme::planner {
 namespace {
@@ -14,9 +13,12 @@ double at_16_bits(const Cluster& cluster, at::ScalarType compute) {
   return element > 4 ? peak / 16 : element > 2 ? peak / 2 : peak;
 }
 
-/// Of `count`, the most that one of `ranks` has.
-double share(std::int64_t count, double ranks) {
-  return std::ceil(static_cast<double>(count) / ranks);
+/// The widths of a rank with the largest part of everything.
+RankWidths largest_widths(const UpdateFacts& facts) {
+  const ParallelConfig& parallel = facts.parallel;
+  return rank_widths(facts, {.tp = static_cast<int>(parallel.tp) - 1,
+                             .etp = static_cast<int>(expert_tensor_ranks(parallel)) - 1,
+                             .ep = static_cast<int>(parallel.ep) - 1});
 }
 
 double ranks_that_share(const Cluster& cluster) {
@@ -49,12 +51,12 @@ PassCosts::PassCosts(const UpdateFacts& facts, const Cluster& cluster,
       network_(cluster.device.links),
       flops_per_s_(constants.efficiency * at_16_bits(cluster, facts.dtypes.compute) /
                    ranks_that_share(cluster)),
-      element_(static_cast<double>(c10::elementSize(facts.dtypes.compute))),
+      element_(static_cast<double>(facts.compute_size())),
       tp_(static_cast<double>(facts.parallel.tp)),
       etp_(static_cast<double>(expert_tensor_ranks(facts.parallel))),
       ep_(static_cast<double>(facts.parallel.ep)),
-      tokens_(static_cast<double>(facts.rows * facts.length) /
-              static_cast<double>(facts.parallel.cp)) {
+      tokens_(static_cast<double>(facts.tokens())),
+      here_(largest_widths(facts)) {
   dense_ = block_cost(/*experts=*/false);
   if (facts_.model.moe.on()) experts_ = block_cost(/*experts=*/true);
   const double width = static_cast<double>(facts_.model.hidden_size);
@@ -76,9 +78,8 @@ double PassCosts::product_s(const Product& p) const {
 std::vector<PassCosts::Product> PassCosts::attention_products() const {
   const ModelConfig& m = facts_.model;
   const auto width = static_cast<double>(m.hidden_size);
-  const auto head = static_cast<double>(m.head_dim);
-  const double queries = share(m.num_heads, tp_) * head;
-  const double keys = share(m.num_kv_heads, tp_) * head;
+  const auto queries = static_cast<double>(here_.queries);
+  const auto keys = static_cast<double>(here_.keys);
   return {{tokens_, width, queries + 2 * keys}, {tokens_, queries, width}};
 }
 
@@ -86,28 +87,26 @@ std::vector<PassCosts::Product> PassCosts::mlp_products(bool experts) const {
   const ModelConfig& m = facts_.model;
   const auto width = static_cast<double>(m.hidden_size);
   if (!experts) {
-    const double inner = share(m.intermediate_size, tp_);
+    const auto inner = static_cast<double>(here_.mlp);
     return {{tokens_, width, 2 * inner}, {tokens_, inner, width}};
   }
   std::vector<Product> all{{tokens_, width, static_cast<double>(m.moe.num_experts)}};
   if (m.moe.num_shared_experts > 0) {
-    const double inner = share(m.moe.shared_width(), tp_);
+    const auto inner = static_cast<double>(here_.shared);
     all.insert(all.end(), {{tokens_, width, 2 * inner}, {tokens_, inner, width}});
   }
   return all;
 }
 
 double PassCosts::expert_elements() const {
-  const MoeConfig& moe = facts_.model.moe;
-  return share(moe.num_experts, ep_) * 3 * static_cast<double>(facts_.model.hidden_size) *
-         share(moe.moe_intermediate_size, etp_);
+  return static_cast<double>(here_.experts * 3 * facts_.model.hidden_size * here_.expert);
 }
 
 /// Tokens are spread evenly over experts. With etp below tp each rank brings its own part of them.
 double PassCosts::expert_products_s() const {
   const MoeConfig& moe = facts_.model.moe;
   const auto width = static_cast<double>(facts_.model.hidden_size);
-  const double inner = share(moe.moe_intermediate_size, etp_);
+  const auto inner = static_cast<double>(here_.expert);
   const double rows = tokens_ * static_cast<double>(moe.num_experts_per_tok) * etp_ / tp_;
   const double bytes = element_ * (expert_elements() + rows * (2 * width + 3 * inner));
   return std::max(2 * rows * 3 * width * inner / flops_per_s_, memory_s(bytes));
@@ -122,9 +121,8 @@ double PassCosts::elementwise_s() const {
 }
 
 double PassCosts::attention_s() const {
-  const ModelConfig& m = facts_.model;
-  const double queries = share(m.num_heads, tp_) * static_cast<double>(m.head_dim);
-  return 4 * tokens_ * static_cast<double>(facts_.length) * queries / flops_per_s_;
+  return 4 * tokens_ * static_cast<double>(facts_.length) * static_cast<double>(here_.queries) /
+         flops_per_s_;
 }
 
 double PassCosts::tp_exchange_s() const {
@@ -142,13 +140,11 @@ double PassCosts::cp_exposed_s(double attention_s, double messages) const {
   const ParallelConfig& parallel = facts_.parallel;
   if (parallel.cp == 1) return 0;
   const auto cp = static_cast<double>(parallel.cp);
-  const ModelConfig& m = facts_.model;
-  const auto head = static_cast<double>(m.head_dim);
-  const double keys = 2 * share(m.num_kv_heads, tp_) * head;
+  const double keys = 2 * static_cast<double>(here_.keys);
   const GroupShape group =
       group_shape(static_cast<int>(parallel.cp), static_cast<int>(tp_), cluster_.per_node);
   if (parallel.cp_form == "ulysses") {
-    const double queries = 2 * share(m.num_heads, tp_) * head;
+    const double queries = 2 * static_cast<double>(here_.queries);
     return messages * constants_.network_factor *
            network_.all_to_all_s(tokens_ * (queries + keys) * element_, group);
   }
@@ -164,8 +160,7 @@ double PassCosts::cp_exposed_s(double attention_s, double messages) const {
 double PassCosts::ring_merge_s() const {
   const ParallelConfig& parallel = facts_.parallel;
   if (parallel.cp == 1 || parallel.cp_form != "ring") return 0;
-  const double queries =
-      share(facts_.model.num_heads, tp_) * static_cast<double>(facts_.model.head_dim);
+  const auto queries = static_cast<double>(here_.queries);
   constexpr double kBytes = 12;  // both parts read, one written
   return memory_s(static_cast<double>(parallel.cp - 1) * kBytes * tokens_ * queries);
 }
@@ -205,7 +200,7 @@ PassCost PassCosts::block_cost(bool experts) const {
 /// the next; ZeRO-2 has the gradients alone.
 void PassCosts::add_sharded_weights(bool experts, PassCost& cost) const {
   if (facts_.shards() == 1 || facts_.parallel.zero < 2) return;
-  const PartWeights part = weights(experts);
+  const Elements part = weights(experts);
   const auto both = [&](auto&& seconds) {
     return seconds(part.dense, data_group()) +
            (part.experts > 0 ? seconds(part.experts, expert_group()) : 0);
@@ -225,7 +220,7 @@ void PassCosts::add_sharded_weights(bool experts, PassCost& cost) const {
 
 PassCost PassCosts::head_cost() const {
   const ModelConfig& m = facts_.model;
-  const double vocab = share(m.vocab_size, tp_);
+  const auto vocab = static_cast<double>(here_.vocab);
   const double product = product_s({tokens_, static_cast<double>(m.hidden_size), vocab});
   PassCost cost;
   cost.forward.compute = 3 * product + memory_s(6 * element_ * tokens_ * vocab);
@@ -233,8 +228,8 @@ PassCost PassCosts::head_cost() const {
   return cost;
 }
 
-PartWeights PassCosts::weights(bool experts) const {
-  PartWeights part;
+Elements PassCosts::weights(bool experts) const {
+  Elements part;
   for (const Product& product : attention_products()) part.dense += product.inner * product.columns;
   for (const Product& product : mlp_products(experts))
     part.dense += product.inner * product.columns;
@@ -243,15 +238,13 @@ PartWeights PassCosts::weights(bool experts) const {
 }
 
 double PassCosts::table_weights() const {
-  return share(facts_.model.vocab_size, tp_) * static_cast<double>(facts_.model.hidden_size);
+  return static_cast<double>(here_.vocab * facts_.model.hidden_size);
 }
 
 double PassCosts::transfer_s() const {
-  const ParallelConfig& parallel = facts_.parallel;
-  const double bytes = tokens_ * static_cast<double>(facts_.model.hidden_size) * element_ /
-                       (parallel.sequence_parallel ? tp_ : 1);
-  const auto distance = static_cast<std::int64_t>(facts_.ranks) / parallel.pp;
-  return constants_.network_factor * network_.send_s(bytes, distance >= cluster_.per_node);
+  const auto distance = static_cast<std::int64_t>(facts_.ranks) / facts_.parallel.pp;
+  return constants_.network_factor *
+         network_.send_s(static_cast<double>(facts_.stream_bytes()), distance >= cluster_.per_node);
 }
 
 GroupShape PassCosts::data_group() const {
@@ -267,7 +260,7 @@ GroupShape PassCosts::expert_group() const {
 
 /// Shards are neighbours; gradients of each are then summed over the copies.
 double PassCosts::reduce_s(double elements, GroupShape group) const {
-  const double bytes = elements * static_cast<double>(c10::elementSize(facts_.dtypes.main));
+  const double bytes = elements * static_cast<double>(facts_.main_size());
   const auto shards = static_cast<int>(facts_.shards());
   const double factor = constants_.network_factor;
   if (shards == 1) return factor * network_.all_reduce_s(bytes, group);

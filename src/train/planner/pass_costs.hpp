@@ -2,7 +2,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/audit/update_facts.hpp"
+#include "train/cost/rank_widths.hpp"
+#include "train/cost/state_bytes.hpp"
 #include "train/planner/cluster.hpp"
 
 namespace trireme::planner {
@@ -44,12 +45,6 @@ struct PassCost {
   [[nodiscard]] double sum() const { return forward.sum() + backward_s(); }
 };
 
-/// Elements of weights that a rank computes with.
-struct PartWeights {
-  double dense = 0;
-  double experts = 0;  // of routed ones, which ep shares
-};
-
 /// Costs of a rank's parts of the model: products by a roofline (FLOPs at `efficiency` of the peak, or
 /// bytes), all else by its bytes, exchanges by the network's model. Attention counts all pairs at the
 /// efficiency of products: a causal kernel computes half of them at about half of it.
@@ -64,7 +59,8 @@ class PassCosts {
   /// The loss gives its gradients at once: all three products are in the forward pass.
   [[nodiscard]] const PassCost& head() const { return head_; }
 
-  [[nodiscard]] PartWeights weights(bool experts) const;
+  /// Elements of weights that a rank computes with.
+  [[nodiscard]] Elements weights(bool experts) const;
   [[nodiscard]] double table_weights() const;
   /// Between two stages.
   [[nodiscard]] double transfer_s() const;
@@ -110,6 +106,7 @@ class PassCosts {
   double etp_;
   double ep_;
   double tokens_;
+  RankWidths here_;
   PassCost dense_;
   PassCost experts_;
   PassCost embedding_;

@@ -10,7 +10,6 @@
 
 #include "core/number.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
-#include "train/health/memory_need.hpp"
 
 namespace trireme::planner {
 namespace {

@@ -13,7 +13,7 @@ constexpr int kSteadyRounds = 4;         // of p micro-batches; behind them each
 constexpr double kHostBytesPerS = 20e9;  // between a device and its host's memory
 
 void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRange& stage,
-                PassCost& cost, PartWeights& weights) {
+                PassCost& cost, Elements& weights) {
   const bool sharded = facts.shards() > 1 && facts.parallel.zero >= 2;
   const double table = costs.table_weights();
   const double leave = sharded ? costs.reduce_s(table, costs.data_group()) : 0;
@@ -34,14 +34,14 @@ void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRan
 /// Sums of gradients and gathers of weights of a whole update (ZeRO 0 to 2), beside the last
 /// backward and the first forward pass; the last bucket and the first unit are beside nothing.
 double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const PassCost& passes,
-                         const PartWeights& weights, bool hides) {
+                         const Elements& weights, bool hides) {
   if (facts.data_ranks() == 1 || (facts.shards() > 1 && facts.parallel.zero == 3)) return 0;
   const auto both = [&](auto&& seconds) {
     return seconds(weights.dense, costs.data_group()) +
            (weights.experts > 0 ? seconds(weights.experts, costs.expert_group()) : 0);
   };
   double exposed = 0;
-  const auto main = static_cast<double>(c10::elementSize(facts.dtypes.main));
+  const auto main = static_cast<double>(facts.main_size());
   const double bytes = std::max(1.0, (weights.dense + weights.experts) * main);
   if (facts.parallel.zero < 2 || facts.shards() == 1) {
     const double sum = both([&](double n, GroupShape g) { return costs.reduce_s(n, g); });
@@ -62,11 +62,10 @@ double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const
 }
 
 /// Reads weights, moments and gradient, writes all but the gradient and the weights to compute with.
-double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const PartWeights& weights) {
-  const auto main = static_cast<double>(c10::elementSize(facts.dtypes.main));
-  const auto element = static_cast<double>(c10::elementSize(facts.dtypes.compute));
-  const double held = (weights.dense + weights.experts) /
-                      (facts.parallel.zero >= 1 ? static_cast<double>(facts.shards()) : 1);
+double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const Elements& weights) {
+  const auto main = static_cast<double>(facts.main_size());
+  const auto element = static_cast<double>(facts.compute_size());
+  const double held = held_elements(facts, weights, facts.parallel.zero >= 1);
   const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots)) + 1) + element);
   if (facts.parallel.offload == "optimizer" && element < main) return bytes / kHostBytesPerS;
   return costs.memory_s(bytes);
@@ -109,12 +108,12 @@ StepPredictor::Stages StepPredictor::stages_of(const UpdateFacts& facts, const P
                  : range.end_layer - range.first_layer;
     const std::int64_t experts = range.end_layer - range.first_layer - dense;
     PassCost cost;
-    PartWeights weights;
+    Elements weights;
     for (const bool of_experts : {false, true}) {
       const auto layers = static_cast<double>(of_experts ? experts : dense);
       if (layers == 0) continue;
       cost.add(costs.block(of_experts), layers);
-      const PartWeights block = costs.weights(of_experts);
+      const Elements block = costs.weights(of_experts);
       weights.dense += layers * block.dense;
       weights.experts += layers * block.experts;
     }

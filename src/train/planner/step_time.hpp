@@ -43,7 +43,7 @@ class StepPredictor {
   /// What a rank of pp does for one micro-batch, and its weights.
   struct RankWork {
     PassCost cost;
-    PartWeights weights;
+    Elements weights;
   };
 
   struct Stages {

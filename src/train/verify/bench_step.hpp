@@ -5,8 +5,8 @@
 
 #include "comm/communicator.hpp"
 #include "parallel/device.hpp"
-#include "train/audit/collectives_formula.hpp"
 #include "train/config/config.hpp"
+#include "train/cost/collectives_formula.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include "core/measures.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
-#include "train/audit/update_facts.hpp"
+#include "train/cost/update_facts.hpp"
 #include "train/step/step.hpp"
 
 namespace trireme {

@@ -6,6 +6,7 @@
 
 #include "core/error.hpp"
 #include "support/optim_keys.hpp"
+#include "train/cost/memory_formula.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
@@ -84,6 +85,39 @@ TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
   const double whole = sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables;
   config.parallel.pp = 4;
   EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables, whole / 4);
+}
+
+TEST(MemoryNeed, OfInputsOfTheBlocksIsTheRankSOwnTokens) {
+  RunConfig config = tiny_run();
+  const auto inputs = [&] { return memory_need(config, {at::kFloat, at::kFloat}).back().bytes; };
+  const double whole = inputs();
+  config.parallel.cp = 2;
+  EXPECT_EQ(inputs(), whole / 2);
+  config.parallel.tp = 4;
+  EXPECT_EQ(inputs(), whole / 2) << "the residual stream is whole on each rank of tp";
+  config.parallel.sequence_parallel = true;
+  EXPECT_EQ(inputs(), whole / 8);
+}
+
+TEST(MemoryNeed, IsNotAboveTheFormulaOfARank) {
+  const std::vector<std::function<void(RunConfig&)>> runs{
+      [](RunConfig&) {},
+      [](RunConfig& c) { c.parallel.cp = 4; },
+      [](RunConfig& c) { c.parallel.zero = 3; },
+      [](RunConfig& c) {
+        c.parallel.zero = 1;
+        c.parallel.reproducible = true;
+      },
+      [](RunConfig& c) { c.parallel.offload = "optimizer"; },
+      [](RunConfig& c) { c.lora.rank = 2; }};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    RunConfig config = tiny_run(runs[i]);
+    config.train.precision = "fp32";
+    config.parallel.recompute = "full";  // then the inputs of the blocks are all that is kept
+    const double need = sum_of(memory_need(config, {at::kFloat, at::kFloat}, 4)) -
+                        4.0 * 32768.0 * 32;  // rotary tables
+    EXPECT_LE(need, known_bytes(memory_formula(facts_of_run(config, 4), 0))) << "run " << i;
+  }
 }
 
 TEST(MemoryNeed, OfFrozenWeightsIsTheirOwnBytesAlone) {

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "tests/unit/train/planner/published.hpp"
-#include "train/audit/memory_formula.hpp"
+#include "train/cost/memory_formula.hpp"
 #include "train/planner/layout_memory.hpp"
 
 namespace trireme::planner {
@@ -98,6 +98,35 @@ TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
                 1, 1e-3)
         << "zero " << zero;
     EXPECT_LE(least_memory(facts), memory.total());
+  }
+}
+
+TEST(LayoutMemory, OfAMeanRankIsNotAboveTheWorstRank) {
+  ModelConfig moe = model_of("gpt-1.7b", 32000);
+  moe.moe.num_experts = 16;
+  moe.moe.moe_intermediate_size = 2048;
+  std::vector<std::pair<ModelConfig, ParallelConfig>> layouts;
+  for (const std::int64_t zero : {0, 1, 2, 3}) {
+    ParallelConfig parallel;
+    parallel.zero = zero;
+    parallel.reproducible = true;
+    layouts.emplace_back(model_of("gpt-1.7b", 32000), parallel);
+    parallel.reproducible = false;
+    parallel.tp = 2;
+    parallel.ep = 4;
+    layouts.emplace_back(moe, parallel);
+    parallel.etp = 1;
+    layouts.emplace_back(moe, parallel);
+  }
+  for (const std::int64_t lora_rank : {0, 4}) {
+    for (const auto& [model, parallel] : layouts) {
+      UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 1});
+      if (!model.moe.on()) facts.lora.rank = lora_rank;
+      const LayoutMemory worst = worst_memory(facts, device_kind("h100"));
+      const double state = worst.weights + worst.main + worst.grads + worst.optimizer;
+      EXPECT_LE(least_memory(facts), state * (1 + 1e-12)) << "zero " << parallel.zero;
+      EXPECT_GE(least_memory(facts), 0.97 * state) << "zero " << parallel.zero;
+    }
   }
 }
 

@@ -97,5 +97,21 @@ TEST(StepTime, OneRowOfTorchtitanPredictsSixteenTimesTheGpus) {
   }
 }
 
+// ZeRO leaves each rank the same number of elements, however expert parallelism deals experts.
+TEST(StepTime, OfTheOptimizerIsTheSameForEveryNumberOfExpertRanks) {
+  ModelConfig moe = model_of("gpt-1.7b", 32000);
+  moe.moe.num_experts = 16;
+  moe.moe.moe_intermediate_size = 2048;
+  StepPredictor predictor({device_kind("h100"), 1, 8}, TimeConstants{});
+  ParallelConfig parallel;
+  parallel.zero = 1;
+  const auto seconds = [&] {
+    return predictor.predict(facts_in_bf16(moe, parallel, 8, {1, 2048, 1})).optimizer_s;
+  };
+  const double whole = seconds();
+  parallel.ep = 4;
+  EXPECT_NEAR(seconds() / whole, 1, 1e-9);
+}
+
 }  // namespace
 }  // namespace trireme::planner

@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -13,6 +12,8 @@
 #include "pipeline/schedule.hpp"
 
 namespace trireme {
+
+struct RunConfig;
 
 /// What every formula of one update is a function of.
 struct UpdateFacts {
@@ -59,6 +60,31 @@ struct UpdateFacts {
     return weights_sharded() ? parallel.zero_persist : 0;
   }
 
+  /// Bytes of an element that the model computes with, and of a master weight.
+  [[nodiscard]] std::int64_t compute_size() const {
+    return static_cast<std::int64_t>(c10::elementSize(dtypes.compute));
+  }
+
+  [[nodiscard]] std::int64_t main_size() const {
+    return static_cast<std::int64_t>(c10::elementSize(dtypes.main));
+  }
+
+  /// Master weights are a copy of their own.
+  [[nodiscard]] bool has_main_copy() const {
+    return dtypes.compute != dtypes.main || parallel.offload == "optimizer";
+  }
+
+  /// Tokens of a micro-batch on one rank of cp.
+  [[nodiscard]] std::int64_t tokens() const { return rows * length / parallel.cp; }
+
+  /// Ranks that share the rows of the residual stream, the rows of one rank, and their bytes: the
+  /// input of a block and a message between two stages.
+  [[nodiscard]] std::int64_t stream_ranks() const;
+
+  [[nodiscard]] std::int64_t stream_rows() const { return rows * length / stream_ranks(); }
+
+  [[nodiscard]] std::int64_t stream_bytes() const;
+
   [[nodiscard]] std::int64_t replicas() const { return data_ranks() / shards(); }
 
   /// Any unit lies in parts of several ranks.
@@ -89,17 +115,10 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                          const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
                          const LoraConfig& lora = {});
 
+/// Returns the facts of a run before its first update: every row of a micro-batch has train.seq_len
+/// tokens. `config` is resolved.
+UpdateFacts facts_of_run(const RunConfig& config, int ranks);
+
 RankCoords coords_of(const UpdateFacts& facts, int rank);
-
-/// Adapters of the linears of a block that share an input, on a rank of tp.
-struct AdapterElements {
-  std::int64_t terms = 0;
-  std::int64_t a = 0;                // of all, one below another
-  std::vector<std::int64_t> b = {};  // of each
-  std::int64_t shared = 0;           // of those that several ranks hold, in logical elements
-};
-
-/// Of q k v, o, gate up, down.
-std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank);
 
 }  // namespace trireme

@@ -1,9 +1,10 @@
-#include "train/audit/context_formula.hpp"
+#include "train/cost/formula_rows.hpp"
 
 #include <algorithm>
+#include <numeric>
 
-#include "model/block.hpp"
-#include "train/audit/formula_rows.hpp"
+#include "comm/p2p/volume.hpp"
+#include "train/cost/rank_widths.hpp"
 
 namespace trireme {
 namespace {
@@ -16,16 +17,15 @@ class ContextFormula {
       : facts_(facts),
         coords_(coords),
         cp_(cp),
-        compute_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.compute))),
+        compute_(facts.compute_size()),
         wide_(std::max<std::int64_t>(compute_, 4)),
         backwards_(facts.micro_steps * units.layers),
         // Full and selective run attention again for backward.
         forwards_(facts.parallel.recompute == "none" ? backwards_ : 2 * backwards_),
         expert_backwards_(facts.micro_steps * units.expert_layers) {
-    const HeadShare share = head_share(facts.model, static_cast<int>(facts.parallel.tp), coords.tp);
-    queries_ = share.query.count();
-    // A key head for each query head where unequal numbers of them read one.
-    keys_ = share.key_of_query.empty() ? share.key.count() : share.query.count();
+    const RankWidths here = rank_widths(facts, coords);
+    queries_ = here.query_heads;
+    keys_ = here.copies_keys ? here.query_heads : here.key_heads;
   }
 
   void add() const {
@@ -97,6 +97,39 @@ class ContextFormula {
 };
 
 }  // namespace
+
+void FormulaRows::add(const char* operation, const char* purpose, std::int64_t times,
+                      std::int64_t payload) const {
+  if (size_ == 1 || times == 0) return;
+  add_sent(operation, purpose, times, payload, sent_bytes(operation, size_, rank_, u64(payload)));
+}
+
+void FormulaRows::add_sent(const char* operation, const char* purpose, std::int64_t times,
+                           std::int64_t payload, std::uint64_t sent) const {
+  if (size_ == 1 || times == 0) return;
+  const auto same = std::find_if(rows_.begin(), rows_.end(), [&](const CollectiveRow& row) {
+    return row.group == name_ && row.operation == operation && row.purpose == purpose;
+  });
+  CollectiveRow& row = same != rows_.end()
+                           ? *same
+                           : rows_.emplace_back(CollectiveRow{name_, size_, operation, purpose});
+  row.count += u64(times);
+  row.payload_bytes += u64(times * payload);
+  row.moved_bytes = row.moved_bytes.value_or(0) + u64(times) * sent;
+}
+
+void FormulaRows::add_calls(const char* operation, const char* purpose, std::int64_t times) const {
+  if (size_ == 1 || times == 0) return;
+  CollectiveRow& row = rows_.emplace_back(CollectiveRow{name_, size_, operation, purpose});
+  row.count = u64(times);
+}
+
+void FormulaRows::add_all_to_all(const char* purpose, std::int64_t times,
+                                 const std::vector<std::uint64_t>& parts) const {
+  const auto payload = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
+  add_sent("all_to_all", purpose, times, static_cast<std::int64_t>(payload),
+           sent_bytes(rank_, parts));
+}
 
 void add_context_rows(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
                       std::vector<CollectiveRow>& rows) {

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "train/audit/collectives_formula.hpp"
+#include "train/cost/collectives_formula.hpp"
+#include "train/cost/rank_units.hpp"
 
 namespace trireme {
 
@@ -36,5 +37,10 @@ class FormulaRows {
   int rank_;
   std::vector<CollectiveRow>& rows_;
 };
+
+/// Adds the collectives of a rank in its group of context parallelism: keys and values of attention,
+/// and counts of routers that have a loss over the sequence.
+void add_context_rows(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
+                      std::vector<CollectiveRow>& rows);
 
 }  // namespace trireme

@@ -1,10 +1,11 @@
-#include "train/audit/rank_units.hpp"
+#include "train/cost/rank_units.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include "model/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
+#include "train/cost/rank_widths.hpp"
 
 namespace trireme {
 namespace {
@@ -49,49 +50,37 @@ class UnitSums {
 };
 
 /// Elements of an MLP's matrices, of one or of many (those in a grid of their own aside).
-void add_mlp(const UpdateFacts& facts, int tp_rank, bool experts, UnitSums& units) {
+void add_mlp(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const std::int64_t hidden = facts.model.hidden_size;
-  const auto add = [&](std::int64_t width, std::int64_t count) {
-    const std::int64_t held =
-        split_range(width, {}, static_cast<int>(facts.parallel.tp), tp_rank).count();
+  const auto add = [&](std::int64_t width, std::int64_t held, std::int64_t count) {
     units.add(2 * count * width * hidden, 2 * count * held * hidden);
     units.add(count * width * hidden, count * held * hidden);
   };
-  if (!experts) return add(facts.model.intermediate_size, 1);
+  if (!experts) return add(facts.model.intermediate_size, here.mlp, 1);
   const MoeConfig& moe = facts.model.moe;
   units.add(moe.num_experts * hidden, moe.num_experts * hidden);
   if (moe.has_bias()) units.add(moe.num_experts, moe.num_experts);
-  if (!facts.folds_experts()) add(moe.moe_intermediate_size, moe.num_experts);
-  if (moe.num_shared_experts > 0) add(moe.shared_width(), 1);
+  // Outside a grid of their own, experts are cut over tp: etp is tp.
+  if (!facts.folds_experts()) add(moe.moe_intermediate_size, here.expert, moe.num_experts);
+  if (moe.num_shared_experts > 0) add(moe.shared_width(), here.shared, 1);
 }
 
 /// Elements of a block's experts in their own grid.
-std::int64_t expert_elements(const UpdateFacts& facts, const RankCoords& at) {
-  const MoeConfig& moe = facts.model.moe;
-  const std::int64_t here =
-      split_range(moe.num_experts, {}, static_cast<int>(facts.parallel.ep), at.ep).count();
-  const std::int64_t width =
-      split_range(moe.moe_intermediate_size, {},
-                  static_cast<int>(expert_tensor_ranks(facts.parallel)), at.etp)
-          .count();
-  const std::int64_t matrix = here * width * facts.model.hidden_size;
+std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
+  const std::int64_t matrix = here.experts * here.expert * facts.model.hidden_size;
   return rounded_up(rounded_up(2 * matrix, 64) + matrix, 64 * facts.expert_ranks());
 }
 
 /// Elements of a block's matrices and norms.
-void add_block(const UpdateFacts& facts, int tp_rank, bool experts, UnitSums& units) {
+void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const ModelConfig& m = facts.model;
-  const auto tp = static_cast<int>(facts.parallel.tp);
-  const std::int64_t queries = split_range(m.num_heads, {}, tp, tp_rank).count();
-  const std::int64_t keys =
-      split_range(m.num_kv_heads, {.readers = m.num_heads}, tp, tp_rank).count();
   const std::int64_t hidden = m.hidden_size;
   units.add(hidden, hidden);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
-            (queries + 2 * keys) * m.head_dim * hidden);
-  units.add(m.num_heads * m.head_dim * hidden, queries * m.head_dim * hidden);
+            (here.queries + 2 * here.keys) * hidden);
+  units.add(m.num_heads * m.head_dim * hidden, here.queries * hidden);
   units.add(hidden, hidden);
-  add_mlp(facts, tp_rank, experts, units);
+  add_mlp(facts, here, experts, units);
   for (int norm = 0; norm < (m.qk_norm ? 2 : 0); ++norm) units.add(m.head_dim, m.head_dim);
 }
 
@@ -109,15 +98,14 @@ std::vector<std::size_t> used_in(const StageUnits& stage, bool forward) {
 RankUnits rank_units(const UpdateFacts& facts, int rank) {
   const ModelConfig& m = facts.model;
   const RankCoords at = coords_of(facts, rank);
-  const std::int64_t vocab =
-      split_range(m.vocab_size, {}, static_cast<int>(facts.parallel.tp), at.tp).count();
+  const RankWidths here = rank_widths(facts, at);
   const std::vector<StageRange> stages = rank_stages(m, facts.parallel, facts.length, at.pp);
   const bool whole_table = stages.front().has_embedding && stages.back().has_head;
   const bool in_two = m.tie_embeddings && !whole_table;
   RankUnits units;
   UnitSums sums(facts.persist());
   const auto add_table = [&](bool alone) {
-    sums.add(m.vocab_size * m.hidden_size, vocab * m.hidden_size, alone);
+    sums.add(m.vocab_size * m.hidden_size, here.vocab * m.hidden_size, alone);
   };
   for (const StageRange& layers : stages) {
     StageUnits stage{layers};
@@ -128,10 +116,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
     }
     for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
       const bool experts = m.moe.in_layer(layer);
-      add_block(facts, at.tp, experts, sums);
+      add_block(facts, here, experts, sums);
       stage.blocks.push_back(sums.end_unit());
       if (experts && facts.folds_experts()) {
-        units.experts.push_back(expert_elements(facts, at));
+        units.experts.push_back(expert_elements(facts, here));
         units.experts_of.push_back(stage.blocks.back());
       }
       ++units.layers;

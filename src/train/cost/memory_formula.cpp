@@ -1,19 +1,16 @@
-#include "train/audit/memory_formula.hpp"
+#include "train/cost/memory_formula.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-#include "model/block.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
-#include "train/audit/rank_units.hpp"
+#include "train/cost/rank_units.hpp"
+#include "train/cost/rank_widths.hpp"
+#include "train/cost/state_bytes.hpp"
 
 namespace trireme {
 namespace {
-
-std::int64_t bytes_of(at::ScalarType type) {
-  return static_cast<std::int64_t>(c10::elementSize(type));
-}
 
 /// Whole units of gradients at once: the one that backward fills, the one that left last and waits
 /// for its sums (at a pass's start the last of the pass before), and those that are filled from the
@@ -58,32 +55,30 @@ class BlockActivations {
   BlockActivations(const UpdateFacts& facts, int rank)
       : facts_(facts),
         coords_(coords_of(facts, rank)),
-        element_(bytes_of(facts.dtypes.compute)),
-        tokens_(facts.rows * facts.length / facts.parallel.cp),
-        rows_(facts.parallel.sequence_parallel ? tokens_ / facts.parallel.tp : tokens_),
+        element_(facts.compute_size()),
+        tokens_(facts.tokens()),
+        rows_(facts.stream_rows()),
         adapters_(adapter_elements(facts, coords_.tp)),
-        heads_(head_share(facts.model, static_cast<int>(facts.parallel.tp), coords_.tp)) {}
+        here_(rank_widths(facts, coords_)) {}
 
   static constexpr std::int64_t kStatistic = 4;
 
-  /// Tokens of the residual stream.
-  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] const RankWidths& widths() const { return here_; }
 
   [[nodiscard]] std::int64_t bytes(bool experts) const {
     const ModelConfig& m = facts_.model;
     const std::string& recompute = facts_.parallel.recompute;
-    if (recompute == "full") return rows_ * m.hidden_size * element_ + (experts ? of_route() : 0);
-    const std::int64_t queries = heads_.query.count() * m.head_dim;
-    const std::int64_t keys = heads_.key.count() * m.head_dim;
+    if (recompute == "full") return facts_.stream_bytes() + (experts ? of_route() : 0);
     std::int64_t block = 2 * rows_ * (m.hidden_size * element_ + kStatistic);
-    block += tokens_ * (queries + 2 * keys) * element_ + (experts ? of_experts() : of_mlp());
+    block +=
+        tokens_ * (here_.queries + 2 * here_.keys) * element_ + (experts ? of_experts() : of_mlp());
     // Dropout of a rank's own tokens of several rows has a copy of their places, twice a block.
     if (m.dropout > 0 && facts_.parallel.sequence_parallel && facts_.rows > 1)
       block += 2 * rows_ * std::int64_t{sizeof(std::int64_t)};
     for (const AdapterElements& group : adapters_)
       block += tokens_ * group.terms * facts_.lora.rank * element_;
     if (recompute == "none")
-      block += tokens_ * wanted(0) * m.hidden_size * element_ + of_attention(queries, keys);
+      block += tokens_ * wanted(0) * m.hidden_size * element_ + of_attention();
     return block;
   }
 
@@ -92,16 +87,11 @@ class BlockActivations {
     return !facts_.lora.on() || adapters_[group].terms > 0 ? 1 : 0;
   }
 
-  [[nodiscard]] std::int64_t share_of(std::int64_t width) const {
-    return split_range(width, {}, static_cast<int>(facts_.parallel.tp), coords_.tp).count();
-  }
-
   /// Gate and up, and without recompute what enters them and their product.
   [[nodiscard]] std::int64_t of_mlp() const {
-    const std::int64_t width = share_of(facts_.model.intermediate_size);
-    std::int64_t elements = 2 * width;
+    std::int64_t elements = 2 * here_.mlp;
     if (facts_.parallel.recompute == "none")
-      elements += wanted(2) * facts_.model.hidden_size + wanted(3) * width;
+      elements += wanted(2) * facts_.model.hidden_size + wanted(3) * here_.mlp;
     return tokens_ * elements * element_;
   }
 
@@ -117,10 +107,8 @@ class BlockActivations {
     const bool folds = facts_.folds_experts();
     const std::int64_t k = moe.num_experts_per_tok;
     const std::int64_t etp = expert_tensor_ranks(facts_.parallel);
-    const std::int64_t width =
-        split_range(moe.moe_intermediate_size, {}, static_cast<int>(etp), coords_.etp).count();
     const std::int64_t rows = tokens_ * k * etp / facts_.parallel.tp;
-    std::int64_t elements = 2 * (rows * width + tokens_ * share_of(moe.shared_width()));
+    std::int64_t elements = 2 * (rows * here_.expert + tokens_ * here_.shared);
     if (facts_.parallel.recompute == "none" && !facts_.lora.on())
       elements += tokens_ * facts_.model.hidden_size;
     if (folds && facts_.parallel.ep > 1 && !facts_.lora.on())
@@ -129,22 +117,21 @@ class BlockActivations {
     return elements * element_ + (tokens_ * moe.num_experts + rows) * kScore + 2 * of_route();
   }
 
-  /// Of attention without recompute; `queries`, `keys`: elements of a token here.
-  [[nodiscard]] std::int64_t of_attention(std::int64_t queries, std::int64_t keys) const {
+  /// Of attention without recompute.
+  [[nodiscard]] std::int64_t of_attention() const {
     const ParallelConfig& parallel = facts_.parallel;
-    const std::int64_t statistics = tokens_ * heads_.query.count() * kStatistic;
-    const bool each_has_key = !heads_.key_of_query.empty();  // unequal numbers of queries read one
+    const std::int64_t statistics = tokens_ * here_.query_heads * kStatistic;
     if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
       // Of some heads all places: queries, keys, values, result; and for the output matrix the
       // result of all heads here.
-      const std::int64_t key_heads = each_has_key ? heads_.query.count() : heads_.key.count();
-      const IndexRange taken = split_range(key_heads, {.readers = heads_.query.count()},
+      const std::int64_t key_heads = here_.copies_keys ? here_.query_heads : here_.key_heads;
+      const IndexRange taken = split_range(key_heads, {.readers = here_.query_heads},
                                            static_cast<int>(parallel.cp), coords_.cp);
-      return statistics + tokens_ * (2 + wanted(1)) * queries * element_ +
+      return statistics + tokens_ * (2 + wanted(1)) * here_.queries * element_ +
              facts_.rows * facts_.length * 2 * taken.count() * facts_.model.head_dim * element_;
     }
-    const std::int64_t copied = each_has_key ? 2 * queries - keys : 0;
-    return statistics + tokens_ * (2 * queries + keys + copied) * element_;
+    const std::int64_t keys = here_.copies_keys ? 2 * here_.queries : here_.keys;
+    return statistics + tokens_ * (2 * here_.queries + keys) * element_;
   }
 
   const UpdateFacts& facts_;
@@ -153,7 +140,7 @@ class BlockActivations {
   std::int64_t tokens_;
   std::int64_t rows_;
   std::array<AdapterElements, 4> adapters_;
-  HeadShare heads_;
+  RankWidths here_;
 };
 
 /// Of a rank's micro-batches under way, the most at any time: blocks, and behind the last the gradients
@@ -165,13 +152,10 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
   const BlockActivations blocks(facts, rank);
   const std::int64_t dense = blocks.bytes(/*experts=*/false);
   const std::int64_t with_experts = m.moe.on() ? blocks.bytes(/*experts=*/true) : 0;
-  const std::int64_t vocab =
-      split_range(m.vocab_size, {}, static_cast<int>(facts.parallel.tp), coords_of(facts, rank).tp)
-          .count();
   const std::int64_t trained = facts.lora.on() ? 0 : 1;
-  const std::int64_t last = blocks.rows() * m.hidden_size * bytes_of(facts.dtypes.compute) +
+  const std::int64_t last = facts.stream_bytes() +
                             trained * m.hidden_size * BlockActivations::kStatistic +
-                            trained * vocab * m.hidden_size * bytes_of(facts.dtypes.main);
+                            trained * blocks.widths().vocab * m.hidden_size * facts.main_size();
   std::int64_t kept = 0;
   std::int64_t peak = 0;
   const pipeline::Placement placement = stage_placement(facts.parallel);
@@ -191,36 +175,42 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
 
 RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const RankUnits units = rank_units(facts, rank);
-  const std::vector<std::int64_t> trained = units.trained();
   const auto sum_of = [](const std::vector<std::int64_t>& all) {
-    return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+    return static_cast<double>(std::accumulate(all.begin(), all.end(), std::int64_t{0}));
   };
-  const std::int64_t expert_shards = facts.folds_experts() ? facts.expert_shards() : 1;
-  // Of units and of experts in their own grid, from a stage of ZeRO on this rank's parts.
-  const auto held_of = [&](std::int64_t all, std::int64_t experts, bool parts) {
-    return parts ? all / facts.shards() + experts / expert_shards : all + experts;
-  };
-  const auto held = [&](std::int64_t from_stage) {
-    return held_of(sum_of(trained), sum_of(units.trained_experts()),
-                   facts.parallel.zero >= from_stage);
-  };
-  const std::int64_t compute = bytes_of(facts.dtypes.compute);
-  const std::int64_t main = bytes_of(facts.dtypes.main);
+  const Elements trained{sum_of(units.trained()), sum_of(units.trained_experts())};
+  const Elements frozen{sum_of(units.elements) - trained.dense,
+                        sum_of(units.experts) - trained.experts};
+  const StateBytes state = state_bytes(facts, trained);
   RankMemory memory;
-  memory.weight_bytes =
-      held_of(sum_of(units.elements), sum_of(units.experts), facts.weights_sharded()) * compute;
-  const bool two_copies =
-      facts.dtypes.compute != facts.dtypes.main || facts.parallel.offload == "optimizer";
-  memory.main_bytes = two_copies ? held(1) * main : 0;
-  memory.grad_bytes = (facts.parallel.reproducible ? held(1) : held(2)) * main;
-  memory.optimizer_bytes = facts.slots * held(1) * main;
+  memory.weight_bytes = static_cast<std::int64_t>(state.weights + weight_bytes(facts, frozen));
+  memory.main_bytes = static_cast<std::int64_t>(state.main);
+  memory.grad_bytes = static_cast<std::int64_t>(state.grads);
+  memory.optimizer_bytes = static_cast<std::int64_t>(state.optimizer);
+  const bool shards_experts = facts.folds_experts() && facts.expert_shards() > 1;
   memory.gathered_peak_bytes =
-      plan_gathers(facts, units, passes_of(facts, rank)).peak_elements * compute +
-      grad_peak_elements(facts, units) * main;
-  if (facts.grads_leave_each_pass() && (facts.parallel.pp > 1 || expert_shards > 1))
-    memory.gathered_peak_bytes = -1;
+      facts.grads_leave_each_pass() && (facts.parallel.pp > 1 || shards_experts)
+          ? -1
+          : plan_gathers(facts, units, passes_of(facts, rank)).peak_elements *
+                    facts.compute_size() +
+                grad_peak_elements(facts, units) * facts.main_size();
   memory.activation_peak_bytes = activation_bytes(facts, units, rank);
   return memory;
+}
+
+double known_bytes(const RankMemory& memory) {
+  double sum = 0;
+  RankMemory::fields(memory, [&](const char*, std::int64_t bytes) {
+    sum += static_cast<double>(std::max<std::int64_t>(bytes, 0));
+  });
+  return sum;
+}
+
+double most_known_bytes(const UpdateFacts& facts) {
+  double most = 0;
+  for (int pp_rank = 0; pp_rank < static_cast<int>(facts.parallel.pp); ++pp_rank)
+    most = std::max(most, known_bytes(memory_formula(facts, largest_rank(facts, pp_rank))));
+  return most;
 }
 
 }  // namespace trireme

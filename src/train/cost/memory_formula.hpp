@@ -1,9 +1,7 @@
 #pragma once
-#include <array>
 #include <cstdint>
-#include <string_view>
 
-#include "train/audit/update_facts.hpp"
+#include "train/cost/update_facts.hpp"
 
 namespace trireme {
 
@@ -28,11 +26,16 @@ struct RankMemory {
   }
 };
 
-/// activation_peak_bytes is -1 where plain operations keep what they like, where tokens vary, and where
-/// routing decides what experts of other ranks' tokens keep; gathered_peak_bytes under ZeRO-2 and 3 with
-/// stages or experts that lie in parts. For d = the data ranks that share one copy, in bytes a parameter with AdamW: bf16 18, 6 + 12/d,
-/// 2 + 16/d, 18/d (ZeRO 0 to 3), fp32 16, 8 + 8/d, 4 + 12/d, 16/d; a frozen one has its weight alone
-/// (2 or 4, under ZeRO-3 by d); what is whole for a time comes on top. Source: Rajbhandari et al., "ZeRO", SC 2020, section 5.
+/// Returns the bytes of `rank` in one update. activation_peak_bytes is -1 if plain operations decide
+/// what they keep, if rows have different numbers of tokens, and if routing decides what experts keep
+/// of tokens from other ranks; gathered_peak_bytes is -1 under ZeRO-2 and 3 with a pipeline or with
+/// sharded experts. Weights, gradients and optimizer state: state_bytes.
 RankMemory memory_formula(const UpdateFacts& facts, int rank);
+
+/// Returns the sum of all fields that are known.
+double known_bytes(const RankMemory& memory);
+
+/// Returns the sum for the rank that has most.
+double most_known_bytes(const UpdateFacts& facts);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/audit/update_facts.hpp"
+#include "train/cost/update_facts.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "pipeline/schedule.hpp"
-#include "train/audit/update_facts.hpp"
+#include "train/cost/update_facts.hpp"
 
 namespace trireme {
 

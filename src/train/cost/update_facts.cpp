@@ -1,9 +1,14 @@
-#include "train/audit/update_facts.hpp"
+#include "train/cost/update_facts.hpp"
+
+#include <algorithm>
 
 #include "optim/optimizer.hpp"
+#include "parallel/device.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
+#include "train/config/config.hpp"
 
 namespace trireme {
+
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                          const ParamDTypes& dtypes, const ParallelConfig& parallel, int ranks,
                          const UpdateShape& update, const LoraConfig& lora) {
@@ -29,6 +34,18 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
   if (const NodeLevels* levels = mesh.node_levels()) facts.node_replicas = levels->node->size();
   facts.averages = mesh.trains_alone() && update.step % mesh.config().local_steps == 0;
   return facts;
+}
+
+UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
+  const TrainConfig& train = config.train;
+  const std::int64_t at_once = train.micro_batch * data_ranks(config.parallel, ranks);
+  return update_facts(config.model, config.optim, precision_dtypes(train.precision),
+                      config.parallel, ranks,
+                      {.rows = train.micro_batch,
+                       .length = train.seq_len,
+                       .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
+                       .path = ops::path_of(train.fused_ops)},
+                      config.lora);
 }
 
 pipeline::Schedule UpdateFacts::schedule() const {
@@ -64,52 +81,16 @@ bool UpdateFacts::grads_leave_each_pass() const {
   return parallel.reproducible || (parallel.zero >= 2 && has_parts());
 }
 
-RankCoords coords_of(const UpdateFacts& facts, int rank) {
-  return rank_coords(facts.parallel, facts.ranks, rank);
+std::int64_t UpdateFacts::stream_ranks() const {
+  return parallel.cp * (parallel.sequence_parallel ? parallel.tp : 1);
 }
 
-std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank) {
-  const ModelConfig& m = facts.model;
-  const auto tp = static_cast<int>(facts.parallel.tp);
-  const std::array<bool, 7> targets = lora_targets(facts.lora, m);
-  const LinearShapes shapes = block_linears(m);
-  const DimSplit key_heads{.readers = m.num_heads};
-  std::int64_t keys_held = 0;  // by all ranks
-  for (int rank = 0; rank < tp; ++rank)
-    keys_held += split_range(m.num_kv_heads, key_heads, tp, rank).count();
-  const std::int64_t queries = split_range(m.num_heads, {}, tp, tp_rank).count() * m.head_dim;
-  const std::int64_t keys =
-      split_range(m.num_kv_heads, key_heads, tp, tp_rank).count() * m.head_dim;
-  const std::int64_t width = split_range(m.intermediate_size, {}, tp, tp_rank).count();
+std::int64_t UpdateFacts::stream_bytes() const {
+  return stream_rows() * model.hidden_size * compute_size();
+}
 
-  struct Cut {
-    std::size_t group;
-    std::int64_t rows;  // of this rank
-    std::int64_t columns;
-    bool shares_rows = false;
-  };
-
-  const bool shares_keys = keys_held > m.num_kv_heads;
-  const std::array<Cut, 7> cuts{{{0, queries, m.hidden_size},
-                                 {0, keys, m.hidden_size, shares_keys},
-                                 {0, keys, m.hidden_size, shares_keys},
-                                 {1, m.hidden_size, queries, true},
-                                 {2, width, m.hidden_size},
-                                 {2, width, m.hidden_size},
-                                 {3, m.hidden_size, width, true}}};
-  std::array<AdapterElements, 4> groups;
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    if (!targets[i]) continue;
-    const Cut& cut = cuts[i];
-    AdapterElements& group = groups[cut.group];
-    ++group.terms;
-    group.a += facts.lora.rank * cut.columns;
-    group.b.push_back(facts.lora.rank * cut.rows);
-    const bool by_rows = cut.group == 0 || cut.group == 2;  // W is cut there
-    if (by_rows) group.shared += facts.lora.rank * m.hidden_size;
-    if (cut.shares_rows) group.shared += facts.lora.rank * shapes[i].rows;
-  }
-  return groups;
+RankCoords coords_of(const UpdateFacts& facts, int rank) {
+  return rank_coords(facts.parallel, facts.ranks, rank);
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "train/audit/collectives_formula.hpp"
+#include "train/cost/collectives_formula.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,12 +6,11 @@
 #include <tuple>
 
 #include "core/exact_sum.hpp"
-#include "model/block.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/tensor/tensor_group.hpp"
-#include "train/audit/context_formula.hpp"
-#include "train/audit/formula_rows.hpp"
-#include "train/audit/rank_units.hpp"
+#include "train/cost/formula_rows.hpp"
+#include "train/cost/rank_units.hpp"
+#include "train/cost/rank_widths.hpp"
 
 namespace trireme {
 namespace {
@@ -27,8 +26,8 @@ class Formula {
         rank_(rank),
         units_(rank_units(facts, rank)),
         trained_(units_.trained()),
-        compute_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.compute))),
-        main_(static_cast<std::int64_t>(c10::elementSize(facts.dtypes.main))),
+        compute_(facts.compute_size()),
+        main_(facts.main_size()),
         wide_(std::max<std::int64_t>(compute_, 4)) {}
 
   std::vector<CollectiveRow> rows() {
@@ -108,10 +107,7 @@ class Formula {
           .add("all_reduce", "grads of tied table", 1, part * main_);
     }
     if (facts_.tokens_vary) return;
-    const std::int64_t split =
-        facts_.parallel.cp * (facts_.parallel.sequence_parallel ? facts_.parallel.tp : 1);
-    const std::int64_t bytes =
-        facts_.rows * facts_.length / split * facts_.model.hidden_size * compute_;
+    const std::int64_t bytes = facts_.stream_bytes();
     const pipeline::Placement placement = stage_placement(facts_.parallel);
     const auto elsewhere = [&](int stage) {
       return stage >= 0 && stage < placement.stages() &&
@@ -270,7 +266,7 @@ class Formula {
   void activations(const FormulaRows& tp) {
     const ParallelConfig& parallel = facts_.parallel;
     const int size = tp.size();
-    const std::int64_t tokens = facts_.rows * facts_.length / parallel.cp;
+    const std::int64_t tokens = facts_.tokens();
     const std::int64_t token = facts_.model.hidden_size * compute_;
     // Of blocks twice, in pieces; once the embedding's sum, once what enters or leaves the head.
     const std::int64_t in_blocks = 2 * (block_forwards() + block_backwards());
@@ -321,10 +317,6 @@ class Formula {
       return;
     }
     const bool sequence = facts_.parallel.sequence_parallel;
-    const DimSplit keys{.readers = m.num_heads};
-    std::int64_t held = 0;
-    for (int rank = 0; rank < tp.size(); ++rank)
-      held += split_range(m.num_kv_heads, keys, tp.size(), rank).count();
     const std::int64_t persist = facts_.persist();
     std::int64_t small = 0;  // of all layers, in the unit of small parameters
     std::int64_t of_block = 0;
@@ -343,7 +335,7 @@ class Formula {
       if (units_.has_head()) add(of_head, m.hidden_size, m.hidden_size, 1);
     }
     if (m.qk_norm) add(of_block, m.head_dim, 2 * m.head_dim, layers);
-    if (held > m.num_kv_heads) {
+    if (rank_widths(facts_, coords_).shares_keys) {
       const std::int64_t row = m.head_dim * m.hidden_size;
       add(of_block, (m.num_heads + 2 * m.num_kv_heads) * row, 2 * m.num_kv_heads * row, layers);
     }
