@@ -25,27 +25,14 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
 
 }  // namespace
 
-std::vector<const char*> TokenShard::target_tables() const {
-  if (meta_.kind == schema::kKindSft) return {schema::kLossPtr, schema::kLossSpan};
-  if (meta_.kind == schema::kKindDpo) {
-    return {schema::kPairPrompt, schema::kPairChosen,  schema::kPairRejected, schema::kChosenPtr,
-            schema::kChosenSpan, schema::kRejectedPtr, schema::kRejectedSpan};
-  }
-  return {};
-}
-
 void TokenShard::check_target_shape() const {
   const std::uint64_t documents = meta_.counts.documents;
   if (tables_.contains(schema::kDocLine)) expect_table(schema::kDocLine, DType::u32, documents);
-  for (const char* name : target_tables()) {
-    const std::string_view text = name;
-    if (text.ends_with("_ptr")) {
-      expect_table(name, DType::u64, documents + 1);
-    } else if (text.ends_with("_len")) {
-      expect_table(name, DType::u32, documents);
-    } else {
-      expect_table(name, DType::u32, table(name).count);
-    }
+  for (const NumberColumn& column : kind().numbers)
+    expect_table(column.name, DType::u32, documents);
+  for (const SpanColumn& column : kind().spans) {
+    expect_table(column.ptr, DType::u64, documents + 1);
+    expect_table(column.span, DType::u32, table(column.span).count);
   }
 }
 
