@@ -99,6 +99,9 @@ class TokenShard {
   [[nodiscard]] std::vector<Span> target_spans(std::uint64_t doc) const;
   [[nodiscard]] SpanTable target_spans() const;
 
+  /// Returns the entry of document `doc` in a NumberColumn of the kind.
+  [[nodiscard]] std::uint32_t number(const char* column, std::uint64_t doc) const;
+
   /// Document `doc` of a shard of preference pairs.
   [[nodiscard]] Pair pair(std::uint64_t doc) const;
   [[nodiscard]] PairShape pair_shape(std::uint64_t doc) const;

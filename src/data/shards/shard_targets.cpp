@@ -75,11 +75,15 @@ SpanTable TokenShard::target_spans() const {
   return read_span_table(schema::kLossPtr, schema::kLossSpan, limits);
 }
 
+std::uint32_t TokenShard::number(const char* column, std::uint64_t doc) const {
+  return read_table<std::uint32_t>(column, doc, 1)[0];
+}
+
 PairShape TokenShard::pair_shape(std::uint64_t doc) const {
   PairShape shape;
-  shape.prompt_len = read_table<std::uint32_t>(schema::kPairPrompt, doc, 1)[0];
-  shape.chosen_len = read_table<std::uint32_t>(schema::kPairChosen, doc, 1)[0];
-  shape.rejected_len = read_table<std::uint32_t>(schema::kPairRejected, doc, 1)[0];
+  shape.prompt_len = number(schema::kPairPrompt, doc);
+  shape.chosen_len = number(schema::kPairChosen, doc);
+  shape.rejected_len = number(schema::kPairRejected, doc);
   const std::uint64_t prompt = shape.prompt_len;
   shape.chosen =
       read_spans(schema::kChosenPtr, schema::kChosenSpan, doc, prompt + shape.chosen_len);
