@@ -9,7 +9,7 @@
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
 #include "core/process/debugger.hpp"
-#include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 #include "train/run/run_keys.hpp"
 #include "train/run/run_task.hpp"
 
@@ -81,7 +81,7 @@ void TrainCommand::take_init(ConfigSet& keys) const {
 bool TrainCommand::takes_chats() const {
   const auto kinds = task_->set_kinds();
   return std::any_of(kinds.begin(), kinds.end(),
-                     [](std::string_view kind) { return kind != schema::kKindPretrain; });
+                     [](std::string_view kind) { return set_kind(kind).is_masked(); });
 }
 
 void TrainCommand::complete(ConfigSet& keys) {

@@ -5,7 +5,6 @@
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
-#include "data/shards/schema.hpp"
 #include "data_prep/documents/unwritten_fields.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
@@ -64,13 +63,13 @@ class ChatDocuments : public DocumentMaker {
   ChatDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
       : DocumentMaker(tokenizer),
         rules_(rules),
-        pairs_(rules.config.kind == schema::kKindDpo),
+        form_(chat_form(rules.config).value()),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
         template_(chat_template(rules.config.chat.format)),
         mask_(parse_chat_mask(rules.config.chat.mask)),
         cut_rule_(by_name<PairCutRule>(kPairCutRules, rules.config.chat.cut_pairs)),
         encoder_(tokenizer, parse_special_in_content(rules.config.chat.special_in_content)),
-        reader_(pairs_ ? ChatForm::pair : ChatForm::conversation, rules.fields),
+        reader_(form_, rules.fields),
         unwritten_(template_) {
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
@@ -101,14 +100,14 @@ class ChatDocuments : public DocumentMaker {
           return add_bad(line, file, formatted("a message holds the token {}", *forged), result);
         }
       }
-      pairs_ ? add_pair(line, result) : add_conversation(line, result);
+      form_ == ChatForm::pair ? add_pair(line, result) : add_conversation(line, result);
     }
   }
 
  private:
   std::optional<std::string> make(const Conversation& given, const ChatDraw& draw, Chat& chat) {
     options_.drop_empty_think = drops_empty_think(rules_.augment, draw);
-    if (!pairs_ && rules_.augment.add_system > 0) {
+    if (form_ == ChatForm::conversation && rules_.augment.add_system > 0) {
       Conversation changed = given;
       add_system_prompt(rules_.augment, draw, changed);
       chat.rendered = template_.render(changed, options_);
@@ -137,7 +136,7 @@ class ChatDocuments : public DocumentMaker {
     }
     if (kept < chat.encoded.ids.size()) ++result.counts.truncated;
     add_tokens(std::span(chat.encoded.ids).first(kept), result);
-    result.loss.add(spans);
+    result.targets.loss.add(spans);
     end_document(line, kept, xxh3_64(chat.rendered.text), result);
   }
 
@@ -168,7 +167,7 @@ class ChatDocuments : public DocumentMaker {
     const std::size_t rejected_len = cut.rejected_end - prompt;
     add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
     add_tokens(rejected.subspan(prompt, rejected_len), result);
-    PairTable& pairs = result.pairs;
+    PairTable& pairs = result.targets.pairs;
     pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
@@ -180,7 +179,7 @@ class ChatDocuments : public DocumentMaker {
   }
 
   const DocumentRules& rules_;
-  bool pairs_;
+  ChatForm form_;
   std::size_t seq_len_;
   const ChatTemplate& template_;
   ChatMask mask_;

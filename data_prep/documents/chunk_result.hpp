@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"
-#include "data/shards/targets.hpp"
 
 namespace trireme {
 
@@ -45,8 +45,7 @@ struct ChunkResult {
   std::vector<std::uint64_t> offsets;
   std::vector<std::uint32_t> lines;  // from the chunk's first
   std::vector<std::uint64_t> text_hashes;
-  SpanTable loss;   // of kind sft
-  PairTable pairs;  // of kind dpo
+  DocumentTargets targets;
   std::vector<BadLine> bad;
   std::map<std::string, IgnoredField> ignored;  // by name
   ShardCounts counts;

@@ -3,7 +3,6 @@
 #include <set>
 
 #include "core/join.hpp"
-#include "data/shards/schema.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "text/chat/chat_template.hpp"
 
@@ -14,16 +13,15 @@ void check_fields(const DocumentConfig& config, Problems& problems) {
   const std::string& given = config.chat.record_fields;
   if (given.empty()) return;
   const std::vector<std::string> names = split(given, ',');
-  const auto refuse = [&](const char* what) {
+  const RecordKind* kind = find_record_kind(config.kind);
+  const auto refuse = [&](std::string_view what) {
     problems.add(formatted("--fields {}{}", given, what));
   };
-  if (config.kind == schema::kKindPretrain)
-    return refuse(
-        " is for --kind sft and dpo; for pretrain give the one field of the text as --field");
-  if (config.kind == schema::kKindSft && names.size() != 2)
-    return refuse(": --kind sft takes two names, USER,ASSISTANT: --fields question,answer");
-  if (config.kind == schema::kKindDpo && names.size() != 3)
-    return refuse(": --kind dpo takes three names, PROMPT,CHOSEN,REJECTED");
+  if (kind != nullptr && !kind->form)
+    return refuse(cat(" is for --kind ", chat_kind_names(" and "), "; for ", kind->name,
+                      " give the one field of the text as --field"));
+  if (kind != nullptr && names.size() != kind->num_names)
+    return refuse(cat(": --kind ", kind->name, " takes ", kind->names_refusal));
   const std::set<std::string> different(names.begin(), names.end());
   if (different.contains("") || different.size() != names.size())
     refuse(": each name must be there once and not be empty");
@@ -53,15 +51,47 @@ std::string chat_template_placeholder() {
   return names;
 }
 
+std::string kind_help() {
+  const auto text_of = [](const RecordKind& kind) { return cat(kind.name, " (", kind.keys, ")"); };
+  const std::span<const RecordKind> kinds = record_kinds();
+  return cat("what the lines are: ", joined(kinds.first(kinds.size() - 1), ", ", text_of), " or ",
+             text_of(kinds.back()));
+}
+
+std::string record_fields_help() {
+  std::vector<std::string> parts;
+  for (const RecordKind& kind : record_kinds())
+    if (kind.num_names != 0) parts.push_back(cat(kind.name, ": ", kind.names, kind.names_help));
+  return joined(parts, "; ");
+}
+
+std::string chat_help(std::string_view text, std::optional<ChatForm> form) {
+  return cat(chat_kind_names(", ", form), ": ", text);
+}
+
+std::vector<std::string> record_kind_names() {
+  std::vector<std::string> names;
+  for (const RecordKind& kind : record_kinds()) names.emplace_back(kind.name);
+  return names;
+}
+
+std::optional<ChatForm> chat_form(const DocumentConfig& config) {
+  const RecordKind* kind = find_record_kind(config.kind);
+  return kind == nullptr ? std::nullopt : kind->form;
+}
+
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
-  if (config.kind != schema::kKindDpo && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
-    problems.add(formatted("--cut-pairs {} is for --kind dpo", config.chat.cut_pairs));
+  if (chat_form(config) != ChatForm::pair && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
+    problems.add(formatted("--cut-pairs {} is for --kind {}", config.chat.cut_pairs,
+                           chat_kind_names(" and ", ChatForm::pair)));
   check_ignored(config, problems);
-  if (config.kind == schema::kKindPretrain) {
+  if (find_record_kind(config.kind) == nullptr) return;
+  if (!chat_form(config)) {
     if (!config.chat.format.empty())
-      problems.add(formatted("--template {} is for --kind sft and dpo", config.chat.format));
-  } else if (config.kind == schema::kKindSft || config.kind == schema::kKindDpo) {
+      problems.add(formatted("--template {} is for --kind {}", config.chat.format,
+                             chat_kind_names(" and ")));
+  } else {
     check_probability("--add-system", config.chat.add_system, problems);
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
     chat_template(config.chat.format);  // throws Error(usage) that lists them

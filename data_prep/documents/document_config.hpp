@@ -1,11 +1,15 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/fields.hpp"
 #include "core/problems.hpp"
 #include "data/shards/targets.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
+#include "text/chat/record_forms.hpp"
 
 /// Settings of `pack` that are about documents: what a line is, and what becomes of it. All of them
 /// decide the bytes of a set. One more: a member and a visit line, with Identity::unless_default.
@@ -35,7 +39,14 @@ struct TextConfig {
 /// "chatml|llama3|...", as help and completion show the names of templates.
 std::string chat_template_placeholder();
 
-/// Kinds sft and dpo: a line is a conversation, or a pair of them. What the identity has of those
+/// Help texts that name kinds of data sets, from the rows of RecordKind.
+std::string kind_help();
+std::string record_fields_help();
+/// "sft, dpo: " and the text. If `form` is given, it names only the kinds of that form.
+std::string chat_help(std::string_view text, std::optional<ChatForm> form = {});
+std::vector<std::string> record_kind_names();
+
+/// Kinds of chats: a line is a conversation, or a pair of them. What the identity has of those
 /// without one here, read_rules() says.
 struct ChatConfig {
   std::string record_fields;
@@ -52,37 +63,42 @@ struct ChatConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("fields", self.record_fields,
-          "sft: USER,ASSISTANT, the fields of a record of two texts; dpo: PROMPT,CHOSEN,REJECTED",
-          {.placeholder = "NAMES"});
-    visit("template", self.format, "sft, dpo: how a chat is written",
+    visit("fields", self.record_fields, record_fields_help().c_str(), {.placeholder = "NAMES"});
+    visit("template", self.format, chat_help("how a chat is written").c_str(),
           {.placeholder = chat_template_placeholder(), .identity = Identity::always});
     visit("mask", self.mask,
-          "sft, dpo: targets are each answer with its end token, or what MiniMind trains",
+          chat_help("targets are each answer with its end token, or what MiniMind trains").c_str(),
           {.values = {"answer", "minimind"}, .identity = Identity::always});
     visit("cut_pairs", self.cut_pairs,
-          "dpo: a pair longer than --seq-len loses the end of its sides (as in MiniMind), or the "
-          "beginning of its prompt down to a quarter of --seq-len, or is dropped",
+          chat_help(
+              "a pair longer than --seq-len loses the end of its sides (as in MiniMind), or the "
+              "beginning of its prompt down to a quarter of --seq-len, or is dropped",
+              ChatForm::pair)
+              .c_str(),
           {.values = {kPairCutRules.begin(), kPairCutRules.end()}});
     visit("special_in_content", self.special_in_content,
-          "sft, dpo: added tokens inside a message are plain characters, tokens, or a bad line",
+          chat_help("added tokens inside a message are plain characters, tokens, or a bad line")
+              .c_str(),
           {.values = {"text", "allow", "error"}, .identity = Identity::always});
     visit("copies", self.copies,
-          "sft, dpo: documents a line, each with draws of its own: one an epoch",
+          chat_help("documents a line, each with draws of its own: one an epoch").c_str(),
           {.placeholder = "N", .least = 1, .most = 1000, .identity = Identity::always});
     visit("augment", self.augment,
-          "sft, dpo: minimind is --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)",
+          chat_help("minimind is --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)").c_str(),
           {.values = {"none", "minimind"}});
     visit("add_system", self.add_system,
-          "sft: probability of a system message where there is none; -1: as --augment says",
+          chat_help("probability of a system message where there is none; -1: as --augment says",
+                    ChatForm::conversation)
+              .c_str(),
           {.placeholder = "P", .identity = Identity::always});
     visit("drop_empty_think", self.drop_empty_think,
-          "sft, dpo: probability that a chat loses its empty thoughts; -1: as --augment says",
+          chat_help("probability that a chat loses its empty thoughts; -1: as --augment says")
+              .c_str(),
           {.placeholder = "P", .identity = Identity::always});
     visit("system_prompts", self.system_prompts,
           "for --add-system: a prompt a line; without it ten built-in ones",
           {.placeholder = "FILE"});
-    visit("seed", self.seed, "sft, dpo: of these draws", {.placeholder = "S", .least = 0});
+    visit("seed", self.seed, chat_help("of these draws").c_str(), {.placeholder = "S", .least = 0});
   }
 };
 
@@ -95,10 +111,7 @@ struct DocumentConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("kind", self.kind,
-          "what the lines are: pretrain ({\"text\"}), sft ({\"conversations\"}) or dpo "
-          "({\"chosen\", \"rejected\"})",
-          {.values = {"pretrain", "sft", "dpo"}});
+    visit("kind", self.kind, kind_help().c_str(), {.values = record_kind_names()});
     TextConfig::fields(self.text, visit);
     ChatConfig::fields(self.chat, visit);
     visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
@@ -109,6 +122,9 @@ struct DocumentConfig {
           {.placeholder = "NAMES"});
   }
 };
+
+/// Returns the form of the chats that the records hold; none for texts and for an unknown kind.
+std::optional<ChatForm> chat_form(const DocumentConfig& config);
 
 /// What the kind needs is missing or wrong; values that traits limit are the caller's to check.
 void check(const DocumentConfig& config, Problems& problems);

@@ -8,7 +8,6 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
-#include "data/shards/schema.hpp"
 #include "data_prep/documents/chat_documents.hpp"
 #include "text/chat/chat_template.hpp"
 #include "text/chat/markers.hpp"
@@ -22,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "shards are little-end
 
 constexpr std::size_t kMaxNameBytes = 200;
 
-/// Kind pretrain: a text between a begin and an end token.
+/// A text between a begin and an end token.
 class TextDocuments : public DocumentMaker {
  public:
   TextDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
@@ -113,13 +112,12 @@ void DocumentMaker::end_document(const Line& line, std::uint64_t num_tokens,
 
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules) {
-  if (rules.config.kind == schema::kKindPretrain)
-    return std::make_unique<TextDocuments>(tokenizer, rules);
-  return make_chat_documents(tokenizer, rules);
+  if (chat_form(rules.config)) return make_chat_documents(tokenizer, rules);
+  return std::make_unique<TextDocuments>(tokenizer, rules);
 }
 
 void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer) {
-  if (config.kind == schema::kKindPretrain) return;
+  if (!chat_form(config)) return;
   const std::vector<std::string_view> unknown =
       missing_markers(chat_template(config.chat.format), tokenizer);
   if (unknown.empty()) return;

@@ -8,7 +8,7 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
-#include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/identity.hpp"
 #include "text/unicode/utf8.hpp"
 
@@ -49,7 +49,7 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
   chat.add_system = augment.add_system;
   chat.drop_empty_think = augment.drop_empty_think;
   put_fields(chat, {}, identity);
-  if (rules.config.kind == schema::kKindDpo) identity["cut_pairs"] = chat.cut_pairs;
+  if (set_kind(rules.config.kind).has_pairs()) identity["cut_pairs"] = chat.cut_pairs;
   if (augment.add_system > 0) {
     std::string prompts;
     for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
@@ -75,8 +75,7 @@ DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len) {
   if (!config.chat.record_fields.empty()) rules.fields = split(config.chat.record_fields, ',');
   if (!config.ignore_fields.empty()) rules.ignore_fields = split(config.ignore_fields, ',');
   rules.augment = read_augment(config.chat);
-  const bool chats = config.kind != schema::kKindPretrain;
-  if (chats && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())
+  if (chat_form(config) && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())
     fail(ErrorKind::data, "--system-prompts: the file has no line with text");
   return rules;
 }
@@ -85,7 +84,7 @@ void put_identity(const DocumentRules& rules, Json& identity) {
   DocumentConfig config = rules.config;
   std::vector<Field> parts = fields_of("text", config.text);
   for (Field& field : fields_of("chat", config.chat)) parts.push_back(std::move(field));
-  if (config.kind == schema::kKindPretrain) {
+  if (!chat_form(config)) {
     put_fields(config.text, {}, identity);
   } else {
     put_chat_identity(rules, identity);

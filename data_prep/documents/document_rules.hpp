@@ -14,7 +14,7 @@ namespace trireme {
 /// A checked DocumentConfig with all that it leaves open filled in and all files read.
 struct DocumentRules {
   DocumentConfig config;
-  std::int64_t seq_len = 0;  // sft: longer conversations are cut; dpo: longer sides
+  std::int64_t seq_len = 0;  // longer conversations and sides of pairs are cut
   OnBadText on_bad_text = OnBadText::error;
   std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: the usual names
   ChatAugment augment = {};

@@ -5,12 +5,11 @@
 #include <array>
 
 #include "core/error.hpp"
-#include "data/shards/schema.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
+#include "text/chat/record_forms.hpp"
 #include "text/json/json_break.hpp"
 #include "text/json/json_fields.hpp"
 #include "text/json/odd_numbers.hpp"
-#include "text/json/record_forms.hpp"
 
 namespace trireme {
 namespace {
@@ -67,8 +66,9 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (!found) {
-    return LineProblem{formatted("no field '{}'{}", field,
-                                 chat_json::describe_record_form(object, schema::kKindPretrain))};
+    return LineProblem{
+        formatted("no field '{}'{}", field,
+                  chat_json::describe_record_form(object, record_kind(std::nullopt)))};
   }
   if (value.is_null()) return LineProblem{formatted("field '{}' is null", field)};
   if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))

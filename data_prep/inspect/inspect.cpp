@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
-#include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 #include "data_prep/inspect/length_histogram.hpp"
 
@@ -35,7 +35,7 @@ double padding_share(const Manifest& manifest, const Sizes& sizes) {
 }
 
 std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
-  if (manifest.kind == schema::kKindDpo)
+  if (set_kind(manifest.kind).has_pairs())
     return formatted("\npairs           of at most {} tokens a side", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
@@ -111,10 +111,10 @@ std::string inspect_text(const TokenSet& set) {
     text += formatted("                ({} more)\n", counts.bad_lines - kShownBad);
   for (const auto& [name, records] : manifest.ignored_fields)
     text += formatted("ignored field   {}, in {} records\n", name, records);
-  text += formatted(
-      "{}\n{}",
-      manifest.kind == schema::kKindDpo ? "tokens of each side of a pair" : "tokens of a document",
-      to_text(length_histogram(set)));
+  text += formatted("{}\n{}",
+                    set_kind(manifest.kind).has_pairs() ? "tokens of each side of a pair"
+                                                        : "tokens of a document",
+                    to_text(length_histogram(set)));
   if (counts.documents != 0)
     text += formatted("document 0, {}", document_text(set, find_document(set, 0), kShownTokens));
   return escape_controls(text);

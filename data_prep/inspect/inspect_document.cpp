@@ -126,7 +126,7 @@ std::string document_json(const TokenSet& set, const DocumentPlace& place) {
   Json json = Json::object();
   json["source"] = origin.source;
   json["offset"] = origin.offset;
-  if (set.kind() == schema::kKindDpo) {
+  if (shard.kind().has_pairs()) {
     const Pair pair = shard.pair(place.doc);
     json["prompt_len"] = pair.prompt_len;
     json["chosen"] = to_json(shown(pair.chosen.ids, pair.chosen.targets), tokenizer);
@@ -143,7 +143,7 @@ std::string document_text(const TokenSet& set, const DocumentPlace& place, std::
   const Origin origin = origin_of(shard, place.doc);
   std::string text =
       formatted("from {}; targets in [[ ]]\n", byte_place(origin.source, origin.offset));
-  if (set.kind() == schema::kKindDpo) {
+  if (shard.kind().has_pairs()) {
     const Pair pair = shard.pair(place.doc);
     text += "--- chosen\n";
     text += to_text(shown(pair.chosen.ids, pair.chosen.targets), tokenizer, max_tokens);

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 
 namespace trireme {
 namespace {
@@ -44,7 +44,7 @@ void LengthHistogram::add(std::uint64_t length) {
 LengthHistogram length_histogram(const TokenSet& set) {
   LengthHistogram histogram;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
-    if (set.kind() == schema::kKindDpo) {
+    if (set_kind(set.kind()).has_pairs()) {
       const PairTable pairs = set.shard(s).pair_lengths();
       for (std::size_t i = 0; i < pairs.prompt_len.size(); ++i) {
         histogram.add(std::uint64_t{pairs.prompt_len[i]} + pairs.chosen_len[i]);

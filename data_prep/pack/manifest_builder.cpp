@@ -61,7 +61,7 @@ Manifest start_manifest(const PackConfig& config, const DocumentRules& rules,
   put_identity(rules, asked);
   DocumentConfig documents = config.documents;
   put_fields(config, fields_of("documents", documents), asked);
-  if (manifest.kind != schema::kKindDpo) asked["packing_rule"] = kPackingRule;
+  if (!set_kind(manifest.kind).has_pairs()) asked["packing_rule"] = kPackingRule;
   manifest.config_json = asked.dump();
   for (const InputFile& file : files) check_name(file);
   for (const InputFile& file : files)

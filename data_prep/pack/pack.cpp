@@ -38,20 +38,19 @@ std::string bad_place(const std::vector<InputFile>& files, const BadLine& bad) {
   return formatted("{}: {}", byte_place(files[bad.file].path.string(), bad.offset), bad.reason);
 }
 
-/// Moves the targets of the partition's documents to `content` and packs them for `seq_len`; pairs
-/// are not packed. Returns the tokens that are targets.
-std::uint64_t add_targets(const std::string& kind, std::int64_t seq_len, PartitionResult& result,
+/// Moves the targets of the partition's documents to `content`. Packs documents that are parts of
+/// sequences for `seq_len`. Returns the number of tokens that are targets.
+std::uint64_t add_targets(const SetKind& kind, std::int64_t seq_len, PartitionResult& result,
                           ShardContent& content) {
-  if (kind == schema::kKindDpo) {
-    content.pairs = std::move(result.pairs);
-    return content.pairs.chosen.num_tokens() + content.pairs.rejected.num_tokens();
+  content.targets = std::move(result.targets);
+  std::uint64_t sum = 0;
+  if (kind.has_pairs()) {
+    for (const SpanColumn& column : kind.spans) sum += column.of(content.targets).num_tokens();
+    return sum;
   }
   PackTable& pack = content.packs.emplace_back(pack_documents(result.documents.offset, seq_len));
-  if (kind == schema::kKindSft) {
-    count_span_targets(result.loss, pack);
-    content.loss = std::move(result.loss);
-  }
-  return std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+  if (kind.is_masked()) count_span_targets(content.targets.loss, pack);
+  return std::accumulate(pack.targets.begin(), pack.targets.end(), sum);
 }
 
 /// Source numbers of the shard count its own sources only, so that a set of many files stays small.
@@ -260,7 +259,8 @@ class Packer {
   void write(std::size_t partition, PartitionResult& result) const {
     ShardContent content;
     number_sources(files_, partitions_[partition], result, content);
-    result.counts.target_tokens = add_targets(manifest_.kind, config_.seq_len, result, content);
+    result.counts.target_tokens =
+        add_targets(set_kind(manifest_.kind), config_.seq_len, result, content);
     content.meta = {.kind = manifest_.kind,
                     .token_dtype = token_dtype_for(tokenizer_.vocab_size()),
                     .vocab_size = tokenizer_.vocab_size(),

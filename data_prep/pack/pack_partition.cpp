@@ -50,8 +50,7 @@ void join(const ChunkResult& chunk, std::uint32_t file, PartitionResult& partiti
   for (const std::uint32_t line : chunk.lines)
     documents.line.push_back(static_cast<std::uint32_t>(lines_before + line));
   lines_before += chunk.num_lines;
-  partition.loss.append(chunk.loss);
-  partition.pairs.append(chunk.pairs);
+  partition.targets.append(chunk.targets);
   const std::size_t room = kMaxBadListed - std::min(kMaxBadListed, partition.bad.size());
   partition.bad.insert(
       partition.bad.end(), chunk.bad.begin(),

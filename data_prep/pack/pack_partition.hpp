@@ -22,8 +22,7 @@ namespace trireme {
 struct PartitionResult {
   std::vector<std::vector<std::byte>> token_parts;  // little-endian, one a chunk
   DocumentTable documents;                          // source = index of the input
-  SpanTable loss;                                   // of kind sft
-  PairTable pairs;                                  // of kind dpo
+  DocumentTargets targets;
   std::map<std::uint32_t, std::uint64_t> lines;  // input -> lines of it that begin in the partition
   std::vector<BadLine> bad;
   std::map<std::string, IgnoredField> ignored;  // by name

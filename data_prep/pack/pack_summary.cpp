@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
-#include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/documents/document_rules.hpp"
 
 namespace trireme {
@@ -54,14 +54,11 @@ class Losses {
  private:
   void add(log::Level level, std::string text) { losses_.push_back({level, std::move(text)}); }
 
-  [[nodiscard]] bool is(const char* kind) const { return manifest_.kind == kind; }
+  [[nodiscard]] const SetKind& kind() const { return set_kind(manifest_.kind); }
 
   /// "7 of 600 pairs", of all that were read.
   [[nodiscard]] std::string share(std::uint64_t count) const {
-    const char* noun = is(schema::kKindDpo)   ? " pairs"
-                       : is(schema::kKindSft) ? " conversations"
-                                              : " texts";
-    return formatted("{} of {}{}", count, counts_.documents + counts_.dropped, noun);
+    return formatted("{} of {} {}s", count, counts_.documents + counts_.dropped, kind().document);
   }
 
   [[nodiscard]] std::string bad_lines() const {
@@ -79,11 +76,10 @@ class Losses {
       if (count != 0) add(log::Level::warn, formatted("dropped {}: {}", share(count), why));
     };
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
-    if (is(schema::kKindPretrain))
+    if (!kind().is_masked())
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
-    const char* where = is(schema::kKindDpo) ? "a side has no answer target" : "no target";
-    const bool drops =
-        manifest_.kind == schema::kKindDpo && manifest_.pair_cut_rule() == PairCutRule::drop;
+    const char* where = kind().has_pairs() ? "a side has no answer target" : "no target";
+    const bool drops = kind().has_pairs() && manifest_.pair_cut_rule() == PairCutRule::drop;
     dropped(counts_.dropped_long,
             drops ? formatted("a side is longer than {} (--cut-pairs drop)", at_length_)
                   : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
@@ -96,7 +92,7 @@ class Losses {
   void add_cut() {
     if (counts_.truncated == 0) return;
     std::string what = "they lost their end";
-    const bool pairs = is(schema::kKindDpo);
+    const bool pairs = kind().has_pairs();
     if (pairs) {
       what = formatted(
           "in {} of them the prompt lost its beginning, in {} a side lost its end (--cut-pairs {})",

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kNoSample = -1;
 /// only its own segment, and the last token of a segment has no target. What is left of a row is
 /// one segment of padding without targets.
 ///
-/// Of pairs (sets of kind dpo) B is 1: the row holds 2 * num_pairs segments, chosen then rejected of
+/// Of preference pairs B is 1: the row holds 2 * num_pairs segments, chosen then rejected of
 /// one pair after another, and T is what they need.
 struct Batch {
   std::int64_t B = 0;

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
 #include "data/sequences/pack_documents.hpp"
 
 /// Samples of a set; sample_batches.cpp makes batches of them.
@@ -11,20 +12,32 @@ namespace trireme {
 namespace {
 
 bool holds_pairs(const TokenSet& set) {
-  return set.kind() == schema::kKindDpo;
+  return set_kind(set.kind()).has_pairs();
+}
+
+bool is_masked(const TokenSet& set) {
+  return set_kind(set.kind()).is_masked();
 }
 
 DocumentRange documents_of(const TokenSet& set, const SampleConfig& config) {
   return config.documents.value_or(DocumentRange{0, set.num_documents()});
 }
 
+/// Returns the names of the kinds in which every token is a target.
+std::string whole_kinds() {
+  std::vector<std::string_view> names;
+  for (const SetKind& kind : set_kinds())
+    if (!kind.is_masked()) names.push_back(kind.name);
+  return joined(names, " or ");
+}
+
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
   if (config.cross_documents && config.packing != Packing::concat)
     fail(ErrorKind::usage, "data.cross_documents = true needs data.packing = concat");
-  if (config.packing == Packing::concat && set.kind() != schema::kKindPretrain) {
-    fail(ErrorKind::usage, "{} is of kind {}: data.packing = concat is for pretrain",
-         set.folder().string(), set.kind());
+  if (config.packing == Packing::concat && is_masked(set)) {
+    fail(ErrorKind::usage, "{} is of kind {}: data.packing = concat is for {}",
+         set.folder().string(), set.kind(), whole_kinds());
   }
   if (holds_pairs(set)) return nullptr;
   if (config.packing == Packing::concat)
@@ -43,19 +56,19 @@ std::string nothing_to_predict(const TokenSet& set, const SampleConfig& config,
   const DocumentRange documents = documents_of(set, config);
   const char* pack =
       config.documents ? "give that part more documents (data.split), or pack" : "pack";
-  if (documents.begin == documents.end || (size == 0 && set.kind() == schema::kKindPretrain)) {
+  if (documents.begin == documents.end || (size == 0 && !is_masked(set))) {
     return formatted(
         " holds no tokens: nothing to train on or to validate with; {} documents of two tokens or more",
         pack);
   }
-  if (set.kind() == schema::kKindPretrain) {
+  if (!is_masked(set)) {
     return formatted(
         " has nothing to predict: at length {} every piece of a document is one token or masked; {} documents of two tokens or more",
         config.seq_len, pack);
   }
   return formatted(
       " has nothing to predict: cut to {} tokens no {} keeps a target; give a longer train.seq_len",
-      config.seq_len, holds_pairs(set) ? "pair" : "conversation");
+      config.seq_len, set_kind(set.kind()).document);
 }
 
 }  // namespace

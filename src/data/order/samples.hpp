@@ -45,9 +45,9 @@ struct DrawnSample {
 
 /// A token set as samples: what training draws from. An epoch has size() of them.
 ///
-/// Kinds pretrain and sft: sequences of `seq_len` tokens, a row of a batch each. best_fit: whole
+/// Texts and conversations: sequences of `seq_len` tokens, a row of a batch each. best_fit: whole
 /// documents where they fit, see packed_sequences; concat: one stream cut every seq_len, see
-/// ConcatSequences. Kind dpo: pairs, whose sides have at most `seq_len` tokens, see Pairs. The set
+/// ConcatSequences. Pairs: their sides have at most `seq_len` tokens, see Pairs. The set
 /// must outlive this. Functions may be called from several threads; they throw as TokenSet.
 class SampleSet {
  public:
@@ -119,7 +119,7 @@ class SampleSet {
   std::int64_t pad_id_;
   std::uint64_t key_of_set_;  // of set and length: the part that all pair keys have in common
   std::unique_ptr<Sequences> sequences_;
-  std::unique_ptr<Pairs> pairs_;             // kind dpo: instead of sequences_
+  std::unique_ptr<Pairs> pairs_;             // of pairs: instead of sequences_
   const ConcatSequences* joined_ = nullptr;  // with cross_documents: sequences_
   std::uint64_t size_ = 0;
 };

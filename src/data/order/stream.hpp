@@ -70,7 +70,7 @@ class SampleStream {
 
   [[nodiscard]] StreamPlace place(std::int64_t index) const;
 
-  /// Whether a sample is a pair (sets of kind dpo) rather than a sequence.
+  /// Returns true if a sample is a preference pair rather than a sequence.
   [[nodiscard]] bool of_pairs() const;
 
   /// Length of sample `index`, of pairs the most of a side: the same for all samples of a step.

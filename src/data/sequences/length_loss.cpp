@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "data/shards/schema.hpp"
-
 namespace trireme {
 namespace {
 
@@ -64,10 +62,10 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
 
 std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
                                       const DocumentRange& range) {
-  if (set.kind() == schema::kKindPretrain || seq_len >= set.seq_len()) return std::nullopt;
+  const SetKind& kind = set_kind(set.kind());
+  if (!kind.is_masked() || seq_len >= set.seq_len()) return std::nullopt;
   const auto length = static_cast<std::uint64_t>(seq_len);
-  const bool pairs = set.kind() == schema::kKindDpo;
-  const PairCutRule rule = pairs ? set.manifest().pair_cut_rule() : PairCutRule::end;
+  const PairCutRule rule = kind.has_pairs() ? set.manifest().pair_cut_rule() : PairCutRule::end;
   LengthLoss loss{.documents = range.end - range.begin};
   if (range == DocumentRange{0, set.num_documents()}) {
     loss.documents += set.manifest().counts.dropped;
@@ -80,7 +78,7 @@ std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
     const std::uint64_t end = std::clamp(range.end, first, first + count) - first;
     first += count;
     if (begin == end) continue;
-    if (pairs) {
+    if (kind.has_pairs()) {
       add_pairs(set.shard(i), begin, end, length, rule, loss);
     } else {
       add_conversations(set.shard(i), begin, end, length, loss);

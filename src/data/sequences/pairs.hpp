@@ -17,7 +17,7 @@ struct CutPair {
   Pair::Side rejected;
 };
 
-/// The pairs of a set of kind dpo (or of a range of its documents) with sides of at most seq_len
+/// The preference pairs of a set (or of a range of its documents) with sides of at most seq_len
 /// tokens, in file order. They are cut by the rule that the set was packed with, and those that
 /// `pack` at this length would leave out are left out (keeps_targets). Functions may be called from
 /// several threads; they throw as TokenSet.

@@ -24,10 +24,10 @@ inline constexpr const char* kSources = "/sources";           // u8: JSON
 inline constexpr const char* kBad = "/bad";                   // u8: JSON
 inline constexpr const char* kMeta = "/meta";                 // u8: JSON
 
-// Of kind sft.
+// Of conversations. SetKind says which kinds have which of them.
 inline constexpr const char* kLossPtr = "/loss/span_ptr";  // u64 [D+1]
 inline constexpr const char* kLossSpan = "/loss/span";     // u32 [S, 2]
-// Of kind dpo; a document is a pair.
+// Of preference pairs; a document is a pair.
 inline constexpr const char* kPairPrompt = "/pair/prompt_len";          // u32 [D]
 inline constexpr const char* kPairChosen = "/pair/chosen_len";          // u32 [D]
 inline constexpr const char* kPairRejected = "/pair/rejected_len";      // u32 [D]
@@ -35,10 +35,6 @@ inline constexpr const char* kChosenPtr = "/pair/chosen_span_ptr";      // u64 [
 inline constexpr const char* kChosenSpan = "/pair/chosen_span";         // u32 [S, 2]
 inline constexpr const char* kRejectedPtr = "/pair/rejected_span_ptr";  // u64 [D+1]
 inline constexpr const char* kRejectedSpan = "/pair/rejected_span";     // u32 [S, 2]
-
-inline constexpr const char* kKindPretrain = "pretrain";
-inline constexpr const char* kKindSft = "sft";
-inline constexpr const char* kKindDpo = "dpo";
 
 inline constexpr std::uint64_t kChunkTokens = std::uint64_t{1} << 20;
 

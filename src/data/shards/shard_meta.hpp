@@ -46,7 +46,7 @@ auto& ignored_slot(Map& fields, const std::string& name) {
 
 /// The dataset /meta of a shard: what it is, apart from its tables.
 struct ShardMeta {
-  std::string kind;  // "pretrain", "sft" or "dpo"
+  std::string kind;  // SetKind::name
   DType token_dtype = DType::u16;
   std::uint64_t vocab_size = 0;
   std::string identity;  // hash of everything that decides the bytes of the whole set

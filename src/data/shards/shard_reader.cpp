@@ -50,9 +50,8 @@ TokenShard TokenShard::open(const std::filesystem::path& path) {
 void TokenShard::locate_tables() {
   const Hdf5File file = Hdf5File::open(path_);
   check_format(file, path_);
-  const auto locate = [&](const std::string& name) {
+  const auto locate = [&](const std::string& name, bool is_pairs = false) {
     const Hdf5Dataset info = file.dataset(name);
-    const bool is_pairs = name.ends_with("_span") || name == schema::kLossSpan;
     if (is_pairs ? info.shape.size() != 2 || info.shape[1] != 2 : info.shape.size() != 1) {
       fail(ErrorKind::data, "{}: {} has {} dimensions, must {}", path_.string(), name,
            info.shape.size(), is_pairs ? "be [S, 2]" : "have 1");
@@ -74,7 +73,11 @@ void TokenShard::locate_tables() {
   const auto text = read_table<std::uint8_t>(schema::kMeta, 0, meta.count);
   meta_ = meta_from_text({reinterpret_cast<const char*>(text.data()), text.size()},
                          formatted("{}:{}", path_.string(), schema::kMeta));
-  for (const char* name : target_tables()) locate(name);
+  for (const NumberColumn& column : kind().numbers) locate(column.name);
+  for (const SpanColumn& column : kind().spans) {
+    locate(column.ptr);
+    locate(column.span, /*is_pairs=*/true);
+  }
   if (file.has(schema::kDocLine)) locate(schema::kDocLine);
   for (const auto& entry : meta_.packs) {
     for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"}) {

@@ -12,6 +12,7 @@
 #include "data/shards/frame.hpp"
 #include "data/shards/pack_table.hpp"
 #include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"
 #include "data/shards/targets.hpp"
 
@@ -23,7 +24,7 @@ struct Segment {
   std::uint32_t length = 0;  // tokens
 };
 
-/// One pair of a shard of kind dpo but its tokens.
+/// One preference pair of a shard but its tokens.
 struct PairShape {
   std::uint32_t prompt_len = 0;  // tokens that both sides begin with
   std::uint32_t chosen_len = 0;  // that follow
@@ -37,7 +38,7 @@ struct PairShape {
   }
 };
 
-/// One pair of a shard of kind dpo.
+/// One preference pair of a shard.
 struct Pair {
   struct Side {
     std::vector<std::int64_t> ids;  // prompt and answer
@@ -89,14 +90,19 @@ class TokenShard {
   [[nodiscard]] std::vector<std::uint32_t> document_sources() const;
   [[nodiscard]] std::vector<std::uint64_t> document_source_offsets() const;
 
-  /// True when not every token of a document is a target: kind sft.
-  [[nodiscard]] bool has_spans() const noexcept { return meta_.kind == schema::kKindSft; }
+  [[nodiscard]] const SetKind& kind() const { return set_kind(meta_.kind); }
+
+  /// Returns true if each document has one list of target spans: conversations.
+  [[nodiscard]] bool has_spans() const { return kind().is_masked() && !kind().has_pairs(); }
 
   /// The targets of a document, and of all; only where has_spans().
   [[nodiscard]] std::vector<Span> target_spans(std::uint64_t doc) const;
   [[nodiscard]] SpanTable target_spans() const;
 
-  /// Document `doc` of a shard of kind dpo.
+  /// Returns the entry of document `doc` in a NumberColumn of the kind.
+  [[nodiscard]] std::uint32_t number(const char* column, std::uint64_t doc) const;
+
+  /// Document `doc` of a shard of preference pairs.
   [[nodiscard]] Pair pair(std::uint64_t doc) const;
   [[nodiscard]] PairShape pair_shape(std::uint64_t doc) const;
   /// All pairs.
@@ -132,8 +138,6 @@ class TokenShard {
   void locate_tables();
   void check_shape() const;
   void expect_table(const std::string& name, DType dtype, std::uint64_t count) const;
-  /// Of kind sft and dpo: names of their tables, and the check of their shapes.
-  [[nodiscard]] std::vector<const char*> target_tables() const;
   void check_target_shape() const;
   /// The whole table; document d has limits[d] tokens.
   [[nodiscard]] SpanTable read_span_table(const char* ptr, const char* span,

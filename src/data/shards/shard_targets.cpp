@@ -25,27 +25,14 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
 
 }  // namespace
 
-std::vector<const char*> TokenShard::target_tables() const {
-  if (meta_.kind == schema::kKindSft) return {schema::kLossPtr, schema::kLossSpan};
-  if (meta_.kind == schema::kKindDpo) {
-    return {schema::kPairPrompt, schema::kPairChosen,  schema::kPairRejected, schema::kChosenPtr,
-            schema::kChosenSpan, schema::kRejectedPtr, schema::kRejectedSpan};
-  }
-  return {};
-}
-
 void TokenShard::check_target_shape() const {
   const std::uint64_t documents = meta_.counts.documents;
   if (tables_.contains(schema::kDocLine)) expect_table(schema::kDocLine, DType::u32, documents);
-  for (const char* name : target_tables()) {
-    const std::string_view text = name;
-    if (text.ends_with("_ptr")) {
-      expect_table(name, DType::u64, documents + 1);
-    } else if (text.ends_with("_len")) {
-      expect_table(name, DType::u32, documents);
-    } else {
-      expect_table(name, DType::u32, table(name).count);
-    }
+  for (const NumberColumn& column : kind().numbers)
+    expect_table(column.name, DType::u32, documents);
+  for (const SpanColumn& column : kind().spans) {
+    expect_table(column.ptr, DType::u64, documents + 1);
+    expect_table(column.span, DType::u32, table(column.span).count);
   }
 }
 
@@ -88,11 +75,15 @@ SpanTable TokenShard::target_spans() const {
   return read_span_table(schema::kLossPtr, schema::kLossSpan, limits);
 }
 
+std::uint32_t TokenShard::number(const char* column, std::uint64_t doc) const {
+  return read_table<std::uint32_t>(column, doc, 1)[0];
+}
+
 PairShape TokenShard::pair_shape(std::uint64_t doc) const {
   PairShape shape;
-  shape.prompt_len = read_table<std::uint32_t>(schema::kPairPrompt, doc, 1)[0];
-  shape.chosen_len = read_table<std::uint32_t>(schema::kPairChosen, doc, 1)[0];
-  shape.rejected_len = read_table<std::uint32_t>(schema::kPairRejected, doc, 1)[0];
+  shape.prompt_len = number(schema::kPairPrompt, doc);
+  shape.chosen_len = number(schema::kPairChosen, doc);
+  shape.rejected_len = number(schema::kPairRejected, doc);
   const std::uint64_t prompt = shape.prompt_len;
   shape.chosen =
       read_spans(schema::kChosenPtr, schema::kChosenSpan, doc, prompt + shape.chosen_len);

@@ -65,20 +65,14 @@ void write_spans(Hdf5File& file, const char* ptr, const char* span, const SpanTa
 
 void write_targets(Hdf5File& file, const ShardContent& content) {
   const std::uint64_t documents = content.meta.counts.documents;
-  if (content.meta.kind == schema::kKindSft) {
-    TRIREME_ASSERT(content.loss.num_documents() == documents);
-    write_spans(file, schema::kLossPtr, schema::kLossSpan, content.loss);
+  const SetKind& kind = set_kind(content.meta.kind);
+  for (const NumberColumn& column : kind.numbers) {
+    TRIREME_ASSERT(column.of(content.targets).size() == documents);
+    write_vector(file, column.name, DType::u32, column.of(content.targets));
   }
-  if (content.meta.kind == schema::kKindDpo) {
-    const PairTable& pairs = content.pairs;
-    TRIREME_ASSERT(pairs.prompt_len.size() == documents &&
-                   pairs.chosen.num_documents() == documents &&
-                   pairs.rejected.num_documents() == documents);
-    write_vector(file, schema::kPairPrompt, DType::u32, pairs.prompt_len);
-    write_vector(file, schema::kPairChosen, DType::u32, pairs.chosen_len);
-    write_vector(file, schema::kPairRejected, DType::u32, pairs.rejected_len);
-    write_spans(file, schema::kChosenPtr, schema::kChosenSpan, pairs.chosen);
-    write_spans(file, schema::kRejectedPtr, schema::kRejectedSpan, pairs.rejected);
+  for (const SpanColumn& column : kind.spans) {
+    TRIREME_ASSERT(column.of(content.targets).num_documents() == documents);
+    write_spans(file, column.ptr, column.span, column.of(content.targets));
   }
 }
 

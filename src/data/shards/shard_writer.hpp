@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/shards/pack_table.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"
-#include "data/shards/targets.hpp"
 
 namespace trireme {
 
@@ -31,8 +31,7 @@ struct ShardContent {
   std::string sources_json = "[]";  // [{"name":..., "size":..., "lines":...}, ...]
   std::string bad_json = "[]";      // [[source, offset, "reason"], ...], the first of them
   std::vector<PackTable> packs;
-  SpanTable loss;   // of kind sft: the targets of each document
-  PairTable pairs;  // of kind dpo
+  DocumentTargets targets;
 };
 
 /// Writes folder/shard-NNNNN.h5 whole: temporary file, checked by reading it again, fsync, rename.

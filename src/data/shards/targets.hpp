@@ -8,7 +8,7 @@
 
 #include "data/shards/pack_table.hpp"
 
-/// Which tokens of a document are targets, where not all are (sets of kind sft and dpo).
+/// Which tokens of a document are targets, where not all are (SetKind::is_masked).
 namespace trireme {
 
 /// Tokens [begin, end), from the start of a document or of one side of a pair.

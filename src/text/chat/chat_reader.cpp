@@ -7,9 +7,9 @@
 
 #include "core/error.hpp"
 #include "text/chat/message_reader.hpp"
+#include "text/chat/record_forms.hpp"
 #include "text/json/json_break.hpp"
 #include "text/json/json_fields.hpp"
-#include "text/json/record_forms.hpp"
 
 namespace trireme {
 namespace {
@@ -38,11 +38,6 @@ bool asks(const Conversation& chat, std::string_view text) {
   const auto of_user = [](const ChatMessage& message) { return message.role == Role::user; };
   const auto first = std::find_if(chat.messages.begin(), chat.messages.end(), of_user);
   return first != chat.messages.end() && first->content == text;
-}
-
-/// The kind of `pack` that reads records of a form.
-std::string_view kind_of(ChatForm form) {
-  return form == ChatForm::pair ? "dpo" : "sft";
 }
 
 }  // namespace
@@ -112,7 +107,7 @@ std::string_view ChatReader::Impl::text_field(const object& root, const std::str
   const auto value = find_value(root, name);
   if (!value) {
     if (find(root, name)) refuse("field '", name, "' is null");
-    refuse("no field '", name, "'", describe_record_form(root, kind_of(form)));
+    refuse("no field '", name, "'", describe_record_form(root, record_kind(form)));
   }
   return messages.values().text_of(*value, formatted("field '{}'", name), "");
 }
@@ -132,7 +127,7 @@ Conversation ChatReader::Impl::read_side(const object& root, const std::string& 
   const auto value = find_value(root, name);
   if (!value) {
     if (find(root, name)) refuse("field '", name, "' is null");
-    refuse("no field '", name, "'", describe_record_form(root, kind_of(form)));
+    refuse("no field '", name, "'", describe_record_form(root, record_kind(form)));
   }
   if (value->is_string())
     return read_texts(root, messages.values().text_of(*value, "field ", name.c_str()), name);
@@ -177,7 +172,8 @@ void ChatReader::Impl::read_conversation(const object& root,
   }
   for (const char* name : {"conversations", "messages"})
     if (find(root, name)) refuse_missing(root, name);
-  refuse("no field 'conversations' (nor 'messages')", describe_record_form(root, kind_of(form)));
+  refuse("no field 'conversations' (nor 'messages')",
+         describe_record_form(root, record_kind(form)));
 }
 
 /// A text in field "system" is the system message of a chat that has none.

@@ -6,16 +6,10 @@
 #include <vector>
 
 #include "text/chat/conversation.hpp"
+#include "text/chat/record_forms.hpp"
 #include "text/json/unread_field.hpp"
 
 namespace trireme {
-
-/// What a JSON object is read as.
-enum class ChatForm {
-  conversation,  // "conversations" (or "messages"): one list of messages
-  pair,          // "chosen", "rejected": lists, after a "prompt" list if any; or three texts
-  request,       // "messages": what a model is asked, so an answer is not needed
-};
 
 /// Why an object is no record.
 struct ChatProblem {

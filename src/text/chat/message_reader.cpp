@@ -6,7 +6,6 @@
 
 #include "core/error.hpp"
 #include "text/json/json_break.hpp"
-#include "text/json/record_forms.hpp"
 
 namespace trireme::chat_json {
 namespace {

@@ -87,7 +87,7 @@ void take_chats(const Batch& batch, std::map<std::int64_t, MaskedTokens>& left) 
 
 class ChatSet : public ::testing::Test {
  protected:
-  ChatSet() { write_masked_set(folder_.path(), schema::kKindSft, chats_, kLongestChat); }
+  ChatSet() { write_masked_set(folder_.path(), "sft", chats_, kLongestChat); }
 
   TemporaryFolder folder_{"chats"};
   Chats chats_ = random_chats({70, 1, 40}, 1, 3);

@@ -15,7 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, CutPairs, ::testing::Values(kOldRule, "end", "pr
 
 TEST_P(CutPairs, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
   const std::string rule = GetParam();
-  write_masked_set(at("cut"), schema::kKindDpo, pairs_, kLongestSide, config_of(rule));
+  write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of(rule));
   const TokenSet set = TokenSet::open(at("cut"));
   for (std::int64_t seq_len = 2; seq_len <= kLongestSide + 3; ++seq_len) {
     const std::int64_t row_multiple = 1 + seq_len % 9;
@@ -58,7 +58,7 @@ std::uint64_t count_targets(const MaskedPair& pair) {
 
 TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
   const std::string rule = GetParam();
-  write_masked_set(at("cut"), schema::kKindDpo, pairs_, kLongestSide, config_of(rule));
+  write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of(rule));
   const TokenSet set = TokenSet::open(at("cut"));
   EXPECT_FALSE(length_loss(set, kLongestSide, {0, 82}).has_value());
   for (const std::int64_t seq_len : {3, 9, 17, 39}) {
@@ -97,7 +97,7 @@ TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
 }
 
 TEST_F(PairSet, AShorterLengthIsWarnedOfOnlyWhereSomethingIsLost) {
-  write_masked_set(at("cut"), schema::kKindDpo, pairs_, kLongestSide, config_of("end"));
+  write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of("end"));
   const TokenSet set = TokenSet::open(at("cut"));
   const SampleSet part(set, {.seq_len = 9, .documents = DocumentRange{7, 51}});
   const LengthLoss loss = length_loss(set, 9, {7, 51}).value();
@@ -144,8 +144,8 @@ TEST_F(PairSet, AKeyNamesTheSetTheLengthAndThePairsTokensAndTargets) {
   const PairShards copy = pairs_;
   PairShards changed = pairs_;
   changed[0][5].chosen.ids.back() ^= 1;
-  write_masked_set(at("copy"), schema::kKindDpo, copy, kLongestSide);
-  write_masked_set(at("changed"), schema::kKindDpo, changed, kLongestSide);
+  write_masked_set(at("copy"), "dpo", copy, kLongestSide);
+  write_masked_set(at("changed"), "dpo", changed, kLongestSide);
   const TokenSet set = TokenSet::open(at("a"));
   const TokenSet same = TokenSet::open(at("copy"));
   const TokenSet other = TokenSet::open(at("changed"));
@@ -172,7 +172,7 @@ TEST_F(PairSet, AKeyNamesTheSetTheLengthAndThePairsTokensAndTargets) {
 }
 
 TEST_F(PairSet, AnUnknownCutRuleIsBadData) {
-  write_masked_set(at("rule"), schema::kKindDpo, pairs_, kLongestSide, config_of("middle"));
+  write_masked_set(at("rule"), "dpo", pairs_, kLongestSide, config_of("middle"));
   const TokenSet set = TokenSet::open(at("rule"));
   try {
     const SampleSet samples(set, kLongestSide);

@@ -153,7 +153,7 @@ inline void expect_equal(const Batch& batch, const Batch& expected) {
 
 class PairSet : public ::testing::Test {
  protected:
-  PairSet() { write_masked_set(at("a"), schema::kKindDpo, pairs_, kLongestSide); }
+  PairSet() { write_masked_set(at("a"), "dpo", pairs_, kLongestSide); }
 
   [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_.path() / name; }
 

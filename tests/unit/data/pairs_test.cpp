@@ -58,7 +58,7 @@ void see(const Batch& batch, Seen& seen) {
 }
 
 TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
-  write_masked_set(at("b"), schema::kKindDpo, random_pairs({31}, 8), kLongestSide);
+  write_masked_set(at("b"), "dpo", random_pairs({31}, 8), kLongestSide);
   const std::string plan = "0.7 $a + 0.3 $b; from 8 at 11: 1 $a + 1 $b; from 12 at 30: 1 $a";
   const SampleStream whole = SampleStream::open(config(plan));
   EXPECT_TRUE(whole.of_pairs());
@@ -119,7 +119,7 @@ TEST_F(PairSet, AtAnotherLengthTheEpochGoesOnWithTheOtherPairs) {
 
 TEST_F(PairSet, RecordsCountOnThroughTheSetsOfARun) {
   const PairShards other = random_pairs({10, 12}, 8);
-  write_masked_set(at("b"), schema::kKindDpo, other, kLongestSide);
+  write_masked_set(at("b"), "dpo", other, kLongestSide);
   const SampleStream stream = SampleStream::open(config("$a + $b"));
   const auto size = static_cast<std::int64_t>(stream.epoch_size().value());
   std::map<std::int64_t, MaskedPair> expected = kept_pairs(pairs_, kLongestSide);
@@ -162,7 +162,7 @@ TEST_F(PairSet, WhatCannotBeIsRefused) {
   MaskedPair late;  // its only targets are the last tokens of long answers
   late.chosen = {{2, 3, 4, 5}, {false, false, false, true}};
   late.rejected = {{6, 7, 8, 9}, {false, false, false, true}};
-  write_masked_set(at("late"), schema::kKindDpo, PairShards{{late}}, kLongestSide);
+  write_masked_set(at("late"), "dpo", PairShards{{late}}, kLongestSide);
   const TokenSet none = TokenSet::open(at("late"));
   EXPECT_EQ(SampleSet(none, 4).size(), 1U);
   try {

@@ -164,14 +164,14 @@ struct MaskedShard {
 
   void add(const MaskedTokens& chat) {
     add_document(chat.ids);
-    content.loss.add(spans_of(chat.mask));
+    content.targets.loss.add(spans_of(chat.mask));
   }
 
   void add(const MaskedPair& pair) {
     std::vector<std::int64_t> ids = pair.chosen.ids;
     ids.insert(ids.end(), pair.rejected.ids.begin() + pair.prompt, pair.rejected.ids.end());
     add_document(ids);
-    PairTable& pairs = content.pairs;
+    PairTable& pairs = content.targets.pairs;
     pairs.prompt_len.push_back(pair.prompt);
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(pair.chosen.ids.size()) - pair.prompt);
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(pair.rejected.ids.size()) -

@@ -1,0 +1,60 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "data/shards/targets.hpp"
+
+/// The kinds of data sets, one row each: the writer, the reader, `pack`, `inspect` and the samples
+/// of training ask the row. RecordKind (text/chat) has the records that `pack` reads for a kind.
+namespace trireme {
+
+/// What a shard holds of its documents beside their tokens. Only the members of its kind are filled.
+struct DocumentTargets {
+  SpanTable loss;
+  PairTable pairs;
+
+  void append(const DocumentTargets& other);
+};
+
+/// A dataset of the shard with one number a document: u32 [D].
+struct NumberColumn {
+  const char* name;  // "/pair/prompt_len"
+  const std::vector<std::uint32_t>& (*of)(const DocumentTargets& targets);
+};
+
+/// Two datasets of the shard with the target spans of each document.
+struct SpanColumn {
+  const char* ptr;   // u64 [D+1]
+  const char* span;  // u32 [S, 2]
+  const SpanTable& (*of)(const DocumentTargets& targets);
+};
+
+/// What one sample of training is.
+enum class SampleForm {
+  sequence,  // pieces of documents, packed to one length
+  pair,      // one document, which holds two sides
+};
+
+struct SetKind {
+  std::string_view name;      // of `pack --kind`, in the manifest and in the shards
+  std::string_view document;  // what a document is, for messages: "conversation"
+  SampleForm sample = SampleForm::sequence;
+  std::span<const NumberColumn> numbers = {};
+  std::span<const SpanColumn> spans = {};
+
+  /// Returns true if a mask selects the targets, false if every token is one.
+  [[nodiscard]] constexpr bool is_masked() const { return !spans.empty(); }
+
+  [[nodiscard]] constexpr bool has_pairs() const { return sample == SampleForm::pair; }
+};
+
+/// Returns all rows.
+std::span<const SetKind> set_kinds();
+
+/// Returns the row of that name. A name that this program does not know gets the row of texts: such
+/// a set can be inspected, and no command trains on it (require_kind).
+const SetKind& set_kind(std::string_view name);
+
+}  // namespace trireme
