@@ -28,11 +28,16 @@ std::int64_t updates_of(std::int64_t samples, std::int64_t global_batch) {
   return samples > 0 ? (samples - 1) / global_batch + 1 : samples / global_batch;
 }
 
-std::string small_run_warning(const TrainConfig& train) {
-  if (train.num_samples >= train.global_batch) return "";
+/// `done`: the samples that the run has trained on before. "" if a whole update fits into the epochs,
+/// or if no sample is left.
+std::string small_run_warning(const TrainConfig& train, std::int64_t done) {
+  const std::int64_t left = train.num_samples - done;
+  if (train.num_samples >= train.global_batch || left <= 0) return "";
   return formatted(
-      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all: the run has one update, of {}. A smaller train.global_batch makes more updates",
-      train.global_batch, number_text(train.epochs), train.num_samples, train.num_samples);
+      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all{}: the run has one {}update, of {}{}",
+      train.global_batch, number_text(train.epochs), train.num_samples,
+      done > 0 ? formatted(", and {} of them are done", done) : "", done > 0 ? "more " : "", left,
+      left > 1 ? ". A smaller train.global_batch makes more updates" : "");
 }
 
 /// An update holds samples of one length.
@@ -56,7 +61,7 @@ std::string settle_length(RunConfig& config, const RunStart& start, const Config
   const bool is_open = train.steps == 0;
   if (is_open && train.num_samples == 0) {
     train.num_samples = data.samples_of_epochs(train.epochs);
-    warning = small_run_warning(train);
+    warning = small_run_warning(train, position.next_sample);
   }
   if (train.num_samples == 0) return warning;
   const std::int64_t needed =
