@@ -70,6 +70,7 @@ void DpoReferenceCommand::check() const {
   if (std::find(kPairScores.begin(), kPairScores.end(), score_) == kPairScores.end())
     fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", score_);
   refuse_texts(valid_path_, "data.valid_path", kReferenceKinds.front());
+  refuse_blend(valid_path_, "data.valid_path");
 }
 
 std::vector<std::unique_ptr<ScoredSet>> DpoReferenceCommand::open_sets(

@@ -31,11 +31,15 @@ double rate_of_threads(const Table& table, Multiply what, std::int64_t rounds) {
 
 double best_rate(const Table& table, Multiply what) {
   constexpr std::int64_t kFirstRounds = 100000;
-  const Timer timer;
-  const double flops = table.multiply_adds(what, kFirstRounds);
-  if (flops == 0) return 0;  // the instruction set has no such instruction
-  const auto rounds =
-      static_cast<std::int64_t>(kFirstRounds * std::max(1.0, kRepeat_s / timer.seconds()));
+  constexpr int kFirstRepeats = 10;
+  double first_s = kRepeat_s;  // the best one: a repeat that was interrupted says nothing
+  for (int i = 0; i < kFirstRepeats; ++i) {
+    const Timer timer;
+    const double flops = table.multiply_adds(what, kFirstRounds);
+    if (flops == 0) return 0;  // the instruction set has no such instruction
+    first_s = std::min(first_s, timer.seconds());
+  }
+  const auto rounds = static_cast<std::int64_t>(kFirstRounds * (kRepeat_s / first_s));
   double best = 0;
   for (int i = 0; i < kRepeats; ++i) best = std::max(best, rate_of_threads(table, what, rounds));
   return best;

@@ -34,7 +34,18 @@ ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& so
   chat_end_texts_ = writer_->end_texts(facts_.vocab_size);
 }
 
+void ServedModel::require_tokenizer(const std::string& field) const {
+  if (!tokenizer_.content_hash().empty()) return;
+  throw ApiError(
+      400,
+      formatted("{} needs a tokenizer, and this model has none that can be read: it takes no "
+                "text, only lists of token ids as prompt of /v1/completions",
+                field),
+      field, "no_tokenizer");
+}
+
 std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
+  require_tokenizer("prompt");
   std::vector<std::uint32_t> ids = encode_text(tokenizer_, text);
   if (ids.empty())
     refuse_field("prompt", "prompt is empty, and the tokenizer has no beginning-of-text token");
@@ -42,6 +53,7 @@ std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
 }
 
 WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const {
+  require_tokenizer("messages");
   if (!writer_) {
     throw ApiError(400,
                    "the model's checkpoint names no chat format: use /v1/completions, or start the "

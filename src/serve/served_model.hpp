@@ -44,6 +44,10 @@ class ServedModel {
 
   [[nodiscard]] AnswerSource& source() const noexcept { return source_; }
 
+  /// Throws ApiError(400, code "no_tokenizer") that names `field` if the model has no tokenizer that
+  /// can be read (Tokenizer::ids_only), so that it cannot do what the field asks for.
+  void require_tokenizer(const std::string& field) const;
+
   /// Ids of a text as of a prompt of `trireme generate`: special tokens in it count. ApiError(400) for
   /// one that has none.
   [[nodiscard]] std::vector<std::uint32_t> encode(const std::string& text) const;

@@ -68,6 +68,7 @@ std::string tokenize_text(const ServedModel& model, std::string_view body) {
   const BodyFields fields(parsed);
   const auto content = fields.text("content");
   if (!content) refuse_field("content", "content is missing");
+  model.require_tokenizer("content");
   const EncodeOptions options{.add_special_tokens = fields.boolean("add_special").value_or(false),
                               .match_added_tokens = fields.boolean("parse_special").value_or(true)};
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);

@@ -318,6 +318,19 @@ std::string absolute_plan(const std::string& value) {
   }
 }
 
+void refuse_blend(const std::string& path, std::string_view name) {
+  if (names_place(path)) return;
+  try {
+    (void)parse_plan(path, name);
+  } catch (const Error&) {
+    return;  // a folder with blanks in its name that does not exist
+  }
+  fail(
+      ErrorKind::usage,
+      "{} = {} reads as a blend, and no folder has that name. It takes one token set: give its path as it is, without weights, + and quotes",
+      name, path);
+}
+
 void refuse_texts(const std::string& path, std::string_view name, std::string_view kind) {
   const auto is_text = [](const fs::path& file) {
     const std::string file_name = file.filename().string();

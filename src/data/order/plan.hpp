@@ -50,6 +50,10 @@ std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name
 /// parse_plan refuses comes back as it is.
 std::string absolute_plan(const std::string& value);
 
+/// Throws Error(usage) if `path` is a blend or stands in quotes (and is not the name of a folder),
+/// where one token set is wanted. `name` is the key that has the path.
+void refuse_blend(const std::string& path, std::string_view name);
+
 /// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
 /// folder of such files rather than a token set. `name` is the key that has the path,
 /// `kind` the kind of set that the caller needs.

@@ -35,7 +35,9 @@ void CompletionJob::run(const JobContext& context, std::shared_ptr<HttpReply> re
     refuse_field("n", formatted("{} prompts with {} answers each, must be at most {} in all",
                                 request.prompts.size(), num_answers, kMaxChoices));
   }
+  if (!request.fields.stop.empty()) model.require_tokenizer("stop");
   const auto grammar = grammar_of(request.fields.response_format);
+  if (grammar) model.require_tokenizer("response_format");
   Request one = engine_request(request, model);
   std::vector<Request> requests;
   std::vector<std::string> texts;

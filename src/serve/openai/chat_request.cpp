@@ -82,12 +82,58 @@ std::optional<bool> read_thinking(const BodyFields& fields) {
   return thinking;
 }
 
+/// Refuses unknown fields in the parts of a message's content. `prefix` names the message:
+/// "messages[0].". "cache_control" says only what a service keeps in its cache.
+void check_part_fields(const Json& content, const std::string& prefix) {
+  for (std::size_t i = 0; content.is_array() && i < content.size(); ++i) {
+    const BodyFields part(content[i], formatted("{}content[{}].", prefix, i));
+    for (const char* name : {"type", "text", "cache_control"}) (void)part.find(name);
+    part.refuse_unknown();
+  }
+}
+
+void check_function_fields(const BodyFields& function) {
+  for (const char* name : {"name", "arguments"}) (void)function.find(name);
+  function.refuse_unknown();
+}
+
+/// Refuses unknown fields in the tool calls that an earlier answer of the model made. "index" comes
+/// back from clients that collect a stream. A call may also stand without "function" around it.
+void check_call_fields(const Json& calls, const std::string& prefix) {
+  for (std::size_t i = 0; calls.is_array() && i < calls.size(); ++i) {
+    const BodyFields call(calls[i], formatted("{}tool_calls[{}].", prefix, i));
+    for (const char* name : {"id", "index"}) (void)call.find(name);
+    if (call.text("type").value_or("function") != "function") call.refuse("type", "function");
+    const auto function = call.object("function");
+    if (function) {
+      check_function_fields(*function);
+      call.refuse_unknown();
+    } else {
+      check_function_fields(call);
+    }
+  }
+}
+
+/// Refuses calls that are not read: only messages of the assistant make calls.
+void check_calls(const BodyFields& message, const std::string& prefix) {
+  const Json* calls = message.find("tool_calls");
+  const Json* legacy = message.find("function_call");
+  const bool has_calls = (calls != nullptr && !calls->empty()) || legacy != nullptr;
+  if (has_calls && message.text("role").value_or("") != "assistant") {
+    const std::string name = message.name_of(legacy != nullptr ? "function_call" : "tool_calls");
+    refuse_field(name, name + " may stand only in a message of role assistant");
+  }
+  if (calls != nullptr) check_call_fields(*calls, prefix);
+  if (const auto call = message.object("function_call")) check_function_fields(*call);
+}
+
 /// Refuses fields of messages that the templates do not write. Messages of answers come back with what
 /// an answer has (OpenAI's "annotations"); "type" is what lm-evaluation-harness adds.
 void check_message_fields(const Json& messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].is_object()) continue;  // the reader says so
-    const BodyFields message(messages[i], formatted("messages[{}].", i));
+    const std::string prefix = formatted("messages[{}].", i);
+    const BodyFields message(messages[i], prefix);
     for (const char* name : {"role", "content", "name", "tool_calls", "tool_call_id", "tools",
                              "reasoning_content", "function_call", "annotations", "cache_control",
                              "type"})
@@ -99,6 +145,8 @@ void check_message_fields(const Json& messages) {
       }
     }
     message.refuse_unknown();
+    if (const Json* content = message.find("content")) check_part_fields(*content, prefix);
+    check_calls(message, prefix);
   }
 }
 
@@ -122,6 +170,7 @@ void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
   choice.refuse_unknown();
   const auto name = function ? function->text("name") : std::nullopt;
   if (!name) refuse_field("tool_choice.function.name", "tool_choice.function.name is missing");
+  function->refuse_unknown();
   const auto same = [&](const ToolSpec& tool) { return tool.name == *name; };
   if (std::none_of(tools.begin(), tools.end(), same))
     refuse_field("tool_choice.function.name", formatted("'{}' is none of the tools", *name));
@@ -154,6 +203,11 @@ ChatRequest read_chat_request(std::string_view json) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   const auto old_name = fields.integer("max_tokens", 1, kMost);
   const auto new_name = fields.integer("max_completion_tokens", 1, kMost);
+  if (old_name && new_name && *old_name != *new_name) {
+    refuse_field("max_tokens",
+                 formatted("max_tokens is {} and max_completion_tokens is {}, give one of them",
+                           *old_name, *new_name));
+  }
   request.fields.max_tokens = new_name ? new_name : old_name;
   request.logprobs = fields.boolean("logprobs").value_or(false);
   request.top_logprobs = fields.integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);

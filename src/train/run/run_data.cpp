@@ -87,6 +87,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
   const DataConfig& data = config.data;
   validates_ = config.train.eval_every > 0;
   refuse_texts(data.valid_path, "data.valid_path", kinds.front());
+  refuse_blend(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
     require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));

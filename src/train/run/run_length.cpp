@@ -27,11 +27,17 @@ std::int64_t updates_of(std::int64_t samples, std::int64_t global_batch) {
   return samples > 0 ? (samples - 1) / global_batch + 1 : samples / global_batch;
 }
 
-std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples) {
-  if (num_samples >= train.global_batch) return "";
+/// `num_samples`: those of the epochs that were asked for; `done`: those that the run has trained on
+/// before. "" if a whole update fits into the epochs, or if no sample is left.
+std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples,
+                              std::int64_t done) {
+  const std::int64_t left = num_samples - done;
+  if (num_samples >= train.global_batch || left <= 0) return "";
   return formatted(
-      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all: the run has one update, of {}. A smaller train.global_batch makes more updates",
-      train.global_batch, number_text(train.epochs), num_samples, num_samples);
+      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all{}: the run has one {}update, of {}{}",
+      train.global_batch, number_text(train.epochs), num_samples,
+      done > 0 ? formatted(", and {} of them are done", done) : "", done > 0 ? "more " : "", left,
+      left > 1 ? ". A smaller train.global_batch makes more updates" : "");
 }
 
 /// An update holds samples of one length.
@@ -55,7 +61,7 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const Confi
   const bool is_open = train.steps == 0;
   if (is_open && train.num_samples == 0) {
     length.num_samples = data.samples_of_epochs(train.epochs);
-    length.warning = small_run_warning(train, length.num_samples);
+    length.warning = small_run_warning(train, length.num_samples, position.next_sample);
   }
   if (length.num_samples == 0) return length;
   const std::int64_t needed =

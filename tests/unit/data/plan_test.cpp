@@ -149,6 +149,25 @@ TEST(Plan, AFileThatIsNoPlanIsRefusedByWhatItIs) {
   EXPECT_EQ(refusal("good.plan", "# two\n\t1 a + 2 b\r\n", ErrorKind::usage), "no error");
 }
 
+TEST(Plan, RefusesABlendWhereOneSetIsWanted) {
+  const testing::TemporaryFolder folder("one_set");
+  const std::string odd = (folder.path() / "1 a + 2 b").string();
+  std::filesystem::create_directories(odd);
+  for (const std::string& path : {std::string(), std::string("sets/absent"), odd, odd + " c"})
+    EXPECT_NO_THROW(refuse_blend(path, "data.valid_path")) << path;
+  for (const std::string path : {"1 b#2", "\"sets/a\"", "0.5 a + 0.5 b", "a + b"}) {
+    try {
+      refuse_blend(path, "data.valid_path");
+      ADD_FAILURE() << path;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_NE(std::string(error.what()).find("data.valid_path = " + path + " reads as a blend"),
+                std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 TEST(Plan, AbsoluteMeansTheSameFromAnyFolder) {
   const testing::TemporaryFolder folder("plan");
   const auto before = std::filesystem::current_path();

@@ -63,7 +63,7 @@ TEST(ChatRequest, ReadsEveryField) {
   const ChatRequest request = chat_with(
       R"("model": "m", "temperature": 0.5, "top_p": 0.9, "min_p": 0.1, "top_k": 7, "n": 3,
          "repetition_penalty": 1.1, "presence_penalty": -2, "frequency_penalty": 2, "seed": -5,
-         "max_tokens": 9, "max_completion_tokens": 8, "stop": ["a", "b"], "stream": true,
+         "max_completion_tokens": 8, "stop": ["a", "b"], "stream": true,
          "stream_options": {"include_usage": true}, "logprobs": true, "top_logprobs": 20,
          "logit_bias": {"12": -100, "3": 0.5}, "ignore_eos": true, "user": "u",
          "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
@@ -211,10 +211,57 @@ TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
   };
   EXPECT_EQ(message(R"("weight": 0)"), "messages[1].weight");
   EXPECT_EQ(message(R"("refusal": "no")"), "messages[1].refusal");
+  EXPECT_EQ(message(R"("function_call": {"name": "f", "arguments": "{}", "x": 1})"),
+            "messages[1].function_call.x");
   // Fields that an answer of OpenAI or of this server has, and that lm-evaluation-harness adds.
   EXPECT_EQ(message(R"("refusal": null, "annotations": [], "audio": null, "function_call": null,
                        "reasoning_content": "why", "type": "text", "name": "x")"),
             "none");
+}
+
+TEST(ChatRequest, NamesUnknownFieldsWithinContentPartsAndToolCalls) {
+  const auto part = [](const std::string& given) {
+    return refused([&] {
+      (void)read_chat_request(R"({"messages": [{"role": "user", "content": [{"type": "text",
+                                  "text": "a"}, )" +
+                              given + "]}]}");
+    });
+  };
+  EXPECT_EQ(part(R"({"type": "text", "text": "b", "colour": 1})"), "messages[0].content[1].colour");
+  EXPECT_EQ(part(R"({"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}})"),
+            "none");
+  EXPECT_EQ(part(R"({"type": "text", "text": "b", "colour": null})"), "none");
+
+  const auto call = [](const std::string& given) {
+    return refused([&] {
+      (void)read_chat_request(R"({"messages": [{"role": "user", "content": "a"}, {"role":
+                                  "assistant", "content": null, "tool_calls": [)" +
+                              given +
+                              R"(]}, {"role": "tool", "tool_call_id": "1", "content": "3"}]})");
+    });
+  };
+  const std::string function = R"("function": {"name": "f", "arguments": "{}"})";
+  EXPECT_EQ(call(R"({"index": 0, "id": "1", "type": "function", )" + function + "}"), "none");
+  EXPECT_EQ(call(R"({"name": "f", "arguments": {}})"), "none");
+  EXPECT_EQ(call(R"({"colour": 1, )" + function + "}"), "messages[1].tool_calls[0].colour");
+  EXPECT_EQ(call(R"({"name": "f", "arguments": {}, "colour": 1})"),
+            "messages[1].tool_calls[0].colour");
+  EXPECT_EQ(call(R"({"type": "code", )" + function + "}"), "messages[1].tool_calls[0].type");
+  EXPECT_EQ(call(R"({"function": {"name": "f", "arguments": "{}", "colour": 1}})"),
+            "messages[1].tool_calls[0].function.colour");
+  EXPECT_EQ(refused([] {
+              (void)read_chat_request(R"({"messages": [{"role": "user", "content": "a",
+                                          "tool_calls": [{"name": "f", "arguments": {}}]}]})");
+            }),
+            "messages[0].tool_calls");
+  EXPECT_EQ(refused_in_chat(R"("tools": [{"function": {"name": "f"}}], "tool_choice": {"type":
+                               "function", "function": {"name": "f", "colour": 1}})"),
+            "tool_choice.function.colour");
+}
+
+TEST(ChatRequest, RefusesTwoDifferentLimitsOfTokens) {
+  EXPECT_EQ(refused_in_chat(R"("max_tokens": 9, "max_completion_tokens": 8)"), "max_tokens");
+  EXPECT_EQ(refused_in_chat(R"("max_tokens": 8, "max_completion_tokens": 8)"), "none");
 }
 
 TEST(ChatRequest, TakesFieldsThatChangeNoAnswer) {

@@ -28,7 +28,7 @@ class ServiceServer : public ::testing::Test {
                      .vocab_size = vocab_size_,
                      .end_tokens = {*tokenizer().eos_id()},
                      .chat = *chat_format == '\0' ? nullptr : &chat_template(chat_format)};
-    model_ = std::make_unique<ServedModel>(facts, tokenizer(), *source_);
+    model_ = std::make_unique<ServedModel>(facts, model_tokenizer_.value_or(tokenizer()), *source_);
     service_ = std::make_unique<Service>(config);
     server_ = std::make_unique<HttpServer>(
         HttpConfig{},
@@ -96,6 +96,7 @@ class ServiceServer : public ::testing::Test {
 
   bool opens_ = true;
   std::int64_t vocab_size_ = 700;  // of the model; the tokenizer has 700
+  std::optional<Tokenizer> model_tokenizer_;  // of the next start(), in place of tokenizer()
   std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
     return said({"Hel", "lo"});
   };

@@ -195,6 +195,25 @@ TEST_F(ServiceStates, DecodesIdsThatNoTokenHasToNothing) {
             "tokens");
 }
 
+TEST_F(ServiceStates, NamesTheFieldThatNeedsATokenizerWhichTheModelLacks) {
+  model_tokenizer_ = Tokenizer::ids_only({}, 700, "Unigram");
+  const auto refused = [&](const std::string& request) {
+    const Json error = json(request, 400).at("error");
+    EXPECT_EQ(error.at("code"), "no_tokenizer") << error;
+    return error.at("param").get<std::string>();
+  };
+  for (const char* format : {"", "minimind-v3"}) {
+    start({}, format);
+    EXPECT_EQ(refused(chat()), "messages");
+    EXPECT_EQ(refused(completion(R"("prompt": "a")")), "prompt");
+    EXPECT_EQ(refused(completion(R"("prompt": [3], "stop": "a")")), "stop");
+    EXPECT_EQ(refused(completion(R"("prompt": [3], "response_format": {"type": "json_object"})")),
+              "response_format");
+    EXPECT_EQ(refused(post("/tokenize", R"({"content": "a"})")), "content");
+    (void)json(completion(R"("prompt": [3], "max_tokens": 2)"));
+  }
+}
+
 TEST_F(ServiceStates, NamesFieldsThatNobodyKnows) {
   const auto refused = [&](const char* path, const char* body) {
     return json(post(path, body), 400).at("error").at("param");
