@@ -67,9 +67,11 @@ int EvalCommand::run() {
   Communicator& world = launch_.world();
   std::optional<ScoredSet> set;
   std::vector<ChoiceItem> items;
+  std::optional<Tokenizer> tokenizer_of_set;
   const auto model = all_or_none(world, [&] {
     auto loaded = load_model(model_, launch_.info().local_rank, launch_.info().local_size);
     if (data_.empty()) {
+      (void)loaded->tokenizer.encode(" ");  // throws if the model takes token ids only
       items = read_choices(choices_);
       return loaded;
     }
@@ -77,14 +79,19 @@ int EvalCommand::run() {
     check_same_template({cat("--data ", data_), set->set.manifest().chat_template(),
                          loaded->checkpoint.string(), loaded->chat_template_name},
                         allow_other_template_);
+    // A model that takes token ids only is scored, too: the data set has the bytes of each token.
+    const auto files = set->set.tokenizer_files();
+    if (loaded->tokenizer.content_hash().empty() && files.contains("tokenizer.json"))
+      tokenizer_of_set = Tokenizer::from_files(files, data_);
     return loaded;
   });
   std::string text;
   if (set) {
     const std::string lost = world.rank() == 0 ? length_warning(set->samples, "--seq-len") : "";
     if (!lost.empty()) log::warn(lost);
-    const auto scores = score_set(*model->transformer, set->samples, model->tokenizer, batch_,
-                                  ops::Path::fast, world);
+    const Tokenizer& tokenizer = tokenizer_of_set ? *tokenizer_of_set : model->tokenizer;
+    const auto scores =
+        score_set(*model->transformer, set->samples, tokenizer, batch_, ops::Path::fast, world);
     all_or_none(world, [&] { text = world.rank() == 0 ? of_set(scores) : ""; });
   } else {
     const auto results =
@@ -108,8 +115,11 @@ std::string EvalCommand::of_set(const std::vector<SequenceScore>& scores) const 
     write_lines(predictions_, lines);
   }
   if (!json_) {
-    return formatted("{}: loss {}, perplexity {}, {} bits per byte, {} targets\n", data_,
-                     figures.loss, figures.perplexity, figures.bits_per_byte, figures.num_targets);
+    const std::string bits = std::isfinite(figures.bits_per_byte)
+                                 ? formatted("{} bits per byte", figures.bits_per_byte)
+                                 : "bits per byte unknown (no tokenizer)";
+    return formatted("{}: loss {}, perplexity {}, {}, {} targets\n", data_, figures.loss,
+                     figures.perplexity, bits, figures.num_targets);
   }
   return json_line({{"loss", figures.loss},
                     {"perplexity", figures.perplexity},

@@ -67,7 +67,17 @@ TEST_F(AnyModel, TheTemplateOfAnImportedModelIsHeldAgainstEveryDataSet) {
   expect_refused(trireme(eval), 2, words);
   Arguments allowed = eval;
   allowed.emplace_back("--allow-other-template");
-  EXPECT_EQ(trireme(allowed).code, 0);
+  const Exit scored = trireme(allowed);
+  EXPECT_EQ(scored.code, 0) << scored.err;
+  fs::remove(path("taught hf") / "tokenizer.json");  // the data set knows its tokens' bytes
+  EXPECT_EQ(trireme(allowed).out, scored.out);
+  expect_refused(
+      trireme({"eval", "--checkpoint", text("taught hf"), "--choices", text("items.jsonl")}), 3,
+      {"takes token ids only"});
+  expect_refused(
+      train({"distill", "distill", "chats", {}}, "untaught", "start", {.ranks = 1},
+            {"--distill.teacher", text("start"), "--data", path("chats.jsonl").string()}),
+      2, {"--kind pretrain", "(conversations: --kind sft --template NAME)"});
   ASSERT_EQ(pack("dpo", "pairs", "chatml", "chatml pairs").code, 0);
   expect_refused(trireme({"dpo-reference", "--init", text("taught hf"), "--data",
                           text("chatml pairs"), "--output", text("no scores")}),

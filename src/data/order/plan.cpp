@@ -264,10 +264,17 @@ std::string first_bytes(const fs::path& file) {
 
 [[noreturn]] void fail_texts(const std::string& path, std::string_view name,
                              std::string_view kind) {
+  constexpr std::string_view kOr = " or ";
+  const std::size_t end = kind.find(kOr);
+  const std::string_view first = kind.substr(0, end);
+  const std::string other =
+      end == kind.npos
+          ? ""
+          : formatted(" (conversations: --kind {} --template NAME)", kind.substr(end + kOr.size()));
   fail(
       ErrorKind::usage,
-      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len 1024 --output SET` first, then give SET",
-      name, path, kind, kind == "pretrain" ? "" : " --template NAME", path);
+      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len 1024 --output SET`{} first, then give SET",
+      name, path, first, first == "pretrain" ? "" : " --template NAME", path, other);
 }
 
 /// A file that is named in place of a set holds a plan: neither records nor what is no text at all.

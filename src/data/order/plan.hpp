@@ -41,7 +41,7 @@ std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
 
 /// The same for a value that may name a folder or a file. Throws Error(usage) with the command that
 /// packs them if it names texts (JSON records, whatever the file's name), Error(data) for a file
-/// that is no text. `kind` is the kind of set that the caller needs, for that command.
+/// that is no text. `kind`: the kind of set that the caller needs, or "pretrain or sft".
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
                                  std::string_view kind = "pretrain");
 

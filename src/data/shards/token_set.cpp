@@ -132,8 +132,10 @@ void TokenSet::verify(bool fast) const {
 void require_kind(const TokenSet& set, std::span<const std::string_view> kinds,
                   std::string_view named) {
   if (std::find(kinds.begin(), kinds.end(), set.kind()) == kinds.end()) {
-    fail(ErrorKind::usage, "{} is of kind {}, {} is needed", named, set.kind(),
-         joined(kinds, " or "));
+    const std::string needed = joined(kinds, " or ");
+    fail(ErrorKind::usage,
+         "{} is of kind {}, {} is needed. Give a data set that was packed with --kind {}", named,
+         set.kind(), needed, needed);
   }
 }
 

@@ -119,6 +119,14 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
               std::string::npos)
         << error.what();
   }
+  try {
+    read_plan((texts / "a.jsonl").string(), "data.path", "pretrain or sft");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("pack --kind pretrain --tokenizer"), std::string::npos) << what;
+    EXPECT_NE(what.find("(conversations: --kind sft --template NAME)"), std::string::npos) << what;
+  }
 
   write_file_atomic(texts / "manifest.json", "{}");  // a set beside its sources
 
