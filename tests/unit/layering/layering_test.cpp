@@ -248,6 +248,24 @@ std::vector<std::string> touched_paths(const std::string& page, const std::strin
   return paths;
 }
 
+TEST(Pages, EveryPlaceThatTheReadmeWritesToIsIgnoredByGit) {
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  const std::string ignored = "\n" + read_file(root / ".gitignore");
+  std::istringstream words(read_file(root / "README.md"));
+  int places = 0;
+  for (std::string word, before; words >> word; before = word) {
+    if (before != "--output" && before != "--run") continue;
+    if (word.front() < 'a' || word.front() > 'z') continue;  // DIR, R, /tmp/x
+    word.erase(std::min(word.size(), word.find_first_of("`),;")));
+    const std::size_t slash = word.find('/');
+    const std::string line =
+        "\n/" + word.substr(0, slash) + (word.find('.') == std::string::npos ? "/\n" : "\n");
+    EXPECT_NE(ignored.find(line), std::string::npos) << word << " is not in .gitignore";
+    ++places;
+  }
+  EXPECT_GE(places, 10);
+}
+
 TEST(Pages, EveryPlaceToAddThingsExists) {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
   int places = 0;
