@@ -183,7 +183,7 @@ std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weig
         model.where));
   }
   check_weights(weights, expected_tensors(config, weights), config.tie_embeddings, model.where);
-  check_tokenizer_fits(num_token_ids(model.files), config, model.where);
+  check_tokenizer_fits(num_token_ids(model.files, model.where), config, model.where);
   stack_experts(config, weights);
   return model_tensors(config);
 }

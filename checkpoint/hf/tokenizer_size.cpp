@@ -12,9 +12,11 @@ namespace {
 
 constexpr std::int64_t kMostIds = std::int64_t{1} << 40;  // whatever a damaged file says
 
-SortedJson parse(const std::map<std::string, std::string>& files, const char* name) {
+SortedJson parse(const std::map<std::string, std::string>& files, const char* name,
+                 const std::string& where) {
   const auto found = files.find(name);
-  return found == files.end() ? SortedJson() : parse_sorted_json(found->second, name);
+  return found == files.end() ? SortedJson()
+                              : parse_sorted_json(found->second, formatted("{}/{}", where, name));
 }
 
 SortedJson member(const SortedJson& object, const char* key) {
@@ -28,9 +30,10 @@ std::int64_t past(const SortedJson& id) {
 
 }  // namespace
 
-std::int64_t num_token_ids(const std::map<std::string, std::string>& files) {
+std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
+                           const std::string& where) {
   std::int64_t count = 0;
-  const SortedJson tokenizer = parse(files, "tokenizer.json");
+  const SortedJson tokenizer = parse(files, "tokenizer.json", where);
   const SortedJson vocab = member(member(tokenizer, "model"), "vocab");
   if (vocab.is_array()) count = static_cast<std::int64_t>(vocab.size());  // Unigram: place is id
   if (vocab.is_object()) {
@@ -38,7 +41,8 @@ std::int64_t num_token_ids(const std::map<std::string, std::string>& files) {
   }
   for (const SortedJson& token : member(tokenizer, "added_tokens"))
     count = std::max(count, past(member(token, "id")));
-  const SortedJson added = member(parse(files, "tokenizer_config.json"), "added_tokens_decoder");
+  const SortedJson added =
+      member(parse(files, "tokenizer_config.json", where), "added_tokens_decoder");
   if (added.is_object()) {
     for (const auto& [id, token] : added.items()) {
       if (const auto number = parse_integer(id))

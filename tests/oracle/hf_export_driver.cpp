@@ -72,7 +72,7 @@ int run(const std::vector<std::string>& words) {
     StateDict carried;
     carried.values[kChatTemplateValue] = words.at(2);
     carried.files = tokenizer_files_of(words.at(3));
-    save_random(checkpoint, true, true, carried, num_token_ids(carried.files));
+    save_random(checkpoint, true, true, carried, num_token_ids(carried.files, "carried"));
     export_command({.checkpoint = checkpoint, .output = output}, world);
     return 0;
   }

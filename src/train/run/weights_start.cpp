@@ -93,16 +93,19 @@ void check_beside_tokenizer(const std::map<std::string, std::string>& files,
       where, role, role, role);
 }
 
+void fail_another_tokenizer(const std::string& where) {
+  fail(
+      ErrorKind::usage,
+      "the token set was packed with another tokenizer than that of the weights in {}: pack it with `trireme-data pack --tokenizer {}`",
+      where, where);
+}
+
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash) {
   if (!checkpoint.has_file("tokenizer.json")) return;
   const std::string where = checkpoint.path().string();
   const std::string hash =
       tokenizer_hash_of({{"tokenizer.json", checkpoint.file("tokenizer.json")}}, where);
-  if (hash.empty() || hash == set_tokenizer_hash) return;
-  fail(
-      ErrorKind::usage,
-      "the token set was packed with another tokenizer than that of the weights in {}: pack it with `trireme-data pack --tokenizer {}`",
-      where, where);
+  if (!hash.empty() && hash != set_tokenizer_hash) fail_another_tokenizer(where);
 }
 
 void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {

@@ -17,6 +17,9 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
 /// Throws Error(usage) if the start holds adapters, and those of the run would be others.
 void check_same_adapters(const RunStart& start, const LoraConfig& lora, const ModelConfig& model);
 
+/// Throws Error(usage): the data set does not fit to the weights of the checkpoint or folder `where`.
+[[noreturn]] void fail_another_tokenizer(const std::string& where);
+
 /// Throws Error(usage) if the weights know another tokenizer than the set's
 /// (Tokenizer's content_hash). A tokenizer that is absent or cannot be read is not compared.
 void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash);
