@@ -211,21 +211,32 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
                             "--distill.teacher", path("start").string()}),
                  2, {"of a run of `trireme sft`", "--init"});
 
-  std::ofstream(path("texts.jsonl")) << R"({"text": "what is it"})"
-                                     << "\n";
-  testing::Process(
-      {TRIREME_DATA_PROGRAM, "tokenizer", "train", "--input", path("texts.jsonl").string(),
-       "--vocab-size", "294", "--output", path("other tokenizer").string()},
-      {}, path("pack.log"))
-      .wait(kLimit_s);
-  ASSERT_EQ(testing::Process({TRIREME_DATA_PROGRAM, "pack", "--kind", "sft", "--tokenizer",
-                              path("other tokenizer").string(), "--input",
-                              path("chats.jsonl").string(), "--template", "minimind-v3",
-                              "--seq-len", "48", "--output", path("other chats").string()},
-                             {}, path("pack.log"))
-                .wait(kLimit_s)
-                .code,
-            0);
+  {
+    std::ofstream texts(path("texts.jsonl"));  // every word of two letters
+    for (int pair = 0; pair < 26 * 26; ++pair)
+      texts << formatted("{{\"text\": \"{0}{1} {0}{1}\"}}\n", static_cast<char>('a' + pair / 26),
+                         static_cast<char>('a' + pair % 26));
+  }
+  const auto pack_chats = [](const char* vocab_size, const std::string& output) {
+    const std::string tokenizer = path(output + " tokenizer").string();
+    testing::Process(
+        {TRIREME_DATA_PROGRAM, "tokenizer", "train", "--input", path("texts.jsonl").string(),
+         "--vocab-size", vocab_size, "--output", tokenizer},
+        {}, path("pack.log"))
+        .wait(kLimit_s);
+    ASSERT_EQ(
+        testing::Process({TRIREME_DATA_PROGRAM, "pack", "--kind", "sft", "--tokenizer", tokenizer,
+                          "--input", path("chats.jsonl").string(), "--template", "minimind-v3",
+                          "--seq-len", "48", "--output", path(output).string()},
+                         {}, path("pack.log"))
+            .wait(kLimit_s)
+            .code,
+        0);
+  };
+  pack_chats("294", "other chats");
+  pack_chats("800", "chats of more tokens");
+  refused({"sft", "sft", "chats of more tokens", {}}, "start", {},
+          {"another tokenizer than that of the weights", "trireme-data pack --tokenizer"});
   const TaskCase distill{"distill", "distill", "other chats", {}};
   refused(distill, "start", {}, {"distill.teacher", "another tokenizer", "choose another teacher"});
   expect_refused(trireme({"distill", "--init", path("start").string(), "--data",
@@ -287,10 +298,17 @@ TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
   ASSERT_EQ(pack("dpo", "pairs", "llama3", "pairs_no_markers", "192").code, 0);
   ASSERT_EQ(pretrain("long", {"--train.steps", "1", "--model.max_seq_len", "192"}).code, 0);
   const auto train = [](const char* task, const char* set, const Arguments& more = {}) {
-    Arguments words{task,      "--init",        path("long").string(),
-                    "--data",  path(set).string(),  "--run",
-                    path("unmarked").string(), "--train.steps", "1",
-                    "--train.device", "cpu"};
+    Arguments words{task,
+                    "--init",
+                    path("long").string(),
+                    "--data",
+                    path(set).string(),
+                    "--run",
+                    path("unmarked").string(),
+                    "--train.steps",
+                    "1",
+                    "--train.device",
+                    "cpu"};
     words.insert(words.end(), more.begin(), more.end());
     return trireme(words);
   };
@@ -301,9 +319,9 @@ TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
   expect_refused(train("distill", "no_markers", {"--distill.teacher", path("long").string()}), 2,
                  words);
   // A validation set has a format of its own.
-  expect_refused(train("sft", "chats", {"--data.valid_path", path("no_markers").string(),
-                                        "--train.eval_every", "1", "--train.seq_len", "192",
-                                        "--allow-other-template"}),
+  expect_refused(train("sft", "chats",
+                       {"--data.valid_path", path("no_markers").string(), "--train.eval_every", "1",
+                        "--train.seq_len", "192", "--allow-other-template"}),
                  2, words);
   EXPECT_FALSE(fs::exists(path("unmarked")));
   const Exit allowed = train("sft", "no_markers", {"--allow-missing-markers"});

@@ -169,8 +169,9 @@ one_run() { # one_run NUMBER FAULT
 
 undisturbed() { # undisturbed NAME STEPS
   local job
-  job=$(steps=$2 submit "$1")
-  await 600 "the undisturbed run" ended "$job"
+  job=$(steps=$2 limit=20 submit "$1")  # limit: the caller's is that of the run which is disturbed
+  await 1200 "the undisturbed run" ended "$job"
+  [[ -d $work/$1/checkpoints/step-$(printf %09d "$2") ]] || { broken "the undisturbed run $1 did not reach step $2"; finish; }
 }
 
 mkdir "$work/disk"
