@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostBytes = 4096;
 constexpr const char* kPrefix = "rank-";
 constexpr const char* kReported = "reported";
+constexpr int kMostPasses = 10;
 
 /// A name that no other start of the same run has.
 std::string name_of_start(const LauncherVariables& variables) {
@@ -110,7 +111,9 @@ void StartMarks::remove() const noexcept {
   if (start_.empty()) return;
   std::error_code ignored;
   fs::remove(own(), ignored);
-  if (rank_ == 0) fs::remove_all(directory_, ignored);
+  // Ranks that remove their own marks meanwhile can make one pass end early.
+  for (int pass = 0; rank_ == 0 && pass < kMostPasses && fs::exists(directory_, ignored); ++pass)
+    fs::remove_all(directory_, ignored);
   // remove() leaves a directory alone that is not empty.
   for (fs::path parent = start_; !made_.empty() && parent.string().size() >= made_.string().size();
        parent = parent.parent_path())
