@@ -213,9 +213,10 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
 
   {
     std::ofstream texts(path("texts.jsonl"));  // every word of two letters
-    for (int pair = 0; pair < 26 * 26; ++pair)
-      texts << formatted("{{\"text\": \"{0}{1} {0}{1}\"}}\n", static_cast<char>('a' + pair / 26),
-                         static_cast<char>('a' + pair % 26));
+    for (int pair = 0; pair < 26 * 26; ++pair) {
+      const std::string word{static_cast<char>('a' + pair / 26), static_cast<char>('a' + pair % 26)};
+      texts << formatted("{{\"text\": \"{} {}\"}}\n", word, word);
+    }
   }
   const auto pack_chats = [](const char* vocab_size, const std::string& output) {
     const std::string tokenizer = path(output + " tokenizer").string();
