@@ -9,7 +9,9 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
+#include "data/shards/set_kind.hpp"
 
 namespace trireme {
 namespace {
@@ -263,22 +265,21 @@ std::string first_bytes(const fs::path& file) {
 }
 
 [[noreturn]] void fail_texts(const std::string& path, std::string_view name,
-                             std::string_view kind) {
-  constexpr std::string_view kOr = " or ";
-  const std::size_t end = kind.find(kOr);
-  const std::string_view first = kind.substr(0, end);
-  const std::string other =
-      end == kind.npos
-          ? ""
-          : formatted(" (conversations: --kind {} --template NAME)", kind.substr(end + kOr.size()));
+                             std::span<const std::string_view> kinds) {
+  const std::string_view first = kinds.front();
+  const std::string other = kinds.size() == 1
+                                ? ""
+                                : formatted(" (conversations: --kind {} --template NAME)",
+                                            joined(kinds.subspan(1), " or "));
   fail(
       ErrorKind::usage,
       "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len 1024 --output SET`{} first, then give SET",
-      name, path, first, first == "pretrain" ? "" : " --template NAME", path, other);
+      name, path, first, set_kind(first).is_masked() ? " --template NAME" : "", path, other);
 }
 
 /// A file that is named in place of a set holds a plan: neither records nor what is no text at all.
-void check_may_be_plan(const std::string& file, std::string_view name, std::string_view kind) {
+void check_may_be_plan(const std::string& file, std::string_view name,
+                       std::span<const std::string_view> kinds) {
   std::string begin = first_bytes(file);
   if (begin.starts_with(kByteOrderMark)) begin.erase(0, kByteOrderMark.size());
   const bool is_text = std::none_of(begin.begin(), begin.end(), [](unsigned char c) {
@@ -292,7 +293,7 @@ void check_may_be_plan(const std::string& file, std::string_view name, std::stri
   }
   const std::size_t first = begin.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (begin[first] == '{' || begin[first] == '['))
-    fail_texts(file, name, kind);
+    fail_texts(file, name, kinds);
 }
 
 /// The phases that a plan file holds: the text of a value, and comments; a byte-order mark before
@@ -338,7 +339,8 @@ void refuse_blend(const std::string& path, std::string_view name) {
       name, path);
 }
 
-void refuse_texts(const std::string& path, std::string_view name, std::string_view kind) {
+void refuse_texts(const std::string& path, std::string_view name,
+                  std::span<const std::string_view> kinds) {
   const auto is_text = [](const fs::path& file) {
     const std::string file_name = file.filename().string();
     return file_name.ends_with(".jsonl") || file_name.ends_with(".jsonl.gz") ||
@@ -351,20 +353,20 @@ void refuse_texts(const std::string& path, std::string_view name, std::string_vi
          it.increment(ignored))
       texts = texts || is_text(it->path());
   }
-  if (texts) fail_texts(path, name, kind);
+  if (texts) fail_texts(path, name, kinds);
 }
 
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
-                                 std::string_view kind) {
-  refuse_texts(value, name, kind);
+                                 std::span<const std::string_view> kinds) {
+  refuse_texts(value, name, kinds);
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(value, ignored);
-  if (is_file) check_may_be_plan(value, name, kind);
+  if (is_file) check_may_be_plan(value, name, kinds);
   if (!is_file && names_place(value)) return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
   std::vector<PlanPhase> phases = is_file ? parse_plan_file(value) : parse_plan(value, name);
   for (const PlanPhase& phase : phases) {
     for (const PlanSource& source : phase.sources)
-      for (const std::string& folder : source.folders) refuse_texts(folder, name, kind);
+      for (const std::string& folder : source.folders) refuse_texts(folder, name, kinds);
   }
   return phases;
 }

@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,11 +41,13 @@ struct PlanPhase {
 /// Error(usage) quoting the place that is wrong.
 std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
 
+inline constexpr std::array<std::string_view, 1> kTextKind{"pretrain"};
+
 /// The same for a value that may name a folder or a file. Throws Error(usage) with the command that
 /// packs them if it names texts (JSON records, whatever the file's name), Error(data) for a file
-/// that is no text. `kind`: the kind of set that the caller needs, or "pretrain or sft".
+/// that is no text. `kinds`: the kinds of sets that the caller accepts, at least one.
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
-                                 std::string_view kind = "pretrain");
+                                 std::span<const std::string_view> kinds = kTextKind);
 
 /// `value` such that it means the same in any folder: the sets that it names, or the file that it
 /// is, by absolute paths. What a file names stays relative to where a run is started. A value that
@@ -56,8 +60,8 @@ void refuse_blend(const std::string& path, std::string_view name);
 
 /// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
 /// folder of such files rather than a token set. `name` is the key that has the path,
-/// `kind` the kind of set that the caller needs.
+/// `kinds` are the kinds of sets that the caller accepts, at least one.
 void refuse_texts(const std::string& path, std::string_view name,
-                  std::string_view kind = "pretrain");
+                  std::span<const std::string_view> kinds);
 
 }  // namespace trireme

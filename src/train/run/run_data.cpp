@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "core/join.hpp"
 #include "core/log.hpp"
 #include "text/tokenizer.hpp"
 
@@ -47,10 +46,10 @@ std::string RunData::local(const std::string& folder, const std::string& stage) 
   return copy->folder().string();
 }
 
-SampleStream RunData::open_stream(const RunConfig& config, std::string_view kind,
+SampleStream RunData::open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
                                   const Choose& choose) {
   const DataConfig& data = config.data;
-  StreamConfig stream{.phases = read_plan(data.path, "data.path", kind),
+  StreamConfig stream{.phases = read_plan(data.path, "data.path", kinds),
                       .seq_len = config.train.seq_len,
                       .global_batch = config.train.global_batch,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -75,7 +74,7 @@ SampleStream RunData::open_stream(const RunConfig& config, std::string_view kind
 
 RunData::RunData(const RunConfig& config, std::span<const std::string_view> kinds,
                  const Choose& choose)
-    : stream_(open_stream(config, joined(kinds, " or "), choose)) {
+    : stream_(open_stream(config, kinds, choose)) {
   const TokenSet& set = stream_.first_set();
   require_kind(set, kinds, cat("--data ", config.data.path));
   seq_len_ = config.train.seq_len == 0 ? set.seq_len() : config.train.seq_len;
@@ -87,7 +86,7 @@ RunData::RunData(const RunConfig& config, std::span<const std::string_view> kind
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
   validates_ = config.train.eval_every > 0;
-  refuse_texts(data.valid_path, "data.valid_path", joined(kinds, " or "));
+  refuse_texts(data.valid_path, "data.valid_path", kinds);
   refuse_blend(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));

@@ -19,10 +19,10 @@ namespace trireme {
 /// What a run draws from: the stream of its samples, and what it is validated on.
 class RunData {
  public:
-  /// Opens the sets of config.data, which must be of one of `kinds`. `choose`: sets what of the stream is the task's own; it may ask the first set's
-  /// tokenizer. Throws as SampleStream::open; Error(usage) for a set of another kind, sets of several
-  /// chat formats, a validation set of another tokenizer, or validation without anything to validate
-  /// on.
+  /// Opens the sets of config.data, which must be of one of `kinds`. `choose`: sets what of the
+  /// stream is the task's own; it may ask the first set's tokenizer. Throws as SampleStream::open;
+  /// Error(usage) for a set of another kind, sets of several chat formats, a validation set of
+  /// another tokenizer, or validation without anything to validate on.
   using Choose = std::function<void(StreamConfig&, const EncodeWord&)>;
 
   RunData(const RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
@@ -63,7 +63,8 @@ class RunData {
  private:
   /// Where to read a set: its copy, where data.stage asks for one.
   std::string local(const std::string& folder, const std::string& stage);
-  SampleStream open_stream(const RunConfig& config, std::string_view kind, const Choose& choose);
+  SampleStream open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
+                           const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
   std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the folder that was named

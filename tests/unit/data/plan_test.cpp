@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "core/error.hpp"
 #include "unit/data/small_set.hpp"
 
@@ -112,7 +114,7 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
   }
   EXPECT_THROW(read_plan(texts.string(), "data.path"), Error);
   try {
-    read_plan((texts / "a.jsonl").string(), "data.path", "sft");
+    read_plan((texts / "a.jsonl").string(), "data.path", std::array<std::string_view, 1>{"sft"});
     FAIL();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("pack --kind sft --template NAME --tokenizer"),
@@ -120,7 +122,8 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
         << error.what();
   }
   try {
-    read_plan((texts / "a.jsonl").string(), "data.path", "pretrain or sft");
+    read_plan((texts / "a.jsonl").string(), "data.path",
+              std::array<std::string_view, 2>{"pretrain", "sft"});
     FAIL();
   } catch (const Error& error) {
     const std::string what = error.what();
