@@ -81,7 +81,7 @@ int EvalCommand::run() {
                         allow_other_template_);
     // A model that takes token ids only is scored, too: the data set has the bytes of each token.
     const auto files = set->set.tokenizer_files();
-    if (loaded->tokenizer.content_hash().empty() && files.contains("tokenizer.json"))
+    if (loaded->tokenizer.is_ids_only() && files.contains("tokenizer.json"))
       tokenizer_of_set = Tokenizer::from_files(files, data_);
     return loaded;
   });

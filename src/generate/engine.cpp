@@ -41,10 +41,9 @@ void check_finite(std::span<const double> logits, std::int64_t num_tokens, const
 /// Returns the ids below `vocab_size` that no token has: the rows that pad the embedding, and gaps.
 /// A tokenizer of ids alone (Tokenizer::ids_only) has bytes of none: its number of ids counts.
 std::vector<std::uint32_t> unused_ids(const Tokenizer& tokenizer, std::int64_t vocab_size) {
-  const bool is_readable = !tokenizer.content_hash().empty();
   std::vector<std::uint32_t> ids;
   for (std::uint32_t id = 0; id < vocab_size; ++id) {
-    const bool is_gap = is_readable && tokenizer.token_bytes(id).empty();
+    const bool is_gap = !tokenizer.is_ids_only() && tokenizer.token_bytes(id).empty();
     if (is_gap || id >= tokenizer.vocab_size()) ids.push_back(id);
   }
   return ids;

@@ -131,7 +131,7 @@ const ChatTemplate* chat_of(const ModelSource& source) {
 }  // namespace
 
 ChatWriter chat_writer_of(const LoadedModel& model) {
-  if (model.tokenizer.content_hash().empty()) {
+  if (model.tokenizer.is_ids_only()) {
     fail(
         ErrorKind::data,
         "{} has no tokenizer that can be read, so that it takes no chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",

@@ -35,7 +35,7 @@ ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& so
 }
 
 void ServedModel::require_tokenizer(const std::string& field) const {
-  if (!tokenizer_.content_hash().empty()) return;
+  if (!tokenizer_.is_ids_only()) return;
   throw ApiError(
       400,
       formatted("{} needs a tokenizer, and this model has none that can be read: it takes no "

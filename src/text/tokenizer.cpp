@@ -209,6 +209,10 @@ const std::map<std::string, std::string>& Tokenizer::files() const {
   return impl_->files;
 }
 
+bool Tokenizer::is_ids_only() const {
+  return !impl_->reason.empty();
+}
+
 std::string Tokenizer::content_hash() const {
   return impl_->hash;
 }

@@ -76,6 +76,9 @@ class Tokenizer {
   /// What travels to sets, runs, checkpoints and exports, byte for byte as loaded.
   [[nodiscard]] const std::map<std::string, std::string>& files() const;
 
+  /// Returns true for a tokenizer that ids_only() made: it reads no text.
+  [[nodiscard]] bool is_ids_only() const;
+
   /// XXH3-128 (32 hex digits) of what decides the ids: model, added tokens, normalizer,
   /// pre-tokenizer and post-processor, in a canonical form, so that layout of the file and form of
   /// the merges do not count.
