@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "core/number.hpp"
+#include "core/process/early_environment.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme {
@@ -96,18 +97,10 @@ LauncherVariables launcher_variables() {
 }
 
 const char* launched_rank(const char* const* environment) noexcept {
-  const auto value_of = [environment](std::string_view name) -> const char* {
-    for (const char* const* entry = environment; *entry != nullptr; ++entry) {
-      const std::string_view text(*entry);
-      if (text.size() > name.size() && text.starts_with(name) && text[name.size()] == '=')
-        return *entry + name.size() + 1;
-    }
-    return nullptr;
-  };
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
-    if (const char* rank = value_of(name)) return rank;
+    if (const char* rank = value_in(environment, name)) return rank;
   for (const Scheduler* one : schedulers())
-    if (const char* rank = value_of(one->variables().rank)) return rank;
+    if (const char* rank = value_in(environment, one->variables().rank)) return rank;
   return nullptr;
 }
 

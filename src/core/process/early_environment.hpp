@@ -1,0 +1,18 @@
+#pragma once
+#include <string_view>
+
+namespace trireme {
+
+/// Returns the value of the variable `name` in an environment as the loader hands it over (entries
+/// NAME=VALUE, a null pointer at the end); null if it is not set. Safe before main, where the C
+/// library has no environment yet.
+inline const char* value_in(const char* const* environment, std::string_view name) noexcept {
+  for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (text.size() > name.size() && text.starts_with(name) && text[name.size()] == '=')
+      return *entry + name.size() + 1;
+  }
+  return nullptr;
+}
+
+}  // namespace trireme
