@@ -39,7 +39,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   config.train.seq_len = data.seq_len();
   task.check_files(config, data.sample_sets());
   (void)check_chat_markers(data, config.data.allow_missing_markers, start.kind);
-  resolve(config.model, static_cast<std::int64_t>(data.stream().first_set().vocab_size()));
+  resolve_model(config, keys, start, data);
   check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks}, problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();

@@ -92,17 +92,22 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                    });
 }
 
+void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data) {
+  const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
+  // A vocabulary that the user did not choose is that of the weights.
+  const bool is_of_weights =
+      start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
+  if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
+    fail_another_tokenizer(start.checkpoint);
+  resolve(config.model, vocabulary);
+}
+
 RunConfig resolve_by_data(const RunRequest& run, const RunData& data) {
   RunConfig config = run.config;
   const int ranks = run.ranks.world.size();
   config.train.seq_len = data.seq_len();
-  const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
-  // A vocabulary that the user did not choose is that of the weights.
-  const bool is_of_weights =
-      run.start.kind != RunStart::Kind::nothing && !run.keys.is_set("model.vocab_size");
-  if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
-    fail_another_tokenizer(run.start.checkpoint);
-  resolve(config.model, vocabulary);
+  resolve_model(config, run.keys, run.start, data);
   const std::int64_t longest = std::max(config.train.seq_len, data.stream().max_seq_len());
   if (longest > config.model.max_seq_len) {
     fail(ErrorKind::usage, "{}{} is more than model.max_seq_len = {}",

@@ -23,6 +23,11 @@ struct OpenChoice {
 /// Throws Error(usage) or Error(data).
 [[nodiscard]] std::unique_ptr<RunData> open_data(const RunRequest& run);
 
+/// Resolves the model's shape by the tokenizer of the data. Throws Error(usage) if the data has more
+/// tokens than the weights that the run starts from, or as resolve() of the model.
+void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data);
+
 /// Returns the configuration with the sequence length and the model's shape that follow from the
 /// data. Throws Error(usage) for a layout that does not fit them.
 [[nodiscard]] RunConfig resolve_by_data(const RunRequest& run, const RunData& data);
@@ -31,8 +36,8 @@ struct OpenChoice {
 /// configuration with the run's length. Throws Error(usage) or Error(data).
 [[nodiscard]] RunConfig resolve_by_start(const RunRequest& run, const RunData& data);
 
-/// Of a run that takes the state of a checkpoint with these values: "" if it goes on in the data
-/// where that stopped, else why it begins at sample 0. `where`: the checkpoint.
+/// Returns "" if a run that takes the state of a checkpoint with these values continues in the data
+/// where that one stopped, else why it begins at sample 0. `where` is the checkpoint.
 std::string other_data(const ConfigSet& keys, const SampleStream& stream, const RunValues& values,
                        const std::string& where);
 
