@@ -17,8 +17,8 @@ inline constexpr std::int64_t kNoSample = -1;
 /// only its own segment, and the last token of a segment has no target. What is left of a row is
 /// one segment of padding without targets.
 ///
-/// Of preference pairs B is 1: the row holds 2 * num_pairs segments, chosen then rejected of
-/// one pair after another, and T is what they need.
+/// A batch of preference pairs has B = 1: the row holds 2 * num_pairs segments, chosen then rejected
+/// of one pair after another, and T is what they need.
 struct Batch {
   std::int64_t B = 0;
   std::int64_t T = 0;

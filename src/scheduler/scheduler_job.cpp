@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// Of a job that goes on, or whose end was not a person's wish.
+/// A job in one of these states continues, or nobody asked for its end.
 constexpr std::array<std::string_view, 9> kNotCancelled{"RUNNING",     "SUSPENDED",     "STOPPED",
                                                         "CONFIGURING", "TIMEOUT",       "NODE_FAIL",
                                                         "PREEMPTED",   "OUT_OF_MEMORY", "REQUEUED"};

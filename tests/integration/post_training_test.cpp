@@ -214,7 +214,8 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
   {
     std::ofstream texts(path("texts.jsonl"));  // every word of two letters
     for (int pair = 0; pair < 26 * 26; ++pair) {
-      const std::string word{static_cast<char>('a' + pair / 26), static_cast<char>('a' + pair % 26)};
+      const std::string word{static_cast<char>('a' + pair / 26),
+                             static_cast<char>('a' + pair % 26)};
       texts << formatted("{{\"text\": \"{} {}\"}}\n", word, word);
     }
   }

@@ -83,7 +83,7 @@ EOF
   expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
 }
 
-# What cannot be shared is the same everywhere: Slurm copies a script alone, so each of them has to look for the shared file.
+# Slurm copies a script alone, so each script has to look for the shared file. These lines cannot be shared, so they must be equal.
 job_scripts_share_their_opening() {
   local checkout=$PWD script opening line
   opening=$(sed -n '/^# Slurm runs a copy/,/^source /p' slurm/export.sbatch)

@@ -112,7 +112,7 @@ class SampleStream {
   [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
   [[nodiscard]] std::size_t num_sources() const;
 
-  /// What a run has been given before a sample, as a checkpoint keeps it.
+  /// The samples that a run has been given before a sample, as a checkpoint keeps them.
   struct State {
     std::optional<std::string> content_hash;  // one whole set: its own; later phases keep it
     /// JSON: settings, hashes of the sources, phases begun, samples consumed of each source. Absent

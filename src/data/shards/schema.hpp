@@ -24,10 +24,10 @@ inline constexpr const char* kSources = "/sources";           // u8: JSON
 inline constexpr const char* kBad = "/bad";                   // u8: JSON
 inline constexpr const char* kMeta = "/meta";                 // u8: JSON
 
-// Of conversations. SetKind says which kinds have which of them.
+// Shards of conversations have these datasets. SetKind says which kinds have which of them.
 inline constexpr const char* kLossPtr = "/loss/span_ptr";  // u64 [D+1]
 inline constexpr const char* kLossSpan = "/loss/span";     // u32 [S, 2]
-// Of preference pairs; a document is a pair.
+// Shards of preference pairs have these; a document is a pair.
 inline constexpr const char* kPairPrompt = "/pair/prompt_len";          // u32 [D]
 inline constexpr const char* kPairChosen = "/pair/chosen_len";          // u32 [D]
 inline constexpr const char* kPairRejected = "/pair/rejected_len";      // u32 [D]

@@ -10,7 +10,8 @@
 /// of training ask the row. RecordKind (text/chat) has the records that `pack` reads for a kind.
 namespace trireme {
 
-/// What a shard holds of its documents beside their tokens. Only the members of its kind are filled.
+/// The targets that a shard holds beside the tokens of its documents. Only the members of its kind
+/// are filled.
 struct DocumentTargets {
   SpanTable loss;
   PairTable pairs;
@@ -31,7 +32,7 @@ struct SpanColumn {
   const SpanTable& (*of)(const DocumentTargets& targets);
 };
 
-/// What one sample of training is.
+/// The form of one sample of training.
 enum class SampleForm {
   sequence,  // pieces of documents, packed to one length
   pair,      // one document, which holds two sides

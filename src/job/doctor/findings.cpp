@@ -105,14 +105,14 @@ class Examination {
       const auto distinct = static_cast<std::int64_t>(cpus.size());
       const bool bound = distinct < ranks_[which.front()].node_cpus;
       if (bound && of_masks > distinct && which.size() > 1 && threads > distinct) {
-        add_host("cpus-shared", warning, which,
-                 formatted("{} ranks are bound to the same {}", which.size(),
-                           counted(distinct, "CPU")),
-                 formatted("{}, or mpirun --bind-to none", scheduler().words().bind_advice));
+        add_host(
+            "cpus-shared", warning, which,
+            formatted("{} ranks are bound to the same {}", which.size(), counted(distinct, "CPU")),
+            formatted("{}, or mpirun --bind-to none", scheduler().words().bind_advice));
       } else if (threads > distinct) {
         add_host("threads-many", warning, which,
-                 formatted("{} of {} on {}", counted(threads, "thread"), counted(which.size(), "rank"),
-                           counted(distinct, "CPU")),
+                 formatted("{} of {} on {}", counted(threads, "thread"),
+                           counted(which.size(), "rank"), counted(distinct, "CPU")),
                  "lower OMP_NUM_THREADS, or give more --cpus-per-task");
       }
     }

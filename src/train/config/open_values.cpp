@@ -23,8 +23,9 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
   if (train.global_batch == 0 && saved != nullptr)
     train.global_batch = parse_integer(*saved).value_or(0);
   const std::int64_t sequences = train.micro_batch * facts.data_ranks;  // of one micro-step
-  const std::string factors = formatted("{} x train.micro_batch {}",
-                                        counted(facts.data_ranks, "data-parallel rank"), train.micro_batch);
+  const std::string factors =
+      formatted("{} x train.micro_batch {}", counted(facts.data_ranks, "data-parallel rank"),
+                train.micro_batch);
   const std::int64_t accumulated = sequences * train.accumulation;
   if (accumulated > 0) {
     if (train.global_batch != 0 && train.global_batch != accumulated)

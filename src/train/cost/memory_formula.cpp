@@ -117,7 +117,7 @@ class BlockActivations {
     return elements * element_ + (tokens_ * moe.num_experts + rows) * kScore + 2 * of_route();
   }
 
-  /// Of attention without recompute.
+  /// Returns the bytes of attention without activation checkpointing.
   [[nodiscard]] std::int64_t of_attention() const {
     const ParallelConfig& parallel = facts_.parallel;
     const std::int64_t statistics = tokens_ * here_.query_heads * kStatistic;

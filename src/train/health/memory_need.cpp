@@ -44,7 +44,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
       {"rotary tables",
        static_cast<double>(model.max_seq_len) * static_cast<double>(model.head_dim) * angle,
        {"model.max_seq_len", "model.head_dim"}});
-  // In floating point, because absurd sizes are counted, too.
+  // The count is in floating point, because absurd sizes are counted, too.
   const double stream_rows = static_cast<double>(config.train.micro_batch) *
                              static_cast<double>(config.train.seq_len) /
                              static_cast<double>(facts.stream_ranks());
