@@ -1,7 +1,6 @@
 #include "optim/adamw.hpp"
 
 #include "optim/key_checks.hpp"
-#include "optim/param_ranges.hpp"
 
 namespace trireme {
 
@@ -12,7 +11,7 @@ void check(const AdamWConfig& config, Problems& problems) {
   if (!(config.eps > 0)) problems.add("optim.eps", config.eps, "must be more than 0");
 }
 
-AdamW::AdamW(const Config& config, ParamRegistry& registry)
+AdamW::AdamW(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params)
     : config_(config),
       exp_avg_(registry.make_state()),
       exp_avg_sq_(registry.make_state()),
@@ -20,12 +19,12 @@ AdamW::AdamW(const Config& config, ParamRegistry& registry)
   groups_[0].decay = config.weight_decay;
   const at::Tensor step =
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(exp_avg_.device()));
-  for (const ParamRange& range : param_ranges(registry)) {
-    Group& group = groups_[range.decay ? 0 : 1];
-    group.weights.push_back(range.weights(registry));
-    group.grads.push_back(range.grads(registry));
-    group.exp_avgs.push_back(range.state(registry, exp_avg_));
-    group.exp_avg_sqs.push_back(range.state(registry, exp_avg_sq_));
+  for (const auto& [elements, decay] : update_ranges(registry, params)) {
+    Group& group = groups_[decay ? 0 : 1];
+    group.weights.push_back(elements.weights(registry));
+    group.grads.push_back(elements.grads(registry));
+    group.exp_avgs.push_back(elements.state(registry, exp_avg_));
+    group.exp_avg_sqs.push_back(elements.state(registry, exp_avg_sq_));
     group.steps.push_back(step);
   }
 }

@@ -26,7 +26,7 @@ class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
 
-  AdamW(const Config& config, ParamRegistry& registry);
+  AdamW(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params);
 
   static std::size_t num_slots(const Config& /*config*/) { return 2; }
 

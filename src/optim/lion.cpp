@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "optim/key_checks.hpp"
-#include "optim/param_ranges.hpp"
 
 namespace trireme {
 namespace {
@@ -19,13 +18,13 @@ void check(const LionConfig& config, Problems& problems) {
   check_fraction("optim.beta2", config.beta2, problems);
 }
 
-Lion::Lion(const Config& config, ParamRegistry& registry)
+Lion::Lion(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params)
     : config_(config), momentum_(registry.make_state()) {
-  for (const ParamRange& range : param_ranges(registry)) {
+  for (const auto& [range, decay] : update_ranges(registry, params)) {
     for (std::int64_t done = 0; done < range.count; done += kMostElements) {
-      const ParamRange part{range.unit, range.begin + done,
-                            std::min(kMostElements, range.count - done), range.decay};
-      pieces_.push_back({range.decay ? config.weight_decay : 0.0, part.weights(registry),
+      const FlatRange part{range.unit, range.begin + done,
+                           std::min(kMostElements, range.count - done)};
+      pieces_.push_back({decay ? config.weight_decay : 0.0, part.weights(registry),
                          part.grads(registry), part.state(registry, momentum_)});
     }
   }

@@ -25,7 +25,7 @@ class Lion : public Optimizer {
  public:
   using Config = LionConfig;
 
-  Lion(const Config& config, ParamRegistry& registry);
+  Lion(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params);
 
   static std::size_t num_slots(const Config& /*config*/) { return 1; }
 

@@ -9,7 +9,7 @@
 
 #include "core/problems.hpp"
 #include "optim/config.hpp"
-#include "parallel/param_registry.hpp"
+#include "optim/param_ranges.hpp"
 
 namespace trireme {
 
@@ -25,8 +25,9 @@ struct OptimizerSlot {
 /// An optimizer is a file with
 ///   a config struct with fields(): its keys of [optim] and their defaults
 ///   check(config, problems)        what is wrong with their values
-///   a class with Config, num_slots(config) and a constructor of (config, registry)
-/// and a row in registry.cpp.
+///   a class with Config, num_slots(config) and a constructor of (config, registry, params)
+/// and a row in registry.cpp. It updates the parameters in `params` and no others, so an optimizer can hold a second
+/// one for the rest.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

@@ -7,21 +7,33 @@ std::vector<ParamRange> param_ranges(const ParamRegistry& registry) {
   std::vector<ParamRange> ranges;
   for (const std::size_t unit : layout.trained_units()) {
     const IndexRange part = layout.part(unit);
-    bool open = false;  // the last range goes on
-    const auto end_at = [&](std::int64_t end) {
-      if (open) ranges.back().count = end - ranges.back().begin;
-      open = false;
-    };
-    for (const ParamSpan& span : layout.spans(unit, part)) {
-      const ParamSpec& spec = registry.spec(span.id);
-      const std::int64_t begin = span.begin - part.begin;
-      if (open && spec.sign_rate == 0 && ranges.back().decay == spec.decay) continue;
-      end_at(begin);
-      if (spec.sign_rate > 0) continue;
-      ranges.push_back({unit, begin, 0, spec.decay});
-      open = true;
+    const std::vector<ParamSpan> spans = layout.spans(unit, part);
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      const ParamSpan& span = spans[i];
+      Slice slice = layout.param(span.id).slice;
+      slice.flat_begin = span.first;
+      slice.flat_end = span.first + span.count;
+      const std::int64_t end = i + 1 < spans.size() ? spans[i + 1].begin : part.end;
+      ranges.push_back(
+          {span.id, std::move(slice), {unit, span.begin - part.begin, end - span.begin}});
     }
-    end_at(part.count());
+  }
+  return ranges;
+}
+
+std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
+                                       std::span<const ParamRange> params) {
+  std::vector<UpdateRange> ranges;
+  for (const auto& [id, slice, elements] : params) {
+    const ParamSpec& spec = registry.spec(id);
+    if (spec.sign_rate > 0) continue;
+    FlatRange* last = ranges.empty() ? nullptr : &ranges.back().elements;
+    if (last != nullptr && ranges.back().decay == spec.decay && last->unit == elements.unit &&
+        last->begin + last->count == elements.begin) {
+      last->count += elements.count;
+    } else {
+      ranges.push_back({elements, spec.decay});
+    }
   }
   return ranges;
 }

@@ -1,18 +1,17 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "parallel/param_registry.hpp"
 
 namespace trireme {
 
-/// Neighbouring elements of this rank's part of a unit that decay alike: what an optimizer updates
-/// at once.
-struct ParamRange {
+/// A contiguous range of this rank's part of a unit.
+struct FlatRange {
   std::size_t unit = 0;
   std::int64_t begin = 0;  // element of the part
   std::int64_t count = 0;
-  bool decay = false;
 
   [[nodiscard]] at::Tensor weights(const ParamRegistry& registry) const {
     return registry.main_part(unit).narrow(0, begin, count);
@@ -22,14 +21,33 @@ struct ParamRange {
     return registry.update_grad(unit).narrow(0, begin, count);
   }
 
-  /// Of a buffer that registry.make_state() made.
+  /// Returns the same elements of a buffer that registry.make_state() made.
   [[nodiscard]] at::Tensor state(const ParamRegistry& registry, const at::Tensor& flat) const {
     return registry.part_of(flat, unit).narrow(0, begin, count);
   }
 };
 
-/// All elements that an optimizer updates on this rank, in order. The padding behind a parameter, zeros, is part of
-/// its range: wherever a unit is cut, a kernel's whole vectors stay whole.
+/// The elements of one parameter that this rank updates.
+struct ParamRange {
+  ParamId id = 0;
+  Slice slice;  // in coordinates of the global tensor, whose shape is registry.spec(id).shape
+  FlatRange
+      elements;  // slice.count() elements, then the padding behind the parameter, which is zeros
+};
+
+/// Returns the ranges of all trainable parameters in this rank's parts, in the order of the parts. ZeRO cuts a
+/// unit anywhere, so a range may begin and end inside a row of its matrix.
 std::vector<ParamRange> param_ranges(const ParamRegistry& registry);
+
+/// Neighbouring elements that an optimizer can update in one call.
+struct UpdateRange {
+  FlatRange elements;
+  bool decay = false;  // weight decay applies
+};
+
+/// Merges neighbours of `params` with the same weight decay. Padding stays in, so that a kernel's whole vectors
+/// stay whole wherever a unit is cut. Parameters with a sign_rate are left out, because sign_step() updates them.
+std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
+                                       std::span<const ParamRange> params);
 
 }  // namespace trireme

@@ -29,7 +29,7 @@ constexpr OptimizerRow row(const char* name, const char* help) {
       [](const OptimConfig& config, Problems& problems) { check(config.own<Config>(), problems); },
       [](const OptimConfig& config) { return T::num_slots(config.own<Config>()); },
       [](const OptimConfig& config, ParamRegistry& registry) -> std::unique_ptr<Optimizer> {
-        return std::make_unique<T>(config.own<Config>(), registry);
+        return std::make_unique<T>(config.own<Config>(), registry, param_ranges(registry));
       }};
 }
 

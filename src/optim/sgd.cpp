@@ -1,7 +1,6 @@
 #include "optim/sgd.hpp"
 
 #include "optim/key_checks.hpp"
-#include "optim/param_ranges.hpp"
 
 namespace trireme {
 
@@ -12,15 +11,16 @@ void check(const SgdConfig& config, Problems& problems) {
     problems.add("optim.nesterov", config.nesterov, "needs optim.momentum above 0");
 }
 
-Sgd::Sgd(const Config& config, ParamRegistry& registry) : config_(config), groups_(2) {
+Sgd::Sgd(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params)
+    : config_(config), groups_(2) {
   groups_[0].decay = config.weight_decay;
   if (num_slots(config) > 0) momentum_buffer_ = registry.make_state();
-  for (const ParamRange& range : param_ranges(registry)) {
-    Group& group = groups_[range.decay ? 0 : 1];
-    group.weights.push_back(range.weights(registry));
-    group.grads.push_back(range.grads(registry));
+  for (const auto& [elements, decay] : update_ranges(registry, params)) {
+    Group& group = groups_[decay ? 0 : 1];
+    group.weights.push_back(elements.weights(registry));
+    group.grads.push_back(elements.grads(registry));
     if (momentum_buffer_.defined())
-      group.momentum_buffers.push_back(range.state(registry, momentum_buffer_));
+      group.momentum_buffers.push_back(elements.state(registry, momentum_buffer_));
   }
 }
 

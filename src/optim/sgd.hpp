@@ -26,7 +26,7 @@ class Sgd : public Optimizer {
  public:
   using Config = SgdConfig;
 
-  Sgd(const Config& config, ParamRegistry& registry);
+  Sgd(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params);
 
   static std::size_t num_slots(const Config& config) { return config.momentum > 0 ? 1 : 0; }
 
