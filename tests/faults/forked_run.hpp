@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/task/pretrain.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme::testing {
 

@@ -132,7 +132,7 @@ TEST(LocalSteps, AreProcessesThatTrainAloneAveragedEveryFewUpdates) {
         const double wanted = expected.norms[static_cast<std::size_t>(number - 1)];
         EXPECT_NEAR(norm, wanted, kBound * wanted) << "dp " << dp << " tp " << tp << " cp " << cp;
       }
-      trainer.step->average_copies();
+      trainer.step->average_replicas();
       const std::vector<at::Tensor> state = trainer.state();
       ASSERT_EQ(state.size(), expected.state.size());
       for (std::size_t i = 0; i < state.size(); ++i) {
@@ -155,7 +155,7 @@ TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
       std::uint64_t bytes = 0;
       for (std::int64_t number = 1; number <= kSteps; ++number)
         trainer.update(number, ((number - 1) * 2 + world.rank()) * kRows, kTargetsOfUpdate);
-      trainer.step->average_copies();
+      trainer.step->average_replicas();
       for (const Axis axis : {Axis::dp, Axis::replica, Axis::cp})
         for (const TrafficRow& row : trainer.mesh.group(axis).traffic())
           if (row.operation == "all_reduce") bytes += row.moved_bytes.value_or(0);

@@ -73,7 +73,7 @@ TEST(Pipeline, AnUpdateMayBeGivenUp) {
     shape.model = small_model_like(model_preset("tiny"), shape.parallel);
     TrialModel trial(world, shape);
     bool gives_up = true;
-    trial.step.stop_before([&](std::int64_t i, std::int64_t n) {
+    trial.step.cancel_before([&](std::int64_t i, std::int64_t n) {
       EXPECT_EQ(i, 0);
       EXPECT_EQ(n, 3);
       return gives_up;
@@ -81,11 +81,11 @@ TEST(Pipeline, AnUpdateMayBeGivenUp) {
     std::vector<Batch> batches;
     for (std::int64_t i = 0; i < 3; ++i)
       batches.push_back(make_rows({i}, shape.model.max_seq_len, shape.model.vocab_size));
-    EXPECT_TRUE(trial.step.run(batches, 10, 1, 1, 1e-3).dropped);
+    EXPECT_TRUE(trial.step.run(batches, 10, 1, 1, 1e-3).cancelled);
     gives_up = false;
-    EXPECT_FALSE(trial.step.run(batches, 10, 1, 1, 1e-3).dropped);
+    EXPECT_FALSE(trial.step.run(batches, 10, 1, 1, 1e-3).cancelled);
     gives_up = true;
-    EXPECT_TRUE(trial.step.run(batches, 10, 2, 2, 1e-3).dropped);
+    EXPECT_TRUE(trial.step.run(batches, 10, 2, 2, 1e-3).cancelled);
   });
 }
 

@@ -1,16 +1,21 @@
-/// A task that the program does not have, through the door that all tasks take: its own loss, its
-/// own section of the configuration, its own measure; resumed like any other.
+/// Tasks that the program does not have, in real runs. One has a loss, a section of the configuration
+/// and a measure of its own. The other one makes its samples with the model that it trains.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <sstream>
 
+#include "comm/scalars.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
+#include "core/process/failpoints.hpp"
 #include "faults/forked_run.hpp"
 #include "objective/cross_entropy.hpp"
+#include "train/step/microbatches.hpp"
 
 namespace trireme::testing {
 namespace {
@@ -80,6 +85,103 @@ std::unique_ptr<Task> make_scaled() {
   return std::make_unique<ScaledTask>();
 }
 
+/// Makes the samples of each update with the current model: prompts that depend on all answers so
+/// far, and the most likely next tokens as targets.
+class Rollouts final : public SampleSource {
+ public:
+  explicit Rollouts(const SourceContext& context) : context_(context) {}
+
+  void restore(const RunValues& saved, const std::string& /*checkpoint*/) override {
+    now_ = {saved_next_sample(saved), std::stoll(saved.samples.at("answers"))};
+  }
+
+  void put_state(std::int64_t next_sample, RunValues& values) const override {
+    const State& state = next_sample == now_.next_sample ? now_ : before_;
+    EXPECT_EQ(state.next_sample, next_sample);
+    values.samples["answers"] = cat(state.answers);
+  }
+
+  UpdateSamples next() override {
+    if (failpoint_triggered("rollouts.stop")) ::raise(SIGUSR2);
+    const TrainConfig& train = context_.config.train;
+    const int ranks = context_.mesh.size(Axis::dp);
+    UpdateSamples samples;
+    std::int64_t answers = 0;
+    for (std::int64_t i = context_.mesh.rank(Axis::dp); i < train.global_batch; i += ranks) {
+      samples.batches.push_back(make(now_.next_sample + i));
+      const std::vector<std::int64_t>& targets = samples.batches.back().targets;
+      answers += std::accumulate(targets.begin(), targets.end(), std::int64_t{0});
+    }
+    answers = all_reduce_value(context_.world, answers, ReduceOp::sum, "answers");
+    before_ = now_;
+    now_ = {before_.next_sample + train.global_batch, 31 * before_.answers % 1009 + answers};
+    samples.next_sample = now_.next_sample;
+    return samples;
+  }
+
+  [[nodiscard]] std::string origin(std::int64_t /*first*/, std::int64_t /*end*/) const override {
+    return "rollouts";
+  }
+
+  [[nodiscard]] std::span<const SampleSet> validation() const override {
+    return context_.validation;
+  }
+
+ private:
+  static constexpr std::int64_t kLength = 16;
+
+  struct State {
+    std::int64_t next_sample = 0;
+    std::int64_t answers = 0;
+  };
+
+  [[nodiscard]] Batch make(std::int64_t index) const {
+    const at::NoGradGuard no_grad;
+    const std::int64_t updates = context_.config.train.global_batch;
+    Batch batch{.B = 1, .T = kLength};
+    for (std::int64_t i = 0; i < kLength; ++i) {
+      batch.tokens.push_back((now_.answers + 7 * index + 3 * i) %
+                             context_.model.config().vocab_size);
+      batch.positions.push_back(i);
+    }
+    batch.targets.assign(kLength, 0);
+    batch.segment_bounds = {0, kLength};
+    batch.sample_indices = {index};
+    const Microbatch prompt = to_microbatch(batch, at::kCPU, /*step=*/0, /*training=*/false);
+    const at::Tensor hidden = context_.model.hidden(prompt);
+    const at::Tensor answer = context_.model.logits(hidden.flatten(0, 1)).argmax(-1);
+    std::copy_n(answer.const_data_ptr<std::int64_t>(), kLength, batch.targets.begin());
+    batch.num_targets = kLength;
+    batch.update_targets = updates * kLength;
+    batch.update_samples = updates;
+    batch.update_batches = updates;
+    return batch;
+  }
+
+  SourceContext context_;
+  State before_;
+  State now_;
+};
+
+class RolloutTask final : public Task {
+ public:
+  [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"pretrain"}; }
+
+  [[nodiscard]] std::unique_ptr<Objective> make_objective(
+      const TaskContext& context) const override {
+    return make_cross_entropy(context);
+  }
+
+  [[nodiscard]] std::unique_ptr<SampleSource> make_source(
+      const SourceContext& context) const override {
+    return std::make_unique<Rollouts>(context);
+  }
+};
+
+std::unique_ptr<Task> make_rollouts() {
+  return std::make_unique<RolloutTask>();
+}
+
 class TaskDoor : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -90,13 +192,14 @@ class TaskDoor : public ::testing::Test {
 
   static void TearDownTestSuite() { fs::remove_all(root_); }
 
-  static RanksEnd run(const std::string& name, Settings settings, const std::string& fault = "") {
+  static RanksEnd run(const std::string& name, Settings settings, const std::string& fault = "",
+                      std::unique_ptr<Task> (*make_task)() = make_scaled) {
     settings.insert(settings.begin(), {{"train.steps", "6"},
                                        {"train.precision", "fp32"},
                                        {"train.fused_ops", "false"},
                                        {"checkpoint.every", "2"}});
     ForkedRun run{2, root_ / "set", root_ / name, std::move(settings), fault};
-    run.make_task = make_scaled;
+    run.make_task = make_task;
     return run_forked(run, kLimit_s);
   }
 
@@ -142,6 +245,40 @@ TEST_F(TaskDoor, ResumesBitForBitAndOnlyAsItBegan) {
   ASSERT_EQ(run("broken", {}).codes, kDone);
 
   EXPECT_EQ(text("broken", "chain.txt"), text("unbroken", "chain.txt"));
+}
+
+class ATaskThatMakesItsSamples : public TaskDoor {
+ protected:
+  static RanksEnd roll(const std::string& name, const std::string& fault = "") {
+    return run(name, {{"train.eval_every", "4"}, {"data.split", "90,10,0"}}, fault, make_rollouts);
+  }
+
+  static void SetUpTestSuite() {
+    TaskDoor::SetUpTestSuite();
+    ASSERT_EQ(roll("unbroken").codes, kDone);
+  }
+};
+
+TEST_F(ATaskThatMakesItsSamples, TrainsOnThemAndValidates) {
+  const std::vector<Json> lines = steps("unbroken");
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_EQ(lines[0]["num_targets"], 12 * 16);
+  EXPECT_LT(lines[5]["loss"].get<double>(), lines[0]["loss"].get<double>());
+  EXPECT_NE(text("unbroken", "metrics.jsonl").find("valid_loss"), std::string::npos);
+}
+
+TEST_F(ATaskThatMakesItsSamples, ResumesBitForBitAfterAKill) {
+  EXPECT_NE(roll("killed", "train.step:1:4:kill9").codes, kDone);
+  ASSERT_EQ(roll("killed").codes, kDone);
+  EXPECT_EQ(text("killed", "chain.txt"), text("unbroken", "chain.txt"));
+}
+
+TEST_F(ATaskThatMakesItsSamples, SavesTheStateBeforeAnUpdateThatWasCancelled) {
+  const RanksEnd stopped = roll("stopped", "rollouts.stop:0:2:trigger");
+  EXPECT_EQ(stopped.codes, (std::vector<int>{75, 75})) << stopped.log;
+  EXPECT_NE(stopped.log.find("at step 1/6"), std::string::npos) << stopped.log;
+  ASSERT_EQ(roll("stopped").codes, kDone);
+  EXPECT_EQ(text("stopped", "chain.txt"), text("unbroken", "chain.txt"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -14,6 +15,9 @@ struct OverlapTimes {
   double last_ready_s = 0;    // the last gradient was complete
   double comm_s = 0;          // total time during which at least one collective was in flight
   double exposed_s = 0;       // of it, time in which backward had ended and the rank only waited
+
+  /// Returns the communication time that backward hid.
+  [[nodiscard]] double hidden_s() const { return std::max(0.0, comm_s - exposed_s); }
 };
 
 /// The gradient collectives of one update that have left and are not complete, oldest first.

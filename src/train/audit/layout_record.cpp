@@ -26,11 +26,11 @@ void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, 
                               {"head", range.has_head}});
   }
   const pipeline::Simulation ideal = simulate(schedule, {{pipeline::PassTimes{}}});
-  json["in_flight_peak"] = count.in_flight();
+  json["in_flight_peak"] = count.passes().in_flight;
   json["in_flight_peak_formula"] = ideal.peaks[static_cast<std::size_t>(pp)];
-  json["bubble_share"] = count.bubble_share()     ? Json(*count.bubble_share())
-                         : facts.parallel.pp == 1 ? Json(0.0)
-                                                  : Json();
+  json["bubble_share"] = count.passes().bubble_share ? Json(*count.passes().bubble_share)
+                         : facts.parallel.pp == 1    ? Json(0.0)
+                                                     : Json();
   json["bubble_share_formula"] = ideal.bubble;
 }
 

@@ -12,12 +12,13 @@
 namespace trireme {
 namespace {
 
-std::vector<CountedGroup> groups_of(const Mesh& mesh, const Step& step) {
+std::vector<CountedGroup> groups_of(const Step& step) {
+  const Mesh& mesh = step.parts().mesh;
   std::vector<CountedGroup> groups;
   for (std::size_t axis = 0; axis < kAxisNames.size(); ++axis)
     groups.push_back({kAxisNames[axis], &mesh.group(static_cast<Axis>(axis)), {}});
   for (Communicator* link : step.links().groups()) groups.push_back({"pp", link, {}});
-  if (Communicator* tied = step.table_group()) groups.push_back({"tied", tied, {}});
+  if (Communicator* tied = step.stage_sums().table_group()) groups.push_back({"tied", tied, {}});
   if (const NodeLevels* levels = mesh.node_levels()) {
     groups.push_back({"node", levels->node.get(), {}});
     groups.push_back({"across", levels->across.get(), {}});
@@ -40,20 +41,16 @@ std::string numbers(const CollectiveRow& row, bool calls_alone) {
 
 }  // namespace
 
-UpdateCount::UpdateCount(const Mesh& mesh, ParamRegistry& registry, Optimizer& optimizer,
-                         Step& step)
-    : mesh_(mesh),
-      registry_(registry),
-      optimizer_(optimizer),
-      step_(step),
-      groups_(groups_of(mesh, step)) {
-  registry.weights().settle();
-  world_before_ = mesh.world().traffic();
+UpdateCount::UpdateCount(Step& step)
+    : step_(step), registry_(step.parts().model.registry()), groups_(groups_of(step)) {
+  registry_.weights().settle();
+  world_before_ = step.parts().mesh.world().traffic();
   for (CountedGroup& one : groups_) one.before = one.group->traffic();
   step.count_activations(true);
 }
 
 void UpdateCount::end(const UpdateResult& result) {
+  const Mesh& mesh = step_.parts().mesh;
   step_.count_activations(false);
   registry_.weights().settle();
   const auto add = [&](std::string_view group, int size, const TrafficRow& row) {
@@ -67,24 +64,23 @@ void UpdateCount::end(const UpdateResult& result) {
     collectives_.push_back({std::string(group), size, row.operation, row.purpose, row.count,
                             row.payload_bytes, row.moved_bytes});
   };
-  for (const TrafficRow& row : traffic_between(world_before_, mesh_.world().traffic()))
+  for (const TrafficRow& row : traffic_between(world_before_, mesh.world().traffic()))
     // A run's votes go there too.
-    if ((row.purpose == "norm" || row.purpose == "load of experts") && mesh_.world().size() > 1)
-      add("world", mesh_.world().size(), row);
+    if ((row.purpose == "norm" || row.purpose == "load of experts") && mesh.world().size() > 1)
+      add("world", mesh.world().size(), row);
   for (const CountedGroup& one : groups_)
     for (const TrafficRow& row : traffic_between(one.before, one.group->traffic()))
-      add(one.name, one.name == "pp" ? mesh_.size(Axis::pp) : one.group->size(), row);
+      add(one.name, one.name == "pp" ? mesh.size(Axis::pp) : one.group->size(), row);
   std::sort(collectives_.begin(), collectives_.end(),
             [](const CollectiveRow& a, const CollectiveRow& b) { return key_of(a) < key_of(b); });
-  in_flight_ = result.in_flight;
-  bubble_share_ = result.bubble_share;
+  passes_ = result.passes;
   memory_ = {registry_.weights().held_bytes(),
              registry_.main_bytes(),
              registry_.grads().held_bytes(),
              0,
              registry_.weights().gathered_peak_bytes() + registry_.grads().live_peak_bytes(),
-             result.activation_bytes};
-  for (const OptimizerSlot& slot : optimizer_.slots())
+             passes_.activation_bytes};
+  for (const OptimizerSlot& slot : step_.parts().optimizer.slots())
     memory_.optimizer_bytes += static_cast<std::int64_t>(slot.flat.nbytes());
 }
 

@@ -3,8 +3,6 @@
 #include <string_view>
 #include <vector>
 
-#include "optim/optimizer.hpp"
-#include "parallel/mesh.hpp"
 #include "train/cost/collectives_formula.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/step/step.hpp"
@@ -22,31 +20,25 @@ struct CountedGroup {
 /// update (collective: gathers of weights in flight are waited for).
 class UpdateCount {
  public:
-  UpdateCount(const Mesh& mesh, ParamRegistry& registry, Optimizer& optimizer, Step& step);
+  explicit UpdateCount(Step& step);
 
   /// The update is done, not skipped.
   void end(const UpdateResult& result);
 
   [[nodiscard]] const RankMemory& memory() const { return memory_; }
 
-  /// As UpdateResult's.
-  [[nodiscard]] int in_flight() const { return in_flight_; }
-
-  [[nodiscard]] std::optional<double> bubble_share() const { return bubble_share_; }
+  [[nodiscard]] const PassStats& passes() const { return passes_; }
 
   /// As collectives_formula.
   [[nodiscard]] const std::vector<CollectiveRow>& collectives() const { return collectives_; }
 
  private:
-  const Mesh& mesh_;
-  ParamRegistry& registry_;
-  Optimizer& optimizer_;
   Step& step_;
+  ParamRegistry& registry_;
   std::vector<CountedGroup> groups_;
   std::vector<TrafficRow> world_before_;
   RankMemory memory_;
-  int in_flight_ = 0;
-  std::optional<double> bubble_share_;
+  PassStats passes_;
   std::vector<CollectiveRow> collectives_;
 };
 

@@ -58,7 +58,7 @@ void TimeLimit::moved_to(double end_s) {
   end_s_ = end_s;
 }
 
-StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit limit, AskEnd ask_end)
+StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit& limit, AskEnd ask_end)
     : folder_(std::move(folder)),
       first_rank_(first_rank),
       limit_(limit),
@@ -76,18 +76,18 @@ void StopRequests::look() {
   since_look_.restart();
 }
 
-bool StopRequests::asked() {
+bool StopRequests::stop_requested() {
   look();
-  if (const int number = stop_signal(); number != 0) asked_by_ = signal_name(number);
-  if (files_.stop) asked_by_ = kStopFile;
+  if (const int number = stop_signal(); number != 0) requested_by_ = signal_name(number);
+  if (files_.stop) requested_by_ = kStopFile;
   return files_.stop || stop_signal() != 0;
 }
 
 std::string StopRequests::reason() const {
-  if (asked_by_ == kStopFile) return "the file STOP";
-  if (asked_by_ == kTimeLimit)
+  if (requested_by_ == kStopFile) return "the file STOP";
+  if (requested_by_ == kTimeLimit)
     return formatted("the time limit, {} s before it", limit_.margin_s());
-  return asked_by_ == "signal" ? "a signal to another rank" : asked_by_;
+  return requested_by_ == "signal" ? "a signal to another rank" : requested_by_;
 }
 
 bool StopRequests::at_time_limit() {
@@ -97,13 +97,13 @@ bool StopRequests::at_time_limit() {
   return reached();
 }
 
-StopRequests::Wish StopRequests::poll() {
-  Wish wish{asked(), files_.save};
-  if (first_rank_ && !wish.stop && at_time_limit()) {
-    asked_by_ = kTimeLimit;
-    wish.stop = true;
+StopRequests::Request StopRequests::poll() {
+  Request request{stop_requested(), files_.save};
+  if (first_rank_ && !request.stop && at_time_limit()) {
+    requested_by_ = kTimeLimit;
+    request.stop = true;
   }
-  return wish;
+  return request;
 }
 
 void StopRequests::fulfilled(bool stopped) {
@@ -113,7 +113,7 @@ void StopRequests::fulfilled(bool stopped) {
     const bool is_stop = file == folder_.stop_file();
     if (is_stop && !stopped) continue;
     std::error_code code;
-    if (std::filesystem::remove(file, code) && is_stop) asked_by_ = kStopFile;
+    if (std::filesystem::remove(file, code) && is_stop) requested_by_ = kStopFile;
     if (code) log::warn(formatted("cannot remove {}: {}", file.string(), code.message()));
   }
 }

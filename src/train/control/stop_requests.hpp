@@ -45,31 +45,31 @@ class StopRequests {
   /// Asks the scheduler for the job's end as it is now (Unix time); none: no answer.
   using AskEnd = std::function<std::optional<double>()>;
 
-  /// `ask_end` is called before a stop for the time limit: somebody may have changed the limit.
-  StopRequests(RunFolder folder, bool first_rank, TimeLimit limit, AskEnd ask_end = {});
+  /// `limit` must outlive this object. `ask_end` is called before a stop for the time limit, because
+  /// the limit may have been changed.
+  StopRequests(RunFolder folder, bool first_rank, TimeLimit& limit, AskEnd ask_end = {});
 
-  struct Wish {
+  struct Request {
     bool stop = false;
     bool save = false;
   };
 
-  /// Before every step. The folder is looked at twice a second at most.
-  [[nodiscard]] Wish poll();
+  /// Returns the requests before a step. Reads the run folder at most twice a second.
+  [[nodiscard]] Request poll();
 
-  /// Whether somebody wants a stop now; the time limit, which reckons with whole steps, aside.
-  [[nodiscard]] bool asked();
+  /// Returns true if a signal or a file requests a stop. The time limit counts in whole steps and is
+  /// left to poll().
+  [[nodiscard]] bool stop_requested();
 
-  /// What made poll() say stop, on this rank: "STOP" (whatever else asked, too), "SIGTERM", "time
-  /// limit"; else "signal", to another rank.
-  [[nodiscard]] const std::string& asked_by() const { return asked_by_; }
+  /// Returns the reason for the stop of poll() on this rank: "STOP" (before all others), "SIGTERM",
+  /// "time limit", or "signal" if another rank got it.
+  [[nodiscard]] const std::string& requested_by() const { return requested_by_; }
 
-  /// The same in words.
+  /// Returns requested_by() in words.
   [[nodiscard]] std::string reason() const;
 
-  TimeLimit& limit() { return limit_; }
-
-  /// What was asked for is on disk: the files go. A file STOP that nobody has looked at yet is told
-  /// by asked_by() from here on.
+  /// Removes the files of requests that are on disk now. requested_by() tells a file STOP that was
+  /// not read before.
   void fulfilled(bool stopped);
 
  private:
@@ -81,14 +81,14 @@ class StopRequests {
 
   RunFolder folder_;
   bool first_rank_;
-  TimeLimit limit_;
+  TimeLimit& limit_;
   AskEnd ask_end_;
   double start_unix_s_;  // the wall clock is asked once: it may be set back during a run
   Timer since_start_;
   Timer since_look_;
   bool looked_ = false;
-  Wish files_;
-  std::string asked_by_ = "signal";
+  Request files_;
+  std::string requested_by_ = "signal";
 };
 
 }  // namespace trireme

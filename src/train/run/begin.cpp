@@ -144,7 +144,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
         beginning.carried.model.insert(*value);
     }
     if (kind == RunStart::Kind::go_on) {
-      data.stream().check_state(values.stream, saved_next_sample(values), where);
+      model.samples->restore(values, where);
     } else {
       check_same_tokenizer(checkpoint, data.stream().first_set().manifest().tokenizer_hash);
     }
@@ -158,7 +158,11 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     check_steps(run.start, run.config.train.steps, beginning.progress.step);
     if (kind == RunStart::Kind::state)
       fresh_data = other_data(run.keys, data.stream(), values, where);
-    if (!fresh_data.empty()) beginning.progress.next_sample = 0;
+    if (!fresh_data.empty()) {
+      beginning.progress.next_sample = 0;
+    } else if (kind == RunStart::Kind::state) {
+      model.samples->restore(values, where);
+    }
     const std::int64_t done = beginning.progress.step;
     std::int64_t data_began = fresh_data.empty() ? 0 : done;
     if (fresh_data.empty() && values.data_began)
@@ -166,7 +170,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     if (data_began > 0) beginning.carried.data_began = data_began;
     beginning.valid_loss = valid_loss_of(run, values, done);
     beginning.saved = values;
-    if (values.schedule) model.step.take_schedule(*values.schedule);
+    if (values.schedule) model.step.schedules().take(*values.schedule);
   });
   if (!new_adapters) {
     load_converted(checkpoint, state, run.ranks.world);

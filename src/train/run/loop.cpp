@@ -1,11 +1,19 @@
+#include <cmath>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "comm/agree.hpp"
-#include "comm/liveness/activity.hpp"
+#include "comm/launchers.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
+#include "pipeline/schedule_file.hpp"
+#include "train/report/progress_line.hpp"
 #include "train/run/training_run.hpp"
+#include "train/state/resume.hpp"
 
-/// The loop of a run: steps, votes, validation and saves, from its first step to its last.
+/// The loop of a run: steps, votes, validation, checkpoints and the summary at its end.
 namespace trireme {
 namespace {
 
@@ -13,25 +21,70 @@ bool is_due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-/// What the parts of a step ask while they are at work.
-void connect(TrainingRun& run) {
-  run.model.step.stop_before(
-      [&run](std::int64_t i, std::int64_t n) { return run.keepers.stop_between.before(i, n); });
+/// Attaches the functions that an update calls.
+void attach_hooks(TrainingRun& run) {
+  run.model.step.cancel_before(
+      [&run](std::int64_t i, std::int64_t n) { return run.services.cancel_vote.before(i, n); });
   run.model.step.before_update([&run] {
-    if (!run.keepers.saver.in_flight()) return;
+    if (!run.services.saver.in_flight()) return;
     const CountTime counted(run.measures.all, run.measures.save_s);
-    run.keepers.saver.wait_copied();
+    run.services.saver.wait_copied();
   });
 }
 
-/// The last step's trace enters the chain, which a checkpoint of it holds.
-void settle_chain(TrainingRun& run, StopVote& vote) {
-  if (run.keepers.chain.step() == run.progress.step) return;
-  vote.post({.trace = run.trace});
-  run.keepers.chain.append(run.progress.step, vote.take().trace);
+/// Returns the values of a checkpoint of the current step.
+RunValues values_now(const TrainingRun& run) {
+  const RunConfig& config = run.config();
+  RunValues values = run.beginning.carried;
+  values.task = run.request.name;
+  put_progress(values, run.progress, run.model.scaler);
+  run.model.samples->put_state(run.progress.next_sample, values);
+  if (const auto& found = run.model.step.schedules().found()) values.schedule = text_of(*found);
+  run.services.put_history(values);
+  if (run.valid_loss.step == run.progress.step) values.valid_loss = run.valid_loss.loss;
+  values.config = config_texts(run.request.keys);
+  values.fingerprint = run.beginning.fingerprint;
+  put_model_values(config.model, values.model);
+  if (config.lora.on()) put_lora_values(config.lora, values.model);
+  if (!run.data.chat_template().empty())
+    values.model[kChatTemplateValue] = run.data.chat_template();
+  return values;
 }
 
-/// A validation is due where the run stands: also after a stop that came before it or cut it off.
+/// Saves a checkpoint of the current step. The step hash log must have this step.
+void save(TrainingRun& run) {
+  run.enter("save");
+  const CountTime counted(run.measures.all, run.measures.save_s);
+  run.since_save.restart();
+  // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
+  // write them again.
+  show_last_metrics(run);
+  CheckpointSaver& saver = run.services.saver;
+  saver.wait_copied();
+  run.model.step.average_replicas();
+  run.model.state.stage();
+  StateDict state{run.model.state.tensors(), values_now(run).to_values(),
+                  run.data.tokenizer_files()};
+  state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
+  state.files["config.toml"] = run.request.keys.to_toml();
+  saver.save(run.progress.step, state);
+  run.saved_step = run.progress.step;
+  if (!saver.in_flight()) run.services.time_limit.save_took(run.since_save.seconds());
+}
+
+void commit(TrainingRun& run) {
+  const CountTime counted(run.measures.all, run.measures.save_s);
+  run.services.saver.commit();
+}
+
+/// Appends the last step to the step hash log, before a checkpoint of this step.
+void complete_chain(TrainingRun& run, StepVote& vote) {
+  if (run.services.chain.step() == run.progress.step) return;
+  vote.post({.trace = run.trace});
+  run.services.chain.append(run.progress.step, vote.take().trace);
+}
+
+/// Returns true if a validation is due at the current step, or was cancelled there by a stop.
 bool owes_validation(const TrainingRun& run) {
   return run.progress.step > 0 && is_due(run.progress.step, run.config().train.eval_every) &&
          run.valid_loss.step != run.progress.step;
@@ -39,75 +92,118 @@ bool owes_validation(const TrainingRun& run) {
 
 void check_learned(const TrainingRun& run) {
   if (run.progress.step < run.config().train.steps || run.progress.update > 0 ||
-      run.keepers.skipped.in_a_row() == 0)
+      run.services.skipped.in_a_row() == 0)
     return;
   fail(
       ErrorKind::numeric,
       "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run folder has the samples).");
 }
 
-/// To the last step, or to a stop: then true.
-bool take_steps(TrainingRun& run, StopVote& vote) {
+/// Takes the steps of the run. Returns true if a stop ended them.
+bool take_steps(TrainingRun& run, StepVote& vote) {
   const RunConfig& config = run.config();
-  Keepers& keepers = run.keepers;
+  TrainerServices& services = run.services;
   if (run.beginning.goes_on && owes_validation(run) && !validate(run)) return true;
   while (run.progress.step < config.train.steps) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
-    const StopRequests::Wish wish = keepers.requests.poll();
+    const StopRequests::Request request = services.requests.poll();
     const std::int64_t step_before = run.progress.step;
-    vote.post({wish.stop, wish.save, keepers.saver.writer_done(), run.trace});
-    const bool dropped = !do_step(run);
-    const StopVote::Result result = vote.take();
-    if (keepers.chain.step() < step_before) keepers.chain.append(step_before, result.trace);
+    vote.post({request.stop, request.save, services.saver.writer_done(), run.trace});
+    const bool cancelled = !do_step(run);
+    const StepVote::Result result = vote.take();
+    if (services.chain.step() < step_before) services.chain.append(step_before, result.trace);
     check_learned(run);
     if (result.writers_done) {
       commit(run);
-      keepers.requests.limit().save_took(run.since_save.seconds());
+      services.time_limit.save_took(run.since_save.seconds());
     }
     if (result.save) run.record.requested("save", "SAVE");
-    if (result.stop || dropped) return true;
+    if (result.stop || cancelled) return true;
     // Before the save, which keeps its result.
     if (owes_validation(run) && !validate(run)) return true;
     const bool is_last = run.progress.step == config.train.steps;
     if (is_last || is_due(run.progress.step, config.checkpoint.every) || result.save) {
-      settle_chain(run, vote);
+      complete_chain(run, vote);
       save(run);
     }
     if (result.save) {
       commit(run);
-      keepers.requests.fulfilled(/*stopped=*/false);
+      services.requests.fulfilled(/*stopped=*/false);
     }
   }
   return false;
 }
 
+/// Reports what the run has done, to the sinks and to the log.
+void log_summary(const TrainingRun& run, bool done) {
+  const std::int64_t steps = run.progress.step - run.beginning.progress.step;
+  const std::int64_t tokens = run.progress.tokens - run.beginning.progress.tokens;
+  const double time_s = run.run_time.seconds();
+  const double tokens_per_s = static_cast<double>(tokens) / time_s;
+  MetricsLine closing{MetricsLine::Kind::end, {}};
+  closing.add("end_step", run.progress.step)
+      .add("time", unix_time_s())
+      .add("done", done)
+      .add("steps", steps)
+      .add("tokens", tokens)
+      .add("time_s", time_s)
+      .add("tokens_per_s", tokens_per_s);
+  run.services.metrics.write(closing);
+  if (run.world().rank() != 0) return;
+  const RunFolder& folder = run.request.folder;
+  const std::string how =
+      done ? "done" : formatted("stopped on request ({})", run.services.requests.reason());
+  const std::string newest =
+      list_steps(folder.checkpoints()).empty()
+          ? "no checkpoint yet"
+          : formatted("newest checkpoint {}", step_folder_name(run.saved_step));
+  std::string what = "no new step";
+  if (steps > 0) {
+    what = formatted(
+        "{}{}{} tokens in {}, {} tok/s by the clock", steps, steps == 1 ? " step, " : " steps, ",
+        format_count(static_cast<double>(tokens)),
+        time_s < 60 ? formatted("{} s", std::round(10 * time_s) / 10) : format_duration(time_s),
+        format_count(tokens_per_s));
+  }
+  if (const std::int64_t skipped = run.services.skipped.in_a_row(); skipped > 0)
+    log::warn(formatted(
+        "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run folder has the samples)",
+        skipped));
+  if (const std::string shares = run.shares.text(); !shares.empty())
+    log::info(formatted("of the time: {}", shares));
+  log::info(formatted(
+      "{} at step {}/{}: {}; {}, {}{}", how, run.progress.step, run.config().train.steps, what,
+      folder.root.string(), newest,
+      done ? "" : cat("; the same command resumes; ", stopped_code_text(launcher_variables()))));
+}
+
 int train(TrainingRun& run) {
-  Keepers& keepers = run.keepers;
-  StopVote vote(run.world());
+  TrainerServices& services = run.services;
+  StepVote vote(run.world());
   const bool has_work = run.progress.step < run.config().train.steps || owes_validation(run);
-  vote.post({.stop = has_work && keepers.requests.asked()});
+  vote.post({.stop = has_work && services.requests.stop_requested()});
   if (vote.take().stop) {
-    keepers.requests.fulfilled(/*stopped=*/true);
-    run.record.requested("stop", keepers.requests.asked_by());
+    services.requests.fulfilled(/*stopped=*/true);
+    run.record.requested("stop", services.requests.requested_by());
     throw StoppedEarly();
   }
   stop_saves_first();
   run.run_time.restart();
   if (run.activity() != nullptr) run.waited_reported_s = run.activity()->waited_s();
   const bool stopped = take_steps(run, vote);
-  const std::string asked_by = keepers.requests.asked_by();
+  const std::string asked_by = services.requests.requested_by();
   if (stopped) run.record.requested("stop", asked_by);
-  settle_chain(run, vote);
+  complete_chain(run, vote);
   const bool nothing_new = stopped && run.progress.step == run.beginning.progress.step;
   if (run.saved_step != run.progress.step && !nothing_new) save(run);
   commit(run);
   show_last_metrics(run);
   // Also of a run that came to its end before it looked.
-  keepers.requests.fulfilled(/*stopped=*/true);
+  services.requests.fulfilled(/*stopped=*/true);
   const bool done = run.progress.step >= run.config().train.steps && !owes_validation(run);
-  if (!done && keepers.requests.asked_by() != asked_by)  // STOP came during the save
-    run.record.requested("stop", keepers.requests.asked_by());
-  close(run, done);
+  if (!done && services.requests.requested_by() != asked_by)  // STOP came during the save
+    run.record.requested("stop", services.requests.requested_by());
+  log_summary(run, done);
   run.record.ended(done);
   return done ? kExitDone : kExitStopped;
 }
@@ -115,7 +211,7 @@ int train(TrainingRun& run) {
 }  // namespace
 
 int train_loop(TrainingRun& run) {
-  connect(run);
+  attach_hooks(run);
   try {
     return train(run);
   } catch (const Error& error) {

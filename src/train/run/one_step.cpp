@@ -1,17 +1,17 @@
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "comm/agree.hpp"
-#include "comm/liveness/activity.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
-#include "core/join.hpp"
+#include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/device.hpp"
@@ -23,33 +23,43 @@
 namespace trireme {
 namespace {
 
-/// An update without a target would divide by nothing: Error(data), on all ranks alike.
-void check_targets(TrainingRun& run, const Batch& batch) {
+/// Adapts the run to a line of metrics, which is the same on all ranks.
+void handle_metrics(TrainingRun& run, const MetricsLine& line) {
+  const double step_s =
+      line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
+  run.services.cancel_vote.piece_takes(step_s / static_cast<double>(run.micro_steps()));
+  run.shares.add(
+      {line.value("step_time_s"), line.value("data_wait_s"), line.value("comm_exposed_s"),
+       line.value("peer_wait_s"), line.value("save_s"), line.value("validation_s")},
+      run.config().train.metrics_every);
+  if (!run.shares.data_became_slow() || run.world().rank() != 0) return;
+  const TrainConfig& train = run.config().train;
+  run.services.metrics.pause();
+  log::warn(data_advice(run.shares, static_cast<double>(train.global_batch * train.seq_len),
+                        at::get_num_threads(), run.config().data.path));
+}
+
+/// Throws Error(data), on all ranks, for an update without a target: its mean is not defined.
+void check_targets(TrainingRun& run, const UpdateSamples& samples) {
+  const Batch& batch = samples.batches.front();
   if (batch.update_targets > 0) return;
-  const std::int64_t end = run.loader.next_sample();
+  const std::int64_t end = samples.next_sample;
   const std::int64_t first = end - batch.update_samples;
-  std::set<std::string> sets;
-  for (std::int64_t i = first; i < end; ++i)
-    sets.insert(run.data.stream().place(i).samples->set().folder().string());
   all_or_none(run.world(), [&] {
     show_last_metrics(run);
     fail(
         ErrorKind::data,
         "step {}: its samples {} to {} have nothing to predict (every piece of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
-        run.progress.step + 1, first, end - 1, joined(sets, ", "));
+        run.progress.step + 1, first, end - 1, run.model.samples->origin(first, end));
   });
 }
 
-/// This rank's share of the next update.
-std::vector<Batch> next_batches(TrainingRun& run) {
+UpdateSamples next_samples(TrainingRun& run) {
   run.enter("data");
-  const double waited_before_s = run.loader.wait_s();
-  std::vector<Batch> batches;
-  for (std::int64_t i = 0; i < run.loader.micro_steps(); ++i) batches.push_back(run.loader.next());
-  run.measures.all.record(run.measures.data_wait_s, run.loader.wait_s() - waited_before_s);
-  run.targets.of(batches);
-  check_targets(run, batches.front());
-  return batches;
+  UpdateSamples samples = run.model.samples->next();
+  run.measures.all.record(run.measures.data_wait_s, samples.waited_s);
+  check_targets(run, samples);
+  return samples;
 }
 
 /// In all collectives of this rank so far.
@@ -98,7 +108,7 @@ std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& ba
 /// RUN/layout.json is of the first update of this process and, where schedule auto finds another
 /// list, of the first one that runs it.
 bool is_recorded(const TrainingRun& run) {
-  return run.layout_recorded && (run.schedule_recorded || !run.model.step.found_schedule());
+  return run.layout_recorded && (run.schedule_recorded || !run.model.step.schedules().found());
 }
 
 void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector<Batch>& batches) {
@@ -108,9 +118,9 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
                    {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
                     run.progress.step + 1, ops::path_of(config.train.fused_ops)},
                    config.lora);
-  facts.tokens_vary = run.data.stream().of_pairs() || run.model.frozen != nullptr;
-  run.schedule_recorded = run.model.step.ran_found_schedule();
-  if (run.schedule_recorded) facts.found_schedule = run.model.step.found_schedule();
+  facts.tokens_vary = run.model.objective->term() == LossTerm::pair || run.model.frozen != nullptr;
+  run.schedule_recorded = run.model.step.schedules().ran_found();
+  if (run.schedule_recorded) facts.found_schedule = run.model.step.schedules().found();
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
   all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)
@@ -120,7 +130,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector
 }
 
 void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_t step_tokens) {
-  Metrics& metrics = run.keepers.metrics;
+  Metrics& metrics = run.services.metrics;
   RunMeasures& measures = run.measures;
   const TrainConfig& train = run.config().train;
   // Ranks of tp and pp have the same loss, those of cp the same rows: one of them tells it.
@@ -141,10 +151,15 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
                         run.model.scaler.scale(), result.skipped};
   const auto line = metrics.report(facts, ended_s);
   run.steps_since_report = 0;
-  if (line) heed(run, *line);
+  if (line) handle_metrics(run, *line);
 }
 
 }  // namespace
+
+void show_last_metrics(TrainingRun& run) {
+  if (const auto line = run.services.metrics.flush()) handle_metrics(run, *line);
+  run.services.metrics.pause();
+}
 
 bool do_step(TrainingRun& run) {
   const Timer timer;
@@ -153,34 +168,34 @@ bool do_step(TrainingRun& run) {
   Progress& progress = run.progress;
   const std::int64_t step = progress.step + 1;
   if (run.activity() != nullptr) run.activity()->set_step(step);
-  const std::vector<Batch> batches = next_batches(run);
+  const UpdateSamples samples = next_samples(run);
+  const std::vector<Batch>& batches = samples.batches;
   run.enter("step");
   const double lr = learning_rate(config.optim, step, config.train.steps);
 
   std::optional<UpdateCount> count;
-  if (!is_recorded(run))
-    count.emplace(run.model.mesh, run.model.registry, *run.model.optimizer, run.model.step);
-  if (step < config.train.steps) run.targets.begin_next();
+  if (!is_recorded(run)) count.emplace(run.model.step);
+  if (step < config.train.steps) run.model.samples->prepare_next();
   const double waited_before_s = waited_s(run);
   const UpdateResult result =
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);
-  if (result.dropped) return false;
-  const CommSeconds comm = comm_seconds(result.overlap, waited_s(run) - waited_before_s);
-  run.measures.all.record(run.measures.comm_s, comm.all);
-  run.measures.all.record(run.measures.comm_exposed_s, comm.exposed);
+  if (result.cancelled) return false;
+  const double exposed_s = waited_s(run) - waited_before_s;
+  run.measures.all.record(run.measures.comm_s, exposed_s + result.overlap.hidden_s());
+  run.measures.all.record(run.measures.comm_exposed_s, exposed_s);
   if (count && !result.skipped) {
     count->end(result);
     record_layout(run, *count, batches);
   }
-  run.keepers.skipped.note(step, result, batches);
+  run.services.skipped.note(step, result, batches);
   run.trace = trace_of(run, step, batches, result, lr);
   const std::int64_t step_tokens = tokens_of_step(run, batches);
-  progress = {step, progress.update + (result.skipped ? 0 : 1), run.loader.next_sample(),
+  progress = {step, progress.update + (result.skipped ? 0 : 1), samples.next_sample,
               progress.tokens + step_tokens};
   run.record.reached(step);
   report(run, result, lr, step_tokens);
-  run.keepers.requests.limit().step_took(timer.seconds());
+  run.services.time_limit.step_took(timer.seconds());
   failpoint("train.stepped");
   return true;
 }

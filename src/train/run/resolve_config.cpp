@@ -161,8 +161,10 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
                  const RunData& data) {
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, keys, start.checkpoint);
-    data.stream().check_state(start.values.stream, saved_next_sample(start.values),
-                              start.checkpoint);
+    const SampleStream::State& saved = start.values.stream;
+    // A source that makes its samples may have no position in the data set.
+    if (saved.plan || saved.content_hash)
+      data.stream().check_state(saved, saved_next_sample(start.values), start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {
     check_same_model(start, config.model, keys);
     check_same_adapters(start, config.lora, config.model);

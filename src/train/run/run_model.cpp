@@ -94,6 +94,8 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
       frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
       objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh,
                                          data.sample_sets(), frozen_start.init_sha256, measures})),
+      samples(run.task.make_source(
+          {run.config, data.stream(), data.validation(), transformer, mesh, run.ranks.world})),
       optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
                  transformer.prepare(), make_optimizer(run.config.optim, registry))),
       scaler(run.config.train.precision == "fp16"),

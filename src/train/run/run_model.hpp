@@ -24,6 +24,7 @@ struct RunModel {
   Transformer transformer;
   std::unique_ptr<FrozenModel> frozen;  // the task's; null: it needs none
   std::unique_ptr<Objective> objective;
+  std::unique_ptr<SampleSource> samples;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   Step step;

@@ -3,25 +3,92 @@
 #include <ATen/Parallel.h>
 
 #include "comm/agree.hpp"
+#include "comm/scalars.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/problems.hpp"
 #include "core/process/stop_signals.hpp"
+#include "data/order/length_warning.hpp"
+#include "job/doctor/findings.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/health/divergence_advice.hpp"
 #include "train/health/memory_advice.hpp"
+#include "train/health/memory_need.hpp"
 #include "train/report/device_use.hpp"
 #include "train/report/progress_line.hpp"
-#include "train/run/preflight.hpp"
 #include "train/run/resolve_config.hpp"
 #include "train/run/training_run.hpp"
 
 namespace trireme {
 namespace {
+
+/// Throws on all ranks the errors that `trireme doctor` reports. Collective.
+void check_ranks(const RunRequest& run) {
+  Communicator& world = run.ranks.world;
+  const LaunchInfo& launch = run.ranks.launch;
+  const std::string& wanted = run.config.train.device;
+  const at::Device device = choose_device(wanted, launch.local_rank);
+  RankFacts mine = own_facts(launch, run.config.train.threads);
+  mine.device.gpu = gpu_identity(device);
+  mine.device.num_gpus = device.is_cuda() ? num_visible_gpus() : 0;
+  mine.device.was_chosen = wanted != "auto";
+  if (wanted != "cpu") {
+    const CudaVersions cuda = cuda_versions();
+    mine.cuda_driver = cuda.driver;
+    mine.cuda_runtime = cuda.runtime;
+  }
+  const auto all = gather_texts(world, to_text(mine));
+  all_or_none(world, [&] {
+    if (world.rank() != 0) return;
+    std::vector<RankFacts> ranks;
+    for (const std::string& text : all) ranks.push_back(rank_facts_from(text));
+    Problems problems;
+    for (const Finding& one : findings_of(ranks)) {
+      if (one.severity == Finding::Severity::error) problems.add(one.line());
+    }
+    problems.throw_if_any();
+  });
+}
+
+/// Logs a warning for each data set that loses something at a length below the packed one.
+void warn_of_length(const RunData& data) {
+  for (const SampleSet* samples : data.sample_sets()) {
+    const std::string text = length_warning(*samples, "train.seq_len =");
+    if (!text.empty()) log::warn(text);
+  }
+}
+
+/// Preflight checks before anything waits for all devices: devices, threads and libraries of all
+/// ranks. Returns true if the devices of all ranks compute in bf16. Collective; throws on all ranks.
+bool preflight_ranks(const RunRequest& run) {
+  Communicator& world = run.ranks.world;
+  const std::int64_t bf16 = all_or_none(world, [&] {
+    return with_torch_errors([&] {
+      return has_bf16(choose_device(run.config.train.device, run.ranks.launch.local_rank)) ? 1 : 0;
+    });
+  });
+  check_ranks(run);
+  // One precision for all, whatever GPUs the nodes have.
+  return all_reduce_value(world, bf16, ReduceOp::min, "bf16") != 0;
+}
+
+/// Preflight checks of the resolved configuration, before the run changes anything: the task's files,
+/// its frozen model and this machine's memory. Rank 0 warns of data sets that lose something at the
+/// run's length. Throws Error(usage), Error(data) or Error(resource).
+void preflight_run(const RunRequest& run, const RunData& data) {
+  run.task.check_files(run.config, data.sample_sets());
+  if (run.ranks.world.rank() == 0) warn_of_length(data);
+  check_frozen(run, data);
+  with_torch_errors([&] {
+    check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
+               !data.stream().of_pairs(), frozen_parameters(run));
+  });
+}
 
 void announce(const TrainingRun& run, const std::string& batch_note) {
   const RunConfig& config = run.config();
@@ -50,7 +117,7 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   log::info(formatted("global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
                       counted(run.model.mesh.size(Axis::dp), "data rank"),
                       counted(train.micro_batch, pairs ? "pair" : "sequence"),
-                      counted(run.loader.micro_steps(), "micro-step"), train.seq_len,
+                      counted(run.micro_steps(), "micro-step"), train.seq_len,
                       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
   log::info(formatted("steps {} to {} ({}{} tokens a step), run folder {}", run.progress.step,
@@ -86,17 +153,10 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   if (frozen.model) model->frozen->load(frozen.model->checkpoint, world);
   const Beginning beginning = begin(run, *data, frozen, *model);
   const ComputePeak peak = with_torch_errors([&] { return find_peak(run, *model); });
-  const auto keepers = all_or_none(world, [&] {
-    return std::make_unique<Keepers>(run, *data, *model, beginning, peak, measures, record);
+  const auto services = all_or_none(world, [&] {
+    return std::make_unique<TrainerServices>(run, *data, *model, beginning, peak, measures, record);
   });
-  LoaderConfig shares{run.config.train.micro_batch, run.config.train.global_batch,
-                      model->mesh.rank(Axis::dp), model->mesh.size(Axis::dp),
-                      beginning.progress.next_sample};
-  if (run.config.train.num_samples > 0) shares.end_sample = run.config.train.num_samples;
-  const auto loader =
-      all_or_none(world, [&] { return std::make_unique<DataLoader>(data->stream(), shares); });
-  UpdateTargets targets(*loader, world, model->mesh);
-  TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, targets, beginning};
+  TrainingRun training{run, record, measures, *data, *model, *services, beginning};
   announce(training, choice.note);
   keep_peak(run, peak);
   return train_loop(training);

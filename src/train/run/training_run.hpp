@@ -2,14 +2,14 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/liveness/activity.hpp"
 #include "core/timer.hpp"
 #include "data/loader.hpp"
 #include "train/health/step_shares.hpp"
-#include "train/run/keepers.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/run_model.hpp"
 #include "train/run/run_record.hpp"
-#include "train/step/update_targets.hpp"
+#include "train/run/trainer_services.hpp"
 
 namespace trireme {
 
@@ -29,17 +29,15 @@ class CountTime {
   Timer timer_;
 };
 
-/// A run between its first step and its last: what was made for it, and where it stands. The
-/// functions below are its parts; all are collective.
+/// A run between its first step and its last: its parts and its position. All functions below are
+/// collective.
 struct TrainingRun {
   const RunRequest& request;
   RunRecord& record;
   RunMeasures& measures;
   const RunData& data;
   RunModel& model;
-  Keepers& keepers;
-  DataLoader& loader;
-  UpdateTargets& targets;
+  TrainerServices& services;
   const Beginning& beginning;
 
   Progress progress = beginning.progress;
@@ -56,40 +54,36 @@ struct TrainingRun {
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 
+  /// Returns the number of micro-batches of this rank in one update.
+  [[nodiscard]] std::int64_t micro_steps() const {
+    return micro_steps_of(config().train.global_batch, config().train.micro_batch,
+                          model.mesh.size(Axis::dp));
+  }
+
   [[nodiscard]] Communicator& world() const { return request.ranks.world; }
 
-  /// For whoever watches this rank; null where nobody does.
+  /// Returns the activity that the heartbeat watches; null if there is none.
   [[nodiscard]] Activity* activity() const { return request.ranks.options.activity.get(); }
 
-  void enter(const char* phase) const;
+  void enter(const char* phase) const {
+    if (activity() != nullptr) activity()->set_phase(phase);
+  }
 };
 
-/// Trains to the last step: kExitDone; or to the step at which a rank was asked to stop
-/// (stop_requests.hpp): kExitStopped, after a committed checkpoint; an update under way is given up
-/// between its micro-batches. Throws StoppedEarly before the first step, and what ends the run,
-/// with the last committed checkpoint intact and the lines of all steps with the sinks.
+/// Trains to the last step and returns kExitDone. If a stop is requested on a rank (StopRequests),
+/// cancels the update between micro-batches and returns kExitStopped after a committed checkpoint.
+/// Throws StoppedEarly before the first step. If it throws an error, the last committed checkpoint is
+/// intact and the sinks have the lines of all steps.
 int train_loop(TrainingRun& run);
 
-/// One update with everything around it but checkpoints. False: it was given up between
-/// micro-batches for a stop; then nothing has changed.
+/// Runs one step: samples, update, step hash, report. Returns false if the update was cancelled for a
+/// stop; then nothing has changed.
 [[nodiscard]] bool do_step(TrainingRun& run);
 
-/// Held-out loss. False: it was given up for a stop.
+/// Reports the held-out loss. Returns false if the validation was cancelled for a stop.
 [[nodiscard]] bool validate(TrainingRun& run);
 
-/// What follows from a line of metrics, the same on all ranks.
-void heed(TrainingRun& run, const MetricsLine& line);
-
-/// The line of the last reported step, and the end of the progress line.
+/// Writes the line of the last reported step and ends the progress line.
 void show_last_metrics(TrainingRun& run);
-
-/// A checkpoint of where the run stands, whose chain is settled.
-void save(TrainingRun& run);
-
-/// Of a save in flight.
-void commit(TrainingRun& run);
-
-/// The last words: what was done and where it is.
-void close(const TrainingRun& run, bool done);
 
 }  // namespace trireme

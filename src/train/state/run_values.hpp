@@ -45,6 +45,7 @@ struct RunValues {
   Texts config;          // the resolved configuration by key: "optim.lr" -> "0.0003"
   Texts fingerprint;     // Fingerprint, by its names: "threads" -> "2"
   Texts weights_sha256;  // hash_tensors of weights: "init" (the start), "base", "reference", ...
+  Texts samples;         // state of a SampleSource that makes samples, by its own names
   Texts model;  // all other values, by their whole keys: model.*, lora.*, chat.template, ...
 
   /// Calls visit(key, member) for every single value.
@@ -75,6 +76,7 @@ struct RunValues {
     visit("config.", "", self.config);
     visit("fingerprint.", "", self.fingerprint);
     visit("", ".weights_sha256", self.weights_sha256);
+    visit("samples.", "", self.samples);
     visit("", "", self.model);  // the last one, which takes every key
   }
 

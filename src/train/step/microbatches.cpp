@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
+#include "parallel/context/deal_tokens.hpp"
 
 namespace trireme {
 namespace {
@@ -65,6 +66,14 @@ void add_padding(const Batch& batch, at::Device device, Microbatch& result) {
   result.padding = at::arange(batch.T, lengths.options()).ge(lengths);
 }
 
+/// Returns the number of terms of the auxiliary loss of the whole update: sequences, or
+/// micro-batches.
+double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
+  TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);
+  if (moe.router_aux_loss != "sequence") return static_cast<double>(batch.update_batches);
+  return static_cast<double>(batch.update_samples * (batch.sequence_of.empty() ? 1 : 2));
+}
+
 }  // namespace
 
 std::int64_t num_terms(const Batch& batch, LossTerm term) {
@@ -73,12 +82,6 @@ std::int64_t num_terms(const Batch& batch, LossTerm term) {
 
 std::int64_t update_terms(const Batch& batch, LossTerm term) {
   return term == LossTerm::pair ? batch.update_samples : batch.update_targets;
-}
-
-double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
-  TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);
-  if (moe.router_aux_loss != "sequence") return static_cast<double>(batch.update_batches);
-  return static_cast<double>(batch.update_samples * (batch.sequence_of.empty() ? 1 : 2));
 }
 
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training) {
@@ -100,6 +103,18 @@ Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t ste
   result.step = step;
   result.training = training;
   return result;
+}
+
+std::vector<Microbatch> make_microbatches(std::span<const Batch> batches, at::Device device,
+                                          std::int64_t step, const MoeConfig& moe, double scale,
+                                          const Mesh& mesh) {
+  std::vector<Microbatch> micro_batches;
+  for (const Batch& batch : batches) {
+    Microbatch whole = to_microbatch(batch, device, step, /*training=*/true);
+    if (moe.has_aux_loss()) whole.aux_weight = scale / update_aux_terms(batch, moe);
+    micro_batches.push_back(deal_tokens(std::move(whole), mesh));
+  }
+  return micro_batches;
 }
 
 }  // namespace trireme

@@ -47,19 +47,19 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
   // Ranks of a pipeline are at different passes: they agree before the first one alone, when no
   // receive is under way.
   const bool alone = schedule.placement.ranks == 1;
-  if (!alone && hooks.stop_before(0, num_micro_batches)) return false;
+  if (!alone && hooks.cancel_before(0, num_micro_batches)) return false;
   begin(schedule, micro_batches);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Pass& pass = list[i];
     if (alone && pass.kind == PassKind::forward &&
-        hooks.stop_before(pass.micro_batch, num_micro_batches))
+        hooks.cancel_before(pass.micro_batch, num_micro_batches))
       return false;
     const double waited_s = links_.waited_s();
     const Timer timer;
     run_pass(update, pass, /*last=*/i + 1 == list.size());
-    if (clock_ != nullptr) {
+    if (hooks.pass_took) {
       finish_work(model_.registry().device());
-      clock_->note(pass, timer.seconds() - (links_.waited_s() - waited_s));
+      hooks.pass_took(pass, timer.seconds() - (links_.waited_s() - waited_s));
     }
     links_.poll();
   }
@@ -91,12 +91,6 @@ void Passes::begin(const pipeline::Schedule& schedule, std::span<const Microbatc
   links_.begin(schedule, [this, micro_batches](int i) {
     return space_between_stages(model_, micro_batches[static_cast<std::size_t>(i)]);
   });
-}
-
-void Passes::run_forward(const pipeline::Schedule& schedule,
-                         std::span<const Microbatch> micro_batches,
-                         const std::function<void(std::size_t, const at::Tensor&)>& call) {
-  forward_stages(model_, links_, pp_rank_, schedule, micro_batches, call);
 }
 
 void Passes::forward(const Update& update, const Pass& pass) {

@@ -1,25 +1,70 @@
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
+#include "parallel/memory_count.hpp"
 #include "parallel/pipeline/stage_links.hpp"
-#include "train/step/activation_count.hpp"
-#include "train/step/pass_clock.hpp"
+#include "parallel/units/unit_weights.hpp"
 
 namespace trireme {
 
-/// What runs around the passes of an update; before a pass: when its input is there.
+/// Functions that run around the passes of an update. Those before a pass run when its input is
+/// there.
 struct PassHooks {
-  /// Before micro-batch i of n; of a pipeline before the update (i = 0). True: it is given up.
-  std::function<bool(std::int64_t, std::int64_t)> stop_before;
+  /// Runs before micro-batch i of n; in a pipeline before the update (i = 0). True cancels the
+  /// update.
+  std::function<bool(std::int64_t, std::int64_t)> cancel_before;
   std::function<void()> before_forward;
   /// `last`: the last pass in which this rank adds gradients of weights.
   std::function<void(bool last)> before_backward;
+  /// Gets the seconds of each pass, on a GPU to its end, without the wait for other stages. Empty:
+  /// passes are not timed.
+  std::function<void(const pipeline::Pass&, double)> pass_took;
+};
+
+/// Counts the bytes that forward passes leave for their backward passes, without gathered weights.
+/// Does nothing unless it is on.
+class ActivationCount {
+ public:
+  ActivationCount(const UnitWeights& weights, bool on) : weights_(weights) {
+    if (on) memory_.emplace();
+  }
+
+  void before_forward() {
+    if (memory_) before_ = own_bytes();
+  }
+
+  /// `others`: bytes that the pass keeps and another made, less those that it made for another.
+  void after_forward(std::size_t micro_batch, std::int64_t others = 0) {
+    if (!memory_) return;
+    kept_[micro_batch] = own_bytes() - before_ + others;
+    std::int64_t all = 0;
+    for (const auto& [number, bytes] : kept_) all += bytes;
+    peak_ = std::max(peak_, all);
+  }
+
+  void after_backward(std::size_t micro_batch) { kept_.erase(micro_batch); }
+
+  /// Returns the most bytes at any time.
+  [[nodiscard]] std::int64_t peak_bytes() const { return peak_; }
+
+ private:
+  [[nodiscard]] std::int64_t own_bytes() const {
+    return memory_->live_bytes() - weights_.gathered_bytes();
+  }
+
+  const UnitWeights& weights_;
+  std::optional<MemoryCount> memory_;
+  std::int64_t before_ = 0;
+  std::map<std::size_t, std::int64_t> kept_;
+  std::int64_t peak_ = 0;
 };
 
 /// Runs any schedule's passes on one rank: what it needs arrives, what it makes leaves, and the
@@ -34,21 +79,13 @@ class Passes {
   Passes& operator=(const Passes&) = delete;
 
   /// One update. Losses, whose gradients are those of grad_scale * their sum, are added to
-  /// `loss_sum` on the rank with the last stage. False: given up.
+  /// `loss_sum` on the rank with the last stage. Returns false if the update was cancelled.
   bool run(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
            double grad_scale, const PassHooks& hooks, ActivationCount& activations,
            at::Tensor& loss_sum);
 
-  /// From here on each pass is timed, on a GPU to its end; null: none.
-  void time_with(PassClock* clock) { clock_ = clock; }
-
   /// Micro-batches of this rank's stages in the last run, the most at any time.
   [[nodiscard]] int most_under_way() const { return most_under_way_; }
-
-  /// Forward passes alone, without tapes. On the rank with the last stage `call` gets each
-  /// micro-batch's number and hidden states.
-  void run_forward(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
-                   const std::function<void(std::size_t, const at::Tensor&)>& call);
 
  private:
   /// A micro-batch in a stage, from its forward pass to that of its weights' gradients.
@@ -72,7 +109,6 @@ class Passes {
   int pp_rank_;
   std::map<std::pair<int, int>, UnderWay> under_way_;  // by stage and micro-batch
   int most_under_way_ = 0;
-  PassClock* clock_ = nullptr;
 };
 
 }  // namespace trireme

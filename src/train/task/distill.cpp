@@ -1,10 +1,9 @@
-#include "train/task/distill.hpp"
-
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "objective/distillation.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/task/dpo.hpp"
-
 #include <functional>
 #include <map>
 #include <optional>
@@ -11,6 +9,7 @@
 #include "objective/sequence_scores.hpp"
 #include "parallel/context/deal_tokens.hpp"
 #include "train/task/stored_scores.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 namespace {

@@ -1,6 +1,5 @@
-#include "train/task/pretrain.hpp"
-
 #include "objective/cross_entropy.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 namespace {

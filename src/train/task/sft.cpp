@@ -1,6 +1,4 @@
-#include "train/task/sft.hpp"
-
-#include "train/task/pretrain.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 namespace {

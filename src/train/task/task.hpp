@@ -10,11 +10,10 @@
 #include "core/fields.hpp"
 #include "core/measures.hpp"
 #include "core/problems.hpp"
-#include "data/order/stream.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
-#include "train/config/config.hpp"
 #include "train/state/frozen_model.hpp"
+#include "train/task/sample_source.hpp"
 
 namespace trireme {
 
@@ -94,7 +93,27 @@ class Task {
   /// Once the configuration is whole. The objective declares what it reports in the measures.
   [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(
       const TaskContext& context) const = 0;
+
+  /// Returns the source of the samples that the model is trained on. The default gives the samples
+  /// of the data sets in a fixed order.
+  [[nodiscard]] virtual std::unique_ptr<SampleSource> make_source(
+      const SourceContext& context) const;
 };
+
+/// Next-token prediction over whole documents.
+std::unique_ptr<Task> make_pretrain();
+
+/// Supervised fine-tuning on chats: cross entropy over the tokens of the assistant.
+std::unique_ptr<Task> make_sft();
+
+/// Learning from preferred answers (DPO, IPO) beside a frozen reference.
+std::unique_ptr<Task> make_dpo();
+
+/// A student learns from the data and from a frozen teacher of any shape.
+std::unique_ptr<Task> make_distill();
+
+/// Returns the cross entropy over the targets of a batch, each times its weight if the batch has any.
+std::unique_ptr<Objective> make_cross_entropy(const TaskContext& context);
 
 /// A task as a command: `trireme NAME`.
 struct TaskRow {

@@ -1,10 +1,7 @@
 #include <array>
 #include <filesystem>
 
-#include "train/task/distill.hpp"
-#include "train/task/dpo.hpp"
-#include "train/task/pretrain.hpp"
-#include "train/task/sft.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme {
 namespace {

@@ -90,9 +90,8 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
     if (i < kWarmUpSteps) continue;
     step_s.push_back(all_reduce_value(control, took_s, ReduceOp::max, "step time"));
     const double waited_s = activity.waited_s() - waited_before_s;
-    const CommSeconds comm = comm_seconds(result.overlap, waited_s);
-    exposed_s += comm.exposed;
-    comm_s += comm.all;
+    exposed_s += waited_s;
+    comm_s += waited_s + result.overlap.hidden_s();
   }
   const double all = static_cast<double>(bench.steps) * control.size();
   figures.step_time_s = median(step_s);
@@ -111,7 +110,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
   const std::int64_t last = (kWarmUpSteps + bench.steps + every) / every * every - 1;
   const std::vector<Batch> batches = batches_of(bench, trial.mesh, last);
   const UpdateFacts facts = facts_of(shape, trial.mesh, batches, last + 1);
-  UpdateCount count(trial.mesh, trial.registry, *trial.optimizer, trial.step);
+  UpdateCount count(trial.step);
   const UpdateResult result = trial.step.run(batches, 1, last + 1, last + 1, config.optim.lr);
   count.end(result);
   figures.collectives = count.collectives();

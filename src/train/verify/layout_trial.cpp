@@ -46,8 +46,7 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
     const std::int64_t targets = plan.targets(i);
     const std::vector<Batch> batches = plan.batches(trial.mesh.rank(Axis::dp), i);
     std::optional<UpdateCount> count;
-    if (plan.audit && i + 1 == plan.steps)
-      count.emplace(trial.mesh, registry, *trial.optimizer, trial.step);
+    if (plan.audit && i + 1 == plan.steps) count.emplace(trial.step);
     const UpdateResult result = trial.step.run(batches, targets, i + 1, i + 1, plan.lr);
     if (count) {
       count->end(result);
@@ -58,7 +57,7 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
     trace.norms.push_back(result.grad_norm);
     trace.grads.push_back(gathering.grads());
   }
-  trial.step.average_copies();
+  trial.step.average_replicas();
   trace.weights = gathering.weights();
   for (const OptimizerSlot& slot : trial.optimizer->slots()) {
     trace.moments.push_back(

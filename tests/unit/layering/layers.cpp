@@ -92,7 +92,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"job/watch", {"job/*"}},
       {"job/submit", {"job/*"}},
       {"train/config", {}},
-      {"train/task", {"train/config", "train/state"}},
+      {"train/task", {"train/config", "train/state", "train/step"}},
       {"train/step", {}},
       {"train/state", {"train/config"}},
       {"train/eval", {"train/step"}},

@@ -13,18 +13,18 @@
 #include "core/process/stop_signals.hpp"
 #include "job/run_folder.hpp"
 #include "job/verdict.hpp"
+#include "train/control/step_vote.hpp"
 #include "train/control/stop_requests.hpp"
-#include "train/control/stop_vote.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
 namespace {
 
-TEST(StopVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
+TEST(StepVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
   run_ranks(3, [](Communicator& world) {
-    StopVote vote(world);
+    StepVote vote(world);
     vote.post({.writer_done = true, .trace = ~std::uint64_t{0}});
-    StopVote::Result result = vote.take();
+    StepVote::Result result = vote.take();
     EXPECT_FALSE(result.stop);
     EXPECT_FALSE(result.save);
     EXPECT_TRUE(result.writers_done);
@@ -41,12 +41,12 @@ TEST(StopVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
   });
 }
 
-TEST(StopBetween, AllRanksStopBeforeTheSamePieceOfMany) {
+TEST(CancelVote, AllRanksStopBeforeTheSamePieceOfMany) {
   for (const double piece_s : {0.0, 0.4, 5.0}) {  // a vote around each piece, around two, each
     std::array<std::int64_t, 3> stopped_at{};
     run_ranks(3, [&](Communicator& world) {
       bool asked = false;
-      StopBetween between(world, [&] { return asked; });
+      CancelVote between(world, [&] { return asked; });
       between.piece_takes(piece_s);
       for (int step = 0; step < 3; ++step) {
         for (std::int64_t i = 0; i < 5; ++i) EXPECT_FALSE(between.before(i, 5));
@@ -64,9 +64,9 @@ TEST(StopBetween, AllRanksStopBeforeTheSamePieceOfMany) {
   }
 }
 
-TEST(StopBetween, ShortWorkIsLeftAlone) {
+TEST(CancelVote, ShortWorkIsLeftAlone) {
   run_ranks(2, [](Communicator& world) {
-    StopBetween between(world, [] { return true; });
+    CancelVote between(world, [] { return true; });
     between.piece_takes(0.001);
     for (std::int64_t i = 0; i < 5; ++i) EXPECT_FALSE(between.before(i, 5));
     EXPECT_TRUE(world.traffic().empty());
@@ -80,18 +80,19 @@ TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
   const double now = unix_time_s();
   int asked = 0;
   double end = now + 3600;
-  StopRequests requests({at("run")}, true, TimeLimit(now + 5, 0), [&] {
+  TimeLimit limit(now + 5, 0);
+  StopRequests requests({at("run")}, true, limit, [&] {
     ++asked;
     return std::optional(end);
   });
   EXPECT_FALSE(requests.poll().stop) << "an hour is left now";
   EXPECT_FALSE(requests.poll().stop);
   EXPECT_EQ(asked, 1) << "only at the limit that is known";
-  StopRequests same({at("run")}, true, TimeLimit(now + 5, 0),
-                    [&] { return std::optional(now + 5); });
+  TimeLimit same_limit(now + 5, 0);
+  StopRequests same({at("run")}, true, same_limit, [&] { return std::optional(now + 5); });
   EXPECT_TRUE(same.poll().stop);
-  EXPECT_EQ(same.asked_by(), "time limit");
-  StopRequests silent({at("run")}, true, TimeLimit(now + 5, 0), [] { return std::nullopt; });
+  EXPECT_EQ(same.requested_by(), "time limit");
+  StopRequests silent({at("run")}, true, same_limit, [] { return std::nullopt; });
   EXPECT_TRUE(silent.poll().stop) << "no answer: the limit that is known counts";
 }
 

@@ -64,7 +64,7 @@ TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
   }
 }
 
-/// Every value that a checkpoint of version 0.9 may have, with a text that only its type writes so.
+/// Every value that a checkpoint may have, with a text that only its type writes so.
 const Values kAllValues{{"task", "sft"},
                         {"step", "20"},
                         {"update", "19"},
@@ -87,6 +87,7 @@ const Values kAllValues{{"task", "sft"},
                         {"fingerprint.threads", "2"},
                         {"init.weights_sha256", "aa"},
                         {"reference.weights_sha256", "bb"},
+                        {"samples.answers", "7"},
                         {"model.hidden_size", "64"},
                         {"lora.rank", "4"},
                         {"chat.template", "chatml"},
@@ -105,6 +106,7 @@ TEST(RunValues, EveryTextIsWrittenAsItWasRead) {
   EXPECT_EQ(values.configured("optim.beta1"), std::nullopt);
   EXPECT_EQ(values.fingerprint, (Values{{"threads", "2"}}));
   EXPECT_EQ(values.weights_sha256, (Values{{"init", "aa"}, {"reference", "bb"}}));
+  EXPECT_EQ(values.samples, (Values{{"answers", "7"}}));
   EXPECT_EQ(values.model, (Values{{"model.hidden_size", "64"},
                                   {"lora.rank", "4"},
                                   {"chat.template", "chatml"},

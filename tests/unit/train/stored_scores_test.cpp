@@ -8,7 +8,7 @@
 #include "train/run/run_keys.hpp"
 #include "train/state/resume.hpp"
 #include "train/step/microbatches.hpp"
-#include "train/task/dpo.hpp"
+#include "train/task/task.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "train/run/keepers.hpp"
+#include "train/run/trainer_services.hpp"
 
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
@@ -27,19 +27,18 @@ bool is_repeated(const RunRequest& run) {
 
 }  // namespace
 
-Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& model,
-                 const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
-                 RunRecord& record)
+TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, const RunModel& model,
+                                 const Beginning& beginning, const ComputePeak& peak,
+                                 RunMeasures& measures, RunRecord& record)
     : saver(run.folder.checkpoints(), run_identity(run.keys, data.stream().content_hash()),
             run.config.checkpoint, record.lock(), run.ranks.world),
       metrics(run.ranks.world, measures.all,
               {run.config.model.flops_per_token(run.config.train.seq_len), peak.flops}),
       chain(run.folder.chain(), run.ranks.world.rank() == 0),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
-      requests(run.folder, run.ranks.world.rank() == 0,
-               TimeLimit(job_end_from_environment(), static_cast<double>(model.state_bytes())),
-               job_end_from_scheduler),
-      stop_between(run.ranks.world, [this] { return requests.asked(); }) {
+      time_limit(job_end_from_environment(), static_cast<double>(model.state_bytes())),
+      requests(run.folder, run.ranks.world.rank() == 0, time_limit, job_end_from_scheduler),
+      cancel_vote(run.ranks.world, [this] { return requests.stop_requested(); }) {
   saver.reserve(model.state_bytes());
   saver.on_commit([&record](std::int64_t step) {
     if (const auto error = capture([&] { record.committed(step); })) log::warn(error->what());
@@ -55,7 +54,7 @@ Keepers::Keepers(const RunRequest& run, const RunData& data, const RunModel& mod
   metrics.write(line.add("resumed_from", beginning.progress.step));
 }
 
-void Keepers::restore(const RunRequest& run, const Beginning& beginning) {
+void TrainerServices::restore(const RunRequest& run, const Beginning& beginning) {
   if (beginning.own_step >= 0) saver.trust(beginning.own_step);
   const std::int64_t step = beginning.progress.step;
   const RunValues& saved = beginning.saved;
@@ -69,7 +68,7 @@ void Keepers::restore(const RunRequest& run, const Beginning& beginning) {
   metrics.restore_windows(saved.loss_spikes.value_or(""), saved.grad_norm_spikes.value_or(""));
 }
 
-void Keepers::put_history(RunValues& values) const {
+void TrainerServices::put_history(RunValues& values) const {
   values.chain = chain.value();
   values.skipped_in_a_row = skipped.in_a_row();
   values.loss_spikes = metrics.loss_window();

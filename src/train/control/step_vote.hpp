@@ -13,7 +13,7 @@ namespace trireme {
 /// ranks stop after the same step though a signal reached only one, all save when one is asked to,
 /// all commit a checkpoint once every writer is done, and all learn the sum of the traces of the
 /// step before (step_chain.hpp).
-class StopVote {
+class StepVote {
  public:
   struct Vote {
     bool stop = false;
@@ -29,7 +29,7 @@ class StopVote {
     std::uint64_t trace = 0;    // sum over ranks, modulo 2^64
   };
 
-  explicit StopVote(Communicator& world) : world_(world) {}
+  explicit StepVote(Communicator& world) : world_(world) {}
 
   void post(const Vote& vote) {
     sums_ = {vote.stop ? 1U : 0U, vote.save ? 1U : 0U, vote.writer_done ? 0U : 1U, vote.trace};
@@ -58,16 +58,16 @@ class StopVote {
   WorkPtr work_;
 };
 
-/// Lets all ranks stop before the same piece of work, of pieces that every rank has the same number
-/// of: micro-batches of an update, batches of a validation.
+/// Lets all ranks cancel the same update or validation before the same piece of it: a micro-batch or
+/// a batch, of which every rank has equally many.
 ///
 /// A vote is posted before one piece and read before a later one, about a second of work apart, so
-/// that nobody waits; work of less than that is left alone.
-class StopBetween {
+/// that no rank waits. Shorter work has no vote.
+class CancelVote {
  public:
-  /// `asked`: whether this rank wants to stop.
-  StopBetween(Communicator& world, std::function<bool()> asked)
-      : vote_(world), asked_(std::move(asked)) {}
+  /// `requested`: returns true if a stop is requested on this rank.
+  CancelVote(Communicator& world, std::function<bool()> requested)
+      : vote_(world), requested_(std::move(requested)) {}
 
   /// What a piece takes, the same number on all ranks. Before the first call: there is a vote
   /// around each piece.
@@ -84,7 +84,7 @@ class StopBetween {
       return false;
     }
     if (i > 0 && vote_.take().stop) return true;
-    if (i + every_ < n) vote_.post({.stop = asked_()});  // there is a place to read it
+    if (i + every_ < n) vote_.post({.stop = requested_()});  // there is a place to read it
     return false;
   }
 
@@ -92,8 +92,8 @@ class StopBetween {
   static constexpr double kBetween_s = 1;
   static constexpr std::int64_t kMostPieces = 1'000'000;
 
-  StopVote vote_;
-  std::function<bool()> asked_;
+  StepVote vote_;
+  std::function<bool()> requested_;
   std::int64_t every_ = 1;
 };
 

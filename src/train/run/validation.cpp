@@ -1,15 +1,24 @@
-#include "train/run/evaluate.hpp"
-
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <vector>
 
+#include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/context/deal_tokens.hpp"
+#include "train/run/training_run.hpp"
 #include "train/step/microbatches.hpp"
 
+/// The validation of a run on held-out samples.
 namespace trireme {
 namespace {
+
+struct Validation {
+  double loss = 0;            // loss sum of all ranks / its terms on all ranks
+  double num_terms = 0;       // targets, or pairs
+  std::vector<double> means;  // of Objective::evaluated(), over the same terms
+};
 
 /// Batches that go through a pipeline together, for each of its ranks: it fills and empties once.
 constexpr std::int64_t kAtOnce = 4;
@@ -25,11 +34,13 @@ std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batc
   return indices;
 }
 
-}  // namespace
-
+/// Returns the mean loss over all of `sets`, each sample once, split over the data ranks. It is the
+/// same for every number of ranks up to rounding. `cancel_before(i, n)` runs before batch i of n of
+/// every set, equal numbers on all ranks. If it returns true, on all ranks, the validation is
+/// cancelled (nullopt). Collective.
 std::optional<Validation> evaluate(
     Step& step, std::span<const SampleSet> sets, std::int64_t micro_batch,
-    const std::function<bool(std::int64_t, std::int64_t)>& stop_before) {
+    const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {
   const Mesh& mesh = step.parts().mesh;
   const Objective& objective = step.parts().objective;
   const at::Device device = step.parts().model.registry().device();
@@ -45,7 +56,7 @@ std::optional<Validation> evaluate(
     const std::int64_t rounds = (total + stride - 1) / stride;
     for (std::int64_t round = 0; round < rounds; round += at_once) {
       failpoint("train.validate");
-      if (stop_before(round, rounds)) return std::nullopt;
+      if (cancel_before(round, rounds)) return std::nullopt;
       std::vector<Microbatch> batches;
       for (std::int64_t i = round; i < std::min(round + at_once, rounds); ++i) {
         const Batch batch =
@@ -66,6 +77,34 @@ std::optional<Validation> evaluate(
   Validation result{values[0] / values[num_sums], values[num_sums], {}};
   for (std::int64_t i = 1; i < num_sums; ++i) result.means.push_back(values[i] / values[num_sums]);
   return result;
+}
+
+}  // namespace
+
+bool validate(TrainingRun& run) {
+  run.enter("validate");
+  run.model.step.average_replicas();
+  const CountTime counted(run.measures.all, run.measures.validation_s);
+  const Timer timer;
+  TrainerServices& services = run.services;
+  const auto validation =
+      evaluate(run.model.step, run.model.samples->validation(), run.config().train.micro_batch,
+               [&](std::int64_t i, std::int64_t n) { return services.cancel_vote.before(i, n); });
+  if (!validation) return false;
+  MetricsLine line{MetricsLine::Kind::validation, {}};
+  const Objective& objective = *run.model.objective;
+  line.add("eval_step", run.progress.step)
+      .add("valid_loss", validation->loss)
+      .add(objective.term() == LossTerm::pair ? "valid_pairs" : "valid_targets",
+           static_cast<std::int64_t>(validation->num_terms));
+  for (std::size_t i = 0; i < validation->means.size(); ++i)
+    line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);
+  services.metrics.write(line);
+  run.valid_loss = {run.progress.step, validation->loss};
+  services.metrics.pause();
+  log::info(formatted("step {}  validation loss {}", run.progress.step, validation->loss));
+  services.time_limit.validation_took(timer.seconds());
+  return true;
 }
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "train/control/step_vote.hpp"
 #include "train/control/stop_requests.hpp"
-#include "train/control/stop_vote.hpp"
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
 #include "train/run/begin.hpp"
@@ -16,7 +16,7 @@ namespace trireme {
 struct RunMeasures {
   Measures all;                                             // components declare theirs here, too
   Measures::Id data_wait_s = all.declare({"data_wait_s"});  // for the loader
-  Measures::Id comm_s = all.declare({"comm_s"});            // of the update (CommSeconds)
+  Measures::Id comm_s = all.declare({"comm_s"});            // in the update
   Measures::Id comm_exposed_s = all.declare({"comm_exposed_s"});
   Measures::Id save_s = all.declare({"save_s"});              // checkpoints, and their copies
   Measures::Id validation_s = all.declare({"validation_s"});  // since the step before
@@ -25,19 +25,21 @@ struct RunMeasures {
   Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
 };
 
-/// What goes along with the steps of a run: it saves, reports, remembers and listens.
-struct Keepers {
+/// Services beside the steps of a run: saves, metrics, the step hash log, skipped steps, stop
+/// requests.
+struct TrainerServices {
   CheckpointSaver saver;
   Metrics metrics;
   StepChain chain;
   SkippedSteps skipped;
+  TimeLimit time_limit;
   StopRequests requests;
-  StopBetween stop_between;  // pieces of a step or a validation
+  CancelVote cancel_vote;  // of an update or a validation
 
-  /// Each goes on where the beginning stands.
-  Keepers(const RunRequest& run, const RunData& data, const RunModel& model,
-          const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
-          RunRecord& record);
+  /// Restores each service from the beginning.
+  TrainerServices(const RunRequest& run, const RunData& data, const RunModel& model,
+                  const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
+                  RunRecord& record);
 
   /// Puts chain, skipped steps and windows of z-scores into the values of a checkpoint.
   void put_history(RunValues& values) const;

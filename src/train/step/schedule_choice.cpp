@@ -1,0 +1,111 @@
+#include "train/step/schedule_choice.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "core/timer.hpp"
+#include "model/stage_forward.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+#include "parallel/torch_bridge.hpp"
+#include "pipeline/schedule_file.hpp"
+
+namespace trireme {
+namespace {
+
+/// Returns the seconds of a message to the next rank of pp while one arrives from the previous rank.
+double transfer_s(Communicator& pp, const at::Tensor& cargo) {
+  constexpr int kTries = 3;
+  const at::Tensor space = at::empty_like(cargo);
+  const int next = (pp.rank() + 1) % pp.size();
+  const int before = (pp.rank() + pp.size() - 1) % pp.size();
+  double least = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const Timer timer;
+    const Message send{next, cargo.data_ptr(), cargo.nbytes()};
+    const Message receive{before, space.data_ptr(), space.nbytes()};
+    pp.exchange({.sends = {&send, 1},
+                 .receives = {&receive, 1},
+                 .stream = current_stream(cargo.device()),
+                 .tag = "time of a transfer"})
+        ->wait();
+    least = i == 0 ? timer.seconds() : std::min(least, timer.seconds());
+  }
+  return least;
+}
+
+std::string bubble_text(const pipeline::Schedule& schedule, const pipeline::Timing& timing) {
+  return number_text(std::round(1000 * simulate(schedule, timing).bubble) / 1000);
+}
+
+}  // namespace
+
+ScheduleChoice::ScheduleChoice(const Mesh& mesh, const Transformer& model)
+    : mesh_(mesh), model_(model), schedule_(stage_schedule(mesh.config(), 0)) {
+  if (searches_schedule(mesh.config()))
+    least_s_.resize(static_cast<std::size_t>(schedule_.placement.stages()));
+}
+
+const pipeline::Schedule& ScheduleChoice::choose(int micro_batches) {
+  const bool fits = found_ && found_->micro_batches == micro_batches;
+  if (schedule_.micro_batches == micro_batches && fits == runs_found_) return schedule_;
+  runs_found_ = fits;
+  if (fits) stop_timing();
+  schedule_ = fits ? *found_ : stage_schedule(mesh_.config(), micro_batches, timing_);
+  return schedule_;
+}
+
+void ScheduleChoice::pass_took(const pipeline::Pass& pass, double seconds) {
+  double& least =
+      least_s_[static_cast<std::size_t>(pass.stage)][static_cast<std::size_t>(pass.kind)];
+  least = least == 0 ? seconds : std::min(least, seconds);
+}
+
+void ScheduleChoice::after_update(std::span<const Microbatch> micro_batches) {
+  constexpr int kTimedUpdates = 2;  // the first one is slower than those that follow
+  if (!times_passes() || micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
+  timing_ = slowest_times(space_between_stages(model_, micro_batches.front()));
+  stop_timing();
+  found_ = stage_schedule(mesh_.config(), schedule_.micro_batches, timing_);
+  if (mesh_.world().rank() != 0) return;
+  log::info(formatted(
+      "schedule auto: by the measured times of passes, bubble {} is predicted; up to here {}",
+      bubble_text(*found_, timing_), bubble_text(schedule_, timing_)));
+}
+
+/// Returns the times of all stages and of a message of `cargo`: the maximum over all ranks.
+pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& cargo) const {
+  std::vector<double> mine;
+  for (const auto& [forward, backward, input_grad, weight_grad] : least_s_) {
+    // An undivided backward pass: assume that its two products of each matrix take equally long.
+    mine.push_back(forward);
+    mine.push_back(input_grad > 0 ? input_grad : backward / 2);
+    mine.push_back(weight_grad > 0 ? weight_grad : backward / 2);
+  }
+  mine.push_back(transfer_s(mesh_.group(Axis::pp), cargo));
+  const at::Tensor all = at::tensor(mine, at::kDouble).to(cargo.device());
+  all_reduce(mesh_.world(), all, ReduceOp::max, "times of passes")->wait();
+  const at::Tensor slowest = all.to(at::kCPU);
+  const auto* value = slowest.const_data_ptr<double>();
+  pipeline::Timing timing;
+  for (std::size_t stage = 0; stage < least_s_.size(); ++stage, value += 3)
+    timing.stages.push_back({value[0], value[1], value[2]});
+  timing.transfer = *value;
+  return timing;
+}
+
+void ScheduleChoice::take(const std::string& text) {
+  const ParallelConfig& config = mesh_.config();
+  if (!searches_schedule(config) || text.empty()) return;
+  pipeline::Schedule known = pipeline::parse_schedule(text, "the checkpoint's schedule");
+  const bool is_in_limit =
+      config.in_flight == 0 ||
+      simulate(known, {{pipeline::PassTimes{}}}).peak() <= config.in_flight;  // may be a new limit
+  if (is_in_limit && known.placement == stage_placement(config)) found_ = std::move(known);
+}
+
+}  // namespace trireme

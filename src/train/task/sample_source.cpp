@@ -1,0 +1,78 @@
+#include "train/task/sample_source.hpp"
+
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "core/join.hpp"
+#include "data/loader.hpp"
+#include "train/step/update_targets.hpp"
+#include "train/task/task.hpp"
+
+namespace trireme {
+namespace {
+
+/// The samples of the data sets in the order of their global index. The state is that index.
+class OrderedSamples final : public SampleSource {
+ public:
+  explicit OrderedSamples(const SourceContext& context) : context_(context) {}
+
+  void restore(const RunValues& saved, const std::string& checkpoint) override {
+    next_sample_ = saved_next_sample(saved);
+    context_.stream.check_state(saved.stream, next_sample_, checkpoint);
+  }
+
+  void put_state(std::int64_t next_sample, RunValues& values) const override {
+    values.stream = context_.stream.state(next_sample);
+    values.plan_hash = context_.stream.plan_hash();
+  }
+
+  UpdateSamples next() override {
+    if (!loader_) start();
+    UpdateSamples samples;
+    const double waited_before_s = loader_->wait_s();
+    for (std::int64_t i = 0; i < loader_->micro_steps(); ++i)
+      samples.batches.push_back(loader_->next());
+    samples.waited_s = loader_->wait_s() - waited_before_s;
+    targets_->of(samples.batches);
+    samples.next_sample = loader_->next_sample();
+    return samples;
+  }
+
+  void prepare_next() override { targets_->begin_next(); }
+
+  [[nodiscard]] std::string origin(std::int64_t first, std::int64_t end) const override {
+    std::set<std::string> sets;
+    for (std::int64_t i = first; i < end; ++i)
+      sets.insert(context_.stream.place(i).samples->set().folder().string());
+    return joined(sets, ", ");
+  }
+
+  [[nodiscard]] std::span<const SampleSet> validation() const override {
+    return context_.validation;
+  }
+
+ private:
+  void start() {
+    const TrainConfig& train = context_.config.train;
+    const Mesh& mesh = context_.mesh;
+    LoaderConfig shares{train.micro_batch, train.global_batch, mesh.rank(Axis::dp),
+                        mesh.size(Axis::dp), next_sample_};
+    if (train.num_samples > 0) shares.end_sample = train.num_samples;
+    loader_.emplace(context_.stream, shares);
+    targets_.emplace(*loader_, context_.world, mesh);
+  }
+
+  SourceContext context_;
+  std::int64_t next_sample_ = 0;  // of the first update
+  std::optional<DataLoader> loader_;
+  std::optional<UpdateTargets> targets_;
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> Task::make_source(const SourceContext& context) const {
+  return std::make_unique<OrderedSamples>(context);
+}
+
+}  // namespace trireme
