@@ -98,6 +98,7 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   UpdateTargets targets(*loader, world, model->mesh);
   TrainingRun training{run, record, measures, *data, *model, *keepers, *loader, targets, beginning};
   announce(training, choice.note);
+  all_or_none(world, [&] { keepers->open_sinks(run, beginning); });
   keep_peak(run, peak);
   return train_loop(training);
 }

@@ -101,7 +101,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/control", {"train/state"}},
       {"train/cost", {"train/config"}},
       {"train/health", {"train/config", "train/cost", "train/state", "train/step"}},
-      {"train/report", {"train/health"}},
+      {"train/report", {"train/config", "train/health"}},
       {"train/audit", {"train/cost", "train/step"}},
       {"train/verify", {"train/audit", "train/config", "train/cost", "train/step"}},
       {"train/run",
