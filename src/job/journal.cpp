@@ -12,7 +12,9 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
+#include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "core/timer.hpp"
 #include "job/journal_lines.hpp"
 
@@ -30,6 +32,14 @@ std::int64_t JournalContent::committed() const {
   std::int64_t newest = -1;
   for (const Leg& leg : legs) newest = std::max(newest, leg.committed);
   return newest;
+}
+
+std::string JournalContent::run_id() const {
+  if (legs.empty()) return "";
+  const Leg& first = legs.front();
+  const bool has_host = first.start && !first.start->nodes.empty();
+  return xxh3_128_hex(formatted("{} {} {}", number_text(first.began_at), first.place().job,
+                                has_host ? first.start->nodes.front() : ""));
 }
 
 JournalContent read_journal(const std::filesystem::path& file) {

@@ -34,6 +34,10 @@ struct JournalContent {
 
   /// That a checkpoint of this run was ever published for; -1: none.
   [[nodiscard]] std::int64_t committed() const;
+
+  /// Returns the id of the run, which all of its attempts share and which moves with its folder: a
+  /// hash of the time, job and host of the first line. "" if there is no line.
+  [[nodiscard]] std::string run_id() const;
 };
 
 /// Of an absent file: nothing. Where a leg was fenced and had not noticed, two writers overlap: the

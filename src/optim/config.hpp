@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/own_keys.hpp"
 #include "core/problems.hpp"
 
 namespace trireme {
@@ -14,12 +14,9 @@ namespace trireme {
 inline constexpr double kTenthOfLr = -1;
 inline constexpr double kMostLr = 1e6;
 
-/// A key of [optim] that belongs to some optimizers: "beta2" of adamw and lion.
-struct OptimizerKey {
-  std::string name;
-  std::string help;  // which optimizers have it, and what it is for each
-  std::variant<bool, std::int64_t, double, std::string> value;
-};
+/// A key of [optim] that some optimizers declare: "beta2" of adamw and lion. Its help says which
+/// optimizers have it and how each uses it.
+using OptimizerKey = OwnKey;
 
 /// The keys of all optimizers, each once; where their defaults differ, that of the first row.
 std::vector<OptimizerKey> optimizer_keys();
@@ -46,22 +43,14 @@ struct OptimConfig {
     visit("warmup_steps", self.warmup_steps, "steps of linear warm-up from 0 to lr");
     visit("schedule", self.schedule,
           "after warm-up: cosine, linear, constant, minimind-v2 or minimind-v3");
-    for (auto& key : self.keys) {
-      std::visit([&](auto& value) { visit(key.name.c_str(), value, key.help.c_str()); }, key.value);
-    }
+    visit_own_keys(self.keys, visit);
     visit("clip_norm", self.clip_norm, "largest global gradient norm; 0: no clip");
   }
 
   /// The config struct of one optimizer, filled from the flat keys.
   template <class Own>
   [[nodiscard]] Own own() const {
-    Own result;
-    Own::fields(result, [&](const char* field, auto& member, const char*) {
-      for (const OptimizerKey& one : keys) {
-        if (one.name == field) member = std::get<std::decay_t<decltype(member)>>(one.value);
-      }
-    });
-    return result;
+    return read_own_keys<Own>(keys);
   }
 };
 

@@ -9,23 +9,13 @@
 namespace trireme {
 namespace {
 
-template <class Config>
-std::vector<OptimizerKey> keys_with_defaults() {
-  std::vector<OptimizerKey> keys;
-  Config config;
-  Config::fields(config, [&](const char* name, const auto& value, const char* help) {
-    keys.push_back({name, help, value});
-  });
-  return keys;
-}
-
 template <class T>
 constexpr OptimizerRow row(const char* name, const char* help) {
   using Config = typename T::Config;
   return {
       name,
       help,
-      keys_with_defaults<Config>,
+      own_keys<Config>,
       [](const OptimConfig& config, Problems& problems) { check(config.own<Config>(), problems); },
       [](const OptimConfig& config) { return T::num_slots(config.own<Config>()); },
       [](const OptimConfig& config, ParamRegistry& registry) -> std::unique_ptr<Optimizer> {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "serve/http/http_message.hpp"
+#include "http/http_message.hpp"
 #include "serve/openai/api_error.hpp"
 
 namespace trireme {

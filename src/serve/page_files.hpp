@@ -2,7 +2,7 @@
 #include <span>
 #include <string_view>
 
-#include "serve/http/http_message.hpp"
+#include "http/http_message.hpp"
 
 namespace trireme {
 

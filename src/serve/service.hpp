@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "http/http_message.hpp"
 #include "serve/access.hpp"
-#include "serve/http/http_message.hpp"
 #include "serve/jobs/answer_job.hpp"
 #include "serve/serve_metrics.hpp"
 #include "serve/served_model.hpp"

@@ -118,6 +118,38 @@ TEST_F(SecondDay, AnotherValidationSetHasALossOfItsOwn) {
   EXPECT_EQ(count(text("valid", "metrics.jsonl"), "eval_step"), 2U);
 }
 
+TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
+  expect_refused(pretrain("sinks", {"--metrics.sinks", "jsonl,paper"}), 2,
+                 {"metrics.sinks = paper", "jsonl, progress, none", "(--metrics.sinks)"});
+  const Exit first = pretrain("sinks", {"--train.steps", "2", "--metrics.sinks", "none"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_FALSE(fs::exists(path("sinks") / "metrics.jsonl"));
+  EXPECT_EQ(first.err.find("step 1/2"), std::string::npos) << first.err;
+
+  const Exit second = pretrain("sinks", {"--train.steps", "3", "--metrics.sinks", "jsonl"});
+
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(metrics("sinks").resumed_from, std::vector<std::int64_t>{2});
+  EXPECT_EQ(metrics("sinks").steps.size(), 1U);
+  EXPECT_EQ(metrics("sinks").lines.back()["attempt"], 1);
+  EXPECT_EQ(second.err.find("step 3/3"), std::string::npos) << second.err;
+}
+
+TEST_F(SecondDay, ARunFromBeforeTheSinksCouldBeChosenGoesOnWithAllOfThem) {
+  ASSERT_EQ(pretrain("before", {"--train.steps", "2"}).code, 0);
+  std::string config = text("before", "config.toml");
+  const std::size_t at = config.find("[metrics]");
+  ASSERT_NE(at, std::string::npos) << config;
+  config.erase(at, config.find('[', at + 1) - at);
+  std::ofstream(path("before") / "config.toml") << config;
+
+  const Exit exit = pretrain("before", {"--train.steps", "3"});
+
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  EXPECT_EQ(metrics("before").steps.size(), 3U);
+  EXPECT_NE(exit.err.find("step 3/3"), std::string::npos) << exit.err;
+}
+
 TEST_F(SecondDay, WhatAnImportedModelSaysOfItsGenerationTravelsOn) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
   const std::string folder = path("hf").string();

@@ -7,7 +7,7 @@
 
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
-#include "unit/serve/http_client.hpp"
+#include "unit/http/http_client.hpp"
 
 namespace trireme {
 namespace {

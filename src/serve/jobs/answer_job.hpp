@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/http/http_message.hpp"
+#include "http/http_message.hpp"
 #include "serve/openai/api_error.hpp"
 #include "serve/openai/generation_fields.hpp"
 #include "serve/openai/replies.hpp"

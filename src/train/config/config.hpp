@@ -1,7 +1,9 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "core/own_keys.hpp"
 #include "model/lora_config.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
@@ -85,11 +87,12 @@ struct DataConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("path", self.path,
-          "token set to train on (a folder that `trireme-data pack` wrote), several, a blend "
-          "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text; a path with "
-          "blanks, ; or quotes stands in double quotes (in them \\\" is a quote, \\\\ a backslash); "
-          "# starts a comment in a file alone");
+    visit(
+        "path", self.path,
+        "token set to train on (a folder that `trireme-data pack` wrote), several, a blend "
+        "`0.7 A + 0.3 B`, phases `...; from STEP: ...`, or a file with that text; a path with "
+        "blanks, ; or quotes stands in double quotes (in them \\\" is a quote, \\\\ a backslash); "
+        "# starts a comment in a file alone");
     visit("valid_path", self.valid_path, "held-out token set for the validation loss");
     visit("split", self.split,
           "shares of the documents for training, validation and test, as in 969,30,1; empty: all "
@@ -152,6 +155,18 @@ struct CheckpointConfig {
   }
 };
 
+/// The sinks that receive the metrics of a run (report/sinks.hpp).
+struct MetricsConfig {
+  std::string sinks = "jsonl,progress";
+  std::vector<OwnKey> keys;  // declared by the sinks; sink_fields() adds them
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("sinks", self.sinks, "metrics sinks, names between commas; none: no sink");
+    visit_own_keys(self.keys, visit);
+  }
+};
+
 /// Everything a training run is told.
 struct RunConfig {
   ModelConfig model;
@@ -160,6 +175,7 @@ struct RunConfig {
   ParallelConfig parallel;
   CheckpointConfig checkpoint;
   DataConfig data;
+  MetricsConfig metrics;
   LoraConfig lora;  // of tasks that can train adapters alone
 };
 

@@ -47,7 +47,8 @@ std::string json_value(const Metric& metric) {
 
 }  // namespace
 
-JsonlSink::JsonlSink(const SinkSetup& setup) : file_(setup.file), attempt_(setup.attempt) {
+JsonlSink::JsonlSink(const SinkSetup& setup)
+    : file_(setup.folder.metrics()), attempt_(setup.attempt) {
   cut_torn_line(file_);
 }
 

@@ -1,26 +1,66 @@
 #include "train/report/sinks.hpp"
 
+#include <algorithm>
 #include <array>
+#include <functional>
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
+#include "core/log.hpp"
 #include "train/report/jsonl_sink.hpp"
 #include "train/report/progress_line.hpp"
 
 namespace trireme {
 namespace {
 
-using MakeSink = std::unique_ptr<MetricsSink> (*)(const SinkSetup&);
+constexpr const char* kNoSink = "none";
 
-template <class Sink>
-std::unique_ptr<MetricsSink> make(const SinkSetup& setup) {
-  return std::make_unique<Sink>(setup);
+constexpr std::array kSinks{
+    sink_row<JsonlSink>("jsonl", "metrics.jsonl in the folder of the run",
+                        SinkFailure::ends_attempt),
+    sink_row<ProgressLine>("progress", "the progress line on the terminal or in the job's log",
+                           SinkFailure::ends_attempt),
+};
+
+/// Passes everything on to a sink until the sink fails.
+class OptionalSink final : public MetricsSink {
+ public:
+  OptionalSink(const SinkRow& row, const SinkSetup& setup) : name_(row.name) {
+    attempt([&] { sink_ = row.make(setup); });
+  }
+
+  void write(const MetricsLine& line) override {
+    if (sink_) attempt([&] { sink_->write(line); });
+  }
+
+  void pause() override {
+    if (sink_) attempt([&] { sink_->pause(); });
+  }
+
+ private:
+  void attempt(const std::function<void()>& work) {
+    const auto error = capture(work);
+    if (!error) return;
+    log::warn(formatted("the metrics sink {} is off from here on: {}", name_, error->what()));
+    sink_.reset();
+  }
+
+  const char* name_;
+  std::unique_ptr<MetricsSink> sink_;
+};
+
+std::vector<std::string> names_in(const std::string& list) {
+  std::vector<std::string> names = split(list, ',');
+  for (std::string& name : names) std::erase(name, ' ');
+  return names;
 }
 
-/// One more sink: its file and a row here.
-constexpr std::array kSinks{
-    make<JsonlSink>,
-    make<ProgressLine>,
-};
+bool is_on(const SinkRow& row, const MetricsConfig& config) {
+  const std::vector<std::string> names = names_in(config.sinks);
+  return std::find(names.begin(), names.end(), row.name) != names.end() ||
+         (row.is_on != nullptr && row.is_on(config.keys));
+}
 
 }  // namespace
 
@@ -46,9 +86,48 @@ double MetricsLine::value(std::string_view name) const {
   fail(ErrorKind::internal, "this line of metrics has no {}", name);
 }
 
-std::vector<std::unique_ptr<MetricsSink>> make_sinks(const SinkSetup& setup) {
+std::span<const SinkRow> sink_rows() {
+  return kSinks;
+}
+
+std::vector<Field> sink_fields(MetricsConfig& config, std::span<const SinkRow> rows) {
+  config.keys.clear();
+  for (const SinkRow& row : rows) {
+    if (row.keys == nullptr) continue;
+    const std::vector<OwnKey> own = row.keys();
+    config.keys.insert(config.keys.end(), own.begin(), own.end());
+  }
+  std::vector<Field> fields = fields_of("metrics", config);
+  fields.front().help += formatted(" ({})", joined(rows, "; ", [](const SinkRow& row) {
+                                     return formatted("{}: {}", row.name, row.help);
+                                   }));
+  return fields;
+}
+
+void check_sinks(const MetricsConfig& config, Problems& problems, std::span<const SinkRow> rows) {
+  std::vector<std::string> allowed;
+  for (const SinkRow& row : rows) allowed.emplace_back(row.name);
+  allowed.emplace_back(kNoSink);
+  const std::vector<std::string> names = names_in(config.sinks);
+  for (const std::string& name : names)
+    problems.one_of("metrics.sinks", name.empty() ? "''" : name, allowed);
+  if (names.size() > 1 && std::find(names.begin(), names.end(), kNoSink) != names.end())
+    problems.add("metrics.sinks", config.sinks, "must be none alone, or names of sinks");
+  for (const SinkRow& row : rows) {
+    if (row.check != nullptr) row.check(config.keys, problems);
+  }
+}
+
+std::vector<std::unique_ptr<MetricsSink>> make_sinks(const MetricsConfig& config, SinkSetup setup,
+                                                     std::span<const SinkRow> rows) {
+  setup.keys = config.keys;
   std::vector<std::unique_ptr<MetricsSink>> sinks;
-  for (const MakeSink make_sink : kSinks) sinks.push_back(make_sink(setup));
+  for (const SinkRow& row : rows) {
+    if (!is_on(row, config)) continue;
+    sinks.push_back(row.failure == SinkFailure::ends_attempt
+                        ? row.make(setup)
+                        : std::make_unique<OptionalSink>(row, setup));
+  }
   return sinks;
 }
 

@@ -10,6 +10,7 @@
 #include "core/number.hpp"
 #include "train/config/check.hpp"
 #include "train/config/optimizer_keys.hpp"
+#include "train/report/sinks.hpp"
 
 namespace trireme {
 namespace {
@@ -40,6 +41,7 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Fi
   add(fields_of("parallel", config.parallel));
   add(fields_of("checkpoint", config.checkpoint));
   add(fields_of("data", config.data));
+  add(sink_fields(config.metrics));
   add(fields_of("lora", config.lora));
   add(section);
   return std::make_unique<ConfigSet>(std::move(fields));
@@ -56,6 +58,7 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
   settle_optimizer_keys(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());
+  check_sinks(config.metrics, keys.problems());
   // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
   if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
     keys.problems().add("optim.min_lr", config.optim.min_lr,

@@ -12,12 +12,6 @@
 namespace trireme {
 namespace {
 
-/// The number of this start, counted from 0: the journal numbers legs from 1.
-std::int64_t attempt_of(const RunRequest& run) {
-  const JournalContent journal = read_journal(run.folder.journal());
-  return journal.legs.empty() ? 0 : journal.legs.back().number;
-}
-
 /// The same configuration was begun here before, and ended before a checkpoint: its steps are taken
 /// again, and compared.
 bool is_repeated(const RunRequest& run) {
@@ -44,10 +38,21 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
     if (const auto error = capture([&] { record.committed(step); })) log::warn(error->what());
   });
   restore(run, beginning);
+}
+
+void Keepers::open_sinks(const RunRequest& run, const Beginning& beginning) {
   if (run.ranks.world.rank() != 0) return;
-  const TrainConfig& train = run.config.train;
-  for (auto& sink : make_sinks({run.folder.metrics(), beginning.progress.step, train.steps,
-                                train.log_every, attempt_of(run)}))
+  const JournalContent journal = read_journal(run.folder.journal());
+  const std::int64_t leg = journal.legs.empty() ? 1 : journal.legs.back().number;
+  for (auto& sink : make_sinks(run.config.metrics, {.folder = run.folder,
+                                                   .run_id = journal.run_id(),
+                                                   .task = std::string(run.name),
+                                                   .config = config_texts(run.keys),
+                                                   .num_ranks = run.ranks.world.size(),
+                                                   .attempt = leg - 1,
+                                                   .first_step = beginning.progress.step,
+                                                   .total_steps = run.config.train.steps,
+                                                   .log_every = run.config.train.log_every}))
     metrics.add(std::move(sink));
   if (!beginning.goes_on) return;
   MetricsLine line{MetricsLine::Kind::resumed, {}};

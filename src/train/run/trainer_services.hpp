@@ -41,6 +41,9 @@ struct TrainerServices {
                   const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
                   RunRecord& record);
 
+  /// Opens the sinks of the metrics on rank 0, once the journal holds this attempt.
+  void open_sinks(const RunRequest& run, const Beginning& beginning);
+
   /// Puts chain, skipped steps and windows of z-scores into the values of a checkpoint.
   void put_history(RunValues& values) const;
 

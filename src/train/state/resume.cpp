@@ -13,9 +13,10 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 18> kMayDiffer{"parallel.",
+constexpr std::array<std::string_view, 19> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
+                                                      "metrics.",
                                                       "model.preset",
                                                       "train.steps",
                                                       "train.epochs",

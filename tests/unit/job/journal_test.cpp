@@ -71,6 +71,26 @@ TEST_F(JournalTest, TellsWhatWasWritten) {
   }
 }
 
+TEST_F(JournalTest, AllAttemptsShareTheIdOfTheRun) {
+  EXPECT_EQ(read_journal(file()).run_id(), "");
+  Journal first(file());
+  first.open([] { return true; });
+  first.start({{"7", 0, 0}, {"n1"}, 4, {}, -1});
+  const std::string id = read_journal(file()).run_id();
+  EXPECT_EQ(id.size(), 32U);
+
+  Journal second(file());
+  second.open([] { return true; });
+  second.start({{"8", 0, 0}, {"n2"}, 2, {}, 7});
+
+  EXPECT_EQ(read_journal(file()).run_id(), id);
+  std::filesystem::remove(file());
+  Journal other(file());
+  other.open([] { return true; });
+  other.start({{"7", 0, 0}, {"n1"}, 4, {}, -1});
+  EXPECT_NE(read_journal(file()).run_id(), id) << "a new run in the same folder";
+}
+
 TEST_F(JournalTest, OfAnyBeginningTheWholeLinesCount) {
   write_two_legs();
   const std::string whole = read_file(file());

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files/json.hpp"
-#include "serve/http/http_server.hpp"
+#include "http/http_server.hpp"
 #include "serve/service.hpp"
-#include "unit/serve/http_client.hpp"
+#include "unit/http/http_client.hpp"
 #include "unit/serve/scripted_source.hpp"
 #include "unit/text/text_samples.hpp"
 
@@ -95,7 +95,7 @@ class ServiceServer : public ::testing::Test {
   }
 
   bool opens_ = true;
-  std::int64_t vocab_size_ = 700;  // of the model; the tokenizer has 700
+  std::int64_t vocab_size_ = 700;             // of the model; the tokenizer has 700
   std::optional<Tokenizer> model_tokenizer_;  // of the next start(), in place of tokenizer()
   std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
     return said({"Hel", "lo"});

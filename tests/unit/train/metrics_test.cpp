@@ -28,9 +28,9 @@ class MetricsTest : public Scratch {
 
   /// Metrics of one rank, with the file as the sink of rank 0 and a few measures.
   struct Own {
-    Own(Communicator& world, const std::filesystem::path& file, const ComputeRates& rates = {1, 1})
+    Own(Communicator& world, const RunFolder& folder, const ComputeRates& rates = {1, 1})
         : metrics(world, measures, rates) {
-      if (world.rank() == 0) metrics.add(std::make_unique<JsonlSink>(SinkSetup{.file = file}));
+      if (world.rank() == 0) metrics.add(std::make_unique<JsonlSink>(SinkSetup{.folder = folder}));
     }
 
     Measures measures;
@@ -44,7 +44,7 @@ class MetricsTest : public Scratch {
 
 TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLargestMemory) {
   run_ranks(3, [&](Communicator& world) {
-    Own own(world, at("metrics.jsonl"), {10.0, 1000.0});
+    Own own(world, {at("")}, {10.0, 1000.0});
     const double r = world.rank();
     own.metrics.loss(10 + r, 4, 4);
     own.measures.record(own.save_s, r / 2);
@@ -74,7 +74,7 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
 
 TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
   run_ranks(2, [&](Communicator& world) {
-    Own own(world, at("metrics.jsonl"));
+    Own own(world, {at("")});
     double sum = 0;
     for (std::int64_t step = 1; step <= 4; ++step) {
       const bool late = world.rank() == step % 2;  // each time another rank ends last
@@ -88,7 +88,7 @@ TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
 
 TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
   run_ranks(1, [&](Communicator& world) {
-    Own own(world, at("metrics.jsonl"));
+    Own own(world, {at("")});
     own.metrics.loss(0.1, 3, 3);
     EXPECT_FALSE(own.metrics.report({1, 1, 1, 1, std::nan(""), 1e-3, 1, true}, 1));
     EXPECT_TRUE(lines().empty());
@@ -109,7 +109,7 @@ TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
 
 TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
   run_ranks(1, [&](Communicator& world) {
-    Own own(world, at("metrics.jsonl"));
+    Own own(world, {at("")});
     own.metrics.loss(0, 0, 0);
     own.metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, 1);
     own.metrics.flush();
@@ -119,22 +119,24 @@ TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
 }
 
 TEST_F(MetricsTest, EventsGoToEverySink) {
+  const std::filesystem::path second = at("second");
+  std::filesystem::create_directory(second);
   run_ranks(1, [&](Communicator& world) {
-    Own own(world, at("metrics.jsonl"));
-    own.metrics.add(std::make_unique<JsonlSink>(SinkSetup{.file = at("second.jsonl")}));
+    Own own(world, {at("")});
+    own.metrics.add(std::make_unique<JsonlSink>(SinkSetup{.folder = {second}}));
     MetricsLine line{MetricsLine::Kind::end, {}};
     own.metrics.write(line.add("end_step", std::int64_t{9}).add("done", false).add("time_s", 2.5));
   });
 
   EXPECT_EQ(read_file(at("metrics.jsonl")),
             "{\"end_step\":9,\"done\":false,\"time_s\":2.5,\"attempt\":0}\n");
-  EXPECT_EQ(read_file(at("second.jsonl")), read_file(at("metrics.jsonl")));
+  EXPECT_EQ(read_file(second / "metrics.jsonl"), read_file(at("metrics.jsonl")));
 }
 
 TEST_F(MetricsTest, AHalfLineOfALostProcessIsCutOff) {
   std::ofstream(at("metrics.jsonl")) << "{\"step\":1}\n{\"step\":2,\"lo";
   run_ranks(2, [&](Communicator& world) {
-    Own own(world, at("metrics.jsonl"));
+    Own own(world, {at("")});
     MetricsLine line{MetricsLine::Kind::resumed, {}};
     own.metrics.write(line.add("resumed_from", std::int64_t{1}));
   });
@@ -145,7 +147,7 @@ TEST_F(MetricsTest, AHalfLineOfALostProcessIsCutOff) {
 }
 
 TEST_F(MetricsTest, AFileThatCannotGrowIsAnError) {
-  JsonlSink sink({.file = at("absent") / "metrics.jsonl"});
+  JsonlSink sink({.folder = {at("absent")}});
   EXPECT_EQ(error_of([&] { sink.write({}); }).kind(), ErrorKind::usage);
 }
 

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <thread>
 
-#include "serve/http/http_server.hpp"
+#include "http/http_server.hpp"
 #include "unit/core/scratch.hpp"
-#include "unit/serve/http_client.hpp"
+#include "unit/http/http_client.hpp"
 
 namespace trireme {
 namespace {

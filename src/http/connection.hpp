@@ -13,9 +13,9 @@
 #include <optional>
 #include <string>
 
-#include "serve/http/http_server.hpp"
+#include "http/http_server.hpp"
 
-/// What the sources of this room share: the only ones that see Boost.
+/// Shared by the sources of this module, which are the only ones that include Boost.
 namespace trireme {
 
 /// What all connections of a server share.

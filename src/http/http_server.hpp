@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "serve/http/http_message.hpp"
+#include "http/http_message.hpp"
 
 namespace trireme {
 

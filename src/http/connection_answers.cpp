@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "serve/http/connection.hpp"
+#include "http/connection.hpp"
 
 /// What a connection does with an answer: from any thread into its strand, and out to the peer.
 namespace trireme {

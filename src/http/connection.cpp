@@ -1,4 +1,4 @@
-#include "serve/http/connection.hpp"
+#include "http/connection.hpp"
 
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>

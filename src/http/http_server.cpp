@@ -1,4 +1,4 @@
-#include "serve/http/http_server.hpp"
+#include "http/http_server.hpp"
 
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
@@ -11,7 +11,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "serve/http/connection.hpp"
+#include "http/connection.hpp"
 
 namespace trireme {
 
