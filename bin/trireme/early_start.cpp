@@ -12,7 +12,7 @@ namespace {
 void start_early(int argc, char** argv, char** environment) {
   // The C library has no environment of its own yet.
   trireme::use_short_spin(argv, environment);
-  if (trireme::TrainCommand::is_chosen(argc, argv))
+  if (trireme::is_training_command(argc, argv))
     trireme::install_stop_signals(trireme::launched_rank(environment));
 }
 
