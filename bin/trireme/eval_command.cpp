@@ -12,6 +12,7 @@
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
+#include "data/order/plan.hpp"
 #include "generate/load_model.hpp"
 #include "train/eval/set_scores.hpp"
 
@@ -45,6 +46,7 @@ struct EvalSettings {
 void check(const EvalSettings& settings) {
   if (settings.data.empty() == settings.choices.empty())
     fail(ErrorKind::usage, "give either --data SET or --choices FILE");
+  if (!settings.data.empty()) refuse_blend(settings.data, "--data");
   if (settings.batch < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", settings.batch);
   if (settings.seq_len != 0 && settings.seq_len < 2)
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", settings.seq_len);
@@ -110,7 +112,13 @@ int run(const EvalSettings& settings, Launch& launch) {
   const auto model = all_or_none(world, [&] {
     auto loaded = load_model(settings.model, launch.info().local_rank, launch.info().local_size);
     if (settings.data.empty()) {
-      (void)loaded->tokenizer.encode(" ");  // throws if the model takes token ids only
+      if (loaded->tokenizer.is_ids_only()) {
+        fail(
+            ErrorKind::data,
+            "{} has no tokenizer that can be read: the model takes token ids only, and --choices has "
+            "texts. Give --data with a token set",
+            loaded->checkpoint.string());
+      }
       items = read_choices(settings.choices);
       return loaded;
     }
