@@ -1,33 +1,28 @@
 /// trireme: trains, resumes, exports and samples language models.
 
-#include <list>
-
 #include "bin/run_command.hpp"
 #include "bin/start_limit.hpp"
-#include "bin/trireme/bench_generate_command.hpp"
-#include "bin/trireme/bench_step_command.hpp"
-#include "bin/trireme/chat/chat_command.hpp"
-#include "bin/trireme/checkpoint_commands.hpp"
-#include "bin/trireme/config_command.hpp"
-#include "bin/trireme/doctor_command.hpp"
-#include "bin/trireme/dpo_reference_command.hpp"
-#include "bin/trireme/eval_command.hpp"
-#include "bin/trireme/generate_command.hpp"
-#include "bin/trireme/job_commands.hpp"
-#include "bin/trireme/plan/layouts_command.hpp"
-#include "bin/trireme/plan/schedule_command.hpp"
-#include "bin/trireme/serve_command.hpp"
-#include "bin/trireme/short_spin.hpp"
-#include "bin/trireme/submit_command.hpp"
+#include "bin/trireme/commands.hpp"
+#include "bin/trireme/early_start.hpp"
 #include "bin/trireme/train_command.hpp"
-#include "bin/trireme/verify_layout_command.hpp"
-#include "bin/version.hpp"
 #include "comm/liveness/activity.hpp"
+#include "core/error.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/control/leave_run.hpp"
+
+namespace {
+
+/// Returns what --version prints: this program's version and those of what it was built with.
+std::string version_text() {
+  return trireme::formatted(
+      "trireme {}\n  compiler  g++ {}\n  LibTorch  {}\n  MPI       {}\n  NCCL      {}\n",
+      TRIREME_VERSION, __VERSION__, TRIREME_TORCH_VERSION, TRIREME_MPI_VERSION, TRIREME_NCCL_STATE);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -39,28 +34,30 @@ int main(int argc, char** argv) {
     options.activity = std::make_shared<Activity>();
     // A trainer makes a world of its own; in the others ranks meet after hours of work, and the
     // slowest one sets the pace.
-    if (!TrainCommand::is_chosen(argc, argv)) options.timeout_s = kNoTimeout_s;
+    if (!is_training_command(argc, argv)) options.timeout_s = kNoTimeout_s;
     Launch launch("trireme", &argc, &argv, options);
     CommandLine line("trireme", "trains language models on Slurm clusters", version_text);
-    std::list<TrainCommand> trainers;
-    for (const TaskRow& task : task_rows()) trainers.emplace_back(line, launch, argv[0], task);
-    const GenerateCommand generate(line);
-    ChatCommand chat(line);
-    const ServeCommand serve(line);
-    const CheckpointCommands checkpoint(line, [&]() -> Communicator& { return launch.world(); });
-    const ConfigCommand config(line);
-    const VerifyLayoutCommand verify_layout(line, launch);
-    const BenchGenerateCommand bench_generate(line);
-    const BenchStepCommand bench_step(line, launch, *options.activity);
-    const EvalCommand eval(line, launch);
-    const JobCommands job(line);
-    const DoctorCommand doctor(line, launch);
-    const DpoReferenceCommand dpo_reference(line, launch);
-    LayoutsCommand plan(line);
-    const ScheduleCommand plan_schedule(line);
-    const SubmitCommand submit(line, launch, argv[0]);
+    const WorldSource world = [&]() -> Communicator& { return launch.world(); };
+    for (const TaskRow& task : task_rows()) add_train_command(line, launch, argv[0], task);
+    add_generate_command(line);
+    add_chat_command(line);
+    add_serve_command(line);
+    add_checkpoint_commands(line, world);
+    add_save_cost_commands(line, world);
+    add_exchange_commands(line, world);
+    add_config_show_command(line);
+    add_verify_layout_command(line, launch);
+    add_bench_generate_command(line);
+    add_bench_step_command(line, launch, *options.activity);
+    add_eval_command(line, launch);
+    add_job_commands(line);
+    add_doctor_command(line, launch);
+    add_dpo_reference_command(line, launch);
+    add_plan_command(line);
+    add_plan_schedule_command(line);
+    add_submit_command(line, launch, argv[0]);
     StartLimit limit = start_limit(argc, argv);
-    if (TrainCommand::is_chosen(argc, argv)) {
+    if (is_training_command(argc, argv)) {
       limit.on_failure = [run = last_option(argc, argv, {"--run"})](const StartFailure& failure) {
         leave_stuck_start(RunFolder{run}, failure);
       };

@@ -1,49 +1,44 @@
-#include "bin/trireme/bench_generate_command.hpp"
-
 #include <nlohmann/json.hpp>
 
+#include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "core/error.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "generate/engine_config.hpp"
+#include "generate/load_model.hpp"
+#include "generate/measure.hpp"
 
 namespace trireme {
+namespace {
 
-BenchGenerateCommand::BenchGenerateCommand(CommandLine& line) {
-  add_model_options(
-      line.command("bench generate",
-                   "speed of reading prompts and of writing texts, and memory's limit"),
-      model_)
-      .option("--batch", &load_.batch, "B", "texts at once")
-      .option("--prompt-tokens", &load_.prompt_tokens, "P", "of each text, made up")
-      .option("--new-tokens", &load_.new_tokens, "N", "of each text, 2 or more")
-      .option("--repeats", &repeats_, "N", "the fastest counts, after one to warm up")
-      .flag("--json", json_, "one JSON document on one line instead of a table")
-      .example(
-          "trireme bench generate --checkpoint runs/first --batch 8 --prompt-tokens 128 --json")
-      .run([this] { return run(); });
-}
+struct BenchGenerateSettings {
+  ModelOptions model;
+  GenerationLoad load;
+  std::int64_t repeats = 3;
+  bool json = false;
+};
 
-int BenchGenerateCommand::run() {
+int run(const BenchGenerateSettings& settings) {
+  const GenerationLoad& load = settings.load;
   const auto at_least = [](const char* option, std::int64_t value, std::int64_t least) {
     if (value < least) fail(ErrorKind::usage, "{} {}, must be {} or more", option, value, least);
   };
-  check_batch("--batch", load_.batch);
-  at_least("--prompt-tokens", load_.prompt_tokens, 1);
-  at_least("--new-tokens", load_.new_tokens, 2);
-  at_least("--repeats", repeats_, 1);
-  const auto model = load_model(model_);
+  check_batch("--batch", load.batch);
+  at_least("--prompt-tokens", load.prompt_tokens, 1);
+  at_least("--new-tokens", load.new_tokens, 2);
+  at_least("--repeats", settings.repeats, 1);
+  const auto model = load_model(settings.model);
   const std::int64_t longest = model->transformer->config().max_seq_len;
-  if (load_.prompt_tokens > longest || load_.new_tokens > longest - load_.prompt_tokens) {
+  if (load.prompt_tokens > longest || load.new_tokens > longest - load.prompt_tokens) {
     fail(ErrorKind::usage, "--prompt-tokens {} and --new-tokens {}, together at most {}",
-         load_.prompt_tokens, load_.new_tokens, longest);
+         load.prompt_tokens, load.new_tokens, longest);
   }
-  const GenerationFigures figures = measure_generation(*model, load_, repeats_);
-  const Json json{{"batch", load_.batch},
-                  {"prompt_tokens", load_.prompt_tokens},
-                  {"new_tokens", load_.new_tokens},
-                  {"precision", model_.precision},
+  const GenerationFigures figures = measure_generation(*model, load, settings.repeats);
+  const Json json{{"batch", load.batch},
+                  {"prompt_tokens", load.prompt_tokens},
+                  {"new_tokens", load.new_tokens},
+                  {"precision", settings.model.precision},
                   {"threads", figures.threads},
                   {"prefill_tokens_per_s", figures.prefill_tokens_per_s},
                   {"decode_tokens_per_s", figures.decode_tokens_per_s},
@@ -51,7 +46,7 @@ int BenchGenerateCommand::run() {
                   {"weight_bytes", figures.weight_bytes},
                   {"memory_bytes_per_s", figures.memory_bytes_per_s},
                   {"bandwidth_share", figures.bandwidth_share}};
-  if (json_) {
+  if (settings.json) {
     print(json_line(json));
     return kExitDone;
   }
@@ -61,6 +56,24 @@ int BenchGenerateCommand::run() {
         formatted("{}: {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
   print(table);
   return kExitDone;
+}
+
+}  // namespace
+
+void add_bench_generate_command(CommandLine& line) {
+  const auto settings = std::make_shared<BenchGenerateSettings>();
+  add_model_options(
+      line.command("bench generate",
+                   "speed of reading prompts and of writing texts, and memory's limit"),
+      settings->model)
+      .option("--batch", &settings->load.batch, "B", "texts at once")
+      .option("--prompt-tokens", &settings->load.prompt_tokens, "P", "of each text, made up")
+      .option("--new-tokens", &settings->load.new_tokens, "N", "of each text, 2 or more")
+      .option("--repeats", &settings->repeats, "N", "the fastest counts, after one to warm up")
+      .flag("--json", settings->json, "one JSON document on one line instead of a table")
+      .example(
+          "trireme bench generate --checkpoint runs/first --batch 8 --prompt-tokens 128 --json")
+      .run([settings] { return run(*settings); });
 }
 
 }  // namespace trireme

@@ -1,10 +1,9 @@
-#include "bin/trireme/bench_step_command.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "bin/trireme/commands.hpp"
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
@@ -22,6 +21,7 @@
 #include "train/health/memory_need.hpp"
 #include "train/planner/config_json.hpp"
 #include "train/run/run_keys.hpp"
+#include "train/verify/bench_step.hpp"
 
 namespace trireme {
 namespace {
@@ -30,34 +30,28 @@ constexpr std::int64_t kVocabulary = 6400;  // of a model that no tokenizer give
 constexpr std::int64_t kLength = 512;
 constexpr int kExitDiffers = 1;
 
-}  // namespace
+struct BenchStepSettings {
+  StepBench bench;
+  std::unique_ptr<ConfigSet> keys = make_run_keys(bench.config);
+  bool json = false;
+};
 
-BenchStepCommand::BenchStepCommand(CommandLine& line, Launch& launch, Activity& activity)
-    : launch_(launch), activity_(activity), keys_(make_run_keys(bench_.config)) {
-  line.command("bench step", "time, communication and memory of a training step on a layout")
-      .option("--steps", &bench_.steps, "N", "updates that are measured, after two to warm up")
-      .flag("--audit", bench_.audit, "also count what ranks send; 1 unless that is the formulas'")
-      .flag("--json", json_, "one JSON document on one line instead of a table")
-      .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
-      .example("mpirun -n 2 trireme bench step --model.preset minimind-2 --parallel.zero 3 --audit")
-      .example("trireme bench step --config run.toml --json")
-      .ranks(Ranks::all)
-      .run([this] { return run(); });
-}
-
-void BenchStepCommand::complete(ConfigSet& keys) {
-  RunConfig& config = bench_.config;
+void complete(BenchStepSettings& settings, ConfigSet& keys) {
+  RunConfig& config = settings.bench.config;
   TrainConfig& train = config.train;
   if (config.model.num_heads == 0 && config.model.preset.empty())
     keys.set("model.preset", "tiny", "default");
   finish_run_keys(config, keys);
-  if (bench_.steps < 1) keys.problems().add("--steps", bench_.steps, "must be 1 or more");
+  if (settings.bench.steps < 1)
+    keys.problems().add("--steps", settings.bench.steps, "must be 1 or more");
   if (train.seq_len != 0 && train.seq_len < 2)
     keys.problems().add("train.seq_len", train.seq_len, "must be 2 or more");
 }
 
-void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
-  RunConfig& config = bench_.config;
+/// Fills in what is open until the ranks are up: shape, size of the update, device. Throws
+/// Error(usage) for what `ranks` cannot train, Error(resource) where it has no room.
+void settle(BenchStepSettings& settings, const LaunchInfo& launch, int ranks) {
+  RunConfig& config = settings.bench.config;
   TrainConfig& train = config.train;
   resolve(config.model, config.model.vocab_size > 0 ? config.model.vocab_size : kVocabulary);
   if (train.seq_len == 0) train.seq_len = std::min(kLength, config.model.max_seq_len);
@@ -75,44 +69,30 @@ void BenchStepCommand::settle(const LaunchInfo& launch, int ranks) {
   problems.throw_if_any();
   train.accumulation = micro_steps_of(train.global_batch, train.micro_batch, data);
   check_micro_batches(config.parallel, train.accumulation);
-  bench_.device = choose_device(train.device, launch.local_rank);
-  check_room(config, launch, ranks, *keys_);
+  settings.bench.device = choose_device(train.device, launch.local_rank);
+  check_room(config, launch, ranks, *settings.keys);
 }
 
-void BenchStepCommand::warn_of_idle_keys() const {
-  const std::string idle = keys_without_effect(bench_.config.parallel);
+void warn_of_idle_keys(const BenchStepSettings& settings) {
+  const std::string idle = keys_without_effect(settings.bench.config.parallel);
   if (!idle.empty()) log::warn(idle);
   std::vector<std::string> unread;
-  for (const std::string& key : keys_->keys())
-    if ((key.starts_with("data.") || key.starts_with("checkpoint.")) && keys_->is_set(key))
+  for (const std::string& key : settings.keys->keys())
+    if ((key.starts_with("data.") || key.starts_with("checkpoint.")) && settings.keys->is_set(key))
       unread.push_back(key);
   if (!unread.empty())
     log::warn(formatted("without effect here, where tokens and weights are made up: {}",
                         joined(unread, ", ")));
 }
 
-int BenchStepCommand::run() {
-  const RunConfig& config = bench_.config;
-  Communicator& world = launch_.world();
-  set_cpu_threads(config.train.threads, launch_.info().local_size);
-  keep_freed_memory(config.parallel.zero > 0);
-  all_or_none(world, [&] { settle(launch_.info(), world.size()); });
-  if (world.rank() == 0) warn_of_idle_keys();
-  std::unique_ptr<Communicator> on_device;
-  if (bench_.device.is_cuda()) on_device = make_world("nccl", launch_.info(), {}, nccl_backends());
-  const StepFigures figures =
-      measure_step(world, on_device ? *on_device : world, activity_, bench_);
-  if (world.rank() == 0) print(text(figures));
-  return figures.differences.empty() ? kExitDone : kExitDiffers;
-}
-
-std::string BenchStepCommand::text(const StepFigures& figures) const {
-  const RunConfig& config = bench_.config;
-  if (json_) {
-    Json json{{"ranks", launch_.world().size()},
-              {"ranks_per_node", launch_.info().local_size},
+std::string text(const BenchStepSettings& settings, const Launch& launch,
+                 const StepFigures& figures) {
+  const RunConfig& config = settings.bench.config;
+  if (settings.json) {
+    Json json{{"ranks", launch.world().size()},
+              {"ranks_per_node", launch.info().local_size},
               {"cores", std::thread::hardware_concurrency()},
-              {"device", bench_.device.is_cpu() ? "cpu" : "cuda"},
+              {"device", settings.bench.device.is_cpu() ? "cpu" : "cuda"},
               {"model", planner::config_json(config.model)},
               {"parallel", planner::config_json(config.parallel)},
               {"optimizer", config.optim.name},
@@ -121,7 +101,7 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
               {"micro_batch", config.train.micro_batch},
               {"seq_len", config.train.seq_len},
               {"micro_steps", config.train.accumulation},
-              {"steps", bench_.steps},
+              {"steps", settings.bench.steps},
               {"tokens_per_s", figures.tokens_per_s},
               {"step_time_s", figures.step_time_s},
               {"comm_s", figures.comm_s},
@@ -129,7 +109,7 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
               {"mem_peak_bytes", static_cast<std::int64_t>(figures.mem_peak_bytes)},
               {"mem_before_bytes", static_cast<std::int64_t>(figures.mem_before_bytes)},
               {"mem_counted_bytes", static_cast<std::int64_t>(figures.mem_counted_bytes)}};
-    if (bench_.audit) {
+    if (settings.bench.audit) {
       json["collectives"] = collectives_json(figures.collectives, figures.formulas);
       json["equal"] = figures.differences.empty();
       json["differences"] = figures.differences;
@@ -139,12 +119,12 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
   std::string table = formatted(
       "{} ranks, {} of {} tokens, {} micro-steps, {}, {} steps\n"
       "  step {}, {} tokens/s, communication {}, of it waited for {}, memory {} at most\n",
-      launch_.world().size(), config.train.micro_batch, config.train.seq_len,
-      config.train.accumulation, config.train.precision, bench_.steps,
+      launch.world().size(), config.train.micro_batch, config.train.seq_len,
+      config.train.accumulation, config.train.precision, settings.bench.steps,
       format_seconds(figures.step_time_s), cat(std::llround(figures.tokens_per_s)),
       format_seconds(figures.comm_s), format_seconds(figures.comm_exposed_s),
       format_bytes(figures.mem_peak_bytes));
-  if (!bench_.audit) return table;
+  if (!settings.bench.audit) return table;
   for (const CollectiveRow& row : figures.collectives) {
     table += formatted("  {} of {} ({} ranks), {}: {} calls, {} bytes, {} sent\n", row.operation,
                        row.group, row.size, row.purpose, row.count, row.payload_bytes,
@@ -152,6 +132,39 @@ std::string BenchStepCommand::text(const StepFigures& figures) const {
   }
   table += figures.differences.empty() ? "as the formulas say\n" : figures.differences;
   return table;
+}
+
+int run(BenchStepSettings& settings, Launch& launch, Activity& activity) {
+  const RunConfig& config = settings.bench.config;
+  Communicator& world = launch.world();
+  set_cpu_threads(config.train.threads, launch.info().local_size);
+  keep_freed_memory(config.parallel.zero > 0);
+  all_or_none(world, [&] { settle(settings, launch.info(), world.size()); });
+  if (world.rank() == 0) warn_of_idle_keys(settings);
+  std::unique_ptr<Communicator> on_device;
+  if (settings.bench.device.is_cuda())
+    on_device = make_world("nccl", launch.info(), {}, nccl_backends());
+  const StepFigures figures =
+      measure_step(world, on_device ? *on_device : world, activity, settings.bench);
+  if (world.rank() == 0) print(text(settings, launch, figures));
+  return figures.differences.empty() ? kExitDone : kExitDiffers;
+}
+
+}  // namespace
+
+void add_bench_step_command(CommandLine& line, Launch& launch, Activity& activity) {
+  const auto settings = std::make_shared<BenchStepSettings>();
+  line.command("bench step", "time, communication and memory of a training step on a layout")
+      .option("--steps", &settings->bench.steps, "N",
+              "updates that are measured, after two to warm up")
+      .flag("--audit", settings->bench.audit,
+            "also count what ranks send; 1 unless that is the formulas'")
+      .flag("--json", settings->json, "one JSON document on one line instead of a table")
+      .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
+      .example("mpirun -n 2 trireme bench step --model.preset minimind-2 --parallel.zero 3 --audit")
+      .example("trireme bench step --config run.toml --json")
+      .ranks(Ranks::all)
+      .run([settings, &launch, &activity] { return run(*settings, launch, activity); });
 }
 
 }  // namespace trireme

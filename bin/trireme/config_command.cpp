@@ -1,33 +1,37 @@
-#include "bin/trireme/config_command.hpp"
-
+#include "bin/trireme/commands.hpp"
 #include "core/process/run_main.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
+namespace {
 
-ConfigCommand::ConfigCommand(CommandLine& line) {
-  std::vector<Field> sections;
-  for (const TaskRow& row : task_rows()) {
-    tasks_.push_back(row.make());
-    for (const Field& field : tasks_.back()->section()) sections.push_back(field);
-  }
-  keys_ = make_run_keys(config_, sections);
+struct ConfigShowSettings {
+  KeysOfAllTasks all;
+  bool origin = false;
+  bool toml = false;
+};
+
+}  // namespace
+
+void add_config_show_command(CommandLine& line) {
+  const auto settings = std::make_shared<ConfigShowSettings>();
+  KeysOfAllTasks& all = settings->all;
   line.group("config", "configuration of a training run");
   line.command("config show", "the configuration a run would have")
-      .flag("--origin", origin_,
+      .flag("--origin", settings->origin,
             "also who set each key: default, preset, file and line, environment or option")
-      .flag("--toml", toml_, "as a file that --config reads")
-      .config(*keys_, [this](ConfigSet& keys) { check(keys); })
+      .flag("--toml", settings->toml, "as a file that --config reads")
+      .config(*all.keys,
+              [&all](ConfigSet& keys) {
+                finish_run_keys(all.config, keys);
+                for (const auto& task : all.tasks) task->check(keys.problems());
+              })
       .example("trireme config show --config run.toml --optim.lr 1e-3 --origin")
-      .run([this] {
-        print(toml_ ? keys_->to_toml() : keys_->show(origin_));
+      .run([settings] {
+        const ConfigSet& keys = *settings->all.keys;
+        print(settings->toml ? keys.to_toml() : keys.show(settings->origin));
         return kExitDone;
       });
-}
-
-void ConfigCommand::check(ConfigSet& keys) {
-  finish_run_keys(config_, keys);
-  for (const auto& task : tasks_) task->check(keys.problems());
 }
 
 }  // namespace trireme

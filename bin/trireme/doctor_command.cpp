@@ -1,9 +1,8 @@
-#include "bin/trireme/doctor_command.hpp"
-
 #include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 
+#include "bin/trireme/commands.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/files/json_lines.hpp"
@@ -12,6 +11,8 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "data/order/plan.hpp"
+#include "job/doctor/findings.hpp"
+#include "job/doctor/node_speeds.hpp"
 #include "job/doctor/shared_places.hpp"
 #include "parallel/device.hpp"
 #include "scheduler/scheduler.hpp"
@@ -22,14 +23,8 @@ namespace {
 
 /// TRIREME_ variables that nobody reads: mistyped, or of another version.
 std::vector<Finding> unread_variables() {
-  RunConfig config;
-  std::vector<Field> sections;
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (const TaskRow& row : task_rows()) {
-    tasks.push_back(row.make());
-    for (const Field& field : tasks.back()->section()) sections.push_back(field);
-  }
-  const auto keys = make_run_keys(config, sections);
+  const KeysOfAllTasks all;
+  ConfigSet* const keys = all.keys.get();
   keys->load_environment();
   std::vector<Finding> findings;
   for (const std::string& warning : keys->warnings()) {
@@ -68,24 +63,13 @@ bool has_error(const std::vector<Finding>& findings) {
                      [](const Finding& one) { return one.severity == Finding::Severity::error; });
 }
 
-}  // namespace
+struct DoctorSettings {
+  std::string run;
+  std::string data;
+  bool json = false;
+};
 
-DoctorCommand::DoctorCommand(CommandLine& line, Launch& launch) : launch_(launch) {
-  line.command("doctor",
-               "what is wrong with the place where ranks run: GPUs, CPUs, limits, folders, network")
-      .option("--run", &run_, "DIR", "a run folder that all ranks are to share, there or not")
-      .option("--data", &data_, "DIR",
-              "token sets that all ranks are to see, as trainers take them")
-      .flag("--json", json_, "findings and speeds as one JSON document on one line")
-      .example("trireme doctor")
-      .example("srun --mpi=pmix trireme doctor --run runs/first --data data/pretrain")
-      .ranks(Ranks::all)
-      .run([this] { return run(); });
-}
-
-std::vector<RankFacts> DoctorCommand::gather() const {
-  const LaunchInfo& launch = launch_.info();
-  Communicator& world = launch_.world();
+std::vector<RankFacts> gather(const LaunchInfo& launch, Communicator& world) {
   RankFacts mine = own_facts(launch, set_cpu_threads(0, launch.local_size));
   const at::Device device = choose_device("auto", launch.local_rank);
   mine.device.gpu = gpu_identity(device);
@@ -107,37 +91,10 @@ std::vector<RankFacts> DoctorCommand::gather() const {
   return all;
 }
 
-int DoctorCommand::run() {
-  Communicator& world = launch_.world();
-  const bool is_first = world.rank() == 0;
-  const std::vector<RankFacts> ranks = gather();
-  std::vector<RankDevice> devices;
-  for (const RankFacts& one : ranks) devices.push_back(one.device);
-  const std::vector<std::filesystem::path> sets =
-      all_or_none(world, [&] { return sets_of(data_); });
-  std::vector<Finding> findings;
-  if (is_first) findings = findings_of(ranks);
-  for (const Finding& one : check_places(world, launch_.info(), devices, {run_, sets}))
-    findings.push_back(one);
-  const SpeedReport speeds = measure_nodes(world, launch_.info());
-  if (is_first) {
-    for (const Finding& one : speeds.findings) findings.push_back(one);
-    for (const Finding& one : unread_variables()) findings.push_back(one);
-    show(findings, speeds, ranks);
-  }
-  const std::int64_t failed = is_first && has_error(findings) ? 1 : 0;
-  const bool any = broadcast_value(world, failed, 0, "doctor") == 1;
-  if (!any) return kExitDone;
-  // srun --kill-on-bad-exit ends ranks that are a moment later than the first, and would then tell
-  // of their signal in place of the code.
-  std::signal(SIGTERM, SIG_IGN);
-  return exit_code(ErrorKind::usage);
-}
-
-void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport& speeds,
-                         const std::vector<RankFacts>& ranks) const {
+void show(bool as_json, const std::vector<Finding>& findings, const SpeedReport& speeds,
+          const std::vector<RankFacts>& ranks) {
   const std::string exclude = joined(hosts_to_exclude(findings, hosts_of(ranks)), ",");
-  if (json_) {
+  if (as_json) {
     Json json{{"ok", !has_error(findings)},
               {"findings", Json::array()},
               {"nodes", Json::array()},
@@ -167,6 +124,50 @@ void DoctorCommand::show(const std::vector<Finding>& findings, const SpeedReport
     text += scheduler().exclude_option(exclude) + " leaves out what is broken\n";
   if (findings.empty()) text += "nothing is wrong\n";
   print(text);
+}
+
+int run(const DoctorSettings& settings, const Launch& launch) {
+  Communicator& world = launch.world();
+  const bool is_first = world.rank() == 0;
+  const std::vector<RankFacts> ranks = gather(launch.info(), world);
+  std::vector<RankDevice> devices;
+  for (const RankFacts& one : ranks) devices.push_back(one.device);
+  const std::vector<std::filesystem::path> sets =
+      all_or_none(world, [&] { return sets_of(settings.data); });
+  std::vector<Finding> findings;
+  if (is_first) findings = findings_of(ranks);
+  for (const Finding& one : check_places(world, launch.info(), devices, {settings.run, sets}))
+    findings.push_back(one);
+  const SpeedReport speeds = measure_nodes(world, launch.info());
+  if (is_first) {
+    for (const Finding& one : speeds.findings) findings.push_back(one);
+    for (const Finding& one : unread_variables()) findings.push_back(one);
+    show(settings.json, findings, speeds, ranks);
+  }
+  const std::int64_t failed = is_first && has_error(findings) ? 1 : 0;
+  const bool any = broadcast_value(world, failed, 0, "doctor") == 1;
+  if (!any) return kExitDone;
+  // srun --kill-on-bad-exit ends ranks that are a moment later than the first, and would then tell
+  // of their signal in place of the code.
+  std::signal(SIGTERM, SIG_IGN);
+  return exit_code(ErrorKind::usage);
+}
+
+}  // namespace
+
+void add_doctor_command(CommandLine& line, Launch& launch) {
+  const auto settings = std::make_shared<DoctorSettings>();
+  line.command("doctor",
+               "what is wrong with the place where ranks run: GPUs, CPUs, limits, folders, network")
+      .option("--run", &settings->run, "DIR",
+              "a run folder that all ranks are to share, there or not")
+      .option("--data", &settings->data, "DIR",
+              "token sets that all ranks are to see, as trainers take them")
+      .flag("--json", settings->json, "findings and speeds as one JSON document on one line")
+      .example("trireme doctor")
+      .example("srun --mpi=pmix trireme doctor --run runs/first --data data/pretrain")
+      .ranks(Ranks::all)
+      .run([settings, &launch] { return run(*settings, launch); });
 }
 
 }  // namespace trireme

@@ -1,10 +1,9 @@
-#include "bin/trireme/dpo_reference_command.hpp"
-
 #include <algorithm>
 #include <array>
 #include <set>
 #include <utility>
 
+#include "bin/trireme/commands.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/model_place.hpp"
@@ -13,8 +12,10 @@
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
+#include "generate/load_model.hpp"
 #include "objective/preference_loss.hpp"
 #include "parallel/device.hpp"
+#include "train/eval/set_scores.hpp"
 
 namespace trireme {
 namespace {
@@ -35,56 +36,42 @@ ReferenceSet reference_set(const ScoredSet& pairs, const std::vector<PairScore>&
   return set;
 }
 
-}  // namespace
+struct DpoReferenceSettings {
+  std::string init;
+  std::string data;
+  std::string valid_path;
+  std::string score = "all";
+  std::string output;
+  std::int64_t batch = 4;
+  std::int64_t seq_len = 0;
+  std::string device = "auto";
+  std::string precision = "fp32";
+  bool allow_other_template = false;
+};
 
-DpoReferenceCommand::DpoReferenceCommand(CommandLine& line, Launch& launch) : launch_(launch) {
-  line.command("dpo-reference", "precompute reference log-probabilities for dpo.reference")
-      .option("--init", &init_, "MODEL", cat("the reference: a ", kModelPlaceHelp), Need::required)
-      .option("--data", &data_, "SET",
-              "data.path of the runs to come: a token set of kind dpo or a blend; all pairs are "
-              "scored, so that any data.split finds its own",
-              Need::required)
-      .option("--data.valid_path", &valid_path_, "SET", "data.valid_path of the runs to come")
-      .option("--output", &output_, "DIR", "folder to write", Need::required)
-      .option("--batch", &batch_, "N", "pairs of one forward pass")
-      .option("--seq-len", &seq_len_, "N",
-              "train.seq_len of the runs to come; 0: that of the first set")
-      .option("--dpo.score", &score_, "all|answer", "dpo.score of the runs to come")
-      .option("--device", &device_, "auto|cpu|cuda", "where it runs")
-      .option("--precision", &precision_, "fp32|bf16|fp16|fp64",
-              "of the weights: that of the runs to come")
-      .flag("--allow-other-template", allow_other_template_, kAllowOtherTemplateHelp)
-      .example("mpirun -n 2 trireme dpo-reference --init runs/sft --data sets/pairs --output ref")
-      .example(
-          "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/held-out "
-          "--output ref")
-      .example("trireme dpo --init runs/sft --data sets/pairs --dpo.reference ref --run runs/dpo")
-      .ranks(Ranks::all)
-      .run([this] { return run(); });
+void check(const DpoReferenceSettings& settings) {
+  if (settings.batch < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", settings.batch);
+  if (settings.seq_len != 0 && settings.seq_len < 2)
+    fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", settings.seq_len);
+  if (std::find(kPairScores.begin(), kPairScores.end(), settings.score) == kPairScores.end())
+    fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", settings.score);
+  refuse_texts(settings.valid_path, "data.valid_path", kReferenceKinds);
+  refuse_blend(settings.valid_path, "data.valid_path");
 }
 
-void DpoReferenceCommand::check() const {
-  if (batch_ < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", batch_);
-  if (seq_len_ != 0 && seq_len_ < 2)
-    fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", seq_len_);
-  if (std::find(kPairScores.begin(), kPairScores.end(), score_) == kPairScores.end())
-    fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", score_);
-  refuse_texts(valid_path_, "data.valid_path", kReferenceKinds);
-  refuse_blend(valid_path_, "data.valid_path");
-}
-
-std::vector<std::unique_ptr<ScoredSet>> DpoReferenceCommand::open_sets(
-    const LoadedModel& model) const {
+/// Opens every data set at every length that a run of this data trains or validates on.
+std::vector<std::unique_ptr<ScoredSet>> open_sets(const DpoReferenceSettings& settings,
+                                                  const LoadedModel& model) {
   std::vector<std::unique_ptr<ScoredSet>> sets;
   std::set<std::pair<std::string, std::int64_t>> known;  // content and length
   const auto open = [&](const std::string& folder, std::int64_t seq_len) {
     auto opened = std::make_unique<ScoredSet>(folder, kReferenceKinds, seq_len, *model.transformer,
-                                              model.tokenizer, score_ == "answer");
+                                              model.tokenizer, settings.score == "answer");
     if (known.emplace(opened->set.content_hash(), opened->samples.seq_len()).second)
       sets.push_back(std::move(opened));
   };
-  std::int64_t seq_len = seq_len_;
-  for (const PlanPhase& phase : read_plan(data_, "--data", kReferenceKinds)) {
+  std::int64_t seq_len = settings.seq_len;
+  for (const PlanPhase& phase : read_plan(settings.data, "--data", kReferenceKinds)) {
     for (const PlanSource& source : phase.sources) {
       for (const std::string& folder : source.folders) {
         open(folder, phase.seq_len != 0 ? phase.seq_len : seq_len);
@@ -92,31 +79,31 @@ std::vector<std::unique_ptr<ScoredSet>> DpoReferenceCommand::open_sets(
       }
     }
   }
-  if (!valid_path_.empty()) open(valid_path_, seq_len);
+  if (!settings.valid_path.empty()) open(settings.valid_path, seq_len);
   return sets;
 }
 
-int DpoReferenceCommand::run() {
-  check();
-  Communicator& world = launch_.world();
-  set_cpu_threads(0, launch_.info().local_size);
+int run(const DpoReferenceSettings& settings, Launch& launch) {
+  check(settings);
+  Communicator& world = launch.world();
+  set_cpu_threads(0, launch.info().local_size);
   std::vector<std::unique_ptr<ScoredSet>> sets;
   const auto model = all_or_none(world, [&] {
-    auto loaded = load_model(init_, precision_dtypes(precision_, "--precision"),
-                             choose_device(device_, launch_.info().local_rank, "--device"));
-    sets = open_sets(*loaded);
+    auto loaded = load_model(settings.init, precision_dtypes(settings.precision, "--precision"),
+                             choose_device(settings.device, launch.info().local_rank, "--device"));
+    sets = open_sets(settings, *loaded);
     for (const auto& pairs : sets) {
       check_same_template(
           {cat("--data ", pairs->set.folder().string()), pairs->set.manifest().chat_template(),
            loaded->checkpoint.string(), loaded->chat_template_name},
-          allow_other_template_);
+          settings.allow_other_template);
     }
     return loaded;
   });
   ReferenceTable table;
   table.origin.weights_sha256 = hash_model(model->checkpoint, world);
-  table.origin.precision = precision_;
-  table.origin.score = score_;
+  table.origin.precision = settings.precision;
+  table.origin.score = settings.score;
   std::string text;
   for (const auto& pairs : sets) {
     if (world.rank() == 0) {
@@ -124,17 +111,48 @@ int DpoReferenceCommand::run() {
       if (!lost.empty()) log::warn(lost);
     }
     const auto scores =
-        score_pairs(*model->transformer, pairs->samples, batch_, ops::Path::fast, world);
+        score_pairs(*model->transformer, pairs->samples, settings.batch, ops::Path::fast, world);
     table.sets.push_back(reference_set(*pairs, scores));
     text += formatted("{}: {} pairs -> {}\n", pairs->set.folder().string(), pairs->samples.size(),
-                      output_);
+                      settings.output);
   }
   all_or_none(world, [&] {
     if (world.rank() != 0) return;
-    save_reference(output_, table);
+    save_reference(settings.output, table);
     print(text);
   });
   return kExitDone;
+}
+
+}  // namespace
+
+void add_dpo_reference_command(CommandLine& line, Launch& launch) {
+  const auto settings = std::make_shared<DpoReferenceSettings>();
+  line.command("dpo-reference", "precompute reference log-probabilities for dpo.reference")
+      .option("--init", &settings->init, "MODEL", cat("the reference: a ", kModelPlaceHelp),
+              Need::required)
+      .option("--data", &settings->data, "SET",
+              "data.path of the runs to come: a token set of kind dpo or a blend; all pairs are "
+              "scored, so that any data.split finds its own",
+              Need::required)
+      .option("--data.valid_path", &settings->valid_path, "SET",
+              "data.valid_path of the runs to come")
+      .option("--output", &settings->output, "DIR", "folder to write", Need::required)
+      .option("--batch", &settings->batch, "N", "pairs of one forward pass")
+      .option("--seq-len", &settings->seq_len, "N",
+              "train.seq_len of the runs to come; 0: that of the first set")
+      .option("--dpo.score", &settings->score, "all|answer", "dpo.score of the runs to come")
+      .option("--device", &settings->device, "auto|cpu|cuda", "where it runs")
+      .option("--precision", &settings->precision, "fp32|bf16|fp16|fp64",
+              "of the weights: that of the runs to come")
+      .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
+      .example("mpirun -n 2 trireme dpo-reference --init runs/sft --data sets/pairs --output ref")
+      .example(
+          "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/held-out "
+          "--output ref")
+      .example("trireme dpo --init runs/sft --data sets/pairs --dpo.reference ref --run runs/dpo")
+      .ranks(Ranks::all)
+      .run([settings, &launch] { return run(*settings, launch); });
 }
 
 }  // namespace trireme

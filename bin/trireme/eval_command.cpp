@@ -1,10 +1,9 @@
-#include "bin/trireme/eval_command.hpp"
-
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
@@ -13,6 +12,9 @@
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
+#include "data/order/plan.hpp"
+#include "generate/load_model.hpp"
+#include "train/eval/set_scores.hpp"
 
 namespace trireme {
 namespace {
@@ -30,81 +32,29 @@ Json mean_of(double sum, std::int64_t count) {
   return count == 0 ? Json(nullptr) : Json(sum / static_cast<double>(count));
 }
 
-}  // namespace
+struct EvalSettings {
+  ModelOptions model;
+  std::string data;
+  std::string choices;
+  std::string predictions;
+  std::int64_t batch = 8;
+  std::int64_t seq_len = 0;
+  bool json = false;
+  bool allow_other_template = false;
+};
 
-EvalCommand::EvalCommand(CommandLine& line, Launch& launch) : launch_(launch) {
-  add_model_options(
-      line.command("eval", "how well a model predicts a token set, or chooses among answers"),
-      model_)
-      .option("--data", &data_, "SET",
-              "token set of kind pretrain or sft: loss, perplexity, bits per byte")
-      .option("--choices", &choices_, "FILE",
-              "or: one {\"ctx\", \"endings\", \"label\"} a line: acc, acc_norm (per character)")
-      .option("--predictions", &predictions_, "FILE",
-              "also a line for every sequence, or item, in input order")
-      .option("--batch", &batch_, "N", "sequences, or items, of one forward pass")
-      .option("--seq-len", &seq_len_, "N", "with --data: tokens of a sequence; 0: the set's own")
-      .flag("--json", json_, "one JSON document on one line instead of a table")
-      .flag("--allow-other-template", allow_other_template_, kAllowOtherTemplateHelp)
-      .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
-      .example(
-          "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
-          "--predictions scores.jsonl")
-      .ranks(Ranks::all)
-      .run([this] { return run(); });
-}
-
-void EvalCommand::check() const {
-  if (data_.empty() == choices_.empty())
+void check(const EvalSettings& settings) {
+  if (settings.data.empty() == settings.choices.empty())
     fail(ErrorKind::usage, "give either --data SET or --choices FILE");
-  if (batch_ < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", batch_);
-  if (seq_len_ != 0 && seq_len_ < 2)
-    fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", seq_len_);
+  if (!settings.data.empty()) refuse_blend(settings.data, "--data");
+  if (settings.batch < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", settings.batch);
+  if (settings.seq_len != 0 && settings.seq_len < 2)
+    fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", settings.seq_len);
 }
 
-int EvalCommand::run() {
-  check();
-  Communicator& world = launch_.world();
-  std::optional<ScoredSet> set;
-  std::vector<ChoiceItem> items;
-  std::optional<Tokenizer> tokenizer_of_set;
-  const auto model = all_or_none(world, [&] {
-    auto loaded = load_model(model_, launch_.info().local_rank, launch_.info().local_size);
-    if (data_.empty()) {
-      (void)loaded->tokenizer.encode(" ");  // throws if the model takes token ids only
-      items = read_choices(choices_);
-      return loaded;
-    }
-    set.emplace(data_, kEvalKinds, seq_len_, *loaded->transformer, loaded->tokenizer);
-    check_same_template({cat("--data ", data_), set->set.manifest().chat_template(),
-                         loaded->checkpoint.string(), loaded->chat_template_name},
-                        allow_other_template_);
-    // A model that takes token ids only is scored, too: the data set has the bytes of each token.
-    const auto files = set->set.tokenizer_files();
-    if (loaded->tokenizer.is_ids_only() && files.contains("tokenizer.json"))
-      tokenizer_of_set = Tokenizer::from_files(files, data_);
-    return loaded;
-  });
-  std::string text;
-  if (set) {
-    const std::string lost = world.rank() == 0 ? length_warning(set->samples, "--seq-len") : "";
-    if (!lost.empty()) log::warn(lost);
-    const Tokenizer& tokenizer = tokenizer_of_set ? *tokenizer_of_set : model->tokenizer;
-    const auto scores =
-        score_set(*model->transformer, set->samples, tokenizer, batch_, ops::Path::fast, world);
-    all_or_none(world, [&] { text = world.rank() == 0 ? of_set(scores) : ""; });
-  } else {
-    const auto results =
-        score_choices(*model->transformer, items, model->tokenizer, batch_, ops::Path::fast, world);
-    all_or_none(world, [&] { text = world.rank() == 0 ? of_choices(items, results) : ""; });
-  }
-  if (world.rank() == 0) print(text);
-  return kExitDone;
-}
-
-std::string EvalCommand::of_set(const std::vector<SequenceScore>& scores) const {
+std::string text_of_set(const EvalSettings& settings, const std::vector<SequenceScore>& scores) {
   const SetFigures figures = summarize(scores);
-  if (!predictions_.empty()) {
+  if (!settings.predictions.empty()) {
     std::vector<Json> lines;
     for (const SequenceScore& one : scores) {
       lines.push_back({{"index", one.index},
@@ -112,13 +62,13 @@ std::string EvalCommand::of_set(const std::vector<SequenceScore>& scores) const 
                        {"num_targets", one.num_targets},
                        {"num_correct", one.num_correct}});
     }
-    write_lines(predictions_, lines);
+    write_lines(settings.predictions, lines);
   }
-  if (!json_) {
+  if (!settings.json) {
     const std::string bits = std::isfinite(figures.bits_per_byte)
                                  ? formatted("{} bits per byte", figures.bits_per_byte)
                                  : "bits per byte unknown (no tokenizer)";
-    return formatted("{}: loss {}, perplexity {}, {}, {} targets\n", data_, figures.loss,
+    return formatted("{}: loss {}, perplexity {}, {}, {} targets\n", settings.data, figures.loss,
                      figures.perplexity, bits, figures.num_targets);
   }
   return json_line({{"loss", figures.loss},
@@ -128,8 +78,8 @@ std::string EvalCommand::of_set(const std::vector<SequenceScore>& scores) const 
                     {"num_correct", figures.num_correct}});
 }
 
-std::string EvalCommand::of_choices(const std::vector<ChoiceItem>& items,
-                                    const std::vector<ChoiceResult>& results) const {
+std::string text_of_choices(const EvalSettings& settings, const std::vector<ChoiceItem>& items,
+                            const std::vector<ChoiceResult>& results) {
   std::int64_t right = 0;
   std::int64_t right_norm = 0;
   std::vector<Json> lines;
@@ -141,16 +91,90 @@ std::string EvalCommand::of_choices(const std::vector<ChoiceItem>& items,
                      {"choice", results[i].choice},
                      {"label", items[i].label}});
   }
-  if (!predictions_.empty()) write_lines(predictions_, lines);
+  if (!settings.predictions.empty()) write_lines(settings.predictions, lines);
   const auto share = [&](std::int64_t count) {
     return static_cast<double>(count) / static_cast<double>(items.size());
   };
-  if (!json_) {
-    return formatted("{}: acc {}, acc_norm {}, {} items\n", choices_, share(right),
+  if (!settings.json) {
+    return formatted("{}: acc {}, acc_norm {}, {} items\n", settings.choices, share(right),
                      share(right_norm), items.size());
   }
   return json_line(
       {{"acc", share(right)}, {"acc_norm", share(right_norm)}, {"num_items", items.size()}});
+}
+
+int run(const EvalSettings& settings, Launch& launch) {
+  check(settings);
+  Communicator& world = launch.world();
+  std::optional<ScoredSet> set;
+  std::vector<ChoiceItem> items;
+  std::optional<Tokenizer> tokenizer_of_set;
+  const auto model = all_or_none(world, [&] {
+    auto loaded = load_model(settings.model, launch.info().local_rank, launch.info().local_size);
+    if (settings.data.empty()) {
+      if (loaded->tokenizer.is_ids_only()) {
+        fail(
+            ErrorKind::data,
+            "{} has no tokenizer that can be read: the model takes token ids only, and --choices has "
+            "texts. Give --data with a token set",
+            loaded->checkpoint.string());
+      }
+      items = read_choices(settings.choices);
+      return loaded;
+    }
+    set.emplace(settings.data, kEvalKinds, settings.seq_len, *loaded->transformer,
+                loaded->tokenizer);
+    check_same_template({cat("--data ", settings.data), set->set.manifest().chat_template(),
+                         loaded->checkpoint.string(), loaded->chat_template_name},
+                        settings.allow_other_template);
+    // A model that takes token ids only is scored, too: the data set has the bytes of each token.
+    const auto files = set->set.tokenizer_files();
+    if (loaded->tokenizer.is_ids_only() && files.contains("tokenizer.json"))
+      tokenizer_of_set = Tokenizer::from_files(files, settings.data);
+    return loaded;
+  });
+  std::string text;
+  if (set) {
+    const std::string lost = world.rank() == 0 ? length_warning(set->samples, "--seq-len") : "";
+    if (!lost.empty()) log::warn(lost);
+    const Tokenizer& tokenizer = tokenizer_of_set ? *tokenizer_of_set : model->tokenizer;
+    const auto scores = score_set(*model->transformer, set->samples, tokenizer, settings.batch,
+                                  ops::Path::fast, world);
+    all_or_none(world, [&] { text = world.rank() == 0 ? text_of_set(settings, scores) : ""; });
+  } else {
+    const auto results = score_choices(*model->transformer, items, model->tokenizer, settings.batch,
+                                       ops::Path::fast, world);
+    all_or_none(world,
+                [&] { text = world.rank() == 0 ? text_of_choices(settings, items, results) : ""; });
+  }
+  if (world.rank() == 0) print(text);
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_eval_command(CommandLine& line, Launch& launch) {
+  const auto settings = std::make_shared<EvalSettings>();
+  add_model_options(
+      line.command("eval", "how well a model predicts a token set, or chooses among answers"),
+      settings->model)
+      .option("--data", &settings->data, "SET",
+              "token set of kind pretrain or sft: loss, perplexity, bits per byte")
+      .option("--choices", &settings->choices, "FILE",
+              "or: one {\"ctx\", \"endings\", \"label\"} a line: acc, acc_norm (per character)")
+      .option("--predictions", &settings->predictions, "FILE",
+              "also a line for every sequence, or item, in input order")
+      .option("--batch", &settings->batch, "N", "sequences, or items, of one forward pass")
+      .option("--seq-len", &settings->seq_len, "N",
+              "with --data: tokens of a sequence; 0: the set's own")
+      .flag("--json", settings->json, "one JSON document on one line instead of a table")
+      .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
+      .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
+      .example(
+          "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
+          "--predictions scores.jsonl")
+      .ranks(Ranks::all)
+      .run([settings, &launch] { return run(*settings, launch); });
 }
 
 }  // namespace trireme

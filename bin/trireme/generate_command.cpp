@@ -1,13 +1,15 @@
-#include "bin/trireme/generate_command.hpp"
-
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "comm/agree.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
+#include "generate/answers.hpp"
+#include "generate/load_model.hpp"
+#include "generate/prompts.hpp"
 #include "generate/sampling.hpp"
 #include "text/encode_text.hpp"
 
@@ -44,123 +46,103 @@ class OrderedOutput {
   std::size_t next_ = 0;
 };
 
-}  // namespace
+struct GenerateSettings {
+  GenerateSettings() {
+    engine.max_batch = 8;
+    engine.context_option = "--max-tokens";
+  }
 
-GenerateCommand::GenerateCommand(CommandLine& line) {
-  engine_.max_batch = 8;
-  engine_.context_option = "--max-tokens";
-  Command& command =
-      line.command("generate", "continue texts, or answer chats, with a trained model");
-  add_model_options(command, model_);
-  add_chat_template_option(command, model_)
-      .option("--prompt", &prompt_, "TEXT",
-              "text to continue; special tokens in it count; -: standard input, without its last "
-              "line end")
-      .option(
-          "--prompts", &prompts_file_, "FILE",
-          "or: one {\"prompt\"}, {\"ids\"} or {\"messages\", \"tools\"} a line; -: standard input")
-      .flag("--chat", chat_, "a text is what a user says: the model answers in its chat format")
-      .flag("--json", json_,
-            "JSON Lines, a document {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
-            "\"prompt_tokens\", \"completion_tokens\"} on a line for each prompt")
-      .option("--max-tokens", &max_tokens_, "N", "most new tokens");
-  add_draw_options(command, sampling_)
-      .option("--min-p", &sampling_.min_p, "P",
-              "draw among tokens with this share of the likeliest one's probability")
-      .option("--repetition-penalty", &sampling_.repetition_penalty, "X",
-              "above 1: tokens of prompt and text become less likely")
-      .option("--presence-penalty", &sampling_.presence_penalty, "X",
-              "subtracted from logits of tokens in the text")
-      .option("--frequency-penalty", &sampling_.frequency_penalty, "X",
-              "the same, for each time that the token is there")
-      .option("--stop", &stop_, "TEXT", "the text ends before it; several may be given")
-      .flag("--ignore-eos", ignore_eos_, "do not end at the model's end tokens")
-      .option("--seed", &sampling_.seed, "N", "of the draws")
-      .option("--batch", &engine_.max_batch, "N", "prompts at once: the texts stay the same")
-      .option("--kv-cache-mib", &engine_.kv_cache_mib, "N",
-              "memory for keys and values; 0: as much as the prompts need")
-      .example(
-          "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" --max-tokens 50 "
-          "--temperature 0")
-      .example("trireme generate --checkpoint runs/sft --chat --prompt \"Who are you?\"")
-      .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")
-      .run([this] { return run(); });
-}
+  ModelOptions model;
+  std::vector<std::string> prompt;
+  std::string prompts_file;
+  bool chat = false;
+  bool json = false;
+  std::vector<std::string> stop;
+  std::int64_t max_tokens = 128;
+  bool ignore_eos = false;
+  SamplingConfig sampling;
+  EngineConfig engine;
+};
 
-void GenerateCommand::check() const {
-  if (const auto problem = find_problem(sampling_)) {
+void check(const GenerateSettings& settings) {
+  if (const auto problem = find_problem(settings.sampling)) {
     std::string option = problem->field;
     std::replace(option.begin(), option.end(), '_', '-');
     fail(ErrorKind::usage, "--{} {}", option, problem->message);
   }
-  if (max_tokens_ < 1) fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", max_tokens_);
-  check_batch("--batch", engine_.max_batch);
-  if (std::count(stop_.begin(), stop_.end(), "") > 0)
+  if (settings.max_tokens < 1)
+    fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", settings.max_tokens);
+  check_batch("--batch", settings.engine.max_batch);
+  if (std::count(settings.stop.begin(), settings.stop.end(), "") > 0)
     fail(ErrorKind::usage, "--stop is empty, must have a character");
 }
 
-std::vector<Prompt> GenerateCommand::prompts() const {
-  if (prompt_.empty() == prompts_file_.empty())
+std::vector<Prompt> prompts_of(const GenerateSettings& settings) {
+  if (settings.prompt.empty() == settings.prompts_file.empty())
     fail(ErrorKind::usage, "give either --prompt TEXT or --prompts FILE (-: standard input)");
-  if (prompts_file_ == "-") return read_prompts(stdin);
-  if (!prompts_file_.empty()) return read_prompts(prompts_file_);
-  if (prompt_.size() > 1) {
+  if (settings.prompts_file == "-") return read_prompts(stdin);
+  if (!settings.prompts_file.empty()) return read_prompts(settings.prompts_file);
+  if (settings.prompt.size() > 1) {
     fail(
         ErrorKind::usage,
         "--prompt takes one text, {} are given: quote it, or write several to a file for --prompts",
-        prompt_.size());
+        settings.prompt.size());
   }
-  return {{prompt_.front() == "-" ? read_prompt(stdin) : prompt_.front(), ""}};
+  return {{settings.prompt.front() == "-" ? read_prompt(stdin) : settings.prompt.front(), ""}};
 }
 
-void GenerateCommand::check_chat_template(const std::vector<Prompt>& prompts) const {
+/// Throws Error(usage) if a chat format is given and no prompt is a chat.
+void check_chat_template(const GenerateSettings& settings, const std::vector<Prompt>& prompts) {
   const auto is_chat = [&](const Prompt& prompt) {
     return std::holds_alternative<Conversation>(prompt.content) ||
-           (chat_ && std::holds_alternative<std::string>(prompt.content));
+           (settings.chat && std::holds_alternative<std::string>(prompt.content));
   };
-  if (model_.chat_template.empty() || std::any_of(prompts.begin(), prompts.end(), is_chat)) return;
+  if (settings.model.chat_template.empty() || std::any_of(prompts.begin(), prompts.end(), is_chat))
+    return;
   fail(ErrorKind::usage,
        "--chat-template {}: no prompt is a chat; give --chat, or prompts with \"messages\"",
-       model_.chat_template);
+       settings.model.chat_template);
 }
 
-Request GenerateCommand::request_of(const LoadedModel& model, const Prompt& prompt) const {
+Request request_of(const GenerateSettings& settings, const LoadedModel& model,
+                   const Prompt& prompt) {
   Request request;
   request.end_tokens = model.end_tokens;
-  request.stop = stop_;
+  request.stop = settings.stop;
   const auto ask = [&](const Conversation& chat) {
     const std::int64_t vocab_size = model.transformer->config().vocab_size;
     const ChatWriter writer = chat_writer_of(model);
     request.prompt = writer.encode(writer.render(chat));
     request.end_tokens = writer.end_tokens(model.end_tokens, vocab_size);
-    if (ignore_eos_) return;
+    if (settings.ignore_eos) return;
     for (std::string& text : writer.end_texts(vocab_size)) request.stop.push_back(std::move(text));
   };
   if (const auto* ids = std::get_if<std::vector<std::uint32_t>>(&prompt.content)) {
     request.prompt = *ids;
   } else if (const auto* chat = std::get_if<Conversation>(&prompt.content)) {
     ask(*chat);
-  } else if (const auto& text = std::get<std::string>(prompt.content); chat_) {
+  } else if (const auto& text = std::get<std::string>(prompt.content); settings.chat) {
     Conversation question;
     question.messages.push_back({Role::user, text, {}, {}});
     ask(question);
   } else {
     request.prompt = encode_text(model.tokenizer, text);
   }
-  request.max_tokens = max_tokens_;
-  request.sampling = sampling_;
-  request.ignore_eos = ignore_eos_;
-  if (json_) request.top_logprobs = 0;
+  request.max_tokens = settings.max_tokens;
+  request.sampling = settings.sampling;
+  request.ignore_eos = settings.ignore_eos;
+  if (settings.json) request.top_logprobs = 0;
   return request;
 }
 
-std::vector<Request> GenerateCommand::requests(const LoadedModel& model,
-                                               const std::vector<Prompt>& prompts) const {
+/// Returns all requests at once: a bad prompt ends the command before hours of work.
+std::vector<Request> requests_of(const GenerateSettings& settings, const LoadedModel& model,
+                                 const std::vector<Prompt>& prompts) {
   const ModelConfig& config = model.transformer->config();
   std::vector<Request> requests;
   for (const Prompt& prompt : prompts) {
     const auto error = capture([&] {
-      Request request = request_of(model, prompt);
+      Request request = request_of(settings, model, prompt);
       if (request.prompt.empty()) {
         fail(ErrorKind::usage,
              "the prompt is empty, and the tokenizer has no beginning-of-text token");
@@ -180,8 +162,7 @@ std::vector<Request> GenerateCommand::requests(const LoadedModel& model,
   return requests;
 }
 
-std::string GenerateCommand::result_line(std::size_t index, std::size_t prompt_tokens,
-                                       const Answer& answer) const {
+std::string result_line(std::size_t index, std::size_t prompt_tokens, const Answer& answer) {
   Json ids = Json::array();
   Json logprobs = Json::array();
   for (const TokenReport& token : answer.tokens) {
@@ -199,42 +180,87 @@ std::string GenerateCommand::result_line(std::size_t index, std::size_t prompt_t
   return json_line(line);
 }
 
-int GenerateCommand::run() {
-  check();
-  const std::vector<Prompt> prompts = this->prompts();
-  check_chat_template(prompts);
-  const auto model = load_model(model_);
-  std::vector<Request> requests = this->requests(*model, prompts);
+int run(const GenerateSettings& settings) {
+  check(settings);
+  const std::vector<Prompt> prompts = prompts_of(settings);
+  check_chat_template(settings, prompts);
+  const auto model = load_model(settings.model);
+  std::vector<Request> requests = requests_of(settings, *model, prompts);
 
-  EngineConfig config = engine_;
+  EngineConfig config = settings.engine;
   config.max_batch = std::min(config.max_batch, static_cast<std::int64_t>(requests.size()));
   std::vector<std::size_t> prompt_tokens;
   for (const Request& request : requests) prompt_tokens.push_back(request.prompt.size());
   const auto longest =
       static_cast<std::int64_t>(*std::max_element(prompt_tokens.begin(), prompt_tokens.end()));
   const std::int64_t most = model->transformer->config().max_seq_len;
-  config.max_context = longest + std::min(max_tokens_, most - longest);
+  config.max_context = longest + std::min(settings.max_tokens, most - longest);
   GenerationEngine engine(*model->transformer, model->tokenizer, config);
 
   std::vector<std::string> heads(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    if (!json_ && !prompts_file_.empty())
+    if (!settings.json && !settings.prompts_file.empty())
       heads[i] = formatted("{}==> {} <==\n", i == 0 ? "" : "\n", prompts[i].where);
   }
   OrderedOutput output(std::move(heads));
-  const std::vector<Answer> answers =
-      answer_all(engine, std::move(requests),
-                 [&](std::size_t index, const Delta& delta, const Answer& answer) {
-                   const bool last = delta.finish.has_value();
-                   const std::string end = !last   ? ""
-                                           : json_ ? result_line(index, prompt_tokens[index], answer)
-                                                   : "\n";
-                   output.add(index, json_ ? end : delta.text + end, last);
-                 });
+  const std::vector<Answer> answers = answer_all(
+      engine, std::move(requests),
+      [&](std::size_t index, const Delta& delta, const Answer& answer) {
+        const bool last = delta.finish.has_value();
+        const std::string end = !last           ? ""
+                                : settings.json ? result_line(index, prompt_tokens[index], answer)
+                                                : "\n";
+        output.add(index, settings.json ? end : delta.text + end, last);
+      });
   for (const Answer& answer : answers) {
     if (answer.error) throw Error(*answer.error);
   }
   return kExitDone;
+}
+
+}  // namespace
+
+void add_generate_command(CommandLine& line) {
+  const auto settings = std::make_shared<GenerateSettings>();
+  Command& command =
+      line.command("generate", "continue texts, or answer chats, with a trained model");
+  add_model_options(command, settings->model);
+  add_chat_template_option(command, settings->model)
+      .option("--prompt", &settings->prompt, "TEXT",
+              "text to continue; special tokens in it count; -: standard input, without its last "
+              "line end")
+      .option(
+          "--prompts", &settings->prompts_file, "FILE",
+          "or: one {\"prompt\"}, {\"ids\"} or {\"messages\", \"tools\"} a line; -: standard input")
+      .flag("--chat", settings->chat,
+            "a text is what a user says: the model answers in its chat format")
+      .flag(
+          "--json", settings->json,
+          "JSON Lines, a document {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
+          "\"prompt_tokens\", \"completion_tokens\"} on a line for each prompt")
+      .option("--max-tokens", &settings->max_tokens, "N", "most new tokens");
+  add_draw_options(command, settings->sampling)
+      .option("--min-p", &settings->sampling.min_p, "P",
+              "draw among tokens with this share of the likeliest one's probability")
+      .option("--repetition-penalty", &settings->sampling.repetition_penalty, "X",
+              "above 1: tokens of prompt and text become less likely")
+      .option("--presence-penalty", &settings->sampling.presence_penalty, "X",
+              "subtracted from logits of tokens in the text")
+      .option("--frequency-penalty", &settings->sampling.frequency_penalty, "X",
+              "the same, for each time that the token is there")
+      .option("--stop", &settings->stop, "TEXT", "the text ends before it; several may be given")
+      .flag("--ignore-eos", settings->ignore_eos, "do not end at the model's end tokens")
+      .option("--seed", &settings->sampling.seed, "N", "of the draws")
+      .option("--batch", &settings->engine.max_batch, "N",
+              "prompts at once: the texts stay the same")
+      .option("--kv-cache-mib", &settings->engine.kv_cache_mib, "N",
+              "memory for keys and values; 0: as much as the prompts need")
+      .example(
+          "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" --max-tokens 50 "
+          "--temperature 0")
+      .example("trireme generate --checkpoint runs/sft --chat --prompt \"Who are you?\"")
+      .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")
+      .run([settings] { return run(*settings); });
 }
 
 }  // namespace trireme

@@ -1,5 +1,3 @@
-#include "bin/trireme/job_commands.hpp"
-
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "bin/trireme/commands.hpp"
 #include "core/error.hpp"
 #include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
@@ -20,7 +19,6 @@
 #include "job/finish/finish.hpp"
 #include "job/finish/refusal.hpp"
 #include "job/journal.hpp"
-#include "job/watch/attach.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
 #include "scheduler/scheduler.hpp"
@@ -49,102 +47,77 @@ SchedulerQuery asked_now_and_then() {
   };
 }
 
-}  // namespace
+/// The options of all commands of a run as a job.
+struct JobSettings {
+  std::string run;
+  std::int64_t srun_code = 0;
+  std::string job_says;
+  std::string lost_nodes;
+  bool may_restart = false;
+  bool in_chain = false;
+  bool dry_run = false;
+  bool once = false;
+  bool json = false;
+  std::int64_t rank = -1;
+  std::int64_t attach_rank = 0;
+  std::vector<std::string> debugger_arguments;
+};
 
-JobCommands::JobCommands(CommandLine& line) {
-  line.group("job", "a run as a job of a scheduler");
-  line.command(
-          "job finish",
-          "decide what becomes of a run after its processes have ended; exits as the job shall")
-      .option("--run", &run_, "DIR", "run folder", Need::required)
-      .option("--srun-code", &srun_code_, "N", "exit code of srun or mpirun", Need::required)
-      .option("--job-says", &job_says_, "TEXT",
-              "what `scontrol -o show job` says of the job; without it, that it goes on")
-      .option("--lost-nodes", &lost_nodes_, "TEXT",
-              "nodes of the job that the scheduler has given up, separated by blanks")
-      .flag("--may-restart", may_restart_,
-            "the job keeps its nodes and can start the processes again")
-      .flag("--in-chain", in_chain_, "another job goes on where this one may not be requeued")
-      .flag("--dry-run", dry_run_, "write nothing")
-      .example("trireme job finish --run runs/first --srun-code 143 --dry-run")
-      .run([this] { return finish(); });
-  line.command("job watch", "how a run stands: step, loss, time left, last checkpoint")
-      .positional("RUN", &run_, "run folder")
-      .flag("--once", once_, "one line, now; else a new one whenever something has changed")
-      .flag("--json", json_,
-            "JSON Lines: one document a line, a new one whenever something has changed")
-      .example("trireme job watch runs/first --once --json")
-      .run([this] { return watch(); });
-  line.command("job stacks", "where all threads of all ranks stand, also of those that hang")
-      .positional("RUN", &run_, "run folder")
-      .option("--rank", &rank_, "N", "print this rank's; -1: none")
-      .example("trireme job stacks runs/first --rank 3")
-      .run([this] { return stacks(); });
-  line.command("job attach", "gdb on a rank of a run, on the node where it is")
-      .positional("RUN", &run_, "run folder")
-      .option("--rank", &attach_rank_, "N", "which one", Need::required)
-      .flag("--dry-run", dry_run_, "print the command")
-      .rest("ARGUMENT", debugger_arguments_, "more for gdb", Need::optional)
-      .example("trireme job attach runs/first --rank 3")
-      .example("trireme job attach runs/first --rank 3 -- -batch -ex 'thread apply all bt'")
-      .run([this] { return attach(); });
-}
-
-int JobCommands::finish() const {
+int finish(const JobSettings& settings) {
   FinishFacts facts;
   facts.place = JobPlace::from_environment();
-  facts.srun_code = static_cast<int>(srun_code_);
-  facts.job = scheduler().read_job(job_says_);
-  if (in_chain_) facts.job.may_requeue = true;
-  std::istringstream lost(lost_nodes_);
+  facts.srun_code = static_cast<int>(settings.srun_code);
+  facts.job = scheduler().read_job(settings.job_says);
+  if (settings.in_chain) facts.job.may_requeue = true;
+  std::istringstream lost(settings.lost_nodes);
   for (std::string node; lost >> node;) facts.lost_nodes.push_back(node);
   if (!facts.job.error_file.empty()) facts.refusal = refusal_in(facts.job.error_file);
   facts.max_failures = max_failures_from_environment();
-  facts.may_restart = may_restart_;
-  const Decision decision = finish_leg(RunFolder{run_}, facts, dry_run_);
+  facts.may_restart = settings.may_restart;
+  const Decision decision = finish_leg(RunFolder{settings.run}, facts, settings.dry_run);
   Json json = Json::object();
   put_decision(json, decision);
-  json["run"] = std::filesystem::absolute(run_).string();
+  json["run"] = std::filesystem::absolute(settings.run).string();
   json["job"] = scheduler().job_id();
   print(json_line(json));
   return decision.exit_code;
 }
 
-int JobCommands::watch() const {
+int watch(const JobSettings& settings) {
   std::string shown;
   const SchedulerQuery ask = asked_now_and_then();
   while (true) {
-    const RunView view = view_run(RunFolder{run_}, unix_time_s(), ask);
-    const std::string text = json_ ? to_json_text(view) : to_line(view);
+    const RunView view = view_run(RunFolder{settings.run}, unix_time_s(), ask);
+    const std::string text = settings.json ? to_json_text(view) : to_line(view);
     const std::string news = formatted("{} {} {}", view.state, view.leg, view.step.value_or(-1));
     if (news != shown) print(text + "\n");
     shown = news;
-    if (once_ || view.has_ended()) return kExitDone;
+    if (settings.once || view.has_ended()) return kExitDone;
     std::this_thread::sleep_for(kLookAgain);
   }
 }
 
-int JobCommands::stacks() const {
-  const auto rank = rank_ < 0 ? std::nullopt : std::optional(rank_);
-  const StackReport report = ask_for_stacks(RunFolder{run_}, rank, kStacks_s);
+int stacks(const JobSettings& settings) {
+  const auto rank = settings.rank < 0 ? std::nullopt : std::optional(settings.rank);
+  const StackReport report = ask_for_stacks(RunFolder{settings.run}, rank, kStacks_s);
   if (report.ranks == 0) {
-    print("no leg of this run is under way\n");
+    print("no attempt of this run is under way\n");
     return kExitDone;
   }
   if (!report.of_rank.empty()) print(report.of_rank);
   print(formatted("{} of {} ranks wrote to {}\n", report.written.size(), report.ranks,
-                  RunFolder{run_}.stacks().string()));
+                  RunFolder{settings.run}.stacks().string()));
   return report.written.empty() ? exit_code(ErrorKind::comm) : kExitDone;
 }
 
-int JobCommands::attach() const {
-  const std::vector<std::string> words =
-      attach_to(RunFolder{run_}, attach_rank_, kStacks_s, debugger_arguments_);
+int attach(const JobSettings& settings) {
+  const std::vector<std::string> words = attach_to(RunFolder{settings.run}, settings.attach_rank,
+                                                   kStacks_s, settings.debugger_arguments);
   if (words.empty()) {
-    print("no leg of this run is under way\n");
+    print("no attempt of this run is under way\n");
     return kExitDone;
   }
-  if (dry_run_) {
+  if (settings.dry_run) {
     print(shell_line(words) + "\n");
     return kExitDone;
   }
@@ -153,6 +126,51 @@ int JobCommands::attach() const {
   argv.push_back(nullptr);
   ::execvp(argv.front(), argv.data());
   fail(ErrorKind::usage, "cannot start {}: {}", words.front(), std::strerror(errno));
+}
+
+}  // namespace
+
+void add_job_commands(CommandLine& line) {
+  const auto settings = std::make_shared<JobSettings>();
+  line.group("job", "a run as a job of a scheduler");
+  line.command(
+          "job finish",
+          "decide what becomes of a run after its processes have ended; exits as the job shall")
+      .option("--run", &settings->run, "DIR", "run folder", Need::required)
+      .option("--srun-code", &settings->srun_code, "N", "exit code of srun or mpirun",
+              Need::required)
+      .option("--job-says", &settings->job_says, "TEXT",
+              "what `scontrol -o show job` says of the job; without it, that it goes on")
+      .option("--lost-nodes", &settings->lost_nodes, "TEXT",
+              "nodes of the job that the scheduler has given up, separated by blanks")
+      .flag("--may-restart", settings->may_restart,
+            "the job keeps its nodes and can start the processes again")
+      .flag("--in-chain", settings->in_chain,
+            "another job goes on where this one may not be requeued")
+      .flag("--dry-run", settings->dry_run, "write nothing")
+      .example("trireme job finish --run runs/first --srun-code 143 --dry-run")
+      .run([settings] { return finish(*settings); });
+  line.command("job watch", "how a run stands: step, loss, time left, last checkpoint")
+      .positional("RUN", &settings->run, "run folder")
+      .flag("--once", settings->once,
+            "one line, now; else a new one whenever something has changed")
+      .flag("--json", settings->json,
+            "JSON Lines: one document a line, a new one whenever something has changed")
+      .example("trireme job watch runs/first --once --json")
+      .run([settings] { return watch(*settings); });
+  line.command("job stacks", "where all threads of all ranks stand, also of those that hang")
+      .positional("RUN", &settings->run, "run folder")
+      .option("--rank", &settings->rank, "N", "print this rank's; -1: none")
+      .example("trireme job stacks runs/first --rank 3")
+      .run([settings] { return stacks(*settings); });
+  line.command("job attach", "gdb on a rank of a run, on the node where it is")
+      .positional("RUN", &settings->run, "run folder")
+      .option("--rank", &settings->attach_rank, "N", "which one", Need::required)
+      .flag("--dry-run", settings->dry_run, "print the command")
+      .rest("ARGUMENT", settings->debugger_arguments, "more for gdb", Need::optional)
+      .example("trireme job attach runs/first --rank 3")
+      .example("trireme job attach runs/first --rank 3 -- -batch -ex 'thread apply all bt'")
+      .run([settings] { return attach(*settings); });
 }
 
 }  // namespace trireme

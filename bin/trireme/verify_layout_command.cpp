@@ -1,8 +1,7 @@
-#include "bin/trireme/verify_layout_command.hpp"
-
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "bin/trireme/commands.hpp"
 #include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "comm/nccl/nccl_backend.hpp"
@@ -14,6 +13,7 @@
 #include "core/process/run_main.hpp"
 #include "train/config/layout.hpp"
 #include "train/run/run_keys.hpp"
+#include "train/verify/verify_layout.hpp"
 
 namespace trireme {
 namespace {
@@ -56,77 +56,44 @@ std::string text_of(const ParallelConfig& parallel) {
   return text;
 }
 
-}  // namespace
+struct VerifyLayoutSettings {
+  RunConfig config;
+  std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  std::int64_t ranks = 0;
+  std::int64_t steps = 5;
+  bool json = false;
+};
 
-VerifyLayoutCommand::VerifyLayoutCommand(CommandLine& line, Launch& launch)
-    : launch_(launch), keys_(make_run_keys(config_)) {
-  line.command("verify-layout",
-               "whether a layout trains as one process does: losses, gradients, weights in fp64")
-      .option("--ranks", &ranks_, "N",
-              "without mpirun: ranks, as threads; 0: the fewest with two data ranks")
-      .option("--steps", &steps_, "N", "updates that are compared")
-      .flag("--json", json_, "the distances as one JSON document on one line")
-      .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
-      .example("trireme verify-layout --parallel.tp 2 --parallel.zero 3")
-      .example("mpirun -n 4 trireme verify-layout --config run.toml --parallel.tp 2 --json")
-      .ranks(Ranks::all)
-      .run([this] { return run(); });
-}
-
-void VerifyLayoutCommand::complete(ConfigSet& keys) {
-  const bool has_shape = config_.model.num_heads > 0 || !config_.model.preset.empty();
+void complete(VerifyLayoutSettings& settings, const Launch& launch, ConfigSet& keys) {
+  const bool has_shape =
+      settings.config.model.num_heads > 0 || !settings.config.model.preset.empty();
   if (!has_shape) keys.set("model.preset", "tiny", "default");
-  finish_run_keys(config_, keys);
-  if (ranks_ < 0 || ranks_ > kMostThreadRanks)
-    keys.problems().add("--ranks", ranks_, formatted("must be in [0, {}]", kMostThreadRanks));
-  if (steps_ < 1) keys.problems().add("--steps", steps_, "must be 1 or more");
-  if (ranks_ > 0 && launch_.world().size() > 1)
-    keys.problems().add("--ranks", ranks_, "is of a process alone; mpirun -n says it here");
+  finish_run_keys(settings.config, keys);
+  if (settings.ranks < 0 || settings.ranks > kMostThreadRanks)
+    keys.problems().add("--ranks", settings.ranks,
+                        formatted("must be in [0, {}]", kMostThreadRanks));
+  if (settings.steps < 1) keys.problems().add("--steps", settings.steps, "must be 1 or more");
+  if (settings.ranks > 0 && launch.world().size() > 1)
+    keys.problems().add("--ranks", settings.ranks, "is of a process alone; mpirun -n says it here");
 }
 
-LayoutVerdict VerifyLayoutCommand::verify_on_threads(int ranks) const {
+/// All ranks are threads of this process.
+LayoutVerdict verify_on_threads(const VerifyLayoutSettings& settings, int ranks) {
   set_cpu_threads(1, ranks);
   LayoutVerdict verdict;
   std::vector<int> nodes;  // two of them, so that hierarchical sums have something to do
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(2 * rank / ranks);
   run_ranks(ranks, [&](Communicator& world) {
-    const LayoutVerdict one = verify_layout(world, config_, steps_, at::kCPU, nodes);
+    const LayoutVerdict one =
+        verify_layout(world, settings.config, settings.steps, at::kCPU, nodes);
     if (world.rank() == 0) verdict = one;
   });
   return verdict;
 }
 
-int VerifyLayoutCommand::run() {
-  const ParallelConfig& parallel = config_.parallel;
-  Communicator& world = launch_.world();
-  LayoutVerdict verdict;
-  const std::string idle = keys_without_effect(parallel);
-  if (!idle.empty() && world.rank() == 0) log::warn(idle);
-  if (world.size() == 1) {
-    const int ranks =
-        ranks_ > 0 ? static_cast<int>(ranks_) : fewest_ranks(parallel, config_.model.moe.on());
-    check_verifiable(config_, ranks);
-    verdict = verify_on_threads(ranks);
-    print_verdict(verdict, ranks, "thread", at::kCPU);
-    return verdict.equal() ? kExitDone : kExitUnequal;
-  }
-  all_or_none(world, [&] { check_verifiable(config_, world.size()); });
-  set_cpu_threads(config_.train.threads, launch_.info().local_size);
-  const at::Device device = choose_device(config_.train.device, launch_.info().local_rank);
-  std::unique_ptr<Communicator> on_device;
-  if (device.is_cuda()) on_device = make_world("nccl", launch_.info(), {}, nccl_backends());
-  Communicator& used = on_device ? *on_device : world;
-  const std::vector<int> nodes = all_gather_value(world, launch_.info().node, "nodes");
-  verdict = verify_layout(used, config_, steps_, device, nodes);
-  const bool equal =
-      broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
-  if (world.rank() == 0) print_verdict(verdict, world.size(), used.backend(), device);
-  return equal ? kExitDone : kExitUnequal;
-}
-
-void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
-                                        const std::string& backend, at::Device device) const {
-  if (json_) {
+void print_verdict(const VerifyLayoutSettings& settings, const LayoutVerdict& verdict, int ranks,
+                   const std::string& backend, at::Device device) {
+  if (settings.json) {
     // JSON has no infinity: what is not comparable is null.
     print(json_line({{"ranks", ranks},
                      {"backend", backend},
@@ -145,11 +112,57 @@ void VerifyLayoutCommand::print_verdict(const LayoutVerdict& verdict, int ranks,
       "{} ranks ({}), {}, fp64, {} updates of a small model of this shape, "
       "next to one process\n"
       "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}\n",
-      ranks, backend, text_of(config_.parallel), steps_, number_text(verdict.loss_rel),
-      number_text(verdict.grad_rel), verdict.grad_worst.empty() ? "none" : verdict.grad_worst,
-      number_text(verdict.norm_rel), number_text(verdict.weight_rel),
-      number_text(verdict.moment_rel), number_text(verdict.bound),
+      ranks, backend, text_of(settings.config.parallel), settings.steps,
+      number_text(verdict.loss_rel), number_text(verdict.grad_rel),
+      verdict.grad_worst.empty() ? "none" : verdict.grad_worst, number_text(verdict.norm_rel),
+      number_text(verdict.weight_rel), number_text(verdict.moment_rel), number_text(verdict.bound),
       verdict.equal() ? "equal" : "NOT EQUAL"));
+}
+
+int run(const VerifyLayoutSettings& settings, const Launch& launch) {
+  const ParallelConfig& parallel = settings.config.parallel;
+  Communicator& world = launch.world();
+  LayoutVerdict verdict;
+  const std::string idle = keys_without_effect(parallel);
+  if (!idle.empty() && world.rank() == 0) log::warn(idle);
+  if (world.size() == 1) {
+    const int ranks = settings.ranks > 0 ? static_cast<int>(settings.ranks)
+                                         : fewest_ranks(parallel, settings.config.model.moe.on());
+    check_verifiable(settings.config, ranks);
+    verdict = verify_on_threads(settings, ranks);
+    print_verdict(settings, verdict, ranks, "thread", at::kCPU);
+    return verdict.equal() ? kExitDone : kExitUnequal;
+  }
+  all_or_none(world, [&] { check_verifiable(settings.config, world.size()); });
+  set_cpu_threads(settings.config.train.threads, launch.info().local_size);
+  const at::Device device = choose_device(settings.config.train.device, launch.info().local_rank);
+  std::unique_ptr<Communicator> on_device;
+  if (device.is_cuda()) on_device = make_world("nccl", launch.info(), {}, nccl_backends());
+  Communicator& used = on_device ? *on_device : world;
+  const std::vector<int> nodes = all_gather_value(world, launch.info().node, "nodes");
+  verdict = verify_layout(used, settings.config, settings.steps, device, nodes);
+  const bool equal =
+      broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
+  if (world.rank() == 0) print_verdict(settings, verdict, world.size(), used.backend(), device);
+  return equal ? kExitDone : kExitUnequal;
+}
+
+}  // namespace
+
+void add_verify_layout_command(CommandLine& line, Launch& launch) {
+  const auto settings = std::make_shared<VerifyLayoutSettings>();
+  line.command("verify-layout",
+               "whether a layout trains as one process does: losses, gradients, weights in fp64")
+      .option("--ranks", &settings->ranks, "N",
+              "without mpirun: ranks, as threads; 0: the fewest with two data ranks")
+      .option("--steps", &settings->steps, "N", "updates that are compared")
+      .flag("--json", settings->json, "the distances as one JSON document on one line")
+      .config(*settings->keys,
+              [settings, &launch](ConfigSet& keys) { complete(*settings, launch, keys); })
+      .example("trireme verify-layout --parallel.tp 2 --parallel.zero 3")
+      .example("mpirun -n 4 trireme verify-layout --config run.toml --parallel.tp 2 --json")
+      .ranks(Ranks::all)
+      .run([settings, &launch] { return run(*settings, launch); });
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,7 +34,9 @@ struct ImportedModel {
   std::map<std::string, std::string> values;  // besides model.* and step
   std::map<std::string, std::string> files;   // of its tokenizer
   std::string where;                          // for messages: "hf/model"
-  bool require_tokenizer = false;             // refuse a tokenizer that cannot be read
+  // Refuse a tokenizer that cannot be read: what --require-tokenizer says; nullopt where a command has
+  // no such option.
+  std::optional<bool> require_tokenizer = {};
 };
 
 /// Of open_safetensors_folder.

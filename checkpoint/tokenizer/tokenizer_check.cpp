@@ -22,15 +22,15 @@ std::string tokenizer_problem(const std::map<std::string, std::string>& files,
 }
 
 void check_imported_tokenizer(const std::map<std::string, std::string>& files,
-                              std::string_view where, bool required) {
+                              std::string_view where, std::optional<bool> required) {
   const std::string problem = tokenizer_problem(files, where);
   if (problem.empty()) return;
-  if (required) fail(ErrorKind::data, "{}\n--require-tokenizer: nothing was imported", problem);
+  if (required.value_or(false))
+    fail(ErrorKind::data, "{}\n--require-tokenizer: nothing was imported", problem);
   log::warn(formatted(
       "{}\nThe model takes token ids only: it can be trained on token sets, generate from {{\"ids\"}} "
-      "prompts, and be exported; pack, chats and text prompts refuse it. --require-tokenizer refuses "
-      "such a model at import.",
-      problem));
+      "prompts, and be exported; pack, chats and text prompts refuse it.{}",
+      problem, required ? " --require-tokenizer refuses such a model at import." : ""));
 }
 
 }  // namespace trireme

@@ -73,7 +73,7 @@ TEST_F(AnyModel, TheTemplateOfAnImportedModelIsHeldAgainstEveryDataSet) {
   EXPECT_EQ(trireme(allowed).out, scored.out);
   expect_refused(
       trireme({"eval", "--checkpoint", text("taught hf"), "--choices", text("items.jsonl")}), 3,
-      {"takes token ids only"});
+      {"has no tokenizer that can be read", "takes token ids only", "Give --data"});
   expect_refused(
       train({"distill", "distill", "chats", {}}, "untaught", "start", {.ranks = 1},
             {"--distill.teacher", text("start"), "--data", path("chats.jsonl").string()}),

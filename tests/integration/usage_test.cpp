@@ -70,6 +70,9 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
   expect_refused(pretrain("none", {"--train.global_batch", "13"}), 2, {"global_batch", "13"});
   EXPECT_FALSE(fs::exists(path("none")));
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
+  expect_refused(
+      trireme({"eval", "--checkpoint", path("none").string(), "--data", "1 sets/a + 1 b#2"}), 2,
+      {"--data = 1 sets/a + 1 b#2 reads as a blend", "takes one token set"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
   expect_refused(trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3,

@@ -1,8 +1,8 @@
-#include "bin/trireme/chat/chat_command.hpp"
-
 #include <cstdio>
 
+#include "bin/trireme/chat/chat_settings.hpp"
 #include "bin/trireme/chat/chat_talk.hpp"
+#include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "core/escape.hpp"
 #include "core/log.hpp"
@@ -10,55 +10,24 @@
 #include "core/terminal/interrupts.hpp"
 #include "core/terminal/line_reader.hpp"
 #include "core/terminal/terminal.hpp"
-#include "generate/sampling.hpp"
+#include "generate/engine_config.hpp"
+#include "generate/load_model.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {
+namespace {
 
-ChatCommand::ChatCommand(CommandLine& line) {
-  engine_.max_batch = 1;
-  Command& command = line.command("chat", "talk with a trained model in the terminal");
-  add_model_options(command, model_);
-  add_chat_template_option(command, model_)
-      .option("--system", &system_, "TEXT", "what the model is told first")
-      .option("--thinking", &thinking_, "auto|on|off",
-              "thoughts before an answer; auto: as its chat format has it")
-      .flag("--show-thoughts", settings_.show_thoughts,
-            "print them instead of one line that stands for them")
-      .option("--max-tokens", &settings_.max_tokens, "N", "most tokens of an answer");
-  add_draw_options(command, settings_.sampling)
-      .option("--seed", &settings_.sampling.seed, "N",
-              "of the draws; all settings: /set in the chat")
-      .option("--history", &history_, "FILE", "keeps the lines that were typed, for the next time")
-      .option("--kv-cache-mib", &engine_.kv_cache_mib, "N",
-              "memory for keys and values; 0: as much as the longest conversation needs")
-      .example("trireme chat --checkpoint runs/sft")
-      .example("echo \"Who are you?\" | trireme chat --checkpoint runs/sft --temperature 0")
-      .run([this] { return run(); });
-}
+struct ChatOptions {
+  ModelOptions model;
+  std::string system;
+  std::string thinking = "auto";
+  std::string history;
+  ChatSettings settings;
+  EngineConfig engine;
+};
 
-int ChatCommand::run() {
-  settings_.thinking = read_thinking(thinking_);
-  settings_.check();
-  const bool is_utf8 = use_utf8_locale();
-  const auto model = load_model(model_);
-  GenerationEngine engine(*model->transformer, model->tokenizer, engine_);
-
-  const Terminals there = terminals();
-  const bool on_terminal = there.input && there.output;
-  ChatTalk talk(*model, engine, settings_, system_, on_terminal);
-  LineReader reader({.history = history_, .commands = ChatTalk::commands()});
-  std::optional<CatchInterrupts> interrupts;  // where nobody types, Ctrl-C ends the program
-  if (there.input) interrupts.emplace();
-  if (on_terminal) {
-    print(formatted("{}: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n",
-                    model->checkpoint.string()));
-    if (!is_utf8) log::warn("no UTF-8 locale on this system: wide characters are edited wrongly");
-  }
-  return run(talk, reader, there.input);
-}
-
-int ChatCommand::run(ChatTalk& talk, LineReader& reader, bool someone_types) {
+/// Takes lines until the user leaves.
+int talk_with(ChatTalk& talk, LineReader& reader, bool someone_types) {
   for (std::string line;;) {
     const LineReader::Result result = reader.read(talk.is_open() ? ". " : "> ", line);
     const bool is_over = result == LineReader::Result::end;
@@ -78,6 +47,53 @@ int ChatCommand::run(ChatTalk& talk, LineReader& reader, bool someone_types) {
       std::fputs(cat(escape_controls(error.what()), "\n").c_str(), stderr);
     }
   }
+}
+
+int run(ChatOptions& options) {
+  options.settings.thinking = read_thinking(options.thinking);
+  options.settings.check();
+  const bool is_utf8 = use_utf8_locale();
+  const auto model = load_model(options.model);
+  GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
+
+  const Terminals there = terminals();
+  const bool on_terminal = there.input && there.output;
+  ChatTalk talk(*model, engine, options.settings, options.system, on_terminal);
+  LineReader reader({.history = options.history, .commands = ChatTalk::commands()});
+  std::optional<CatchInterrupts> interrupts;  // where nobody types, Ctrl-C ends the program
+  if (there.input) interrupts.emplace();
+  if (on_terminal) {
+    print(formatted("{}: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n",
+                    model->checkpoint.string()));
+    if (!is_utf8) log::warn("no UTF-8 locale on this system: wide characters are edited wrongly");
+  }
+  return talk_with(talk, reader, there.input);
+}
+
+}  // namespace
+
+void add_chat_command(CommandLine& line) {
+  const auto options = std::make_shared<ChatOptions>();
+  options->engine.max_batch = 1;
+  Command& command = line.command("chat", "talk with a trained model in the terminal");
+  add_model_options(command, options->model);
+  add_chat_template_option(command, options->model)
+      .option("--system", &options->system, "TEXT", "what the model is told first")
+      .option("--thinking", &options->thinking, "auto|on|off",
+              "thoughts before an answer; auto: as its chat format has it")
+      .flag("--show-thoughts", options->settings.show_thoughts,
+            "print them instead of one line that stands for them")
+      .option("--max-tokens", &options->settings.max_tokens, "N", "most tokens of an answer");
+  add_draw_options(command, options->settings.sampling)
+      .option("--seed", &options->settings.sampling.seed, "N",
+              "of the draws; all settings: /set in the chat")
+      .option("--history", &options->history, "FILE",
+              "keeps the lines that were typed, for the next time")
+      .option("--kv-cache-mib", &options->engine.kv_cache_mib, "N",
+              "memory for keys and values; 0: as much as the longest conversation needs")
+      .example("trireme chat --checkpoint runs/sft")
+      .example("echo \"Who are you?\" | trireme chat --checkpoint runs/sft --temperature 0")
+      .run([options] { return run(*options); });
 }
 
 }  // namespace trireme

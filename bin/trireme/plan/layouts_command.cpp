@@ -1,15 +1,16 @@
-#include "bin/trireme/plan/layouts_command.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "bin/trireme/commands.hpp"
 #include "core/error.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
+#include "train/planner/calibration.hpp"
 #include "train/planner/config_json.hpp"
+#include "train/planner/rank_layouts.hpp"
 #include "train/run/run_keys.hpp"
 
 namespace trireme {
@@ -69,52 +70,44 @@ std::string layout_text(const planner::PlannedLayout& one, const std::string& op
       format_seconds(one.time.optimizer_s));
 }
 
-}  // namespace
+struct LayoutsSettings {
+  RunConfig config;
+  std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  std::string gpu;
+  std::int64_t nodes = 1;
+  std::int64_t per_node = 8;
+  std::int64_t top = 5;
+  std::string calibration;
+  bool json = false;
+};
 
-LayoutsCommand::LayoutsCommand(CommandLine& line) : keys_(make_run_keys(config_)) {
-  line.command(
-          "plan",
-          "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
-      .option("--gpu", &gpu_, "KIND", joined(planner::device_kind_names(), ", "), Need::required)
-      .option("--nodes", &nodes_, "N", "nodes")
-      .option("--gpus-per-node", &per_node_, "G", "GPUs of a node (of a CPU node: ranks)")
-      .option("--top", &top_, "K", "layouts shown: the best of each tp, cp, pp, ep")
-      .option("--calibration", &calibration_, "FILE",
-              "what `trireme bench step --json` printed, once or several times: constants from it "
-              "replace the defaults")
-      .flag("--json", json_, "one JSON document on one line instead of a text")
-      .config(*keys_, [this](ConfigSet& keys) { complete(keys); })
-      .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
-      .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")
-      .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8")
-      .run([this] { return run(); });
-}
-
-void LayoutsCommand::complete(ConfigSet& keys) {
+void complete(LayoutsSettings& settings, ConfigSet& keys) {
   // tp is searched then, among those that a given etp divides.
   if (!keys.is_set("parallel.tp"))
-    config_.parallel.tp = std::max<std::int64_t>(1, config_.parallel.etp);
-  finish_run_keys(config_, keys);
+    settings.config.parallel.tp = std::max<std::int64_t>(1, settings.config.parallel.etp);
+  finish_run_keys(settings.config, keys);
   const auto in_range = [&](const char* option, std::int64_t value, std::int64_t most) {
     if (value < 1 || value > most)
       keys.problems().add(option, value, formatted("must be in [1, {}]", most));
   };
-  in_range("--nodes", nodes_, kMostLayoutRanks);
-  in_range("--gpus-per-node", per_node_, kMostLayoutRanks);
-  in_range("--top", top_, kMostLayouts);
-  if (nodes_ >= 1 && per_node_ >= 1 && nodes_ <= kMostLayoutRanks && per_node_ <= kMostLayoutRanks &&
-      nodes_ * per_node_ > kMostLayoutRanks)
-    keys.problems().add("--nodes", nodes_,
+  in_range("--nodes", settings.nodes, kMostLayoutRanks);
+  in_range("--gpus-per-node", settings.per_node, kMostLayoutRanks);
+  in_range("--top", settings.top, kMostLayouts);
+  if (settings.nodes >= 1 && settings.per_node >= 1 && settings.nodes <= kMostLayoutRanks &&
+      settings.per_node <= kMostLayoutRanks &&
+      settings.nodes * settings.per_node > kMostLayoutRanks)
+    keys.problems().add("--nodes", settings.nodes,
                         formatted("must leave at most {} GPUs in all, with --gpus-per-node {}",
-                                  kMostLayoutRanks, per_node_));
+                                  kMostLayoutRanks, settings.per_node));
 }
 
-bool LayoutsCommand::batch_is_given() const {
-  return config_.train.global_batch > 0 || config_.train.accumulation > 0;
+bool batch_is_given(const TrainConfig& train) {
+  return train.global_batch > 0 || train.accumulation > 0;
 }
 
-planner::Wish LayoutsCommand::wish(const planner::Cluster& cluster) const {
-  planner::Wish wish{config_};
+/// Fills in what is open: shape, lengths, precision and the size of the update.
+planner::Wish wish_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
+  planner::Wish wish{settings.config};
   ModelConfig& model = wish.config.model;
   TrainConfig& train = wish.config.train;
   const bool gpt = model.preset.starts_with("gpt-");
@@ -129,20 +122,24 @@ planner::Wish LayoutsCommand::wish(const planner::Cluster& cluster) const {
     train.global_batch = train.accumulation > 0 ? train.accumulation * train.micro_batch * ranks
                                                 : planner::usual_batch(cluster.ranks());
   train.accumulation = 0;
-  for (const std::string& key : keys_->keys())
-    if (keys_->is_set(key) && keys_->origin(key).starts_with("--")) wish.fixed.insert(key);
+  for (const std::string& key : settings.keys->keys())
+    if (settings.keys->is_set(key) && settings.keys->origin(key).starts_with("--"))
+      wish.fixed.insert(key);
   return wish;
 }
 
-planner::TimeConstants LayoutsCommand::constants(const planner::DeviceKind& kind) const {
-  if (calibration_.empty()) return {};
-  return planner::calibrate(planner::read_bench_rows(calibration_, kind)).constants;
+planner::TimeConstants constants_of(const LayoutsSettings& settings,
+                                    const planner::DeviceKind& kind) {
+  if (settings.calibration.empty()) return {};
+  return planner::calibrate(planner::read_bench_rows(settings.calibration, kind)).constants;
 }
 
-std::string LayoutsCommand::options(const planner::Wish& wish,
-                                    const planner::Layout& layout) const {
+/// Returns what starts just this update with the same configuration: the layout's keys that differ
+/// from the defaults or are given; rows, sequences and their length.
+std::string options_of(const LayoutsSettings& settings, const planner::Wish& wish,
+                       const planner::Layout& layout) {
   const Json usual = planner::config_json(ParallelConfig{});
-  const Json given = planner::config_json(config_.parallel);
+  const Json given = planner::config_json(settings.config.parallel);
   const Json chosen = planner::config_json(layout.parallel);
   std::string options;
   for (const auto& [name, value] : chosen.items()) {
@@ -151,20 +148,71 @@ std::string LayoutsCommand::options(const planner::Wish& wish,
     options += formatted("--parallel.{} {} ", name,
                          value.is_string() ? value.get<std::string>() : value.dump());
   }
-  if (config_.train.accumulation > 0) options += "--train.accumulation 0 ";
+  if (settings.config.train.accumulation > 0) options += "--train.accumulation 0 ";
   return options + formatted("--train.micro_batch {} --train.global_batch {} --train.seq_len {}",
                              layout.micro_batch, wish.config.train.global_batch,
                              wish.config.train.seq_len);
 }
 
-int LayoutsCommand::run() {
-  const planner::Cluster cluster{planner::device_kind(gpu_), static_cast<int>(nodes_),
-                                 static_cast<int>(per_node_)};
-  const planner::TimeConstants constants = this->constants(cluster.device);
-  const planner::Wish wish = this->wish(cluster);
+std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
+                    const planner::Cluster& cluster, const planner::TimeConstants& constants,
+                    const planner::LayoutPlan& plan, const std::vector<std::string>& changes) {
+  Json json{{"predicted", true},
+            {"gpu", settings.gpu},
+            {"nodes", cluster.nodes},
+            {"gpus_per_node", cluster.per_node},
+            {"ranks", cluster.ranks()},
+            {"preset", wish.config.model.preset},
+            {"parameters", static_cast<std::int64_t>(wish.config.model.num_parameters_wide())},
+            {"vocab_size", wish.config.model.vocab_size},
+            {"seq_len", wish.config.train.seq_len},
+            {"global_batch", wish.config.train.global_batch},
+            {"precision", wish.config.train.precision},
+            {"calibrated", !settings.calibration.empty()},
+            {"constants",
+             {{"efficiency", constants.efficiency},
+              {"elementwise_bytes", constants.elementwise_bytes},
+              {"tp_hidden", constants.tp_hidden},
+              {"network_factor", constants.network_factor}}},
+            {"memory_limit_bytes", std::llround(planner::usable_bytes(cluster))},
+            {"layouts", Json::array()},
+            {"rejected", Json::object()}};
+  for (const auto& one : plan.layouts)
+    json["layouts"].push_back(layout_json(one, options_of(settings, wish, one.layout)));
+  for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
+  if (plan.layouts.empty()) json["changes_that_fit"] = changes;
+  return json_line(json);
+}
+
+std::string text_of(const LayoutsSettings& settings, const planner::Wish& wish,
+                    const planner::Cluster& cluster, const planner::LayoutPlan& plan) {
+  const RunConfig& config = wish.config;
+  std::string text = formatted(
+      "{} ({} parameters, vocabulary {}), {} sequences of {} an update, {}, on {} {} ({} a node)\n"
+      "predicted, not measured: {}\n",
+      config.model.preset.empty() ? "model" : config.model.preset,
+      cat(std::llround(config.model.num_parameters_wide())), config.model.vocab_size,
+      config.train.global_batch, config.train.seq_len, config.train.precision, cluster.ranks(),
+      settings.gpu, cluster.per_node,
+      settings.calibration.empty()
+          ? "times within 15 % or so, the order is surer; --calibration helps"
+          : "constants from " + settings.calibration);
+  for (std::size_t i = 0; i < plan.layouts.size(); ++i)
+    text += layout_text(plan.layouts[i], options_of(settings, wish, plan.layouts[i].layout), i + 1);
+  text += "others:";
+  for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
+  return text + "\n";
+}
+
+int run(const LayoutsSettings& settings) {
+  const planner::Cluster cluster{planner::device_kind(settings.gpu),
+                                 static_cast<int>(settings.nodes),
+                                 static_cast<int>(settings.per_node)};
+  const planner::TimeConstants constants = constants_of(settings, cluster.device);
+  const planner::Wish wish = wish_of(settings, cluster);
   planner::StepPredictor predictor(cluster, constants);
   const planner::LayoutPlan plan =
-      planner::rank_layouts(wish, predictor, static_cast<std::size_t>(top_));
+      planner::rank_layouts(wish, predictor, static_cast<std::size_t>(settings.top));
   std::vector<std::string> changes;
   Problems fixed;
   const bool is_too_large = plan.rejected.contains("memory");
@@ -172,8 +220,8 @@ int LayoutsCommand::run() {
       plan.layouts.empty() && plan.rejected.size() == 1 && plan.rejected.contains("layout");
   if (none_is_legal) fixed = planner::problems_of_fixed(wish, cluster.ranks());
   if (plan.layouts.empty() && fixed.empty())
-    changes = changes_that_fit(wish, cluster, batch_is_given());
-  if (json_) print(json(wish, cluster, constants, plan, changes));
+    changes = changes_that_fit(wish, cluster, batch_is_given(settings.config.train));
+  if (settings.json) print(json_of(settings, wish, cluster, constants, plan, changes));
   fixed.throw_if_any();
   if (plan.layouts.empty()) {
     const std::string reasons = joined(plan.rejected, ", ", [](const auto& reason) {
@@ -184,62 +232,35 @@ int LayoutsCommand::run() {
         is_too_large ? ErrorKind::resource : ErrorKind::usage,
         "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
         "would help: {}",
-        wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), gpu_,
+        wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), settings.gpu,
         cluster.per_node, reasons.empty() ? "none is possible" : reasons,
         changes.empty() ? other : joined(changes, ", or "));
   }
-  if (!json_) print(text(wish, cluster, plan));
+  if (!settings.json) print(text_of(settings, wish, cluster, plan));
   return kExitDone;
 }
 
-std::string LayoutsCommand::json(const planner::Wish& wish, const planner::Cluster& cluster,
-                                 const planner::TimeConstants& constants,
-                                 const planner::LayoutPlan& plan,
-                                 const std::vector<std::string>& changes) const {
-  Json json{{"predicted", true},
-            {"gpu", gpu_},
-            {"nodes", cluster.nodes},
-            {"gpus_per_node", cluster.per_node},
-            {"ranks", cluster.ranks()},
-            {"preset", wish.config.model.preset},
-            {"parameters", static_cast<std::int64_t>(wish.config.model.num_parameters_wide())},
-            {"vocab_size", wish.config.model.vocab_size},
-            {"seq_len", wish.config.train.seq_len},
-            {"global_batch", wish.config.train.global_batch},
-            {"precision", wish.config.train.precision},
-            {"calibrated", !calibration_.empty()},
-            {"constants",
-             {{"efficiency", constants.efficiency},
-              {"elementwise_bytes", constants.elementwise_bytes},
-              {"tp_hidden", constants.tp_hidden},
-              {"network_factor", constants.network_factor}}},
-            {"memory_limit_bytes", std::llround(planner::usable_bytes(cluster))},
-            {"layouts", Json::array()},
-            {"rejected", Json::object()}};
-  for (const auto& one : plan.layouts)
-    json["layouts"].push_back(layout_json(one, options(wish, one.layout)));
-  for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
-  if (plan.layouts.empty()) json["changes_that_fit"] = changes;
-  return json_line(json);
-}
+}  // namespace
 
-std::string LayoutsCommand::text(const planner::Wish& wish, const planner::Cluster& cluster,
-                                 const planner::LayoutPlan& plan) const {
-  const RunConfig& config = wish.config;
-  std::string text = formatted(
-      "{} ({} parameters, vocabulary {}), {} sequences of {} an update, {}, on {} {} ({} a node)\n"
-      "predicted, not measured: {}\n",
-      config.model.preset.empty() ? "model" : config.model.preset,
-      cat(std::llround(config.model.num_parameters_wide())), config.model.vocab_size,
-      config.train.global_batch, config.train.seq_len, config.train.precision, cluster.ranks(),
-      gpu_, cluster.per_node,
-      calibration_.empty() ? "times within 15 % or so, the order is surer; --calibration helps"
-                           : "constants from " + calibration_);
-  for (std::size_t i = 0; i < plan.layouts.size(); ++i)
-    text += layout_text(plan.layouts[i], options(wish, plan.layouts[i].layout), i + 1);
-  text += "others:";
-  for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
-  return text + "\n";
+void add_plan_command(CommandLine& line) {
+  const auto settings = std::make_shared<LayoutsSettings>();
+  line.command(
+          "plan",
+          "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
+      .option("--gpu", &settings->gpu, "KIND", joined(planner::device_kind_names(), ", "),
+              Need::required)
+      .option("--nodes", &settings->nodes, "N", "nodes")
+      .option("--gpus-per-node", &settings->per_node, "G", "GPUs of a node (of a CPU node: ranks)")
+      .option("--top", &settings->top, "K", "layouts shown: the best of each tp, cp, pp, ep")
+      .option("--calibration", &settings->calibration, "FILE",
+              "what `trireme bench step --json` printed, once or several times: constants from it "
+              "replace the defaults")
+      .flag("--json", settings->json, "one JSON document on one line instead of a text")
+      .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
+      .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
+      .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")
+      .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8")
+      .run([settings] { return run(*settings); });
 }
 
 }  // namespace trireme

@@ -1,8 +1,7 @@
-#include "bin/trireme/plan/schedule_command.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "bin/trireme/commands.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"
@@ -11,8 +10,10 @@
 #include "core/problems.hpp"
 #include "core/process/run_main.hpp"
 #include "pipeline/draw.hpp"
+#include "pipeline/named.hpp"
 #include "pipeline/schedule_file.hpp"
 #include "pipeline/search.hpp"
+#include "pipeline/simulate.hpp"
 
 namespace trireme {
 namespace {
@@ -69,77 +70,72 @@ Asked asked(const std::string& name, const pipeline::Shape& said, const pipeline
   return {named_schedule(name, shape), formula_of(name, shape), name};
 }
 
-}  // namespace
+struct ScheduleSettings {
+  std::string schedule = "1f1b";
+  std::int64_t ranks = 0;
+  std::int64_t virtual_stages = 0;
+  std::int64_t micro_batches = 0;
+  std::int64_t in_flight = 0;
+  std::string times = "1,1,1,0";
+  std::string draw;
+  bool json = false;
+};
 
-ScheduleCommand::ScheduleCommand(CommandLine& line) {
-  line.group("plan", "what a layout will do, before it is started");
-  line.command("plan schedule", "the order of a pipeline's passes: proof, bubble, memory, picture")
-      .option("--schedule", &schedule_, "S",
-              joined(pipeline::kSchedules, ", ") + ", auto (the fastest for --times), or a file")
-      .option("--stages", &ranks_, "P", "ranks of parallel.pp; 0: 4, or those of a file")
-      .option("--virtual", &virtual_stages_, "V", "stages on each rank; 0: 1, or those of a file")
-      .option("--micro-batches", &micro_batches_, "M", "of an update; 0: 8, or those of a file")
-      .option("--times", &times_, "F,B,W,C",
-              "of a stage's forward pass, input and weight gradients, and of a transfer")
-      .option("--in-flight", &in_flight_, "N",
-              "auto: stage-micro-batches under way on a rank at most; 0: any")
-      .option("--draw", &draw_, "X.svg", "also a picture")
-      .flag("--json", json_, "lists and figures as one JSON document on one line")
-      .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8 --draw zb.svg")
-      .run([this] { return run(); });
-}
-
-pipeline::Timing ScheduleCommand::timing() const {
+pipeline::Timing timing_of(const std::string& times) {
   std::vector<double> values;
-  for (const std::string& word : split(times_, ',')) {
+  for (const std::string& word : split(times, ',')) {
     const auto value = parse_number(word);
     if (value && *value >= 0 && *value <= kLongestTime) values.push_back(*value);
   }
-  if (values.size() != 4 || split(times_, ',').size() != 4 ||
-      values[0] + values[1] + values[2] <= 0)
+  if (values.size() != 4 || split(times, ',').size() != 4 || values[0] + values[1] + values[2] <= 0)
     fail(
         ErrorKind::usage,
         "--times {}, must be four numbers in [0, {}], not all 0: forward, input gradient, weight gradient, transfer",
-        times_, number_text(kLongestTime));
+        times, number_text(kLongestTime));
   return {{{values[0], values[1], values[2]}}, values[3]};
 }
 
-int ScheduleCommand::run() const {
+int run(const ScheduleSettings& settings) {
   Problems problems;
   const auto count = [&](const char* option, std::int64_t value, std::int64_t least,
                          std::int64_t most) {
     if (value < least || value > most)
       problems.add(option, value, formatted("must be in [{}, {}]", least, most));
   };
-  count("--stages", ranks_, 0, kMostRanks);
-  count("--virtual", virtual_stages_, 0, kMostRanks);
-  count("--micro-batches", micro_batches_, 0, kMostPasses);
-  count("--in-flight", in_flight_, 0, kMostPasses);
+  count("--stages", settings.ranks, 0, kMostRanks);
+  count("--virtual", settings.virtual_stages, 0, kMostRanks);
+  count("--micro-batches", settings.micro_batches, 0, kMostPasses);
+  count("--in-flight", settings.in_flight, 0, kMostPasses);
   problems.throw_if_any();
-  const pipeline::Shape said{static_cast<int>(ranks_), static_cast<int>(virtual_stages_),
-                             static_cast<int>(micro_batches_)};
+  const pipeline::Shape said{static_cast<int>(settings.ranks),
+                             static_cast<int>(settings.virtual_stages),
+                             static_cast<int>(settings.micro_batches)};
   const pipeline::Shape shape = completed(said);
   if (std::int64_t{shape.ranks} * shape.virtual_stages * shape.micro_batches > kMostPasses)
     problems.add("--micro-batches", shape.micro_batches,
                  formatted("must leave at most {} stage-micro-batches in all", kMostPasses));
-  if (schedule_ == "auto" && in_flight_ > 0 && in_flight_ < shape.virtual_stages)
-    problems.add("--in-flight", in_flight_,
+  if (settings.schedule == "auto" && settings.in_flight > 0 &&
+      settings.in_flight < shape.virtual_stages)
+    problems.add("--in-flight", settings.in_flight,
                  formatted("must be 0 (no limit) or at least {}, the stages of a rank",
                            shape.virtual_stages));
-  const std::string mistake = pipeline::mistake_in_stages(schedule_, shape.virtual_stages);
-  if (is_named(schedule_) && !mistake.empty()) problems.add("--virtual", virtual_stages_, mistake);
-  if (!is_named(schedule_) && schedule_ != "auto" && !std::filesystem::exists(schedule_))
+  const std::string mistake = pipeline::mistake_in_stages(settings.schedule, shape.virtual_stages);
+  if (is_named(settings.schedule) && !mistake.empty())
+    problems.add("--virtual", settings.virtual_stages, mistake);
+  if (!is_named(settings.schedule) && settings.schedule != "auto" &&
+      !std::filesystem::exists(settings.schedule))
     problems.add(
-        "--schedule", schedule_,
+        "--schedule", settings.schedule,
         formatted("must be {}, auto or a file that exists", joined(pipeline::kSchedules, ", ")));
   problems.throw_if_any();
 
-  const pipeline::Timing timing = this->timing();
-  const Asked what = asked(schedule_, said, timing, static_cast<int>(in_flight_));
+  const pipeline::Timing timing = timing_of(settings.times);
+  const Asked what = asked(settings.schedule, said, timing, static_cast<int>(settings.in_flight));
   const pipeline::Simulation simulation = simulate(what.schedule, timing);
   TRIREME_ASSERT(simulation.stuck.empty());  // a file's was tried when it was read
-  if (!draw_.empty()) write_file_atomic(draw_, pipeline::draw(what.schedule, timing));
-  if (!json_) {
+  if (!settings.draw.empty())
+    write_file_atomic(settings.draw, pipeline::draw(what.schedule, timing));
+  if (!settings.json) {
     std::string text = pipeline::text_of(what.schedule);
     text += formatted("# {}: valid, bubble {} of the busy time", what.origin,
                       number_text(simulation.bubble));
@@ -166,6 +162,29 @@ int ScheduleCommand::run() const {
   }
   print(json_line(json));
   return kExitDone;
+}
+
+}  // namespace
+
+void add_plan_schedule_command(CommandLine& line) {
+  const auto settings = std::make_shared<ScheduleSettings>();
+  line.group("plan", "what a layout will do, before it is started");
+  line.command("plan schedule", "the order of a pipeline's passes: proof, bubble, memory, picture")
+      .option("--schedule", &settings->schedule, "S",
+              joined(pipeline::kSchedules, ", ") + ", auto (the fastest for --times), or a file")
+      .option("--stages", &settings->ranks, "P", "ranks of parallel.pp; 0: 4, or those of a file")
+      .option("--virtual", &settings->virtual_stages, "V",
+              "stages on each rank; 0: 1, or those of a file")
+      .option("--micro-batches", &settings->micro_batches, "M",
+              "of an update; 0: 8, or those of a file")
+      .option("--times", &settings->times, "F,B,W,C",
+              "of a stage's forward pass, input and weight gradients, and of a transfer")
+      .option("--in-flight", &settings->in_flight, "N",
+              "auto: stage-micro-batches under way on a rank at most; 0: any")
+      .option("--draw", &settings->draw, "X.svg", "also a picture")
+      .flag("--json", settings->json, "lists and figures as one JSON document on one line")
+      .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8 --draw zb.svg")
+      .run([settings] { return run(*settings); });
 }
 
 }  // namespace trireme

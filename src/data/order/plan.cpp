@@ -29,6 +29,15 @@ struct Word {
   [[nodiscard]] bool is(std::string_view symbol) const { return !quoted && text == symbol; }
 };
 
+std::string quoted(const std::string& text) {
+  std::string word = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') word += '\\';
+    word += c;
+  }
+  return word + '"';
+}
+
 class Parser {
  public:
   Parser(std::string_view text, std::string_view name, bool with_comments) : name_(name) {
@@ -85,10 +94,12 @@ class Parser {
       word += text[i];
     }
     at_ = words_.size();
-    if (i >= text.size()) wrong("has a quote that is not closed");
+    if (i >= text.size()) wrong("has a quote that is not closed", text.substr(begin));
     const std::string_view behind = text.substr(i + 1);
-    if (!behind.empty() && !ends_word(behind.front()) && behind.front() != ':')
-      wrong(formatted("has text right behind the quoted \"{}\", {}", word, kQuoting));
+    if (!behind.empty() && !ends_word(behind.front()) && behind.front() != ':') {
+      wrong(formatted("has text right behind the quoted \"{}\", {}", word, kQuoting),
+            text.substr(begin, word_end(text, i + 1) - begin));
+    }
     words_.push_back({std::move(word), true});
     return i + 1;
   }
@@ -96,11 +107,18 @@ class Parser {
   std::size_t plain_word(std::string_view text, std::size_t begin) {
     std::size_t i = begin;
     while (i < text.size() && text[i] != '"' && !ends_word(text[i])) ++i;
-    words_.push_back({std::string(text.substr(begin, i - begin))});
     at_ = words_.size();
-    if (i < text.size() && text[i] == '"' && text[i - 1] != ':')
-      wrong(formatted("has a quote inside a word, {}", kQuoting));
+    if (i < text.size() && text[i] == '"' && text[i - 1] != ':') {
+      wrong(formatted("has a quote inside a word, {}", kQuoting),
+            text.substr(begin, word_end(text, i) - begin));
+    }
+    words_.push_back({std::string(text.substr(begin, i - begin))});
     return i;
+  }
+
+  static std::size_t word_end(std::string_view text, std::size_t begin) {
+    while (begin < text.size() && !ends_word(text[begin])) ++begin;
+    return begin;
   }
 
   static bool ends_word(char c) {
@@ -197,12 +215,18 @@ class Parser {
     return true;
   }
 
-  [[noreturn]] void wrong(const std::string& what) const {
+  /// The word as it was typed.
+  static std::string shown(const Word& word) { return word.quoted ? quoted(word.text) : word.text; }
+
+  /// `here`: the text that is wrong, where it is not yet a word.
+  [[noreturn]] void wrong(const std::string& what, std::string_view here = {}) const {
     std::string before;
     for (std::size_t i = at_ < 4 ? 0 : at_ - 4; i < at_ && i < words_.size(); ++i)
-      before += words_[i].text + " ";
-    const std::string here = at_ < words_.size() ? words_[at_].text : "its end";
-    fail(ErrorKind::usage, "{}: {}, after '{}' at '{}'", name_, what, before, here);
+      before += shown(words_[i]) + " ";
+    const std::string at = !here.empty()         ? std::string(here)
+                           : at_ < words_.size() ? shown(words_[at_])
+                                                 : "its end";
+    fail(ErrorKind::usage, "{}: {}, after '{}' at '{}'", name_, what, before, at);
   }
 
   std::string_view name_;
@@ -227,16 +251,10 @@ std::string absolute_path(const std::string& path) {
 }
 
 /// The path as one word of a plan, in quotes where a part of it would be read as something else.
-std::string quoted(const std::string& path) {
+std::string plan_word(const std::string& path) {
   const bool is_plain =
       path.find_first_of(" \t\r\n;#\"") == std::string::npos && path.starts_with('/');
-  if (is_plain) return path;
-  std::string text = "\"";
-  for (const char c : path) {
-    if (c == '"' || c == '\\') text += '\\';
-    text += c;
-  }
-  return text + '"';
+  return is_plain ? path : quoted(path);
 }
 
 std::string plan_text(const std::vector<PlanPhase>& phases) {
@@ -249,7 +267,7 @@ std::string plan_text(const std::vector<PlanPhase>& phases) {
     for (const PlanSource& source : phase.sources) {
       const bool weighted = phase.sources.size() > 1 || source.weight != 1;
       for (const std::string& folder : source.folders) {
-        text += cat(separator, weighted ? number_text(source.weight) + " " : "", quoted(folder));
+        text += cat(separator, weighted ? number_text(source.weight) + " " : "", plan_word(folder));
         separator = " + ";
       }
     }

@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "bin/trireme/checkpoint_commands.hpp"
+#include "bin/trireme/commands.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
 #include "core/files/json.hpp"
@@ -36,7 +37,9 @@ Together run(int ranks, const std::vector<std::string>& args) {
     std::vector<const char*> argv{"trireme"};
     for (const std::string& arg : args) argv.push_back(arg.c_str());
     CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
-    const CheckpointCommands commands(line, [&]() -> Communicator& { return world; });
+    const WorldSource source = [&]() -> Communicator& { return world; };
+    add_checkpoint_commands(line, source);
+    add_save_cost_commands(line, source);
     int code = 0;
     std::string message;
     try {

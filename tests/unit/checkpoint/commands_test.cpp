@@ -5,10 +5,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bin/trireme/checkpoint_commands.hpp"
+#include "bin/trireme/commands.hpp"
 #include "checkpoint/bench/measure.hpp"
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/plan_interval.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
@@ -33,7 +35,9 @@ Outcome run(const std::vector<std::string>& args) {
   for (const std::string& arg : args) argv.push_back(arg.c_str());
   CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
   SelfCommunicator world;
-  const CheckpointCommands commands(line, [&]() -> Communicator& { return world; });
+  const WorldSource source = [&]() -> Communicator& { return world; };
+  add_checkpoint_commands(line, source);
+  add_save_cost_commands(line, source);
   testing::internal::CaptureStdout();
   Outcome outcome;
   std::string message;

@@ -216,8 +216,23 @@ TEST(ImportedTokenizer, ThatCannotBeReadIsRefusedOnRequest) {
   EXPECT_NE(refused().find("Unigram"), std::string::npos);
   fs::remove(folder / "hf/tokenizer.json");
   EXPECT_NE(refused().find("tokenizer.json is missing"), std::string::npos);
-  import_command({.hf = folder / "hf", .output = folder / "x"});  // with a warning
+  const auto warning = [](const std::function<void()>& work) {
+    testing::internal::CaptureStderr();
+    work();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string of_import =
+      warning([&] { import_command({.hf = folder / "hf", .output = folder / "x"}); });
+  EXPECT_NE(of_import.find("--require-tokenizer"), std::string::npos) << of_import;
   EXPECT_TRUE(fs::exists(folder / "x/checkpoints"));
+  const std::string of_start = warning([&] {
+    SelfCommunicator alone;
+    (void)open_whole_model(folder / "hf", folder / "kept", alone);
+  });
+  EXPECT_NE(of_start.find(cat((folder / "hf").string(), ": tokenizer.json is missing")),
+            std::string::npos)
+      << of_start;
+  EXPECT_EQ(of_start.find("--require-tokenizer"), std::string::npos) << of_start;
 }
 
 TEST(MinimindImport, AdaptersAreCalledAdapters) {

@@ -21,6 +21,25 @@ TEST(Plan, ReadsOneSetAUnionAndABlend) {
             (Phases{{1, 0, {{1, {"my sets/a;b"}}, {2, {"2024"}}}}}));
 }
 
+TEST(Plan, AWrongPlaceIsNamedAsItWasTyped) {
+  const auto message = [](std::string_view text) -> std::string {
+    try {
+      (void)parse_plan(text, "x");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const auto ends = [](const std::string& text, std::string_view end) {
+    EXPECT_TRUE(text.ends_with(end)) << text;
+  };
+  ends(message(R"(1 "my sets" "b c")"), R"(after '1 "my sets" ' at '"b c"')");
+  ends(message(R"(1 a + 2 "my sets)"), R"(after '1 a + 2 ' at '"my sets')");
+  ends(message(R"(1 a + 2 "b c"d + 3 e)"), R"(after '1 a + 2 ' at '"b c"d')");
+  ends(message(R"(1 a + 2 b"c d)"), R"(after '1 a + 2 ' at 'b"c')");
+  ends(message(R"(1 "a\"b" c)"), R"(after '1 "a\"b" ' at 'c')");
+}
+
 TEST(Plan, ReadsPhases) {
   const Phases expected{{1, 512, {{7, {"a"}}, {3, {"b"}}}},
                         {1001, 0, {{1, {"b"}}, {1, {"c"}}}},
