@@ -50,6 +50,7 @@ std::vector<PagedTask> paged_tasks(const PagedPlan& plan, std::int64_t kv_heads,
 
 at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const PagedCache& cache,
                          double scale) {
+  const kernels::Table& table = kernels::table();
   const at::Tensor q = last_dim_contiguous(q_in);
   const std::int64_t width = q.size(3);
   const std::int64_t heads = q.size(1);
@@ -63,24 +64,24 @@ at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const Pa
     for (std::int64_t i = first; i < last; ++i) {
       const PagedTask& task = tasks[static_cast<std::size_t>(i)];
       const PagedText& text = plan.texts[task.text];
-      kernels::table().paged_attention({.element = element_of(cache.keys),
-                                        .q = element_at(q, text.first_row * q.stride(2)),
-                                        .q_row_stride = q.stride(2),
-                                        .q_head_stride = q.stride(1),
-                                        .keys = cache.keys.const_data_ptr(),
-                                        .values = cache.values.const_data_ptr(),
-                                        .out = element_at(out, text.first_row * heads * width),
-                                        .out_row_stride = heads * width,
-                                        .blocks = text.blocks.data(),
-                                        .scratch = scratch.data(),
-                                        .before = text.before,
-                                        .first_row = task.first_row,
-                                        .last_row = task.last_row,
-                                        .num_blocks = cache.num_blocks(),
-                                        .kv_head = task.kv_head,
-                                        .group = group,
-                                        .width = width,
-                                        .scale = static_cast<float>(scale)});
+      table.paged_attention({.element = element_of(cache.keys),
+                             .q = element_at(q, text.first_row * q.stride(2)),
+                             .q_row_stride = q.stride(2),
+                             .q_head_stride = q.stride(1),
+                             .keys = cache.keys.const_data_ptr(),
+                             .values = cache.values.const_data_ptr(),
+                             .out = element_at(out, text.first_row * heads * width),
+                             .out_row_stride = heads * width,
+                             .blocks = text.blocks.data(),
+                             .scratch = scratch.data(),
+                             .before = text.before,
+                             .first_row = task.first_row,
+                             .last_row = task.last_row,
+                             .num_blocks = cache.num_blocks(),
+                             .kv_head = task.kv_head,
+                             .group = group,
+                             .width = width,
+                             .scale = static_cast<float>(scale)});
     }
   };
   for_pieces(static_cast<std::int64_t>(tasks.size()), run);
