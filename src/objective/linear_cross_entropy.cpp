@@ -1,10 +1,9 @@
 #include "objective/linear_cross_entropy.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include "core/error.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 #include "ops/product.hpp"
 
 namespace trireme::ops {
@@ -26,8 +25,8 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   check_targets(targets, weight.size(0));
 }
 
-/// One chunk of the plain path: its losses go to `losses` [rows]; returns grad_scale * d loss / d
-/// logits in x's dtype.
+/// Takes one chunk of logits [rows, V] and writes its losses [rows]. Returns grad_scale * d loss / d
+/// logits in the dtype of x.
 at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
                        const at::Tensor& row_weights, const at::Tensor& losses,
                        const LinearCrossEntropySetup& setup) {
@@ -43,28 +42,38 @@ at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
   return grad.to(logits.scalar_type());
 }
 
-using Kernel = void (*)(const kernels::CrossEntropy& call);
-
-/// The same in place: `logits` become the gradient.
-void fast_chunk(Kernel kernel, const at::Tensor& logits, const at::Tensor& targets,
-                const at::Tensor& row_weights, const at::Tensor& losses,
-                const LinearCrossEntropySetup& setup) {
+/// Works in place: the gradient overwrites the logits.
+at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
+                     const at::Tensor& row_weights, const at::Tensor& losses,
+                     const LinearCrossEntropySetup& setup) {
   const auto width = logits.size(1);
   const float* weights = row_weights.defined() ? row_weights.const_data_ptr<float>() : nullptr;
   at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
     std::vector<float> scratch(static_cast<std::size_t>(width));
-    kernel({.element = element_of(logits),
-            .logits = element_at(logits, first * width),
-            .targets = targets.data_ptr<std::int64_t>() + first,
-            .row_weights = weights == nullptr ? nullptr : weights + first,
-            .losses = losses.data_ptr<double>() + first,
-            .scratch = scratch.data(),
-            .rows = last - first,
-            .width = width,
-            .grad_scale = static_cast<float>(setup.grad_scale),
-            .want_grads = setup.want_grads});
+    kernels::table().cross_entropy({.element = element_of(logits),
+                                    .logits = element_at(logits, first * width),
+                                    .targets = targets.data_ptr<std::int64_t>() + first,
+                                    .row_weights = weights == nullptr ? nullptr : weights + first,
+                                    .losses = losses.data_ptr<double>() + first,
+                                    .scratch = scratch.data(),
+                                    .rows = last - first,
+                                    .width = width,
+                                    .grad_scale = static_cast<float>(setup.grad_scale),
+                                    .want_grads = setup.want_grads});
   });
+  return logits;
 }
+
+struct CrossEntropyRow {
+  bool (*accepts)(const at::Tensor& x);
+  at::ScalarType (*loss_type)(const at::Tensor& x);
+  decltype(&plain_chunk) chunk;
+};
+
+constexpr std::array kCrossEntropy{
+    CrossEntropyRow{cpu_accepts, [](const at::Tensor&) { return at::kDouble; }, cpu_chunk},
+    CrossEntropyRow{nullptr, accumulate_type, plain_chunk},
+};
 
 /// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted. `correct`
 /// [N], where defined, becomes whether the target has the first of the largest logits.
@@ -72,14 +81,13 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const LinearCrossEntropySetup& setup, Path path,
                       LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {
   const auto type = accumulate_type(x);
-  const auto kernel = find_kernel(path, x, &kernels::Table::cross_entropy);
-  const bool fast = kernel != nullptr;
+  const CrossEntropyRow& row = choose(path, kCrossEntropy, x);
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
     if (x.size(0) == 0 && setup.want_grad_weight)
       out.grad_weight = at::zeros(weight.sizes(), weight.options().dtype(type));
   }
-  const auto losses = at::empty({x.size(0)}, x.options().dtype(fast ? at::kDouble : type));
+  const auto losses = at::empty({x.size(0)}, x.options().dtype(row.loss_type(x)));
   const auto targets_in_order = targets.contiguous();
   const auto weights_in_order =
       setup.row_weights.defined() ? setup.row_weights.to(type).contiguous() : at::Tensor();
@@ -94,12 +102,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     const auto chunk_weights =
         weights_in_order.defined() ? weights_in_order.narrow(0, first, rows) : at::Tensor();
     if (correct.defined()) correct.narrow(0, first, rows).copy_(logits.argmax(1).eq(chunk_targets));
-    auto grad = logits;
-    if (fast) {
-      fast_chunk(kernel, logits, chunk_targets, chunk_weights, chunk_losses, setup);
-    } else {
-      grad = plain_chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
-    }
+    const auto grad = row.chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
     if (!setup.want_grads) continue;
     const auto grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);

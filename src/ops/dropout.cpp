@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -76,65 +76,68 @@ at::Tensor plain_words(const at::Tensor& x, const DropoutMask& mask) {
   return flat.narrow(2, mask.first_feature - 4 * first_counter, x.size(2));
 }
 
-at::Tensor plain_apply(const at::Tensor& x, const DropoutMask& mask) {
+at::Tensor plain_dropout(const at::Tensor& x, const DropoutMask& mask) {
   const auto kept = plain_words(x, mask).ge(static_cast<std::int64_t>(drop_threshold(mask.p)));
   return (x.to(accumulate_type(x)) * (1.0 / (1.0 - mask.p))).mul_(kept).to(x.scalar_type());
 }
 
-using DropoutKernel = void (*)(const kernels::Dropout& call);
+bool cpu_accepts_mask(const at::Tensor& x, const DropoutMask& mask) {
+  return cpu_accepts(x) && mask.samples.is_cpu() && mask.positions.is_cpu();
+}
 
-at::Tensor fast_apply(DropoutKernel kernel, const at::Tensor& x_in, const DropoutMask& mask) {
+at::Tensor cpu_dropout(const at::Tensor& x_in, const DropoutMask& mask) {
   const auto x = x_in.contiguous();
   auto y = at::empty_like(x);
   const auto width = x.size(2);
   const auto samples = mask.samples.unsqueeze(1).expand(mask.positions.sizes()).contiguous();
   const auto positions = mask.positions.contiguous();
   for_row_chunks(x.size(0) * x.size(1), [&](std::int64_t first, std::int64_t last) {
-    kernel({.element = element_of(x),
-            .x = element_at(x, first * width),
-            .y = element_at(y, first * width),
-            .samples = samples.data_ptr<std::int64_t>() + first,
-            .positions = positions.data_ptr<std::int64_t>() + first,
-            .key = dropout_key(mask),
-            .first_feature = mask.first_feature,
-            .rows = last - first,
-            .width = width,
-            .threshold = drop_threshold(mask.p),
-            .factor = static_cast<float>(1.0 / (1.0 - mask.p))});
+    kernels::table().dropout({.element = element_of(x),
+                              .x = element_at(x, first * width),
+                              .y = element_at(y, first * width),
+                              .samples = samples.data_ptr<std::int64_t>() + first,
+                              .positions = positions.data_ptr<std::int64_t>() + first,
+                              .key = dropout_key(mask),
+                              .first_feature = mask.first_feature,
+                              .rows = last - first,
+                              .width = width,
+                              .threshold = drop_threshold(mask.p),
+                              .factor = static_cast<float>(1.0 / (1.0 - mask.p))});
   });
   return y;
 }
 
+struct DropoutRow {
+  bool (*accepts)(const at::Tensor& x, const DropoutMask& mask);
+  decltype(&plain_dropout) apply;
+};
+
+constexpr std::array kDropout{
+    DropoutRow{cpu_accepts_mask, cpu_dropout},
+    DropoutRow{nullptr, plain_dropout},
+};
+
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
+struct SavedMask : torch::CustomClassHolder {
+  SavedMask(DropoutMask given, Path chosen) : mask(std::move(given)), path(chosen) {}
+
+  DropoutMask mask;
+  Path path;
+};
+
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const DropoutMask& mask,
-                            bool fast) {
-    ctx->save_for_backward({mask.samples, mask.positions});
-    ctx->saved_data["p"] = mask.p;
-    ctx->saved_data["key"] = static_cast<std::int64_t>(mask.key);
-    ctx->saved_data["step"] = static_cast<std::int64_t>(mask.step);
-    ctx->saved_data["layer"] = static_cast<std::int64_t>(mask.layer);
-    ctx->saved_data["op"] = static_cast<std::int64_t>(mask.op);
-    ctx->saved_data["first_feature"] = mask.first_feature;
-    ctx->saved_data["fast"] = fast;
-    return dropout_apply(x, mask, fast ? Path::fast : Path::plain);
+                            Path path) {
+    ctx->saved_data["mask"] = c10::IValue::make_capsule(c10::make_intrusive<SavedMask>(mask, path));
+    return dropout_apply(x, mask, path);
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto number = [&](const char* name) { return ctx->saved_data[name].toInt(); };
-    const DropoutMask mask{ctx->saved_data["p"].toDouble(),
-                           static_cast<std::uint64_t>(number("key")),
-                           static_cast<std::uint64_t>(number("step")),
-                           static_cast<std::uint32_t>(number("layer")),
-                           static_cast<std::uint32_t>(number("op")),
-                           number("first_feature"),
-                           saved[0],
-                           saved[1]};
-    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
-    return {dropout_apply(grads[0], mask, path), {}, {}};
+    const auto holder = ctx->saved_data["mask"].toCapsule();
+    const auto& saved = static_cast<const SavedMask&>(*holder);
+    return {dropout_apply(grads[0], saved.mask, saved.path), {}, {}};
   }
 };
 
@@ -149,15 +152,12 @@ std::uint64_t dropout_key(const DropoutMask& mask) {
 at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path) {
   check_mask(x, mask);
   const at::NoGradGuard no_grad;
-  const auto kernel = find_kernel(path, x, &kernels::Table::dropout);
-  const bool one_device =
-      mask.samples.device() == x.device() && mask.positions.device() == x.device();
-  return kernel != nullptr && one_device ? fast_apply(kernel, x, mask) : plain_apply(x, mask);
+  return choose(path, kDropout, x, mask).apply(x, mask);
 }
 
 at::Tensor dropout_philox(const at::Tensor& x, const DropoutMask& mask, Path path) {
   if (mask.p == 0.0) return x;
-  return DropoutFunction::apply(x, mask, path == Path::fast);
+  return DropoutFunction::apply(x, mask, path);
 }
 
 }  // namespace trireme::ops

@@ -4,7 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -33,7 +33,7 @@ Halves halves(const at::Tensor& gate_up) {
   return {gate_up.narrow(-1, 0, width), gate_up.narrow(-1, width, width)};
 }
 
-at::Tensor plain_forward(const at::Tensor& gate_up, Activation activation) {
+at::Tensor plain_gated(const at::Tensor& gate_up, Activation activation) {
   const auto [gate, up] = halves(gate_up.to(accumulate_type(gate_up)));
   at::Tensor y;
   Activations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
@@ -42,8 +42,8 @@ at::Tensor plain_forward(const at::Tensor& gate_up, Activation activation) {
   return y.to(gate_up.scalar_type());
 }
 
-at::Tensor plain_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
-                          Activation activation) {
+at::Tensor plain_gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
+                                Activation activation) {
   const auto type = accumulate_type(gate_up);
   const auto [gate, up] = halves(gate_up.to(type));
   Halves grads;
@@ -56,11 +56,8 @@ at::Tensor plain_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
 /// gate_up as rows [rows, 2F], without a copy where its strides allow.
 at::Tensor as_rows(const at::Tensor& gate_up) {
   const auto width = gate_up.size(-1);
-  const auto rows = gate_up.reshape({width == 0 ? 0 : gate_up.numel() / width, width});
-  return width <= 1 || rows.stride(1) == 1 ? rows : rows.contiguous();
+  return last_dim_contiguous(gate_up.reshape({width == 0 ? 0 : gate_up.numel() / width, width}));
 }
-
-using GatedKernel = void (*)(const kernels::Gated& call);
 
 /// What forward and backward share, for the rows from `first` to `last`.
 kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std::int64_t first,
@@ -75,7 +72,7 @@ kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std
   return call;
 }
 
-at::Tensor fast_forward(GatedKernel kernel, const at::Tensor& gate_up_in, Activation activation) {
+at::Tensor cpu_gated(const at::Tensor& gate_up_in, Activation activation) {
   const auto gate_up = as_rows(gate_up_in);
   auto shape = gate_up_in.sizes().vec();
   shape.back() /= 2;
@@ -83,13 +80,13 @@ at::Tensor fast_forward(GatedKernel kernel, const at::Tensor& gate_up_in, Activa
   for_rows(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
     auto call = kernel_call(gate_up, activation, first, last);
     call.y = element_at(y, first * call.width);
-    kernel(call);
+    kernels::table().gated_forward(call);
   });
   return y;
 }
 
-at::Tensor fast_backward(GatedKernel kernel, const at::Tensor& grad_y_in,
-                         const at::Tensor& gate_up_in, Activation activation) {
+at::Tensor cpu_gated_backward(const at::Tensor& grad_y_in, const at::Tensor& gate_up_in,
+                              Activation activation) {
   const auto gate_up = as_rows(gate_up_in);
   const auto grad_y = grad_y_in.contiguous();
   auto grad = at::empty(gate_up_in.sizes(), gate_up_in.options());
@@ -97,10 +94,21 @@ at::Tensor fast_backward(GatedKernel kernel, const at::Tensor& grad_y_in,
     auto call = kernel_call(gate_up, activation, first, last);
     call.grad_y = element_at(grad_y, first * call.width);
     call.grad_gate_up = element_at(grad, first * 2 * call.width);
-    kernel(call);
+    kernels::table().gated_backward(call);
   });
   return grad;
 }
+
+struct GatedRow {
+  bool (*accepts)(const at::Tensor& gate_up);
+  decltype(&plain_gated) forward;
+  decltype(&plain_gated_backward) backward;
+};
+
+constexpr std::array kGated{
+    GatedRow{cpu_accepts, cpu_gated, cpu_gated_backward},
+    GatedRow{nullptr, plain_gated, plain_gated_backward},
+};
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
@@ -133,9 +141,7 @@ Activation find_activation(std::string_view name) {
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {
   halves(gate_up);
   const at::NoGradGuard no_grad;
-  if (const auto kernel = find_kernel(path, gate_up, &kernels::Table::gated_forward))
-    return fast_forward(kernel, gate_up, activation);
-  return plain_forward(gate_up, activation);
+  return choose(path, kGated, gate_up).forward(gate_up, activation);
 }
 
 at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
@@ -146,9 +152,7 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
          gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
   }
   const at::NoGradGuard no_grad;
-  if (const auto kernel = find_kernel(path, gate_up, &kernels::Table::gated_backward))
-    return fast_backward(kernel, grad_y, gate_up, activation);
-  return plain_backward(grad_y, gate_up, activation);
+  return choose(path, kGated, gate_up).backward(grad_y, gate_up, activation);
 }
 
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation, Path path) {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -16,7 +16,7 @@ constexpr std::int64_t kLeastWork = 1 << 16;
 constexpr std::int64_t kManyRows = 64;
 
 /// x as the kernel reads it.
-at::Tensor spread(const kernels::Table& table, const at::Tensor& x, const at::Tensor& w) {
+at::Tensor spread(const at::Tensor& x, const at::Tensor& w) {
   using namespace kernels;
   const std::int64_t in = x.size(1);
   const bool as_it_is = x.scalar_type() == at::kFloat && w.scalar_type() == at::kFloat &&
@@ -25,23 +25,25 @@ at::Tensor spread(const kernels::Table& table, const at::Tensor& x, const at::Te
   const std::int64_t stride = (in + kRowAlign - 1) / kRowAlign * kRowAlign;
   at::Tensor out = at::empty({x.size(0), stride}, x.options().dtype(at::kFloat));
   for_rows(x.size(0), [&](std::int64_t first, std::int64_t last) {
-    table.spread_rows({.element = element_of(x),
-                       .weights = element_of(w),
-                       .x = element_at(x, first * x.stride(0)),
-                       .x_stride = x.stride(0),
-                       .out = out.data_ptr<float>() + first * stride,
-                       .out_stride = stride,
-                       .rows = last - first,
-                       .width = in});
+    kernels::table().spread_rows({.element = element_of(x),
+                                  .weights = element_of(w),
+                                  .x = element_at(x, first * x.stride(0)),
+                                  .x_stride = x.stride(0),
+                                  .out = out.data_ptr<float>() + first * stride,
+                                  .out_stride = stride,
+                                  .rows = last - first,
+                                  .width = in});
   });
   return out;
 }
 
-at::Tensor fast_linear(const kernels::Table& table, const at::Tensor& x_in, const at::Tensor& w_in,
-                       at::ScalarType result) {
-  const at::Tensor rows = x_in.stride(1) == 1 ? x_in : x_in.contiguous();
-  const at::Tensor w = w_in.stride(1) == 1 ? w_in : w_in.contiguous();
-  const at::Tensor x = spread(table, rows, w);
+bool cpu_accepts_product(const at::Tensor& x, const at::Tensor& w) {
+  return cpu_accepts(x) && x.size(0) > 0 && w.scalar_type() == x.scalar_type();
+}
+
+at::Tensor cpu_linear(const at::Tensor& x_in, const at::Tensor& w_in, at::ScalarType result) {
+  const at::Tensor w = last_dim_contiguous(w_in);
+  const at::Tensor x = spread(last_dim_contiguous(x_in), w);
   const std::int64_t outs = w.size(0);
   const at::Tensor y = at::empty({x.size(0), outs}, x_in.options().dtype(result));
   const kernels::LinearRows all{.element = element_of(w),
@@ -62,7 +64,7 @@ at::Tensor fast_linear(const kernels::Table& table, const at::Tensor& x_in, cons
     kernels::LinearRows part = all;
     part.first_out = first * kOutsPerChunk;
     part.last_out = std::min(outs, last * kOutsPerChunk);
-    table.linear_rows(part);
+    kernels::table().linear_rows(part);
   };
   if (x.size(0) < kManyRows) {  // a thread reads its part of W as one stream
     at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1), run);
@@ -72,22 +74,30 @@ at::Tensor fast_linear(const kernels::Table& table, const at::Tensor& x_in, cons
   return y;
 }
 
-at::Tensor linear_as(const at::Tensor& x, const at::Tensor& w, Path path, at::ScalarType result) {
-  const at::NoGradGuard no_grad;
-  const kernels::Table* table = device_kernels(path, x);
-  if (table != nullptr && x.size(0) > 0 && w.scalar_type() == x.scalar_type())
-    return fast_linear(*table, x, w, result);
+at::Tensor plain_linear(const at::Tensor& x, const at::Tensor& w, at::ScalarType result) {
   return at::linear(x, w).to(result);
 }
+
+struct LinearRow {
+  bool (*accepts)(const at::Tensor& x, const at::Tensor& w);
+  decltype(&plain_linear) apply;
+};
+
+constexpr std::array kLinear{
+    LinearRow{cpu_accepts_product, cpu_linear},
+    LinearRow{nullptr, plain_linear},
+};
 
 }  // namespace
 
 at::Tensor inference_linear(const at::Tensor& x, const at::Tensor& w, Path path) {
-  return linear_as(x, w, path, x.scalar_type());
+  const at::NoGradGuard no_grad;
+  return choose(path, kLinear, x, w).apply(x, w, x.scalar_type());
 }
 
 at::Tensor inference_linear_wide(const at::Tensor& x, const at::Tensor& w, Path path) {
-  return linear_as(x, w, path, accumulate_type(x));
+  const at::NoGradGuard no_grad;
+  return choose(path, kLinear, x, w).apply(x, w, accumulate_type(x));
 }
 
 }  // namespace trireme::ops

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -19,11 +19,11 @@ std::int64_t blocks_for(std::int64_t tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
 }
 
-const kernels::Table* paged_kernels(Path path, const PagedCache& cache, std::int64_t heads) {
-  const std::int64_t width = cache.head_dim();
-  const bool fits = width % kBlockTokens == 0 && width <= kernels::kMaxHeadWidth &&
-                    heads / cache.kv_heads() <= kernels::kMaxPagedQueries;
-  return fits ? device_kernels(path, cache.keys) : nullptr;
+/// rows: queries or keys [1, heads, rows, head_dim].
+bool cpu_accepts_cache(const at::Tensor& rows, const PagedCache& cache) {
+  return cpu_accepts(cache.keys) && cache.head_dim() % kBlockTokens == 0 &&
+         cache.head_dim() <= kernels::kMaxHeadWidth &&
+         rows.size(1) / cache.kv_heads() <= kernels::kMaxPagedQueries;
 }
 
 /// Rows of one text for one key head.
@@ -48,8 +48,10 @@ std::vector<PagedTask> paged_tasks(const PagedPlan& plan, std::int64_t kv_heads,
   return tasks;
 }
 
-at::Tensor fast_attention(const kernels::Table& table, const at::Tensor& q, const PagedPlan& plan,
-                          const PagedCache& cache, double scale) {
+at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const PagedCache& cache,
+                         double scale) {
+  const kernels::Table& table = kernels::table();
+  const at::Tensor q = last_dim_contiguous(q_in);
   const std::int64_t width = q.size(3);
   const std::int64_t heads = q.size(1);
   const std::int64_t kv_heads = cache.kv_heads();
@@ -86,8 +88,10 @@ at::Tensor fast_attention(const kernels::Table& table, const at::Tensor& q, cons
   return out;
 }
 
-void fast_store(const kernels::Table& table, const at::Tensor& k, const at::Tensor& v,
-                const PagedPlan& plan, const PagedCache& cache) {
+void cpu_store(const at::Tensor& k_in, const at::Tensor& v_in, const PagedPlan& plan,
+               const PagedCache& cache) {
+  const at::Tensor k = last_dim_contiguous(k_in);
+  const at::Tensor v = last_dim_contiguous(v_in);
   for (const PagedText& text : plan.texts) {
     const kernels::PagedStore all{.element = element_of(cache.keys),
                                   .k = element_at(k, text.first_row * k.stride(2)),
@@ -109,7 +113,7 @@ void fast_store(const kernels::Table& table, const at::Tensor& k, const at::Tens
       kernels::PagedStore part = all;
       part.first_row = first;
       part.last_row = last;
-      table.paged_store(part);
+      kernels::table().paged_store(part);
     });
   }
 }
@@ -198,6 +202,31 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
   return out;
 }
 
+void plain_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,
+                 const PagedCache& cache) {
+  const std::int64_t word = cache.keys.size(4);
+  const at::Tensor heads = at::arange(cache.kv_heads(), plan.block_of_row.options()).unsqueeze(0);
+  const at::Tensor blocks = plan.block_of_row.unsqueeze(1);
+  const at::Tensor slots = plan.slot_of_row.unsqueeze(1);
+  const at::Tensor key_rows = k.select(0, 0).transpose(0, 1);  // [rows, kv_heads, head_dim]
+  cache.keys.transpose(2, 3).index_put_(
+      {heads, blocks, slots}, key_rows.reshape({key_rows.size(0), key_rows.size(1), -1, word}));
+  cache.values.transpose(3, 4).index_put_(
+      {heads, blocks, slots.div(word, "floor"), slots.remainder(word)},
+      v.select(0, 0).transpose(0, 1));
+}
+
+struct PagedRow {
+  bool (*accepts)(const at::Tensor& rows, const PagedCache& cache);
+  decltype(&plain_store) store;
+  decltype(&plain_attention) attend;
+};
+
+constexpr std::array kPaged{
+    PagedRow{cpu_accepts_cache, cpu_store, cpu_attention},
+    PagedRow{nullptr, plain_store, plain_attention},
+};
+
 }  // namespace
 
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
@@ -254,28 +283,13 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
 void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,
                  const PagedCache& cache, Path path) {
   const at::NoGradGuard no_grad;
-  if (const auto* table = paged_kernels(path, cache, cache.kv_heads());
-      table != nullptr && k.stride(3) == 1 && v.stride(3) == 1)
-    return fast_store(*table, k, v, plan, cache);
-  const std::int64_t word = cache.keys.size(4);
-  const at::Tensor heads = at::arange(cache.kv_heads(), plan.block_of_row.options()).unsqueeze(0);
-  const at::Tensor blocks = plan.block_of_row.unsqueeze(1);
-  const at::Tensor slots = plan.slot_of_row.unsqueeze(1);
-  const at::Tensor key_rows = k.select(0, 0).transpose(0, 1);  // [rows, kv_heads, head_dim]
-  cache.keys.transpose(2, 3).index_put_(
-      {heads, blocks, slots}, key_rows.reshape({key_rows.size(0), key_rows.size(1), -1, word}));
-  cache.values.transpose(3, 4).index_put_(
-      {heads, blocks, slots.div(word, "floor"), slots.remainder(word)},
-      v.select(0, 0).transpose(0, 1));
+  choose(path, kPaged, k, cache).store(k, v, plan, cache);
 }
 
 at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
                            double scale, Path path) {
   const at::NoGradGuard no_grad;
-  if (const auto* table = paged_kernels(path, cache, q.size(1));
-      table != nullptr && q.stride(3) == 1)
-    return fast_attention(*table, q, plan, cache, scale);
-  return plain_attention(q, plan, cache, scale);
+  return choose(path, kPaged, q, cache).attend(q, plan, cache, scale);
 }
 
 }  // namespace trireme::ops

@@ -1,12 +1,13 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
+#include <algorithm>
+#include <array>
 
 namespace trireme::ops {
 
-/// Which implementation an operation may take. Same results up to rounding; tests compare the two.
-///   fast   the kernels of x's device and dtype (table in path.cpp); plain where there are none
+/// The implementations that an operation may use. Results are equal up to rounding.
+///   fast   the first row of the operation's table that accepts the tensors
 ///   plain  ATen operations only: every device and dtype, fp64 included; the oracle
 enum class Path { fast, plain };
 
@@ -15,14 +16,24 @@ inline Path path_of(bool fused) {
   return fused ? Path::fast : Path::plain;
 }
 
+/// Returns one row of an operation's table of implementations. A row has `accepts`, a predicate on
+/// device, dtype and shape, and functions on whole tensors. Rows are in order of preference. The last
+/// row is plain: it accepts everything and has no predicate.
+///
+/// An operation calls the functions of the row on the thread of its caller: a GPU implementation
+/// launches on LibTorch's current stream of that thread, a CPU implementation starts its threads.
+template <class Row, std::size_t N, class... Inputs>
+const Row& choose(Path path, const std::array<Row, N>& table, const Inputs&... inputs) {
+  const auto plain = table.end() - 1;
+  if (path == Path::plain) return *plain;
+  return *std::find_if(table.begin(), plain,
+                       [&](const Row& row) { return row.accepts(inputs...); });
+}
+
 /// fp64 for fp64, else fp32: the type of sums, of saved statistics and of weight gradients.
 at::ScalarType accumulate_type(const at::Tensor& x);
 
 /// Major compute capability of a GPU (8: Ampere, 9: Hopper); 0 for a CPU.
 int cuda_generation(at::Device device);
-
-/// Rows whose weight gradient is summed apart; the sums of all chunks are then added in order, so
-/// the result does not depend on the number of threads.
-inline constexpr std::int64_t kRowsPerChunk = 256;
 
 }  // namespace trireme::ops

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -17,15 +17,18 @@ void check_norm(const at::Tensor& x, const at::Tensor& weight) {
   }
 }
 
-RmsNormOutput plain_forward(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const auto wide = x.to(accumulate_type(x));
+AddRmsNormOutput plain_norm(const at::Tensor& x, const at::Tensor& residual,
+                            const at::Tensor& weight, double eps) {
+  auto sum = residual.defined() ? x + residual : x;
+  const auto wide = sum.to(accumulate_type(x));
   const auto rstd = wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
   auto y = (wide * rstd).mul_(weight.to(wide.scalar_type())).to(x.scalar_type());
-  return {std::move(y), rstd.reshape({-1})};
+  return {std::move(sum), std::move(y), rstd.reshape({-1})};
 }
 
-RmsNormGrads plain_backward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& rstd) {
+RmsNormGrads plain_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
+                                 const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& rstd) {
   const auto type = accumulate_type(x);
   const auto width = x.size(-1);
   const auto scale = rstd.unsqueeze(-1);                              // [rows, 1]
@@ -33,16 +36,13 @@ RmsNormGrads plain_backward(const at::Tensor& grad_y, const at::Tensor& x, const
   const auto incoming = grad_y.to(type).reshape({-1, width});         // [rows, D]
   const auto weighted = incoming * weight.to(type);                   // [rows, D]
   const auto along = (weighted * normed).mean(-1, /*keepdim=*/true);  // [rows, 1]
-  auto grad_x = (weighted - normed * along).mul_(scale);
-  return {grad_x.to(x.scalar_type()).view(x.sizes()), (incoming * normed).sum(0)};
+  auto grad_x = (weighted - normed * along).mul_(scale).to(x.scalar_type()).view(x.sizes());
+  if (grad_sum.defined()) grad_x = grad_x + grad_sum;
+  return {std::move(grad_x), (incoming * normed).sum(0)};
 }
 
-using Forward = void (*)(const kernels::RmsForward& call);
-using Backward = void (*)(const kernels::RmsBackward& call);
-
-/// `residual` may be undefined: then there is no sum, and `sum` of the result is x.
-AddRmsNormOutput fast_forward(Forward kernel, const at::Tensor& x_in, const at::Tensor& residual_in,
-                              const at::Tensor& weight_in, double eps) {
+AddRmsNormOutput cpu_norm(const at::Tensor& x_in, const at::Tensor& residual_in,
+                          const at::Tensor& weight_in, double eps) {
   const auto x = x_in.contiguous();
   const auto residual = residual_in.defined() ? residual_in.contiguous() : at::Tensor();
   const auto weight = weight_in.contiguous();
@@ -51,23 +51,24 @@ AddRmsNormOutput fast_forward(Forward kernel, const at::Tensor& x_in, const at::
   AddRmsNormOutput out{residual.defined() ? at::empty_like(x) : x, at::empty_like(x),
                        at::empty({rows}, x.options().dtype(at::kFloat))};
   for_rows(rows, [&](std::int64_t first, std::int64_t last) {
-    kernel({.element = element_of(x),
-            .x = element_at(x, first * width),
-            .residual = residual.defined() ? element_at(residual, first * width) : nullptr,
-            .weight = weight.data_ptr(),
-            .sum = element_at(out.sum, first * width),
-            .y = element_at(out.y, first * width),
-            .rstd = out.rstd.data_ptr<float>() + first,
-            .rows = last - first,
-            .width = width,
-            .eps = static_cast<float>(eps)});
+    kernels::table().rms_forward(
+        {.element = element_of(x),
+         .x = element_at(x, first * width),
+         .residual = residual.defined() ? element_at(residual, first * width) : nullptr,
+         .weight = weight.data_ptr(),
+         .sum = element_at(out.sum, first * width),
+         .y = element_at(out.y, first * width),
+         .rstd = out.rstd.data_ptr<float>() + first,
+         .rows = last - first,
+         .width = width,
+         .eps = static_cast<float>(eps)});
   });
   return out;
 }
 
-RmsNormGrads fast_backward(Backward kernel, const at::Tensor& grad_y_in,
-                           const at::Tensor& grad_sum_in, const at::Tensor& x_in,
-                           const at::Tensor& weight_in, const at::Tensor& rstd) {
+RmsNormGrads cpu_norm_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_sum_in,
+                               const at::Tensor& x_in, const at::Tensor& weight_in,
+                               const at::Tensor& rstd) {
   const auto grad_y = grad_y_in.contiguous();
   const auto grad_sum = grad_sum_in.defined() ? grad_sum_in.contiguous() : at::Tensor();
   const auto x = x_in.contiguous();
@@ -77,48 +78,40 @@ RmsNormGrads fast_backward(Backward kernel, const at::Tensor& grad_y_in,
   auto grad_x = at::empty_like(x);
   const ChunkSums sums(rows, width, x.device());
   for_row_chunks(rows, [&](std::int64_t first, std::int64_t last) {
-    kernel({.element = element_of(x),
-            .grad_y = element_at(grad_y, first * width),
-            .grad_sum = grad_sum.defined() ? element_at(grad_sum, first * width) : nullptr,
-            .x = element_at(x, first * width),
-            .weight = weight.data_ptr(),
-            .rstd = rstd.data_ptr<float>() + first,
-            .grad_x = element_at(grad_x, first * width),
-            .grad_weight = sums.of_row(first),
-            .rows = last - first,
-            .width = width});
+    kernels::table().rms_backward(
+        {.element = element_of(x),
+         .grad_y = element_at(grad_y, first * width),
+         .grad_sum = grad_sum.defined() ? element_at(grad_sum, first * width) : nullptr,
+         .x = element_at(x, first * width),
+         .weight = weight.data_ptr(),
+         .rstd = rstd.data_ptr<float>() + first,
+         .grad_x = element_at(grad_x, first * width),
+         .grad_weight = sums.of_row(first),
+         .rows = last - first,
+         .width = width});
   });
   return {std::move(grad_x), sums.total()};
 }
 
+struct RmsNormRow {
+  bool (*accepts)(const at::Tensor& x);
+  decltype(&plain_norm) forward;
+  decltype(&plain_norm_backward) backward;
+};
+
+constexpr std::array kRmsNorm{
+    RmsNormRow{cpu_accepts, cpu_norm, cpu_norm_backward},
+    RmsNormRow{nullptr, plain_norm, plain_norm_backward},
+};
+
 }  // namespace
-
-RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
-                               Path path) {
-  check_norm(x, weight);
-  const at::NoGradGuard no_grad;
-  if (const auto kernel = find_kernel(path, x, &kernels::Table::rms_forward)) {
-    auto out = fast_forward(kernel, x, {}, weight, eps);
-    return {std::move(out.y), std::move(out.rstd)};
-  }
-  return plain_forward(x, weight, eps);
-}
-
-RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
-                               const at::Tensor& weight, const at::Tensor& rstd, Path path) {
-  return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path);
-}
 
 AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& residual,
                                       const at::Tensor& weight, double eps, Path path) {
   check_norm(x, weight);
-  check_norm(residual, weight);
+  if (residual.defined()) check_norm(residual, weight);
   const at::NoGradGuard no_grad;
-  if (const auto kernel = find_kernel(path, x, &kernels::Table::rms_forward))
-    return fast_forward(kernel, x, residual, weight, eps);
-  auto sum = x + residual;
-  auto [y, rstd] = plain_forward(sum, weight, eps);
-  return {std::move(sum), std::move(y), std::move(rstd)};
+  return choose(path, kRmsNorm, x).forward(x, residual, weight, eps);
 }
 
 RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
@@ -127,11 +120,18 @@ RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& g
   check_norm(sum, weight);
   check_norm(grad_y, weight);
   const at::NoGradGuard no_grad;
-  if (const auto kernel = find_kernel(path, sum, &kernels::Table::rms_backward))
-    return fast_backward(kernel, grad_y, grad_sum, sum, weight, rstd);
-  auto grads = plain_backward(grad_y, sum, weight, rstd);
-  if (grad_sum.defined()) grads.x = grads.x + grad_sum;
-  return grads;
+  return choose(path, kRmsNorm, sum).backward(grad_y, grad_sum, sum, weight, rstd);
+}
+
+RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
+                               Path path) {
+  auto out = add_rms_norm_forward(x, {}, weight, eps, path);
+  return {std::move(out.y), std::move(out.rstd)};
+}
+
+RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
+                               const at::Tensor& weight, const at::Tensor& rstd, Path path) {
+  return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path);
 }
 
 }  // namespace trireme::ops

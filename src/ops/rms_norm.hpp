@@ -28,7 +28,7 @@ RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                Path path = Path::fast);
 
 /// The residual add before a norm, in the same pass: sum = x + residual (rounded
-/// to x's dtype), y = norm(sum).
+/// to x's dtype), y = norm(sum). `residual` may be undefined: zero, and sum is x itself.
 struct AddRmsNormOutput {
   at::Tensor sum;
   at::Tensor y;

@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <tuple>
+#include <utility>
+
 #include "core/error.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -56,31 +59,46 @@ at::Tensor inverse_rms(const at::Tensor& wide, double eps) {
   return wide.square().mean(-1, /*keepdim=*/true).add_(eps).rsqrt_();
 }
 
-at::Tensor plain_forward(const at::Tensor& x, const at::Tensor& weight, const QkNormRope& setup) {
+at::Tensor plain_rotate(const at::Tensor& x, const at::Tensor& weight, const QkNormRope& setup) {
   auto wide = x.to(accumulate_type(x));
   if (weight.defined()) wide = wide * inverse_rms(wide, setup.eps) * weight.to(wide.scalar_type());
   const auto [cos, sin] = gather_angles(setup, wide.scalar_type());
   return rotate(wide, cos, sin).to(x.scalar_type()).transpose(1, 2).contiguous();
 }
 
-struct HeadGrads {
-  at::Tensor x;
-  at::Tensor weight;
-};
+using QueryKey = std::pair<at::Tensor, at::Tensor>;
 
-HeadGrads plain_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
-                         const QkNormRope& setup) {
+QueryKey plain_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup) {
+  return {plain_rotate(q, setup.q_weight, setup), plain_rotate(k, setup.k_weight, setup)};
+}
+
+/// Writes the gradient of x into `grad_x` [B, T, H, D]. Returns the gradient of the weight,
+/// undefined without norm.
+at::Tensor plain_rotate_back(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
+                             const QkNormRope& setup, const at::Tensor& grad_x) {
   const auto type = accumulate_type(x);
   const auto [cos, sin] = gather_angles(setup, type);
   const auto turned_back = rotate(grad.to(type).transpose(1, 2), cos, -sin);  // [B, T, H, D]
-  if (!weight.defined()) return {turned_back.to(x.scalar_type()), {}};
+  if (!weight.defined()) {
+    grad_x.copy_(turned_back);
+    return {};
+  }
   const auto wide = x.to(type);
   const auto rstd = inverse_rms(wide, setup.eps);
   const auto normed = wide * rstd;
   const auto weighted = turned_back * weight.to(type);
   const auto along = (weighted * normed).mean(-1, /*keepdim=*/true);
-  return {((weighted - normed * along) * rstd).to(x.scalar_type()),
-          (turned_back * normed).sum(at::IntArrayRef{0, 1, 2})};
+  grad_x.copy_((weighted - normed * along) * rstd);
+  return (turned_back * normed).sum(at::IntArrayRef{0, 1, 2});
+}
+
+/// Writes into slot_q and slot_k [B, T, heads, D], which may have any strides. Returns the gradients
+/// of the weights, undefined without norm.
+QueryKey plain_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
+                             const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
+                             const at::Tensor& slot_q, const at::Tensor& slot_k) {
+  return {plain_rotate_back(grad_q, q, setup.q_weight, setup, slot_q),
+          plain_rotate_back(grad_k, k, setup.k_weight, setup, slot_k)};
 }
 
 /// Tables and positions as the kernels read them, made once for q and k.
@@ -95,15 +113,8 @@ Angles kernel_angles(const QkNormRope& setup) {
           setup.tables.sin.to(at::kFloat).contiguous(), setup.positions.contiguous()};
 }
 
-using HeadsKernel = void (*)(const kernels::Heads& call);
-
-/// Null: the plain path.
-HeadsKernel heads_kernel(Path path, const at::Tensor& x, HeadsKernel kernels::Table::*kernel) {
-  return x.size(3) <= kernels::kMaxHeadWidth ? find_kernel(path, x, kernel) : nullptr;
-}
-
-at::Tensor last_dim_contiguous(const at::Tensor& x) {
-  return x.stride(3) == 1 || x.size(3) <= 1 ? x : x.contiguous();
+bool cpu_accepts_heads(const at::Tensor& q) {
+  return cpu_accepts(q) && q.size(3) <= kernels::kMaxHeadWidth;
 }
 
 kernels::HeadStrides strides_bthd(const at::Tensor& x) {
@@ -131,8 +142,8 @@ kernels::Heads kernel_call(const at::Tensor& x, const at::Tensor& weight, const 
   return call;
 }
 
-at::Tensor fast_forward(HeadsKernel kernel, const at::Tensor& x_in, const at::Tensor& weight,
-                        const Angles& angles, double eps) {
+at::Tensor cpu_rotate(const at::Tensor& x_in, const at::Tensor& weight, const Angles& angles,
+                      double eps) {
   const auto x = last_dim_contiguous(x_in);
   auto out = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options());
   auto call = kernel_call(x, weight, angles, eps);
@@ -142,16 +153,21 @@ at::Tensor fast_forward(HeadsKernel kernel, const at::Tensor& x_in, const at::Te
     auto part = call;
     part.first_token = first;
     part.last_token = last;
-    kernel(part);
+    kernels::table().heads_forward(part);
   });
   return out;
 }
 
-/// Writes the gradient of x into `grad_x` [B, T, H, D]; returns the weight's,
-/// undefined without norm.
-at::Tensor fast_backward(HeadsKernel kernel, const at::Tensor& grad_in, const at::Tensor& x_in,
-                         const at::Tensor& weight, const Angles& angles, double eps,
-                         const at::Tensor& grad_x) {
+QueryKey cpu_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup) {
+  const auto angles = kernel_angles(setup);
+  return {cpu_rotate(q, setup.q_weight, angles, setup.eps),
+          cpu_rotate(k, setup.k_weight, angles, setup.eps)};
+}
+
+/// Has the same result as plain_rotate_back.
+at::Tensor cpu_rotate_back(const at::Tensor& grad_in, const at::Tensor& x_in,
+                           const at::Tensor& weight, const Angles& angles, double eps,
+                           const at::Tensor& grad_x) {
   const auto x = last_dim_contiguous(x_in);
   const auto grad = last_dim_contiguous(grad_in);
   auto call = kernel_call(x, weight, angles, eps);
@@ -166,10 +182,29 @@ at::Tensor fast_backward(HeadsKernel kernel, const at::Tensor& grad_in, const at
     part.grad_weight = sums.of_row(first);
     part.first_token = first;
     part.last_token = last;
-    kernel(part);
+    kernels::table().heads_backward(part);
   });
   return weight.defined() ? sums.total() : at::Tensor();
 }
+
+QueryKey cpu_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k, const at::Tensor& q,
+                           const at::Tensor& k, const QkNormRope& setup, const at::Tensor& slot_q,
+                           const at::Tensor& slot_k) {
+  const auto angles = kernel_angles(setup);
+  return {cpu_rotate_back(grad_q, q, setup.q_weight, angles, setup.eps, slot_q),
+          cpu_rotate_back(grad_k, k, setup.k_weight, angles, setup.eps, slot_k)};
+}
+
+struct QkNormRopeRow {
+  bool (*accepts)(const at::Tensor& q);
+  decltype(&plain_rope) forward;
+  decltype(&plain_rope_backward) backward;
+};
+
+constexpr std::array kQkNormRope{
+    QkNormRopeRow{cpu_accepts_heads, cpu_rope, cpu_rope_backward},
+    QkNormRopeRow{nullptr, plain_rope, plain_rope_backward},
+};
 
 QueryKeyValue split_qkv(const at::Tensor& qkv, std::int64_t num_heads, std::int64_t num_kv_heads) {
   const auto num_slots = num_heads + 2 * num_kv_heads;
@@ -189,11 +224,11 @@ RopeTables rope_tables(std::int64_t max_positions, std::int64_t head_dim, double
   if (head_dim < 2 || head_dim % 2 != 0) {
     fail(ErrorKind::usage, "model.head_dim = {}, must be even and positive", head_dim);
   }
-  const at::NoGradGuard no_grad;
   const auto indices = at::arange(head_dim / 2, at::kDouble);
   const auto frequencies = at::pow(theta, indices * (-2.0 / static_cast<double>(head_dim)));
-  const auto angles = at::outer(at::arange(max_positions, at::kDouble), frequencies);
-  return {angles.cos().to(device, dtype), angles.sin().to(device, dtype)};
+  const std::span<const double> values(frequencies.const_data_ptr<double>(),
+                                       static_cast<std::size_t>(head_dim / 2));
+  return rope_tables(max_positions, values, 1.0, dtype, device);
 }
 
 RopeTables rope_tables(std::int64_t max_positions, std::span<const double> frequencies,
@@ -205,65 +240,31 @@ RopeTables rope_tables(std::int64_t max_positions, std::span<const double> frequ
   return {(angles.cos() * scale).to(device, dtype), (angles.sin() * scale).to(device, dtype)};
 }
 
-QueryKey qk_norm_rope_forward(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
-                              Path path) {
-  check_heads(q, setup.q_weight, setup);
-  check_heads(k, setup.k_weight, setup);
-  check_positions(setup);
-  const at::NoGradGuard no_grad;
-  if (const auto kernel = heads_kernel(path, q, &kernels::Table::heads_forward)) {
-    const auto angles = kernel_angles(setup);
-    return {fast_forward(kernel, q, setup.q_weight, angles, setup.eps),
-            fast_forward(kernel, k, setup.k_weight, angles, setup.eps)};
-  }
-  return {plain_forward(q, setup.q_weight, setup), plain_forward(k, setup.k_weight, setup)};
-}
-
-QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
-                                      const at::Tensor& q, const at::Tensor& k,
-                                      const QkNormRope& setup, Path path) {
-  check_heads(q, setup.q_weight, setup);
-  check_heads(k, setup.k_weight, setup);
-  const at::NoGradGuard no_grad;
-  if (const auto kernel = heads_kernel(path, q, &kernels::Table::heads_backward)) {
-    const auto angles = kernel_angles(setup);
-    QkNormRopeGrads grads{
-        at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()), {}, {}};
-    grads.q_weight = fast_backward(kernel, grad_q, q, setup.q_weight, angles, setup.eps, grads.q);
-    grads.k_weight = fast_backward(kernel, grad_k, k, setup.k_weight, angles, setup.eps, grads.k);
-    return grads;
-  }
-  auto out_q = plain_backward(grad_q, q, setup.q_weight, setup);
-  auto out_k = plain_backward(grad_k, k, setup.k_weight, setup);
-  return {out_q.x, out_k.x, out_q.weight, out_k.weight};
-}
-
 QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_heads,
                                     std::int64_t num_kv_heads, const QkNormRope& setup, Path path) {
   const auto parts = split_qkv(qkv, num_heads, num_kv_heads);
-  auto [q, k] = qk_norm_rope_forward(parts.q, parts.k, setup, path);
+  check_heads(parts.q, setup.q_weight, setup);
+  check_heads(parts.k, setup.k_weight, setup);
+  check_positions(setup);
+  const at::NoGradGuard no_grad;
+  auto [q, k] = choose(path, kQkNormRope, parts.q).forward(parts.q, parts.k, setup);
   return {std::move(q), std::move(k), parts.v.transpose(1, 2)};
 }
 
 QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
                                 const at::Tensor& grad_v, const at::Tensor& qkv,
                                 const QkNormRope& setup, Path path) {
-  const at::NoGradGuard no_grad;
   const auto parts = split_qkv(qkv, grad_q.size(1), grad_k.size(1));
-  if (const auto kernel = heads_kernel(path, parts.q, &kernels::Table::heads_backward)) {
-    const auto angles = kernel_angles(setup);
-    QkvGrads out{at::empty(qkv.sizes(), qkv.options()), {}, {}};
-    const auto slots = split_qkv(out.qkv, grad_q.size(1), grad_k.size(1));
-    out.q_weight =
-        fast_backward(kernel, grad_q, parts.q, setup.q_weight, angles, setup.eps, slots.q);
-    out.k_weight =
-        fast_backward(kernel, grad_k, parts.k, setup.k_weight, angles, setup.eps, slots.k);
-    slots.v.copy_(grad_v.transpose(1, 2));
-    return out;
-  }
-  const auto grads = qk_norm_rope_backward(grad_q, grad_k, parts.q, parts.k, setup, path);
-  auto grad_qkv = at::cat({grads.q, grads.k, grad_v.transpose(1, 2)}, 2).flatten(2);
-  return {std::move(grad_qkv), grads.q_weight, grads.k_weight};
+  check_heads(parts.q, setup.q_weight, setup);
+  check_heads(parts.k, setup.k_weight, setup);
+  const at::NoGradGuard no_grad;
+  QkvGrads grads{at::empty(qkv.sizes(), qkv.options()), {}, {}};
+  const auto slots = split_qkv(grads.qkv, grad_q.size(1), grad_k.size(1));
+  std::tie(grads.q_weight, grads.k_weight) =
+      choose(path, kQkNormRope, parts.q)
+          .backward(grad_q, grad_k, parts.q, parts.k, setup, slots.q, slots.k);
+  slots.v.copy_(grad_v.transpose(1, 2));
+  return grads;
 }
 
 }  // namespace trireme::ops

@@ -34,29 +34,7 @@ struct QkNormRope {
   at::Tensor positions;  // [B, T] int64, all inside the tables
 };
 
-struct QueryKey {
-  at::Tensor q;
-  at::Tensor k;
-};
-
-struct QkNormRopeGrads {
-  at::Tensor q;         // [B, T, H, D]
-  at::Tensor k;         // [B, T, Hk, D]
-  at::Tensor q_weight;  // [D] fp32 or fp64, undefined without norm
-  at::Tensor k_weight;
-};
-
-/// q [B, T, H, D], k [B, T, Hk, D]: views with any strides and a contiguous last dim.
-/// Returns q [B, H, T, D] and k [B, Hk, T, D], contiguous. Throws Error(internal) if shapes
-/// do not fit, Error(data) if a position is outside the tables (CPU tensors).
-QueryKey qk_norm_rope_forward(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
-                              Path path = Path::fast);
-QkNormRopeGrads qk_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
-                                      const at::Tensor& q, const at::Tensor& k,
-                                      const QkNormRope& setup, Path path = Path::fast);
-
-/// The same for a fused projection qkv [B, T, (H + 2 Hk) D], ordered queries, keys, values: one
-/// gradient buffer, no slicing. v is a view [B, Hk, T, D] of qkv.
+/// Queries, keys and values of a fused projection.
 struct QueryKeyValue {
   at::Tensor q;
   at::Tensor k;
@@ -65,9 +43,13 @@ struct QueryKeyValue {
 
 struct QkvGrads {
   at::Tensor qkv;       // [B, T, (H + 2 Hk) D]
-  at::Tensor q_weight;  // as in QkNormRopeGrads
+  at::Tensor q_weight;  // [D] fp32 or fp64, undefined without norm
   at::Tensor k_weight;
 };
+
+/// qkv [B, T, (H + 2 Hk) D] has queries, then keys, then values. Returns q [B, H, T, D] and
+/// k [B, Hk, T, D], contiguous, and v as a view [B, Hk, T, D] of qkv. Throws Error(internal) if shapes
+/// do not fit, Error(data) if a position is outside the tables (CPU tensors).
 
 QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_heads,
                                     std::int64_t num_kv_heads, const QkNormRope& setup,

@@ -74,30 +74,6 @@ at::Tensor as_weight_grad(const at::Tensor& grad, const at::Tensor& weight) {
 }
 
 // Weights are passed a second time as plain arguments, so that autograd sees them.
-struct QkNormRopeFunction : torch::autograd::Function<QkNormRopeFunction> {
-  static tensor_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                             const std::optional<at::Tensor>& /*q_weight*/,
-                             const std::optional<at::Tensor>& /*k_weight*/, const QkNormRope& setup,
-                             bool fast) {
-    save_setup(ctx, setup, fast, {q, k});
-    auto out = qk_norm_rope_forward(q, k, setup, fast ? Path::fast : Path::plain);
-    return {out.q, out.k};
-  }
-
-  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const auto setup = load_setup(ctx, saved, 2);
-    const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
-    auto out = qk_norm_rope_backward(grads[0], grads[1], saved[0], saved[1], setup, path);
-    return {out.q,
-            out.k,
-            as_weight_grad(out.q_weight, setup.q_weight),
-            as_weight_grad(out.k_weight, setup.k_weight),
-            {},
-            {}};
-  }
-};
-
 struct QkvNormRopeFunction : torch::autograd::Function<QkvNormRopeFunction> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& qkv,
                              const std::optional<at::Tensor>& /*q_weight*/,
@@ -136,11 +112,11 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
   return {out[0], out[1]};
 }
 
-QueryKey qk_norm_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
-                      Path path) {
-  auto out = QkNormRopeFunction::apply(q, k, given(setup.q_weight), given(setup.k_weight), setup,
-                                       path == Path::fast);
-  return {out[0], out[1]};
+std::pair<at::Tensor, at::Tensor> qk_norm_rope(const at::Tensor& q, const at::Tensor& k,
+                                               const QkNormRope& setup, Path path) {
+  auto out = qkv_norm_rope(at::cat({q, k, at::zeros_like(k)}, 2).flatten(2), q.size(2), k.size(2),
+                           setup, path);
+  return {out.q, out.k};
 }
 
 QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,

@@ -16,8 +16,9 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
                                                const at::Tensor& weight, double eps,
                                                Path path = Path::fast);
 
-QueryKey qk_norm_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
-                      Path path = Path::fast);
+/// Without values.
+std::pair<at::Tensor, at::Tensor> qk_norm_rope(const at::Tensor& q, const at::Tensor& k,
+                                               const QkNormRope& setup, Path path = Path::fast);
 
 QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
                             std::int64_t num_kv_heads, const QkNormRope& setup,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/attention/plan.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 
 /// What the forward and the backward of tiled attention share: tiles of one head and one
 /// document in scratch memory, multiplied by oneDNN's small matmuls.
@@ -190,10 +190,6 @@ inline void for_groups(const AttentionPlan& plan, const at::Tensor& k, const Bod
                        body(groups[static_cast<std::size_t>(i)], scratch);
                      at::native::cpublas::brgemm_release();
                    });
-}
-
-inline at::Tensor last_dim_contiguous(const at::Tensor& x) {
-  return x.stride(3) == 1 ? x : x.contiguous();
 }
 
 }  // namespace trireme::ops::tiles

@@ -1,16 +1,78 @@
 #pragma once
-#include "ops/cpu/gated.hpp"
 #include "ops/cpu/heads.hpp"
-#include "ops/cpu/layout.hpp"
 #include "ops/cpu/linear.hpp"
 #include "ops/cpu/paged.hpp"
-#include "ops/cpu/peak.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/scores.hpp"
 
 /// Fills the table named TRIREME_KERNEL_TABLE from the kernels as this file's flags compile them.
 namespace trireme::ops::kernels {
 namespace {
+
+// Multiply-adds in registers alone: the peak that MFU on a CPU is a share of.
+#if defined(__AVX512F__)
+constexpr int kRegisterBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kRegisterBytes = 32;
+#else
+constexpr int kRegisterBytes = 16;
+#endif
+/// Sums that do not wait for each other: two units of four cycles' latency keep eight under way, and
+/// with two factors they fit in 16 registers.
+constexpr int kSums = 10;
+
+template <class T>
+struct Register {
+  using Type [[gnu::vector_size(kRegisterBytes)]] = T;
+};
+
+/// sum = sum * a + b, which stays finite. The compiler makes one instruction of it where there is one.
+template <class T>
+double multiply_adds_typed(std::int64_t rounds) {
+  using R = typename Register<T>::Type;
+  R sums[kSums];
+  for (int k = 0; k < kSums; ++k) sums[k] = static_cast<T>(k) - R{};
+  R a = static_cast<T>(0.5) - R{};
+  R b = static_cast<T>(1) - R{};
+#ifdef TRIREME_X86_KERNELS
+  __asm__ volatile("" : "+x"(a), "+x"(b));  // the loop cannot be computed at compile time
+#endif
+  for (std::int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 10
+    for (int k = 0; k < kSums; ++k) sums[k] = sums[k] * a + b;
+  }
+  R all = sums[0];
+  for (int k = 1; k < kSums; ++k) all += sums[k];
+  volatile T used = all[0];  // so that no sum is left out
+  static_cast<void>(used);
+  return 2.0 * static_cast<double>(rounds) * kSums * (kRegisterBytes / sizeof(T));
+}
+
+double multiply_pairs(std::int64_t rounds) {
+#ifdef __AVX512BF16__
+  __m512 sums[kSums];
+  for (int k = 0; k < kSums; ++k) sums[k] = _mm512_set1_ps(static_cast<float>(k));
+  __m512bh a = (__m512bh)_mm512_set1_epi32(0x3f003f00);  // pairs of 0.5
+  __asm__ volatile("" : "+x"(a));
+  for (std::int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 10
+    for (int k = 0; k < kSums; ++k) sums[k] = _mm512_dpbf16_ps(sums[k], a, a);
+  }
+  __m512 all = sums[0];
+  for (int k = 1; k < kSums; ++k) all += sums[k];
+  volatile float used = all[0];
+  static_cast<void>(used);
+  return 4.0 * static_cast<double>(rounds) * kSums * kLanes;
+#else
+  return 0 * static_cast<double>(rounds);
+#endif
+}
+
+double multiply_adds(Multiply what, std::int64_t rounds) {
+  if (what == Multiply::f64) return multiply_adds_typed<double>(rounds);
+  if (what == Multiply::f32) return multiply_adds_typed<float>(rounds);
+  return multiply_pairs(rounds);
+}
 
 #define TRIREME_BY_ELEMENT(function, Arguments) \
   void function(const Arguments& arguments) {   \

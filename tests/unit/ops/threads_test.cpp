@@ -4,7 +4,7 @@
 #include <set>
 
 #include "ops/attention.hpp"
-#include "ops/fast.hpp"
+#include "ops/cpu_rows.hpp"
 #include "parallel/device.hpp"
 #include "unit/ops/support.hpp"
 

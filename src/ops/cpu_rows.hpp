@@ -11,17 +11,12 @@
 #include "ops/cpu/kernels.hpp"
 #include "ops/path.hpp"
 
-/// What the wrappers of the kernels share, here and in objective.
+/// Helpers that the CPU implementations of operations share, in ops and in objective.
 namespace trireme::ops {
 
-/// The kernels of x's device and dtype; null: the plain path.
-const kernels::Table* device_kernels(Path path, const at::Tensor& x);
-
-/// One of them, as &kernels::Table::rms_forward; null also where that device has none of it.
-template <class Kernel>
-Kernel find_kernel(Path path, const at::Tensor& x, Kernel kernels::Table::*kernel) {
-  const kernels::Table* table = device_kernels(path, x);
-  return table == nullptr ? nullptr : table->*kernel;
+/// Returns true if the native CPU kernels compute on x: fp32 or bf16 in host memory.
+inline bool cpu_accepts(const at::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
 inline kernels::Element element_of(const at::Tensor& x) {
@@ -32,6 +27,15 @@ inline kernels::Element element_of(const at::Tensor& x) {
 inline void* element_at(const at::Tensor& x, std::int64_t index) {
   return static_cast<char*>(x.data_ptr()) + index * static_cast<std::int64_t>(x.element_size());
 }
+
+/// Returns x, or a contiguous copy where the last dimension has gaps.
+inline at::Tensor last_dim_contiguous(const at::Tensor& x) {
+  return x.stride(-1) == 1 || x.size(-1) <= 1 ? x : x.contiguous();
+}
+
+/// Rows whose weight gradient is summed separately. The sums of all chunks are then added in order,
+/// so the result does not depend on the number of threads.
+inline constexpr std::int64_t kRowsPerChunk = 256;
 
 /// Calls body(first, last) for chunks of kRowsPerChunk rows, on as many threads as ATen has.
 template <class Body>
