@@ -172,7 +172,7 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
   pass.tokens = on_device(tokens);
   pass.positions = on_device(positions).unsqueeze(0);
   pass.kept = on_device(kept);
-  pass.plan = ops::plan_paged(std::move(texts), device);
+  pass.plan = ops::plan_paged(std::move(texts), device, model.config().attention_setup().window);
   return model.hidden_cached(pass, cache);
 }
 

@@ -228,8 +228,7 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  const ops::AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(c.head_dim)), true,
-                                  batch.bounds};
+  const ops::AttentionSetup setup = c.attention_setup(batch.bounds);
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
   const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1))
@@ -255,14 +254,13 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
 
 at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(context_.config.head_dim));
+  ops::AttentionSetup setup = context_.config.attention_setup(batch.bounds);
   const ContextGroup& context = context_.context;
   if (context.size() > 1) {
-    return context_attention(heads.q, heads.k, heads.v,
-                             {scale, true, batch.bounds, batch.places_of_ranks}, *context.group,
-                             context.form, context_.path);
+    return context_attention(heads.q, heads.k, heads.v, {std::move(setup), batch.places_of_ranks},
+                             *context.group, context.form, context_.path);
   }
-  return ops::attention(heads.q, heads.k, heads.v, {scale, true, batch.bounds}, context_.path);
+  return ops::attention(heads.q, heads.k, heads.v, setup, context_.path);
 }
 
 at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv) const {

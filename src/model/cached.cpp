@@ -1,7 +1,5 @@
 #include <ATen/ATen.h>
 
-#include <cmath>
-
 #include "core/error.hpp"
 #include "model/transformer.hpp"
 #include "ops/gated_activation.hpp"
@@ -52,8 +50,8 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
       ops::qkv_norm_rope_forward(linear(entered, qkv_, qkv_adapters_).unsqueeze(0),
                                  heads_.query.count(), heads_.key.count(), setup, path);
   ops::paged_store(heads.k, heads.v, step.plan, cache, path);
-  at::Tensor attended = ops::paged_attention(
-      heads.q, step.plan, cache, 1.0 / std::sqrt(static_cast<double>(c.head_dim)), path);
+  at::Tensor attended =
+      ops::paged_attention(heads.q, step.plan, cache, c.attention_setup().scale, path);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
   if (kept.defined()) attended = attended.index_select(0, kept);
   const auto [sum, normed, rstd] = ops::add_rms_norm_forward(

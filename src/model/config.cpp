@@ -282,12 +282,17 @@ double ModelConfig::num_expert_parameters_wide() const {
   return num_parameters_wide() - count_parameters<double>(*this, 0);
 }
 
+ops::AttentionSetup ModelConfig::attention_setup(ops::RowBounds bounds) const {
+  return {.scale = 1.0 / std::sqrt(static_cast<double>(head_dim)), .bounds = std::move(bounds)};
+}
+
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t embedding = vocab_size * hidden_size;
   const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;
   const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
   return 6.0 * matmul_weights +
-         12.0 * static_cast<double>(num_layers * num_heads * head_dim * seq_len);
+         12.0 * static_cast<double>(num_layers * num_heads * head_dim *
+                                    attention_setup().keys_of_last_query(seq_len));
 }
 
 void check(ModelConfig config, Problems& problems) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/experts/moe_config.hpp"
+#include "ops/attention/plan.hpp"
 
 namespace trireme {
 
@@ -63,6 +64,9 @@ struct ModelConfig {
     MoeConfig::fields(self.moe, visit);
   }
 
+  /// Returns which keys the model's queries see, for rows with these document borders; every kernel
+  /// and every cost formula reads it.
+  [[nodiscard]] ops::AttentionSetup attention_setup(ops::RowBounds bounds = {}) const;
   /// Weights with the embedding counted once when tied.
   [[nodiscard]] std::int64_t num_parameters() const;
   /// The same for sizes whose product int64 may not hold.

@@ -8,8 +8,6 @@
 
 #include "core/error.hpp"
 #include "ops/attention/kernels.hpp"
-#include "ops/attention/tiles.hpp"
-#include "ops/attention/varlen.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -66,9 +64,11 @@ const AttentionRow& find_attention(Path path, const at::Tensor& q, const Attenti
   return found == kAttention.end() ? kPlain : *found;
 }
 
+/// True if causal or not is all that the library must know.
 bool one_document_a_row(const AttentionSetup& setup) {
-  return setup.whole_rows() && std::all_of(setup.bounds.begin(), setup.bounds.end(),
-                                           [](const auto& edges) { return edges.size() == 2; });
+  return setup.whole_rows() && setup.window == 0 &&
+         std::all_of(setup.bounds.begin(), setup.bounds.end(),
+                     [](const auto& edges) { return edges.size() == 2; });
 }
 
 /// Where ATen's own attention, gradients too, is the fast path: a GPU's whole rows, and what no

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "ops/attention/plan.hpp"
 #include "ops/cpu_rows.hpp"
 
 namespace trireme::ops {
@@ -74,7 +75,7 @@ at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const Pa
                              .out_row_stride = heads * width,
                              .blocks = text.blocks.data(),
                              .scratch = scratch.data(),
-                             .before = text.before,
+                             .seen = plan.seen.data() + text.first_row,
                              .first_row = task.first_row,
                              .last_row = task.last_row,
                              .num_blocks = cache.num_blocks(),
@@ -169,13 +170,18 @@ Gathered gather_texts(const PagedCache& cache, const at::Tensor& tables, const a
   return {keys, values.masked_fill(seen.logical_not().view({texts, 1, length, 1}), 0)};
 }
 
+/// [rows, length] bool: the tokens of intervals [rows, 2].
+at::Tensor seen_tokens(const at::Tensor& intervals, std::int64_t length) {
+  const at::Tensor token = at::arange(length, intervals.options());
+  return token.ge(intervals.narrow(1, 0, 1)).logical_and_(token.lt(intervals.narrow(1, 1, 1)));
+}
+
 at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
                            double scale) {
   const std::int64_t width = q.size(3);
   const at::Tensor out = at::empty({plan.num_rows, q.size(1) * width}, q.options());
   if (plan.single_rows.defined()) {  // [T, 1, 1, L]
-    const at::Tensor place = at::arange(plan.tables.size(1) * kBlockTokens, plan.lengths.options());
-    const at::Tensor seen = place.unsqueeze(0).lt(plan.lengths.unsqueeze(1));
+    const at::Tensor& seen = plan.single_seen;
     const Gathered texts = gather_texts(cache, plan.tables, seen);
     const at::Tensor queries =  // [T, heads, 1, D]
         q.select(0, 0).index_select(1, plan.single_rows).transpose(0, 1).unsqueeze(2);
@@ -192,8 +198,8 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
     const at::Tensor table = at::tensor(blocks, at::kLong).to(q.device()).unsqueeze(0);
     const at::Tensor place = at::arange(table.size(1) * kBlockTokens, table.options());
     const Gathered whole = gather_texts(cache, table, place.lt(end).unsqueeze(0));
-    const at::Tensor seen = place.unsqueeze(0).le(
-        place.narrow(0, text.before, text.num_rows).unsqueeze(1));  // [rows, L]
+    const at::Tensor seen =  // [rows, L]
+        seen_tokens(plan.intervals.narrow(0, text.first_row, text.num_rows), place.size(0));
     out.narrow(0, text.first_row, text.num_rows)
         .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
                          seen.unsqueeze(0).unsqueeze(0), scale)
@@ -238,12 +244,13 @@ PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int
           make(count).view({kv_heads, blocks, kBlockTokens / word, head_dim, word})};
 }
 
-PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
+PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window) {
+  const AttentionSetup setup{.window = window};
   PagedPlan plan;
+  std::vector<std::int64_t> intervals;
   std::vector<std::int64_t> block_of_row;
   std::vector<std::int64_t> slot_of_row;
   std::vector<std::int64_t> single_rows;
-  std::vector<std::int64_t> lengths;
   std::int64_t most_blocks = 0;
   for (const PagedText& text : texts) {
     const std::int64_t end = text.before + text.num_rows;
@@ -253,15 +260,19 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
     for (std::int64_t place = text.before; place < end; ++place) {
       block_of_row.push_back(text.blocks[static_cast<std::size_t>(place / kBlockTokens)]);
       slot_of_row.push_back(place % kBlockTokens);
+      KeyInterval seen = setup.places_seen(place);
+      seen.begin = std::max<std::int64_t>(seen.begin, 0);
+      plan.seen.push_back(seen);
+      intervals.insert(intervals.end(), {seen.begin, seen.end});
     }
     if (text.num_rows > 1) continue;
     single_rows.push_back(text.first_row);
-    lengths.push_back(end);
     most_blocks = std::max(most_blocks, blocks_for(end));
   }
   const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
     return at::tensor(numbers, at::kLong).to(device);
   };
+  plan.intervals = on_device(intervals).view({-1, 2});
   plan.block_of_row = on_device(block_of_row);
   plan.slot_of_row = on_device(slot_of_row);
   if (!single_rows.empty()) {
@@ -273,7 +284,8 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device) {
         tables.push_back(i < used ? text.blocks[i] : 0);
     }
     plan.single_rows = on_device(single_rows);
-    plan.lengths = on_device(lengths);
+    plan.single_seen =
+        seen_tokens(plan.intervals.index_select(0, plan.single_rows), most_blocks * kBlockTokens);
     plan.tables = on_device(tables).view({-1, most_blocks});
   }
   plan.texts = std::move(texts);

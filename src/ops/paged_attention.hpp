@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "ops/key_interval.hpp"
 #include "ops/path.hpp"
 
 /// Attention of texts that grow, over keys and values in blocks of kBlockTokens tokens, which texts
@@ -36,26 +37,30 @@ struct PagedCache {
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make);
 
-/// Which rows belong to which text, made once for all layers of a step.
+/// Which rows belong to which text and which of its tokens each row sees, made once for all layers of
+/// a step.
 struct PagedPlan {
   std::vector<PagedText> texts;  // their rows in order, without gaps
   std::int64_t num_rows = 0;
-  // For the plain path, on the cache's device; int64.
+  std::vector<KeyInterval> seen;  // [rows]: tokens of its text that a row sees
+  // For the plain path, on the cache's device; int64 but for the mask.
+  at::Tensor intervals;     // [rows, 2]: seen
   at::Tensor block_of_row;  // [rows]
   at::Tensor slot_of_row;   // [rows]
   at::Tensor tables;        // [texts of one row, most blocks], 0 behind the end
-  at::Tensor lengths;       // [texts of one row]: tokens that it sees
+  at::Tensor single_seen;   // [texts of one row, tokens of most blocks] bool: what each row sees
   at::Tensor single_rows;   // [texts of one row]: which row
 };
 
+/// `window`: a row sees as many tokens at most, its own the last (AttentionSetup); 0: all up to itself.
 /// Throws Error(internal) for rows with gaps, or a text with too few blocks.
-PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device);
+PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window = 0);
 
 /// Writes keys and values [1, kv_heads, rows, head_dim] (any strides) of all rows to the cache.
 void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,
                  const PagedCache& cache, Path path = Path::fast);
 
-/// q [1, heads, rows, head_dim] -> [rows, heads * head_dim]: each row sees its text up to itself, from
+/// q [1, heads, rows, head_dim] -> [rows, heads * head_dim]: each row reads the tokens that it sees from
 /// the cache; query head h reads key head h / (heads / kv_heads). By the kernels a row is formed by the
 /// same operations whatever other rows there are.
 at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,

@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 
 #include "ops/attention/kernels.hpp"
 #include "ops/product.hpp"
@@ -9,24 +9,41 @@
 namespace trireme::ops {
 namespace {
 
-/// Queries with keys that all of them see, or of which query i sees the first i + 1.
+/// Keys that all queries of a part see, or of which query i sees the first i + 1, or some by a mask.
 struct KernelCall {
-  TokenRange queries;
   TokenRange keys;  // of the document's keys in order of place
   bool causal;
+  std::optional<at::Tensor> mask = std::nullopt;  // [queries, keys], added to the scores
 };
+
+/// The document's parts; those whose intervals of keys begin to move are cut, so that each piece
+/// reads few keys that it does not see.
+std::vector<QueryPart> pieces_of(const DocumentPlan& document) {
+  constexpr std::int64_t kQueries = 64;
+  std::vector<QueryPart> pieces;
+  for (const QueryPart& part : document.queries) {
+    const std::int64_t most = part.begin_moves ? kQueries : part.tokens.length;
+    for (std::int64_t query = 0; query < part.tokens.length; query += most)
+      pieces.push_back(part.slice(query, std::min(most, part.tokens.length - query)));
+  }
+  return pieces;
+}
 
 /// One or two; together they cover what the part sees.
 std::vector<KernelCall> calls_of(const QueryPart& part) {
-  const std::int64_t length = part.tokens.length;
-  // The last query of a diagonal sees all of it, so one query alone needs no mask.
-  if (!part.diagonal || length == 1) {
-    if (part.num_keys() == 0) return {};
-    return {{part.tokens, {0, part.num_keys()}, false}};
+  const KeyInterval seen = part.keys();
+  const TokenRange keys{seen.begin, seen.end - seen.begin};
+  if (part.is_blind()) return {};
+  // One query alone needs no mask.
+  if (part.tokens.length == 1 || (!part.begin_moves && !part.end_moves)) return {{keys, false}};
+  if (part.begin_moves) {
+    const auto hidden = seen_keys(part).logical_not_();
+    return {{keys, false, at::zeros(hidden.sizes()).masked_fill_(hidden, -kInfinity)}};
   }
   std::vector<KernelCall> calls;
-  if (part.num_before > 0) calls.push_back({part.tokens, {0, part.num_before}, false});
-  calls.push_back({part.tokens, {part.num_before, length}, true});
+  const std::int64_t common = part.first.end - 1;  // before the diagonal
+  if (common > seen.begin) calls.push_back({{seen.begin, common - seen.begin}, false});
+  calls.push_back({{common, part.tokens.length}, true});
   return calls;
 }
 
@@ -51,12 +68,11 @@ at::Tensor part_of(const at::Tensor& x, std::int64_t row, const TokenRange& toke
 
 /// True if each document is one call: its results are then written, not summed.
 bool one_call_each(const AttentionPlan& plan) {
-  for (const DocumentPlan& document : plan) {
-    if (document.queries.size() != 1 || calls_of(document.queries[0]).size() != 1) return false;
-    if (document.keys.size() != 1 || document.queries[0].num_keys() != document.num_keys)
-      return false;
-  }
-  return true;
+  return std::ranges::all_of(plan, [](const DocumentPlan& document) {
+    const auto pieces = pieces_of(document);
+    return pieces.size() == 1 && calls_of(pieces[0]).size() == 1 && document.keys.size() == 1 &&
+           pieces[0].keys() == KeyInterval{0, document.num_keys};
+  });
 }
 
 at::Tensor wide(const at::Tensor& x) {
@@ -78,15 +94,10 @@ struct KernelGrads {
   /// `range` of the document's keys in order of place.
   void put_keys(const at::Tensor& to, const DocumentPlan& document, TokenRange range,
                 const at::Tensor& grad) const {
-    std::int64_t first = 0;
-    for (const TokenRange& tokens : document.keys) {
-      const auto from = std::max(first, range.first);
-      const auto end = std::min(first + tokens.length, range.first + range.length);
-      if (from < end) {
-        put(part_of(to, document.row, {tokens.first + from - first, end - from}),
-            grad.narrow(2, from - range.first, end - from));
-      }
-      first += tokens.length;
+    std::int64_t key = 0;
+    for (const TokenRange& tokens : document.tokens_of({range.first, range.first + range.length})) {
+      put(part_of(to, document.row, tokens), grad.narrow(2, key, tokens.length));
+      key += tokens.length;
     }
   }
 };
@@ -108,14 +119,14 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
   for (const DocumentPlan& document : plan_attention(setup, q.size(0), q.size(2), k.size(2))) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
-    for (const QueryPart& part : document.queries) {
+    for (const QueryPart& part : pieces_of(document)) {
       const auto queries = part_of(q, document.row, part.tokens);
       AttentionOutput sum;
       for (const KernelCall& call : calls_of(part)) {
         const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
             queries, document_keys.narrow(2, call.keys.first, call.keys.length),
-            document_values.narrow(2, call.keys.first, call.keys.length), 0.0, call.causal, {},
-            setup.scale);
+            document_values.narrow(2, call.keys.first, call.keys.length), 0.0, call.causal,
+            call.mask, setup.scale);
         if (sum.out.defined()) {
           merge_attention(sum, {out, lse});
         } else {
@@ -129,7 +140,7 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
         lse.copy_(sum.lse);
       } else {
         out.zero_();
-        lse.fill_(-std::numeric_limits<float>::infinity());
+        lse.fill_(-kInfinity);
       }
     }
   }
@@ -160,13 +171,13 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
   for (const DocumentPlan& document : plan) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
-    for (const QueryPart& part : document.queries) {
+    for (const QueryPart& part : pieces_of(document)) {
       const auto of = [&](const at::Tensor& x) { return part_of(x, document.row, part.tokens); };
       for (const KernelCall& call : calls_of(part)) {
         const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
             of(grad_out), of(q), document_keys.narrow(2, call.keys.first, call.keys.length),
             document_values.narrow(2, call.keys.first, call.keys.length), of(forward.out),
-            of(forward.lse), 0.0, call.causal, {}, setup.scale);
+            of(forward.lse), 0.0, call.causal, call.mask, setup.scale);
         grads.put(of(grad_q), dq);
         grads.put_keys(grad_k, document, call.keys, dk);
         grads.put_keys(grad_v, document, call.keys, dv);

@@ -40,9 +40,10 @@ const VarlenKernel& flash_kernel() {
 
 }  // namespace
 
-bool flash_applies(const at::Tensor& q, const AttentionSetup& /*setup*/) {
+bool flash_applies(const at::Tensor& q, const AttentionSetup& setup) {
   constexpr int kAmpere = 8;
-  return q.size(3) % 8 == 0 && q.size(3) <= 256 && cuda_generation(q.device()) >= kAmpere;
+  return setup.window == 0 && q.size(3) % 8 == 0 && q.size(3) <= 256 &&
+         cuda_generation(q.device()) >= kAmpere;
 }
 
 AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -1,39 +1,15 @@
 #include <ATen/ATen.h>
 
-#include <limits>
+#include <algorithm>
 
 #include "ops/attention/kernels.hpp"
 
 namespace trireme::ops {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-at::Tensor places_tensor(const RowPlaces& places, std::int64_t batch, std::int64_t length) {
-  if (places.empty()) return at::arange(length, at::kLong).expand({batch, length});
-  std::vector<at::Tensor> rows;
-  for (const auto& row : places) {
-    std::vector<at::Tensor> parts{at::empty({0}, at::kLong)};
-    for (const TokenRange& range : row)
-      parts.push_back(at::arange(range.first, range.first + range.length, at::kLong));
-    rows.push_back(at::cat(parts));
-  }
-  return at::stack(rows);  // [B, T]
-}
-
-/// The number of every token's document.
-at::Tensor documents_tensor(const at::Tensor& places, const RowBounds& bounds) {
-  std::vector<at::Tensor> rows;
-  for (std::size_t row = 0; row < bounds.size(); ++row) {
-    rows.push_back(at::bucketize(places[static_cast<std::int64_t>(row)].contiguous(),
-                                 at::tensor(bounds[row], at::kLong), false, /*right=*/true));
-  }
-  return at::stack(rows);  // [B, T]
-}
-
 at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup) {
   auto scores = at::matmul(q, k.transpose(-2, -1)).mul_(setup.scale);  // [B, H, Tq, Tk]
-  if (setup.causal || !setup.bounds.empty()) {
+  if (setup.masks()) {
     const auto length = setup.query_places.empty() ? q.size(2) : k.size(2);
     const auto mask = attention_mask(setup, q.size(0), length, q.device());
     scores.masked_fill_(mask.logical_not().unsqueeze(1), -kInfinity);
@@ -51,17 +27,38 @@ at::Tensor tokens_first(const at::Tensor& x) {
   return x.transpose(1, 2).contiguous().transpose(1, 2);
 }
 
+at::Tensor seen_keys(const QueryPart& part) {
+  const KeyInterval keys = part.keys();
+  const auto key = at::arange(keys.begin, keys.end, at::kLong);
+  const auto query = at::arange(part.tokens.length, at::kLong).unsqueeze(1);
+  return (key - query * part.begin_moves >= part.first.begin)
+      .logical_and_(key - query * part.end_moves < part.first.end);
+}
+
 at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t length,
                           at::Device device) {
-  const std::int64_t rows = setup.bounds.empty() && setup.whole_rows() ? 1 : batch;
-  const auto queries = places_tensor(setup.query_places, rows, length);
-  const auto keys = places_tensor(setup.key_places, rows, length);
-  check_attention(setup, batch, queries.size(1), keys.size(1));
-  auto mask = at::ones({rows, queries.size(1), keys.size(1)}, at::kBool);
-  if (setup.causal) mask.logical_and_(keys.unsqueeze(1) <= queries.unsqueeze(2));
-  if (!setup.bounds.empty()) {
-    mask.logical_and_(documents_tensor(queries, setup.bounds).unsqueeze(2) ==
-                      documents_tensor(keys, setup.bounds).unsqueeze(1));
+  const auto length_of = [&](const RowPlaces& places) {
+    if (places.empty()) return length;
+    std::int64_t count = 0;
+    for (const TokenRange& range : places.front()) count += range.length;
+    return count;
+  };
+  const std::int64_t num_queries = length_of(setup.query_places);
+  const std::int64_t num_keys = length_of(setup.key_places);
+  const AttentionPlan plan = plan_attention(setup, batch, num_queries, num_keys);
+  const bool same = plan.empty() || plan.front().row < 0;
+  const auto mask = at::zeros({same ? 1 : batch, num_queries, num_keys}, at::kBool);
+  for (const DocumentPlan& document : plan) {
+    const auto row = mask[std::max<std::int64_t>(document.row, 0)];
+    for (const QueryPart& part : document.queries) {
+      const auto queries = row.narrow(0, part.tokens.first, part.tokens.length);
+      const auto seen = seen_keys(part);
+      std::int64_t key = 0;
+      for (const TokenRange& tokens : document.tokens_of(part.keys())) {
+        queries.narrow(1, tokens.first, tokens.length).copy_(seen.narrow(1, key, tokens.length));
+        key += tokens.length;
+      }
+    }
   }
   return mask.to(device).expand({batch, -1, -1});
 }
@@ -102,6 +99,17 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
   return {at::matmul(grad_scores, keys).to(result),
           sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries)),
           sum_groups(at::matmul(weights.transpose(-2, -1), incoming))};
+}
+
+void merge_attention(AttentionOutput& sum, const AttentionOutput& part) {
+  const auto type = accumulate_type(sum.out);
+  const auto lse = at::logaddexp(sum.lse, part.lse);
+  // No key in either: -inf - -inf is NaN, -inf - 0 gives weights of 0.
+  const auto base = lse.masked_fill(lse == -kInfinity, 0.0);
+  const auto weight = [&](const at::Tensor& of) { return (of - base).exp_().unsqueeze(-1); };
+  sum.out = tokens_first(
+      (sum.out.to(type) * weight(sum.lse)).addcmul_(part.out.to(type), weight(part.lse)));
+  sum.lse = lse;
 }
 
 }  // namespace trireme::ops

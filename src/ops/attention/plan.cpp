@@ -108,23 +108,41 @@ std::vector<Island> islands_of(const std::vector<Segment>& keys) {
   return islands;
 }
 
-/// Cuts the queries where keys at their own places begin or end.
-void add_causal_parts(const Segment& queries, const std::vector<Island>& islands,
-                      DocumentPlan& plan) {
+/// The number of keys before a place. For the next `length` places, this one included, the number
+/// stays, or grows by one a place.
+struct KeyCount {
+  std::int64_t keys;
+  bool moves;
+  std::int64_t length;
+};
+
+KeyCount count_before(std::int64_t place, const std::vector<Island>& islands,
+                      std::int64_t num_keys) {
+  const std::int64_t last = place - 1;
+  const auto island = std::find_if(islands.begin(), islands.end(), [&](const Island& each) {
+    return each.place + each.length > last;
+  });
+  if (island == islands.end()) return {num_keys, false, std::numeric_limits<std::int64_t>::max()};
+  if (last < island->place) return {island->num_before, false, island->place - last};
+  return {island->num_before + place - island->place, true, island->place + island->length - last};
+}
+
+/// Cuts the queries where keys at the ends of their intervals begin or end.
+void add_parts(const Segment& queries, const std::vector<Island>& islands,
+               const AttentionSetup& setup, DocumentPlan& plan) {
   for (std::int64_t place = queries.place; place < queries.end();) {
-    const auto island = std::find_if(islands.begin(), islands.end(), [&](const Island& each) {
-      return each.place + each.length > place;
-    });
-    QueryPart part{
-        {queries.token + place - queries.place, queries.end() - place}, plan.num_keys, false};
-    if (island != islands.end()) {
-      part.diagonal = island->place <= place;
-      part.num_before = island->num_before + (part.diagonal ? place - island->place : 0);
-      const std::int64_t end = part.diagonal ? island->place + island->length : island->place;
-      part.tokens.length = std::min(part.tokens.length, end - place);
-    }
-    plan.queries.push_back(part);
-    place += part.tokens.length;
+    const KeyInterval seen = setup.places_seen(place);
+    const KeyCount begin = count_before(seen.begin, islands, plan.num_keys);
+    const KeyCount end = count_before(seen.end, islands, plan.num_keys);
+    std::int64_t length = std::min({queries.end() - place, begin.length, end.length});
+    // The keys before a gap leave the window one by one: cut where none is left.
+    if (begin.moves && !end.moves && begin.keys < end.keys)
+      length = std::min(length, end.keys - begin.keys);
+    plan.queries.push_back({{queries.token + place - queries.place, length},
+                            {begin.keys, end.keys},
+                            begin.moves,
+                            end.moves});
+    place += length;
   }
 }
 
@@ -133,29 +151,20 @@ struct DocumentSegments {
   std::vector<Segment> keys;  // in order of place
 };
 
-DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments, bool causal) {
+DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,
+                           const AttentionSetup& setup) {
   DocumentPlan plan{row, {}, 0, {}};
   for (const Segment& key : segments.keys) {
-    if (!plan.keys.empty() && plan.keys.back().first + plan.keys.back().length == key.token) {
-      plan.keys.back().length += key.length;
-    } else {
-      plan.keys.push_back({key.token, key.length});
-    }
+    append(plan.keys, {key.token, key.length});
     plan.num_keys += key.length;
   }
   const std::vector<Island> islands = islands_of(segments.keys);
-  for (const Segment& queries : segments.queries) {
-    if (causal) {
-      add_causal_parts(queries, islands, plan);
-    } else {
-      plan.queries.push_back({{queries.token, queries.length}, plan.num_keys, false});
-    }
-  }
+  for (const Segment& queries : segments.queries) add_parts(queries, islands, setup, plan);
   return plan;
 }
 
 void plan_row(std::int64_t row, const Ranges& queries, const Ranges& keys, const Edges& edges,
-              bool causal, AttentionPlan& plan) {
+              const AttentionSetup& setup, AttentionPlan& plan) {
   std::vector<Segment> sorted = cut_at_borders(keys, edges);
   std::sort(sorted.begin(), sorted.end(),
             [](const Segment& a, const Segment& b) { return a.place < b.place; });
@@ -169,7 +178,7 @@ void plan_row(std::int64_t row, const Ranges& queries, const Ranges& keys, const
   for (const Segment& each : cut_at_borders(queries, edges))
     documents[each.document].queries.push_back(each);
   for (const auto& [number, segments] : documents)
-    plan.push_back(plan_document(row, segments, causal));
+    plan.push_back(plan_document(row, segments, setup));
 }
 
 bool same_in_all_rows(const RowPlaces& places) {
@@ -179,8 +188,21 @@ bool same_in_all_rows(const RowPlaces& places) {
 
 }  // namespace
 
+std::vector<TokenRange> DocumentPlan::tokens_of(KeyInterval interval) const {
+  Ranges tokens;
+  std::int64_t first = 0;  // key of the range's first token
+  for (const TokenRange& range : keys) {
+    const std::int64_t begin = std::max(first, interval.begin);
+    const std::int64_t end = std::min(first + range.length, interval.end);
+    if (begin < end) tokens.push_back({range.first + begin - first, end - begin});
+    first += range.length;
+  }
+  return tokens;
+}
+
 void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
                      std::int64_t num_keys) {
+  if (setup.window < 0) fail(ErrorKind::internal, "attention: window {}", setup.window);
   check_bounds(setup.bounds, batch);
   check_places("queries", setup.query_places, setup.bounds, batch, num_queries);
   check_places("keys", setup.key_places, setup.bounds, batch, num_keys);
@@ -210,27 +232,21 @@ AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
     const Edges edges = setup.bounds.empty() ? Edges{0, std::numeric_limits<std::int64_t>::max()}
                                              : setup.bounds[at];
     plan_row(alike ? -1 : row, places_of(setup.query_places, at, num_queries),
-             places_of(setup.key_places, at, num_keys), edges, setup.causal, plan);
+             places_of(setup.key_places, at, num_keys), edges, setup, plan);
   }
   return plan;
 }
 
 bool sees_nothing(const AttentionPlan& plan) {
-  for (const DocumentPlan& document : plan) {
-    for (const QueryPart& part : document.queries) {
-      if (part.num_keys() > 0) return false;
-    }
-  }
-  return true;
+  return std::ranges::all_of(plan, [](const DocumentPlan& document) {
+    return std::ranges::all_of(document.queries, &QueryPart::is_blind);
+  });
 }
 
 bool has_blind_queries(const AttentionPlan& plan) {
-  for (const DocumentPlan& document : plan) {
-    for (const QueryPart& part : document.queries) {
-      if (part.num_keys() == 0) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(plan, [](const DocumentPlan& document) {
+    return std::ranges::any_of(document.queries, &QueryPart::is_blind);
+  });
 }
 
 }  // namespace trireme::ops

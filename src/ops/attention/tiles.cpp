@@ -1,7 +1,5 @@
 #include "ops/attention/tiles.hpp"
 
-#include "ops/attention/tile_parts.hpp"
-
 namespace trireme::ops {
 namespace {
 
@@ -50,22 +48,20 @@ struct ForwardScratch {
   std::array<float, kQueries> total{};
 };
 
-void forward_tile(const QueryPart& part, std::int64_t query, std::int64_t padded,
-                  const AttentionSetup& setup, ForwardScratch& s) {
+void forward_tile(const QueryPart& queries, std::int64_t padded, const AttentionSetup& setup,
+                  ForwardScratch& s) {
   const auto width = s.query.width;
   s.maximum.fill(-std::numeric_limits<float>::infinity());
   s.total.fill(0);
   s.out.fill(0);
-  const auto limit = key_limit(part, query);
-  for (std::int64_t key = 0; key < limit; key += kKeys) {
+  for_key_tiles(queries, setup, [&](const ScoreTile& tile, std::int64_t key) {
     multiply(kKeys, kQueries, width, s.keys.data() + key * width, width, s.query.by_width.data(),
              s.scores.data(), false);
-    kernels::table().softmax_tile(tile_at(part, query, key, setup), s.scores.data(),
-                                  s.maximum.data(), s.total.data(), s.weights.data(), s.out.data(),
-                                  width);
+    kernels::table().softmax_tile(tile, s.scores.data(), s.maximum.data(), s.total.data(),
+                                  s.weights.data(), s.out.data(), width);
     multiply(width, kQueries, kKeys, s.values_across.data() + key, padded, s.weights.data(),
              s.out.data(), true);
-  }
+  });
 }
 
 /// One query head and one part: writes its rows of out and lse.
@@ -79,7 +75,7 @@ void forward_part(const TileGroup& group, std::int64_t head, const QueryPart& pa
     const auto count = std::min(kQueries, part.tokens.length - query);
     const auto first = part.tokens.first + query;
     s.query.load(rows_of(q, group.batch, head, first), count);
-    forward_tile(part, query, padded, setup, s);
+    forward_tile(part.slice(query, count), padded, setup, s);
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
       lse[first + static_cast<std::int64_t>(i)] =
           s.maximum[i] * 0.69314718F + std::log(s.total[i]);  // the maximum is in log2 units

@@ -1,4 +1,3 @@
-#include "ops/attention/tile_parts.hpp"
 #include "ops/attention/tiles.hpp"
 
 namespace trireme::ops {
@@ -43,26 +42,27 @@ struct BackwardScratch {
   std::array<float, kQueries> along{};
 };
 
-void backward_tile(const QueryPart& part, std::int64_t query, std::int64_t padded,
-                   const AttentionSetup& setup, BackwardScratch& s) {
+void backward_tile(const QueryPart& queries, std::int64_t padded, const AttentionSetup& setup,
+                   BackwardScratch& s) {
   const auto width = s.query.width;
-  const auto limit = key_limit(part, query);
-  if (limit == 0) s.grad_query.fill(0);
-  for (std::int64_t key = 0; key < limit; key += kKeys) {
+  if (queries.is_blind()) s.grad_query.fill(0);
+  bool add = false;
+  for_key_tiles(queries, setup, [&](const ScoreTile& tile, std::int64_t key) {
     multiply(kKeys, kQueries, width, s.keys.data() + key * width, width, s.query.by_width.data(),
              s.scores.data(), false);
     multiply(kKeys, kQueries, width, s.values.data() + key * width, width,
              s.grad_out.by_width.data(), s.grad_weights.data(), false);
-    kernels::table().softmax_tile_backward(
-        tile_at(part, query, key, setup), s.scores.data(), s.grad_weights.data(), s.lse.data(),
-        s.along.data(), s.weights.data(), s.grad_scores.data(), s.grad_scores_pairs.data());
+    kernels::table().softmax_tile_backward(tile, s.scores.data(), s.grad_weights.data(),
+                                           s.lse.data(), s.along.data(), s.weights.data(),
+                                           s.grad_scores.data(), s.grad_scores_pairs.data());
     multiply(kKeys, width, kQueries, s.weights.data(), kQueries, s.grad_out.by_query.data(),
              s.grad_values.data() + key * width, true);
     multiply(kKeys, width, kQueries, s.grad_scores.data(), kQueries, s.query.by_query.data(),
              s.grad_keys.data() + key * width, true);
     multiply(width, kQueries, kKeys, s.keys_across.data() + key, padded, s.grad_scores_pairs.data(),
-             s.grad_query.data(), key > 0);
-  }
+             s.grad_query.data(), add);
+    add = true;
+  });
 }
 
 struct BackwardInput {
@@ -97,7 +97,7 @@ void backward_part(const TileGroup& group, std::int64_t head, const QueryPart& p
     std::copy_n(lse + first, count, s.lse.data());
     kernels::table().row_products(grad_rows.data, grad_rows.stride, out_rows.data, out_rows.stride,
                                   s.along.data(), count, width);
-    backward_tile(part, query, padded, setup, s);
+    backward_tile(part.slice(query, count), padded, setup, s);
     kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(s.grad_query.data()),
                                kQueries, reinterpret_cast<std::uint32_t*>(s.grad_query_rows.data()),
                                width, width, kQueries);

@@ -4,40 +4,33 @@
 
 #include <limits>
 
+#include "core/error.hpp"
+
 namespace trireme::ops {
 namespace {
-
-void append(std::vector<TokenRange>& ranges, TokenRange range) {
-  if (!ranges.empty() && ranges.back().first + ranges.back().length == range.first) {
-    ranges.back().length += range.length;
-  } else {
-    ranges.push_back(range);
-  }
-}
 
 void append_sequence(const DocumentPlan& document, const QueryPart& part, std::int64_t query_base,
                      std::int64_t key_base, VarlenCall& call) {
   append(call.queries, {query_base + part.tokens.first, part.tokens.length});
-  std::int64_t left = part.num_keys();
-  for (const TokenRange& range : document.keys) {
-    const std::int64_t length = std::min(left, range.length);
-    if (length > 0) append(call.keys, {key_base + range.first, length});
-    left -= length;
-  }
+  const KeyInterval keys = part.keys();
+  const std::int64_t num_keys = keys.end - keys.begin;
+  for (const TokenRange& range : document.tokens_of(keys))
+    append(call.keys, {key_base + range.first, range.length});
   const auto add = [](std::vector<std::int32_t>& offsets, std::int64_t length) {
     offsets.push_back(offsets.back() + static_cast<std::int32_t>(length));
   };
   add(call.query_offsets, part.tokens.length);
-  add(call.key_offsets, part.num_keys());
+  add(call.key_offsets, num_keys);
   call.longest_queries = std::max(call.longest_queries, part.tokens.length);
-  call.longest_keys = std::max(call.longest_keys, part.num_keys());
+  call.longest_keys = std::max(call.longest_keys, num_keys);
 }
 
 /// Its queries of the call's kind.
 void append_document(const DocumentPlan& document, std::int64_t query_base, std::int64_t key_base,
                      VarlenCall& call) {
   for (const QueryPart& part : document.queries) {
-    if (part.diagonal == call.causal && part.num_keys() > 0)
+    TRIREME_ASSERT(!part.begin_moves);
+    if (part.end_moves == call.causal && !part.is_blind())
       append_sequence(document, part, query_base, key_base, call);
   }
 }

@@ -10,7 +10,7 @@
 ///   that is the order) -> kernel(offsets of every sequence's queries and keys) -> put back
 ///
 /// One call takes the queries with a diagonal (query i of n sees all keys but the last n - 1 - i),
-/// one the others; queries without keys are in neither. Source of the form: cu_seqlens of Dao's
+/// one the others; queries without keys are in neither. Windows are not supported. Source of the form: cu_seqlens of Dao's
 /// flash-attention, https://github.com/Dao-AILab/flash-attention. Private.
 namespace trireme::ops {
 
@@ -44,15 +44,5 @@ AttentionOutput varlen_forward(const VarlenKernel& kernel, const at::Tensor& q, 
 AttentionGrads varlen_backward(const VarlenKernel& kernel, const at::Tensor& grad_out,
                                const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const AttentionOutput& forward, const AttentionSetup& setup);
-
-/// With ATen's flash attention.
-AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads flash_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
-
-/// True on compute capability 8.0 and later, for D a multiple of 8, at most 256.
-bool flash_applies(const at::Tensor& q, const AttentionSetup& setup);
 
 }  // namespace trireme::ops

@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/key_interval.hpp"
+
 /// Loops of the fast CPU path on raw pointers: no torch here. Every instruction set
 /// has its own object file; `table()` picks one at run time, so that one binary runs
 /// on every x86-64 machine. All arithmetic is in fp32 whatever the element type;
@@ -114,11 +116,11 @@ struct Dropout {
 /// One tile of scores, keys down and queries across, so that a query's statistics
 /// lie along the vector lanes.
 struct ScoreTile {
-  std::int64_t keys;         // rows, even
-  std::int64_t queries;      // columns, a multiple of 16
-  std::int64_t valid_keys;   // rows past it are padding: weight 0
-  std::int64_t first_query;  // causal: key row i is seen by query column j if i <= first_query + j
-  bool causal;
+  std::int64_t keys;     // rows, even
+  std::int64_t queries;  // columns, a multiple of 16
+  KeyInterval seen;      // rows that query column 0 sees; may reach out of the tile
+  bool begin_moves;      // column j sees rows from seen.begin + j on
+  bool end_moves;        // column j sees rows up to seen.end + j
   float scale;
 };
 
@@ -166,7 +168,7 @@ constexpr std::int64_t in_block_word(std::int64_t element_size) {
 /// Most query heads of all rows of one PagedAttention.
 inline constexpr std::int64_t kMaxPagedQueries = 64;
 
-/// Rows of one text for one key head: `group` query heads each. Row r is the text's token before + r.
+/// Rows of one text for one key head: `group` query heads each.
 struct PagedAttention {
   Element element;
   const void* q;
@@ -178,7 +180,7 @@ struct PagedAttention {
   std::int64_t out_row_stride;
   const std::int32_t* blocks;  // of the text, in order
   float* scratch;              // (2 * width + 16) for each query head of each row
-  std::int64_t before;
+  const KeyInterval* seen;     // of the text's tokens, by each row; both ends rise from row to row
   std::int64_t first_row;
   std::int64_t last_row;
   std::int64_t num_blocks;

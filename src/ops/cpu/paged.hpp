@@ -19,7 +19,7 @@ struct QueryState {
   float* scores;  // [16], then weights as factors
   F total;        // of weights, lane by lane
   float base;     // of the exponent
-  std::int64_t position;
+  KeyInterval seen;
 };
 
 inline float max_of_lanes(F x) {
@@ -132,8 +132,10 @@ inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, flo
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   const F lowest = splat(-__builtin_huge_valf());
   F scores = load(q.scores) * scale;
-  const std::int64_t seen = q.position + 1 - first_key;
-  if (seen < kBlockTokens) scores = lane < static_cast<std::int32_t>(seen) ? scores : lowest;
+  const std::int64_t hidden = q.seen.begin - first_key;
+  const std::int64_t end = q.seen.end - first_key;
+  if (hidden > 0) scores = lane >= static_cast<std::int32_t>(hidden) ? scores : lowest;
+  if (end < kBlockTokens) scores = lane < static_cast<std::int32_t>(end) ? scores : lowest;
   const float best = max_of_lanes(scores);
   if (!(best <= q.base + kSlack)) {  // NaN too: it then shows in the result
     const F shrink = exp2_lanes(splat(q.base - best));
@@ -210,7 +212,7 @@ inline void block_pass(QueryState* queries, std::int64_t count, BlockOfHead<T> b
     score_pass<T, kQueries, kFetch>(queries, block.keys, next.keys, width);
     for (int q = 0; q < kQueries; ++q) weigh<T>(queries[q], first_key, width, scale);
     // Weights of tokens that a query does not see are 0; those that none sees are not there.
-    const std::int64_t last_seen = queries[kQueries - 1].position + 1 - first_key;
+    const std::int64_t last_seen = queries[kQueries - 1].seen.end - first_key;
     value_pass<T, kQueries, kFetch>(queries, block.values, next.values,
                                     last_seen < kBlockTokens ? last_seen : kBlockTokens, width);
   }
@@ -226,7 +228,7 @@ void paged_attention_typed(const PagedAttention& a) {
     const std::int64_t head = a.kv_head * a.group + i % a.group;
     QueryState& q = queries[i];
     q = {scratch, scratch + a.width,      scratch + 2 * a.width,
-         F{},     -__builtin_huge_valf(), a.before + row};
+         F{},     -__builtin_huge_valf(), a.seen[row]};
     scratch += 2 * a.width + kBlockTokens;
     const T* from = typed<T>(a.q) + row * a.q_row_stride + head * a.q_head_stride;
     for (std::int64_t d = 0; d < a.width; d += kLanes) {
@@ -240,19 +242,22 @@ void paged_attention_typed(const PagedAttention& a) {
     return BlockOfHead<T>{typed<T>(a.keys) + at, typed<T>(a.values) + at};
   };
   const float scale = a.scale * kLog2e;
-  const std::int64_t last = queries[count - 1].position / kBlockTokens;
-  std::int64_t first = 0;  // the first query that sees anything of the block
-  BlockOfHead<T> block = block_at(0);
-  for (std::int64_t b = 0; b <= last; ++b) {
+  const std::int64_t last = (queries[count - 1].seen.end - 1) / kBlockTokens;
+  std::int64_t b = queries[0].seen.begin / kBlockTokens;
+  std::int64_t first = 0;   // the first query that sees anything of the block
+  std::int64_t behind = 0;  // the first query that sees only later blocks
+  BlockOfHead<T> block = block_at(b);
+  for (; b <= last; ++b) {
     const BlockOfHead<T> next = block_at(b < last ? b + 1 : b);
     const bool fetch = kFetchInOrder || next.keys != block.keys + kBlockTokens * a.width;
-    while (queries[first].position < b * kBlockTokens) ++first;
-    for (std::int64_t i = first; i < count; i += kPassQueries) {
+    while (queries[first].seen.end <= b * kBlockTokens) ++first;
+    while (behind < count && queries[behind].seen.begin < (b + 1) * kBlockTokens) ++behind;
+    for (std::int64_t i = first; i < behind; i += kPassQueries) {
       if (i == first && fetch) {
-        block_pass<T, kPassQueries, true>(queries + i, count - i, block, next, b * kBlockTokens,
+        block_pass<T, kPassQueries, true>(queries + i, behind - i, block, next, b * kBlockTokens,
                                           a.width, scale);
       } else {
-        block_pass<T, kPassQueries, false>(queries + i, count - i, block, next, b * kBlockTokens,
+        block_pass<T, kPassQueries, false>(queries + i, behind - i, block, next, b * kBlockTokens,
                                            a.width, scale);
       }
     }

@@ -6,17 +6,19 @@
 namespace trireme::ops::kernels {
 namespace {
 
-/// Lanes of queries first_query + j .. that may see key row i.
+/// Lanes of query columns query, query + 1, .. that see key row `key`.
 inline I seen(const ScoreTile& tile, std::int64_t key, std::int64_t query) {
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  if (key >= tile.valid_keys) return I{};
-  if (!tile.causal) return lane >= 0;
-  return lane >= static_cast<std::int32_t>(key - tile.first_query - query);
+  const I column = lane + static_cast<std::int32_t>(query);
+  const auto from_begin = static_cast<std::int32_t>(key - tile.seen.begin);
+  const auto from_end = static_cast<std::int32_t>(key - tile.seen.end);
+  return (column * std::int32_t{tile.begin_moves} <= from_begin) &
+         (column * std::int32_t{tile.end_moves} > from_end);
 }
 
-/// True if every query of the tile sees key row i, so that no mask is needed.
+/// True if every query of the tile sees key row `key`, so that no mask is needed.
 inline bool all_seen(const ScoreTile& tile, std::int64_t key) {
-  return key < tile.valid_keys && (!tile.causal || key <= tile.first_query);
+  return key < tile.seen.end && key >= tile.seen.begin + (tile.begin_moves ? tile.queries - 1 : 0);
 }
 
 /// Two rows as one row of pairs (even row in the low half): the order that bf16 dot products read.

@@ -97,7 +97,11 @@ namespace context {
 
 ops::AttentionSetup ContextCall::attention(ops::RowPlaces queries, ops::RowPlaces keys,
                                            bool wide) const {
-  return {setup.scale, setup.causal, setup.bounds, std::move(queries), std::move(keys), wide};
+  ops::AttentionSetup part = setup.rows;
+  part.query_places = std::move(queries);
+  part.key_places = std::move(keys);
+  part.wide = wide;
+  return part;
 }
 
 ops::RowPlaces places_of_all(const ContextSetup& setup) {

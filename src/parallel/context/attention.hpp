@@ -30,10 +30,8 @@ inline constexpr std::array<std::string_view, 3> kContextForms{"ring", "all_gath
                                                                "ulysses"};  // by value
 
 struct ContextSetup {
-  double scale = 1.0;  // of the scores, commonly 1 / sqrt(D)
-  bool causal = true;
-  ops::RowBounds bounds = {};               // of whole rows
-  std::vector<ops::RowPlaces> places = {};  // of every rank of the group: deal_places
+  ops::AttentionSetup rows;            // of whole rows
+  std::vector<ops::RowPlaces> places;  // of every rank of the group: deal_places
 };
 
 /// With autograd: q [B, H, T / c, D]; k, v [B, Hk, T / c, D]; returns out [B, H, T / c, D], each in

@@ -14,7 +14,8 @@ Microbatch deal_tokens(Microbatch whole, const Mesh& mesh) {
   const int ranks = mesh.size(Axis::cp);
   if (ranks == 1) return whole;
   const auto balance = by_name<ContextBalance>(kContextBalances, mesh.config().cp_balance);
-  whole.places_of_ranks = deal_places(balance, whole.bounds, whole.rows(), whole.length(), ranks);
+  whole.places_of_ranks =
+      deal_places(balance, {.bounds = whole.bounds}, whole.rows(), whole.length(), ranks);
   const ops::RowPlaces& own = whole.places_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))];
   for (at::Tensor* per_token : {&whole.tokens, &whole.targets, &whole.target_weights,
                                 &whole.positions, &whole.places, &whole.sequence_of,

@@ -10,41 +10,39 @@ namespace {
 
 using Ranges = std::vector<ops::TokenRange>;
 using RowShares = std::vector<Ranges>;  // of each rank
-using Edges = std::vector<std::int64_t>;
 
-void append(Ranges& ranges, ops::TokenRange range) {
-  if (!ranges.empty() && ranges.back().first + ranges.back().length == range.first) {
-    ranges.back().length += range.length;
-  } else {
-    ranges.push_back(range);
+/// The pairs of a query and a key that it sees in one whole row.
+class RowWork {
+ public:
+  RowWork(const ops::AttentionSetup& rows, std::size_t row, std::int64_t length) {
+    ops::AttentionSetup setup{.causal = rows.causal, .window = rows.window};
+    if (!rows.bounds.empty()) setup.bounds = {rows.bounds[row]};
+    for (const ops::DocumentPlan& document : plan_attention(setup, 1, length, length))
+      parts_.insert(parts_.end(), document.queries.begin(), document.queries.end());
   }
-}
 
-/// Keys seen by the queries of a range: 1 + 2 + ... from each document's first place on.
-std::int64_t work_of(ops::TokenRange range, const Edges& edges) {
-  std::int64_t work = 0;
-  const std::int64_t end = range.first + range.length;
-  for (std::int64_t place = range.first; place < end;) {
-    const auto next = std::upper_bound(edges.begin(), edges.end(), place);
-    const std::int64_t start = next == edges.begin() ? 0 : *std::prev(next);
-    const std::int64_t stop = next == edges.end() ? end : std::min(end, *next);
-    work += (stop - place) * (place - start + stop - start + 1) / 2;
-    place = stop;
+  [[nodiscard]] std::int64_t of(const Ranges& ranges) const {
+    std::int64_t work = 0;
+    for (const ops::TokenRange& range : ranges) {
+      for (const ops::QueryPart& part : parts_) {
+        const std::int64_t first = std::max(range.first, part.tokens.first);
+        const std::int64_t end =
+            std::min(range.first + range.length, part.tokens.first + part.tokens.length);
+        if (first < end) work += part.slice(first - part.tokens.first, end - first).num_pairs();
+      }
+    }
+    return work;
   }
-  return work;
-}
 
-std::int64_t work_of(const Ranges& ranges, const Edges& edges) {
-  std::int64_t work = 0;
-  for (const ops::TokenRange& range : ranges) work += work_of(range, edges);
-  return work;
-}
+  [[nodiscard]] std::int64_t most(const RowShares& shares) const {
+    std::int64_t most = 0;
+    for (const Ranges& ranges : shares) most = std::max(most, of(ranges));
+    return most;
+  }
 
-std::int64_t most_work(const RowShares& shares, const Edges& edges) {
-  std::int64_t most = 0;
-  for (const Ranges& ranges : shares) most = std::max(most, work_of(ranges, edges));
-  return most;
-}
+ private:
+  std::vector<ops::QueryPart> parts_;
+};
 
 RowShares deal_zigzag(std::int64_t length, std::int64_t ranks) {
   const std::int64_t chunk = length / (2 * ranks);
@@ -70,12 +68,14 @@ std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
   return blocks;
 }
 
-RowShares deal_by_work(const Edges& edges, std::int64_t length, std::int64_t ranks) {
+RowShares deal_by_work(const RowWork& row, std::int64_t length, std::int64_t ranks) {
   const std::int64_t each = blocks_a_rank(length / ranks, ranks);
   const std::int64_t size = length / ranks / each;
-  const auto work = [&](std::int64_t block) { return work_of({block * size, size}, edges); };
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(each * ranks));
   std::iota(blocks.begin(), blocks.end(), 0);
+  std::vector<std::int64_t> works;
+  for (const std::int64_t block : blocks) works.push_back(row.of({{block * size, size}}));
+  const auto work = [&](std::int64_t block) { return works[static_cast<std::size_t>(block)]; };
   std::stable_sort(blocks.begin(), blocks.end(),
                    [&](std::int64_t a, std::int64_t b) { return work(a) > work(b); });
   std::vector<std::vector<std::int64_t>> held(static_cast<std::size_t>(ranks));
@@ -97,13 +97,9 @@ RowShares deal_by_work(const Edges& edges, std::int64_t length, std::int64_t ran
   return shares;
 }
 
-Edges edges_of(const ops::RowBounds& bounds, std::size_t row) {
-  return bounds.empty() ? Edges{} : bounds[row];
-}
-
 }  // namespace
 
-std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::RowBounds& bounds,
+std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::AttentionSetup& rows,
                                         std::int64_t batch, std::int64_t length, int ranks) {
   const std::int64_t chunks = 2 * static_cast<std::int64_t>(ranks);
   if (ranks > 1 && length % chunks != 0) {
@@ -114,11 +110,11 @@ std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::RowBo
   }
   std::vector<ops::RowPlaces> places(static_cast<std::size_t>(ranks));
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
-    const Edges edges = edges_of(bounds, row);
     RowShares shares = ranks == 1 ? RowShares{{{0, length}}} : deal_zigzag(length, ranks);
     if (balance == ContextBalance::work && ranks > 1) {
-      RowShares by_work = deal_by_work(edges, length, ranks);
-      if (most_work(by_work, edges) < most_work(shares, edges)) shares = std::move(by_work);
+      const RowWork work(rows, row, length);
+      RowShares by_work = deal_by_work(work, length, ranks);
+      if (work.most(by_work) < work.most(shares)) shares = std::move(by_work);
     }
     for (std::size_t rank = 0; rank < places.size(); ++rank)
       places[rank].push_back(std::move(shares[rank]));
@@ -126,17 +122,19 @@ std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::RowBo
   return places;
 }
 
-double work_imbalance(const std::vector<ops::RowPlaces>& places, const ops::RowBounds& bounds) {
-  std::int64_t most = 0;
-  std::int64_t total = 0;
-  for (const ops::RowPlaces& rank : places) {
-    std::int64_t work = 0;
-    for (std::size_t row = 0; row < rank.size(); ++row)
-      work += work_of(rank[row], edges_of(bounds, row));
-    most = std::max(most, work);
-    total += work;
+double work_imbalance(const std::vector<ops::RowPlaces>& places, const ops::AttentionSetup& rows) {
+  std::vector<std::int64_t> work(places.size(), 0);
+  for (std::size_t row = 0; row < places.front().size(); ++row) {
+    std::int64_t length = 0;
+    for (const ops::RowPlaces& rank : places)
+      for (const ops::TokenRange& range : rank[row]) length += range.length;
+    const RowWork row_work(rows, row, length);
+    for (std::size_t rank = 0; rank < places.size(); ++rank)
+      work[rank] += row_work.of(places[rank][row]);
   }
+  const std::int64_t total = std::accumulate(work.begin(), work.end(), std::int64_t{0});
   if (total == 0) return 1.0;
+  const std::int64_t most = *std::max_element(work.begin(), work.end());
   return static_cast<double>(most) * static_cast<double>(places.size()) /
          static_cast<double>(total);
 }

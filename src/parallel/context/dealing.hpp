@@ -18,13 +18,13 @@ enum class ContextBalance { zigzag, work };
 
 inline constexpr std::array<std::string_view, 2> kContextBalances{"zigzag", "work"};  // by value
 
-/// Places of every rank, one list a row. `bounds` as of ops::AttentionSetup, empty: one document a
-/// row. Throws Error(usage) if length is not divisible by 2 ranks (ranks above 1).
-std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::RowBounds& bounds,
+/// Returns the places of every rank, one list a row. `rows`: which keys the queries of whole rows see.
+/// Throws Error(usage) if length is not divisible by 2 ranks (ranks above 1).
+std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::AttentionSetup& rows,
                                         std::int64_t batch, std::int64_t length, int ranks);
 
-/// Pairs of a query and a key that it sees (causal, inside documents) on the busiest rank, divided
-/// by their mean over ranks; 1: even.
-double work_imbalance(const std::vector<ops::RowPlaces>& places, const ops::RowBounds& bounds);
+/// Returns the number of pairs of a query and a key that it sees on the busiest rank, divided by their
+/// mean over ranks; 1: even.
+double work_imbalance(const std::vector<ops::RowPlaces>& places, const ops::AttentionSetup& rows);
 
 }  // namespace trireme

@@ -121,7 +121,8 @@ double PassCosts::elementwise_s() const {
 }
 
 double PassCosts::attention_s() const {
-  return 4 * tokens_ * static_cast<double>(facts_.length) * static_cast<double>(here_.queries) /
+  const std::int64_t keys = facts_.model.attention_setup().keys_of_last_query(facts_.length);
+  return 4 * tokens_ * static_cast<double>(keys) * static_cast<double>(here_.queries) /
          flops_per_s_;
 }
 

@@ -294,5 +294,17 @@ TEST(ModelConfig, CountsFlopsOfATokenAsThePalmPaperDoes) {
                    6 * weights + attention);  // a lookup is no multiplication
 }
 
+TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {
+  ModelConfig config = model_preset("minimind-3");
+  resolve(config, 6400);
+
+  const ops::AttentionSetup setup = config.attention_setup({{0, 3, 9}});
+
+  EXPECT_DOUBLE_EQ(setup.scale, 1 / std::sqrt(96.0));
+  EXPECT_EQ(setup.bounds, (ops::RowBounds{{0, 3, 9}}));
+  EXPECT_TRUE(setup.causal);
+  EXPECT_EQ(setup.window, 0);
+}
+
 }  // namespace
 }  // namespace trireme

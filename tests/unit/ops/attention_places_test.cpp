@@ -26,6 +26,13 @@ struct PlacedShape {
   }
 };
 
+AttentionSetup windowed(std::int64_t window, RowPlaces queries, RowPlaces keys,
+                        RowBounds bounds = {}) {
+  AttentionSetup setup{0.2, true, std::move(bounds), std::move(queries), std::move(keys)};
+  setup.window = window;
+  return setup;
+}
+
 std::vector<PlacedShape> shapes() {
   return {
       {"decode", 2, 4, 2, 64, {0.125, true, {}, {{{40, 1}}, {{40, 1}}}, {{{0, 41}}, {{0, 41}}}}},
@@ -66,6 +73,12 @@ std::vector<PlacedShape> shapes() {
        1,
        32,
        {0.2, false, {{0, 50, 90}, {0, 90}}, {{{10, 60}}, {{0, 60}}}, {{{0, 30}}, {{60, 30}}}}},
+      {"window, decode", 1, 4, 2, 64, windowed(9, {{{40, 1}}}, {{{0, 41}}})},
+      {"window, chunk of a prompt", 1, 2, 1, 32, windowed(70, {{{100, 70}}}, {{{0, 170}}})},
+      {"window, another's block: keys leave the window before the queries", 1, 2, 1, 64,
+       windowed(90, {{{0, 100}, {300, 100}}}, {{{100, 200}}})},
+      {"window over a gap and a document border", 1, 2, 1, 64,
+       windowed(120, {{{64, 80}, {200, 90}}}, {{{150, 60}, {20, 70}}}, {{0, 30, 270, 300}})},
   };
 }
 
@@ -209,10 +222,13 @@ at::Tensor pairs_of(const AttentionPlan& plan, std::int64_t num_queries, std::in
     EXPECT_EQ(static_cast<std::int64_t>(keys.size()), document.num_keys);
     for (const QueryPart& part : document.queries) {
       for (std::int64_t i = 0; i < part.tokens.length; ++i) {
-        const auto seen = part.num_before + (part.diagonal ? i + 1 : 0);
-        for (std::int64_t j = 0; j < seen; ++j)
+        const KeyInterval seen = part.seen(i);
+        EXPECT_EQ(seen.begin == seen.end, part.is_blind());
+        for (std::int64_t j = seen.begin; j < seen.end; ++j)
           pairs[part.tokens.first + i][keys.at(static_cast<std::size_t>(j))] += 1;
       }
+      const auto of_part = pairs.narrow(0, part.tokens.first, part.tokens.length).sum();
+      EXPECT_EQ(part.num_pairs(), of_part.item<std::int64_t>());
     }
   }
   return pairs;
@@ -235,12 +251,13 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
     std::shuffle(ranges.begin(), ranges.end(), random_bits);
     return ranges;
   };
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 600; ++round) {
     const std::int64_t length = 1 + below(24);
     AttentionSetup setup{1.0, below(4) > 0, {{0}}, {side(length)}, {side(length)}};
     for (std::int64_t edge = 1; edge < length; ++edge)
       if (below(5) == 0) setup.bounds[0].push_back(edge);
     setup.bounds[0].push_back(length);
+    if (round % 2 == 1) setup.window = 1 + below(length + 2);
     const auto queries = tokens_of(setup.query_places, setup.bounds, 0, 0);
     const auto keys = tokens_of(setup.key_places, setup.bounds, 0, 0);
     const auto num_queries = static_cast<std::int64_t>(queries.size());
@@ -250,8 +267,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
       for (std::int64_t j = 0; j < num_keys; ++j) {
         const Token& query = queries[static_cast<std::size_t>(i)];
         const Token& key = keys[static_cast<std::size_t>(j)];
-        if (query.document == key.document && (!setup.causal || key.place <= query.place))
-          expected[i][j] = 1;
+        if (sees(setup, query, key)) expected[i][j] = 1;
       }
     }
 
@@ -269,7 +285,18 @@ TEST(AttentionPlan, OfAWholeRowIsOneDiagonalADocument) {
 
   ASSERT_EQ(plan.size(), 2U);
   EXPECT_EQ(plan[1].keys, (std::vector<TokenRange>{{3, 5}}));
-  EXPECT_EQ(plan[1].queries, (std::vector<QueryPart>{{{3, 5}, 0, true}}));
+  EXPECT_EQ(plan[1].queries, (std::vector<QueryPart>{{{3, 5}, {0, 1}, false, true}}));
+}
+
+TEST(AttentionPlan, OfAWindowIsADiagonalThenABand) {
+  const AttentionPlan plan = plan_attention({.window = 3}, 1, 8, 8);
+
+  ASSERT_EQ(plan.size(), 1U);
+  EXPECT_EQ(plan[0].queries,
+            (std::vector<QueryPart>{{{0, 3}, {0, 1}, false, true}, {{3, 5}, {1, 4}, true, true}}));
+  EXPECT_EQ((AttentionSetup{.window = 3}.keys_of_last_query(8)), 3);
+  EXPECT_EQ((AttentionSetup{.window = 30}.keys_of_last_query(8)), 8);
+  EXPECT_EQ(AttentionSetup{}.keys_of_last_query(8), 8);
 }
 
 TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
@@ -282,6 +309,7 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
   refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at place 1
   EXPECT_THROW(plan_attention({}, 1, 3, 4), Error) << "different lengths and no places";
+  EXPECT_THROW(plan_attention({.window = -1}, 1, 4, 4), Error);
 }
 
 TEST(MergeAttention, OfNothingAndNothingIsNothing) {

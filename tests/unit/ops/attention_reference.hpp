@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include "ops/attention.hpp"
@@ -39,6 +40,13 @@ inline std::vector<Token> tokens_of(const RowPlaces& places, const RowBounds& bo
   return tokens;
 }
 
+/// Documents, causality and the window, straight from their definitions.
+inline bool sees(const AttentionSetup& setup, const Token& query, const Token& key) {
+  const std::int64_t distance = query.place - key.place;
+  return query.document == key.document && (!setup.causal || distance >= 0) &&
+         (setup.window == 0 || std::abs(distance) < setup.window);
+}
+
 struct Reference {
   at::Tensor out;  // [B, H, Tq, D]
   at::Tensor lse;  // [B, H, Tq]
@@ -58,9 +66,7 @@ inline Reference reference_attention(const at::Tensor& q, const at::Tensor& k, c
     for (std::size_t t = 0; t < queries.size(); ++t) {
       std::vector<std::int64_t> seen;
       for (std::size_t i = 0; i < keys.size(); ++i) {
-        const bool sees = keys[i].document == queries[t].document &&
-                          (!setup.causal || keys[i].place <= queries[t].place);
-        if (sees) seen.push_back(static_cast<std::int64_t>(i));
+        if (sees(setup, queries[t], keys[i])) seen.push_back(static_cast<std::int64_t>(i));
       }
       if (seen.empty()) {
         outs.push_back(at::zeros({q.size(1), q.size(3)}, at::kDouble));

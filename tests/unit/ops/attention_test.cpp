@@ -12,6 +12,13 @@ struct AttentionShape {
   std::int64_t B, H, Hk, T, D;
   bool causal;
   RowBounds bounds;
+  std::int64_t window = 0;
+
+  [[nodiscard]] AttentionSetup setup() const {
+    AttentionSetup all{1.0 / std::sqrt(static_cast<double>(D)), causal, bounds};
+    all.window = window;
+    return all;
+  }
 };
 
 const std::vector<AttentionShape> kAttentionShapes{
@@ -22,12 +29,18 @@ const std::vector<AttentionShape> kAttentionShapes{
     {2, 4, 2, 150, 64, true, {{0, 150}, {0, 1, 30, 149, 150}}},
     {1, 2, 1, 130, 128, false, {{0, 65, 130}}},
     {1, 4, 1, 257, 64, true, {{0, 64, 257}}},
+    {1, 2, 1, 40, 32, true, {}, 2},
+    {1, 4, 2, 100, 64, true, {}, 20},   // smaller than a tile
+    {1, 2, 2, 200, 32, true, {}, 100},  // larger than a tile
+    {1, 2, 1, 40, 64, true, {}, 1000},  // larger than the row
+    {1, 2, 1, 150, 64, true, {{0, 1, 30, 149, 150}}, 40},
+    {1, 2, 1, 66, 32, false, {{0, 33, 66}}, 7},
 };
 
 TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
   at::manual_seed(1);
   for (const auto& s : kAttentionShapes) {
-    const AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(s.D)), s.causal, s.bounds};
+    const AttentionSetup setup = s.setup();
     for (const auto& c : kAttentionCases) {
       expect_same_as_reference(
           c,
@@ -37,7 +50,7 @@ TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
           [&](const Tensors& in) {
             return Tensors{reference_attention(in[0], in[1], in[2], setup).out};
           },
-          "T " + std::to_string(s.T));
+          "T " + std::to_string(s.T) + " window " + std::to_string(s.window));
     }
   }
 }
@@ -45,7 +58,7 @@ TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
 TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
   at::manual_seed(2);
   for (const auto& s : kAttentionShapes) {
-    const AttentionSetup setup{1.0 / std::sqrt(static_cast<double>(s.D)), s.causal, s.bounds};
+    const AttentionSetup setup = s.setup();
     for (const Case& c :
          {Case{Path::fast, at::kDouble, 1e-11}, Case{Path::fast, at::kFloat, 1e-5}}) {
       expect_same_as_reference(
@@ -56,7 +69,7 @@ TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
           [&](const Tensors& in) {
             return Tensors{reference_attention(in[0], in[1], in[2], setup).out};
           },
-          "T " + std::to_string(s.T));
+          "T " + std::to_string(s.T) + " window " + std::to_string(s.window));
     }
   }
 }
@@ -96,6 +109,55 @@ TEST(Attention, NothingCrossesADocumentBorder) {
     const auto after = attention_forward(q, k, v, setup).out.narrow(2, 40, 60);
 
     EXPECT_TRUE(before.equal(after));
+  }
+}
+
+TEST(Attention, AWindowAsLongAsTheRowIsNoWindowBitForBit) {
+  at::manual_seed(5);
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const auto q = random({2, 4, 150, 64}).to(dtype);
+    const auto k = random({2, 2, 150, 64}).to(dtype);
+    AttentionSetup setup{0.125, true, {{0, 70, 150}, {0, 150}}};
+    const auto whole = attention_forward(q, k, k, setup);
+    const auto whole_grads = attention_backward(q, q, k, k, whole, setup);
+
+    setup.window = 150;
+    const auto windowed = attention_forward(q, k, k, setup);
+    const auto grads = attention_backward(q, q, k, k, windowed, setup);
+
+    EXPECT_TRUE(windowed.out.equal(whole.out) && windowed.lse.equal(whole.lse)) << dtype;
+    EXPECT_TRUE(grads.q.equal(whole_grads.q) && grads.k.equal(whole_grads.k)) << dtype;
+  }
+}
+
+TEST(Attention, AWindowOfOneKeyGivesItsValue) {
+  at::manual_seed(7);
+  AttentionSetup setup{0.125, true, {}};
+  setup.window = 1;
+  for (const Case& c : kAttentionCases) {
+    const auto q = random({1, 2, 100, 32}).to(c.dtype);
+    const auto v = random({1, 2, 100, 32}).to(c.dtype);
+    const auto forward = attention_forward(q, q, v, setup, c.path);
+    const auto grads = attention_backward(q, q, q, v, forward, setup, c.path);
+
+    expect_close(forward.out, v.to(at::kDouble), c.tolerance, "out " + name(c));
+    expect_close(grads.v, q.to(at::kDouble), c.tolerance, "gradient " + name(c));
+  }
+}
+
+TEST(Attention, NothingOutsideAWindowIsRead) {
+  at::manual_seed(6);
+  AttentionSetup setup{0.125, true, {}};
+  setup.window = 30;
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto q = random({1, 2, 300, 64}).to(dtype);
+    const auto k = random({1, 1, 300, 64}).to(dtype);
+    const auto before = attention_forward(q, k, k, setup).out.narrow(2, 229, 71).clone();
+
+    k.narrow(2, 0, 200).mul_(-3);
+    const auto after = attention_forward(q, k, k, setup).out.narrow(2, 229, 71);
+
+    EXPECT_TRUE(before.equal(after)) << dtype;
   }
 }
 

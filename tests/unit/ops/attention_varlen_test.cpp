@@ -1,3 +1,4 @@
+#include "core/error.hpp"
 #include "ops/attention/varlen.hpp"
 #include "unit/ops/attention_reference.hpp"
 
@@ -94,6 +95,15 @@ TEST(AttentionVarlen, IsTheSameFunctionForEveryPlan) {
     expect_close(grads.k, expected_grads.k, 1e-12, what + " k");
     expect_close(grads.v, expected_grads.v, 1e-12, what + " v");
   }
+}
+
+TEST(AttentionVarlen, RefusesWindowsRatherThanIgnoringThem) {
+  const auto x = random({1, 1, 12, 8});
+  AttentionSetup setup{1.0, true, {}};
+  setup.window = 4;
+
+  EXPECT_THROW(varlen_forward(kLoops, x, x, x, setup), Error);
+  EXPECT_FALSE(flash_applies(x, setup));
 }
 
 TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBordersAndNothingIsGathered) {

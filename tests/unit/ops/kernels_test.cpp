@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.hpp"
@@ -104,6 +105,7 @@ TEST_P(EveryTable, AttendsToBlocks) {
   const auto k = random_floats(kTokens * kWidth, 10);
   const auto v = random_floats(kTokens * kWidth, 11);
   const auto q = random_floats(2 * kWidth, 12);  // two heads of the last token
+  const KeyInterval seen{3, kTokens};
   Floats keys(2 * 16 * kWidth, NAN);
   Floats values(keys.size(), NAN);
   PagedStore store{};
@@ -127,7 +129,7 @@ TEST_P(EveryTable, AttendsToBlocks) {
   call.out = out.data();
   call.blocks = blocks.data();
   call.scratch = scratch.data();
-  call.before = kTokens - 1;
+  call.seen = &seen;
   call.last_row = 1;
   call.num_blocks = 2;
   call.group = 2;
@@ -139,7 +141,7 @@ TEST_P(EveryTable, AttendsToBlocks) {
   for (std::size_t head = 0; head < 2; ++head) {
     std::vector<double> weights(kTokens);
     double total = 0;
-    for (std::size_t t = 0; t < kTokens; ++t) {
+    for (std::size_t t = 3; t < kTokens; ++t) {
       double score = 0;
       for (std::size_t d = 0; d < kWidth; ++d)
         score += static_cast<double>(q[head * kWidth + d]) * k[t * kWidth + d];
@@ -276,13 +278,14 @@ TEST_P(EveryTable, TransposesAndPacksPairs) {
   for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(pairs[16 + i], (32 + i) | ((48 + i) << 16));
 }
 
-/// Two tiles of keys, the second with larger scores, padding and the diagonal:
-/// as one softmax over all.
+/// Two tiles of keys, the second with larger scores, the diagonal, and a first key that is hidden from
+/// all queries or moves with them: as one softmax over all.
 TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
   constexpr std::int64_t kKeys = 4;
   constexpr std::int64_t kQueries = 16;
   constexpr double kScale = 0.5;
-  for (const float growth : {1.0F, 100.0F}) {
+  for (const auto& [growth, moves] :
+       {std::pair{1.0F, false}, std::pair{100.0F, false}, std::pair{1.0F, true}}) {
     auto scores = random_floats(2 * kKeys * kQueries, 5);
     for (std::size_t i = kKeys * kQueries; i < scores.size(); ++i) scores[i] += growth;
     Floats maximum(kQueries, -INFINITY);
@@ -290,8 +293,9 @@ TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
     Floats out(kQueries, 0);  // width 1, values 1: the sum of weights
     Halves pairs(kKeys * kQueries);
     for (std::int64_t tile = 0; tile < 2; ++tile) {
-      // Query 0 sees keys 0 to 4; the last of 8 keys is padding.
-      const ScoreTile shape{kKeys, kQueries, tile == 0 ? 4 : 3, 4 - tile * kKeys, true, kScale};
+      // Query 0 sees keys 1 to 4 of 8; if the begin moves, queries from 7 on see none.
+      const ScoreTile shape{kKeys, kQueries, {1 - tile * kKeys, 5 - tile * kKeys},
+                            moves, true,     kScale};
       GetParam()->softmax_tile(shape, scores.data() + tile * kKeys * kQueries, maximum.data(),
                                total.data(), pairs.data(), out.data(), 1);
       for (std::size_t key = 0; key < kKeys; ++key) {
@@ -302,8 +306,12 @@ TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
     }
     for (std::size_t q = 0; q < kQueries; ++q) {
       double expected = 0;
-      for (std::size_t key = 0; key < std::min<std::size_t>(7, 5 + q); ++key) {
+      for (std::size_t key = moves ? 1 + q : 1; key < std::min<std::size_t>(8, 5 + q); ++key) {
         expected += std::exp(kScale * scores[key * kQueries + q]);
+      }
+      if (expected == 0) {
+        EXPECT_EQ(total[q], 0.0F) << "query " << q;
+        continue;
       }
       EXPECT_NEAR(maximum[q] * std::log(2.0) + std::log(total[q]), std::log(expected), 1e-5)
           << "query " << q;
@@ -323,19 +331,22 @@ TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
   Halves grads(scores.size());
   Halves pairs(scores.size());
 
-  // Query q sees key 1 from q = 1 on.
-  GetParam()->softmax_tile_backward({kKeys, kQueries, 2, 0, true, 0.5F}, scores.data(),
-                                    grad_weights.data(), lse.data(), along.data(), weights.data(),
-                                    grads.data(), pairs.data());
+  for (const bool moves : {false, true}) {
+    // Query q sees key 1 from q = 1 on and, if the begin moves, key q alone.
+    GetParam()->softmax_tile_backward({kKeys, kQueries, {0, 1}, moves, true, 0.5F}, scores.data(),
+                                      grad_weights.data(), lse.data(), along.data(), weights.data(),
+                                      grads.data(), pairs.data());
 
-  for (std::size_t key = 0; key < kKeys; ++key) {
-    for (std::size_t q = 0; q < kQueries; ++q) {
-      const auto i = key * kQueries + q;
-      const double weight = key <= q ? std::exp(0.5 * scores[i] - lse[q]) : 0.0;
-      const double grad = weight * (grad_weights[i] - along[q]) * 0.5;
-      EXPECT_NEAR(from_bf16_bits(weights[i]), weight, 4e-3 * weight);
-      EXPECT_NEAR(from_bf16_bits(grads[i]), grad, 4e-3 * std::abs(grad));
-      EXPECT_EQ(pairs[2 * q + key], grads[i]);
+    for (std::size_t key = 0; key < kKeys; ++key) {
+      for (std::size_t q = 0; q < kQueries; ++q) {
+        const auto i = key * kQueries + q;
+        const bool sees = moves ? key == q : key <= q;
+        const double weight = sees ? std::exp(0.5 * scores[i] - lse[q]) : 0.0;
+        const double grad = weight * (grad_weights[i] - along[q]) * 0.5;
+        EXPECT_NEAR(from_bf16_bits(weights[i]), weight, 4e-3 * weight);
+        EXPECT_NEAR(from_bf16_bits(grads[i]), grad, 4e-3 * std::abs(grad));
+        EXPECT_EQ(pairs[2 * q + key], grads[i]);
+      }
     }
   }
 }

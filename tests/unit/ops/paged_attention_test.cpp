@@ -34,8 +34,8 @@ struct Text {
 struct PagedCase {
   PagedCase(const Sizes& the_sizes,
             const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths,
-            at::ScalarType the_dtype)
-      : sizes(the_sizes), dtype(the_dtype) {
+            at::ScalarType the_dtype, std::int64_t the_window = 0)
+      : sizes(the_sizes), dtype(the_dtype), window(the_window) {
     const auto options = at::TensorOptions().dtype(dtype);
     cache = make_paged_cache(64, sizes.kv_heads, sizes.width, [&options](std::int64_t count) {
       return at::empty({count}, options);
@@ -62,7 +62,7 @@ struct PagedCase {
       list.push_back({row, rows, earlier ? 0 : text.before, text.blocks});
       row += rows;
     }
-    return plan_paged(std::move(list), at::kCPU);
+    return plan_paged(std::move(list), at::kCPU, window);
   }
 
   /// [1, kv_heads, rows, width] of the step's rows, or of the tokens before.
@@ -94,11 +94,12 @@ struct PagedCase {
     const std::int64_t group = sizes.heads / sizes.kv_heads;
     for (const Text& text : texts) {
       for (std::int64_t i = 0; i < text.rows; ++i, ++row) {
-        const std::int64_t seen = text.before + i + 1;
+        const std::int64_t end = text.before + i + 1;
+        const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(end - window, 0);
         const at::Tensor keys =
-            text.k.narrow(1, 0, seen).to(at::kDouble).repeat_interleave(group, 0);
+            text.k.narrow(1, first, end - first).to(at::kDouble).repeat_interleave(group, 0);
         const at::Tensor values =
-            text.v.narrow(1, 0, seen).to(at::kDouble).repeat_interleave(group, 0);
+            text.v.narrow(1, first, end - first).to(at::kDouble).repeat_interleave(group, 0);
         const at::Tensor one = q.select(0, 0).select(1, row).to(at::kDouble).unsqueeze(1);
         const at::Tensor weights = one.matmul(keys.transpose(1, 2)).mul(kScale).softmax(-1);
         rows.push_back(weights.matmul(values).flatten());
@@ -109,6 +110,7 @@ struct PagedCase {
 
   Sizes sizes;
   at::ScalarType dtype;
+  std::int64_t window;
   PagedCache cache;
   std::vector<Text> texts;
 };
@@ -130,17 +132,35 @@ TEST(PagedAttention, IsAttentionOfEachTextToItself) {
   }
 }
 
+TEST(PagedAttention, AWindowHidesEarlierTokens) {
+  at::set_num_threads(1);
+  at::manual_seed(8);
+  for (const Case& c : rounding_cases()) {
+    for (const std::int64_t window : {1, 5, 16, 33, 1000}) {
+      for (const Sizes& sizes : {Sizes{4, 2, 32}, Sizes{8, 1, 96}, Sizes{4, 2, 6}}) {
+        const PagedCase paged(sizes, kMixed, c.dtype, window);
+        paged.store(c.path);
+        const at::Tensor q = paged.queries();
+        expect_close(paged_attention(q, paged.plan(false), paged.cache, kScale, c.path),
+                     paged.expected(q), c.tolerance, name(c) + " window " + std::to_string(window));
+      }
+    }
+  }
+}
+
 TEST(PagedAttention, ARowHasTheSameBitsWhateverElseThereIs) {
   at::manual_seed(3);
-  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const PagedCase paged({8, 4, 48}, kMixed, dtype);
+  for (const auto& [dtype, window] :
+       {std::pair{at::kFloat, 0}, std::pair{at::kBFloat16, 0}, std::pair{at::kBFloat16, 21}}) {
+    const PagedCase paged({8, 4, 48}, kMixed, dtype, window);
     paged.store(Path::fast);
     const at::Tensor q = paged.queries();
     const PagedPlan plan = paged.plan(false);
     const at::Tensor together = paged_attention(q, plan, paged.cache, kScale);
     for (const PagedText& text : plan.texts) {
       for (std::int64_t row = 0; row < text.num_rows; ++row) {
-        const PagedPlan one = plan_paged({{0, 1, text.before + row, text.blocks}}, at::kCPU);
+        const PagedPlan one =
+            plan_paged({{0, 1, text.before + row, text.blocks}}, at::kCPU, window);
         const at::Tensor alone =
             paged_attention(q.narrow(2, text.first_row + row, 1), one, paged.cache, kScale);
         EXPECT_TRUE(alone.equal(together.narrow(0, text.first_row + row, 1)));

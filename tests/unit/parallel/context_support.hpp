@@ -22,6 +22,13 @@ struct ContextCase {
   std::int64_t B, H, Hk, T, D;
   bool causal;
   ops::RowBounds bounds;
+  std::int64_t window = 0;
+
+  [[nodiscard]] ops::AttentionSetup rows(double scale) const {
+    ops::AttentionSetup all{scale, causal, bounds};
+    all.window = window;
+    return all;
+  }
 };
 
 /// Lengths for 2, 3 and 4 ranks; heads for those that ulysses is asked with.
@@ -47,6 +54,18 @@ inline std::vector<ContextCase> context_cases() {
       {"key heads fewer than ranks", 2, 12, 1, 24, 4, true, {{0, 10, 24}, {0, 24}}},
       {"key heads that do not divide into ranks", 1, 12, 3, 24, 4, true, {{0, 7, 24}}},
       {"not causal", 1, 12, 2, 24, 4, false, {{0, 9, 24}}},
+      {"a window of one key", 1, 12, 12, 24, 4, true, {}, 1},
+      {"a window inside chunks", 1, 12, 6, 48, 4, true, {}, 4},
+      {"a window across chunks and documents",
+       2,
+       12,
+       6,
+       48,
+       4,
+       true,
+       {{0, 5, 20, 48}, {0, 48}},
+       17},
+      {"a window longer than the row", 1, 12, 4, 24, 4, true, {{0, 7, 24}}, 100},
   };
 }
 
@@ -82,8 +101,8 @@ inline void expect_as_one_process(Communicator& group, const ContextCase& c, Con
                                   double tolerance, int idle_rank = -1) {
   const auto me = static_cast<std::size_t>(group.rank());
   const double scale = 1.0 / std::sqrt(static_cast<double>(c.D));
-  ContextSetup setup{scale, c.causal, c.bounds,
-                     deal_places(balance, c.bounds, c.B, c.T, group.size())};
+  const ops::AttentionSetup rows = c.rows(scale);
+  const ContextSetup setup{rows, deal_places(balance, rows, c.B, c.T, group.size())};
   const Whole whole = whole_of(c, dtype);
   std::vector<at::Tensor> exact;
   std::vector<at::Tensor> own;
@@ -98,8 +117,7 @@ inline void expect_as_one_process(Communicator& group, const ContextCase& c, Con
       for (const auto& range : idle[row])
         incoming[static_cast<std::int64_t>(row)].narrow(1, range.first, range.length).zero_();
   }
-  const auto expected =
-      ops::attention(exact[0], exact[1], exact[2], {scale, c.causal, c.bounds}, ops::Path::plain);
+  const auto expected = ops::attention(exact[0], exact[1], exact[2], rows, ops::Path::plain);
   const auto expected_grads = torch::autograd::grad({expected}, exact, {incoming});
 
   const auto out = context_attention(own[0], own[1], own[2], setup, group, form, path);

@@ -24,14 +24,18 @@ TEST(ContextAttention, EqualsOneProcessInEveryForm) {
 // one rounding more of what is merged.
 TEST(ContextAttention, OnTheFastKernelsToo) {
   const ContextCase wide{"wide", 2, 4, 2, 192, 32, true, {{0, 70, 192}, {0, 64, 65, 192}}};
+  ContextCase windowed = wide;
+  windowed.window = 50;
   for (const int ranks : {2, 3}) {
     run_ranks(ranks, [&](Communicator& world) {
       for (const ContextForm form : kAllForms) {
         if (form == ContextForm::ulysses && wide.H % ranks != 0) continue;
-        expect_as_one_process(world, wide, form, ContextBalance::zigzag, at::kFloat,
-                              ops::Path::fast, 1e-5);
-        expect_as_one_process(world, wide, form, ContextBalance::work, at::kBFloat16,
-                              ops::Path::fast, 3e-2);
+        for (const ContextCase& c : {wide, windowed}) {
+          expect_as_one_process(world, c, form, ContextBalance::zigzag, at::kFloat, ops::Path::fast,
+                                1e-5);
+          expect_as_one_process(world, c, form, ContextBalance::work, at::kBFloat16,
+                                ops::Path::fast, 3e-2);
+        }
       }
     });
   }
@@ -52,8 +56,8 @@ TEST(ContextAttention, IsTheSameFunctionTwice) {
   run_ranks(2, [](Communicator& world) {
     const ContextCase c = context_cases()[1];
     const auto me = static_cast<std::size_t>(world.rank());
-    const ContextSetup setup{0.3, true, c.bounds,
-                             deal_places(ContextBalance::work, c.bounds, c.B, c.T, 2)};
+    const ContextSetup setup{c.rows(0.3),
+                             deal_places(ContextBalance::work, c.rows(0.3), c.B, c.T, 2)};
     const Whole whole = whole_of(c, at::kFloat);
     for (const ContextForm form : kAllForms) {
       const auto run = [&] {
@@ -80,7 +84,7 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
   run_ranks(kRanks, [](Communicator& world) {
     const ContextCase c{"", 2, 8, 4, 48, 8, true, {}};
     const auto me = static_cast<std::size_t>(world.rank());
-    const ContextSetup setup{0.3, true, {}, deal_places(ContextBalance::zigzag, {}, c.B, c.T, 4)};
+    const ContextSetup setup{c.rows(0.3), deal_places(ContextBalance::zigzag, {}, c.B, c.T, 4)};
     const Whole whole = whole_of(c, at::kFloat);
     const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;             // k and v of T / c places
     const std::uint64_t heads = (2 * 8 + 2 * 4) * 2 * 12 * 8 * 4;  // q, out, k, v
@@ -107,7 +111,7 @@ TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
   run_ranks(4, [](Communicator& world) {
     const ContextCase c{"", 1, 6, 2, 24, 4, true, {}};
     const auto me = static_cast<std::size_t>(world.rank());
-    const ContextSetup setup{0.5, true, {}, deal_places(ContextBalance::zigzag, {}, 1, c.T, 4)};
+    const ContextSetup setup{c.rows(0.5), deal_places(ContextBalance::zigzag, {}, 1, c.T, 4)};
     const Whole whole = whole_of(c, at::kDouble);
     const auto q = at_places(whole.q, setup.places[me]);
     const auto k = at_places(whole.k, setup.places[me]);
@@ -150,7 +154,7 @@ TEST(DealPlaces, EveryPlaceOnceAndAsManyOnEachRank) {
   const ops::RowBounds bounds{{0, 100, 130, 2000, 3072}, {0, 3072}, {0, 7, 3072}};
   for (const auto balance : {ContextBalance::zigzag, ContextBalance::work}) {
     for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-      const auto places = deal_places(balance, bounds, 3, 3072, ranks);
+      const auto places = deal_places(balance, {.bounds = bounds}, 3, 3072, ranks);
       for (std::size_t row = 0; row < 3; ++row) {
         const auto holders = holders_of(places, row, 3072);
         for (int rank = 0; rank < ranks; ++rank)
@@ -164,9 +168,10 @@ TEST(DealPlaces, ByWorkIsMoreEvenWhereDocumentsEnd) {
   const ops::RowBounds bounds{{0, 3000, 3200, 3300, 3500, 4096}};
   for (const int ranks : {2, 4, 8}) {
     const double zigzag =
-        work_imbalance(deal_places(ContextBalance::zigzag, bounds, 1, 4096, ranks), bounds);
-    const double work =
-        work_imbalance(deal_places(ContextBalance::work, bounds, 1, 4096, ranks), bounds);
+        work_imbalance(deal_places(ContextBalance::zigzag, {.bounds = bounds}, 1, 4096, ranks),
+                       {.bounds = bounds});
+    const double work = work_imbalance(
+        deal_places(ContextBalance::work, {.bounds = bounds}, 1, 4096, ranks), {.bounds = bounds});
     RecordProperty("ranks_" + std::to_string(ranks),
                    std::to_string(zigzag) + " " + std::to_string(work));
     EXPECT_GT(zigzag, 1.2) << ranks;
@@ -179,12 +184,15 @@ TEST(DealPlaces, CountsPairsInsideDocuments) {
   // Rank 0: places 0, 1 of the first document (1 + 2) and 6, 7 of the second (3 + 4); rank 1: 2, 3
   // (3 + 4) and 4, 5 (1 + 2).
   const ops::RowBounds bounds{{0, 4, 8}};
-  EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::zigzag, bounds, 1, 8, 2), bounds),
+  EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::zigzag, {.bounds = bounds}, 1, 8, 2),
+                                  {.bounds = bounds}),
                    1.0);
   // All of it on one of two ranks: twice the mean.
-  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 8}}}, {{}}}, bounds), 2.0);
+  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 8}}}, {{}}}, {.bounds = bounds}), 2.0);
   // 1 + 2 + 3 + 4 of 10 + 1 + ... + 4: places 0 to 3 against 4 to 7, one document.
   EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {}), 26.0 / 18.0);
+  // A window of 2: 1 + 2 + 2 + 2 and 4 times 2.
+  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {.window = 2}), 8.0 / 7.5);
 }
 
 TEST(DealPlaces, RefusesARowThatDoesNotDivide) {
