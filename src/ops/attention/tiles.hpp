@@ -208,8 +208,4 @@ inline void for_groups(const AttentionPlan& plan, const at::Tensor& k, const Bod
                    });
 }
 
-inline at::Tensor last_dim_contiguous(const at::Tensor& x) {
-  return x.stride(3) == 1 ? x : x.contiguous();
-}
-
 }  // namespace trireme::ops::tiles
