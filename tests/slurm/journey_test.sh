@@ -106,7 +106,7 @@ the_first_day() {
   from_a_set_to_a_model 'done at step ([0-9]+)/[0-9]+: [1-9][0-9]* steps,'
   type_in 9
   expect_code 9 0
-  [[ -s $place/export/model.safetensors && -s $place/export/config.json ]] || broken "command 9 left no model"
+  [[ -s $place/runs/first-hf/model.safetensors && -s $place/runs/first-hf/config.json ]] || broken "command 9 left no model"
   type_in 10
   expect_code 10 0
   first_text=$said
@@ -122,11 +122,11 @@ the_second_day() {
   expect_equal "the newest checkpoint" "$before" "$(newest_step)"
   type_in 9
   expect_code 9 2
-  expect_match "command 9" 'export exists already: choose another --output or remove it' "$said"
+  expect_match "command 9" 'runs/first-hf exists already: choose another --output or remove it' "$said"
   type_in 10
   expect_code 10 0
   expect_equal "the text of the same weights" "$first_text" "$said"
-  "$bin/trireme" generate --checkpoint "$place/export" --prompt "Once upon a time" --max-tokens 10 >"$work/exported.txt" || broken "the export does not generate"
+  "$bin/trireme" generate --checkpoint "$place/runs/first-hf" --prompt "Once upon a time" --max-tokens 10 >"$work/exported.txt" || broken "the export does not generate"
 }
 
 cluster_up
