@@ -7,7 +7,7 @@
 # site modules, hand-made prefixes and other distributions count as well.
 #   cmd:NAME   a program in PATH        hdr:FILE  a header in the usual folders, CPATH, CMAKE_PREFIX_PATH
 #   mod:NAME   a module of python3      pkg:NAME  dpkg says it is installed
-# ROOT_VARIABLE, when set to a prefix, is searched too (README.md, "Clusters without root").
+# ROOT_VARIABLE, when set to a prefix, is searched too (docs/install.md, "Without root").
 
 kBuildPackages=(
   "g++                cmd:c++"

@@ -113,7 +113,7 @@ explain_missing() { # explain_missing ROW...
       printf ' %s' "${package%%|*}"
     done
     printf '\nWithout root: load the modules of your site, or name prefixes in CMAKE_PREFIX_PATH or as -DTRIREME_{MPI,HDF5,TORCH,CUDA,NCCL}_ROOT=DIR\n'
-    printf '              (README.md, "Clusters without root").\n'
+    printf '              (docs/install.md, "Without root").\n'
   } >&2
   exit 4
 }
@@ -211,7 +211,7 @@ install_torch() {
   fi
   pip_install "${wanted[@]}" ||
     die 4 "could not install ${wanted[*]}: $(grep -a '^ERROR' build/pip.log | tail -n1) (all of it: build/pip.log)" \
-      "offline: carry the wheels in and set PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR, or set TRIREME_TORCH_ROOT (README.md, \"Clusters without root\")"
+      "offline: carry the wheels in and set PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR, or set TRIREME_TORCH_ROOT (docs/install.md, \"Without root\")"
 }
 
 install_test_wheels() {

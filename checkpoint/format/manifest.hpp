@@ -9,7 +9,7 @@
 #include "core/dtype.hpp"
 #include "parallel/slice.hpp"
 
-/// manifest.json: what a checkpoint folder holds; checkpoint/README.md is the format's promise.
+/// manifest.json describes a checkpoint. docs/formats/checkpoint.md promises the format.
 namespace trireme {
 
 inline constexpr std::uint64_t kCheckpointVersion = 1;

@@ -24,7 +24,8 @@
 /// write_behind.hpp runs the middle one behind training. Until the rename nothing that a reader
 /// looks at has changed; an error on one rank is thrown on all, and the earlier checkpoint stays.
 /// Failpoints stand at every step of the protocol: "checkpoint.*".
-/// They and the protocol: checkpoint/README.md. The folder must belong to this run alone (run_lock.hpp).
+/// docs/formats/checkpoint.md lists them and the protocol. The folder must belong to this run alone
+/// (run_lock.hpp).
 namespace trireme {
 
 struct SaveOptions {

@@ -6,8 +6,8 @@
 namespace trireme {
 
 /// What a set holds: one JSON object (keys kind, documents, tokens, target_tokens, bad_lines,
-/// truncated, dropped and more, see data_prep/README.md), or a text for people that ends with the
-/// first document. Reads manifest and document tables.
+/// truncated, dropped and more, see docs/formats/token-set.md), or a text for people that ends
+/// with the first document. Reads manifest and document tables.
 std::string inspect_json(const TokenSet& set);
 std::string inspect_text(const TokenSet& set);
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Time limits and signals: what reaches the batch script, and what the ranks get. The table is in slurm/README.md. Sourced by ../lib.sh.
+# Time limits and signals: what reaches the batch script, and what the ranks get. The table is in docs/slurm.md. Sourced by ../lib.sh.
 
 # Slurm sends the warning of --signal=B:USR2@300 up to a minute early, and looks at the time limits twice a minute.
 kWarning_s=390

@@ -19,7 +19,7 @@ find_package(Threads REQUIRED)
 # trireme_missing(WHAT DEBIAN_PACKAGE ROOT_VARIABLE): one clear error for an absent dependency
 function(trireme_missing what package variable)
   message(FATAL_ERROR "${what} not found.\n  With root: apt-get install ${package} (bin/demo does it)."
-                      "\n  Without: set ${variable} (see README.md, 'Clusters without root').")
+                      "\n  Without: set ${variable} (see docs/install.md, 'Without root').")
 endfunction()
 
 # trireme_look_for(TARGET HEADER [LIBRARY...]): an interface target from a header and libraries. TARGET_ABSENT: the first of

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # job_life_test.sh BIN_FOLDER [SCENARIO...]: what a user is told about a run and its jobs under a real Slurm of two nodes: `trireme submit` and its
 # refusals, the states of `trireme job watch`, chains that are cancelled or used up, time limits that change while a job runs, and the
-# table of signals in slurm/README.md. SCENARIO...: only these.
+# table of signals in docs/slurm.md. SCENARIO...: only these.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh

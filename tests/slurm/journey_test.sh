@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# journey_test.sh BIN_FOLDER [build]: types README.md's "From jsonl to a model on a cluster, in ten commands", as they stand there, into a
-# real Slurm of two nodes, from the folder of a fresh clone, and the same commands again on the next day. Added is only what the README
+# journey_test.sh BIN_FOLDER [build]: types docs/quickstart.md's "From jsonl to a model on a cluster, in ten commands", as they stand there, into a
+# real Slurm of two nodes, from the folder of a fresh clone, and the same commands again on the next day. Added is only what the page
 # names: a corpus of trireme-data synth, a preset and nodes that a small machine has. Without "build" the clone gets the programs of
 # BIN_FOLDER in place of command 2.
 set -euo pipefail
@@ -12,10 +12,10 @@ builds=${2:-}
 source tests/slurm/with_cluster.sh
 git -C "$checkout" rev-parse HEAD >/dev/null 2>&1 || skip "this is no git checkout"
 
-# The commands of the README's block, one a line, the line's number being its own "# N".
+# The commands of the page's block, one a line, the line's number being its own "# N".
 commands() {
   awk '/^## From jsonl to a model on a cluster, in ten commands/ { here = 1 } here && /^```bash/ { block = 1; next }
-    block && /^```/ { exit } block' README.md | sed -e ':more' -e '/\\$/{N; s/ *\\\n */ /; b more' -e '}'
+    block && /^```/ { exit } block' docs/quickstart.md | sed -e ':more' -e '/\\$/{N; s/ *\\\n */ /; b more' -e '}'
 }
 
 adapted() { # adapted COMMAND: for this machine
@@ -53,8 +53,8 @@ the_block_has_ten() {
   mapfile -t typed < <(commands)
   expect_equal "commands in the block" 10 "${#typed[@]}"
   for ((i = 1; i <= ${#typed[@]}; i++)); do expect_match "command $i" " # $i\$" "${typed[i - 1]}"; done
-  synth=$(sed -nE 's/.*none at hand: .([^\x60]*)\x60.*/\1/p' README.md)
-  expect_match "what the README says of no data" '^trireme-data synth .*data.jsonl$' "$synth"
+  synth=$(sed -nE 's/.*none at hand: .([^\x60]*)\x60.*/\1/p' docs/quickstart.md)
+  expect_match "what the page says of no data" '^trireme-data synth .*data.jsonl$' "$synth"
 }
 
 from_clone_to_programs() {
@@ -106,7 +106,7 @@ the_first_day() {
   from_a_set_to_a_model 'done at step ([0-9]+)/[0-9]+: [1-9][0-9]* steps,'
   type_in 9
   expect_code 9 0
-  [[ -s $place/export/model.safetensors && -s $place/export/config.json ]] || broken "command 9 left no model"
+  [[ -s $place/runs/first-hf/model.safetensors && -s $place/runs/first-hf/config.json ]] || broken "command 9 left no model"
   type_in 10
   expect_code 10 0
   first_text=$said
@@ -122,11 +122,11 @@ the_second_day() {
   expect_equal "the newest checkpoint" "$before" "$(newest_step)"
   type_in 9
   expect_code 9 2
-  expect_match "command 9" 'export exists already: choose another --output or remove it' "$said"
+  expect_match "command 9" 'runs/first-hf exists already: choose another --output or remove it' "$said"
   type_in 10
   expect_code 10 0
   expect_equal "the text of the same weights" "$first_text" "$said"
-  "$bin/trireme" generate --checkpoint "$place/export" --prompt "Once upon a time" --max-tokens 10 >"$work/exported.txt" || broken "the export does not generate"
+  "$bin/trireme" generate --checkpoint "$place/runs/first-hf" --prompt "Once upon a time" --max-tokens 10 >"$work/exported.txt" || broken "the export does not generate"
 }
 
 cluster_up

@@ -4,7 +4,7 @@
 #include <string_view>
 
 /// Names of shard format version 1. Their meaning, and what may change, is
-/// promised in data_prep/README.md.
+/// promised in docs/formats/token-set.md.
 namespace trireme::schema {
 
 inline constexpr std::string_view kFormat = "trireme-tokens";

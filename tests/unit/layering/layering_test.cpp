@@ -248,28 +248,106 @@ std::vector<std::string> touched_paths(const std::string& page, const std::strin
   return paths;
 }
 
-TEST(Pages, EveryPlaceThatTheReadmeWritesToIsIgnoredByGit) {
+/// README.md and all pages of the checkout, relative to its root.
+std::vector<std::string> all_pages() {
+  std::vector<std::string> pages;
+  for (const std::string& path : all_files())
+    if (path.ends_with(".md")) pages.push_back(path);
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  for (const char* folder : {"docs", "slurm"}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder))
+      if (entry.path().extension() == ".md")
+        pages.push_back(entry.path().lexically_relative(root).generic_string());
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(root))
+    if (entry.path().extension() == ".md") pages.push_back(entry.path().filename().string());
+  return pages;
+}
+
+TEST(Pages, EveryPlaceThatCommandsWriteToIsIgnoredByGit) {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
   const std::string ignored = "\n" + read_file(root / ".gitignore");
-  std::istringstream words(read_file(root / "README.md"));
   int places = 0;
-  for (std::string word, before; words >> word; before = word) {
-    if (before != "--output" && before != "--run") continue;
-    if (word.front() < 'a' || word.front() > 'z') continue;  // DIR, R, /tmp/x
-    word.erase(std::min(word.size(), word.find_first_of("`),;")));
-    const std::size_t slash = word.find('/');
-    const std::string line =
-        "\n/" + word.substr(0, slash) + (word.find('.') == std::string::npos ? "/\n" : "\n");
-    EXPECT_NE(ignored.find(line), std::string::npos) << word << " is not in .gitignore";
-    ++places;
+  for (const std::string& page : all_pages()) {
+    if (page != "README.md" && !page.starts_with("docs/")) continue;
+    std::istringstream words(read_file(root / page));
+    for (std::string word, before; words >> word; before = word) {
+      if (before != "--output" && before != "--run") continue;
+      if (word.front() < 'a' || word.front() > 'z') continue;  // DIR, R, /tmp/x
+      word.erase(std::min(word.size(), word.find_first_of("`),;")));
+      const std::size_t slash = word.find('/');
+      if (slash == std::string::npos && word.find('.') == std::string::npos) continue;  // prose
+      const std::string line =
+          "\n/" + (slash == std::string::npos ? word : word.substr(0, slash + 1)) + "\n";
+      EXPECT_NE(ignored.find(line), std::string::npos)
+          << page << ": " << word << " is not in .gitignore";
+      ++places;
+    }
   }
   EXPECT_GE(places, 10);
+}
+
+/// GitHub's anchor of a heading: lower case, blanks as hyphens, without punctuation.
+std::string anchor_of(const std::string& heading) {
+  std::string anchor;
+  for (const char c : heading) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_')
+      anchor += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    else if (c == ' ')
+      anchor += '-';
+  }
+  return anchor;
+}
+
+std::vector<std::string> anchors_of(const std::string& page) {
+  std::vector<std::string> anchors;
+  std::istringstream lines(page);
+  bool in_code = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) in_code = !in_code;
+    if (!in_code && line.starts_with("#"))
+      anchors.push_back(anchor_of(line.substr(line.find_first_not_of("# "))));
+  }
+  return anchors;
+}
+
+TEST(Pages, EveryLinkLeadsToAFileAndAHeading) {
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  int links = 0;
+  for (const std::string& page : all_pages()) {
+    const std::string text = read_file(root / page);
+    for (std::size_t at = text.find("]("); at != std::string::npos; at = text.find("](", at + 1)) {
+      const std::string link = text.substr(at + 2, text.find(')', at) - at - 2);
+      if (link.empty() || link.starts_with("http") ||
+          link.find_first_of(" \n*&[") != std::string::npos)
+        continue;
+      const std::size_t hash = link.find('#');
+      const std::string path = link.substr(0, hash);
+      const std::filesystem::path target =
+          path.empty() ? root / page : (root / page).parent_path() / path;
+      EXPECT_TRUE(std::filesystem::exists(target)) << page << ": " << link;
+      if (hash != std::string::npos && std::filesystem::is_regular_file(target)) {
+        const std::vector<std::string> anchors = anchors_of(read_file(target));
+        EXPECT_EQ(std::count(anchors.begin(), anchors.end(), link.substr(hash + 1)), 1)
+            << page << ": " << link;
+      }
+      ++links;
+    }
+  }
+  EXPECT_GE(links, 150);
+}
+
+TEST(Pages, TheReadmeIsShortAndHasADiagram) {
+  const std::string text = read_file(std::filesystem::path(TRIREME_SOURCE_ROOT) / "README.md");
+  EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 150);
+  EXPECT_NE(text.find("```mermaid"), std::string::npos);
 }
 
 TEST(Pages, EveryPlaceToAddThingsExists) {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
   int places = 0;
-  for (std::string path : touched_paths(read_file(root / "README.md"), "### Where to add things")) {
+  for (std::string path :
+       touched_paths(read_file(root / "docs/extending.md"), "## Where to add things")) {
     if (path.find('/') == std::string::npos) continue;  // a word of C++
     const std::size_t name = path.find('<');
     if (name != std::string::npos) path.erase(path.rfind('/', name));
