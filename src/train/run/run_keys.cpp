@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "checkpoint/upkeep/model_place.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
+#include "optim/optimizer.hpp"
 #include "train/config/check.hpp"
-#include "train/config/optimizer_keys.hpp"
 #include "train/report/sinks.hpp"
 
 namespace trireme {
@@ -26,6 +27,37 @@ void leave_out_lora(std::string_view task, ConfigSet& keys) {
     }
     keys.leave_out(key);
   }
+}
+
+constexpr const char* kOptimSection = "optim";
+
+bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const OptimizerKey& key) { return key.name == name; });
+}
+
+/// Once `optim.name` is known: gives the chosen optimizer's keys its defaults where nobody set
+/// them, and leaves out the keys that it lacks. One of those that a command gives is a problem; a
+/// warm-up that is longer than train.steps a warning.
+///   optim  what `keys` fill
+void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
+  OptimConfig chosen = optimizer_defaults(optim.name);
+  const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
+  if (own.empty()) return;  // no known optimizer: its check says so
+  const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
+  for (const OptimizerKey& key : chosen.keys) {
+    const std::string name = formatted("{}.{}", kOptimSection, key.name);
+    const bool lacks = !has_key(own, key.name);
+    keys.leave_out(name, lacks);
+    if (lacks && keys.is_set(name)) {
+      keys.problems().add(name, keys.value(name),
+                          formatted("is no key of {}, which has {}", optim.name, own_names));
+    }
+  }
+  std::vector<Field> defaults = fields_of(kOptimSection, chosen);
+  std::erase_if(defaults,
+                [&](const Field& field) { return !has_key(own, std::string(name_of(field.key))); });
+  keys.apply_preset(defaults, "default");
 }
 
 }  // namespace
