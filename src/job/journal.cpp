@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
@@ -105,7 +105,7 @@ void Journal::append(const char* event, std::int64_t leg, const Json& members) {
   if (torn_) recover();
   Json line{{"seq", seq_ + 1}, {"time", unix_time_s()}, {"leg", leg}, {"event", event}};
   line.update(members);
-  write_whole(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_whole(json_line(line));
   ++seq_;
   if (::fdatasync(fd_.get()) != 0) fail_to_write("fsync", file_, errno);
 }

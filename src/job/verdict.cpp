@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/log.hpp"
 
 namespace trireme {
@@ -85,8 +86,7 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
     put_place(json, JobPlace::from_environment());
     json["pid"] = ::getpid();
     json["time"] = utc_now();
-    const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-    write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), text);
+    write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), json_line(json));
   } catch (const std::exception& error) {
     log::warn(formatted("no verdict is left: {}", error.what()));
   }

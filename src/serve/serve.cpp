@@ -29,26 +29,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class EngineSource final : public AnswerSource {
- public:
-  explicit EngineSource(GenerationEngine& engine) : engine_(engine) {}
-
-  [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const override {
-    return engine_.find_problem(request);
-  }
-
-  std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) override {
-    return engine_.submit(std::move(request), std::move(on_delta), follows);
-  }
-
-  void cancel(RequestId id) override { engine_.cancel(id); }
-
-  [[nodiscard]] EngineCounters counters() const override { return engine_.counters(); }
-
- private:
-  GenerationEngine& engine_;
-};
-
 /// The engine's steps in a thread of their own.
 class EngineThread {
  public:
@@ -208,8 +188,7 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
 
   const auto model = load_model(options.model);
   GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
-  EngineSource source(engine);
-  served.emplace(facts_of(options, *model, engine.config()), model->tokenizer, source);
+  served.emplace(facts_of(options, *model, engine.config()), model->tokenizer, engine);
   if (stop_signal() != 0) return;
   EngineThread steps(engine, options.model.threads);
   service->open(*served);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "serve/answer_source.hpp"
-#include "serve/grammar/sorted_tokens.hpp"
+#include "generate/engine.hpp"
+#include "serve/grammar/grammar_mask.hpp"
 #include "serve/openai/chat_request.hpp"
 #include "text/chat/chat_writer.hpp"
 #include "text/tokenizer.hpp"

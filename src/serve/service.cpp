@@ -1,18 +1,31 @@
 #include "serve/service.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "serve/jobs/chat_job.hpp"
-#include "serve/jobs/completion_job.hpp"
-#include "serve/openai/json_text.hpp"
+#include "core/files/json_lines.hpp"
 #include "serve/page_files.hpp"
-#include "serve/percent.hpp"
 #include "serve/text_routes.hpp"
 
 namespace trireme {
 namespace {
+
+/// Returns a part of a path with the bytes that %20 and the like stand for. Other text stays.
+/// Source: RFC 3986, section 2.1.
+std::string percent_decoded(std::string_view text) {
+  std::string decoded;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char* const digits = text.data() + i + 1;
+    unsigned char byte = 0;
+    const bool is_coded = text[i] == '%' && text.size() - i > 2 &&
+                          std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    decoded += is_coded ? static_cast<char>(byte) : text[i];
+    if (is_coded) i += 2;
+  }
+  return decoded;
+}
 
 /// A request that needs a model, and what answers it.
 struct ServiceCall {
@@ -36,13 +49,13 @@ void answer_text(const ServiceCall& call) {
 void answer_chat(const ServiceCall& call) {
   const ChatRequest request = read_chat_request(call.request.body);
   check_model_name(call.context.model, request.fields.model);
-  ChatJob::run(call.context, call.reply, request);
+  run_chat(call.context, call.reply, request);
 }
 
 void answer_completion(const ServiceCall& call) {
   const CompletionRequest request = read_completion_request(call.request.body);
   check_model_name(call.context.model, request.fields.model);
-  CompletionJob::run(call.context, call.reply, request);
+  run_completion(call.context, call.reply, request);
 }
 
 void answer_metrics(const ServiceCall& call) {
@@ -85,16 +98,31 @@ bool takes(const char* method, const std::string& given) {
   return given == method || (given == "HEAD" && std::string_view(method) == "GET");
 }
 
+/// Returns null if the page has no such file. Exact paths only: nothing is read from a disk.
+const PageFile* find_page_file(std::string_view path) {
+  const std::span<const PageFile> files = page_files();
+  const auto found = std::find_if(files.begin(), files.end(),
+                                  [&](const PageFile& file) { return file.path == path; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+/// Returns the file with the headers that keep a page from loading anything but itself.
+HttpAnswer page_answer(const PageFile& file) {
+  return {
+      .body = std::string(file.content),
+      .content_type = std::string(file.type),
+      .headers = {{"Content-Security-Policy",
+                   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                   "img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+                   "frame-ancestors 'none'; require-trusted-types-for 'script'"},
+                  {"Referrer-Policy", "no-referrer"},
+                  {"Cross-Origin-Opener-Policy", "same-origin"},
+                  {"Cache-Control", "no-cache"}}};
+}
+
 constexpr std::string_view kHealthPath = "/health";
 
 }  // namespace
-
-HttpAnswer error_answer(const ApiError& error) {
-  HttpAnswer answer{.status = error.status(), .body = error.body()};
-  if (error.status() == 401) answer.headers = {{"WWW-Authenticate", "Bearer"}};
-  if (error.status() == 429 || error.status() == 503) answer.headers = {{"Retry-After", "1"}};
-  return answer;
-}
 
 Service::Service(ServiceConfig config) : config_(std::move(config)) {}
 

@@ -44,7 +44,4 @@ class Service {
   ServeMetrics metrics_;
 };
 
-/// An error as an answer, with the headers that belong to its status.
-HttpAnswer error_answer(const ApiError& error);
-
 }  // namespace trireme

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "serve/openai/api_error.hpp"
 #include "serve/openai/body_fields.hpp"
-#include "serve/openai/json_text.hpp"
 
 namespace trireme {
 namespace {
@@ -95,10 +95,8 @@ std::string detokenize_text(const ServedModel& model, std::string_view body) {
   const auto num_ids = static_cast<std::uint64_t>(model.facts().vocab_size);
   std::vector<std::uint32_t> ids;
   for (const Json& token : *tokens) {
-    const bool is_known =
-        token.is_number_unsigned() && token.get<std::uint64_t>() < num_ids;
-    if (!is_known)
-      refuse_field("tokens", formatted("tokens must be integers in [0, {})", num_ids));
+    const bool is_known = token.is_number_unsigned() && token.get<std::uint64_t>() < num_ids;
+    if (!is_known) refuse_field("tokens", formatted("tokens must be integers in [0, {})", num_ids));
     ids.push_back(token.get<std::uint32_t>());
   }
   return json_text({{"content", model.tokenizer().decode(ids)}});

@@ -27,8 +27,12 @@ void for_each_json_line(std::string_view content, std::string_view name,
   });
 }
 
+std::string json_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 std::string json_line(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(value) + "\n";
 }
 
 }  // namespace trireme

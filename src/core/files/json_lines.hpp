@@ -16,9 +16,12 @@ void for_each_line(std::string_view content, std::string_view name,
 void for_each_json_line(std::string_view content, std::string_view name,
                         const std::function<void(const Json&, const std::string&)>& call);
 
-/// Returns `value` as one line of JSON with its line end: what `--json` prints, one document a command
-/// or, of a stream, one a line (JSON Lines). Bytes that are no UTF-8 become U+FFFD, numbers that are not
-/// finite null.
+/// Returns `value` as JSON without line ends. Bytes that are no UTF-8 become U+FFFD, numbers that are
+/// not finite null.
+std::string json_text(const Json& value);
+
+/// Returns json_text with a line end: what `--json` prints, one document a command or, of a stream, one
+/// a line (JSON Lines).
 std::string json_line(const Json& value);
 
 }  // namespace trireme

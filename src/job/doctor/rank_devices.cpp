@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "scheduler/scheduler.hpp"
 
@@ -48,12 +48,11 @@ std::string ranks_text(const std::vector<RankDevice>& ranks,
 }
 
 std::string to_text(const RankDevice& device) {
-  return Json{{"host", device.host},
-              {"gpu", device.gpu},
-              {"num_gpus", device.num_gpus},
-              {"was_chosen", device.was_chosen},
-              {"has_gpus", device.has_gpus}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text({{"host", device.host},
+                    {"gpu", device.gpu},
+                    {"num_gpus", device.num_gpus},
+                    {"was_chosen", device.was_chosen},
+                    {"has_gpus", device.has_gpus}});
 }
 
 RankDevice rank_device_from(const std::string& text) {

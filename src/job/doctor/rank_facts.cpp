@@ -15,7 +15,7 @@
 #include "comm/liveness/heartbeat_wire.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/hash/xxh3.hpp"
 #include "scheduler/scheduler.hpp"
 
@@ -119,24 +119,23 @@ RankFacts own_facts(const LaunchInfo& launch, std::int64_t threads) {
 }
 
 std::string to_text(const RankFacts& facts) {
-  return Json{{"device", to_text(facts.device)},
-              {"node", facts.node},
-              {"gpu_free_bytes", facts.gpu_free_bytes},
-              {"gpu_total_bytes", facts.gpu_total_bytes},
-              {"cuda_driver", facts.cuda_driver},
-              {"cuda_runtime", facts.cuda_runtime},
-              {"cpus", facts.cpus},
-              {"node_cpus", facts.node_cpus},
-              {"threads", facts.threads},
-              {"max_files", facts.max_files},
-              {"max_locked_bytes", facts.max_locked_bytes},
-              {"has_infiniband", facts.has_infiniband},
-              {"shm_free_bytes", facts.shm_free_bytes},
-              {"interfaces", facts.interfaces},
-              {"variables", facts.variables},
-              {"binary", facts.binary},
-              {"clock_s", facts.clock_s}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text({{"device", to_text(facts.device)},
+                    {"node", facts.node},
+                    {"gpu_free_bytes", facts.gpu_free_bytes},
+                    {"gpu_total_bytes", facts.gpu_total_bytes},
+                    {"cuda_driver", facts.cuda_driver},
+                    {"cuda_runtime", facts.cuda_runtime},
+                    {"cpus", facts.cpus},
+                    {"node_cpus", facts.node_cpus},
+                    {"threads", facts.threads},
+                    {"max_files", facts.max_files},
+                    {"max_locked_bytes", facts.max_locked_bytes},
+                    {"has_infiniband", facts.has_infiniband},
+                    {"shm_free_bytes", facts.shm_free_bytes},
+                    {"interfaces", facts.interfaces},
+                    {"variables", facts.variables},
+                    {"binary", facts.binary},
+                    {"clock_s", facts.clock_s}});
 }
 
 RankFacts rank_facts_from(const std::string& text) {

@@ -15,7 +15,7 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/number.hpp"
 #include "core/timer.hpp"
@@ -61,11 +61,10 @@ std::string wait_for_file(const fs::path& file) {
 }
 
 std::string pack(const PlaceFacts& facts) {
-  return Json{{"seen", facts.seen},
-              {"written", facts.written},
-              {"absent_data", facts.absent_data},
-              {"config", facts.config}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text({{"seen", facts.seen},
+                    {"written", facts.written},
+                    {"absent_data", facts.absent_data},
+                    {"config", facts.config}});
 }
 
 PlaceFacts unpack(const std::string& text) {

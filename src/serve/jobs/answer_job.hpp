@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "http/http_message.hpp"
+#include "serve/grammar/answer_grammar.hpp"
 #include "serve/openai/api_error.hpp"
-#include "serve/openai/generation_fields.hpp"
+#include "serve/openai/chat_request.hpp"
+#include "serve/openai/completion_request.hpp"
 #include "serve/openai/replies.hpp"
 #include "serve/serve_metrics.hpp"
 #include "serve/served_model.hpp"
@@ -38,6 +40,10 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   /// (field "prompt" is told as `prompt_field`), 429 if none finds room in its queue.
   void start(std::vector<Request> requests, const std::string& prompt_field);
 
+  void count_prompt_tokens(std::size_t count) {
+    usage_.prompt_tokens += static_cast<std::int64_t>(count);
+  }
+
  protected:
   /// What came of answer `index`. In a stream it is sent now, else kept.
   virtual void take(std::size_t index, Delta& delta) = 0;
@@ -55,10 +61,6 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   [[nodiscard]] bool with_usage() const noexcept { return with_usage_; }
 
   [[nodiscard]] const TokenUsage& usage() const noexcept { return usage_; }
-
-  void count_prompt_tokens(std::size_t count) {
-    usage_.prompt_tokens += static_cast<std::int64_t>(count);
-  }
 
   void send_event(const std::string& json);
   /// Answer `index` is done, whatever the engine would still say: it ends as if it had stopped.
@@ -96,5 +98,36 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   bool has_events_ = false;
   bool is_over_ = false;
 };
+
+/// The sampling settings; without a seed, a random one.
+SamplingConfig sampling_of(const GenerationFields& fields);
+
+/// The grammar that the format asks for; none: any text. ApiError(400) for a schema that has none.
+std::optional<TextGrammar> grammar_of(const ResponseFormat& format);
+/// Returns the grammar of a chat, whose answer may have to be calls. If the model may call a tool (auto)
+/// and a tool is strict, it is the grammar of what follows an opened call.
+std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_calls);
+
+/// Where in an answer its grammar begins.
+struct FormPlace {
+  bool after_thought = false;  // the answer begins in a thought
+  bool if_called = false;      // behind the words that open a call; without a call nowhere
+};
+
+/// The mask of one answer to `request`. ApiError(400) where an answer could not end.
+std::shared_ptr<TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
+                                   const Request& request, const FormPlace& place);
+
+/// finish_reason of an answer that ended well: "stop" or "length".
+const char* reply_reason(FinishReason reason);
+
+/// Reads, checks and starts the answers of one request. Throws ApiError.
+void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
+              const ChatRequest& request);
+void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                    const CompletionRequest& request);
+
+/// Returns an error as an answer, with the headers that belong to its status.
+HttpAnswer error_answer(const ApiError& error);
 
 }  // namespace trireme

@@ -1,59 +1,38 @@
-#include "serve/jobs/chat_job.hpp"
-
 #include <iterator>
 #include <utility>
 
-#include "serve/jobs/request_forms.hpp"
+#include "serve/jobs/answer_job.hpp"
 #include "serve/openai/logprobs.hpp"
+#include "serve/tools/answer_parser.hpp"
 
 namespace trireme {
+namespace {
 
-void ChatJob::run(const JobContext& context, std::shared_ptr<HttpReply> reply,
-                  const ChatRequest& request) {
-  const ServedModel& model = context.model;
-  const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
-                        request.tool_choice == ToolChoice::required;
-  ChatInput input = request.input;
-  // Of formats that think unless told otherwise: a JSON answer is wanted, not a thought about it.
-  if (has_form && !input.thinking) input.thinking = false;
-  const WrittenChat chat = model.write(input, has_form);
+/// Answers a request to /v1/chat/completions.
+class ChatJob final : public AnswerJob {
+ public:
+  ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply, const ChatRequest& request,
+          const AnswerForm& form);
 
-  Request one;
-  one.prompt = chat.ids;
-  one.max_tokens = request.fields.max_tokens.value_or(model.facts().max_context);
-  one.sampling = sampling_of(request.fields);
-  one.stop = request.fields.stop;
-  one.end_tokens = model.chat_end_tokens();
-  one.ignore_eos = request.fields.ignore_eos;
-  if (request.logprobs) one.top_logprobs = request.top_logprobs;
-  one.skip_special_tokens = !model.has_special_markers();
+ private:
+  struct Choice {
+    AnswerParser parser;
+    AnswerPiece answer;               // all of it, unless it is streamed
+    std::vector<TokenReport> tokens;  // the same
+    std::int64_t num_calls = 0;       // that were handed out
+    bool has_role = false;
+    std::string finish_reason = {};
+  };
 
-  AnswerForm form{.begins_in_thought = chat.begins_in_thought,
-                  .several_calls = request.parallel_tool_calls && request.tool_name.empty()};
-  if (request.tool_choice != ToolChoice::none) {
-    for (const ToolSpec& tool : request.input.tools) {
-      if (request.tool_name.empty() || request.tool_name == tool.name)
-        form.tools.push_back(tool.name);
-    }
-  }
-  const auto grammar = grammar_of(request, form.several_calls);
-  const FormPlace place{.after_thought = chat.begins_in_thought,
-                        .if_called = request.tool_choice == ToolChoice::automatic};
-  // A text in JSON may hold the end text.
-  if ((!grammar || place.if_called) && !one.ignore_eos) {
-    const std::vector<std::string>& ends = model.chat_end_texts();
-    one.stop.insert(one.stop.end(), ends.begin(), ends.end());
-  }
-  std::vector<Request> requests;
-  for (std::int64_t i = 0; i < request.fields.num_answers; ++i) {
-    one.answer = static_cast<std::uint64_t>(i);
-    one.mask = grammar ? mask_of(*grammar, model, one, place) : nullptr;
-    requests.push_back(one);
-  }
-  const auto job = std::make_shared<ChatJob>(context, std::move(reply), request, form);
-  job->count_prompt_tokens(chat.ids.size());
-  job->start(std::move(requests), "messages");
-}
+  void take(std::size_t index, Delta& delta) override;
+  void send(std::size_t index, Choice& choice, AnswerPiece piece, const Delta& delta);
+  [[nodiscard]] std::string body() override;
+
+  [[nodiscard]] const char* chunk_object() const override { return "chat.completion.chunk"; }
+
+  bool with_logprobs_;
+  std::vector<Choice> choices_;
+};
 
 ChatJob::ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
                  const ChatRequest& request, const AnswerForm& form)
@@ -115,6 +94,55 @@ std::string ChatJob::body() {
          .finish_reason = choice.finish_reason});
   }
   return chat_reply(head(), choices, usage());
+}
+
+}  // namespace
+
+void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
+              const ChatRequest& request) {
+  const ServedModel& model = context.model;
+  const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
+                        request.tool_choice == ToolChoice::required;
+  ChatInput input = request.input;
+  // Of formats that think unless told otherwise: a JSON answer is wanted, not a thought about it.
+  if (has_form && !input.thinking) input.thinking = false;
+  const WrittenChat chat = model.write(input, has_form);
+
+  Request one;
+  one.prompt = chat.ids;
+  one.max_tokens = request.fields.max_tokens.value_or(model.facts().max_context);
+  one.sampling = sampling_of(request.fields);
+  one.stop = request.fields.stop;
+  one.end_tokens = model.chat_end_tokens();
+  one.ignore_eos = request.fields.ignore_eos;
+  if (request.logprobs) one.top_logprobs = request.top_logprobs;
+  one.skip_special_tokens = !model.has_special_markers();
+
+  AnswerForm form{.begins_in_thought = chat.begins_in_thought,
+                  .several_calls = request.parallel_tool_calls && request.tool_name.empty()};
+  if (request.tool_choice != ToolChoice::none) {
+    for (const ToolSpec& tool : request.input.tools) {
+      if (request.tool_name.empty() || request.tool_name == tool.name)
+        form.tools.push_back(tool.name);
+    }
+  }
+  const auto grammar = grammar_of(request, form.several_calls);
+  const FormPlace place{.after_thought = chat.begins_in_thought,
+                        .if_called = request.tool_choice == ToolChoice::automatic};
+  // A text in JSON may hold the end text.
+  if ((!grammar || place.if_called) && !one.ignore_eos) {
+    const std::vector<std::string>& ends = model.chat_end_texts();
+    one.stop.insert(one.stop.end(), ends.begin(), ends.end());
+  }
+  std::vector<Request> requests;
+  for (std::int64_t i = 0; i < request.fields.num_answers; ++i) {
+    one.answer = static_cast<std::uint64_t>(i);
+    one.mask = grammar ? mask_of(*grammar, model, one, place) : nullptr;
+    requests.push_back(one);
+  }
+  const auto job = std::make_shared<ChatJob>(context, std::move(reply), request, form);
+  job->count_prompt_tokens(chat.ids.size());
+  job->start(std::move(requests), "messages");
 }
 
 }  // namespace trireme

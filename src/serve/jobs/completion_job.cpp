@@ -1,10 +1,9 @@
-#include "serve/jobs/completion_job.hpp"
-
 #include <iterator>
 #include <utility>
 
 #include "core/error.hpp"
-#include "serve/jobs/request_forms.hpp"
+#include "serve/jobs/answer_job.hpp"
+#include "serve/openai/logprobs.hpp"
 
 namespace trireme {
 namespace {
@@ -25,40 +24,30 @@ Request engine_request(const CompletionRequest& request, const ServedModel& mode
   return one;
 }
 
-}  // namespace
+/// Answers a request to /v1/completions: the answers of prompt p are the choices p * n to p * n + n - 1.
+class CompletionJob final : public AnswerJob {
+ public:
+  /// `prompts`: their texts.
+  CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                const CompletionRequest& request, const std::vector<std::string>& prompts);
 
-void CompletionJob::run(const JobContext& context, std::shared_ptr<HttpReply> reply,
-                        const CompletionRequest& request) {
-  const ServedModel& model = context.model;
-  const auto num_answers = static_cast<std::size_t>(request.fields.num_answers);
-  if (request.prompts.size() * num_answers > kMaxChoices) {
-    refuse_field("n", formatted("{} prompts with {} answers each, must be at most {} in all",
-                                request.prompts.size(), num_answers, kMaxChoices));
-  }
-  if (!request.fields.stop.empty()) model.require_tokenizer("stop");
-  const auto grammar = grammar_of(request.fields.response_format);
-  if (grammar) model.require_tokenizer("response_format");
-  Request one = engine_request(request, model);
-  std::vector<Request> requests;
-  std::vector<std::string> texts;
-  std::size_t num_prompt_tokens = 0;
-  for (const CompletionPrompt& prompt : request.prompts) {
-    const auto* text = std::get_if<std::string>(&prompt);
-    one.prompt =
-        text != nullptr ? model.encode(*text) : std::get<std::vector<std::uint32_t>>(prompt);
-    if (request.echo)
-      texts.push_back(text != nullptr ? *text : model.tokenizer().decode(one.prompt));
-    num_prompt_tokens += one.prompt.size();
-    for (std::size_t i = 0; i < num_answers; ++i) {
-      one.answer = i;
-      one.mask = grammar ? mask_of(*grammar, model, one, {}) : nullptr;
-      requests.push_back(one);
-    }
-  }
-  const auto job = std::make_shared<CompletionJob>(context, std::move(reply), request, texts);
-  job->count_prompt_tokens(num_prompt_tokens);
-  job->start(std::move(requests), "prompt");
-}
+ private:
+  struct Choice {
+    std::string text;  // all of it; of a stream, what is not sent yet
+    std::vector<TokenReport> tokens;
+    CompletionLogprobs logprobs;
+    std::string finish_reason = {};
+  };
+
+  void take(std::size_t index, Delta& delta) override;
+  [[nodiscard]] CompletionChoice told(std::size_t index, Choice& choice) const;
+  [[nodiscard]] std::string body() override;
+
+  [[nodiscard]] const char* chunk_object() const override { return "text_completion"; }
+
+  bool with_logprobs_;
+  std::vector<Choice> choices_;
+};
 
 CompletionJob::CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
                              const CompletionRequest& request,
@@ -103,6 +92,41 @@ std::string CompletionJob::body() {
   std::vector<CompletionChoice> told_choices;
   for (std::size_t i = 0; i < choices_.size(); ++i) told_choices.push_back(told(i, choices_[i]));
   return completion_reply(head(), told_choices, usage());
+}
+
+}  // namespace
+
+void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
+                    const CompletionRequest& request) {
+  const ServedModel& model = context.model;
+  const auto num_answers = static_cast<std::size_t>(request.fields.num_answers);
+  if (request.prompts.size() * num_answers > kMaxChoices) {
+    refuse_field("n", formatted("{} prompts with {} answers each, must be at most {} in all",
+                                request.prompts.size(), num_answers, kMaxChoices));
+  }
+  if (!request.fields.stop.empty()) model.require_tokenizer("stop");
+  const auto grammar = grammar_of(request.fields.response_format);
+  if (grammar) model.require_tokenizer("response_format");
+  Request one = engine_request(request, model);
+  std::vector<Request> requests;
+  std::vector<std::string> texts;
+  std::size_t num_prompt_tokens = 0;
+  for (const CompletionPrompt& prompt : request.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    one.prompt =
+        text != nullptr ? model.encode(*text) : std::get<std::vector<std::uint32_t>>(prompt);
+    if (request.echo)
+      texts.push_back(text != nullptr ? *text : model.tokenizer().decode(one.prompt));
+    num_prompt_tokens += one.prompt.size();
+    for (std::size_t i = 0; i < num_answers; ++i) {
+      one.answer = i;
+      one.mask = grammar ? mask_of(*grammar, model, one, {}) : nullptr;
+      requests.push_back(one);
+    }
+  }
+  const auto job = std::make_shared<CompletionJob>(context, std::move(reply), request, texts);
+  job->count_prompt_tokens(num_prompt_tokens);
+  job->start(std::move(requests), "prompt");
 }
 
 }  // namespace trireme

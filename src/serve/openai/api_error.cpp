@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
-#include "serve/openai/json_text.hpp"
+#include "core/files/json_lines.hpp"
 
 namespace trireme {
 namespace {

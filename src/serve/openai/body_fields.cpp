@@ -7,8 +7,8 @@
 
 #include "core/edit_distance.hpp"
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "serve/openai/api_error.hpp"
-#include "serve/openai/json_text.hpp"
 
 namespace trireme {
 namespace {

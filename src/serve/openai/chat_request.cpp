@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "serve/openai/api_error.hpp"
-#include "serve/openai/json_text.hpp"
 #include "text/chat/chat_reader.hpp"
 
 namespace trireme {
@@ -50,8 +50,8 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
       function->refuse("name", "1 to 64 letters, digits, '_', '-' or '.'");
     const auto parameters = function->object("parameters");
     const Json* schema = function->find("parameters");
-    tools.push_back({*name, parameters ? json_text(*schema) : "",
-                     function->boolean("strict").value_or(false)});
+    tools.push_back(
+        {*name, parameters ? json_text(*schema) : "", function->boolean("strict").value_or(false)});
     // The template writes the whole object; transformers' get_json_schema adds "return".
     for (const char* written : {"description", "return"}) (void)function->find(written);
     function->refuse_unknown();
@@ -134,9 +134,9 @@ void check_message_fields(const Json& messages) {
     if (!messages[i].is_object()) continue;  // the reader says so
     const std::string prefix = formatted("messages[{}].", i);
     const BodyFields message(messages[i], prefix);
-    for (const char* name : {"role", "content", "name", "tool_calls", "tool_call_id", "tools",
-                             "reasoning_content", "function_call", "annotations", "cache_control",
-                             "type"})
+    for (const char* name :
+         {"role", "content", "name", "tool_calls", "tool_call_id", "tools", "reasoning_content",
+          "function_call", "annotations", "cache_control", "type"})
       (void)message.find(name);
     for (const char* name : {"audio", "refusal"}) {
       if (message.find(name) != nullptr) {

@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/number.hpp"
 #include "generate/sampling.hpp"
 #include "serve/openai/api_error.hpp"
-#include "serve/openai/json_text.hpp"
 
 namespace trireme {
 namespace {
@@ -91,22 +91,11 @@ const std::vector<UnsupportedField>& unsupported_fields() {
 
 /// Fields of the same sources that change no answer, whatever their value: they say who asks or how
 /// the service caches, or they belong to a sampler that unsupported_fields keeps off.
-constexpr std::array kWithoutEffect{"cache_prompt",
-                                    "cache_salt",
-                                    "metadata",
-                                    "prompt_cache_key",
-                                    "prompt_cache_retention",
-                                    "request_id",
-                                    "safety_identifier",
-                                    "user",
-                                    "dry_allowed_length",
-                                    "dry_base",
-                                    "dry_penalty_last_n",
-                                    "dry_sequence_breakers",
-                                    "dynatemp_exponent",
-                                    "mirostat_eta",
-                                    "mirostat_tau",
-                                    "xtc_threshold"};
+constexpr std::array kWithoutEffect{
+    "cache_prompt",           "cache_salt",   "metadata",           "prompt_cache_key",
+    "prompt_cache_retention", "request_id",   "safety_identifier",  "user",
+    "dry_allowed_length",     "dry_base",     "dry_penalty_last_n", "dry_sequence_breakers",
+    "dynatemp_exponent",      "mirostat_eta", "mirostat_tau",       "xtc_threshold"};
 
 void refuse_unsupported(const BodyFields& fields) {
   for (const UnsupportedField& field : unsupported_fields()) {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "serve/openai/json_text.hpp"
+#include "core/files/json_lines.hpp"
 
 namespace trireme {
 namespace {

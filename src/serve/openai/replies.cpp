@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "serve/openai/json_text.hpp"
+#include "core/files/json_lines.hpp"
 
 namespace trireme {
 namespace {

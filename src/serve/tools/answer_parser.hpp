@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "serve/tools/call_reader.hpp"
-
 namespace trireme {
 
 /// The text that opens a call in an answer.
@@ -33,6 +31,37 @@ struct AnswerForm {
   bool begins_in_thought = false;       // the prompt has opened one
   bool several_calls = true;            // false: what follows the first call is dropped
   std::vector<std::string> tools = {};  // names that calls may have; empty: there are no calls
+};
+
+/// Finds where a call ends, in a text that grows: white space, a JSON object, white space and
+/// "</tool_call>". Looks at each byte once.
+class CallReader {
+ public:
+  enum class Result { more, complete, malformed };
+
+  /// `text` is all since the opening marker, each time longer.
+  Result read(std::string_view text);
+
+  /// Of a complete one: the object's bytes, and those of all up to the end of the marker.
+  [[nodiscard]] std::string_view object(std::string_view text) const {
+    return text.substr(begin_, end_ - begin_);
+  }
+
+  [[nodiscard]] std::size_t size() const noexcept { return at_; }
+
+  void reset() { *this = CallReader(); }
+
+ private:
+  enum class Where { before, object, text, escape, after };
+
+  Result step(char c);
+
+  Where where_ = Where::before;
+  std::size_t at_ = 0;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::size_t depth_ = 0;
+  std::size_t marker_ = 0;  // bytes of the closing one that were read
 };
 
 /// Takes the text of an answer apart, in pieces as they come: a thought <think> .. </think> at its
@@ -73,5 +102,9 @@ class AnswerParser {
   CallReader call_;
   std::size_t num_calls_ = 0;
 };
+
+/// Returns an id of an answer ("chatcmpl-...") or of a call ("call_..."): `prefix` and 24 random letters
+/// and digits. Safe from any thread.
+std::string random_id(std::string_view prefix);
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 #include "checkpoint/upkeep/model_place.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/number.hpp"
 
 namespace trireme {
@@ -45,8 +45,7 @@ Json shared(Communicator& world, const Read& read) {
       facts["error"] = {{"kind", static_cast<int>(error.kind())}, {"text", error.what()}};
     }
   }
-  const std::string text = facts.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return parse_json(broadcast_text(world, text), "the start of the run");
+  return parse_json(broadcast_text(world, json_text(facts)), "the start of the run");
 }
 
 void put(Json& facts, const Checkpoint& checkpoint) {

@@ -110,7 +110,7 @@ const std::map<std::string_view, Names>& room_rows() {
       {"train/plan", {"train/config", "train/cost", "train/run", "train/task"}},
       {"train/planner", {"train/config", "train/cost"}},
       {"serve/grammar", {}},
-      {"serve/tools", {"serve/*"}},  // for random_id.hpp
+      {"serve/tools", {}},
       {"serve/openai", {"serve/tools"}},
       {"serve/jobs", {"serve/*", "serve/grammar", "serve/openai", "serve/tools"}},
       {"bin/trireme", {"bin/*"}},

@@ -24,9 +24,10 @@ bool server_takes(const std::string& field, double value, bool is_whole) {
 }
 
 TEST(Page, OffersTheNumbersThatTheServerTakes) {
-  const PageFile* file = find_page_file("/page/settings.js");
-  ASSERT_NE(file, nullptr);
-  const std::string text(file->content);
+  std::string text;
+  for (const PageFile& file : page_files()) {
+    if (file.path == "/page/settings.js") text = file.content;
+  }
   const std::regex row(R"re(\{ name: "(\w+)", min: ([-\d.]+), max: (\S+), step: ([\d.]+) \})re");
   int rows = 0;
   for (std::sregex_iterator each(text.begin(), text.end(), row), end; each != end; ++each, ++rows) {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "serve/answer_source.hpp"
+#include "serve/served_model.hpp"
 
 namespace trireme::testing {
 
