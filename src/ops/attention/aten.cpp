@@ -11,7 +11,7 @@ namespace {
 
 /// Keys that all queries of a part see, or of which query i sees the first i + 1, or some by a mask.
 struct KernelCall {
-  TokenRange keys;  // of the document's keys in order of place
+  KeyInterval keys;
   bool causal;
   std::optional<at::Tensor> mask = std::nullopt;  // [queries, keys], added to the scores
 };
@@ -31,8 +31,7 @@ std::vector<QueryPart> pieces_of(const DocumentPlan& document) {
 
 /// One or two; together they cover what the part sees.
 std::vector<KernelCall> calls_of(const QueryPart& part) {
-  const KeyInterval seen = part.keys();
-  const TokenRange keys{seen.begin, seen.end - seen.begin};
+  const KeyInterval keys = part.keys();
   if (part.is_blind()) return {};
   // One query alone needs no mask.
   if (part.tokens.length == 1 || (!part.begin_moves && !part.end_moves)) return {{keys, false}};
@@ -42,8 +41,8 @@ std::vector<KernelCall> calls_of(const QueryPart& part) {
   }
   std::vector<KernelCall> calls;
   const std::int64_t common = part.first.end - 1;  // before the diagonal
-  if (common > seen.begin) calls.push_back({{seen.begin, common - seen.begin}, false});
-  calls.push_back({{common, part.tokens.length}, true});
+  if (common > keys.begin) calls.push_back({{keys.begin, common}, false});
+  calls.push_back({{common, keys.end}, true});
   return calls;
 }
 
@@ -91,11 +90,10 @@ struct KernelGrads {
     }
   }
 
-  /// `range` of the document's keys in order of place.
-  void put_keys(const at::Tensor& to, const DocumentPlan& document, TokenRange range,
+  void put_keys(const at::Tensor& to, const DocumentPlan& document, KeyInterval keys,
                 const at::Tensor& grad) const {
     std::int64_t key = 0;
-    for (const TokenRange& tokens : document.tokens_of({range.first, range.first + range.length})) {
+    for (const TokenRange& tokens : document.tokens_of(keys)) {
       put(part_of(to, document.row, tokens), grad.narrow(2, key, tokens.length));
       key += tokens.length;
     }
@@ -124,9 +122,9 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
       AttentionOutput sum;
       for (const KernelCall& call : calls_of(part)) {
         const auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-            queries, document_keys.narrow(2, call.keys.first, call.keys.length),
-            document_values.narrow(2, call.keys.first, call.keys.length), 0.0, call.causal,
-            call.mask, setup.scale);
+            queries, document_keys.slice(2, call.keys.begin, call.keys.end),
+            document_values.slice(2, call.keys.begin, call.keys.end), 0.0, call.causal, call.mask,
+            setup.scale);
         if (sum.out.defined()) {
           merge_attention(sum, {out, lse});
         } else {
@@ -175,8 +173,8 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
       const auto of = [&](const at::Tensor& x) { return part_of(x, document.row, part.tokens); };
       for (const KernelCall& call : calls_of(part)) {
         const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-            of(grad_out), of(q), document_keys.narrow(2, call.keys.first, call.keys.length),
-            document_values.narrow(2, call.keys.first, call.keys.length), of(forward.out),
+            of(grad_out), of(q), document_keys.slice(2, call.keys.begin, call.keys.end),
+            document_values.slice(2, call.keys.begin, call.keys.end), of(forward.out),
             of(forward.lse), 0.0, call.causal, call.mask, setup.scale);
         grads.put(of(grad_q), dq);
         grads.put_keys(grad_k, document, call.keys, dk);

@@ -23,6 +23,16 @@ struct Segment {
   [[nodiscard]] std::int64_t end() const { return place + length; }
 };
 
+/// Extends the last segment if the next one follows it in the row, and in the same document.
+void append(std::vector<Segment>& segments, const Segment& next) {
+  if (!segments.empty() && segments.back().document == next.document &&
+      segments.back().end() == next.place) {
+    segments.back().length += next.length;
+  } else {
+    segments.push_back(next);
+  }
+}
+
 void check_bounds(const RowBounds& bounds, std::int64_t batch) {
   if (bounds.empty()) return;
   if (static_cast<std::int64_t>(bounds.size()) != batch) {
@@ -73,39 +83,12 @@ std::vector<Segment> cut_at_borders(const Ranges& ranges, const Edges& edges) {
     for (std::int64_t place = range.first; place < end;) {
       const auto next = std::upper_bound(edges.begin(), edges.end(), place);
       const std::int64_t length = std::min(end, *next) - place;
-      const std::int64_t document = next - edges.begin();
-      if (!segments.empty() && segments.back().document == document &&
-          segments.back().end() == place) {
-        segments.back().length += length;
-      } else {
-        segments.push_back({document, place, token, length});
-      }
+      append(segments, {next - edges.begin(), place, token, length});
       token += length;
       place += length;
     }
   }
   return segments;
-}
-
-/// Keys without a gap in the row, and how many of the document come before them.
-struct Island {
-  std::int64_t place;
-  std::int64_t length;
-  std::int64_t num_before;
-};
-
-std::vector<Island> islands_of(const std::vector<Segment>& keys) {
-  std::vector<Island> islands;
-  std::int64_t count = 0;
-  for (const Segment& key : keys) {
-    if (!islands.empty() && islands.back().place + islands.back().length == key.place) {
-      islands.back().length += key.length;
-    } else {
-      islands.push_back({key.place, key.length, count});
-    }
-    count += key.length;
-  }
-  return islands;
 }
 
 /// The number of keys before a place. For the next `length` places, this one included, the number
@@ -116,19 +99,19 @@ struct KeyCount {
   std::int64_t length;
 };
 
-KeyCount count_before(std::int64_t place, const std::vector<Island>& islands,
+/// `islands`: keys without a gap in the row, numbered among the document's keys.
+KeyCount count_before(std::int64_t place, const std::vector<Segment>& islands,
                       std::int64_t num_keys) {
   const std::int64_t last = place - 1;
-  const auto island = std::find_if(islands.begin(), islands.end(), [&](const Island& each) {
-    return each.place + each.length > last;
-  });
+  const auto island = std::find_if(islands.begin(), islands.end(),
+                                   [&](const Segment& each) { return each.end() > last; });
   if (island == islands.end()) return {num_keys, false, std::numeric_limits<std::int64_t>::max()};
-  if (last < island->place) return {island->num_before, false, island->place - last};
-  return {island->num_before + place - island->place, true, island->place + island->length - last};
+  if (last < island->place) return {island->token, false, island->place - last};
+  return {island->token + place - island->place, true, island->end() - last};
 }
 
 /// Cuts the queries where keys at the ends of their intervals begin or end.
-void add_parts(const Segment& queries, const std::vector<Island>& islands,
+void add_parts(const Segment& queries, const std::vector<Segment>& islands,
                const AttentionSetup& setup, DocumentPlan& plan) {
   for (std::int64_t place = queries.place; place < queries.end();) {
     const KeyInterval seen = setup.places_seen(place);
@@ -154,11 +137,12 @@ struct DocumentSegments {
 DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,
                            const AttentionSetup& setup) {
   DocumentPlan plan{row, {}, 0, {}};
-  for (const Segment& key : segments.keys) {
-    append(plan.keys, {key.token, key.length});
-    plan.num_keys += key.length;
+  std::vector<Segment> islands;
+  for (const Segment& keys : segments.keys) {
+    append(plan.keys, {keys.token, keys.length});
+    append(islands, {keys.document, keys.place, plan.num_keys, keys.length});
+    plan.num_keys += keys.length;
   }
-  const std::vector<Island> islands = islands_of(segments.keys);
   for (const Segment& queries : segments.queries) add_parts(queries, islands, setup, plan);
   return plan;
 }

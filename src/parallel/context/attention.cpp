@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
+
 #include "core/error.hpp"
 #include "parallel/context/forms.hpp"
 
@@ -21,36 +23,27 @@ struct SavedCall : torch::CustomClassHolder {
   ContextCall call;
 };
 
-ContextResult run_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                          const ContextCall& call) {
-  switch (call.form) {
-    case ContextForm::ring:
-      return context::ring_forward(q, k, v, call);
-    case ContextForm::all_gather:
-      return context::all_gather_forward(q, k, v, call);
-    case ContextForm::ulysses:
-      return context::ulysses_forward(q, k, v, call);
-  }
-  fail(ErrorKind::internal, "context_attention: unknown form {}", static_cast<int>(call.form));
-}
+struct FormRow {
+  ContextResult (*forward)(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const ContextCall& call);
+  ops::AttentionGrads (*backward)(const at::Tensor& grad_out, const ContextSaved& saved,
+                                  const ContextCall& call);
+};
 
-ops::AttentionGrads run_backward(const at::Tensor& grad_out, const ContextSaved& saved,
-                                 const ContextCall& call) {
-  switch (call.form) {
-    case ContextForm::ring:
-      return context::ring_backward(grad_out, saved, call);
-    case ContextForm::all_gather:
-      return context::all_gather_backward(grad_out, saved, call);
-    case ContextForm::ulysses:
-      return context::ulysses_backward(grad_out, saved, call);
-  }
-  fail(ErrorKind::internal, "context_attention: unknown form {}", static_cast<int>(call.form));
+constexpr std::array<FormRow, kContextForms.size()> kForms{{
+    {context::ring_forward, context::ring_backward},
+    {context::all_gather_forward, context::all_gather_backward},
+    {context::ulysses_forward, context::ulysses_backward},
+}};  // by ContextForm
+
+const FormRow& row_of(const ContextCall& call) {
+  return kForms.at(static_cast<std::size_t>(call.form));
 }
 
 struct ContextFunction : torch::autograd::Function<ContextFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                             const at::Tensor& v, const ContextCall& call) {
-    const ContextResult result = run_forward(q, k, v, call);
+    const ContextResult result = row_of(call).forward(q, k, v, call);
     const ContextSaved& saved = result.saved;
     ctx->save_for_backward({saved.q, saved.k, saved.v, saved.attended.out, saved.attended.lse});
     ctx->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<SavedCall>(call));
@@ -63,7 +56,7 @@ struct ContextFunction : torch::autograd::Function<ContextFunction> {
     const auto holder = ctx->saved_data["call"].toCapsule();
     const auto& call = static_cast<const SavedCall&>(*holder).call;
     const auto result =
-        run_backward(grads[0], {saved[0], saved[1], saved[2], {saved[3], saved[4]}}, call);
+        row_of(call).backward(grads[0], {saved[0], saved[1], saved[2], {saved[3], saved[4]}}, call);
     return {result.q, result.k, result.v, {}};
   }
 };
