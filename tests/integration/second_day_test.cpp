@@ -124,7 +124,7 @@ TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
   const Exit first = pretrain("sinks", {"--train.steps", "2", "--metrics.sinks", "none"});
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_FALSE(fs::exists(path("sinks") / "metrics.jsonl"));
-  EXPECT_EQ(first.err.find("step 1/2"), std::string::npos) << first.err;
+  EXPECT_EQ(first.err.find("step 1/2  loss"), std::string::npos) << first.err;
 
   const Exit second = pretrain("sinks", {"--train.steps", "3", "--metrics.sinks", "jsonl"});
 
@@ -132,7 +132,7 @@ TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
   EXPECT_EQ(metrics("sinks").resumed_from, std::vector<std::int64_t>{2});
   EXPECT_EQ(metrics("sinks").steps.size(), 1U);
   EXPECT_EQ(metrics("sinks").lines.back()["attempt"], 1);
-  EXPECT_EQ(second.err.find("step 3/3"), std::string::npos) << second.err;
+  EXPECT_EQ(second.err.find("step 3/3  loss"), std::string::npos) << second.err;
 }
 
 TEST_F(SecondDay, ARunFromBeforeTheSinksCouldBeChosenGoesOnWithAllOfThem) {
@@ -147,7 +147,7 @@ TEST_F(SecondDay, ARunFromBeforeTheSinksCouldBeChosenGoesOnWithAllOfThem) {
 
   ASSERT_EQ(exit.code, 0) << exit.err;
   EXPECT_EQ(metrics("before").steps.size(), 3U);
-  EXPECT_NE(exit.err.find("step 3/3"), std::string::npos) << exit.err;
+  EXPECT_NE(exit.err.find("step 3/3  loss"), std::string::npos) << exit.err;
 }
 
 TEST_F(SecondDay, WhatAnImportedModelSaysOfItsGenerationTravelsOn) {
