@@ -3,15 +3,12 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "data/loader.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"
-#include "train/run/chat_markers.hpp"
 #include "train/run/resolve_config.hpp"
 #include "train/run/run_data.hpp"
-#include "train/run/run_length.hpp"
 
 namespace trireme {
 
@@ -36,21 +33,12 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
     task.choose_data(stream, encode);
   });
-  config.train.seq_len = data.seq_len();
+  resolve_shape(config, keys, start, data, ranks, problems);
   task.check_files(config, data.sample_sets());
-  (void)check_chat_markers(data, config.data.allow_missing_markers, start.kind);
-  resolve_model(config, keys, start, data);
-  check_layout(config.parallel, {config.model, data.stream().seq_lens(), ranks}, problems);
-  check_targets(config.lora, config.model, problems);
-  problems.throw_if_any();
-  check_micro_batches(config.parallel,
-                      micro_steps_of(config.train.global_batch, config.train.micro_batch,
-                                     data_ranks(config.parallel, ranks)));
-  check_start(start, config, keys, data);
+  (void)resolve_length(config, keys, start, data);
   RunPlan plan;
   if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
-  plan.steps = run_length(config, start, keys, data).steps;
-  if (start.kind == RunStart::Kind::go_on) check_steps(start, plan.steps, plan.steps_done);
+  plan.steps = config.train.steps;
   const UpdateFacts update = facts_of_run(config, ranks);
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
   plan.checkpoint_bytes = checkpoint_bytes(update);

@@ -47,6 +47,18 @@ void warn(const RunRequest& run, const std::string& text) {
   if (!text.empty() && run.ranks.world.rank() == 0) log::warn(text);
 }
 
+/// Resolves the model's shape by the tokenizer of the data.
+void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data) {
+  const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
+  // A vocabulary that the user did not choose is that of the weights.
+  const bool is_of_weights =
+      start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
+  if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
+    fail_another_tokenizer(start.checkpoint);
+  resolve(config.model, vocabulary);
+}
+
 }  // namespace
 
 OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
@@ -92,53 +104,51 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
                                    });
 }
 
-void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
-                   const RunData& data) {
-  const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
-  // A vocabulary that the user did not choose is that of the weights.
-  const bool is_of_weights =
-      start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
-  if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
-    fail_another_tokenizer(start.checkpoint);
-  resolve(config.model, vocabulary);
-}
-
-RunConfig resolve_by_data(const RunRequest& run, const RunData& data) {
-  RunConfig config = run.config;
-  const int ranks = run.ranks.world.size();
+void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data, int ranks, Problems problems) {
   config.train.seq_len = data.seq_len();
-  resolve_model(config, run.keys, run.start, data);
+  resolve_model(config, keys, start, data);
   const std::int64_t longest = std::max(config.train.seq_len, data.stream().max_seq_len());
   if (longest > config.model.max_seq_len) {
     fail(ErrorKind::usage, "{}{} is more than model.max_seq_len = {}",
          longest == config.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
          longest, config.model.max_seq_len);
   }
-  Problems problems;
   check_layout(config.parallel,
-               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(run.start)},
-               problems);
+               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start)}, problems);
   check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
-  warn(run, keys_without_effect(config.parallel));
   check_micro_batches(config.parallel,
                       micro_steps_of(config.train.global_batch, config.train.micro_batch,
                                      data_ranks(config.parallel, ranks)));
+}
+
+std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys,
+                                        const RunStart& start, const RunData& data) {
+  check_start(start, config, keys, data);
+  std::vector<std::string> warnings{
+      check_chat_markers(data, config.data.allow_missing_markers, start.kind)};
+  const RunLength length = run_length(config, start, keys, data);
+  config.train.steps = length.steps;
+  config.train.num_samples = length.num_samples;
+  warnings.push_back(length.warning);
+  check_steps(start, config.train.steps, start.step());
+  warnings.push_back(warmup_note(config.optim, config.train.steps));
+  return warnings;
+}
+
+RunConfig resolve_by_data(const RunRequest& run, const RunData& data) {
+  RunConfig config = run.config;
+  resolve_shape(config, run.keys, run.start, data, run.ranks.world.size());
+  warn(run, keys_without_effect(config.parallel));
   return config;
 }
 
 RunConfig resolve_by_start(const RunRequest& run, const RunData& data) {
-  const RunStart& start = run.start;
-  check_start(start, run.config, run.keys, data);
-  warn(run, check_chat_markers(data, run.config.data.allow_missing_markers, start.kind));
   RunConfig config = run.config;
-  const RunLength length = run_length(config, start, run.keys, data);
-  config.train.steps = length.steps;
-  config.train.num_samples = length.num_samples;
-  warn(run, length.warning);
-  check_steps(start, config.train.steps, start.step());
-  warn(run, warmup_note(config.optim, config.train.steps));
-  if (start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
+  for (const std::string& warning : resolve_length(config, run.keys, run.start, data))
+    warn(run, warning);
+  if (run.start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
   return config;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "core/problems.hpp"
 #include "train/run/run_data.hpp"
 #include "train/run/run_request.hpp"
 
@@ -23,17 +25,21 @@ struct OpenChoice {
 /// Throws Error(usage) or Error(data).
 [[nodiscard]] std::unique_ptr<RunData> open_data(const RunRequest& run);
 
-/// Resolves the model's shape by the tokenizer of the data. Throws Error(usage) if the data has more
-/// tokens than the weights that the run starts from, or as resolve() of the model.
-void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
-                   const RunData& data);
+/// Fills in the sequence length and the model's shape that follow from the data, and checks the layout
+/// on `ranks` ranks. Throws Error(usage) if the data has more tokens than the weights that the run
+/// starts from, and with `problems` for a shape or layout that does not fit.
+void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data, int ranks, Problems problems = Problems());
 
-/// Returns the configuration with the sequence length and the model's shape that follow from the
-/// data. Throws Error(usage) for a layout that does not fit them.
+/// Checks configuration and data against what the run starts from (check_start), and fills in the
+/// run's length. Returns warnings, some of them empty. Throws Error(usage) or Error(data).
+std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys,
+                                        const RunStart& start, const RunData& data);
+
+/// Returns the configuration with what resolve_shape fills in.
 [[nodiscard]] RunConfig resolve_by_data(const RunRequest& run, const RunData& data);
 
-/// Checks configuration and data against what the run starts from (check_start), and returns the
-/// configuration with the run's length. Throws Error(usage) or Error(data).
+/// Returns the configuration with what resolve_length fills in.
 [[nodiscard]] RunConfig resolve_by_start(const RunRequest& run, const RunData& data);
 
 /// Returns "" if a run that takes the state of a checkpoint with these values continues in the data

@@ -1,0 +1,48 @@
+#include "train/plan/plan_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "train/run/run_keys.hpp"
+#include "unit/data/small_set.hpp"
+
+namespace trireme {
+namespace {
+
+using PlanKeys = std::vector<std::pair<const char*, std::string>>;
+
+TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
+  const testing::TemporaryFolder folder("plan_run");
+  testing::write_numbered_set(folder.path(), 0, 200, 9, 1, {16});
+  const auto refusal = [&](const PlanKeys& given, const std::string& kept_local_steps) -> std::string {
+    const std::unique_ptr<Task> task = task_rows().front().make();
+    RunConfig config;
+    const std::unique_ptr<ConfigSet> keys = make_run_keys(config, task->section());
+    keys->set("model.preset", "tiny", "--model.preset");
+    keys->set("data.path", folder.path().string(), "--data");
+    for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
+    RunStart start;
+    finish_task_keys(*task, "pretrain", config, *keys, start);
+    if (!kept_local_steps.empty()) {
+      start.kind = RunStart::Kind::go_on;
+      start.values.config["parallel.local_steps"] = kept_local_steps;
+    }
+    try {
+      (void)plan_run(*task, config, *keys, start, 2, /*on_gpu=*/false);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+
+  const std::string next = refusal({}, "");  // the shape fits: this set lacks another thing
+  EXPECT_NE(next.find("tokenizer.json is missing"), std::string::npos) << next;
+  EXPECT_EQ(refusal({{"train.seq_len", "32"}, {"model.max_seq_len", "16"}}, ""),
+            "train.seq_len = 32 is more than model.max_seq_len = 16");
+  // A run that goes on keeps its local_steps: what is proposed instead has them.
+  const std::string kept = refusal({{"parallel.tp", "3"}}, "2");
+  EXPECT_NE(kept.find("local_steps 2"), std::string::npos) << kept;
+}
+
+}  // namespace
+}  // namespace trireme
