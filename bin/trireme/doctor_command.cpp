@@ -23,14 +23,8 @@ namespace {
 
 /// TRIREME_ variables that nobody reads: mistyped, or of another version.
 std::vector<Finding> unread_variables() {
-  RunConfig config;
-  std::vector<Field> sections;
-  std::vector<std::unique_ptr<Task>> tasks;
-  for (const TaskRow& row : task_rows()) {
-    tasks.push_back(row.make());
-    for (const Field& field : tasks.back()->section()) sections.push_back(field);
-  }
-  const auto keys = make_run_keys(config, sections);
+  const KeysOfAllTasks all;
+  ConfigSet* const keys = all.keys.get();
   keys->load_environment();
   std::vector<Finding> findings;
   for (const std::string& warning : keys->warnings()) {

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "checkpoint/upkeep/model_place.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
+#include "optim/optimizer.hpp"
 #include "train/config/check.hpp"
-#include "train/config/optimizer_keys.hpp"
 
 namespace trireme {
 namespace {
@@ -25,6 +26,51 @@ void leave_out_lora(std::string_view task, ConfigSet& keys) {
     }
     keys.leave_out(key);
   }
+}
+
+/// Of train.steps and train.epochs the first counts, unless the command line gives epochs and only a
+/// file or the environment gives steps.
+void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
+  if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
+  const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
+  if (is_typed("train.epochs") && !is_typed("train.steps"))
+    return keys.set("train.steps", "0", "--train.epochs");
+  // The file of a resolved configuration holds both, epochs with their default.
+  if (!is_typed("train.epochs") && train.epochs == TrainConfig{}.epochs) return;
+  keys.warn(formatted(
+      "train.steps = {} ({}) is the length of the run. train.epochs = {} ({}) would count if "
+      "train.steps were 0",
+      train.steps, keys.origin("train.steps"), number_text(train.epochs),
+      keys.origin("train.epochs")));
+}
+
+constexpr const char* kOptimSection = "optim";
+
+bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const OptimizerKey& key) { return key.name == name; });
+}
+
+/// Once `optim.name` is known: gives the chosen optimizer's keys its defaults where nobody set
+/// them, and leaves out the keys that it lacks. One of those that a command gives is a problem.
+void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
+  OptimConfig chosen = optimizer_defaults(optim.name);
+  const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
+  if (own.empty()) return;  // no known optimizer: its check says so
+  const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
+  for (const OptimizerKey& key : chosen.keys) {
+    const std::string name = formatted("{}.{}", kOptimSection, key.name);
+    const bool lacks = !has_key(own, key.name);
+    keys.leave_out(name, lacks);
+    if (lacks && keys.is_set(name)) {
+      keys.problems().add(name, keys.value(name),
+                          formatted("is no key of {}, which has {}", optim.name, own_names));
+    }
+  }
+  std::vector<Field> defaults = fields_of(kOptimSection, chosen);
+  std::erase_if(defaults,
+                [&](const Field& field) { return !has_key(own, std::string(name_of(field.key))); });
+  keys.apply_preset(defaults, "default");
 }
 
 }  // namespace
@@ -45,6 +91,15 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Fi
   return std::make_unique<ConfigSet>(std::move(fields));
 }
 
+KeysOfAllTasks::KeysOfAllTasks() {
+  std::vector<Field> sections;
+  for (const TaskRow& row : task_rows()) {
+    tasks.push_back(row.make());
+    for (const Field& field : tasks.back()->section()) sections.push_back(field);
+  }
+  keys = make_run_keys(config, sections);
+}
+
 void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) {
   const std::vector<std::string> known = model_preset_names();
   if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
@@ -53,6 +108,7 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
         start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
+  choose_length_key(config.train, keys);
   settle_optimizer_keys(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());

@@ -20,4 +20,13 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start =
 void finish_task_keys(Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
                       const RunStart& start);
 
+/// The keys of a run of any task: the sections of all tasks.
+struct KeysOfAllTasks {
+  KeysOfAllTasks();
+
+  std::vector<std::unique_ptr<Task>> tasks;
+  RunConfig config;
+  std::unique_ptr<ConfigSet> keys;
+};
+
 }  // namespace trireme

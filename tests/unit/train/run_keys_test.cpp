@@ -41,6 +41,32 @@ std::unique_ptr<ConfigSet> run_keys(RunConfig& config,
   return keys;
 }
 
+TEST(RunKeys, StepsCountBeforeEpochsUnlessOnlyEpochsAreTyped) {
+  const auto resolved = [](const char* file, const std::vector<const char*>& typed) {
+    RunConfig config;
+    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    keys->load_toml(file, "run.toml");
+    for (const char* key : typed) keys->set(key, "3", formatted("--{}", key));
+    finish_run_keys(config, *keys);
+    EXPECT_TRUE(keys->problems().empty()) << file;
+    std::string warning;
+    for (const std::string& text : keys->warnings()) warning += text;
+    return std::pair(config.train.steps, warning);
+  };
+  using Resolved = std::pair<std::int64_t, std::string>;
+  EXPECT_EQ(resolved("[train]\nsteps = 200\n", {"train.epochs"}), Resolved(0, ""));
+  EXPECT_EQ(resolved("[train]\nsteps = 0\n", {"train.epochs"}), Resolved(0, ""));
+  EXPECT_EQ(resolved("[train]\nsteps = 200\n", {}), Resolved(200, ""));
+  const std::string both =
+      "train.steps = 3 (--train.steps) is the length of the run. train.epochs = 3 "
+      "(--train.epochs) would count if train.steps were 0";
+  EXPECT_EQ(resolved("", {"train.steps", "train.epochs"}), Resolved(3, both));
+  EXPECT_EQ(resolved("[train]\nsteps = 200\nepochs = 2\n", {"train.steps"}).first, 3);
+  EXPECT_EQ(resolved("[train]\nsteps = 200\nepochs = 1\n", {}), Resolved(200, ""));
+  EXPECT_NE(resolved("[train]\nsteps = 200\nepochs = 2\n", {}).second.find("(run.toml:2)"),
+            std::string::npos);
+}
+
 TEST(RunKeys, EveryOptimizerHasItsOwnDefaultsAndAResolvedFileLoadsBack) {
   const std::vector<std::pair<const char*, double>> beta2{{"adamw", 0.95}, {"lion", 0.99}};
   for (const auto& [name, expected] : beta2) {
