@@ -19,7 +19,6 @@
 #include "job/finish/finish.hpp"
 #include "job/finish/refusal.hpp"
 #include "job/journal.hpp"
-#include "job/watch/attach.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
 #include "scheduler/scheduler.hpp"
@@ -102,7 +101,7 @@ int stacks(const JobSettings& settings) {
   const auto rank = settings.rank < 0 ? std::nullopt : std::optional(settings.rank);
   const StackReport report = ask_for_stacks(RunFolder{settings.run}, rank, kStacks_s);
   if (report.ranks == 0) {
-    print("no leg of this run is under way\n");
+    print("no attempt of this run is under way\n");
     return kExitDone;
   }
   if (!report.of_rank.empty()) print(report.of_rank);
@@ -115,7 +114,7 @@ int attach(const JobSettings& settings) {
   const std::vector<std::string> words = attach_to(RunFolder{settings.run}, settings.attach_rank,
                                                    kStacks_s, settings.debugger_arguments);
   if (words.empty()) {
-    print("no leg of this run is under way\n");
+    print("no attempt of this run is under way\n");
     return kExitDone;
   }
   if (settings.dry_run) {

@@ -160,7 +160,7 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   const JobPlace& newest = legs.empty() ? facts.place : legs.back().place();
   if (!facts.place.job.empty() && newest.job == facts.place.job &&
       newest.order() > facts.place.order())
-    return ended(decision, "stop", "a later leg of this job has taken the run over", code);
+    return ended(decision, "stop", "a later attempt of this job has taken the run over", code);
   if (ending.by_stop_file) {
     decision.failures_in_a_row = 0;
     return ended(decision, "stop", "the file STOP asked for it", kExitDone);
@@ -186,7 +186,7 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   const std::string steps = steps_text(decision.step_before, decision.step_after);
   if (!helped && facts.max_failures && decision.failures_in_a_row >= *facts.max_failures) {
     return ended(decision, "stop",
-                 formatted("{} legs in a row did not help (TRIREME_MAX_FAILURES {}); {}",
+                 formatted("{} attempts in a row did not help (TRIREME_MAX_FAILURES {}); {}",
                            decision.failures_in_a_row, *facts.max_failures, steps),
                  kExitNoProgress);
   }

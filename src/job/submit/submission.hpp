@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "job/submit/cluster.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 
@@ -20,6 +20,11 @@ struct SubmitRequest {
   std::string after;                // ids of jobs, joined by colons; "": none
   std::vector<std::string> sbatch;  // further options of the scheduler
 };
+
+/// The kind for a job: of `partition` ("" : the default one), with GPUs if any has some, the one with
+/// most nodes. None: there is no such partition.
+std::optional<NodeKind> choose_kind(const std::vector<NodeKind>& kinds,
+                                    const std::string& partition);
 
 /// What stands in the way of a job, or of its run.
 struct SubmitProblem {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "config/config_set.hpp"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::size_t kTailBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxRunConfigBytes = std::size_t{16} << 20;
+constexpr double kNoEnd = std::numeric_limits<double>::infinity();
 constexpr double kLost_s = 60;  // a leg that holds no lock for so long, and said no end
 
 std::string tail_of(const std::filesystem::path& file) {
@@ -117,20 +119,21 @@ RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& as
     view.job = submitted.back().job;
     view.state = "queued";
   }
-  std::optional<double> job_end = leg != nullptr && leg->start ? leg->start->job_end : std::nullopt;
+  double job_end = kNoEnd;
+  if (leg != nullptr && leg->start) job_end = leg->start->job_end.value_or(kNoEnd);
   if (const auto jobs = ask ? ask_about(leg, submitted, ask) : std::nullopt) {
     view.state = state_with_jobs(view.state, leg, view.last_commit_step.has_value(), *jobs);
     if (!jobs->job.empty()) view.job = jobs->job;
-    if (jobs->end_s) job_end = jobs->end_s;
+    job_end = jobs->end_s.value_or(job_end);
     view.reason = jobs->reason;
   }
-  if (view.state == "running" && job_end) view.job_left_s = *job_end - now_s;
+  if (view.state == "running" && job_end < kNoEnd) view.job_left_s = job_end - now_s;
   if (view.state == "done") view.eta_s = 0;
   return view;
 }
 
 std::string to_line(const RunView& view) {
-  std::string line = formatted("{}  leg {}", view.state, view.leg);
+  std::string line = formatted("{}  attempt {}", view.state, view.leg);
   if (!view.job.empty()) line += "  job " + view.job;
   if (!view.reason.empty()) line += formatted("  ({})", view.reason);
   if (view.step) line += formatted("  step {}", *view.step);

@@ -51,7 +51,7 @@ struct RunView {
 /// Throws Error(data) if the folder holds no run and no job was submitted for it.
 RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& ask = {});
 
-/// One line for people: "running  leg 2  job 17  step 1200/20000  loss 3.41 ...".
+/// One line for people: "running  attempt 2  job 17  step 1200/20000  loss 3.41 ...".
 std::string to_line(const RunView& view);
 
 /// {"state", "leg", "job", "step", "steps", "loss", "tokens_per_s", "eta_s", "job_left_s",

@@ -22,4 +22,11 @@ struct StackReport {
 StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> rank,
                            double wait_s);
 
+/// Returns the command that puts gdb, with `arguments`, on a rank of the run's newest leg, which is
+/// asked where it is: through the scheduler beside the job's step, or on this machine where there is no
+/// job; empty if that leg has ended. Throws as ask_for_stacks(); Error(usage) if there is no such
+/// rank, Error(comm) if it does not answer within `wait_s`.
+std::vector<std::string> attach_to(const RunFolder& folder, std::int64_t rank, double wait_s,
+                                   const std::vector<std::string>& arguments);
+
 }  // namespace trireme

@@ -233,7 +233,7 @@ TEST(Decide, ALaterLegOfTheJobHasTheRun) {
   const Decision decision = decide({legs[0], later}, facts(0, 9));
 
   EXPECT_EQ(decision.verdict, "stop");
-  EXPECT_NE(decision.why.find("later leg"), std::string::npos);
+  EXPECT_NE(decision.why.find("later attempt"), std::string::npos);
   EXPECT_EQ(decision.exit_code, 5);
 }
 
