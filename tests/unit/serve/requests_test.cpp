@@ -155,7 +155,7 @@ TEST(ChatRequest, NamesTheFieldThatIsWrong) {
 }
 
 TEST(ChatRequest, NamesFieldsThatAreKnownAndNotSupported) {
-  for (const std::string& name :
+  for (const std::string name :
        {"functions", "function_call", "audio", "prediction", "web_search_options", "suffix",
         "guided_json", "grammar", "stop_token_ids", "min_tokens", "best_of", "repeat_penalty",
         "n_predict", "top_n_sigma", "return_token_ids"}) {

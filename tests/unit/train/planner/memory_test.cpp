@@ -133,7 +133,9 @@ TEST(LayoutMemory, OfAMeanRankIsNotAboveTheWorstRank) {
 void expect_equal(const LayoutMemory& one, const LayoutMemory& other) {
   LayoutMemory::fields(one, [&](const char* name, double bytes) {
     LayoutMemory::fields(other, [&](const char* also, double there) {
-      if (std::string(name) == also) EXPECT_EQ(bytes, there) << name;
+      if (std::string(name) == also) {
+        EXPECT_EQ(bytes, there) << name;
+      }
     });
   });
 }
