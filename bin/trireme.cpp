@@ -3,15 +3,26 @@
 #include "bin/run_command.hpp"
 #include "bin/start_limit.hpp"
 #include "bin/trireme/commands.hpp"
-#include "bin/trireme/short_spin.hpp"
+#include "bin/trireme/early_start.hpp"
 #include "bin/trireme/train_command.hpp"
-#include "bin/version.hpp"
 #include "comm/liveness/activity.hpp"
+#include "core/error.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "parallel/device.hpp"
 #include "parallel/torch_errors.hpp"
 #include "train/control/leave_run.hpp"
+
+namespace {
+
+/// Returns what --version prints: this program's version and those of what it was built with.
+std::string version_text() {
+  return trireme::formatted(
+      "trireme {}\n  compiler  g++ {}\n  LibTorch  {}\n  MPI       {}\n  NCCL      {}\n",
+      TRIREME_VERSION, __VERSION__, TRIREME_TORCH_VERSION, TRIREME_MPI_VERSION, TRIREME_NCCL_STATE);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace trireme;
