@@ -69,7 +69,7 @@ void DpoReferenceCommand::check() const {
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", seq_len_);
   if (std::find(kPairScores.begin(), kPairScores.end(), score_) == kPairScores.end())
     fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", score_);
-  refuse_texts(valid_path_, "data.valid_path", kReferenceKinds);
+  refuse_texts(valid_path_, "data.valid_path", kReferenceKinds, seq_len_);
   refuse_blend(valid_path_, "data.valid_path");
 }
 
@@ -84,7 +84,7 @@ std::vector<std::unique_ptr<ScoredSet>> DpoReferenceCommand::open_sets(
       sets.push_back(std::move(opened));
   };
   std::int64_t seq_len = seq_len_;
-  for (const PlanPhase& phase : read_plan(data_, "--data", kReferenceKinds)) {
+  for (const PlanPhase& phase : read_plan(data_, "--data", kReferenceKinds, seq_len_)) {
     for (const PlanSource& source : phase.sources) {
       for (const std::string& folder : source.folders) {
         open(folder, phase.seq_len != 0 ? phase.seq_len : seq_len);
