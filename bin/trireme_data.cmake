@@ -8,9 +8,7 @@ add_executable(
   trireme_data/inspect_command.cpp
   trireme_data/pack_command.cpp
   trireme_data/synth_command.cpp
-  trireme_data/tokenizer_decode_command.cpp
-  trireme_data/tokenizer_encode_command.cpp
-  trireme_data/tokenizer_train_command.cpp
+  trireme_data/tokenizer_commands.cpp
   trireme_data/verify_command.cpp)
 target_compile_definitions(trireme-data PRIVATE TRIREME_VERSION="${PROJECT_VERSION}")
 target_link_libraries(trireme-data PRIVATE trireme::data_prep)

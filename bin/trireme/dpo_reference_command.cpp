@@ -55,7 +55,7 @@ void check(const DpoReferenceSettings& settings) {
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", settings.seq_len);
   if (std::find(kPairScores.begin(), kPairScores.end(), settings.score) == kPairScores.end())
     fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", settings.score);
-  refuse_texts(settings.valid_path, "data.valid_path", kReferenceKinds);
+  refuse_texts(settings.valid_path, "data.valid_path", kReferenceKinds, settings.seq_len);
   refuse_blend(settings.valid_path, "data.valid_path");
 }
 
@@ -71,7 +71,7 @@ std::vector<std::unique_ptr<ScoredSet>> open_sets(const DpoReferenceSettings& se
       sets.push_back(std::move(opened));
   };
   std::int64_t seq_len = settings.seq_len;
-  for (const PlanPhase& phase : read_plan(settings.data, "--data", kReferenceKinds)) {
+  for (const PlanPhase& phase : read_plan(settings.data, "--data", kReferenceKinds, settings.seq_len)) {
     for (const PlanSource& source : phase.sources) {
       for (const std::string& folder : source.folders) {
         open(folder, phase.seq_len != 0 ? phase.seq_len : seq_len);

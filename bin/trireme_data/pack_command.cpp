@@ -16,10 +16,10 @@ void say(const std::string& output, const PackReport& report) {
         report.left, report.partitions, stopped_code_text(launcher_variables())));
     return;
   }
-  if (report.of_others != 0) {
+  if (report.missing_of_others != 0) {
     log::info(formatted(
         "{}: this part is done; {} of {} shards, of other parts, are still to be made: the last part completes the set",
-        output, report.of_others, report.partitions));
+        output, report.missing_of_others, report.partitions));
     return;
   }
   log::info(formatted(

@@ -18,8 +18,8 @@
 #include "data/shards/token_set.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/input/chunk_reader.hpp"
-#include "data_prep/input/json_array.hpp"
-#include "data_prep/input/line_reader.hpp"
+#include "data_prep/input/inputs.hpp"
+#include "data_prep/input/partitions.hpp"
 #include "data_prep/pack/pack.hpp"
 #include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -56,19 +56,15 @@ class EncodeBench {
  public:
   EncodeBench(const BenchConfig& config, WorkerPool& pool)
       : tokenizer_(load_tokenizer(config.tokenizer)),
-        files_(inspect_lines(config.inputs)),
+        files_(inspect_records(config.inputs)),
         pool_(pool),
         lines_(files_, pool.num_threads()),
         workers_(static_cast<std::size_t>(pool.num_threads())) {
     options_ = {.add_special_tokens = false,
                 .match_added_tokens = config.special_in_text == "allow"};
     for (Worker& worker : workers_) worker.reader.emplace(config.field, OnBadText::replace);
-    std::vector<ByteRange> all;
-    for (std::uint32_t i = 0; i < files_.size(); ++i) {
-      all.push_back({i, 0, files_[i].size});
-      jsonl_bytes_ += files_[i].size;
-    }
-    chunks_ = split_chunks(all, kChunkBytes);
+    chunks_ = split_chunks(files_, whole_files(files_), kChunkBytes);
+    jsonl_bytes_ = bytes_of(files_, chunks_);
   }
 
   /// Into the page cache.
@@ -98,18 +94,17 @@ class EncodeBench {
   void encode_chunk(std::size_t i, int worker_index, std::vector<std::uint32_t>& ids) {
     const InputFile& file = files_[chunks_[i].file];
     Worker& worker = workers_[static_cast<std::size_t>(worker_index)];
-    ChunkLines lines = lines_.read(i, worker_index);
-    ids.reserve((chunks_[i].end - chunks_[i].begin) / 2);  // rarely more tokens than this
-    Line line;
-    while (lines.next(line)) {
-      const TextRecord record = worker.reader->read(line);
-      if (record.status == RecordStatus::blank) continue;
-      if (record.status != RecordStatus::text)
-        fail(ErrorKind::data, "{}: {}", byte_place(file.path.string(), line.offset), record.reason);
-      const std::vector<std::uint32_t> more = tokenizer_.encode(record.text, options_);
+    const RecordBatch batch = lines_.read(i, worker_index);
+    ids.reserve(bytes_of(files_, {chunks_[i]}) / 2);  // rarely more tokens than this
+    for (const Record& record : batch.records) {
+      const TextRecord read = worker.reader->read(record);
+      if (read.status == RecordStatus::blank) continue;
+      if (read.status != RecordStatus::text)
+        fail(ErrorKind::data, "{}: {}", record_place(file, record.position), read.reason);
+      const std::vector<std::uint32_t> more = tokenizer_.encode(read.text, options_);
       ids.insert(ids.end(), more.begin(), more.end());
       ++worker.documents;
-      worker.text_bytes += record.text.size();
+      worker.text_bytes += read.text.size();
     }
   }
 
@@ -119,7 +114,7 @@ class EncodeBench {
   WorkerPool& pool_;
   ChunkReader lines_;
   std::vector<Worker> workers_;
-  std::vector<ByteRange> chunks_;
+  std::vector<InputRange> chunks_;
   std::uint64_t jsonl_bytes_ = 0;
 };
 

@@ -1,10 +1,10 @@
-#include "data_prep/documents/chat_documents.hpp"
 
 #include <algorithm>
 
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "data_prep/documents/document_maker.hpp"
 #include "data_prep/documents/unwritten_fields.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
@@ -75,11 +75,11 @@ class ChatDocuments : public DocumentMaker {
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
 
-  void take(const Line& line, std::uint32_t file, ChunkResult& result) override {
+  void take(const Record& record, ChunkResult& result) override {
     const auto parse = [&](const char* json, std::size_t size) {
-      std::optional<LineProblem> problem;
+      std::optional<RecordProblem> problem;
       if (auto found = reader_.read(json, size, conversations_))
-        problem = LineProblem{std::move(found->reason), found->bad_text};
+        problem = RecordProblem{std::move(found->reason), found->bad_text};
       return problem;
     };
     const auto count = [&](std::string_view part) {
@@ -87,20 +87,20 @@ class ChatDocuments : public DocumentMaker {
       for (const Conversation& conversation : conversations_) sum += count_in(conversation, part);
       return sum;
     };
-    const TextRecord record = judge_line(line, rules_.on_bad_text, repaired_, parse, count);
-    if (!is_record(record, line, file, result)) return;
-    add_ignored(reader_.unread(), line, file, result);
+    const TextRecord text = judge_record(record, rules_.on_bad_text, repaired_, parse, count);
+    if (!is_text(text, record, result)) return;
+    add_ignored(reader_.unread(), record, result);
     unwritten_.find(conversations_, unwritten_fields_);
-    add_ignored(unwritten_fields_, line, file, result);
+    add_ignored(unwritten_fields_, record, result);
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
-      ChatDraw draw{file, line.offset, static_cast<std::uint32_t>(copy), 0};
+      ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
-          return add_bad(line, file, formatted("a message holds the token {}", *forged), result);
+          return add_bad(record, formatted("a message holds the token {}", *forged), result);
         }
       }
-      form_ == ChatForm::pair ? add_pair(line, result) : add_conversation(line, result);
+      form_ == ChatForm::pair ? add_pair(record, result) : add_conversation(record, result);
     }
   }
 
@@ -125,29 +125,29 @@ class ChatDocuments : public DocumentMaker {
     return !targets(chat, chat.encoded.ids.size()).empty();
   }
 
-  void add_conversation(const Line& line, ChunkResult& result) {
+  void add_conversation(const Record& record, ChunkResult& result) {
     const Chat& chat = chats_[0];
     const std::size_t kept = std::min(seq_len_, chat.encoded.ids.size());
     const std::vector<Span> spans = targets(chat, kept);
     if (spans.empty()) {
-      ++result.counts.dropped;
-      if (has_targets(chat)) ++result.counts.dropped_long;
+      ++result.documents.counts.dropped;
+      if (has_targets(chat)) ++result.documents.counts.dropped_long;
       return;
     }
-    if (kept < chat.encoded.ids.size()) ++result.counts.truncated;
+    if (kept < chat.encoded.ids.size()) ++result.documents.counts.truncated;
     add_tokens(std::span(chat.encoded.ids).first(kept), result);
-    result.targets.loss.add(spans);
-    end_document(line, kept, xxh3_64(chat.rendered.text), result);
+    result.documents.targets.loss.add(spans);
+    end_document(record, kept, xxh3_64(chat.rendered.text), result);
   }
 
-  void add_pair(const Line& line, ChunkResult& result) {
+  void add_pair(const Record& record, ChunkResult& result) {
     const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
     const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
     const std::size_t prompt = common_prompt(chosen, rejected);
     const PairLengths lengths{prompt, chosen.size(), rejected.size()};
     if (prompt == chosen.size() && prompt == rejected.size()) {
-      ++result.counts.dropped;
-      ++result.counts.dropped_equal;
+      ++result.documents.counts.dropped;
+      ++result.documents.counts.dropped_equal;
       return;
     }
     const auto found = cut_pair(lengths, seq_len_, cut_rule_);
@@ -155,19 +155,19 @@ class ChatDocuments : public DocumentMaker {
     const std::vector<Span> chosen_spans = targets(chats_[0], cut.chosen_end);
     const std::vector<Span> rejected_spans = targets(chats_[1], cut.rejected_end);
     if (!found || !keeps_targets(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
-      ++result.counts.dropped;
-      if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.counts.dropped_long;
+      ++result.documents.counts.dropped;
+      if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.documents.counts.dropped_long;
       return;
     }
     const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();
-    if (cut.begin != 0 || answer_cut) ++result.counts.truncated;
-    if (cut.begin != 0) ++result.counts.cut_prompts;
-    if (answer_cut) ++result.counts.cut_answers;
+    if (cut.begin != 0 || answer_cut) ++result.documents.counts.truncated;
+    if (cut.begin != 0) ++result.documents.counts.cut_prompts;
+    if (answer_cut) ++result.documents.counts.cut_answers;
     const std::size_t chosen_len = cut.chosen_end - prompt;
     const std::size_t rejected_len = cut.rejected_end - prompt;
     add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
     add_tokens(rejected.subspan(prompt, rejected_len), result);
-    PairTable& pairs = result.targets.pairs;
+    PairTable& pairs = result.documents.targets.pairs;
     pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
@@ -175,7 +175,7 @@ class ChatDocuments : public DocumentMaker {
     pairs.rejected.add(shifted(rejected_spans, cut.begin));
     const std::string texts =
         cat(chats_[0].rendered.text, std::string_view("\0", 1), chats_[1].rendered.text);
-    end_document(line, cut.chosen_end - cut.begin + rejected_len, xxh3_64(texts), result);
+    end_document(record, cut.chosen_end - cut.begin + rejected_len, xxh3_64(texts), result);
   }
 
   const DocumentRules& rules_;

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shards/set_kind.hpp"
-#include "data/shards/shard_meta.hpp"
+#include "data/shards/document_columns.hpp"
 
 namespace trireme {
 
@@ -15,8 +14,8 @@ namespace trireme {
 inline constexpr std::size_t kMaxBadListed = 1000;
 
 struct BadLine {
-  std::uint32_t file = 0;  // index of the input
-  std::uint64_t offset = 0;
+  std::uint32_t source = 0;    // index of the input among those of the shard
+  std::uint64_t position = 0;  // of the record in it
   std::string reason;
 };
 
@@ -24,33 +23,27 @@ struct BadLine {
 struct IgnoredField {
   std::uint64_t records = 0;    // in which it holds something
   std::uint64_t with_text = 0;  // of them, in which it holds a text
-  std::uint32_t file = 0;       // place of the first record that holds a text in it
-  std::uint64_t offset = 0;
+  std::uint32_t source = 0;     // place of the first record that holds a text in it
+  std::uint64_t position = 0;
 
   void add(const IgnoredField& later) {
     if (with_text == 0 && later.with_text != 0) {
-      file = later.file;
-      offset = later.offset;
+      source = later.source;
+      position = later.position;
     }
     records += later.records;
     with_text += later.with_text;
   }
 };
 
-/// What the lines of one chunk of an input became, in order. All vectors but tokens and bad have
-/// one entry a document.
+/// The documents of one chunk of an input, and what became of its other records, in order.
 struct ChunkResult {
-  std::vector<std::byte> tokens;  // little-endian, of the shard's width
-  std::vector<std::uint64_t> lengths;
-  std::vector<std::uint64_t> offsets;
-  std::vector<std::uint32_t> lines;  // from the chunk's first
-  std::vector<std::uint64_t> text_hashes;
-  DocumentTargets targets;
+  std::uint32_t file = 0;    // index of the input
+  std::uint32_t source = 0;  // index of that input among those of the shard
+  DocumentColumns documents;
   std::vector<BadLine> bad;
   std::map<std::string, IgnoredField> ignored;  // by name
-  ShardCounts counts;
-  std::uint64_t num_lines = 0;
-  std::uint32_t line_of_next = 0;  // of the line that is being taken
+  std::uint64_t num_records = 0;                // that were taken
   std::uint64_t hash = 0;
   std::optional<BadLine> fatal;
 };

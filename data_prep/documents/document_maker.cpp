@@ -8,7 +8,6 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
-#include "data_prep/documents/chat_documents.hpp"
 #include "text/chat/chat_template.hpp"
 #include "text/chat/markers.hpp"
 #include "text/spec/tokenizer_spec.hpp"
@@ -33,19 +32,19 @@ class TextDocuments : public DocumentMaker {
     if (config.eos) eos_ = tokenizer.eos_id();
   }
 
-  void take(const Line& line, std::uint32_t file, ChunkResult& result) override {
-    const TextRecord record = reader_.read(line);
-    if (!is_record(record, line, file, result)) return;
-    add_ignored(reader_.unread(), line, file, result);
-    std::vector<std::uint32_t> ids = tokenizer().encode(record.text, options_);
+  void take(const Record& record, ChunkResult& result) override {
+    const TextRecord read = reader_.read(record);
+    if (!is_text(read, record, result)) return;
+    add_ignored(reader_.unread(), record, result);
+    std::vector<std::uint32_t> ids = tokenizer().encode(read.text, options_);
     if (ids.empty()) {
-      ++result.counts.dropped;
+      ++result.documents.counts.dropped;
       return;
     }
     if (bos_) ids.insert(ids.begin(), *bos_);
     if (eos_) ids.push_back(*eos_);
     add_tokens(ids, result);
-    end_document(line, ids.size(), xxh3_64(record.text), result);
+    end_document(record, ids.size(), xxh3_64(read.text), result);
   }
 
  private:
@@ -59,55 +58,61 @@ class TextDocuments : public DocumentMaker {
 DocumentMaker::DocumentMaker(Tokenizer tokenizer)
     : tokenizer_(std::move(tokenizer)), width_(size_of(token_dtype_for(tokenizer_.vocab_size()))) {}
 
-bool DocumentMaker::is_record(const TextRecord& record, const Line& line, std::uint32_t file,
-                              ChunkResult& result) {
-  switch (record.status) {
+bool DocumentMaker::is_text(const TextRecord& text, const Record& record, ChunkResult& result) {
+  switch (text.status) {
     case RecordStatus::blank:
       return false;
     case RecordStatus::bad:
-      add_bad(line, file, record.reason, result);
+      add_bad(record, text.reason, result);
       return false;
     case RecordStatus::bad_text:
-      result.fatal = BadLine{file, line.offset, record.reason};
+      result.fatal = BadLine{result.source, record.position, text.reason};
       return false;
     case RecordStatus::text:
       break;
   }
-  result.counts.replaced_chars += record.replaced;
+  result.documents.counts.replaced_chars += text.replaced;
   return true;
 }
 
-void DocumentMaker::add_bad(const Line& line, std::uint32_t file, std::string reason,
-                            ChunkResult& result) {
-  ++result.counts.bad_lines;
+void DocumentMaker::add_bad(const Record& record, std::string reason, ChunkResult& result) {
+  ++result.documents.counts.bad_lines;
   if (result.bad.size() < kMaxBadListed)
-    result.bad.push_back({file, line.offset, std::move(reason)});
+    result.bad.push_back({result.source, record.position, std::move(reason)});
 }
 
-void DocumentMaker::add_ignored(const std::vector<UnreadField>& fields, const Line& line,
-                                std::uint32_t file, ChunkResult& result) {
+void DocumentMaker::add_ignored(const std::vector<UnreadField>& fields, const Record& record,
+                                ChunkResult& result) {
   for (const UnreadField& field : fields) {
     std::string name;  // a key may be long, and may hold half of a surrogate pair
     append_lossy_utf8(std::string_view(field.name).substr(0, kMaxNameBytes), name);
-    ignored_slot(result.ignored, name).add({1, field.has_text ? 1U : 0U, file, line.offset});
+    ignored_slot(result.ignored, name)
+        .add({1, field.has_text ? 1U : 0U, result.source, record.position});
   }
 }
 
 void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const {
   if (ids.empty()) return;
-  std::byte* at = &*result.tokens.insert(result.tokens.end(), ids.size() * width_, std::byte{0});
+  auto& parts = result.documents.token_parts;
+  if (parts.empty()) parts.emplace_back();
+  std::vector<std::byte>& tokens = parts.back();
+  std::byte* at = &*tokens.insert(tokens.end(), ids.size() * width_, std::byte{0});
   for (const std::uint32_t id : ids) {
     std::memcpy(at, &id, width_);  // little-endian: the low bytes come first
     at += width_;
   }
 }
 
-void DocumentMaker::end_document(const Line& line, std::uint64_t num_tokens,
+void DocumentMaker::end_document(const Record& record, std::uint64_t num_tokens,
                                  std::uint64_t text_hash, ChunkResult& result) {
-  result.lengths.push_back(num_tokens);
-  result.offsets.push_back(line.offset);
-  result.lines.push_back(result.line_of_next);
-  result.text_hashes.push_back(text_hash);
+  DocumentColumns& documents = result.documents;
+  documents.offset.push_back(documents.offset.back() + num_tokens);
+  documents.source.push_back(result.source);
+  documents.source_offset.push_back(record.position);
+  documents.line.push_back(static_cast<std::uint32_t>(result.num_records));
+  documents.text_xxh3.push_back(text_hash);
+  ++documents.counts.documents;
+  documents.counts.tokens += num_tokens;
 }
 
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,

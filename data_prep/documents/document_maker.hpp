@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// Turns lines of one kind into documents of tokens. Each thread has its own.
+/// Turns records of one kind into documents of tokens. Each thread has its own.
 class DocumentMaker {
  public:
   explicit DocumentMaker(Tokenizer tokenizer);
@@ -23,27 +23,25 @@ class DocumentMaker {
   DocumentMaker(DocumentMaker&&) = delete;
   DocumentMaker& operator=(DocumentMaker&&) = delete;
 
-  /// Adds what the line of input `file` gives to `result`: documents, or an entry among the bad
-  /// lines, or a count. Sets result.fatal for bad text under OnBadText::error.
-  virtual void take(const Line& line, std::uint32_t file, ChunkResult& result) = 0;
+  /// Adds what the record gives to `result`: documents, or an entry among the bad lines, or a count.
+  /// Sets result.fatal for bad text under OnBadText::error.
+  virtual void take(const Record& record, ChunkResult& result) = 0;
 
  protected:
   [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
-  /// True if the line is a record; else it has been counted.
-  static bool is_record(const TextRecord& record, const Line& line, std::uint32_t file,
-                        ChunkResult& result);
-  static void add_bad(const Line& line, std::uint32_t file, std::string reason,
-                      ChunkResult& result);
+  /// Returns true if `text` was read of the record; else the record has been counted.
+  static bool is_text(const TextRecord& text, const Record& record, ChunkResult& result);
+  static void add_bad(const Record& record, std::string reason, ChunkResult& result);
 
   /// Counts the fields of a record that were not read.
-  static void add_ignored(const std::vector<UnreadField>& fields, const Line& line,
-                          std::uint32_t file, ChunkResult& result);
+  static void add_ignored(const std::vector<UnreadField>& fields, const Record& record,
+                          ChunkResult& result);
 
   /// Adds tokens of the document that is being made.
   void add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const;
   /// Ends the document: `num_tokens` were added since the one before.
-  static void end_document(const Line& line, std::uint64_t num_tokens, std::uint64_t text_hash,
+  static void end_document(const Record& record, std::uint64_t num_tokens, std::uint64_t text_hash,
                            ChunkResult& result);
 
  private:
@@ -53,6 +51,16 @@ class DocumentMaker {
 
 /// For the kind that the rules say. They must outlive it.
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
+                                                   const DocumentRules& rules);
+
+/// The one of conversations and preference pairs: chats that a template renders, with the tokens
+/// that are targets.
+///
+/// A conversation of more than seq_len tokens loses those at its end. The prompt of a pair is the
+/// longest run of tokens that both sides begin with. If a side has more than seq_len tokens, the
+/// pair is cut by the rule of --cut-pairs (cut_pair). A conversation without a target left is
+/// dropped. A pair is dropped if its sides are equal or if keeps_targets refuses it.
+std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
 /// Warns of markers that the template writes and the tokenizer does not know as tokens.

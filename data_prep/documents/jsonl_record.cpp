@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
 #include "text/chat/record_forms.hpp"
@@ -14,7 +15,7 @@
 namespace trireme {
 namespace {
 
-static_assert(kLinePadding >= simdjson::SIMDJSON_PADDING);
+static_assert(kRecordPadding >= simdjson::SIMDJSON_PADDING);
 
 constexpr std::string_view kSurrogateMark = "\xEF\xBF\xBE";  // U+FFFE, no character
 constexpr std::string_view kBadText = "the text has a lone surrogate or invalid UTF-8";
@@ -32,13 +33,13 @@ struct TextFieldReader::Parser {
   std::vector<UnreadField> unread;
 
   /// Sets `text` to the field's value.
-  std::optional<LineProblem> find(const char* json, std::size_t size, const std::string& field,
-                                  std::string_view& text);
+  std::optional<RecordProblem> find(const char* json, std::size_t size, const std::string& field,
+                                    std::string_view& text);
 };
 
-std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::size_t size,
-                                                         const std::string& field,
-                                                         std::string_view& text) {
+std::optional<RecordProblem> TextFieldReader::Parser::find(const char* json, std::size_t size,
+                                                           const std::string& field,
+                                                           std::string_view& text) {
   unread.clear();
   simdjson::dom::element root;
   simdjson::error_code code = parser.parse(json, size, false).get(root);
@@ -51,12 +52,12 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (code != simdjson::SUCCESS) {
-    return LineProblem{
-        formatted("not valid JSON: {}{}", simdjson::error_message(code), json_break({json, size})),
-        code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
+    return RecordProblem{formatted("not valid JSON: {}{}", simdjson::error_message(code),
+                                   record_break({json, size})),
+                         code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
   }
   simdjson::dom::object object;
-  if (root.get(object) != simdjson::SUCCESS) return LineProblem{"not a JSON object"};
+  if (root.get(object) != simdjson::SUCCESS) return RecordProblem{"not a JSON object"};
   bool found = false;
   simdjson::dom::element value;
   for (const auto& member : object) {
@@ -66,15 +67,15 @@ std::optional<LineProblem> TextFieldReader::Parser::find(const char* json, std::
     }
   }
   if (!found) {
-    return LineProblem{
+    return RecordProblem{
         formatted("no field '{}'{}", field,
                   chat_json::describe_record_form(object, record_kind(std::nullopt)))};
   }
-  if (value.is_null()) return LineProblem{formatted("field '{}' is null", field)};
+  if (value.is_null()) return RecordProblem{formatted("field '{}' is null", field)};
   if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
-    return LineProblem{formatted("field '{}' is not a text", field)};
+    return RecordProblem{formatted("field '{}' is not a text", field)};
   // Some versions let a lone low surrogate through.
-  if (!simdjson::validate_utf8(text)) return LineProblem{std::string(kBadText), true};
+  if (!simdjson::validate_utf8(text)) return RecordProblem{std::string(kBadText), true};
   chat_json::add_unread(object, std::array<std::string_view, 1>{field}, "", unread);
   chat_json::merge_unread(unread);
   return std::nullopt;
@@ -91,15 +92,15 @@ const std::vector<UnreadField>& TextFieldReader::unread() const {
   return parser_->unread;
 }
 
-TextRecord TextFieldReader::read(const Line& line) {
+TextRecord TextFieldReader::read(const Record& record) {
   std::string_view text;
   const auto parse = [&](const char* json, std::size_t size) {
     return parser_->find(json, size, field_, text);
   };
   const auto count = [&](std::string_view part) { return occurrences(part, text); };
-  TextRecord record = judge_line(line, on_bad_text_, parser_->repaired, parse, count);
-  record.text = text;
-  return record;
+  TextRecord result = judge_record(record, on_bad_text_, parser_->repaired, parse, count);
+  result.text = text;
+  return result;
 }
 
 std::uint64_t occurrences(std::string_view part, std::string_view text) {
@@ -110,25 +111,25 @@ std::uint64_t occurrences(std::string_view part, std::string_view text) {
   return count;
 }
 
-TextRecord judge_line(
-    const Line& line, OnBadText on_bad_text, std::string& repaired,
-    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse,
+TextRecord judge_record(
+    const Record& record, OnBadText on_bad_text, std::string& repaired,
+    const std::function<std::optional<RecordProblem>(const char* json, std::size_t size)>& parse,
     const std::function<std::uint64_t(std::string_view part)>& count) {
-  TextRecord record;
-  std::string_view json = line.text;
-  if (line.offset == 0 && json.starts_with("\xEF\xBB\xBF")) json.remove_prefix(3);
-  if (is_blank(json)) return record;
-  record.status = RecordStatus::bad;
-  if (line.too_long) {
-    record.reason = formatted("line is longer than {} bytes", kMaxLineBytes);
-    return record;
+  TextRecord result;
+  std::string_view json = record.text;
+  if (record.position == 0 && json.starts_with("\xEF\xBB\xBF")) json.remove_prefix(3);
+  if (is_blank(json)) return result;
+  result.status = RecordStatus::bad;
+  if (record.too_long) {
+    result.reason = formatted("line is longer than {} bytes", kMaxRecordBytes);
+    return result;
   }
-  std::optional<LineProblem> problem = parse(json.data(), json.size());
+  std::optional<RecordProblem> problem = parse(json.data(), json.size());
   if (problem && problem->bad_text) {
     const auto parse_with = [&](std::string_view replacement) {
       repaired = repair_json_text(json, replacement).text;
       const std::size_t size = repaired.size();
-      repaired.append(kLinePadding, '\0');
+      repaired.append(kRecordPadding, '\0');
       return parse(repaired.data(), size);
     };
     // What of the bad text is in the record? Read twice, once with a mark that
@@ -141,19 +142,19 @@ TextRecord judge_line(
     }
     const std::uint64_t replaced = problem ? 0 : marks - count(kSurrogateMark);
     if (!problem && (replaced == 0 || on_bad_text == OnBadText::replace)) {
-      record.replaced = replaced;
+      result.replaced = replaced;
     } else if (!problem) {
-      record.status = on_bad_text == OnBadText::error ? RecordStatus::bad_text : RecordStatus::bad;
-      record.reason = kBadText;
-      return record;
+      result.status = on_bad_text == OnBadText::error ? RecordStatus::bad_text : RecordStatus::bad;
+      result.reason = kBadText;
+      return result;
     }
   }
   if (problem) {
-    record.reason = std::move(problem->reason);
+    result.reason = std::move(problem->reason);
   } else {
-    record.status = RecordStatus::text;
+    result.status = RecordStatus::text;
   }
-  return record;
+  return result;
 }
 
 std::vector<std::string> on_bad_text_names() {
@@ -161,10 +162,7 @@ std::vector<std::string> on_bad_text_names() {
 }
 
 OnBadText on_bad_text_named(std::string_view name) {
-  if (name == "skip") return OnBadText::skip;
-  if (name == "replace") return OnBadText::replace;
-  TRIREME_ASSERT(name == "error");
-  return OnBadText::error;
+  return by_name<OnBadText>(on_bad_text_names(), name);
 }
 
 }  // namespace trireme

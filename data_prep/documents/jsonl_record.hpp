@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data_prep/input/line_reader.hpp"
+#include "data_prep/input/input_format.hpp"
 #include "text/json/unread_field.hpp"
 
 namespace trireme {
@@ -36,20 +36,20 @@ struct TextRecord {
 
 /// Why the JSON of a line is no record. `bad_text`: lone surrogates or invalid UTF-8, which a
 /// repair may mend.
-struct LineProblem {
+struct RecordProblem {
   std::string reason;
   bool bad_text = false;
 };
 
 /// What becomes of a line, whatever it holds: skips blank ones, and on bad text
 /// does what `on_bad_text` says.
-///   parse     reads `size` bytes of JSON with kLinePadding readable bytes behind; none: it is good
+///   parse     reads `size` bytes of JSON with kRecordPadding readable bytes behind; none: it is good
 ///   repaired  keeps a repaired line alive, until the next call
 ///   count     how often a text is in what `parse` read last: bad text that it did not read is good
 /// Returns status, reason and replaced; `text` is left to `parse`.
-TextRecord judge_line(
-    const Line& line, OnBadText on_bad_text, std::string& repaired,
-    const std::function<std::optional<LineProblem>(const char* json, std::size_t size)>& parse,
+TextRecord judge_record(
+    const Record& record, OnBadText on_bad_text, std::string& repaired,
+    const std::function<std::optional<RecordProblem>(const char* json, std::size_t size)>& parse,
     const std::function<std::uint64_t(std::string_view part)>& count);
 
 /// How often `part` is in `text`, without overlaps.
@@ -67,7 +67,7 @@ class TextFieldReader {
   TextFieldReader& operator=(const TextFieldReader&) = delete;
   ~TextFieldReader();
 
-  TextRecord read(const Line& line);
+  TextRecord read(const Record& record);
 
   /// The other fields of the record that was read last and hold something, each once.
   [[nodiscard]] const std::vector<UnreadField>& unread() const;

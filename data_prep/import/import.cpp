@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
+#include "comm/self/self_communicator.hpp"
 #include "config/check_options.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
@@ -11,12 +11,12 @@
 #include "core/process/failpoints.hpp"
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/schema.hpp"
-#include "data/shards/shard_writer.hpp"
 #include "data_prep/identity.hpp"
 #include "data_prep/input/inputs.hpp"
-#include "data_prep/pack/input_check.hpp"
-#include "data_prep/pack/manifest_builder.hpp"
+#include "data_prep/pack/make_shards.hpp"
 #include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_plan.hpp"
+#include "data_prep/pack/publish.hpp"
 #include "data_prep/tokenizer_place.hpp"
 #include "text/tokenizer.hpp"
 
@@ -43,10 +43,6 @@ std::vector<std::string> bin_paths(const ImportConfig& config) {
   return paths;
 }
 
-std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
-  return id ? std::optional<std::int64_t>(*id) : std::nullopt;
-}
-
 /// The input_xxh3 of a shard.
 std::string input_hash(const std::vector<std::byte>& tokens) {
   const std::uint64_t hash = xxh3_64(tokens);
@@ -56,40 +52,34 @@ std::string input_hash(const std::vector<std::byte>& tokens) {
 
 class Importer {
  public:
-  Importer(const ImportConfig& config, Communicator* world)
-      : config_(config),
-        world_(world),
-        rank_(world == nullptr ? 0 : world->rank()),
-        inputs_(inspect_inputs(bin_paths(config))) {
+  Importer(const ImportConfig& config, Communicator& world)
+      : config_(config), world_(world), inputs_(inspect_inputs(bin_paths(config))) {
     if (!config.tokenizer.empty()) tokenizer_ = load_tokenizer(config.tokenizer);
     vocab_size_ =
         tokenizer_ ? tokenizer_->vocab_size() : static_cast<std::uint64_t>(config.vocab_size);
     for (const InputFile& input : inputs_) open(input);
     if (partitions_.empty()) fail(ErrorKind::data, "no token in the inputs");
     start_manifest();
-    folder_.emplace(config.output, manifest_, partitions_.size());
+    folder_.emplace(config.output, manifest_, partitions_.size(), PackPart{},
+                    all_shards(partitions_.size()));
   }
 
   ImportReport run() {
     const Timer timer;
-    if (rank_ == 0) {
-      folder_->prepare();
-      if (tokenizer_) folder_->place_tokenizer(*tokenizer_);
-    }
-    ImportReport report{.partitions = partitions_.size(), .kept = partitions_.size()};
-    const auto pending = folder_->find_pending(world_);
-    compare_kept(pending);
-    if (pending) {
-      report.kept -= pending->size();
-      make_shards(*pending);
-      barrier();
-      if (rank_ == 0) {
+    folder_->prepare(tokenizer_ ? &*tokenizer_ : nullptr, world_);
+    const FolderState state = folder_->look(world_);
+    compare_kept(state.kept);
+    if (!state.is_finished) {
+      make_shards(state.missing);
+      world_.barrier();
+      if (world_.rank() == 0) {
         add_shards(folder_->path(), partitions_.size(), manifest_);
         failpoint("import.before_manifest");
         write_file_atomic(folder_->path() / schema::kManifest, manifest_.to_text());
       }
     }
-    barrier();
+    world_.barrier();
+    ImportReport report{.partitions = partitions_.size(), .kept = state.kept.size()};
     report.seconds = timer.seconds();
     return report;
   }
@@ -129,14 +119,7 @@ class Importer {
     manifest_.vocab_size = vocab_size_;
     manifest_.seq_len = config_.seq_len;
     manifest_.tokenizer_hash = "none";
-    if (tokenizer_) {
-      manifest_.bos_id = widen(tokenizer_->bos_id());
-      manifest_.eos_id = widen(tokenizer_->eos_id());
-      manifest_.pad_id = widen(tokenizer_->pad_id());
-      manifest_.tokenizer_hash = tokenizer_->content_hash();
-      for (const auto& [name, content] : tokenizer_->files())
-        manifest_.tokenizer_files[name] = xxh3_128_hex(content);
-    }
+    if (tokenizer_) put_tokenizer(*tokenizer_, manifest_);
     Json asked = Json::object();
     asked["import"] = config_.format;
     put_fields(config_, {}, asked);
@@ -151,35 +134,35 @@ class Importer {
             hash_file(std::filesystem::path(input.path).replace_extension(".idx")));
     }
     manifest_.config_json = asked.dump();
-    for (const InputFile& input : inputs_)
-      manifest_.sources.push_back({input.name, input.size, input.fingerprint});
-    manifest_.identity = xxh3_128_hex(manifest_.to_text());
+    put_inputs(inputs_, manifest_);
   }
 
-  void make_shards(const std::vector<std::size_t>& pending) {
-    const std::size_t size = world_ == nullptr ? 1 : static_cast<std::size_t>(world_->size());
-    std::vector<std::size_t> mine;  // every size-th: shards do not depend on who makes them
+  /// Every size-th of the shards: they do not depend on who makes them.
+  [[nodiscard]] Shards share_of(const Shards& shards) const {
+    Shards mine;
+    for (auto i = static_cast<std::size_t>(world_.rank()); i < shards.size();
+         i += static_cast<std::size_t>(world_.size()))
+      mine.push_back(shards[i]);
+    return mine;
+  }
+
+  void make_shards(const Shards& missing) {
+    const Shards mine = share_of(missing);
     std::uint64_t bytes = 0;
-    for (std::size_t i = static_cast<std::size_t>(rank_); i < pending.size(); i += size) {
-      mine.push_back(pending[i]);
-      bytes += stored_bytes(partitions_[pending[i]]);
-    }
-    ProgressDisplay progress(size == 1 ? "import" : formatted("import, rank {}", rank_), bytes,
-                             rank_ == 0 ? config_.progress : "none");
-    for (const std::size_t partition : mine) {
-      const ShardCounts counts = make_shard(partition);
-      progress.add(stored_bytes(partitions_[partition]), counts.documents, counts.tokens);
+    for (const std::size_t shard : mine) bytes += stored_bytes(partitions_[shard]);
+    const int rank = world_.rank();
+    ProgressDisplay progress(world_.size() == 1 ? "import" : formatted("import, rank {}", rank),
+                             bytes, rank == 0 ? config_.progress : "none");
+    for (const std::size_t shard : mine) {
+      const ShardCounts counts = make_shard(shard);
+      progress.add(stored_bytes(partitions_[shard]), counts.documents, counts.tokens);
       progress.show();
     }
     if (!mine.empty()) progress.finish();
   }
 
   /// The tokens of this rank's share of the shards that lie there are read again.
-  void compare_kept(const std::optional<std::vector<std::size_t>>& pending) const {
-    const std::size_t size = world_ == nullptr ? 1 : static_cast<std::size_t>(world_->size());
-    std::vector<std::size_t> mine;
-    for (auto i = static_cast<std::size_t>(rank_); i < partitions_.size(); i += size)
-      mine.push_back(i);
+  void compare_kept(const Shards& kept) const {
     const auto hash = [&](std::size_t partition) {
       const auto [begin, end] = token_range(partition);
       return input_hash(read_tokens(*files_[partitions_[partition].file], begin, end,
@@ -188,7 +171,7 @@ class Importer {
     const auto place = [&](std::size_t partition) {
       return inputs_[partitions_[partition].file].path.string();
     };
-    check_inputs_unchanged(folder_->path(), {kept_partitions(mine, pending), hash, place});
+    folder_->compare(share_of(kept), hash, place);
   }
 
   [[nodiscard]] std::uint64_t stored_bytes(const TokenPartition& partition) const {
@@ -218,10 +201,10 @@ class Importer {
     if (starts.empty() || starts.front() != begin) starts.insert(starts.begin(), begin);
 
     ShardContent content;
-    content.meta.token_dtype = token_dtype_for(vocab_size_);
-    const std::vector<std::byte> tokens = read_tokens(file, begin, end, content.meta.token_dtype);
-    content.token_parts.emplace_back(tokens);
-    const std::size_t width = size_of(content.meta.token_dtype);
+    const DType dtype = token_dtype_for(vocab_size_);
+    const std::vector<std::byte>& tokens =
+        content.documents.token_parts.emplace_back(read_tokens(file, begin, end, dtype));
+    const std::size_t width = size_of(dtype);
     starts.push_back(end);
     for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
       const std::span<const std::byte> document = std::span(tokens).subspan(
@@ -231,7 +214,9 @@ class Importer {
       content.documents.source_offset.push_back(file.byte_of(starts[i]));
       content.documents.text_xxh3.push_back(xxh3_64(document));
     }
-    describe(number, input_hash(tokens), content);
+    const InputFile& input = inputs_[partitions_[number].file];
+    content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
+    complete_shard(manifest_, number, partitions_.size(), input_hash(tokens), content);
     failpoint("import.unit_read");
     write_shard(folder_->path(), content);
     return content.meta.counts;
@@ -255,32 +240,8 @@ class Importer {
     return tokens;
   }
 
-  void describe(std::size_t number, std::string hash, ShardContent& content) const {
-    const InputFile& input = inputs_[partitions_[number].file];
-    content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
-    content.packs.push_back(pack_documents(content.documents.offset, config_.seq_len));
-    const PackTable& pack = content.packs.front();
-    ShardMeta& meta = content.meta;
-    meta.kind = "pretrain";
-    meta.vocab_size = vocab_size_;
-    meta.identity = manifest_.identity;
-    meta.shard_index = number;
-    meta.shard_count = partitions_.size();
-    meta.input_xxh3 = std::move(hash);
-    meta.counts.documents = content.documents.source.size();
-    meta.counts.tokens = content.documents.offset.back();
-    meta.counts.target_tokens =
-        std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
-    meta.packs = {{config_.seq_len, pack.num_sequences()}};
-  }
-
-  void barrier() const {
-    if (world_ != nullptr) world_->barrier();
-  }
-
   const ImportConfig& config_;
-  Communicator* world_;
-  int rank_;
+  Communicator& world_;
   std::vector<InputFile> inputs_;
   std::optional<Tokenizer> tokenizer_;
   std::uint64_t vocab_size_ = 0;
@@ -304,7 +265,8 @@ void check(const ImportConfig& config, Problems& problems) {
 
 ImportReport import_tokens(const ImportConfig& config, Communicator* world) {
   throw_if_wrong(config);
-  return Importer(config, world).run();
+  SelfCommunicator alone;
+  return Importer(config, world == nullptr ? alone : *world).run();
 }
 
 }  // namespace trireme

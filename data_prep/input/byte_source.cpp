@@ -11,7 +11,9 @@ constexpr std::size_t kSkipBytes = 256 << 10;
 
 }  // namespace
 
-void CompressedSource::read(std::uint64_t offset, std::span<std::byte> bytes) {
+void ByteSource::read(std::uint64_t offset, std::span<std::byte> bytes) {
+  if (file_.format->compression == Compression::none)
+    return read_all(fd_.get(), bytes, offset, file_.path);
   // Far ahead, an access point may be nearer than the place where the decoder stands.
   if (!decoder_ || offset < kept_begin_ ||
       nearest_point(file_.points, offset).offset > decoder_->offset()) {
@@ -23,22 +25,22 @@ void CompressedSource::read(std::uint64_t offset, std::span<std::byte> bytes) {
               bytes.begin());
 }
 
-void CompressedSource::forget_before(std::uint64_t offset) {
+void ByteSource::forget_before(std::uint64_t offset) {
   const std::uint64_t count =
       std::min<std::uint64_t>(kept_.size(), offset - std::min(offset, kept_begin_));
   kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(count));
   kept_begin_ += count;
 }
 
-void CompressedSource::start_near(std::uint64_t offset) {
+void ByteSource::start_near(std::uint64_t offset) {
   const AccessPoint point = nearest_point(file_.points, offset);
-  decoder_.emplace(fd_.get(), file_.path, file_.packed_size, file_.compression, point);
+  decoder_.emplace(fd_.get(), file_.path, file_.packed_size, file_.format->compression, point);
   ++num_starts_;
   kept_.clear();
   kept_begin_ = point.offset;
 }
 
-void CompressedSource::skip_to(std::uint64_t offset) {
+void ByteSource::skip_to(std::uint64_t offset) {
   if (decoder_->offset() >= offset) return;
   kept_.resize(kSkipBytes);
   while (decoder_->offset() < offset) {
@@ -49,7 +51,7 @@ void CompressedSource::skip_to(std::uint64_t offset) {
   kept_begin_ = offset;
 }
 
-void CompressedSource::load_until(std::uint64_t end) {
+void ByteSource::load_until(std::uint64_t end) {
   if (end <= decoder_->offset()) return;
   const std::size_t before = kept_.size();
   const std::size_t wanted = end - decoder_->offset();
@@ -57,7 +59,7 @@ void CompressedSource::load_until(std::uint64_t end) {
   if (decoder_->read(std::span(kept_).subspan(before)) < wanted) fail_short();
 }
 
-void CompressedSource::fail_short() const {
+void ByteSource::fail_short() const {
   fail(ErrorKind::data, "{}: changed while it was read: ends after {} decompressed bytes, had {}",
        file_.path.string(), decoder_->offset(), file_.size);
 }

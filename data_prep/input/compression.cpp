@@ -4,7 +4,6 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "core/error.hpp"
@@ -24,30 +23,6 @@ bool is_skippable_frame(std::string_view head) {
   return head.size() >= 4 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == "\x2a\x4d\x18";
 }
 
-bool looks_like_json(std::string_view head) {
-  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
-  const std::size_t first = head.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && head[first] == '{';
-}
-
-void refuse_known_formats(const std::filesystem::path& path, std::string_view head) {
-  using namespace std::string_view_literals;
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOthers{
-      {{"\xFD\x37zXZ\0"sv, "xz"sv},
-       {"BZh"sv, "bzip2"sv},
-       {"\x04\x22\x4D\x18"sv, "lz4"sv},
-       {"PK\x03\x04"sv, "zip"sv},
-       {"PAR1"sv, "Parquet"sv}}};
-  for (const auto& [magic, name] : kOthers) {
-    if (head.starts_with(magic)) {
-      fail(
-          ErrorKind::data,
-          "--input {} is {}, must be jsonl, plain or as .gz or .zst; unpack it, or pack it anew with zstd",
-          path.string(), name);
-    }
-  }
-}
-
 }  // namespace
 
 std::string_view name_of(Compression compression) {
@@ -62,19 +37,12 @@ std::string_view name_of(Compression compression) {
   return "none";
 }
 
-Compression detect_compression(const std::filesystem::path& path, std::string_view head) {
-  if (head.empty()) return Compression::none;  // whatever its name: a stream of nothing
-  if (head.starts_with(kGzipMagic)) return Compression::gzip;
-  if (head.starts_with(kZstdMagic) || is_skippable_frame(head)) return Compression::zstd;
-  refuse_known_formats(path, head);
-  const std::string extension = path.extension().string();
-  if ((extension == ".gz" || extension == ".zst") && !looks_like_json(head)) {
-    fail(
-        ErrorKind::data,
-        "{} is named {}, but begins neither like gzip or zstd nor like a line of JSON: cut or damaged at byte 0",
-        path.string(), extension);
-  }
-  return Compression::none;
+bool is_gzip(std::string_view head) {
+  return head.starts_with(kGzipMagic);
+}
+
+bool is_zstd(std::string_view head) {
+  return head.starts_with(kZstdMagic) || is_skippable_frame(head);
 }
 
 AccessPoint nearest_point(const std::vector<AccessPoint>& points, std::uint64_t offset) {

@@ -17,11 +17,9 @@ enum class Compression { none, gzip, zstd };
 /// "none", "gzip" or "zstd".
 std::string_view name_of(Compression compression);
 
-/// What the first bytes of a file (`head`, 512 of them or all) say; the name counts only where they
-/// contradict it: a file named .gz or .zst that begins like neither, nor like a line of JSON, is
-/// Error(data). An empty file is an empty input. Throws Error(usage) for formats that are not read
-/// (xz, bzip2, lz4, zip, Parquet).
-Compression detect_compression(const std::filesystem::path& path, std::string_view head);
+/// Returns true if a file with the first bytes `head` is one of gzip or of zstd.
+bool is_gzip(std::string_view head);
+bool is_zstd(std::string_view head);
 
 /// A place of a compressed file where reading can begin: the start of a gzip
 /// member or a zstd frame.

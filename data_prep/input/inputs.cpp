@@ -1,13 +1,20 @@
 #include "data_prep/input/inputs.hpp"
 
-#include <algorithm>
-#include <numeric>
+#include <glob.h>
 
-#include "comm/scalars.hpp"
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "comm/agree.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
-#include "data_prep/input/input_paths.hpp"
+#include "core/join.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
@@ -15,9 +22,86 @@ namespace {
 
 constexpr std::uint64_t kFingerprintBytes = 64 << 10;
 constexpr std::size_t kHeadBytes = 512;
-constexpr std::size_t kMeasureBytes = 1 << 20;
 
-/// All but the stream size and the access points of a compressed file.
+std::vector<std::string> files_of_folder(const std::string& folder) {
+  std::vector<std::string> files;
+  try {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      const bool wanted = std::ranges::any_of(input_formats(), [&](const InputFormat& format) {
+        return name.ends_with(format.suffix);
+      });
+      if (wanted && entry.is_regular_file()) files.push_back(entry.path().string());
+    }
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail_to_read("list --input", folder, error.code().value());
+  }
+  if (files.empty()) {
+    const auto formats = input_formats();
+    const std::string others =
+        joined(formats.first(formats.size() - 1), ", ", [](const auto& row) { return row.suffix; });
+    fail(ErrorKind::data, "--input {}: no {} or {} in this folder", folder, others,
+         formats.back().suffix);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::vector<std::string> files_of_pattern(const std::string& pattern) {
+  glob_t found{};
+  errno = 0;
+  const int code = ::glob(pattern.c_str(), GLOB_ERR, nullptr, &found);
+  const int aborted_by = errno;
+  std::vector<std::string> files;
+  if (code == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (code == GLOB_NOSPACE) fail(ErrorKind::resource, "--input {}: out of memory", pattern);
+  if (code == GLOB_ABORTED) fail_to_read("list a folder of --input", pattern, aborted_by);
+  if (files.empty()) fail(ErrorKind::data, "--input {}: no file matches this pattern", pattern);
+  std::sort(files.begin(), files.end());  // bytewise: glob sorts by the locale
+  return files;
+}
+
+std::vector<std::string> files_of(const std::string& argument) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(argument, ignored)) return files_of_folder(argument);
+  const bool pattern = argument.find_first_of("*?[") != std::string::npos;
+  if (pattern && !std::filesystem::exists(argument, ignored)) return files_of_pattern(argument);
+  return {argument};
+}
+
+std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& arguments) {
+  std::vector<std::filesystem::path> paths;
+  std::set<std::filesystem::path> seen;
+  for (const std::string& argument : arguments) {
+    for (const std::string& file : files_of(argument)) {
+      std::error_code code;
+      paths.push_back(std::filesystem::canonical(file, code));
+      if (code) fail_to_read("open --input", file, code.value());
+      if (!std::filesystem::is_regular_file(paths.back(), code))
+        fail(ErrorKind::data, "--input {} is no file; give files, folders or patterns", file);
+      if (!seen.insert(paths.back()).second)
+        fail(ErrorKind::usage, "--input {} is given twice", file);
+    }
+  }
+  if (paths.empty()) fail(ErrorKind::usage, "--input names no file");
+  return paths;
+}
+
+std::filesystem::path common_folder(const std::vector<std::filesystem::path>& paths) {
+  std::filesystem::path common = paths.front().parent_path();
+  for (const std::filesystem::path& path : paths) {
+    const std::filesystem::path folder = path.parent_path();
+    const auto mine =
+        std::mismatch(common.begin(), common.end(), folder.begin(), folder.end()).first;
+    std::filesystem::path shared;
+    for (auto part = common.begin(); part != mine; ++part) shared /= *part;
+    common = shared;
+  }
+  return common;
+}
+
+/// All but what InputFormat::measure sets.
 InputFile look_at(const std::filesystem::path& path, const std::filesystem::path& common) {
   InputFile file;
   file.path = path;
@@ -31,150 +115,80 @@ InputFile look_at(const std::filesystem::path& path, const std::filesystem::path
     read_all(fd.get(), std::as_writable_bytes(std::span(bytes)), offset, path);
     hasher.update(bytes);
     if (offset == 0)
-      file.compression = detect_compression(path, std::string_view(bytes).substr(0, kHeadBytes));
+      file.format = &detect_format(path, std::string_view(bytes).substr(0, kHeadBytes));
   }
-  if (file.compression != Compression::none)
-    hasher.update(formatted("{} of {}", name_of(file.compression), file.packed_size));
+  if (file.format != &input_formats().front())
+    hasher.update(formatted("{} of {}", file.format->name, file.packed_size));
   file.fingerprint = hasher.hex();
   return file;
 }
 
-/// Decompresses all of it: its stream's size and its access points; the whole file is checked.
-void measure(InputFile& file) {
-  const Fd fd = open_read(file.path);
-  Decompressor decoder(fd.get(), file.path, file.packed_size, file.compression, {});
-  std::vector<std::byte> scratch(kMeasureBytes);
-  while (decoder.read(scratch) == scratch.size()) {
-  }
-  file.size = decoder.offset();
-  file.points = decoder.points();
-}
-
-/// What the ranks learned, to all of them: for each of `mine` its number, size and points.
-void share(const std::vector<std::size_t>& mine, std::vector<InputFile>& files,
-           Communicator& world) {
-  std::vector<std::uint64_t> words{0};
-  for (const std::size_t i : mine) {
-    words.insert(words.end(), {i, files[i].size, files[i].points.size()});
-    for (const AccessPoint& point : files[i].points)
-      words.insert(words.end(), {point.offset, point.packed});
-  }
-  words[0] = words.size();
-  const std::uint64_t longest = all_reduce_value(world, words[0], ReduceOp::max, "inputs");
-  words.resize(longest);
-  std::vector<std::uint64_t> all(longest * static_cast<std::uint64_t>(world.size()));
-  world
-      .all_gather({.input = words.data(),
-                   .output = all.data(),
-                   .count = longest,
-                   .dtype = DType::u64,
-                   .tag = "inputs"})
-      ->wait();
-  for (std::uint64_t begin = 0; begin < all.size(); begin += longest) {
-    const std::uint64_t end = begin + all[begin];
-    for (std::uint64_t at = begin + 1; at < end;) {
-      InputFile& file = files[all[at]];
-      file.size = all[at + 1];
-      file.points.resize(all[at + 2]);
-      at += 3;
-      for (AccessPoint& point : file.points) {
-        point = {all[at], all[at + 1]};
-        at += 2;
-      }
-    }
-  }
-}
-
-void measure_compressed(std::vector<InputFile>& files, std::int64_t threads, Communicator* world) {
-  std::vector<std::size_t> compressed;
+/// Measures the inputs that this rank owns, the largest first.
+void measure(const std::vector<int>& owners, int rank, std::int64_t threads,
+             std::vector<InputFile>& files) {
+  std::vector<InputFile*> mine;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    if (files[i].compression != Compression::none) compressed.push_back(i);
+    if (owners[i] == rank && files[i].format->measure != nullptr) mine.push_back(&files[i]);
   }
-  if (compressed.empty()) return;
-  std::stable_sort(compressed.begin(), compressed.end(), [&](std::size_t a, std::size_t b) {
-    return files[a].packed_size > files[b].packed_size;
-  });
-  const std::size_t ranks = world == nullptr ? 1 : static_cast<std::size_t>(world->size());
-  const std::size_t rank = world == nullptr ? 0 : static_cast<std::size_t>(world->rank());
-  std::vector<std::size_t> mine;
-  for (std::size_t i = rank; i < compressed.size(); i += ranks) mine.push_back(compressed[i]);
-  const std::size_t useful = std::max<std::size_t>(1, mine.size());
+  if (mine.empty()) return;
+  std::ranges::stable_sort(mine, std::greater(), &InputFile::packed_size);
   WorkerPool pool(
-      static_cast<int>(std::min(useful, static_cast<std::size_t>(thread_count(threads)))));
+      static_cast<int>(std::min(mine.size(), static_cast<std::size_t>(thread_count(threads)))));
   pool.run(
-      mine.size(), [&](std::size_t i, int) { measure(files[mine[i]]); }, [] {});
-  if (world != nullptr) share(mine, files, *world);
+      mine.size(), [&](std::size_t i, int) { mine[i]->format->measure(*mine[i]); }, [] {});
 }
 
-/// Bytes to decompress for nothing when reading begins at `offset`.
-std::uint64_t cost_of_start(const InputFile& file, std::uint64_t offset) {
-  if (file.compression == Compression::none) return 0;
-  return offset - nearest_point(file.points, offset).offset;
+/// Gives what the ranks measured to all of them.
+void share(const std::vector<std::uint64_t>& sizes, std::vector<InputFile>& files,
+           Communicator& world) {
+  const auto texts = share_work(world, sizes, [&](std::size_t i) {
+    std::string text = std::to_string(files[i].size);
+    for (const AccessPoint& point : files[i].points)
+      text += formatted(" {} {}", point.offset, point.packed);
+    return text;
+  });
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    std::istringstream text(texts[i]);
+    text >> files[i].size;
+    files[i].points.clear();
+    for (AccessPoint point; text >> point.offset >> point.packed;) files[i].points.push_back(point);
+  }
+}
+
+/// Runs `action`; with ranks, all agree on its end, so that one of them reports an error.
+void run_agreed(Communicator* world, const std::function<void()>& action) {
+  world == nullptr ? action() : all_or_none(*world, action);
 }
 
 }  // namespace
 
 std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
                                       std::int64_t threads, Communicator* world) {
-  const std::vector<std::filesystem::path> paths = expand_inputs(arguments);
-  const std::filesystem::path common = common_folder(paths);
   std::vector<InputFile> files;
-  files.reserve(paths.size());
-  for (const std::filesystem::path& path : paths) files.push_back(look_at(path, common));
-  measure_compressed(files, threads, world);
+  std::vector<std::uint64_t> sizes;
+  run_agreed(world, [&] {
+    const std::vector<std::filesystem::path> paths = expand_inputs(arguments);
+    const std::filesystem::path common = common_folder(paths);
+    for (const std::filesystem::path& path : paths) {
+      files.push_back(look_at(path, common));
+      sizes.push_back(files.back().packed_size);
+    }
+    const int ranks = world == nullptr ? 1 : world->size();
+    measure(owners_by_bytes(sizes, ranks), world == nullptr ? 0 : world->rank(), threads, files);
+  });
+  if (world != nullptr) share(sizes, files, *world);
   return files;
 }
 
-std::vector<Partition> plan_partitions(const std::vector<InputFile>& files,
-                                       std::uint64_t unit_bytes) {
-  std::uint64_t total = 0;
-  for (const InputFile& file : files) total += file.size;
-  if (total / unit_bytes >= kMaxShards && total > kMaxShards * unit_bytes) {
-    fail(
-        ErrorKind::usage,
-        "--unit-bytes {} would make {} shards of {} bytes of input, at most {} are made: give at least {}",
-        unit_bytes, (total - 1) / unit_bytes + 1, total, kMaxShards, (total - 1) / kMaxShards + 1);
-  }
-  std::vector<Partition> partitions(1);
-  std::uint64_t room = unit_bytes;
-  for (std::uint32_t file = 0; file < files.size(); ++file) {
-    for (std::uint64_t begin = 0; begin < files[file].size;) {
-      if (room == 0) {
-        partitions.emplace_back();
-        room = unit_bytes;
-      }
-      const std::uint64_t length = std::min(room, files[file].size - begin);
-      partitions.back().push_back({file, begin, begin + length});
-      begin += length;
-      room -= length;
+std::vector<InputFile> inspect_records(const std::vector<std::string>& arguments,
+                                       std::int64_t threads, Communicator* world) {
+  std::vector<InputFile> files = inspect_inputs(arguments, threads, world);
+  run_agreed(world, [&] {
+    for (const InputFile& file : files) {
+      if (file.format->check != nullptr) file.format->check(file);
     }
-  }
-  return partitions;
-}
-
-std::vector<std::vector<std::size_t>> chain_partitions(const std::vector<InputFile>& files,
-                                                       const std::vector<Partition>& partitions,
-                                                       std::uint64_t unit_bytes) {
-  std::vector<std::vector<std::size_t>> chains;
-  for (std::size_t i = 0; i < partitions.size(); ++i) {
-    const bool bound = i != 0 && !partitions[i].empty() && partitions[i].front().begin != 0 &&
-                       cost_of_start(files[partitions[i].front().file],
-                                     partitions[i].front().begin - 1) > unit_bytes / 4;
-    if (!bound) chains.emplace_back();
-    chains.back().push_back(i);
-  }
-  return chains;
-}
-
-std::vector<ByteRange> split_chunks(const std::vector<ByteRange>& ranges,
-                                    std::uint64_t chunk_bytes) {
-  std::vector<ByteRange> chunks;
-  for (const ByteRange& range : ranges) {
-    for (std::uint64_t begin = range.begin; begin < range.end; begin += chunk_bytes) {
-      chunks.push_back({range.file, begin, std::min(range.end, begin + chunk_bytes)});
-    }
-  }
-  return chunks;
+  });
+  return files;
 }
 
 }  // namespace trireme

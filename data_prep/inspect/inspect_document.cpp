@@ -7,7 +7,7 @@
 #include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
 #include "data/shards/schema.hpp"
-#include "data_prep/input/line_reader.hpp"
+#include "data_prep/input/input_format.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -15,11 +16,12 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/files/folders.hpp"
+#include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 #include "core/log.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_reader.hpp"
-#include "data_prep/pack/set_difference.hpp"
+#include "data_prep/stop_signals.hpp"
 
 namespace trireme {
 namespace {
@@ -27,49 +29,36 @@ namespace {
 constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
 constexpr std::string_view kPartPrefix = ".tmp.part-";
 
-std::vector<std::uint64_t> broadcast_list(std::vector<std::uint64_t> list, Communicator& world) {
-  list.resize(broadcast_value<std::uint64_t>(world, list.size(), 0, "partitions"));
-  if (list.empty()) return list;
-  world
-      .broadcast({.data = list.data(),
-                  .count = list.size(),
-                  .dtype = DType::u64,
-                  .root = 0,
-                  .tag = "partitions"})
-      ->wait();
-  return list;
-}
-
 }  // namespace
 
-PartitionMarker::PartitionMarker(std::filesystem::path path) : path_(std::move(path)) {
-  const Fd fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-  if (!fd) fail_to_write("create", path_, errno);
-}
-
-PartitionMarker::~PartitionMarker() {
-  std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
-}
-
-PartLock::PartLock(std::filesystem::path path) : path_(std::move(path)) {
+MarkerFile::MarkerFile(std::filesystem::path path, bool lock) : path_(std::move(path)) {
   fd_ = Fd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
   if (!fd_) fail_to_write("create", path_, errno);
-  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (lock && ::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     fail(ErrorKind::usage, "another pack makes this part ({}); wait for it", path_.string());
 }
 
-PartLock::~PartLock() {
+MarkerFile::~MarkerFile() {
   std::error_code ignored;
   std::filesystem::remove(path_, ignored);
 }
 
-PackFolder::PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_partitions)
-    : path_(std::move(path)), asked_(std::move(asked)), num_partitions_(num_partitions) {
-  own_ = all();
+std::size_t PackFolder::prepare(const Tokenizer* tokenizer, Communicator& world) {
+  std::size_t interrupted = 0;
+  all_or_none(world, [&] {
+    if (world.rank() != 0) return;
+    make_and_lock();
+    interrupted = clean_and_check();
+    if (tokenizer != nullptr) place_tokenizer(*tokenizer);
+  });
+  // Any rank may have to remove them.
+  is_new_ = broadcast_value<std::uint64_t>(world, is_new_ ? 1 : 0, 0, "new folder") != 0;
+  has_placed_tokenizer_ =
+      broadcast_value<std::uint64_t>(world, has_placed_tokenizer_ ? 1 : 0, 0, "tokenizer") != 0;
+  return interrupted;
 }
 
-std::size_t PackFolder::prepare() {
+void PackFolder::make_and_lock() {
   std::error_code ignored;
   is_new_ = !std::filesystem::exists(path_, ignored);
   make_folders(path_);
@@ -80,24 +69,24 @@ std::size_t PackFolder::prepare() {
          path_.string());
   }
   lock_ = std::move(*lock);
-  if (!part_.is_whole()) part_lock_.emplace(path_ / cat(kPartPrefix, part_.index + 1));
-  return clean_and_check();
+  if (!part_.is_whole()) part_lock_.emplace(path_ / cat(kPartPrefix, part_.index + 1), true);
 }
 
 void PackFolder::remove_without_shards() const {
   std::error_code ignored;
-  for (std::size_t i = 0; i < num_partitions_; ++i) {
-    if (std::filesystem::exists(path_ / schema::shard_name(i), ignored)) return;
-  }
   if (std::filesystem::exists(path_ / schema::kManifest, ignored)) return;
+  if (missing(all_shards(num_shards_)).size() != num_shards_) return;
   if (has_placed_tokenizer_) std::filesystem::remove_all(path_ / schema::kTokenizerFolder, ignored);
-  if (is_new_) std::filesystem::remove(path_, ignored);  // refuses a folder that holds anything
+  if (!is_new_) return;
+  for (const std::size_t shard : shards_)  // of ranks that this failure ends
+    std::filesystem::remove(path_ / cat(kMarkerPrefix, shard), ignored);
+  std::filesystem::remove(path_, ignored);  // refuses a folder that holds anything
 }
 
 std::size_t PackFolder::clean_and_check() const {
   std::set<std::string> known{std::string(schema::kManifest),
                               std::string(schema::kTokenizerFolder)};
-  for (std::size_t i = 0; i < num_partitions_; ++i) known.insert(schema::shard_name(i));
+  for (std::size_t i = 0; i < num_shards_; ++i) known.insert(schema::shard_name(i));
   std::vector<std::filesystem::path> leftovers;
   std::size_t interrupted = 0;
   for (const auto& entry : std::filesystem::directory_iterator(path_)) {
@@ -121,20 +110,20 @@ std::size_t PackFolder::clean_and_check() const {
 
 bool PackFolder::is_of_others(const std::string& temporary) const {
   if (part_.is_whole()) return false;
-  return std::ranges::none_of(own_, [&](std::size_t partition) {
-    return temporary == cat(kMarkerPrefix, partition) ||
-           temporary.starts_with(cat(schema::kTemporaryPrefix, schema::shard_name(partition), "."));
+  return std::ranges::none_of(shards_, [&](std::size_t shard) {
+    return temporary == cat(kMarkerPrefix, shard) ||
+           temporary.starts_with(cat(schema::kTemporaryPrefix, schema::shard_name(shard), "."));
   });
 }
 
 std::size_t PackFolder::missing_of_others() const {
   if (part_.is_whole()) return 0;
-  check_shards(all(), 0, 1);
-  return pending(all()).size();
+  check_shards(all_shards(num_shards_), 0, 1);
+  return missing(all_shards(num_shards_)).size();
 }
 
-PartitionMarker PackFolder::mark(std::size_t partition) const {
-  return PartitionMarker(path_ / cat(kMarkerPrefix, partition));
+MarkerFile PackFolder::mark(std::size_t shard) const {
+  return MarkerFile(path_ / cat(kMarkerPrefix, shard));
 }
 
 void PackFolder::place_tokenizer(const Tokenizer& tokenizer) {
@@ -160,21 +149,42 @@ void PackFolder::place_tokenizer(const Tokenizer& tokenizer) {
   check_files();
 }
 
-std::optional<std::vector<std::size_t>> PackFolder::find_pending(Communicator* world) const {
-  const int rank = world == nullptr ? 0 : world->rank();
-  std::uint64_t done = rank == 0 && finished() ? 1 : 0;
-  if (world != nullptr) done = broadcast_value(*world, done, 0, "done");
-  if (done != 0) return std::nullopt;
-  check_shards(own_, rank, world == nullptr ? 1 : world->size());
-  if (world == nullptr) return pending(own_);
-  world->barrier();
-  std::vector<std::uint64_t> partitions;
-  if (rank == 0) {
-    const std::vector<std::size_t> mine = pending(own_);
-    partitions.assign(mine.begin(), mine.end());
+FolderState PackFolder::look(Communicator& world) const {
+  FolderState state;
+  std::uint64_t finished = 0;
+  all_or_none(world, [&] { finished = world.rank() == 0 && is_finished() ? 1 : 0; });
+  state.is_finished = broadcast_value(world, finished, 0, "finished") != 0;
+  if (!state.is_finished) {
+    all_or_none(world, [&] { check_shards(shards_, world.rank(), world.size()); });
+    const std::string seen = world.rank() == 0 ? Json(missing(shards_)).dump() : "";
+    state.missing =
+        parse_json(broadcast_text(world, seen), "missing shards").get<std::vector<std::size_t>>();
   }
-  partitions = broadcast_list(std::move(partitions), *world);
-  return std::vector<std::size_t>(partitions.begin(), partitions.end());
+  std::ranges::set_difference(shards_, state.missing, std::back_inserter(state.kept));
+  return state;
+}
+
+std::uint64_t PackFolder::compare(const std::vector<std::size_t>& shards,
+                                  const std::function<std::string(std::size_t)>& hash,
+                                  const std::function<std::string(std::size_t)>& place) const {
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::size_t shard = shards[i];
+    if (num_stop_signals() != 0) return shards.size() - i;
+    const std::filesystem::path path = path_ / schema::shard_name(shard);
+    const std::string made_of = TokenShard::open(path).meta().input_xxh3;
+    std::string now;
+    try {
+      now = hash(shard);
+    } catch (const PartitionDropped&) {
+      return shards.size() - i;
+    }
+    if (now == made_of) continue;
+    fail(
+        ErrorKind::usage,
+        "{} has changed since {} was made of it: its bytes hash to {}, were {}; use another --output, or delete the folder",
+        place(shard), path.string(), now, made_of);
+  }
+  return 0;
 }
 
 Manifest PackFolder::read_manifest() const {
@@ -182,26 +192,25 @@ Manifest PackFolder::read_manifest() const {
   return Manifest::from_text(read_file(path), path);
 }
 
-bool PackFolder::finished() const {
+bool PackFolder::is_finished() const {
   if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
   const Manifest manifest = read_manifest();
   if (manifest.identity != asked_.identity) {
     fail(ErrorKind::usage, "{} holds a set made otherwise: {}; use another --output",
          path_.string(), describe_difference(manifest, asked_));
   }
-  const std::vector<std::size_t> lost = pending(all());
-  for (const std::size_t partition : lost) {
-    log::warn(formatted("{} is lost; it is made again",
-                        (path_ / schema::shard_name(partition)).string()));
+  const std::vector<std::size_t> lost = missing(all_shards(num_shards_));
+  for (const std::size_t shard : lost) {
+    log::warn(
+        formatted("{} is lost; it is made again", (path_ / schema::shard_name(shard)).string()));
   }
   return lost.empty();
 }
 
-void PackFolder::check_shards(const std::vector<std::size_t>& partitions, int rank,
-                              int size) const {
-  for (auto i = static_cast<std::size_t>(rank); i < partitions.size();
+void PackFolder::check_shards(const std::vector<std::size_t>& shards, int rank, int size) const {
+  for (auto i = static_cast<std::size_t>(rank); i < shards.size();
        i += static_cast<std::size_t>(size)) {
-    const std::filesystem::path path = path_ / schema::shard_name(partitions[i]);
+    const std::filesystem::path path = path_ / schema::shard_name(shards[i]);
     if (!std::filesystem::exists(path)) continue;
     ShardMeta meta;
     try {
@@ -215,23 +224,24 @@ void PackFolder::check_shards(const std::vector<std::size_t>& partitions, int ra
     if (meta.identity != asked_.identity) {
       fail(ErrorKind::usage,
            "{} is of a set made otherwise{}; use another --output, or delete the folder",
-           path.string(), describe_difference(meta, asked_, num_partitions_));
+           path.string(), describe_difference(meta, asked_, num_shards_));
     }
   }
 }
 
-std::vector<std::size_t> PackFolder::all() const {
-  std::vector<std::size_t> partitions(num_partitions_);
-  std::iota(partitions.begin(), partitions.end(), std::size_t{0});
-  return partitions;
+std::vector<std::size_t> PackFolder::missing(const std::vector<std::size_t>& shards) const {
+  std::vector<std::size_t> without_file;
+  std::ranges::copy_if(shards, std::back_inserter(without_file), [&](std::size_t shard) {
+    std::error_code ignored;
+    return !std::filesystem::exists(path_ / schema::shard_name(shard), ignored);
+  });
+  return without_file;
 }
 
-std::vector<std::size_t> PackFolder::pending(const std::vector<std::size_t>& partitions) const {
-  std::vector<std::size_t> without_shard;
-  std::ranges::copy_if(partitions, std::back_inserter(without_shard), [&](std::size_t one) {
-    return !std::filesystem::exists(path_ / schema::shard_name(one));
-  });
-  return without_shard;
+std::vector<std::size_t> all_shards(std::size_t num_shards) {
+  std::vector<std::size_t> shards(num_shards);
+  std::iota(shards.begin(), shards.end(), std::size_t{0});
+  return shards;
 }
 
 }  // namespace trireme

@@ -1,5 +1,3 @@
-#include "data_prep/pack/pack_summary.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -8,12 +6,13 @@
 #include "core/join.hpp"
 #include "data/shards/set_kind.hpp"
 #include "data_prep/documents/document_rules.hpp"
+#include "data_prep/pack/pack.hpp"
 
 namespace trireme {
 namespace {
 
-/// More than one in so many preference pairs that are cut is a warning.
-constexpr std::uint64_t kManyCutPairs = 100;
+/// More than one in so many conversations or preference pairs that are cut is a warning.
+constexpr std::uint64_t kManyCut = 100;
 
 class Losses {
  public:
@@ -92,14 +91,13 @@ class Losses {
   void add_cut() {
     if (counts_.truncated == 0) return;
     std::string what = "they lost their end";
-    const bool pairs = kind().has_pairs();
-    if (pairs) {
+    if (kind().has_pairs()) {
       what = formatted(
           "in {} of them the prompt lost its beginning, in {} a side lost its end (--cut-pairs {})",
           counts_.cut_prompts, counts_.cut_answers, config_.value("cut_pairs", ""));
     }
     const std::uint64_t all = counts_.documents + counts_.dropped;
-    const bool many = pairs && counts_.truncated * kManyCutPairs > all;
+    const bool many = counts_.truncated * kManyCut > all;
     add(many ? log::Level::warn : log::Level::info,
         formatted("cut {} to {}: {}; a longer --seq-len keeps more", share(counts_.truncated),
                   at_length_, what));

@@ -14,28 +14,28 @@ constexpr std::uint64_t kNothingLeft = ~std::uint64_t{0};
 /// Peers looked at in one serve(): each look costs time in proportion to all of them.
 constexpr std::size_t kLooksTimesPeers = 4096;
 
-std::uint64_t sum_of(const std::vector<std::size_t>& chain,
+std::uint64_t sum_of(const std::vector<std::size_t>& group,
                      const std::vector<std::uint64_t>& bytes) {
   return std::accumulate(
-      chain.begin(), chain.end(), std::uint64_t{0},
+      group.begin(), group.end(), std::uint64_t{0},
       [&](std::uint64_t sum, std::size_t partition) { return sum + bytes[partition]; });
 }
 
-void sort_largest_first(std::vector<std::vector<std::size_t>>& chains,
+void sort_largest_first(std::vector<std::vector<std::size_t>>& groups,
                         const std::vector<std::uint64_t>& bytes) {
-  std::stable_sort(chains.begin(), chains.end(), [&](const auto& a, const auto& b) {
+  std::stable_sort(groups.begin(), groups.end(), [&](const auto& a, const auto& b) {
     return sum_of(a, bytes) > sum_of(b, bytes);
   });
 }
 
-std::vector<std::vector<std::size_t>> share_of(std::vector<std::vector<std::size_t>> chains,
+std::vector<std::vector<std::size_t>> share_of(std::vector<std::vector<std::size_t>> groups,
                                                const std::vector<std::uint64_t>& bytes, int rank,
                                                int size) {
-  sort_largest_first(chains, bytes);
+  sort_largest_first(groups, bytes);
   std::vector<std::vector<std::size_t>> mine;
-  for (auto i = static_cast<std::size_t>(rank); i < chains.size();
+  for (auto i = static_cast<std::size_t>(rank); i < groups.size();
        i += static_cast<std::size_t>(size)) {
-    mine.push_back(std::move(chains[i]));
+    mine.push_back(std::move(groups[i]));
   }
   return mine;
 }
@@ -46,11 +46,11 @@ void rest_a_moment() {
 
 }  // namespace
 
-PartitionQueue::PartitionQueue(std::vector<std::vector<std::size_t>> chains,
+PartitionQueue::PartitionQueue(std::vector<std::vector<std::size_t>> groups,
                                const std::vector<std::uint64_t>& bytes) {
-  sort_largest_first(chains, bytes);
-  for (const auto& chain : chains) {
-    if (!chain.empty()) chains_.emplace_back(chain.begin(), chain.end());
+  sort_largest_first(groups, bytes);
+  for (const auto& group : groups) {
+    if (!group.empty()) groups_.emplace_back(group.begin(), group.end());
   }
 }
 
@@ -58,53 +58,49 @@ std::optional<std::size_t> PartitionQueue::next(int rank) {
   if (stopped_) return std::nullopt;
   std::deque<std::size_t>& mine = of_rank_[rank];
   if (mine.empty()) {
-    if (chains_.empty()) return std::nullopt;
-    mine = std::move(chains_.front());
-    chains_.pop_front();
+    if (groups_.empty()) return std::nullopt;
+    mine = std::move(groups_.front());
+    groups_.pop_front();
   }
   const std::size_t partition = mine.front();
   mine.pop_front();
   return partition;
 }
 
-StaticScheduler::StaticScheduler(std::vector<std::vector<std::size_t>> chains,
-                                 const std::vector<std::uint64_t>& bytes, int rank, int size,
-                                 OnTally on_tally)
-    : queue_(share_of(std::move(chains), bytes, rank, size), bytes),
-      on_tally_(std::move(on_tally)) {}
-
-std::optional<std::size_t> StaticScheduler::next(const PartitionTally& tally, bool stop) {
-  on_tally_(tally);
-  if (stop) queue_.stop();
-  return queue_.next(0);
-}
-
 /// Rank 0's view of another rank: it asks, is answered, asks again, until it was told the end.
-struct DynamicScheduler::Peer {
+struct PartitionScheduler::Peer {
   Ask ask;
   std::uint64_t answer = 0;
   WorkPtr asking;
   WorkPtr answering;
 };
 
-DynamicScheduler::DynamicScheduler(Communicator& world, PartitionQueue queue, OnTally on_tally)
-    : world_(world), queue_(std::move(queue)), on_tally_(std::move(on_tally)) {
-  if (world_.rank() != 0) return;
+PartitionScheduler::PartitionScheduler(Communicator& world,
+                                       std::vector<std::vector<std::size_t>> groups,
+                                       const std::vector<std::uint64_t>& bytes, bool fixed_share,
+                                       OnTally on_tally)
+    : world_(world),
+      fixed_share_(fixed_share),
+      queue_(fixed_share ? share_of(std::move(groups), bytes, world.rank(), world.size())
+                         : std::move(groups),
+             bytes),
+      on_tally_(std::move(on_tally)) {
+  if (fixed_share_ || world_.rank() != 0) return;
   for (int rank = 1; rank < world_.size(); ++rank) peers_.push_back(std::make_unique<Peer>());
   open_peers_ = peers_.size();
 }
 
-DynamicScheduler::~DynamicScheduler() = default;
+PartitionScheduler::~PartitionScheduler() = default;
 
-std::optional<std::size_t> DynamicScheduler::next(const PartitionTally& tally, bool stop) {
+std::optional<std::size_t> PartitionScheduler::next(const PartitionTally& tally, bool stop) {
   const Ask mine{stop ? 1U : 0U, tally};
-  if (world_.rank() != 0) return ask(mine);
+  if (!fixed_share_ && world_.rank() != 0) return ask(mine);
   take(mine);
   serve();  // partitions may be shorter than the time between two calls of serve
   return queue_.next(0);
 }
 
-std::optional<std::size_t> DynamicScheduler::ask(const Ask& mine) {
+std::optional<std::size_t> PartitionScheduler::ask(const Ask& mine) {
   Ask sent = mine;
   std::uint64_t answer = 0;
   const std::array<Message, 1> sends{{{0, &sent, sizeof sent}}};
@@ -116,12 +112,12 @@ std::optional<std::size_t> DynamicScheduler::ask(const Ask& mine) {
   return answer;
 }
 
-void DynamicScheduler::take(const Ask& ask) {
+void PartitionScheduler::take(const Ask& ask) {
   on_tally_(ask.tally);
   if (ask.stop != 0) queue_.stop();
 }
 
-void DynamicScheduler::serve() {
+void PartitionScheduler::serve() {
   if (open_peers_ == 0) return;
   const std::size_t looks =
       std::clamp<std::size_t>(kLooksTimesPeers / peers_.size(), 1, peers_.size());
@@ -131,7 +127,7 @@ void DynamicScheduler::serve() {
   }
 }
 
-void DynamicScheduler::serve_peer(int rank, Peer& peer) {
+void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   if (peer.answering) {
     if (!peer.answering->poll()) return;
     peer.answering.reset();
@@ -151,7 +147,7 @@ void DynamicScheduler::serve_peer(int rank, Peer& peer) {
   peer.answering = world_.exchange({.sends = sends, .tag = "a partition"});
 }
 
-void DynamicScheduler::finish() {
+void PartitionScheduler::finish() {
   while (open_peers_ != 0) {
     serve();
     rest_a_moment();

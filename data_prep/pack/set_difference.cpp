@@ -1,10 +1,9 @@
-#include "data_prep/pack/set_difference.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
+#include "data_prep/pack/pack_folder.hpp"
 
 namespace trireme {
 namespace {

@@ -9,8 +9,8 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "data_prep/input/chunk_reader.hpp"
-#include "data_prep/input/json_array.hpp"
-#include "data_prep/input/line_reader.hpp"
+#include "data_prep/input/inputs.hpp"
+#include "data_prep/input/partitions.hpp"
 #include "data_prep/worker_pool.hpp"
 
 namespace trireme {
@@ -36,21 +36,19 @@ struct Worker {
   std::optional<std::string> bad;  // place of a bad line
 };
 
-void count_chunk(const TrainTokenizerConfig& config, const InputFile& file, ChunkLines lines,
-                 Worker& worker) {
+void count_chunk(const TrainTokenizerConfig& config, const InputFile& file,
+                 const RecordBatch& batch, Worker& worker) {
   const bool by_lines = config.unit == "line";
-  Line line;
-  while (lines.next(line)) {
-    const TextRecord record = worker.reader.read(line);
-    if (record.status == RecordStatus::blank) continue;
-    if (record.status == RecordStatus::text) {
+  for (const Record& record : batch.records) {
+    const TextRecord read = worker.reader.read(record);
+    if (read.status == RecordStatus::blank) continue;
+    if (read.status == RecordStatus::text) {
       ++worker.totals.texts;
-      by_lines ? worker.words.add_lines(record.text) : worker.words.add(record.text);
+      by_lines ? worker.words.add_lines(read.text) : worker.words.add(read.text);
       continue;
     }
-    const std::string place =
-        formatted("{}: {}", byte_place(file.path.string(), line.offset), record.reason);
-    if (record.status == RecordStatus::bad_text) {
+    const std::string place = formatted("{}: {}", record_place(file, record.position), read.reason);
+    if (read.status == RecordStatus::bad_text) {
       fail(ErrorKind::data, "{}; --on-bad-text skip leaves such lines out, replace puts U+FFFD",
            place);
     }
@@ -83,17 +81,14 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
                           const std::vector<ReservedToken>& reserved, Communicator* world) {
   const auto rank = static_cast<std::size_t>(world == nullptr ? 0 : world->rank());
   const auto size = static_cast<std::size_t>(world == nullptr ? 1 : world->size());
-  const std::vector<InputFile> files = inspect_lines(config.inputs, config.threads, world);
-  std::vector<ByteRange> all;
-  for (std::uint32_t i = 0; i < files.size(); ++i) all.push_back({i, 0, files[i].size});
-  const std::vector<ByteRange> every_chunk = split_chunks(all, kCountedChunkBytes);
+  const std::vector<InputFile> files = inspect_records(config.inputs, config.threads, world);
+  const std::vector<InputRange> every_chunk =
+      split_chunks(files, whole_files(files), kCountedChunkBytes);
   // Neighbours, because a compressed input is read forward.
   const auto first_of = [&](std::size_t r) {
     return every_chunk.begin() + static_cast<std::ptrdiff_t>(every_chunk.size() * r / size);
   };
-  const std::vector<ByteRange> chunks(first_of(rank), first_of(rank + 1));
-  std::uint64_t bytes = 0;
-  for (const ByteRange& chunk : chunks) bytes += chunk.end - chunk.begin;
+  const std::vector<InputRange> chunks(first_of(rank), first_of(rank + 1));
   std::shared_ptr<const CutTokens> cut;
   if (config.special_in_text == "allow") {
     std::vector<std::string> tokens;
@@ -106,13 +101,13 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
   std::vector<Worker> workers;
   for (int i = 0; i < pool.num_threads(); ++i) workers.emplace_back(config, cut);
   ProgressDisplay progress(size == 1 ? "count words" : formatted("count words, rank {}", rank),
-                           bytes, rank == 0 ? config.progress : "none");
+                           bytes_of(files, chunks), rank == 0 ? config.progress : "none");
   pool.run(
       chunks.size(),
       [&](std::size_t i, int worker) {
         count_chunk(config, files[chunks[i].file], lines.read(i, worker),
                     workers[static_cast<std::size_t>(worker)]);
-        progress.add(chunks[i].end - chunks[i].begin, 0, 0);
+        progress.add(bytes_of(files, {chunks[i]}), 0, 0);
       },
       [&] { progress.show(); });
   add_up(workers, pool);

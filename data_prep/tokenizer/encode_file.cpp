@@ -10,7 +10,8 @@
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 #include "data_prep/input/chunk_reader.hpp"
-#include "data_prep/input/line_reader.hpp"
+#include "data_prep/input/inputs.hpp"
+#include "data_prep/input/partitions.hpp"
 #include "data_prep/tokenizer/tokenizer_jobs.hpp"
 #include "data_prep/tokenizer_place.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -70,7 +71,8 @@ void convert_lines(const std::string& input, const std::string& output, std::int
   std::error_code code;
   if (std::filesystem::equivalent(input, output, code))
     fail(ErrorKind::usage, "--output {} is the input: give another file", output);
-  const std::vector<ByteRange> chunks = split_chunks({{0, 0, files[0].size}}, kEncodedChunkBytes);
+  const std::vector<InputRange> chunks =
+      split_chunks(files, whole_files(files), kEncodedChunkBytes);
   WorkerPool pool(thread_count(threads));
   ChunkReader reader(files, pool.num_threads());
   const std::size_t window = 8 * static_cast<std::size_t>(pool.num_threads());
@@ -82,10 +84,9 @@ void convert_lines(const std::string& input, const std::string& output, std::int
     pool.run(
         texts.size(),
         [&](std::size_t i, int worker) {
-          ChunkLines lines = reader.read(i, worker);
+          const RecordBatch batch = reader.read(i, worker);
           auto convert = make_converter();
-          Line line;
-          while (lines.next(line)) convert(line, texts[i]);
+          for (const Record& record : batch.records) convert(record, texts[i]);
         },
         [] {});
     for (const std::string& text : texts) file.append(text);
@@ -126,12 +127,12 @@ void encode_file(const EncodeConfig& config) {
   const OnBadText on_bad_text = on_bad_text_named(config.on_bad_text);
   convert_lines(config.input, config.output, config.threads, [&] {
     return [&, reader = std::make_shared<TextFieldReader>(config.field, on_bad_text)](
-               const Line& line, std::string& out) {
-      const TextRecord record = reader->read(line);
-      if (record.status == RecordStatus::blank) return;
-      if (record.status != RecordStatus::text)
-        fail(ErrorKind::data, "{}: {}", byte_place(config.input, line.offset), record.reason);
-      append_ids(tokenizer.encode(record.text, options), out);
+               const Record& record, std::string& out) {
+      const TextRecord read = reader->read(record);
+      if (read.status == RecordStatus::blank) return;
+      if (read.status != RecordStatus::text)
+        fail(ErrorKind::data, "{}: {}", byte_place(config.input, record.position), read.reason);
+      append_ids(tokenizer.encode(read.text, options), out);
     };
   });
 }
@@ -139,10 +140,10 @@ void encode_file(const EncodeConfig& config) {
 void decode_file(const DecodeConfig& config) {
   const Tokenizer tokenizer = load_tokenizer(config.tokenizer);
   convert_lines(config.input, config.output, 0, [&] {
-    return [&](const Line& line, std::string& out) {
-      if (line.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    return [&](const Record& record, std::string& out) {
+      if (record.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
       Json text = Json::object();
-      const auto ids = read_ids(line.text, byte_place(config.input, line.offset));
+      const auto ids = read_ids(record.text, byte_place(config.input, record.position));
       text["text"] = tokenizer.decode(ids, config.skip_special);
       out += text.dump();
       out += '\n';

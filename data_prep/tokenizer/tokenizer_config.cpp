@@ -1,8 +1,7 @@
-#include "data_prep/tokenizer/tokenizer_config.hpp"
-
 #include <array>
 
 #include "core/error.hpp"
+#include "data_prep/tokenizer/tokenizer_jobs.hpp"
 
 namespace trireme {
 namespace {

@@ -85,8 +85,8 @@ TEST(Fuzz, TextFieldReaderAgreesWithAnotherParser) {
     std::string line = kSeeds[mutator.below(kSeeds.size())];
     mutator.mutate(line);
     const std::size_t size = line.size();
-    line.append(kLinePadding, '\0');
-    const Line read{std::string_view(line).substr(0, size), 0};
+    line.append(kRecordPadding, '\0');
+    const Record read{std::string_view(line).substr(0, size), 0};
 
     const TextRecord strict = error.read(read);
     const RecordStatus skipped = skip.read(read).status;

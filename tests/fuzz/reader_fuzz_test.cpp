@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "data_prep/input/chunk_reader.hpp"
+#include "data_prep/input/partitions.hpp"
 #include "fuzz/mutator.hpp"
 #include "unit/data_prep/compress.hpp"
 
@@ -65,7 +67,7 @@ std::vector<std::string> seeds() {
 
 /// The whole stream; measures it first as inspect_inputs does.
 std::string decompress(const MemoryFile& memory, InputFile& file) {
-  Decompressor decoder(memory.fd(), file.path, file.packed_size, file.compression, {});
+  Decompressor decoder(memory.fd(), file.path, file.packed_size, file.format->compression, {});
   std::string stream;
   std::string part(70'000, '\0');
   while (true) {
@@ -80,15 +82,14 @@ std::string decompress(const MemoryFile& memory, InputFile& file) {
 
 void expect_each_line_once(const InputFile& file, const std::string& stream, std::size_t chunk) {
   const std::vector<InputFile> files{file};
-  const auto chunks = split_chunks({{0, 0, file.size}}, chunk);
+  const auto chunks = split_chunks(files, whole_files(files), chunk);
   ChunkReader reader(files, 1);
   reader.start(chunks);
   std::size_t at = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    ChunkLines lines = reader.read(i, 0);
-    Line line;
-    while (lines.next(line)) {
-      ASSERT_EQ(line.offset, at);
+    const RecordBatch batch = reader.read(i, 0);
+    for (const Record& line : batch.records) {
+      ASSERT_EQ(line.position, at);
       const std::size_t end = std::min(stream.find('\n', at), stream.size());
       ASSERT_EQ(line.text, std::string_view(stream).substr(at, end - at));
       at = end + 1;
@@ -108,9 +109,9 @@ TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
     mutator.mutate(content);
     InputFile file = memory.fill(content);
     try {
-      file.compression = detect_compression("seed.jsonl", std::string_view(content).substr(0, 512));
+      file.format = &detect_format("seed.jsonl", std::string_view(content).substr(0, 512));
       const std::string stream =
-          file.compression == Compression::none ? content : decompress(memory, file);
+          file.format->compression == Compression::none ? content : decompress(memory, file);
       ++good;
       const std::size_t least = stream.size() / 50 + 1;  // not too many chunks
       ASSERT_NO_FATAL_FAILURE(

@@ -283,7 +283,7 @@ std::string first_bytes(const fs::path& file) {
 }
 
 [[noreturn]] void fail_texts(const std::string& path, std::string_view name,
-                             std::span<const std::string_view> kinds) {
+                             std::span<const std::string_view> kinds, std::int64_t seq_len) {
   const std::string_view first = kinds.front();
   const std::string other = kinds.size() == 1
                                 ? ""
@@ -291,13 +291,14 @@ std::string first_bytes(const fs::path& file) {
                                             joined(kinds.subspan(1), " or "));
   fail(
       ErrorKind::usage,
-      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len 1024 --output SET`{} first, then give SET",
-      name, path, first, set_kind(first).is_masked() ? " --template NAME" : "", path, other);
+      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len {} --output SET`{} first, then give SET",
+      name, path, first, set_kind(first).is_masked() ? " --template NAME" : "", path,
+      seq_len == 0 ? "L" : std::to_string(seq_len), other);
 }
 
 /// A file that is named in place of a set holds a plan: neither records nor what is no text at all.
 void check_may_be_plan(const std::string& file, std::string_view name,
-                       std::span<const std::string_view> kinds) {
+                       std::span<const std::string_view> kinds, std::int64_t seq_len) {
   std::string begin = first_bytes(file);
   if (begin.starts_with(kByteOrderMark)) begin.erase(0, kByteOrderMark.size());
   const bool is_text = std::none_of(begin.begin(), begin.end(), [](unsigned char c) {
@@ -311,7 +312,7 @@ void check_may_be_plan(const std::string& file, std::string_view name,
   }
   const std::size_t first = begin.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && (begin[first] == '{' || begin[first] == '['))
-    fail_texts(file, name, kinds);
+    fail_texts(file, name, kinds, seq_len);
 }
 
 /// The phases that a plan file holds: the text of a value, and comments; a byte-order mark before
@@ -358,7 +359,7 @@ void refuse_blend(const std::string& path, std::string_view name) {
 }
 
 void refuse_texts(const std::string& path, std::string_view name,
-                  std::span<const std::string_view> kinds) {
+                  std::span<const std::string_view> kinds, std::int64_t seq_len) {
   const auto is_text = [](const fs::path& file) {
     const std::string file_name = file.filename().string();
     return file_name.ends_with(".jsonl") || file_name.ends_with(".jsonl.gz") ||
@@ -371,20 +372,21 @@ void refuse_texts(const std::string& path, std::string_view name,
          it.increment(ignored))
       texts = texts || is_text(it->path());
   }
-  if (texts) fail_texts(path, name, kinds);
+  if (texts) fail_texts(path, name, kinds, seq_len);
 }
 
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
-                                 std::span<const std::string_view> kinds) {
-  refuse_texts(value, name, kinds);
+                                 std::span<const std::string_view> kinds, std::int64_t seq_len) {
+  refuse_texts(value, name, kinds, seq_len);
   std::error_code ignored;
   const bool is_file = fs::is_regular_file(value, ignored);
-  if (is_file) check_may_be_plan(value, name, kinds);
+  if (is_file) check_may_be_plan(value, name, kinds, seq_len);
   if (!is_file && names_place(value)) return {PlanPhase{1, 0, {PlanSource{1, {value}}}}};
   std::vector<PlanPhase> phases = is_file ? parse_plan_file(value) : parse_plan(value, name);
   for (const PlanPhase& phase : phases) {
+    const std::int64_t length = phase.seq_len == 0 ? seq_len : phase.seq_len;
     for (const PlanSource& source : phase.sources)
-      for (const std::string& folder : source.folders) refuse_texts(folder, name, kinds);
+      for (const std::string& folder : source.folders) refuse_texts(folder, name, kinds, length);
   }
   return phases;
 }

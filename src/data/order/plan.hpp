@@ -45,9 +45,11 @@ inline constexpr std::array<std::string_view, 1> kTextKind{"pretrain"};
 
 /// The same for a value that may name a folder or a file. Throws Error(usage) with the command that
 /// packs them if it names texts (JSON records, whatever the file's name), Error(data) for a file
-/// that is no text. `kinds`: the kinds of sets that the caller accepts, at least one.
+/// that is no text. `kinds`: the kinds of sets that the caller accepts, at least one. `seq_len`: the
+/// length that the caller trains at, for that command; 0: not known.
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
-                                 std::span<const std::string_view> kinds = kTextKind);
+                                 std::span<const std::string_view> kinds = kTextKind,
+                                 std::int64_t seq_len = 0);
 
 /// `value` such that it means the same in any folder: the sets that it names, or the file that it
 /// is, by absolute paths. What a file names stays relative to where a run is started. A value that
@@ -60,8 +62,8 @@ void refuse_blend(const std::string& path, std::string_view name);
 
 /// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
 /// folder of such files rather than a token set. `name` is the key that has the path,
-/// `kinds` are the kinds of sets that the caller accepts, at least one.
+/// `kinds` and `seq_len` as for read_plan.
 void refuse_texts(const std::string& path, std::string_view name,
-                  std::span<const std::string_view> kinds);
+                  std::span<const std::string_view> kinds, std::int64_t seq_len = 0);
 
 }  // namespace trireme

@@ -22,7 +22,7 @@
 namespace trireme {
 namespace {
 
-using Parts = std::vector<std::span<const std::byte>>;
+using Parts = std::vector<std::vector<std::byte>>;
 
 /// Calls `use(chunk)` for each run of `chunk_bytes` (the last may be shorter) of the joined parts.
 void for_each_chunk(const Parts& parts, std::size_t chunk_bytes,
@@ -66,13 +66,14 @@ void write_spans(Hdf5File& file, const char* ptr, const char* span, const SpanTa
 void write_targets(Hdf5File& file, const ShardContent& content) {
   const std::uint64_t documents = content.meta.counts.documents;
   const SetKind& kind = set_kind(content.meta.kind);
+  const DocumentTargets& targets = content.documents.targets;
   for (const NumberColumn& column : kind.numbers) {
-    TRIREME_ASSERT(column.of(content.targets).size() == documents);
-    write_vector(file, column.name, DType::u32, column.of(content.targets));
+    TRIREME_ASSERT(column.of(targets).size() == documents);
+    write_vector(file, column.name, DType::u32, column.of(targets));
   }
   for (const SpanColumn& column : kind.spans) {
-    TRIREME_ASSERT(column.of(content.targets).num_documents() == documents);
-    write_spans(file, column.ptr, column.span, column.of(content.targets));
+    TRIREME_ASSERT(column.of(targets).num_documents() == documents);
+    write_spans(file, column.ptr, column.span, column.of(targets));
   }
 }
 
@@ -106,7 +107,7 @@ void write_tokens_and_footer(const std::filesystem::path& path, const ShardConte
   const Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) fail_to_write("open again", path, errno);
   std::uint64_t at = tokens_offset;
-  for_each_chunk(content.token_parts, chunk_bytes, [&](std::span<const std::byte> chunk) {
+  for_each_chunk(content.documents.token_parts, chunk_bytes, [&](std::span<const std::byte> chunk) {
     write_all(fd.get(), chunk, at, path);
     at += chunk.size();
   });
@@ -126,7 +127,7 @@ std::filesystem::path write_shard(const std::filesystem::path& folder,
   const std::size_t chunk_bytes = schema::kChunkTokens * size_of(content.meta.token_dtype);
   std::vector<std::uint64_t> hashes;
   std::uint64_t bytes = 0;
-  for_each_chunk(content.token_parts, chunk_bytes, [&](std::span<const std::byte> chunk) {
+  for_each_chunk(content.documents.token_parts, chunk_bytes, [&](std::span<const std::byte> chunk) {
     hashes.push_back(xxh3_64(chunk));
     bytes += chunk.size();
   });

@@ -1,37 +1,21 @@
 #pragma once
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "data/shards/document_columns.hpp"
 #include "data/shards/pack_table.hpp"
-#include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"
 
 namespace trireme {
 
-/// Which document lies where and came from where. All but `offset` have one entry a document.
-struct DocumentTable {
-  std::vector<std::uint64_t> offset{0};      // [D+1] prefix sum in tokens
-  std::vector<std::uint32_t> source;         // index in ShardContent::sources_json
-  std::vector<std::uint64_t> source_offset;  // byte offset of its line
-  std::vector<std::uint64_t> text_xxh3;      // XXH3-64 of the text as encoded
-  // Number of its line, from the first line of its source in this shard; empty if nobody counted.
-  std::vector<std::uint32_t> line;
-};
-
-/// A shard before it is written. Token parts are little-endian u16 or u32 as meta.token_dtype says;
-/// one after another they are the shard's tokens, so a caller need not join them.
+/// A shard before it is written. The tokens are of meta.token_dtype.
 struct ShardContent {
   ShardMeta meta;
-  std::vector<std::span<const std::byte>> token_parts;
-  DocumentTable documents;
+  DocumentColumns documents;
   std::string sources_json = "[]";  // [{"name":..., "size":..., "lines":...}, ...]
-  std::string bad_json = "[]";      // [[source, offset, "reason"], ...], the first of them
+  std::string bad_json = "[]";      // [[source, position, "reason"], ...], the first of them
   std::vector<PackTable> packs;
-  DocumentTargets targets;
 };
 
 /// Writes folder/shard-NNNNN.h5 whole: temporary file, checked by reading it again, fsync, rename.

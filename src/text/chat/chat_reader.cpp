@@ -225,9 +225,9 @@ std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
       impl_->messages.values().parse(impl_->parser, {json, size}, true, impl_->quoted_json, root);
   if (code != simdjson::SUCCESS) {
     const bool bad_text = code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR;
-    return ChatProblem{
-        formatted("not valid JSON: {}{}", simdjson::error_message(code), json_break({json, size})),
-        bad_text};
+    return ChatProblem{formatted("not valid JSON: {}{}", simdjson::error_message(code),
+                                 record_break({json, size})),
+                       bad_text};
   }
   object record;
   if (root.get(record) != simdjson::SUCCESS) return ChatProblem{"not a JSON object"};

@@ -63,4 +63,14 @@ std::string json_break(std::string_view json) {
   return formatted(" (at byte {}, near '{}')", at, shown);
 }
 
+std::string record_break(std::string_view line) {
+  const std::string_view trimmed = line.substr(0, line.find_last_not_of(" \t\r\n") + 1);
+  if (trimmed.ends_with(',')) {
+    BreakFinder finder;
+    if (nlohmann::json::sax_parse(trimmed.substr(0, trimmed.size() - 1), &finder))
+      return " (a comma follows the record, as in a JSON array. Each line must be one JSON object without a comma after it. Remove the commas with: sed 's/,[[:space:]]*$//' FILE > records.jsonl)";
+  }
+  return json_break(line);
+}
+
 }  // namespace trireme

@@ -49,7 +49,7 @@ std::string RunData::local(const std::string& folder, const std::string& stage) 
 SampleStream RunData::open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
                                   const Choose& choose) {
   const DataConfig& data = config.data;
-  StreamConfig stream{.phases = read_plan(data.path, "data.path", kinds),
+  StreamConfig stream{.phases = read_plan(data.path, "data.path", kinds, config.train.seq_len),
                       .seq_len = config.train.seq_len,
                       .global_batch = config.train.global_batch,
                       .seed = static_cast<std::uint64_t>(config.train.seed),
@@ -86,7 +86,7 @@ RunData::RunData(const RunConfig& config, std::span<const std::string_view> kind
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
   validates_ = config.train.eval_every > 0;
-  refuse_texts(data.valid_path, "data.valid_path", kinds);
+  refuse_texts(data.valid_path, "data.valid_path", kinds, config.train.seq_len);
   refuse_blend(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
     valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));

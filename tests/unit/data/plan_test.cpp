@@ -132,6 +132,19 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
     }
   }
   EXPECT_THROW(read_plan(texts.string(), "data.path"), Error);
+  const std::string file = (texts / "a.jsonl").string();
+  const auto advice = [&](const std::string& value, std::int64_t seq_len) {
+    try {
+      read_plan(value, "data.path", kTextKind, seq_len);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(advice(file, 640).find(" --seq-len 640 --output"), std::string::npos);
+  EXPECT_NE(advice(file, 0).find(" --seq-len L --output"), std::string::npos);
+  EXPECT_NE(advice("1 set; from 5 at 96: 1 " + file, 640).find(" --seq-len 96 --output"),
+            std::string::npos);
   try {
     read_plan((texts / "a.jsonl").string(), "data.path", std::array<std::string_view, 1>{"sft"});
     FAIL();

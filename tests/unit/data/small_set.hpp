@@ -52,6 +52,12 @@ inline Documents numbered_documents(std::size_t count, int max_length, unsigned 
   return documents;
 }
 
+/// Token ids as a shard holds them.
+inline std::vector<std::byte> token_bytes(const std::vector<std::uint16_t>& tokens) {
+  const auto bytes = std::as_bytes(std::span(tokens));
+  return {bytes.begin(), bytes.end()};
+}
+
 inline std::filesystem::path write_documents(const std::filesystem::path& folder,
                                              const Documents& documents, std::uint64_t index,
                                              std::uint64_t count,
@@ -65,7 +71,7 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
     content.documents.source_offset.push_back(tokens.size());
     content.documents.text_xxh3.push_back(tokens.size());
   }
-  content.token_parts.push_back(std::as_bytes(std::span(tokens)));
+  content.documents.token_parts.push_back(token_bytes(tokens));
   content.meta.kind = "pretrain";
   content.meta.vocab_size = 65536;
   content.meta.identity = "test";
@@ -164,14 +170,14 @@ struct MaskedShard {
 
   void add(const MaskedTokens& chat) {
     add_document(chat.ids);
-    content.targets.loss.add(spans_of(chat.mask));
+    content.documents.targets.loss.add(spans_of(chat.mask));
   }
 
   void add(const MaskedPair& pair) {
     std::vector<std::int64_t> ids = pair.chosen.ids;
     ids.insert(ids.end(), pair.rejected.ids.begin() + pair.prompt, pair.rejected.ids.end());
     add_document(ids);
-    PairTable& pairs = content.targets.pairs;
+    PairTable& pairs = content.documents.targets.pairs;
     pairs.prompt_len.push_back(pair.prompt);
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(pair.chosen.ids.size()) - pair.prompt);
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(pair.rejected.ids.size()) -
@@ -181,7 +187,7 @@ struct MaskedShard {
   }
 
   void write(const std::filesystem::path& folder, std::uint64_t index, std::uint64_t count) {
-    content.token_parts = {std::as_bytes(std::span(tokens))};
+    content.documents.token_parts = {token_bytes(tokens)};
     content.meta.vocab_size = 65536;
     content.meta.identity = "test";
     content.meta.shard_index = index;

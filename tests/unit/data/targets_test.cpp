@@ -67,16 +67,16 @@ class SftSet : public ::testing::Test {
         targets_.insert(document[span.begin]);
         targets_.insert(document[span.begin + 1]);
       }
-      content.targets.loss.add(spans);
+      content.documents.targets.loss.add(spans);
     }
-    content.token_parts.push_back(std::as_bytes(std::span(tokens_)));
+    content.documents.token_parts.push_back(testing::token_bytes(tokens_));
     content.meta.kind = "sft";
     content.meta.vocab_size = 65536;
     content.meta.identity = "test";
     content.meta.counts.documents = documents_.size();
     content.meta.counts.tokens = tokens_.size();
     content.packs.push_back(pack_documents(content.documents.offset, 64));
-    count_span_targets(content.targets.loss, content.packs[0]);
+    count_span_targets(content.documents.targets.loss, content.packs[0]);
     content.meta.packs[64] = content.packs[0].num_sequences();
     write_shard(folder_.path(), content);
     Manifest manifest;
@@ -151,19 +151,19 @@ TEST(Targets, PairsShareTheirPrompt) {
   const TemporaryFolder folder("pairs");
   const std::vector<std::uint16_t> tokens = {1, 2, 3, 10, 11, 20, 21, 22, 4, 12, 23};
   ShardContent content;
-  content.token_parts.push_back(std::as_bytes(std::span(tokens)));
+  content.documents.token_parts.push_back(testing::token_bytes(tokens));
   content.documents.offset = {0, 8, 11};
   content.documents.source = {0, 0};
   content.documents.source_offset = {0, 50};
   content.documents.text_xxh3 = {0, 0};
   content.documents.line = {0, 3};
-  content.targets.pairs.prompt_len = {3, 1};
-  content.targets.pairs.chosen_len = {2, 1};
-  content.targets.pairs.rejected_len = {3, 1};
-  content.targets.pairs.chosen.add(std::vector<Span>{{2, 5}});
-  content.targets.pairs.rejected.add(std::vector<Span>{{2, 3}, {4, 6}});
-  content.targets.pairs.chosen.add(std::vector<Span>{{1, 2}});
-  content.targets.pairs.rejected.add(std::vector<Span>{{1, 2}});
+  content.documents.targets.pairs.prompt_len = {3, 1};
+  content.documents.targets.pairs.chosen_len = {2, 1};
+  content.documents.targets.pairs.rejected_len = {3, 1};
+  content.documents.targets.pairs.chosen.add(std::vector<Span>{{2, 5}});
+  content.documents.targets.pairs.rejected.add(std::vector<Span>{{2, 3}, {4, 6}});
+  content.documents.targets.pairs.chosen.add(std::vector<Span>{{1, 2}});
+  content.documents.targets.pairs.rejected.add(std::vector<Span>{{1, 2}});
   content.meta.kind = "dpo";
   content.meta.vocab_size = 100;
   content.meta.counts.documents = 2;
@@ -180,7 +180,7 @@ TEST(Targets, PairsShareTheirPrompt) {
   const Pair second = shard.pair(1);
   EXPECT_EQ(second.chosen.ids, (std::vector<std::int64_t>{4, 12}));
   EXPECT_EQ(second.rejected.ids, (std::vector<std::int64_t>{4, 23}));
-  EXPECT_EQ(shard.pair_lengths().rejected_len, content.targets.pairs.rejected_len);
+  EXPECT_EQ(shard.pair_lengths().rejected_len, content.documents.targets.pairs.rejected_len);
   EXPECT_EQ(shard.document_lines(), content.documents.line);
 }
 
@@ -188,9 +188,8 @@ TEST(Targets, RefusesSpansThatLeaveTheirDocument) {
   const TemporaryFolder folder("bad_spans");
   const std::vector<std::uint16_t> tokens = {1, 2, 3};
   ShardContent content;
-  content.token_parts.push_back(std::as_bytes(std::span(tokens)));
-  content.documents = {{0, 3}, {0}, {0}, {0}, {}};
-  content.targets.loss.add(std::vector<Span>{{1, 4}});
+  content.documents = {{testing::token_bytes(tokens)}, {0, 3}, {0}, {0}, {0}, {}, {}, {}};
+  content.documents.targets.loss.add(std::vector<Span>{{1, 4}});
   content.meta.kind = "sft";
   content.meta.vocab_size = 100;
   content.meta.counts.documents = 1;

@@ -305,10 +305,14 @@ TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
   EXPECT_EQ(losses_of(report_),
             "warn dropped 1 of 4 conversations: no target within --seq-len 64; a longer --seq-len "
             "keeps them\n"
-            "info cut 1 of 4 conversations to --seq-len 64: they lost their end; a longer "
+            "warn cut 1 of 4 conversations to --seq-len 64: they lost their end; a longer "
             "--seq-len keeps more\n"
             "info put 1 U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)\n");
 
+  std::vector<std::string> many(99, sft(talk({"q", "a"})));
+  many.push_back(sft(talk({"q", words})));
+  pack_lines("sft", many);
+  EXPECT_TRUE(losses_of(report_).starts_with("info cut 1 of 100 conversations"));
   const auto text = [](PackConfig& config) { config.documents.chat.format = ""; };
   pack_lines("pretrain", {R"({"text": ""})", R"({"text": "a"})"}, text);
   EXPECT_EQ(losses_of(report_), "warn dropped 1 of 2 texts: field 'text' (--field) is empty\n");

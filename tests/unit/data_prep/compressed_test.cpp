@@ -5,7 +5,8 @@
 
 #include "core/error.hpp"
 #include "data_prep/input/chunk_reader.hpp"
-#include "data_prep/input/json_array.hpp"
+#include "data_prep/input/inputs.hpp"
+#include "data_prep/input/partitions.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
@@ -46,7 +47,7 @@ Lines split(const std::string& text) {
 /// All lines of file 0, read by `threads` threads in lists of `chunks_a_list` chunks.
 Lines read_all_lines(const std::vector<InputFile>& files, std::uint64_t chunk_bytes,
                      int threads = 1, std::size_t chunks_a_list = 1000000) {
-  const auto chunks = split_chunks({{0, 0, files[0].size}}, chunk_bytes);
+  const auto chunks = split_chunks(files, {{0, 0, files[0].size}}, chunk_bytes);
   WorkerPool pool(threads);
   ChunkReader reader(files, threads);
   Lines lines;
@@ -58,9 +59,8 @@ Lines read_all_lines(const std::vector<InputFile>& files, std::uint64_t chunk_by
     pool.run(
         count,
         [&](std::size_t i, int worker) {
-          ChunkLines chunk = reader.read(i, worker);
-          Line line;
-          while (chunk.next(line)) parts[i].emplace_back(line.offset, line.text);
+          const RecordBatch batch = reader.read(i, worker);
+          for (const Record& line : batch.records) parts[i].emplace_back(line.position, line.text);
         },
         [] {});
     for (const Lines& part : parts) lines.insert(lines.end(), part.begin(), part.end());
@@ -114,7 +114,7 @@ TEST_F(Compressed, InputsGiveTheLinesOfThePlainOnes) {
 
 TEST_F(Compressed, InputsAreNamedByTheirMagicBytes) {
   const auto compression = [&](const std::string& name, const std::string& content) {
-    return inspect_inputs({file(name, content)})[0].compression;
+    return inspect_inputs({file(name, content)})[0].format->compression;
   };
   EXPECT_EQ(compression("a.jsonl", gzip("{}")), Compression::gzip);
   EXPECT_EQ(compression("b.jsonl.gz", zstd("{}")), Compression::zstd);
@@ -169,11 +169,11 @@ TEST_F(Compressed, ReadingBeginsAtTheNearestMemberOrFrame) {
 
   const std::uint64_t unit_bytes = 9 << 19;  // 4.5 MiB
   const auto partitions = plan_partitions(files, unit_bytes);
-  const auto chains = chain_partitions(files, partitions, unit_bytes);
+  const auto groups = group_partitions(files, partitions, unit_bytes);
 
   // Partitions of `many` and of `plain` stand alone; those inside `one` follow the
   // partition that it begins in.
-  EXPECT_EQ(chains, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2, 3, 4, 5}, {6}, {7}}));
+  EXPECT_EQ(groups, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2, 3, 4, 5}, {6}, {7}}));
 }
 
 TEST_F(Compressed, AStreamIsDecompressedOnceWhateverThePartitions) {
@@ -182,12 +182,11 @@ TEST_F(Compressed, AStreamIsDecompressedOnceWhateverThePartitions) {
   ChunkReader reader(files, 1);
   Lines lines;
   const auto read_partition = [&](const Partition& partition) {
-    const auto chunks = split_chunks(partition, 1000);
+    const auto chunks = split_chunks(files, partition, 1000);
     reader.start(chunks);
     for (std::size_t i = 0; i < chunks.size(); ++i) {
-      ChunkLines chunk = reader.read(i, 0);
-      Line line;
-      while (chunk.next(line)) lines.emplace_back(line.offset, line.text);
+      const RecordBatch batch = reader.read(i, 0);
+      for (const Record& line : batch.records) lines.emplace_back(line.position, line.text);
     }
   };
   const auto partitions = plan_partitions(files, 10'000);
@@ -236,9 +235,9 @@ TEST_F(Compressed, FoldersAndPatternsNameTheirFiles) {
 TEST_F(Compressed, AnArrayIsRefusedInsideACompressedFileToo) {
   for (const std::string& content : {gzip("[{\"text\": \"a\"}]"), zstd(" \n[1]")}) {
     const std::string path = file("array.jsonl", content);
-    EXPECT_THROW(inspect_lines({path}), Error);
+    EXPECT_THROW(inspect_records({path}), Error);
   }
-  EXPECT_NO_THROW(inspect_lines({file("lines.jsonl", gzip("{\"text\": \"[\"}\n"))}));
+  EXPECT_NO_THROW(inspect_records({file("lines.jsonl", gzip("{\"text\": \"[\"}\n"))}));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/documents/utf8_repair.hpp"
 #include "data_prep/input/inputs.hpp"
-#include "data_prep/input/json_array.hpp"
+#include "data_prep/input/partitions.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme {
@@ -18,7 +18,7 @@ using testing::write_text;
 
 TextRecord read_line(TextFieldReader& reader, std::string text, std::uint64_t offset = 5) {
   static std::string buffer;
-  buffer = text + std::string(kLinePadding, '\0');
+  buffer = text + std::string(kRecordPadding, '\0');
   return reader.read({std::string_view(buffer).substr(0, text.size()), offset});
 }
 
@@ -42,6 +42,10 @@ TEST(TextFieldReader, SaysWhyALineIsBad) {
   };
 
   EXPECT_NE(reason(R"({"text": "a"} trailing)").find("not valid JSON"), std::string::npos);
+  for (const char* line : {R"({"text": "a"},)", "{\"text\": \"a\"} , \r"})
+    EXPECT_NE(reason(line).find("a comma follows the record"), std::string::npos) << line;
+  for (const char* line : {R"({"text": "a",)", R"({"text": "a"},,)", ","})
+    EXPECT_EQ(reason(line).find("a comma follows"), std::string::npos) << line;
   EXPECT_NE(reason(R"({"text": "a", broken})").find("not valid JSON"), std::string::npos);
   EXPECT_NE(reason(R"({"text": "\x"})").find("not valid JSON"), std::string::npos);
   EXPECT_NE(reason("{").find("not valid JSON"), std::string::npos);
@@ -137,17 +141,16 @@ TEST(TextFieldReader, SurvivesRandomDamage) {
 std::vector<std::pair<std::uint64_t, std::string>> lines_by_chunks(
     const std::filesystem::path& path, std::uint64_t chunk_bytes) {
   const std::vector<InputFile> files = inspect_inputs({path.string()});
-  FileSource source(files[0]);
+  const auto source = files[0].format->open(files[0]);
   std::vector<std::pair<std::uint64_t, std::string>> lines;
-  for (const ByteRange& chunk : split_chunks({{0, 0, files[0].size}}, chunk_bytes)) {
-    ChunkLines reader(source, files[0], chunk);
-    Line line;
-    while (reader.next(line)) lines.emplace_back(line.offset, line.text);
+  for (const InputRange& chunk : split_chunks(files, whole_files(files), chunk_bytes)) {
+    const RecordBatch batch = source->read(chunk);
+    for (const Record& line : batch.records) lines.emplace_back(line.position, line.text);
   }
   return lines;
 }
 
-TEST(ChunkLines, GivesEachLineOnceForEveryChunkSize) {
+TEST(JsonLines, GivesEachLineOnceForEveryChunkSize) {
   const TemporaryFolder folder("line_chunk");
   const std::string texts[] = {"",
                                "\n",
@@ -170,7 +173,7 @@ TEST(ChunkLines, GivesEachLineOnceForEveryChunkSize) {
   }
 }
 
-TEST(ChunkLines, ReadsLinesFarLongerThanAChunk) {
+TEST(JsonLines, ReadsLinesFarLongerThanAChunk) {
   const TemporaryFolder folder("line_chunk_long");
   const std::string text = std::string(300'000, 'x') + "\n" + std::string(70'000, 'y') + "\nz";
   write_text(folder.path() / "f", text);
@@ -221,7 +224,7 @@ TEST(Inputs, RefuseAJsonArrayHoweverItIsWritten) {
   const auto refusal = [&](const std::string& content) {
     write_text(path, content);
     try {
-      inspect_lines({path});
+      inspect_records({path});
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
       return std::string(error.what());

@@ -5,12 +5,16 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <functional>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "comm/agree.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 #include "data/shards/token_set.hpp"
 #include "data_prep/pack/pack.hpp"
+#include "data_prep/pack/pack_folder.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
@@ -24,6 +28,22 @@ using testing::pack_with;
 using testing::TemporaryFolder;
 using testing::write_text;
 using testing::zstd;
+
+/// Runs `body` on all ranks. Returns the errors that they agreed on, one for each rank that had it.
+std::vector<std::string> agreed_errors(int ranks, const std::function<void(Communicator&)>& body) {
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  run_ranks(ranks, [&](Communicator& world) {
+    try {
+      body(world);
+    } catch (const AgreedError& error) {
+      const std::lock_guard lock(mutex);
+      errors.push_back(formatted("{} {}", exit_code(error.kind()), error.what()));
+    } catch (const PeerFailed&) {
+    }
+  });
+  return errors;
+}
 
 class PackRanks : public ::testing::Test {
  protected:
@@ -87,9 +107,9 @@ TEST_F(PackRanks, PartsMakeTheSameBytesInAnyOrderAndTheLastCompletesTheSet) {
     EXPECT_FALSE(std::filesystem::exists(path_ / "parts" / "manifest.json")) << "before " << one;
     part.part = one;
     const PackReport report = pack_with(part, tokenizer_, nullptr);
-    made += report.partitions - report.of_others;
+    made += report.partitions - report.missing_of_others;
     EXPECT_EQ(report.left, 0U);
-    EXPECT_EQ(report.of_others == 0, std::string(one) == "2/3");
+    EXPECT_EQ(report.missing_of_others == 0, std::string(one) == "2/3");
   }
   EXPECT_GT(made, std::size_t{22}) << "each made some";
   EXPECT_EQ(files_below(path_ / "parts"), files_below(path_ / "whole"));
@@ -225,18 +245,66 @@ TEST_F(PackRanks, CountBadLinesTogether) {
   EXPECT_EQ(TokenSet::open(path_ / "bad").manifest().counts.bad_lines, 30U);
 }
 
-TEST_F(PackRanks, RefuseADamagedInputBeforeAnyShard) {
+TEST_F(PackRanks, RefuseAWrongInputOnceAndBeforeAnyShard) {
   const std::string packed = gzip(text_);
-  write_text(path_ / "in" / "z.jsonl.gz", packed.substr(0, packed.size() / 2));
+  write_text(path_ / "damaged.jsonl.gz", packed.substr(0, packed.size() / 2));
+  write_text(path_ / "array.jsonl", "[" + text_ + "]");
+  const std::pair<std::string, std::string> wrong[] = {
+      {"damaged.jsonl.gz", "damaged.jsonl.gz: damaged gzip at byte"},
+      {"array.jsonl", "begins with '[': it is a JSON array"},
+      {"no.jsonl", "no.jsonl"}};
+  for (const auto& [name, message] : wrong) {
+    PackConfig asked = config("none");
+    asked.inputs.push_back((path_ / name).string());
+
+    const auto errors =
+        agreed_errors(2, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
+
+    ASSERT_EQ(errors.size(), 1U) << name;
+    EXPECT_TRUE(errors[0].starts_with("3 ")) << errors[0];
+    EXPECT_NE(errors[0].find(message), std::string::npos) << errors[0];
+    EXPECT_FALSE(std::filesystem::exists(path_ / "none")) << name;
+  }
+}
+
+TEST_F(PackRanks, LeaveNothingBehindIfNoShardIsMade) {
+  write_text(path_ / "bad.jsonl", "{\"text\": \"\\ud800\"}\n");
+  PackConfig asked = config("none");
+  asked.inputs = {(path_ / "bad.jsonl").string()};
   try {
-    run_ranks(2, [&](Communicator& world) { pack_with(config("none"), tokenizer_, &world); });
+    run_ranks(2, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::data);
-    EXPECT_NE(std::string(error.what()).find("z.jsonl.gz: damaged gzip at byte"), std::string::npos)
-        << error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
   }
   EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
+
+  write_text(path_ / "bad.jsonl", "{\"text\": \"\"}\n");
+  const auto errors =
+      agreed_errors(2, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].find("no document in"), std::string::npos) << errors[0];
+  EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
+}
+
+TEST_F(PackRanks, AnyRankCanRemoveWhatRank0HasPutThere) {
+  const Tokenizer tokenizer = load_tokenizer(tokenizer_);
+  run_ranks(2, [&](Communicator& world) {
+    PackFolder folder((path_ / "none").string(), Manifest(), 3, PackPart(), all_shards(3));
+    folder.prepare(&tokenizer, world);
+    world.barrier();
+    if (world.rank() == 0) {
+      const MarkerFile marker = folder.mark(2);
+      EXPECT_TRUE(std::filesystem::exists(path_ / "none" / "tokenizer"));
+      world.barrier();
+      world.barrier();
+    } else {
+      world.barrier();
+      folder.remove_without_shards();  // while rank 0 is at work on a shard
+      EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
+      world.barrier();
+    }
+  });
 }
 
 /// Files longer than that cannot be written while it lives: what a full disk looks like.

@@ -14,15 +14,15 @@
 namespace trireme {
 namespace {
 
-using Chains = std::vector<std::vector<std::size_t>>;
+using Groups = std::vector<std::vector<std::size_t>>;
 
-Chains singles(std::size_t count) {
-  Chains chains;
-  for (std::size_t i = 0; i < count; ++i) chains.push_back({i});
-  return chains;
+Groups singles(std::size_t count) {
+  Groups groups;
+  for (std::size_t i = 0; i < count; ++i) groups.push_back({i});
+  return groups;
 }
 
-TEST(PartitionQueue, GivesTheLargestChainFirstAndKeepsChainsTogether) {
+TEST(PartitionQueue, GivesTheLargestGroupFirstAndKeepsGroupsTogether) {
   const std::vector<std::uint64_t> bytes{10, 10, 30, 5, 5, 5, 5, 5};
   PartitionQueue queue({{0}, {1}, {2}, {3, 4, 5, 6, 7}}, bytes);
 
@@ -38,13 +38,17 @@ TEST(PartitionQueue, GivesTheLargestChainFirstAndKeepsChainsTogether) {
   EXPECT_EQ(queue.next(1), std::nullopt);
 }
 
-TEST(StaticScheduler, SharesAllPartitions) {
+TEST(PartitionScheduler, FixedSharesAreAllPartitions) {
   const std::vector<std::uint64_t> bytes(11, 1);
   std::vector<std::size_t> all;
-  for (int rank = 0; rank < 3; ++rank) {
-    StaticScheduler scheduler(singles(11), bytes, rank, 3, [](const PartitionTally&) {});
-    while (const auto partition = scheduler.next({}, false)) all.push_back(*partition);
-  }
+  std::mutex mutex;
+  run_ranks(3, [&](Communicator& world) {
+    PartitionScheduler scheduler(world, singles(11), bytes, true, [](const PartitionTally&) {});
+    while (const auto partition = scheduler.next({}, false)) {
+      const std::lock_guard lock(mutex);
+      all.push_back(*partition);
+    }
+  });
   std::sort(all.begin(), all.end());
 
   std::vector<std::size_t> expected(11);
@@ -54,13 +58,13 @@ TEST(StaticScheduler, SharesAllPartitions) {
 
 /// Partitions that each of `ranks` got; `work(rank, partition)` says whether to ask for a stop.
 template <class Work>
-Chains share(int ranks, std::size_t partitions, std::uint64_t& bytes_told, Work&& work) {
-  Chains taken(static_cast<std::size_t>(ranks));
+Groups share(int ranks, std::size_t partitions, std::uint64_t& bytes_told, Work&& work) {
+  Groups taken(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](Communicator& world) {
     std::uint64_t told = 0;
-    DynamicScheduler scheduler(
-        world, PartitionQueue(singles(partitions), std::vector<std::uint64_t>(partitions, 1)),
-        [&](const PartitionTally& tally) { told += tally.bytes; });
+    PartitionScheduler scheduler(world, singles(partitions),
+                                 std::vector<std::uint64_t>(partitions, 1), false,
+                                 [&](const PartitionTally& tally) { told += tally.bytes; });
     PartitionTally tally;
     bool stop = false;
     while (const auto partition = scheduler.next(tally, stop)) {
@@ -75,11 +79,11 @@ Chains share(int ranks, std::size_t partitions, std::uint64_t& bytes_told, Work&
   return taken;
 }
 
-TEST(DynamicScheduler, GivesEachPartitionToOneRank) {
+TEST(PartitionScheduler, GivesEachPartitionToOneRank) {
   for (const int ranks : {2, 3, 7}) {
     for (const std::size_t partitions : {0U, 1U, 2U, 60U}) {
       std::uint64_t told = 0;
-      const Chains taken =
+      const Groups taken =
           share(ranks, partitions, told, [](int, std::size_t, PartitionScheduler& scheduler) {
             scheduler.serve();
             return false;
@@ -96,9 +100,9 @@ TEST(DynamicScheduler, GivesEachPartitionToOneRank) {
   }
 }
 
-TEST(DynamicScheduler, GivesASlowRankFewerPartitions) {
+TEST(PartitionScheduler, GivesASlowRankFewerPartitions) {
   std::uint64_t told = 0;
-  const Chains taken = share(3, 60, told, [](int rank, std::size_t, PartitionScheduler& scheduler) {
+  const Groups taken = share(3, 60, told, [](int rank, std::size_t, PartitionScheduler& scheduler) {
     for (int i = 0; i < (rank == 1 ? 40 : 4); ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
       scheduler.serve();
@@ -110,10 +114,10 @@ TEST(DynamicScheduler, GivesASlowRankFewerPartitions) {
   EXPECT_LT(taken[1].size(), taken[2].size());
 }
 
-TEST(DynamicScheduler, AStopOfOneRankEndsAll) {
+TEST(PartitionScheduler, AStopOfOneRankEndsAll) {
   for (const int stopper : {0, 2}) {
     std::uint64_t told = 0;
-    const Chains taken =
+    const Groups taken =
         share(3, 300, told, [&](int rank, std::size_t, PartitionScheduler& scheduler) {
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
           scheduler.serve();
@@ -125,15 +129,15 @@ TEST(DynamicScheduler, AStopOfOneRankEndsAll) {
   }
 }
 
-TEST(DynamicScheduler, AnErrorOfTheTallyEndsRankZero) {
+TEST(PartitionScheduler, AnErrorOfTheTallyEndsRankZero) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& world) {
-                           DynamicScheduler scheduler(
-                               world,
-                               PartitionQueue(singles(20), std::vector<std::uint64_t>(20, 1)),
-                               [](const PartitionTally& tally) {
-                                 if (tally.bad_lines > 2) fail(ErrorKind::data, "too many");
-                               });
+                           PartitionScheduler scheduler(world, singles(20),
+                                                        std::vector<std::uint64_t>(20, 1), false,
+                                                        [](const PartitionTally& tally) {
+                                                          if (tally.bad_lines > 2)
+                                                            fail(ErrorKind::data, "too many");
+                                                        });
                            while (scheduler.next({.bad_lines = world.rank() == 0 ? 0U : 3U}, false))
                              scheduler.serve();
                            scheduler.finish();

@@ -178,6 +178,8 @@ TEST(ChatReader, SaysWhyARecordIsBad) {
   for (const auto& [json, expected] : cases) {
     EXPECT_EQ(reason(json).substr(0, expected.size()), expected) << json;
   }
+  const std::string in_array = of_messages(R"({"role": "assistant", "content": "a"})") + ",";
+  EXPECT_NE(reason(in_array).find("a comma follows the record"), std::string::npos);
 }
 
 TEST(ChatReader, JoinsThePartsOfAContentAsLines) {

@@ -1,22 +1,15 @@
-#include "data_prep/pack/manifest_builder.hpp"
+#include "data_prep/pack/publish.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
-#include "core/hash/xxh3.hpp"
-#include "data/sequences/pack_documents.hpp"
+#include "core/process/failpoints.hpp"
 #include "data/shards/schema.hpp"
-#include "data_prep/identity.hpp"
-#include "data_prep/pack/pack_partition.hpp"
-#include "text/unicode/utf8.hpp"
+#include "data_prep/documents/chunk_result.hpp"
 
 namespace trireme {
 namespace {
-
-std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
-  return id ? std::optional<std::int64_t>(*id) : std::nullopt;
-}
 
 void add_bad(const TokenShard& shard, Manifest& manifest) {
   const std::string where = formatted("{}:{}", shard.path().string(), schema::kBad);
@@ -35,40 +28,18 @@ void add_bad(const TokenShard& shard, Manifest& manifest) {
   }
 }
 
-/// Names are stored as JSON, which is UTF-8.
-void check_name(const InputFile& file) {
-  std::string repaired;
-  append_lossy_utf8(file.name, repaired);
-  if (repaired != file.name)
-    fail(ErrorKind::usage, "--input {}: the name is not UTF-8; rename the file", repaired);
+/// The empty shards go, and the folder with them if this pack made it.
+[[noreturn]] void refuse_empty_set(const PackPlan& plan, const Manifest& manifest,
+                                   const PackFolder& folder) {
+  for (std::size_t i = 0; i < plan.partitions.size(); ++i)
+    std::filesystem::remove(folder.path() / schema::shard_name(i));
+  const std::string first = plan.inputs.front().path.string();
+  const std::string inputs =
+      plan.inputs.size() == 1 ? first : formatted("{} inputs ({}, ...)", plan.inputs.size(), first);
+  fail(ErrorKind::data, "{}", why_nothing(inputs, manifest));
 }
 
 }  // namespace
-
-Manifest start_manifest(const PackConfig& config, const DocumentRules& rules,
-                        const Tokenizer& tokenizer, const std::vector<InputFile>& files) {
-  Manifest manifest;
-  manifest.kind = config.documents.kind;
-  manifest.vocab_size = tokenizer.vocab_size();
-  manifest.bos_id = widen(tokenizer.bos_id());
-  manifest.eos_id = widen(tokenizer.eos_id());
-  manifest.pad_id = widen(tokenizer.pad_id());
-  manifest.seq_len = config.seq_len;
-  manifest.tokenizer_hash = tokenizer.content_hash();
-  for (const auto& [name, content] : tokenizer.files())
-    manifest.tokenizer_files[name] = xxh3_128_hex(content);
-  Json asked = Json::object();
-  put_identity(rules, asked);
-  DocumentConfig documents = config.documents;
-  put_fields(config, fields_of("documents", documents), asked);
-  if (!set_kind(manifest.kind).has_pairs()) asked["packing_rule"] = kPackingRule;
-  manifest.config_json = asked.dump();
-  for (const InputFile& file : files) check_name(file);
-  for (const InputFile& file : files)
-    manifest.sources.push_back({file.name, file.size, file.fingerprint});
-  manifest.identity = xxh3_128_hex(manifest.to_text());
-  return manifest;
-}
 
 void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Manifest& manifest) {
   for (std::size_t i = 0; i < num_shards; ++i) {
@@ -83,6 +54,29 @@ void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Man
       ignored_slot(manifest.ignored_fields, name) += records;
     add_bad(shard, manifest);
   }
+}
+
+void check_bad_lines(const PackConfig& config, std::uint64_t count, const std::string& hint) {
+  if (config.max_bad < 0 || count <= static_cast<std::uint64_t>(config.max_bad)) return;
+  fail(ErrorKind::data, "more than --max-bad {} bad lines: {} so far{}", config.max_bad, count,
+       hint);
+}
+
+std::vector<Loss> publish(const PackConfig& config, const PackPlan& plan,
+                          const std::vector<std::string>& ignore_fields, bool is_finished,
+                          const PackFolder& folder) {
+  if (!is_finished) {
+    Manifest manifest = plan.manifest;
+    add_shards(folder.path(), plan.partitions.size(), manifest);
+    const std::string first_bad =
+        manifest.bad.empty() ? std::string()
+                             : formatted("; the first (FILE:BYTE): {}", manifest.bad.front());
+    check_bad_lines(config, manifest.counts.bad_lines, first_bad);
+    if (manifest.counts.documents == 0) refuse_empty_set(plan, manifest, folder);
+    failpoint("pack.before_manifest");
+    write_file_atomic(folder.path() / schema::kManifest, manifest.to_text());
+  }
+  return find_losses(folder.read_manifest(), ignore_fields);
 }
 
 }  // namespace trireme

@@ -1,0 +1,44 @@
+#include "bin/trireme_data/commands.hpp"
+#include "core/error.hpp"
+#include "data_prep/tokenizer/tokenizer_jobs.hpp"
+
+namespace trireme {
+
+void add_tokenizer_train_command(CommandLine& line, Launch& launch) {
+  Command& command = line.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl");
+  const auto config = command.settings<TrainTokenizerConfig>("tokenizer_train");
+  command
+      .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")
+      .ranks(Ranks::all)
+      .run([config, &launch] {
+        train_tokenizer(*config, &launch.world());
+        return kExitDone;
+      });
+}
+
+void add_tokenizer_encode_command(CommandLine& line) {
+  Command& command = line.command("tokenizer encode", "texts of a jsonl file to token ids");
+  const auto config = command.settings<EncodeConfig>("tokenizer_encode");
+  command
+      .example(
+          "trireme-data tokenizer encode --tokenizer tok --input corpus.jsonl --field text "
+          "--output ids.jsonl")
+      .run([config] {
+        encode_file(*config);
+        return kExitDone;
+      });
+}
+
+void add_tokenizer_decode_command(CommandLine& line) {
+  Command& command = line.command("tokenizer decode", "token ids of a jsonl file to texts");
+  const auto config = command.settings<DecodeConfig>("tokenizer_decode");
+  command
+      .example(
+          "trireme-data tokenizer decode --tokenizer tok --input ids.jsonl --output texts.jsonl")
+      .run([config] {
+        decode_file(*config);
+        return kExitDone;
+      });
+}
+
+}  // namespace trireme

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "data_prep/input/byte_source.hpp"
+#include "data_prep/input/input_format.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::uint64_t kTailBytes = 64 << 10;
+constexpr std::uint64_t kLookBytes = 4096;
+constexpr std::size_t kMeasureBytes = 1 << 20;
+
+/// Adds bytes behind the `size` ones of the buffer, which begins at `origin` of the input, because
+/// the last line goes on. Returns false if it ends: with the input, or because it is too long.
+bool extend(ByteSource& source, const InputFile& file, std::uint64_t origin, std::size_t stop,
+            std::size_t& size, std::vector<char>& buffer) {
+  const std::uint64_t left = file.size - (origin + size);
+  const std::uint64_t more = std::min(left, std::max<std::uint64_t>(kTailBytes, size - stop));
+  if (more == 0 || size > kMaxRecordBytes + stop) return false;
+  buffer.resize(size + more + kRecordPadding);
+  source.read(origin + size, std::as_writable_bytes(std::span(buffer).subspan(size, more)));
+  size += more;
+  return true;
+}
+
+/// Reads the lines of one range: those whose first byte lies in [begin, end), the last one to its
+/// end.
+RecordBatch read_lines(ByteSource& source, const InputFile& file, const InputRange& range) {
+  RecordBatch batch;
+  std::vector<char>& buffer = batch.buffer;  // bytes from origin on, then kRecordPadding zeros
+  // One byte more in front: a line begins at `begin` only if a newline stands before it.
+  const std::uint64_t origin = range.begin == 0 ? 0 : range.begin - 1;
+  const std::size_t stop = range.end - origin;  // a line must begin before this
+  std::size_t size = stop;
+  buffer.resize(size + kRecordPadding);
+  source.read(origin, std::as_writable_bytes(std::span(buffer).first(size)));
+  const auto find_end = [&](std::size_t from) -> std::size_t {
+    const void* newline = std::memchr(buffer.data() + from, '\n', size - from);
+    return newline == nullptr
+               ? size
+               : static_cast<std::size_t>(static_cast<const char*>(newline) - buffer.data());
+  };
+  const std::size_t first = range.begin - origin;
+  batch.hash = xxh3_64(std::string_view(buffer.data() + first, stop - first));
+  std::size_t at = first == 0 ? 0 : find_end(0) + 1;
+  if (at >= stop) return batch;
+  while (find_end(stop - 1) == size && extend(source, file, origin, stop, size, buffer)) {
+  }
+  while (at < stop) {
+    const std::size_t length = find_end(at) - at;
+    batch.records.push_back({{buffer.data() + at, length}, origin + at, length > kMaxRecordBytes});
+    at += length + 1;
+  }
+  return batch;
+}
+
+class LineSource final : public RecordSource {
+ public:
+  explicit LineSource(const InputFile& file) : file_(file), bytes_(file) {}
+
+  RecordBatch read(const InputRange& range) override {
+    RecordBatch batch = read_lines(bytes_, file_, range);
+    bytes_.forget_before(range.end - 1);  // the next range begins with that byte
+    return batch;
+  }
+
+  [[nodiscard]] std::uint64_t num_starts() const override { return bytes_.num_starts(); }
+
+ private:
+  const InputFile& file_;
+  ByteSource bytes_;
+};
+
+/// The first character of the stream that is neither blank nor of a byte-order mark.
+std::optional<char> first_character(const InputFile& file) {
+  ByteSource source(file);
+  std::string part;
+  for (std::uint64_t offset = 0; offset < file.size; offset += part.size()) {
+    part.resize(std::min(kLookBytes, file.size - offset));
+    source.read(offset, std::as_writable_bytes(std::span(part)));
+    std::string_view text = part;
+    if (offset == 0 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+    const std::size_t at = text.find_first_not_of(" \t\r\n");
+    if (at != std::string_view::npos) return text[at];
+  }
+  return std::nullopt;
+}
+
+/// The command that writes the bytes of the file to its standard output.
+std::string reader_of(const InputFile& file) {
+  if (file.format->compression == Compression::gzip) return "gzip -dc";
+  return file.format->compression == Compression::zstd ? "zstd -dc" : "cat";
+}
+
+/// Decompresses all of it: sets the size of the stream and the access points; the whole file is
+/// checked.
+void measure_stream(InputFile& file) {
+  const Fd fd = open_read(file.path);
+  Decompressor decoder(fd.get(), file.path, file.packed_size, file.format->compression, {});
+  std::vector<std::byte> scratch(kMeasureBytes);
+  while (decoder.read(scratch) == scratch.size()) {
+  }
+  file.size = decoder.offset();
+  file.points = decoder.points();
+}
+
+/// Refuses a JSON array, and lines that are arrays.
+void refuse_json_array(const InputFile& file) {
+  if (first_character(file) != '[') return;
+  fail(
+      ErrorKind::data,
+      "--input {} begins with '[': it is a JSON array, or its lines are. Each line must be one JSON object (JSON Lines). Convert an array of records with: {} {} | jq -c '.[]' > records.jsonl",
+      file.path.string(), reader_of(file), file.path.string());
+}
+
+std::uint64_t range_end(const InputFile& file, std::uint64_t begin, std::uint64_t bytes) {
+  return begin + std::min(bytes, file.size - begin);
+}
+
+std::uint64_t range_bytes(const InputFile& /*file*/, const InputRange& range) {
+  return range.end - range.begin;
+}
+
+std::uint64_t start_cost(const InputFile& file, std::uint64_t begin) {
+  if (file.format->compression == Compression::none || begin == 0) return 0;
+  const std::uint64_t first = begin - 1;  // a line begins at `begin` if a newline stands before it
+  return first - nearest_point(file.points, first).offset;
+}
+
+}  // namespace
+
+InputFormat json_lines(Compression compression) {
+  const bool is_plain = compression == Compression::none;
+  return {.name = name_of(compression),
+          .suffix = is_plain                           ? ".jsonl"
+                    : compression == Compression::gzip ? ".jsonl.gz"
+                                                       : ".jsonl.zst",
+          .position = "byte",
+          .compression = compression,
+          .recognises = is_plain                           ? nullptr
+                        : compression == Compression::gzip ? is_gzip
+                                                           : is_zstd,
+          .measure = is_plain ? nullptr : measure_stream,
+          .check = refuse_json_array,
+          .range_end = range_end,
+          .range_bytes = range_bytes,
+          .start_cost = start_cost,
+          .in_order = !is_plain,
+          .open = [](const InputFile& file) -> std::unique_ptr<RecordSource> {
+            return std::make_unique<LineSource>(file);
+          }};
+}
+
+}  // namespace trireme

@@ -1,0 +1,172 @@
+#include "data_prep/pack/make_shards.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/files/json.hpp"
+#include "core/process/failpoints.hpp"
+#include "data/sequences/pack_documents.hpp"
+#include "data_prep/pack/pack_partition.hpp"
+#include "data_prep/pack/partition_scheduler.hpp"
+#include "data_prep/pack/publish.hpp"
+#include "data_prep/stop_signals.hpp"
+
+namespace trireme {
+namespace {
+
+/// Shown on rank 0 only.
+ProgressDisplay progress_of(const PackWork& work, const char* what, std::uint64_t bytes) {
+  return {what, bytes, work.world.rank() == 0 ? work.config.progress : "none"};
+}
+
+/// The groups of the plan without the shards that are there.
+std::vector<Shards> missing_groups(const PackPlan& plan, const Shards& missing) {
+  std::vector<Shards> groups = plan.groups;
+  for (Shards& group : groups) {
+    std::erase_if(group,
+                  [&](std::size_t shard) { return !std::ranges::binary_search(missing, shard); });
+  }
+  std::erase_if(groups, [](const Shards& group) { return group.empty(); });
+  return groups;
+}
+
+ShardContent shard_content(const PackWork& work, std::size_t shard, PartitionResult& result) {
+  const PackPlan& plan = work.plan;
+  ShardContent content;
+  content.documents = std::move(result.documents);
+  for (const auto& [name, field] : result.ignored)
+    content.meta.ignored_fields[name] = field.records;
+  // A shard names only its own sources, so that a set of many files stays small.
+  Json sources = Json::array();
+  for (std::size_t i = 0; i < plan.partitions[shard].size(); ++i) {
+    const InputFile& file = plan.inputs[plan.partitions[shard][i].file];
+    sources.push_back({{"name", file.name}, {"size", file.size}, {"lines", result.lines[i]}});
+  }
+  Json bad = Json::array();
+  for (const BadLine& line : result.bad) bad.push_back({line.source, line.position, line.reason});
+  content.sources_json = sources.dump();
+  content.bad_json = bad.dump();
+  complete_shard(plan.manifest, shard, plan.partitions.size(), result.input_xxh3, content);
+  return content;
+}
+
+/// Throws Error(data) if the partition alone has more bad lines than --max-bad.
+void check_bad_lines(const PackWork& work, std::size_t shard, const PartitionResult& result) {
+  if (result.bad.empty()) return;
+  const BadLine& first = result.bad.front();
+  const InputFile& file = work.plan.inputs[work.plan.partitions[shard][first.source].file];
+  check_bad_lines(
+      work.config, result.documents.counts.bad_lines,
+      formatted("; the first: {}: {}", record_place(file, first.position), first.reason));
+}
+
+}  // namespace
+
+void complete_shard(const Manifest& manifest, std::size_t shard, std::size_t num_shards,
+                    const std::string& input_xxh3, ShardContent& content) {
+  DocumentColumns& documents = content.documents;
+  const SetKind& kind = set_kind(manifest.kind);
+  ShardCounts& counts = documents.counts;
+  counts.documents = documents.source.size();
+  counts.tokens = documents.offset.back();
+  if (kind.has_pairs()) {
+    for (const SpanColumn& column : kind.spans)
+      counts.target_tokens += column.of(documents.targets).num_tokens();
+  } else {
+    PackTable& pack =
+        content.packs.emplace_back(pack_documents(documents.offset, manifest.seq_len));
+    if (kind.is_masked()) count_span_targets(documents.targets.loss, pack);
+    counts.target_tokens =
+        std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
+    content.meta.packs[pack.seq_len] = pack.num_sequences();
+  }
+  ShardMeta& meta = content.meta;
+  meta.kind = manifest.kind;
+  meta.token_dtype = token_dtype_for(manifest.vocab_size);
+  meta.vocab_size = manifest.vocab_size;
+  meta.identity = manifest.identity;
+  meta.shard_index = shard;
+  meta.shard_count = num_shards;
+  meta.input_xxh3 = input_xxh3;
+  meta.counts = counts;
+}
+
+std::uint64_t compare_kept(const PackWork& work, const Shards& kept) {
+  const PackPlan& plan = work.plan;
+  Shards mine;
+  std::uint64_t bytes = 0;
+  for (auto i = static_cast<std::size_t>(work.world.rank()); i < plan.groups.size();
+       i += static_cast<std::size_t>(work.world.size())) {
+    for (const std::size_t shard : plan.groups[i]) {
+      if (!std::ranges::binary_search(kept, shard)) continue;
+      mine.push_back(shard);
+      bytes += plan.bytes(shard);
+    }
+  }
+  if (mine.empty()) return 0;
+  ProgressDisplay progress = progress_of(work, "compare inputs", bytes);
+  WorkerPool pool(thread_count(work.config.threads));
+  ChunkReader reader(plan.inputs, pool.num_threads());
+  const auto hash = [&](std::size_t shard) {
+    return hash_partition(plan.inputs, plan.partitions[shard], reader, pool, progress,
+                          [&] { progress.show(); });
+  };
+  const std::uint64_t left =
+      work.folder.compare(mine, hash, [&](std::size_t shard) { return plan.describe(shard); });
+  progress.finish();
+  return left;
+}
+
+std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
+  const PackPlan& plan = work.plan;
+  std::vector<std::uint64_t> bytes(plan.partitions.size());
+  std::uint64_t to_do = 0;
+  for (const std::size_t shard : missing) to_do += bytes[shard] = plan.bytes(shard);
+  ProgressDisplay progress = progress_of(work, "pack", to_do);
+  std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
+  const auto on_tally = [&](const PartitionTally& tally) {
+    progress.add(tally.bytes, tally.documents, tally.tokens);
+    bad_lines += tally.bad_lines;
+    check_bad_lines(work.config, bad_lines, "");
+  };
+  PartitionScheduler scheduler(work.world, missing_groups(plan, missing), bytes,
+                               work.config.schedule == "static", on_tally);
+  const std::function<void()> tick = [&] {
+    progress.show();
+    scheduler.serve();
+  };
+
+  WorkerPool pool(thread_count(work.config.threads));
+  ChunkReader reader(plan.inputs, pool.num_threads());
+  PartitionTally tally;
+  std::uint64_t made = 0;
+  while (const auto shard = scheduler.next(tally, num_stop_signals() != 0)) {
+    const MarkerFile marker = work.folder.mark(*shard);
+    try {
+      PartitionResult result =
+          tokenize_partition(plan.inputs, plan.partitions[*shard], work.tokenizer, work.rules,
+                             reader, pool, progress, tick);
+      check_bad_lines(work, *shard, result);
+      failpoint("pack.unit_tokenized");
+      const ShardCounts& counts = result.documents.counts;
+      tally = {.bad_lines = counts.bad_lines};
+      if (work.world.rank() != 0)  // rank 0 has counted its chunks itself
+        tally = {bytes[*shard], counts.documents, counts.tokens, counts.bad_lines};
+      // On a thread of the pool, so that a long write does not keep the other ranks waiting.
+      const auto write = [&](std::size_t, int) {
+        write_shard(work.folder.path(), shard_content(work, *shard, result));
+      };
+      pool.run(1, write, tick);
+      ++made;
+    } catch (const PartitionDropped&) {
+      tally = {};
+    }
+  }
+  scheduler.finish();
+  if (!missing.empty()) progress.finish();
+  return made;
+}
+
+}  // namespace trireme
