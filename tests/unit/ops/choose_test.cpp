@@ -100,7 +100,8 @@ std::vector<Operation> operations() {
        }},
       {"dropout", "aten::bitwise_xor",
        [](at::ScalarType type, Path path) {
-         DropoutMask mask{.p = 0.5};
+         DropoutMask mask;
+         mask.p = 0.5;
          mask.samples = at::zeros({1}, at::kLong);
          mask.positions = at::arange(3).unsqueeze(0);
          dropout_apply(some({1, 3, 8}, type), mask, path);
