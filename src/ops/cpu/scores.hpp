@@ -6,20 +6,44 @@
 namespace trireme::ops::kernels {
 namespace {
 
-/// Lanes of query columns query, query + 1, .. that see key row `key`.
-inline I seen(const ScoreTile& tile, std::int64_t key, std::int64_t query) {
-  const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const I column = lane + static_cast<std::int32_t>(query);
-  const auto from_begin = static_cast<std::int32_t>(key - tile.seen.begin);
-  const auto from_end = static_cast<std::int32_t>(key - tile.seen.end);
-  return (column * std::int32_t{tile.begin_moves} <= from_begin) &
-         (column * std::int32_t{tile.end_moves} > from_end);
-}
+/// The key rows that query columns query, query + 1, .. see, one column a lane.
+class SeenBy {
+ public:
+  SeenBy(const ScoreTile& tile, std::int64_t query) {
+    const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    const I column = lane + static_cast<std::int32_t>(query);
+    const I begin_moves = column & -std::int32_t{tile.begin_moves};
+    const I end_moves = column & -std::int32_t{tile.end_moves};
+    begin_ = begin_moves + static_cast<std::int32_t>(tile.seen.begin);
+    const I count = end_moves + static_cast<std::int32_t>(tile.seen.end) - begin_;
+    count_ = (U)(count > 0 ? count : I{});
+  }
 
-/// True if every query of the tile sees key row `key`, so that no mask is needed.
-inline bool all_seen(const ScoreTile& tile, std::int64_t key) {
-  return key < tile.seen.end && key >= tile.seen.begin + (tile.begin_moves ? tile.queries - 1 : 0);
-}
+  /// Returns all bits of a lane, or none.
+  [[nodiscard]] I has(std::int64_t key) const {
+    return (U)(static_cast<std::int32_t>(key) - begin_) < count_;
+  }
+
+ private:
+  I begin_;
+  U count_;
+};
+
+/// Key rows that every query of the tile sees, so that they need no mask.
+class SeenByAll {
+ public:
+  explicit SeenByAll(const ScoreTile& tile)
+      : begin_(tile.seen.begin + (tile.begin_moves ? tile.queries - 1 : 0)),
+        count_(tile.seen.end > begin_ ? static_cast<std::uint64_t>(tile.seen.end - begin_) : 0) {}
+
+  [[nodiscard]] bool has(std::int64_t key) const {
+    return static_cast<std::uint64_t>(key - begin_) < count_;
+  }
+
+ private:
+  std::int64_t begin_;
+  std::uint64_t count_;
+};
 
 /// Two rows as one row of pairs (even row in the low half): the order that bf16 dot products read.
 inline void store_pairs(std::uint16_t* p, F even, F odd) {
@@ -36,10 +60,12 @@ void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, fl
                   std::uint16_t* weights_pairs, float* out, std::int64_t width) {
   const float scale = tile.scale * kLog2e;
   const F lowest = splat(-__builtin_huge_valf());
+  const SeenByAll all(tile);
   for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
+    const SeenBy seen(tile, q);
     const auto score_of = [&](std::int64_t key) {
       const F score = load(scores + key * tile.queries + q) * scale;
-      return all_seen(tile, key) ? score : (seen(tile, key, q) != 0 ? score : lowest);
+      return all.has(key) ? score : (seen.has(key) != 0 ? score : lowest);
     };
     F best = lowest;
     for (std::int64_t key = 0; key < tile.keys; ++key) best = larger(score_of(key), best);
@@ -69,8 +95,9 @@ void softmax_tile_backward(const ScoreTile& tile, const float* scores, const flo
                            const float* lse, const float* along, std::uint16_t* weights,
                            std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
   const float scale = tile.scale * kLog2e;
+  const SeenByAll all(tile);
   for (std::int64_t key = 0; key < tile.keys; key += 2) {
-    const bool masked = !all_seen(tile, key) || !all_seen(tile, key + 1);
+    const bool masked = !all.has(key) || !all.has(key + 1);
     for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
       const F base = load(lse + q) * kLog2e;
       const F subtract = load(along + q);
@@ -78,7 +105,7 @@ void softmax_tile_backward(const ScoreTile& tile, const float* scores, const flo
       for (std::int64_t odd = 0; odd < 2; ++odd) {
         const std::int64_t at = (key + odd) * tile.queries + q;
         F weight = exp2_rough_lanes(load(scores + at) * scale - base);
-        if (masked) weight = seen(tile, key + odd, q) != 0 ? weight : F{};
+        if (masked) weight = SeenBy(tile, q).has(key + odd) != 0 ? weight : F{};
         grads[odd] = weight * (load(grad_weights + at) - subtract) * tile.scale;
         store(weights + at, weight);
         store(grad_scores + at, grads[odd]);
