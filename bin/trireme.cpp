@@ -9,8 +9,8 @@
 #include "core/error.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
-#include "parallel/device.hpp"
-#include "parallel/torch_errors.hpp"
+#include "device/device.hpp"
+#include "device/torch_errors.hpp"
 #include "train/control/leave_run.hpp"
 
 namespace {

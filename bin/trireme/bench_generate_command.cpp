@@ -6,7 +6,7 @@
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "generate/engine_config.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 #include "generate/measure.hpp"
 
 namespace trireme {

@@ -14,13 +14,13 @@
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 #include "train/audit/layout_record.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/planner/config_json.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "train/verify/bench_step.hpp"
 
 namespace trireme {

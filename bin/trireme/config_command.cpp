@@ -1,6 +1,6 @@
 #include "bin/trireme/commands.hpp"
 #include "core/process/run_main.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme {
 namespace {

@@ -11,12 +11,12 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "data/order/plan.hpp"
+#include "device/device.hpp"
 #include "job/doctor/findings.hpp"
 #include "job/doctor/node_speeds.hpp"
 #include "job/doctor/shared_places.hpp"
-#include "parallel/device.hpp"
 #include "scheduler/scheduler.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme {
 namespace {

@@ -12,9 +12,9 @@
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
-#include "generate/load_model.hpp"
+#include "device/device.hpp"
+#include "generate/load/load_model.hpp"
 #include "objective/preference_loss.hpp"
-#include "parallel/device.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
@@ -71,7 +71,8 @@ std::vector<std::unique_ptr<ScoredSet>> open_sets(const DpoReferenceSettings& se
       sets.push_back(std::move(opened));
   };
   std::int64_t seq_len = settings.seq_len;
-  for (const PlanPhase& phase : read_plan(settings.data, "--data", kReferenceKinds, settings.seq_len)) {
+  for (const PlanPhase& phase :
+       read_plan(settings.data, "--data", kReferenceKinds, settings.seq_len)) {
     for (const PlanSource& source : phase.sources) {
       for (const std::string& folder : source.folders) {
         open(folder, phase.seq_len != 0 ? phase.seq_len : seq_len);

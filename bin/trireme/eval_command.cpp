@@ -13,7 +13,7 @@
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {

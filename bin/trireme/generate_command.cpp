@@ -8,8 +8,8 @@
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "generate/answers.hpp"
-#include "generate/load_model.hpp"
-#include "generate/prompts.hpp"
+#include "generate/load/load_model.hpp"
+#include "generate/load/prompts.hpp"
 #include "generate/sampling.hpp"
 #include "text/encode_text.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 #include "config/command_line.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 #include "generate/sampling_config.hpp"
 
 namespace trireme {

@@ -11,8 +11,8 @@
 #include "core/process/debugger.hpp"
 #include "data/shards/set_kind.hpp"
 #include "train/control/launch.hpp"
-#include "train/run/run_keys.hpp"
 #include "train/run/run_task.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme {
 namespace {

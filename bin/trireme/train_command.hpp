@@ -8,7 +8,7 @@
 #include "config/command_line.hpp"
 #include "train/config/config.hpp"
 #include "train/control/launch.hpp"
-#include "train/run/run_start.hpp"
+#include "train/start/run_start.hpp"
 #include "train/task/task.hpp"
 
 namespace trireme {

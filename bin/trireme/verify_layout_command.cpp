@@ -12,7 +12,7 @@
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "train/config/layout.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "train/verify/verify_layout.hpp"
 
 namespace trireme {

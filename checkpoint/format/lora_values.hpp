@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "model/lora_config.hpp"
+#include "model/lora/lora_config.hpp"
 
 /// Adapters in the values of a checkpoint: "lora.<field>" for every field of LoraConfig, as text. A
 /// checkpoint that has them holds adapters in place of weights (hf/lora.hpp).

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/hf/special_tokens.hpp"
+#include "checkpoint/exchange/special_tokens.hpp"
 #include "core/dtype.hpp"
 #include "core/files/json.hpp"
 #include "model/config.hpp"

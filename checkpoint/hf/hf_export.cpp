@@ -7,15 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/exchange/checked_weights.hpp"
+#include "checkpoint/exchange/convert.hpp"
+#include "checkpoint/exchange/hf_tensors.hpp"
+#include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
+#include "checkpoint/exchange/whole_folder.hpp"
 #include "checkpoint/format/model_values.hpp"
-#include "checkpoint/hf/checked_weights.hpp"
-#include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_config.hpp"
-#include "checkpoint/hf/hf_tensors.hpp"
-#include "checkpoint/hf/lora.hpp"
-#include "checkpoint/hf/safetensors.hpp"
-#include "checkpoint/hf/whole_folder.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 #include <filesystem>
 
-#include "checkpoint/hf/import_weights.hpp"
+#include "checkpoint/exchange/import_weights.hpp"
 
 namespace trireme {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <memory>
 
-#include "checkpoint/hf/import_weights.hpp"
-#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/exchange/import_weights.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/minimind/torch_file.hpp"
 #include "core/error.hpp"
 

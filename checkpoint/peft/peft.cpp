@@ -5,15 +5,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/exchange/checked_weights.hpp"
+#include "checkpoint/exchange/convert.hpp"
+#include "checkpoint/exchange/import_weights.hpp"
+#include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/exchange/whole_folder.hpp"
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
-#include "checkpoint/hf/checked_weights.hpp"
-#include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
-#include "checkpoint/hf/import_weights.hpp"
-#include "checkpoint/hf/lora.hpp"
-#include "checkpoint/hf/whole_folder.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "checkpoint/hf/safetensors.hpp"
-#include "checkpoint/hf/whole_folder.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
+#include "checkpoint/exchange/whole_folder.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "checkpoint/hf/convert.hpp"
+#include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/load/logical_reader.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/error.hpp"

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
+#include "checkpoint/exchange/convert.hpp"
+#include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
-#include "checkpoint/hf/convert.hpp"
 #include "checkpoint/hf/hf_model.hpp"
-#include "checkpoint/hf/lora.hpp"
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/upkeep/newest.hpp"

@@ -106,7 +106,7 @@ target_link_libraries(trireme_dep_torch INTERFACE -Wl,--push-state,--no-as-neede
 set(torch_libraries torch_cpu c10)
 if(EXISTS ${TRIREME_TORCH_DIR}/lib/libtorch_cuda.so AND TRIREME_CUDA_INCLUDE AND TRIREME_CUDA_CRT_INCLUDE AND cudart)
   set(TRIREME_TORCH_HAS_CUDA ON)
-  list(APPEND torch_libraries c10_cuda)  # not torch_cuda: src/parallel/cuda_library.cpp loads it where there is a driver
+  list(APPEND torch_libraries c10_cuda)  # not torch_cuda: src/device/cuda_library.cpp loads it where there is a driver
 endif()
 foreach(library ${torch_libraries})
   target_link_libraries(trireme_dep_torch INTERFACE ${TRIREME_TORCH_DIR}/lib/lib${library}.so)

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "comm/agree.hpp"
-#include "generate/kv_pages.hpp"
-#include "generate/schedule.hpp"
+#include "device/torch_errors.hpp"
+#include "generate/cache/kv_pages.hpp"
+#include "generate/cache/schedule.hpp"
 #include "model/transformer.hpp"
-#include "parallel/torch_errors.hpp"
 
 namespace trireme {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "generate/kv_blocks.hpp"
+#include "device/device.hpp"
+#include "generate/cache/kv_blocks.hpp"
 #include "model/transformer.hpp"
-#include "parallel/device.hpp"
 
 namespace trireme {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "core/philox.hpp"
 #include "core/timer.hpp"
+#include "device/device.hpp"
 #include "generate/answers.hpp"
-#include "parallel/device.hpp"
 
 namespace trireme {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
 #include "model/layer_context.hpp"
-#include "model/lora.hpp"
+#include "model/lora/lora.hpp"
 #include "model/weighted.hpp"
 
 namespace trireme {

@@ -1,11 +1,11 @@
 #include <ATen/ATen.h>
 
 #include "core/error.hpp"
+#include "device/own_pages.hpp"
 #include "model/transformer.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
 #include "ops/rms_norm.hpp"
-#include "parallel/own_pages.hpp"
 
 /// The forward pass of inference: no tape, rows of many texts, keys and values from blocks.
 namespace trireme {

@@ -9,7 +9,7 @@
 namespace trireme {
 
 /// Keys and values of texts, for each layer, in blocks that an owner of texts shares out
-/// (generate/kv_blocks.hpp).
+/// (generate/cache/kv_blocks.hpp).
 struct KvCache {
   std::vector<ops::PagedCache> layers;
 };

@@ -2,7 +2,7 @@
 #include <cstdint>
 
 #include "model/config.hpp"
-#include "model/lora_config.hpp"
+#include "model/lora/lora_config.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/context/deal_tokens.hpp"

@@ -5,7 +5,7 @@
 
 #include "model/block.hpp"
 #include "model/experts/router_balance.hpp"
-#include "model/stages.hpp"
+#include "model/stages/stages.hpp"
 
 namespace trireme {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "device/torch_bridge.hpp"
 
 namespace trireme {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "device/own_pages.hpp"
 #include "ops/product.hpp"
 #include "parallel/init_values.hpp"
-#include "parallel/own_pages.hpp"
 
 namespace trireme {
 namespace {

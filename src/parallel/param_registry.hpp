@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/precision.hpp"
 #include "parallel/param_spec.hpp"
 #include "parallel/tensor/shared_grads.hpp"
 #include "parallel/units/unit_grads.hpp"
@@ -13,12 +14,6 @@
 #include "parallel/units/unit_weights.hpp"
 
 namespace trireme {
-
-/// What the numbers are: weights the model computes with, and the main copy the optimizer updates.
-struct ParamDTypes {
-  at::ScalarType compute = at::kFloat;
-  at::ScalarType main = at::kFloat;  // also of main gradients and optimizer state
-};
 
 /// The one registry of parameters: declaration, storage, initial values, gradients, and the
 /// "gradient ready" event.

@@ -19,9 +19,9 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/process/stop_signals.hpp"
+#include "device/device.hpp"
+#include "device/torch_errors.hpp"
 #include "http/http_server.hpp"
-#include "parallel/device.hpp"
-#include "parallel/torch_errors.hpp"
 #include "serve/service.hpp"
 
 namespace trireme {

@@ -4,14 +4,14 @@
 #include <string>
 
 #include "generate/engine_config.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 
 namespace trireme {
 
 /// What `trireme serve` is told.
 struct ServeOptions {
   ModelOptions model;
-  std::string model_name;     // "": the run's or folder's name
+  std::string model_name;  // "": the run's or folder's name
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;  // 0: any free one
   std::string token;

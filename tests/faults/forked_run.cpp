@@ -24,11 +24,11 @@
 #include "core/process/failpoints.hpp"
 #include "core/process/stop_signals.hpp"
 #include "core/timer.hpp"
+#include "device/device.hpp"
 #include "faults/socket_world.hpp"
-#include "parallel/device.hpp"
 #include "train/control/launch.hpp"
-#include "train/run/run_keys.hpp"
 #include "train/run/run_task.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme::testing {
 namespace {

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/exchange/hf_tensors.hpp"
+#include "checkpoint/exchange/import_weights.hpp"
+#include "checkpoint/exchange/tokenizer_size.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
-#include "checkpoint/hf/hf_tensors.hpp"
-#include "checkpoint/hf/import_weights.hpp"
-#include "checkpoint/hf/tokenizer_size.hpp"
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "comm/self/self_communicator.hpp"

@@ -2,11 +2,11 @@
 // i64, each row one document. Writes "logits" [B, T, vocab] f32 of the checkpoint's model.
 #include <cstring>
 
-#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 #include "support/full_logits.hpp"
 
 namespace {

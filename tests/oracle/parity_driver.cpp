@@ -14,7 +14,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "comm/scalars.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
@@ -26,12 +26,12 @@
 #include "core/files/json.hpp"
 #include "core/process/run_main.hpp"
 #include "data/loader.hpp"
+#include "device/device.hpp"
+#include "device/torch_bridge.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/schedule.hpp"
-#include "parallel/device.hpp"
-#include "parallel/torch_bridge.hpp"
 #include "parallel/units/gathered.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "train/step/step.hpp"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include "core/terminal/line_reader.hpp"
 #include "core/terminal/terminal.hpp"
 #include "generate/engine_config.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {

@@ -8,7 +8,7 @@
 #include "bin/trireme/chat/answer_printer.hpp"
 #include "bin/trireme/chat/chat_settings.hpp"
 #include "generate/engine.hpp"
-#include "generate/load_model.hpp"
+#include "generate/load/load_model.hpp"
 #include "text/chat/chat_writer.hpp"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include "train/planner/calibration.hpp"
 #include "train/planner/config_json.hpp"
 #include "train/planner/rank_layouts.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme {
 namespace {

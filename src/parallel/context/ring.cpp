@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/torch_bridge.hpp"
 #include "parallel/context/forms.hpp"
-#include "parallel/torch_bridge.hpp"
 
 namespace trireme::context {
 namespace {

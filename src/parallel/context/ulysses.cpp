@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "device/torch_bridge.hpp"
 #include "parallel/context/forms.hpp"
-#include "parallel/torch_bridge.hpp"
 
 namespace trireme::context {
 namespace {

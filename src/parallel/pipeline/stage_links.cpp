@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/timer.hpp"
-#include "parallel/torch_bridge.hpp"
+#include "device/torch_bridge.hpp"
 
 namespace trireme {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "parallel/own_pages.hpp"
+#include "device/own_pages.hpp"
 
 namespace trireme {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "device/own_pages.hpp"
 #include "parallel/collectives.hpp"
-#include "parallel/own_pages.hpp"
 
 namespace trireme {
 

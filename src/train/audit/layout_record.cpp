@@ -5,7 +5,7 @@
 
 #include "comm/agree.hpp"
 #include "core/join.hpp"
-#include "model/rank_stages.hpp"
+#include "model/stages/rank_stages.hpp"
 #include "pipeline/schedule_file.hpp"
 #include "pipeline/simulate.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/own_keys.hpp"
-#include "model/lora_config.hpp"
+#include "model/lora/lora_config.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
 

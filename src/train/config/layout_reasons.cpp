@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/number.hpp"
-#include "model/stages.hpp"
+#include "model/stages/stages.hpp"
 #include "parallel/param_spec.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 

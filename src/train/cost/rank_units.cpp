@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "model/rank_stages.hpp"
+#include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/cost/rank_widths.hpp"
 

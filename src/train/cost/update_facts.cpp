@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "device/device.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/device.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/config.hpp"
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "model/lora_config.hpp"
-#include "model/stages.hpp"
+#include "model/lora/lora_config.hpp"
+#include "model/stages/stages.hpp"
 #include "ops/path.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"

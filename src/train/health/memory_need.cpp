@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"
 

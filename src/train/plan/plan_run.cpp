@@ -7,8 +7,8 @@
 #include "train/config/open_values.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"
-#include "train/run/resolve_config.hpp"
-#include "train/run/run_data.hpp"
+#include "train/start/resolve_config.hpp"
+#include "train/start/run_data.hpp"
 
 namespace trireme {
 

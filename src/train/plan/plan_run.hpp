@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "train/run/run_start.hpp"
+#include "train/start/run_start.hpp"
 #include "train/task/task.hpp"
 
 namespace trireme {

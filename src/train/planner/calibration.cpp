@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/number.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 #include "train/config/config.hpp"
 #include "train/config/layout.hpp"
 #include "train/planner/config_json.hpp"

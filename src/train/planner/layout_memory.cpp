@@ -4,7 +4,7 @@
 #include <set>
 #include <vector>
 
-#include "model/rank_stages.hpp"
+#include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/cost/rank_widths.hpp"
 #include "train/cost/state_bytes.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/rank_stages.hpp"
+#include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "pipeline/shared.hpp"
 

@@ -3,7 +3,7 @@
 #include <tuple>
 #include <vector>
 
-#include "model/stages.hpp"
+#include "model/stages/stages.hpp"
 #include "pipeline/simulate.hpp"
 #include "train/planner/pass_costs.hpp"
 

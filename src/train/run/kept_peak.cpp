@@ -13,7 +13,7 @@
 #include "core/files/json.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 #include "train/report/progress_line.hpp"
 
 namespace trireme {

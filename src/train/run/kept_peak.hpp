@@ -1,6 +1,6 @@
 #pragma once
-#include "train/run/run_model.hpp"
-#include "train/run/run_request.hpp"
+#include "train/start/run_model.hpp"
+#include "train/start/run_request.hpp"
 
 namespace trireme {
 

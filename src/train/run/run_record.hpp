@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/disk/run_lock.hpp"
-#include "train/run/run_request.hpp"
+#include "train/start/run_request.hpp"
 
 namespace trireme {
 

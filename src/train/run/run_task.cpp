@@ -13,16 +13,16 @@
 #include "core/problems.hpp"
 #include "core/process/stop_signals.hpp"
 #include "data/order/length_warning.hpp"
+#include "device/device.hpp"
+#include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
-#include "parallel/device.hpp"
-#include "parallel/torch_errors.hpp"
 #include "train/health/divergence_advice.hpp"
 #include "train/health/memory_advice.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/report/device_use.hpp"
 #include "train/report/progress_line.hpp"
-#include "train/run/resolve_config.hpp"
 #include "train/run/training_run.hpp"
+#include "train/start/resolve_config.hpp"
 
 namespace trireme {
 namespace {

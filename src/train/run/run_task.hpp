@@ -1,5 +1,5 @@
 #pragma once
-#include "train/run/run_request.hpp"
+#include "train/start/run_request.hpp"
 
 namespace trireme {
 

@@ -4,9 +4,9 @@
 #include "train/control/stop_requests.hpp"
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
-#include "train/run/begin.hpp"
 #include "train/run/kept_peak.hpp"
 #include "train/run/run_record.hpp"
+#include "train/start/begin.hpp"
 #include "train/state/saver.hpp"
 #include "train/step/step_chain.hpp"
 

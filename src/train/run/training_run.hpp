@@ -6,10 +6,10 @@
 #include "core/timer.hpp"
 #include "data/loader.hpp"
 #include "train/health/step_shares.hpp"
-#include "train/run/run_data.hpp"
-#include "train/run/run_model.hpp"
 #include "train/run/run_record.hpp"
 #include "train/run/trainer_services.hpp"
+#include "train/start/run_data.hpp"
+#include "train/start/run_model.hpp"
 
 namespace trireme {
 

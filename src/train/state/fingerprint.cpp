@@ -18,7 +18,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 
 #include "checkpoint/load/load.hpp"
-#include "model/stage_forward.hpp"
+#include "model/stages/stage_forward.hpp"
 #include "objective/head.hpp"
 #include "parallel/mesh.hpp"
 #include "train/state/run_state.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "parallel/torch_bridge.hpp"
+#include "device/torch_bridge.hpp"
 
 namespace trireme {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "device/torch_bridge.hpp"
 #include "parallel/collectives.hpp"
-#include "parallel/torch_bridge.hpp"
 
 namespace trireme {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/timer.hpp"
-#include "model/stage_forward.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
+#include "model/stages/stage_forward.hpp"
 
 namespace trireme {
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/memory_count.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
-#include "parallel/memory_count.hpp"
 #include "parallel/pipeline/stage_links.hpp"
 #include "parallel/units/unit_weights.hpp"
 

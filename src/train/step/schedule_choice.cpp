@@ -8,10 +8,10 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/timer.hpp"
-#include "model/stage_forward.hpp"
+#include "device/torch_bridge.hpp"
+#include "model/stages/stage_forward.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
-#include "parallel/torch_bridge.hpp"
 #include "pipeline/schedule_file.hpp"
 
 namespace trireme {

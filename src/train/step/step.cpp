@@ -5,7 +5,7 @@
 
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
-#include "model/stage_forward.hpp"
+#include "model/stages/stage_forward.hpp"
 #include "optim/sign_step.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/step/microbatches.hpp"

@@ -9,7 +9,7 @@
 #include "comm/liveness/activity.hpp"
 #include "comm/scalars.hpp"
 #include "core/timer.hpp"
-#include "parallel/memory_count.hpp"
+#include "device/memory_count.hpp"
 #include "train/audit/update_count.hpp"
 #include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"

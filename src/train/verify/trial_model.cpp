@@ -1,7 +1,7 @@
 #include "train/verify/trial_model.hpp"
 
 #include "core/by_name.hpp"
-#include "model/rank_stages.hpp"
+#include "model/stages/rank_stages.hpp"
 
 namespace trireme {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 #include "train/config/config.hpp"
 #include "train/verify/layout_trial.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "unit/checkpoint/hf_models.hpp"

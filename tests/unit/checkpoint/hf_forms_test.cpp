@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "core/process/failpoints.hpp"
 #include "text/chat/chat_template.hpp"
 #include "unit/checkpoint/hf_models.hpp"

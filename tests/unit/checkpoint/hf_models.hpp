@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
-#include "checkpoint/hf/hf_tensors.hpp"
 #include "core/files/json.hpp"
 #include "unit/checkpoint/support.hpp"
 

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "core/files/folders.hpp"

@@ -1,14 +1,14 @@
-#include "checkpoint/hf/lora.hpp"
+#include "checkpoint/exchange/lora.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/exchange/hf_tensors.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
-#include "checkpoint/hf/hf_tensors.hpp"
-#include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/peft/peft.hpp"
 #include "core/files/json.hpp"
 #include "unit/checkpoint/one_rank.hpp"

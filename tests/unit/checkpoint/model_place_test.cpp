@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/format/lora_values.hpp"
-#include "checkpoint/hf/lora.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"

@@ -1,6 +1,6 @@
 #pragma once
+#include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/hf/safetensors.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/verify.hpp"

@@ -1,7 +1,7 @@
 #include <array>
 #include <cmath>
 
-#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/files/folders.hpp"

@@ -1,4 +1,4 @@
-#include "checkpoint/hf/safetensors.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "checkpoint/hf/convert.hpp"
+#include "checkpoint/exchange/convert.hpp"
 #include "core/dtype.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"

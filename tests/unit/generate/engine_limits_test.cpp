@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "generate/cache/schedule.hpp"
 #include "generate/engine.hpp"
-#include "generate/schedule.hpp"
 #include "text/chat/chat_writer.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/generate/small_model.hpp"
@@ -39,8 +39,8 @@ TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
 TEST(GenerationEngine, PromptAndTextTogetherFitTheContext) {
   const SmallModel small;
   GenerationEngine engine(*small.model, small.tokenizer, {.max_context = 8});
-  const auto answers = answer_all(engine, {greedy({1, 2, 3}, 100), greedy({1, 2, 3, 4, 5, 6, 7}, 9),
-                                           greedy({1, 2, 3}, 5)});
+  const auto answers = answer_all(
+      engine, {greedy({1, 2, 3}, 100), greedy({1, 2, 3, 4, 5, 6, 7}, 9), greedy({1, 2, 3}, 5)});
   EXPECT_EQ(answers[0].tokens.size(), 5U);
   EXPECT_EQ(answers[1].tokens.size(), 1U);
   EXPECT_EQ(answers[2].tokens.size(), 5U);
@@ -135,9 +135,10 @@ TEST(GenerationEngine, AChatEndsAtTheTextOfAnEndTokenThatTheTokenizerLacks) {
   std::string streamed;
 
   const Answer answer = answer_all(engine, {request}, [&](auto, const Delta& delta, const auto&) {
-    streamed += delta.text;
-    EXPECT_TRUE(std::string("a <|eot is no end").starts_with(streamed)) << streamed;
-  }).front();
+                          streamed += delta.text;
+                          EXPECT_TRUE(std::string("a <|eot is no end").starts_with(streamed))
+                              << streamed;
+                        }).front();
 
   EXPECT_EQ(answer.text, "a <|eot is no end");
   EXPECT_EQ(answer.finish, FinishReason::stop);

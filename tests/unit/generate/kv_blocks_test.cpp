@@ -1,6 +1,6 @@
 /// Blocks of the cache and their users; tokens as text.
 
-#include "generate/kv_blocks.hpp"
+#include "generate/cache/kv_blocks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "generate/kv_pages.hpp"
+#include "generate/cache/kv_pages.hpp"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
-#include "parallel/own_pages.hpp"
+#include "device/own_pages.hpp"
 #include "support/resident.hpp"
 
 namespace trireme {

@@ -9,8 +9,8 @@
 #include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
+#include "device/memory_count.hpp"
 #include "model/transformer.hpp"
-#include "parallel/memory_count.hpp"
 #include "unit/ops/support.hpp"
 
 namespace trireme::testing {

@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/problems.hpp"
-#include "model/lora_config.hpp"
+#include "model/lora/lora_config.hpp"
 #include "model/rope_scaling.hpp"
 
 namespace trireme {

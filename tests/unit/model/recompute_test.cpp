@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.hpp"
+#include "device/memory_count.hpp"
 #include "model/transformer.hpp"
-#include "parallel/memory_count.hpp"
 
 namespace trireme {
 namespace {

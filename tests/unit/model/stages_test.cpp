@@ -1,4 +1,4 @@
-#include "model/stages.hpp"
+#include "model/stages/stages.hpp"
 
 #include <gtest/gtest.h>
 

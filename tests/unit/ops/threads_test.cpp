@@ -3,9 +3,9 @@
 #include <mutex>
 #include <set>
 
+#include "device/device.hpp"
 #include "ops/attention.hpp"
 #include "ops/cpu_rows.hpp"
-#include "parallel/device.hpp"
 #include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {

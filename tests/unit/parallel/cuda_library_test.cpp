@@ -1,10 +1,10 @@
-#include "parallel/cuda_library.hpp"
+#include "device/cuda_library.hpp"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 
 namespace trireme {
 namespace {

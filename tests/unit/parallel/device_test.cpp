@@ -1,4 +1,4 @@
-#include "parallel/device.hpp"
+#include "device/device.hpp"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

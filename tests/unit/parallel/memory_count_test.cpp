@@ -1,4 +1,4 @@
-#include "parallel/memory_count.hpp"
+#include "device/memory_count.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

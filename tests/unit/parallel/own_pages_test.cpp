@@ -1,4 +1,4 @@
-#include "parallel/own_pages.hpp"
+#include "device/own_pages.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "core/error.hpp"
-#include "parallel/memory_count.hpp"
-#include "parallel/torch_errors.hpp"
+#include "device/memory_count.hpp"
+#include "device/torch_errors.hpp"
 #include "support/resident.hpp"
 
 namespace trireme {

@@ -5,8 +5,8 @@
 #include "comm/thread/thread_world.hpp"
 #include "comm/traffic.hpp"
 #include "core/error.hpp"
+#include "device/memory_count.hpp"
 #include "parallel/init_values.hpp"
-#include "parallel/memory_count.hpp"
 
 namespace trireme {
 namespace {

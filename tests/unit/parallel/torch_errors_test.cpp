@@ -1,4 +1,4 @@
-#include "parallel/torch_errors.hpp"
+#include "device/torch_errors.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "support/optim_keys.hpp"
 #include "train/cost/memory_formula.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme {
 namespace {

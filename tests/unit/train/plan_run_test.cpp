@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "unit/data/small_set.hpp"
 
 namespace trireme {
@@ -14,7 +14,8 @@ using PlanKeys = std::vector<std::pair<const char*, std::string>>;
 TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
   const testing::TemporaryFolder folder("plan_run");
   testing::write_numbered_set(folder.path(), 0, 200, 9, 1, {16});
-  const auto refusal = [&](const PlanKeys& given, const std::string& kept_local_steps) -> std::string {
+  const auto refusal = [&](const PlanKeys& given,
+                           const std::string& kept_local_steps) -> std::string {
     const std::unique_ptr<Task> task = task_rows().front().make();
     RunConfig config;
     const std::unique_ptr<ConfigSet> keys = make_run_keys(config, task->section());

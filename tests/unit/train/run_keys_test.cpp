@@ -1,4 +1,4 @@
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 #include "support/optim_keys.hpp"
-#include "train/run/run_request.hpp"
-#include "train/run/weights_start.hpp"
+#include "train/start/run_request.hpp"
+#include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {

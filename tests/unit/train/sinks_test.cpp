@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "core/error.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "train/state/resume.hpp"
 #include "unit/core/scratch.hpp"
 

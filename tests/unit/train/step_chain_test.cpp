@@ -13,7 +13,7 @@
 #include "parallel/context/deal_tokens.hpp"
 #include "support/optim_keys.hpp"
 #include "train/health/spike.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "train/state/continuation.hpp"
 #include "train/state/fingerprint.hpp"
 #include "train/state/resume.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "core/error.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 #include "train/state/resume.hpp"
 #include "train/step/microbatches.hpp"
 #include "train/task/task.hpp"

@@ -6,7 +6,7 @@
 
 #include "tests/unit/train/planner/published.hpp"
 #include "train/planner/rank_layouts.hpp"
-#include "train/run/run_keys.hpp"
+#include "train/start/run_keys.hpp"
 
 namespace trireme::planner {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "device/device.hpp"
 #include "model/config.hpp"
-#include "parallel/device.hpp"
 #include "train/planner/fit.hpp"
 
 /// What others published, for the planner to predict.

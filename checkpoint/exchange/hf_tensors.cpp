@@ -1,0 +1,91 @@
+#include "checkpoint/exchange/hf_tensors.hpp"
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kGateUpStack = "mlp.experts.gate_up_proj";
+constexpr const char* kDownStack = "mlp.experts.down_proj";
+
+void add_block(const ModelConfig& config, std::int64_t layer, std::vector<NamedShape>& tensors) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t queries = config.num_heads * config.head_dim;
+  const std::int64_t keys = config.num_kv_heads * config.head_dim;
+  const std::string prefix = formatted("model.layers.{}.", layer);
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
+    tensors.push_back({prefix + name, std::move(shape)});
+  };
+  const auto add_mlp = [&](const std::string& module, std::int64_t width) {
+    add((module + ".gate_proj.weight").c_str(), {width, hidden});
+    add((module + ".up_proj.weight").c_str(), {width, hidden});
+    add((module + ".down_proj.weight").c_str(), {hidden, width});
+  };
+  add("input_layernorm.weight", {hidden});
+  add("self_attn.q_proj.weight", {queries, hidden});
+  add("self_attn.k_proj.weight", {keys, hidden});
+  add("self_attn.v_proj.weight", {keys, hidden});
+  add("self_attn.o_proj.weight", {hidden, queries});
+  if (config.qk_norm) add("self_attn.q_norm.weight", {config.head_dim});
+  if (config.qk_norm) add("self_attn.k_norm.weight", {config.head_dim});
+  add("post_attention_layernorm.weight", {hidden});
+  const MoeConfig& moe = config.moe;
+  if (!moe.in_layer(layer)) return add_mlp("mlp", config.intermediate_size);
+  const std::int64_t width = moe.moe_intermediate_size;
+  add("mlp.gate.weight", {moe.num_experts, hidden});
+  if (moe.has_bias()) add("mlp.gate.e_score_correction_bias", {moe.num_experts});
+  add(kGateUpStack, {moe.num_experts, 2, width, hidden});
+  add(kDownStack, {moe.num_experts, hidden, width});
+  if (moe.num_shared_experts > 0) add_mlp("mlp.shared_experts", moe.shared_width());
+}
+
+/// Each expert of a stack's layer by itself: gate, up, down of one after another.
+void add_experts(const MoeConfig& moe, const NamedShape& gate_up, const NamedShape& down,
+                 std::vector<HfTensor>& tensors) {
+  const std::string module =
+      gate_up.name.substr(0, gate_up.name.size() - std::string_view("gate_up_proj").size());
+  const std::int64_t width = gate_up.shape[2];
+  const std::int64_t hidden = gate_up.shape[3];
+  const std::int64_t one = width * hidden;
+  for (std::int64_t expert = 0; expert < moe.num_experts; ++expert) {
+    const auto name = [&](const char* which) {
+      return formatted("{}{}.{}.weight", module, expert, which);
+    };
+    tensors.push_back({name("gate_proj"), {width, hidden}, gate_up.name, 2 * expert * one});
+    tensors.push_back({name("up_proj"), {width, hidden}, gate_up.name, (2 * expert + 1) * one});
+    tensors.push_back({name("down_proj"), {hidden, width}, down.name, expert * one});
+  }
+}
+
+}  // namespace
+
+std::vector<NamedShape> model_tensors(const ModelConfig& config) {
+  std::vector<NamedShape> tensors{
+      {"model.embed_tokens.weight", {config.vocab_size, config.hidden_size}}};
+  for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
+    add_block(config, layer, tensors);
+  tensors.push_back({"model.norm.weight", {config.hidden_size}});
+  if (!config.tie_embeddings)
+    tensors.push_back({"lm_head.weight", {config.vocab_size, config.hidden_size}});
+  return tensors;
+}
+
+std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
+  const std::vector<NamedShape> parameters = model_tensors(config);
+  std::vector<HfTensor> tensors;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].name.ends_with(kGateUpStack)) {
+      add_experts(config.moe, parameters[i], parameters[i + 1], tensors);
+    } else if (!parameters[i].name.ends_with(kDownStack)) {
+      tensors.push_back({parameters[i].name, parameters[i].shape, parameters[i].name});
+    }
+  }
+  return tensors;
+}
+
+std::vector<std::int64_t> hf_stack_shape(const std::vector<std::int64_t>& shape) {
+  if (shape.size() != 4) return shape;
+  return {shape[0], shape[1] * shape[2], shape[3]};
+}
+
+}  // namespace trireme

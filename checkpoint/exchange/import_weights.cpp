@@ -1,0 +1,247 @@
+#include "checkpoint/exchange/import_weights.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "checkpoint/disk/run_lock.hpp"
+#include "checkpoint/exchange/convert.hpp"
+#include "checkpoint/exchange/special_tokens.hpp"
+#include "checkpoint/exchange/tokenizer_size.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/save/save.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
+#include "comm/self/self_communicator.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/join.hpp"
+#include "core/log.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kOutput = "lm_head.weight";
+
+/// What a tokenizer needs; anything else of the folder (other formats of the
+/// weights, pictures) stays behind.
+constexpr const char* kCarried[] = {
+    "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
+    kGenerationConfigFile, "chat_template.jinja",   "vocab.json",
+    "merges.txt",          "added_tokens.json"};
+
+void check_weights(const WeightSource& weights, const std::vector<NamedShape>& tensors, bool tied,
+                   const std::string& where) {
+  std::string problems;
+  std::set<std::string> known;
+  for (const NamedShape& tensor : tensors) {
+    known.insert(tensor.name);
+    const auto found = weights.find(tensor.name);
+    if (found == weights.end()) {
+      problems += formatted("\n  missing: {}", tensor.name);
+      continue;
+    }
+    const WeightTensor& weight = found->second;
+    if (weight.shape != tensor.shape)
+      problems += formatted("\n  {}: shape [{}], the model's is [{}]", tensor.name,
+                            joined(weight.shape, ", "), joined(tensor.shape, ", "));
+    if (!is_float(weight.dtype))
+      problems +=
+          formatted("\n  {}: dtype {} is not supported", tensor.name, dtype_name(weight.dtype));
+  }
+  for (const auto& [name, weight] : weights) {
+    // Some writers store the tied output matrix again, and old ones the rotary frequencies; both
+    // follow from the rest.
+    const bool redundant = (tied && name == kOutput) || name.ends_with(".rotary_emb.inv_freq");
+    if (!known.contains(name) && !redundant) problems += formatted("\n  extra: {}", name);
+  }
+  if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
+}
+
+/// What a folder must have: experts stacked, where it has such a stack, else one by one.
+std::vector<NamedShape> expected_tensors(const ModelConfig& config, const WeightSource& weights) {
+  std::map<std::string, std::vector<std::int64_t>> stacks;
+  for (const NamedShape& parameter : model_tensors(config))
+    stacks.emplace(parameter.name, parameter.shape);
+  std::vector<NamedShape> expected;
+  for (const HfTensor& tensor : hf_tensors(config)) {
+    if (!tensor.is_part() || !weights.contains(tensor.parameter)) {
+      expected.push_back({tensor.name, tensor.shape});
+    } else if (tensor.begin == 0) {
+      expected.push_back({tensor.parameter, hf_stack_shape(stacks.at(tensor.parameter))});
+    }
+  }
+  return expected;
+}
+
+/// A parameter of experts that came one by one, in float32.
+WeightTensor stacked(const NamedShape& parameter, const std::vector<HfTensor>& parts,
+                     const WeightSource& weights) {
+  std::vector<std::pair<HfTensor, WeightTensor>> own;
+  for (const HfTensor& part : parts) {
+    if (part.parameter == parameter.name) own.emplace_back(part, weights.at(part.name));
+  }
+  return {DType::f32, parameter.shape, [own](std::span<std::byte> bytes) {
+            for (const auto& [part, tensor] : own) {
+              const std::vector<std::byte> elements = read_f32(tensor, part.name);
+              const std::size_t begin = static_cast<std::size_t>(part.begin) * sizeof(float);
+              std::ranges::copy(elements, bytes.subspan(begin).begin());
+            }
+          }};
+}
+
+/// Every parameter of the model under its own name and shape.
+void stack_experts(const ModelConfig& config, WeightSource& weights) {
+  if (!config.moe.on()) return;
+  const std::vector<HfTensor> parts = hf_tensors(config);
+  for (const NamedShape& parameter : model_tensors(config)) {
+    const auto found = weights.find(parameter.name);
+    if (found == weights.end()) {
+      weights.emplace(parameter.name, stacked(parameter, parts, weights));
+    } else {
+      found->second.shape = parameter.shape;
+    }
+  }
+}
+
+std::vector<std::byte> raw(const WeightTensor& tensor) {
+  std::size_t bytes = size_of(tensor.dtype);
+  for (const std::int64_t size : tensor.shape) bytes *= static_cast<std::size_t>(size);
+  std::vector<std::byte> elements(bytes);
+  tensor.read(elements);
+  return elements;
+}
+
+/// transformers does not tie what differs, whatever config.json says.
+bool has_another_output_matrix(const WeightSource& weights) {
+  return weights.contains(kEmbedding) && weights.contains(kOutput) &&
+         raw(weights.at(kEmbedding)) != raw(weights.at(kOutput));
+}
+
+}  // namespace
+
+WeightSource weights_of(
+    const std::map<std::string, std::shared_ptr<const SafetensorsFile>>& tensors) {
+  WeightSource weights;
+  for (const auto& [name, file] : tensors) {
+    const SafetensorsEntry& entry = file->entries().at(name);
+    weights[name] = {entry.dtype, entry.shape,
+                     [file, name](std::span<std::byte> bytes) { file->read(name, bytes); }};
+  }
+  return weights;
+}
+
+std::map<std::string, std::string> tokenizer_files_of(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const char* name : kCarried) {
+    if (fs::exists(folder / name)) files[name] = read_file(folder / name);
+  }
+  return files;
+}
+
+std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& name) {
+  const std::vector<std::byte> elements = raw(tensor);
+  std::vector<std::byte> converted(elements.size() / size_of(tensor.dtype) * size_of(DType::f32));
+  convert_floats(tensor.dtype, elements, DType::f32, converted);
+  const std::span values(reinterpret_cast<const float*>(converted.data()),
+                         converted.size() / sizeof(float));
+  if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
+    fail(ErrorKind::data, "{} holds values that are not finite (NaN or infinity)", name);
+  return converted;
+}
+
+/// So that a number in a damaged file costs no memory: three tensors an expert, or one stack of all.
+void check_num_experts(const ImportedModel& model, const WeightSource& weights) {
+  const std::int64_t num_experts = model.config.moe.num_experts;
+  const auto stack = std::ranges::find_if(weights, [](const auto& weight) {
+    return weight.first.ends_with("mlp.experts.gate_up_proj");
+  });
+  const std::int64_t layers = model.config.moe.layers_with_experts(model.config.num_layers);
+  if (stack == weights.end() ? 3 * num_experts * layers <= std::ssize(weights)
+                             : stack->second.shape.front() == num_experts)
+    return;
+  fail(ErrorKind::data, "{}: {} experts in {} layers, but the weights are {}", model.where,
+       num_experts, layers,
+       stack == weights.end() ? formatted("{} tensors in all", weights.size())
+                              : formatted("of {}", stack->second.shape.front()));
+}
+
+std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights) {
+  ModelConfig& config = model.config;
+  if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
+    fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
+         model.where, config.num_layers, weights.size());
+  }
+  if (config.moe.on()) check_num_experts(model, weights);
+  if (config.tie_embeddings && has_another_output_matrix(weights)) {
+    config.tie_embeddings = false;
+    log::warn(formatted(
+        "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
+        model.where));
+  }
+  check_weights(weights, expected_tensors(config, weights), config.tie_embeddings, model.where);
+  check_tokenizer_fits(num_token_ids(model.files, model.where), config, model.where);
+  stack_experts(config, weights);
+  return model_tensors(config);
+}
+
+namespace {
+
+/// Adds the name of the chat template to the values.
+void note_template(ImportedModel& model) {
+  const std::string chat = template_of_files(model.files);
+  if (chat.empty()) return;
+  model.values[kImportedTemplateValue] = chat;
+  const std::string note = template_note(chat, model.where);
+  is_custom_template(chat) ? log::warn(note) : log::info(note);
+}
+
+/// A model in memory, whole and checked.
+struct ReadModel {
+  StateDict state;
+  std::vector<std::vector<std::byte>> storage;
+  std::string run_id;
+};
+
+ReadModel read_model(ImportedModel model, WeightSource weights) {
+  const std::vector<NamedShape> tensors = checked_tensors(model, weights);
+  check_imported_tokenizer(model.files, model.where, model.require_tokenizer);
+  note_template(model);
+  ReadModel read{{{}, std::move(model.values), std::move(model.files)}, {}, {}};
+  put_model_values(model.config, read.state.values);
+  read.state.values.emplace("step", "0");
+  Hasher content;
+  for (const NamedShape& tensor : tensors) {
+    read.storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
+    content.update(read.storage.back());
+    read.state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
+                                  Slice::whole(tensor.shape), read.storage.back(),
+                                  /*owner=*/true});
+  }
+  read.run_id = formatted("import-{}", content.hex().substr(0, 16));
+  return read;
+}
+
+fs::path write_model(const ReadModel& model, const fs::path& folder) {
+  SelfCommunicator alone;
+  return save_checkpoint(folder, 0, model.state, alone, {.run_id = model.run_id});
+}
+
+}  // namespace
+
+fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  return write_model(read_model(std::move(model), std::move(weights)), folder);
+}
+
+fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+  const ReadModel read = read_model(std::move(model), std::move(weights));
+  // Two imports into one folder: the second is refused.
+  const RunLock lock(locked_folder(folder), RunLockOptions{});
+  return write_model(read, folder);
+}
+
+}  // namespace trireme

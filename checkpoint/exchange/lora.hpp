@@ -1,0 +1,75 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/load/load.hpp"
+#include "core/dtype.hpp"
+#include "core/error.hpp"
+#include "model/config.hpp"
+#include "model/lora/lora_config.hpp"
+
+/// Checkpoints of low-rank adapters: "param/<module>.lora_A.weight" [rank, in] and ".lora_B.weight"
+/// [out, rank] for the targeted linears of every block, and values "lora.*". The weights themselves
+/// are another checkpoint's, the base. Source: see LoraConfig.
+namespace trireme {
+
+/// One adapted matrix: weight [out, in].
+struct LoraAdapter {
+  std::string module;  // "model.layers.0.self_attn.q_proj"
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+
+[[nodiscard]] bool holds_adapters(const Checkpoint& checkpoint);
+
+/// Where a checkpoint of adapters has its base: "base" in the folder of its run.
+std::filesystem::path base_place(const Checkpoint& adapters);
+
+/// Its values "lora.*".
+LoraConfig lora_of(const Checkpoint& checkpoint);
+
+/// All that a configuration has, block by block.
+std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig& model);
+
+/// What `tensors` (by name, with `shape` and `dtype`) have that is not as these adapters are, a line
+/// each; "": nothing. Names begin with `prefix`, others are passed over, and are shown behind `shown`.
+template <class Tensors>
+std::string adapter_problems(const Tensors& tensors, const std::vector<LoraAdapter>& adapters,
+                             std::int64_t rank, std::string_view prefix,
+                             std::string_view shown = "") {
+  std::string problems;
+  std::set<std::string> known;
+  const auto look = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+    known.insert(name);
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) {
+      problems += formatted("\n  missing: {}{}", shown, name);
+    } else if (found->second.shape != shape || !is_float(found->second.dtype)) {
+      problems += formatted("\n  {}{}: wrong shape or dtype", shown, name);
+    }
+  };
+  for (const LoraAdapter& one : adapters) {
+    look(cat(prefix, one.module, ".lora_A.weight"), {rank, one.in});
+    look(cat(prefix, one.module, ".lora_B.weight"), {one.out, rank});
+  }
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(prefix) && !known.contains(name))
+      problems += formatted("\n  extra: {}{}", shown, name);
+  }
+  return problems;
+}
+
+/// Throws Error(data) naming every tensor of the checkpoint's adapters that is missing or of another
+/// shape, and every parameter that is none of them.
+void check_adapters(const Checkpoint& checkpoint, const std::vector<LoraAdapter>& adapters,
+                    std::int64_t rank);
+
+/// W + scale B A, [out, in], every sum in fp64.
+std::vector<double> merged_weight(const Checkpoint& adapters, const Checkpoint& base,
+                                  const LoraAdapter& adapter, const LoraConfig& lora);
+
+}  // namespace trireme

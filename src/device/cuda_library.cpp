@@ -1,0 +1,25 @@
+#include "device/cuda_library.hpp"
+
+#include <dlfcn.h>
+
+namespace trireme {
+namespace {
+
+std::string load() {
+#ifdef TRIREME_HAVE_CUDA
+  // Both stay with the process. Every driver has the first name.
+  if (::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return "";
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) return ::dlerror();
+#endif
+  return "";
+}
+
+const std::string load_error = load();
+
+}  // namespace
+
+const std::string& cuda_library_error() {
+  return load_error;
+}
+
+}  // namespace trireme

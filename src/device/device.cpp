@@ -1,0 +1,284 @@
+#include "device/device.hpp"
+
+#include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <malloc.h>
+#include <sys/resource.h>
+
+#ifdef TRIREME_HAVE_CUDA
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/hash/hex.hpp"
+#include "core/process/max_threads.hpp"
+#include "core/timer.hpp"
+#include "device/cpu_peak.hpp"
+#include "device/cuda_library.hpp"
+#include "device/own_pages.hpp"
+#include "ops/path.hpp"
+
+namespace trireme {
+namespace {
+
+struct PeakRow {
+  std::string_view name;  // part of the device's name
+  double dense_bf16;
+};
+
+/// Data-sheet values, dense. A100 and H100 differ by form factor;
+/// the more specific name comes first.
+constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
+                                         {"H100 NVL", 835e12},
+                                         {"H100", 989.4e12},
+                                         {"H200", 989.4e12},
+                                         {"A100", 312e12},
+                                         {"3090", 71e12}}};
+
+#ifdef TRIREME_HAVE_CUDA
+cudaDeviceProp properties_of(at::Device device) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device.index()));
+  return properties;
+}
+#endif
+
+/// Until all that was given to the device is done. A CPU is done when the call returns.
+void wait_for([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
+#endif
+}
+
+/// FLOP/s of a square product, best of 5 or of what half a second allows; the right-hand side is
+/// transposed in memory as a layer's weights are, or not.
+double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
+  // A GPU multiplies 1024 rows in microseconds: the launch would be measured, not the product.
+  const std::int64_t size = device.is_cuda() ? 4096 : 1024;
+  const auto width = static_cast<double>(size);
+  const at::Tensor a = at::ones({size, size}, at::TensorOptions().dtype(dtype).device(device));
+  const at::Tensor b = transposed ? a.t() : a;
+  at::Tensor out = at::empty_like(a);
+  const Timer total;
+  double best_s = 1e9;
+  for (int i = 0; i < 5 && (i == 0 || total.seconds() < 0.5); ++i) {
+    wait_for(device);
+    const Timer timer;
+    at::matmul_out(out, a, b);
+    wait_for(device);
+    best_s = std::min(best_s, timer.seconds());
+  }
+  return 2.0 * width * width * width / best_s;
+}
+
+/// AMX multiplies tiles of bf16: more than any loop over vector registers.
+bool has_tile_products() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags")) return (line + ' ').find(" amx_bf16 ") != std::string::npos;
+  }
+  return false;
+}
+
+double measure_peak(at::Device device, at::ScalarType compute) {
+  const bool half = compute == at::kHalf || compute == at::kBFloat16;
+  double flops = device.is_cpu() ? cpu_register_flops(compute) : 0;
+  if (!device.is_cpu() || (half && has_tile_products())) {
+    for (const bool transposed : {true, false})
+      flops = std::max(flops, matmul_flops(device, compute, transposed));
+  }
+  return flops;
+}
+
+}  // namespace
+
+bool has_bf16(at::Device device) {
+  constexpr int kAmpere = 8;
+  return ops::cuda_generation(device) >= kAmpere;
+}
+
+int num_visible_gpus() {
+#ifdef TRIREME_HAVE_CUDA
+  if (!cuda_library_error().empty())
+    fail(ErrorKind::usage, "cannot load LibTorch's CUDA library: {}", cuda_library_error());
+  return c10::cuda::device_count();
+#else
+  return 0;
+#endif
+}
+
+CudaVersions cuda_versions() {
+#ifdef TRIREME_HAVE_CUDA
+  int driver = 0;
+  int runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  if (cudaRuntimeGetVersion(&runtime) != cudaSuccess) runtime = 0;
+  return {driver, runtime};
+#else
+  return {};
+#endif
+}
+
+std::string device_name(at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) return properties_of(device).name;
+#endif
+  TRIREME_ASSERT(device.is_cpu());
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "cpu";
+}
+
+std::string gpu_identity([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const cudaDeviceProp properties = properties_of(device);
+    std::string text;
+    for (const char byte : properties.uuid.bytes) text += hex_text(static_cast<std::uint8_t>(byte));
+    return text;
+  }
+#endif
+  return "";
+}
+
+at::Device choose_device(const std::string& device, int local_rank, std::string_view setting) {
+  if (device != "auto" && device != "cpu" && device != "cuda")
+    fail(ErrorKind::usage, "{} {}, must be auto, cpu or cuda", setting, device);
+  const int visible = device == "cpu" ? 0 : num_visible_gpus();
+  if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
+  if (device == "cuda")
+    fail(ErrorKind::usage, "{} cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)",
+         setting);
+  return at::kCPU;
+}
+
+void use_deterministic_kernels(at::Device device) {
+  if (!device.is_cuda()) return;  // our CPU paths and ATen's are as they are
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read with the first handle
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);
+}
+
+void use_thread_independent_products() {
+  ::setenv("MKL_CBWR", "AUTO,STRICT", /*overwrite=*/0);  // read with the first product
+}
+
+std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
+  if (threads == 0) {
+    const char* omp = std::getenv("OMP_NUM_THREADS");
+    threads = omp != nullptr
+                  ? std::strtoll(omp, nullptr, 10)
+                  : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
+  }
+  threads = std::clamp<std::int64_t>(threads, 1, kMaxThreads);
+  // oneDNN keeps what it made for each of the last 1,024 shapes: with rows of ever new lengths (pairs) a
+  // gigabyte. Read with the first product.
+  ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
+  at::set_num_threads(static_cast<int>(threads));
+  if (at::get_num_interop_threads() != 1)
+    at::set_num_interop_threads(1);  // LibTorch allows it once
+  return threads;
+}
+
+void finish_work(at::Device device) {
+  if (device.is_cpu()) return;
+  c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+double known_peak_flops([[maybe_unused]] at::Device device,
+                        [[maybe_unused]] at::ScalarType compute) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda() && (compute == at::kBFloat16 || compute == at::kHalf)) {
+    const std::string name = device_name(device);
+    for (const PeakRow& row : kPeaks) {
+      if (name.find(row.name) != std::string_view::npos) return row.dense_bf16;
+    }
+  }
+#endif
+  return 0;
+}
+
+double measured_peak_flops(at::Device device, at::ScalarType compute) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, at::ScalarType>, double> known;
+  const std::lock_guard lock(mutex);
+  double& flops = known[{device.str(), compute}];
+  if (flops == 0) flops = measure_peak(device, compute);
+  return flops;
+}
+
+double memory_read_rate(at::Device device) {
+  constexpr std::int64_t kNumbers = std::int64_t{64} << 20;  // half a gigabyte: no cache holds it
+  const at::Tensor numbers =
+      own_pages(kNumbers, at::TensorOptions(device).dtype(at::kLong)).fill_(1);
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const Timer timer;
+    if (device.is_cpu()) {
+      at::parallel_for(0, kNumbers, kNumbers / 64, [&](std::int64_t first, std::int64_t last) {
+        const auto* p = numbers.const_data_ptr<std::int64_t>();
+        std::array<std::int64_t, 16> sums{};  // in registers, so that memory is what takes time
+        for (std::int64_t k = first; k + 16 <= last; k += 16) {
+          for (std::size_t lane = 0; lane < sums.size(); ++lane)
+            sums[lane] += p[k + static_cast<std::int64_t>(lane)];
+        }
+        TRIREME_ASSERT(sums[0] > 0);
+      });
+    } else {
+      TRIREME_ASSERT(numbers.sum().item<std::int64_t>() == kNumbers);
+    }
+    best = std::max(best, static_cast<double>(numbers.nbytes()) / timer.seconds());
+  }
+  return best;
+}
+
+MachineMemory device_memory([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const c10::cuda::CUDAGuard guard(device);
+    std::size_t free = 0;
+    std::size_t total = 0;
+    C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return {static_cast<double>(total), static_cast<double>(free)};
+  }
+#endif
+  return machine_memory();
+}
+
+void keep_freed_memory(bool sparing) {
+  ::mallopt(M_MMAP_THRESHOLD, (sparing ? 4 : 32) << 20);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
+
+std::int64_t peak_memory_bytes(at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device.index());
+    return stats.reserved_bytes[0].peak;
+  }
+#endif
+  TRIREME_ASSERT(device.is_cpu());
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace trireme

@@ -1,0 +1,166 @@
+#include "generate/cache/schedule.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace trireme {
+namespace {
+
+/// The tokens of a block of a text.
+KvBlocks::Tokens block_tokens(const LiveText& text, std::size_t block) {
+  constexpr auto kTokens = static_cast<std::size_t>(KvBlocks::kTokens);
+  return KvBlocks::Tokens(text.tokens.data() + block * kTokens, kTokens);
+}
+
+}  // namespace
+
+Schedule::Schedule(const EngineConfig& config, std::int64_t blocks)
+    : config_(config), blocks_(blocks) {}
+
+void Schedule::add(std::unique_ptr<LiveText> text) {
+  waiting_.push_back(std::move(text));
+}
+
+void Schedule::start_waiting() {
+  while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < config_.max_batch) {
+    LiveText& text = *waiting_.front();
+    share_blocks(text);
+    // A block to spare for each that runs: else a new text would be stopped again at once.
+    const auto have = static_cast<std::int64_t>(text.blocks.size());
+    const std::int64_t needed = KvBlocks::needed(text.length() + 1) - have;
+    const auto spare = static_cast<std::int64_t>(running_.size());
+    if (!running_.empty() && blocks_.available() < needed + spare) {
+      give_back_blocks(text);
+      return;
+    }
+    if (!text.started) {
+      text.started = true;
+      counters_.prompt_tokens += text.prompt_length();
+      counters_.cached_tokens += text.computed;
+    }
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+void Schedule::share_blocks(LiveText& text) {
+  if (!config_.share_prefixes || !text.prompt_reported()) return;
+  // At least one token is computed: its logits are needed.
+  while (text.blocks.size() == text.published &&
+         text.computed == static_cast<std::int64_t>(text.blocks.size()) * KvBlocks::kTokens &&
+         text.computed + KvBlocks::kTokens < text.length()) {
+    const auto found = blocks_.share(text.chain, block_tokens(text, text.published));
+    if (!found) return;
+    text.blocks.push_back(found->block);
+    text.chain = found->chain;
+    text.computed += KvBlocks::kTokens;
+    ++text.published;
+  }
+}
+
+std::int64_t Schedule::make_room(std::size_t i, std::int64_t rows) {
+  LiveText& text = *running_[i];
+  const auto needed = static_cast<std::size_t>(KvBlocks::needed(text.computed + rows));
+  while (text.blocks.size() < needed) {
+    if (const auto block = blocks_.take()) {
+      text.blocks.push_back(*block);
+    } else if (i + 1 < running_.size()) {
+      preempt_last();
+    } else {
+      break;
+    }
+  }
+  const auto room = static_cast<std::int64_t>(text.blocks.size()) * KvBlocks::kTokens;
+  return std::min(rows, room - text.computed);
+}
+
+void Schedule::publish_blocks(LiveText& text, std::int64_t rows) {
+  if (!config_.share_prefixes) return;
+  const auto full = static_cast<std::size_t>((text.computed + rows) / KvBlocks::kTokens);
+  for (; text.published < full; ++text.published) {
+    text.chain = blocks_.publish(text.blocks[text.published], text.chain,
+                                 block_tokens(text, text.published));
+  }
+}
+
+void Schedule::give_back_blocks(LiveText& text) {
+  // The last first: what more texts begin with stays longest.
+  for (auto block = text.blocks.rbegin(); block != text.blocks.rend(); ++block)
+    blocks_.give_back(*block);
+  text.blocks.clear();
+  text.computed = 0;
+  text.chain = KvBlocks::kStart;
+  text.published = 0;
+}
+
+void Schedule::preempt_last() {
+  give_back_blocks(*running_.back());
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
+  ++counters_.preemptions;
+}
+
+std::int64_t Schedule::rows_behind(std::int64_t rows, std::int64_t before) const {
+  const std::int64_t cost = config_.row_cost_tokens;
+  return cost == 0 || rows == 0 ? rows : std::max<std::int64_t>(rows * cost / (cost + before), 1);
+}
+
+std::int64_t Schedule::first_rows_for(std::int64_t rows, std::int64_t before) const {
+  const std::int64_t cost = config_.row_cost_tokens;
+  return cost == 0 ? rows : (rows * (cost + before) + cost - 1) / cost;
+}
+
+std::vector<TextRows> Schedule::next_step() {
+  start_waiting();
+  const bool beside = std::any_of(running_.begin(), running_.end(),
+                                  [](const auto& text) { return text->drawing(); });
+  std::int64_t prompt_rows = beside ? config_.prompt_tokens_beside : config_.prompt_tokens;
+  std::vector<TextRows> step;
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    LiveText& text = *running_[i];
+    const bool drawing = text.drawing();
+    if (!drawing) share_blocks(text);
+    std::int64_t rows = text.length() - text.computed;
+    const std::int64_t before = beside ? text.computed : 0;
+    if (!drawing) rows = std::min(rows, rows_behind(prompt_rows, before));
+    if (rows > 0) rows = make_room(i, rows);
+    if (rows == 0) continue;
+    if (!drawing) prompt_rows -= std::min(prompt_rows, first_rows_for(rows, before));
+    publish_blocks(text, rows);
+    step.push_back({&text, rows});
+  }
+  TRIREME_ASSERT(!step.empty() || (running_.empty() && waiting_.empty()));
+  return step;
+}
+
+void Schedule::forget() {
+  blocks_.forget_published();
+  // Also of a text without rows in the step: it may share a block that another was to fill.
+  for (const auto& text : running_) give_back_blocks(*text);
+}
+
+void Schedule::remove_finished() {
+  const auto leave = [&](const std::unique_ptr<LiveText>& text) {
+    if (text->finished) give_back_blocks(*text);
+    return text->finished;
+  };
+  std::erase_if(running_, leave);
+  std::erase_if(waiting_, leave);
+}
+
+void Schedule::for_each(const std::function<void(LiveText&)>& call) {
+  for (const auto& text : running_) call(*text);
+  for (const auto& text : waiting_) call(*text);
+}
+
+EngineCounters Schedule::counters() const {
+  EngineCounters counters = counters_;
+  counters.running = static_cast<std::int64_t>(running_.size());
+  counters.waiting = static_cast<std::int64_t>(waiting_.size());
+  counters.kv_blocks_used = blocks_.used();
+  counters.kv_blocks_total = blocks_.total();
+  return counters;
+}
+
+}  // namespace trireme

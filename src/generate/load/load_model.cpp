@@ -1,0 +1,204 @@
+#include "generate/load/load_model.hpp"
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/exchange/special_tokens.hpp"
+#include "checkpoint/exchange/tokenizer_size.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/format/state.hpp"
+#include "checkpoint/hf/hf_model.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
+#include "checkpoint/upkeep/newest.hpp"
+#include "comm/factory.hpp"
+#include "core/error.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/log.hpp"
+#include "core/process/max_threads.hpp"
+#include "device/device.hpp"
+#include "device/torch_bridge.hpp"
+
+namespace trireme {
+namespace {
+
+/// What a model is made of, wherever it lies.
+struct ModelSource {
+  std::filesystem::path place;
+  ModelConfig config;
+  LoraConfig lora;
+  std::map<std::string, std::string> files;  // of its tokenizer
+  std::string chat;                          // name of its chat format; "" if it says none
+  std::string taught;                        // template_of: also what an import recognized
+  /// Writes a parameter into `weight`, converted.
+  std::function<void(const std::string& name, const at::Tensor& weight)> read;
+};
+
+std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
+  std::map<std::string, std::string> files;
+  for (const char* name :
+       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", kGenerationConfigFile}) {
+    if (checkpoint.has_file(name)) files[name] = checkpoint.file(name);
+  }
+  return files;
+}
+
+/// From its saved dtype; what adapters lack comes from their base.
+void read_parameter(const Checkpoint& newest, const std::optional<Checkpoint>& base,
+                    const std::string& parameter, const at::Tensor& weight) {
+  const std::string name = formatted("param/{}", parameter);
+  const Checkpoint& checkpoint = base && !newest.manifest().tensors.contains(name) ? *base : newest;
+  const auto found = checkpoint.manifest().tensors.find(name);
+  if (found == checkpoint.manifest().tensors.end() || weight.sizes() != found->second.shape) {
+    fail(ErrorKind::data, "{}: tensor {} is missing or of another shape",
+         checkpoint.path().string(), name);
+  }
+  std::vector<std::byte> bytes = checkpoint.read_logical(name);
+  weight.copy_(
+      at::from_blob(bytes.data(), found->second.shape, to_scalar_type(found->second.dtype)));
+}
+
+ModelSource source_of(const Checkpoint& checkpoint) {
+  ModelSource source;
+  source.place = checkpoint.path();
+  source.config = model_from_values(checkpoint.manifest().values, source.place.string());
+  source.files = carried_files(checkpoint);
+  const auto& values = checkpoint.manifest().values;
+  if (const auto chat = values.find(kChatTemplateValue); chat != values.end())
+    source.chat = chat->second;
+  source.taught = template_of(values);
+  std::optional<Checkpoint> base;
+  if (holds_adapters(checkpoint)) {
+    source.lora = lora_of(checkpoint);
+    base = open_newest_good(base_place(checkpoint));
+  }
+  source.read = [checkpoint, base](const std::string& name, const at::Tensor& weight) {
+    read_parameter(checkpoint, base, name, weight);
+  };
+  return source;
+}
+
+ModelSource source_of_hf(const std::filesystem::path& folder) {
+  HfModel hf = open_hf_model(folder);
+  checked_tensors(hf.model, hf.weights);
+  ModelSource source;
+  source.place = folder;
+  source.config = hf.model.config;
+  source.files = hf.model.files;
+  source.taught = template_of_files(source.files);
+  source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
+    std::vector<std::byte> bytes = read_f32(weights.at(name), name);
+    weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));
+  };
+  return source;
+}
+
+/// Ids that the embedding lacks, as in configurations of small test models, and ids that no token has
+/// are never drawn.
+std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
+  std::vector<std::uint32_t> ids;
+  if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
+  const auto file = source.files.find(kGenerationConfigFile);
+  if (file == source.files.end()) return ids;
+  const std::string where = (source.place / kGenerationConfigFile).string();
+  const SpecialTokenIds listed = listed_token_ids(parse_json(file->second, where), where);
+  const auto found = listed.find("eos");
+  if (found == listed.end()) return ids;
+  for (const std::int64_t id : found->second) {
+    const bool is_used = id < source.config.vocab_size && id < tokenizer.vocab_size();
+    if (is_used) ids.push_back(static_cast<std::uint32_t>(id));
+  }
+  return ids;
+}
+
+/// A model whose tokenizer cannot be read takes and gives ids.
+Tokenizer tokenizer_of(const ModelSource& source) {
+  const std::string problem = tokenizer_problem(source.files, source.place.string());
+  if (problem.empty()) return Tokenizer::from_files(source.files, source.place.string());
+  log::warn(formatted("{}\nThe model takes token ids only, no text", problem));
+  return Tokenizer::ids_only(source.files, static_cast<std::uint32_t>(source.config.vocab_size),
+                             formatted("{}\nThis model takes token ids only, no text", problem));
+}
+
+const ChatTemplate* chat_of(const ModelSource& source) {
+  return source.chat.empty() ? nearest_chat_template(jinja_of(source.files))
+                             : &chat_template(source.chat);
+}
+
+}  // namespace
+
+ChatWriter chat_writer_of(const LoadedModel& model) {
+  if (model.tokenizer.is_ids_only()) {
+    fail(
+        ErrorKind::data,
+        "{} has no tokenizer that can be read, so that it takes no chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",
+        model.checkpoint.string());
+  }
+  if (model.chat == nullptr) {
+    fail(
+        ErrorKind::usage,
+        "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}. Name the one to use with --chat-template",
+        model.checkpoint.string(), chat_template_names());
+  }
+  return ChatWriter(*model.chat, model.tokenizer);
+}
+
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
+                                        at::Device device, bool allow_older) {
+  const ModelSource source =
+      is_hf_folder(place) ? source_of_hf(place) : source_of(open_newest_good(place, allow_older));
+  std::unique_ptr<Communicator> self = make_world("self", {});
+  auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
+  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
+                                                             std::move(mesh),
+                                                             {},
+                                                             nullptr,
+                                                             tokenizer_of(source),
+                                                             {},
+                                                             source.place,
+                                                             chat_of(source),
+                                                             source.taught});
+  loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
+  check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
+  loaded->registry.freeze();  // weights alone: no gradients
+  TransformerOptions model_options;
+  model_options.lora = source.lora;
+  loaded->transformer =
+      std::make_unique<Transformer>(loaded->registry, source.config, model_options);
+  loaded->registry.allocate(*loaded->mesh, dtypes, device);
+  loaded->transformer->prepare();
+  for (ParamId id = 0; id < loaded->registry.size(); ++id)
+    source.read(loaded->registry.spec(id).name, loaded->registry.main(id));
+  loaded->registry.refresh_weights();
+  return loaded;
+}
+
+std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank,
+                                        int local_size) {
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
+  const ChatTemplate* const format =
+      options.chat_template.empty() ? nullptr : &chat_template(options.chat_template);
+  set_cpu_threads(options.threads, local_size);
+  auto model =
+      load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
+                 choose_device(options.device, local_rank, "--device"), options.allow_older);
+  if (format != nullptr) model->chat = format;
+  return model;
+}
+
+std::string hash_weights(LoadedModel& model) {
+  Hasher hasher;
+  for (ParamId id = 0; id < model.registry.size(); ++id) {
+    hasher.update(model.registry.spec(id).name);
+    const at::Tensor values = model.registry.main(id).to(at::kCPU).contiguous();
+    hasher.update(
+        std::span(static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()));
+  }
+  return hasher.hex();
+}
+
+}  // namespace trireme

@@ -1,0 +1,208 @@
+#include "train/start/begin.hpp"
+
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "checkpoint/exchange/special_tokens.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/upkeep/newest.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "train/start/resolve_config.hpp"
+#include "train/start/run_length.hpp"
+#include "train/start/weights_start.hpp"
+#include "train/state/continuation.hpp"
+#include "train/state/load_converted.hpp"
+#include "train/state/resume.hpp"
+
+namespace trireme {
+namespace {
+
+/// What an imported model says of its generation, which no token set has.
+constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
+
+/// What the model is to others, which training does not change.
+constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
+
+/// As the run's own checkpoint keeps it, where the run still validates on the same.
+ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
+  const auto& loss = saved.valid_loss;
+  if (run.start.kind != RunStart::Kind::go_on || !loss || !std::isfinite(*loss)) return {};
+  for (const char* key : {"data.valid_path", "data.split", "data.valid_part"}) {
+    if (saved.configured(key) != run.keys.value(key)) return {};
+  }
+  return {step, *loss};
+}
+
+/// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
+/// Error(usage) if it is an older one of this run, which would have to go back.
+void check_named(const RunRequest& run, std::int64_t newest) {
+  const std::string& start = run.config.checkpoint.resume;
+  const std::string newest_name = step_folder_name(newest);
+  std::error_code code;
+  const std::filesystem::path place = std::filesystem::canonical(start, code);
+  if (!code && place.filename() != newest_name &&
+      std::filesystem::equivalent(place.parent_path(), run.folder.checkpoints(), code)) {
+    fail(
+        ErrorKind::usage,
+        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to branch off there, or resume auto to go on",
+        start, newest_name);
+  }
+  log::info(formatted("this run has {} of its own: it goes on from there, not from {}", newest_name,
+                      start));
+}
+
+/// Moves unusable checkpoints of later steps out of the way (rank 0).
+void set_aside_after(const RunRequest& run, std::int64_t step) {
+  if (run.ranks.world.rank() != 0) return;
+  const auto& folder = run.folder.checkpoints();
+  for (const std::int64_t damaged : list_steps(folder)) {
+    if (damaged > step)
+      log::warn(formatted("moved to {}", set_aside_step(folder, damaged).string()));
+  }
+}
+
+/// Of the run's own, whose newest step is `newest`.
+Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
+  Communicator& world = run.ranks.world;
+  const auto folder = run.folder.checkpoints();
+  if (run.config.checkpoint.names_checkpoint())
+    all_or_none(world, [&] { check_named(run, newest); });
+  if (newest < run.start.committed && world.rank() == 0)
+    log::warn(formatted(
+        "step {} was committed, but {} has only step {} and older: its steps are done again",
+        run.start.committed, folder.string(), newest));
+  auto found = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  all_or_none(world, [&] {
+    if (!found) {
+      fail(ErrorKind::data,
+           "no checkpoint in {} is whole; nothing was changed. Give another --run to start anew",
+           folder.string());
+    }
+    set_aside_after(run, found->step());  // the run will come to those steps again
+  });
+  return *std::move(found);
+}
+
+void log_start(const RunRequest& run, const RunData& data, const Beginning& beginning,
+               const Checkpoint& checkpoint, const RunValues& values,
+               const std::string& fresh_data) {
+  const bool is_own = run.start.kind == RunStart::Kind::go_on;
+  // The checkpoint that a Hugging Face folder or adapters were made into is gone after the start.
+  const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
+                                ? checkpoint.path().string()
+                                : run.start.checkpoint;
+  if (!beginning.goes_on) {
+    log::info(formatted("starting from the weights of {}", where));
+  } else {
+    const Continuation continuation{values,
+                                    run.config,
+                                    run.keys,
+                                    beginning.fingerprint,
+                                    fresh_data.empty() ? data.stream().plan_hash() : "",
+                                    beginning.progress.step};
+    log::info(formatted("resumed from {} at step {}; {}", where, beginning.progress.step,
+                        fresh_data.empty()
+                            ? describe_continuation(continuation)
+                            : formatted("the data begins at its sample 0: {}", fresh_data)));
+  }
+  if (is_own) return;
+  const auto changes = changed_keys(values, run.keys);
+  if (!changes.empty())
+    log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
+}
+
+/// Adapters of which the checkpoint that the run begins with has none.
+bool makes_adapters(const RunRequest& run) {
+  return run.config.lora.on() && !holds_adapters(run.start.values.model);
+}
+
+/// Collective: takes what the run wants of it into the model and `beginning`.
+void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
+          Beginning& beginning) {
+  const RunValues values = all_or_none(
+      run.ranks.world, [&] { return RunValues::from_values(checkpoint.manifest().values); });
+  const std::string where = checkpoint.path().string();
+  const RunStart::Kind kind = run.start.kind;
+  beginning.goes_on = kind != RunStart::Kind::weights && values.is_training_state();
+  std::string fresh_data;
+  StateDict state;
+  const bool new_adapters = makes_adapters(run);
+  for (StateTensor& tensor : model.state.tensors()) {
+    if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
+      state.tensors.push_back(tensor);
+  }
+  all_or_none(run.ranks.world, [&] {
+    for (const char* name : kCarriedFiles) {
+      if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
+    }
+    for (const char* key : kCarriedValues) {
+      if (const auto value = values.model.find(key); value != values.model.end())
+        beginning.carried.model.insert(*value);
+    }
+    if (kind == RunStart::Kind::go_on) {
+      model.samples->restore(values, where);
+    } else {
+      check_same_tokenizer(checkpoint, data.stream().first_set().manifest().tokenizer_hash);
+    }
+    if (!beginning.goes_on) return;
+    check_has_moments(checkpoint, state);
+    // The scale of another precision is none.
+    LossScaler unused(false);
+    const std::string& precision = run.config.train.precision;
+    const bool scaled = values.configured("train.precision").value_or(precision) == precision;
+    beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
+    check_steps(run.start, run.config.train.steps, beginning.progress.step);
+    if (kind == RunStart::Kind::state)
+      fresh_data = other_data(run.keys, data.stream(), values, where);
+    if (!fresh_data.empty()) {
+      beginning.progress.next_sample = 0;
+    } else if (kind == RunStart::Kind::state) {
+      model.samples->restore(values, where);
+    }
+    const std::int64_t done = beginning.progress.step;
+    std::int64_t data_began = fresh_data.empty() ? 0 : done;
+    if (fresh_data.empty() && values.data_began)
+      data_began = number_in(values, &RunValues::data_began, 0, done);
+    if (data_began > 0) beginning.carried.data_began = data_began;
+    beginning.valid_loss = valid_loss_of(run, values, done);
+    beginning.saved = values;
+    if (values.schedule) model.step.schedules().take(*values.schedule);
+  });
+  if (!new_adapters) {
+    load_converted(checkpoint, state, run.ranks.world);
+    model.state.spread(model.mesh);
+    model.registry.refresh_weights();
+  }
+  log_start(run, data, beginning, checkpoint, values, fresh_data);
+}
+
+}  // namespace
+
+Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
+                RunModel& model) {
+  Communicator& world = run.ranks.world;
+  Beginning beginning;
+  std::optional<Checkpoint> found;
+  const std::vector<std::int64_t> own = list_steps(run.folder.checkpoints(), world);
+  if (!own.empty()) {
+    found = find_own(run, own.front());
+    beginning.own_step = found->step();
+  } else if (frozen.start) {
+    found = frozen.start->checkpoint;
+  }
+  beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
+  if (!found || makes_adapters(run))
+    model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
+  if (frozen.base)
+    load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
+  if (found) load(run, data, *found, model, beginning);
+  remove_made_start(frozen, run);
+  put_frozen(frozen, beginning.carried);
+  return beginning;
+}
+
+}  // namespace trireme

@@ -1,0 +1,241 @@
+#include "train/start/frozen_start.hpp"
+
+#include <algorithm>
+
+#include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/upkeep/reshard.hpp"
+#include "checkpoint/upkeep/verify.hpp"
+#include "comm/agree.hpp"
+#include "comm/share.hpp"
+#include "core/error.hpp"
+#include "core/files/folders.hpp"
+#include "core/log.hpp"
+#include "train/start/weights_start.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Names in RunValues::weights_sha256, beside those of FrozenNeed.
+constexpr const char* kBase = "base";
+constexpr const char* kInit = "init";
+constexpr std::string_view kWeights = "param/";
+
+/// Returns the hash of weights that a run which is resumed began with.
+std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
+  if (run.start.kind != RunStart::Kind::go_on) return std::nullopt;
+  const RunValues::Texts& saved = run.start.values.weights_sha256;
+  const auto found = saved.find(name);
+  return found == saved.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// A run folder that holds imported adapters, in which whole weights were to be trained.
+[[noreturn]] void refuse_adapters(const RunRequest& run, const Checkpoint& checkpoint) {
+  fail(
+      ErrorKind::usage,
+      "{} holds adapters alone. To train them on, give their lora.* keys; to train the whole model, give --init {} and another --run",
+      checkpoint.path().string(), run.folder.root.string());
+}
+
+/// What the run starts from: what the command names, else what lies in its own folder (imported).
+std::string start_place(const RunRequest& run) {
+  return run.config.checkpoint.names_checkpoint() ? run.config.checkpoint.resume
+                                                  : run.folder.root.string();
+}
+
+/// Checks that a model beside the trained one reads the tokens and the chats of the run's data.
+/// Throws Error(usage).
+void check_reads(const ModelDescription& model, const FrozenNeed& need, const RunRequest& run,
+                 const RunData& data) {
+  const TokenSet& set = data.stream().first_set();
+  const std::string where = model.place.string();
+  check_beside_tokenizer(model.files, where, need.name, set.manifest().tokenizer_hash);
+  check_same_template({cat("--data ", run.config.data.path), data.chat_template(), where,
+                       template_of(model.values)},
+                      run.config.data.allow_template_change);
+  const std::int64_t rows = model_from_values(model.values, where).vocab_size;
+  const auto least = static_cast<std::int64_t>(set.vocab_size());
+  if (rows < least) {
+    fail(
+        ErrorKind::usage,
+        "{} has a vocabulary of {} tokens, must be {} or more: the data set's tokenizer has so many",
+        where, rows, least);
+  }
+}
+
+/// Says so if the two models have embeddings of different sizes.
+void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
+  const std::string where = teacher.path().string();
+  const std::int64_t rows = model_from_values(teacher.manifest().values, where).vocab_size;
+  const std::int64_t own = config.model.vocab_size;
+  if (rows == own) return;
+  log::info(formatted(
+      "{} has {} embedding rows, the trained model {}: their distributions are compared over the {} "
+      "ids that both have",
+      where, rows, own, std::min(rows, own)));
+}
+
+/// `work()`; an error of it names the key that had the checkpoint.
+template <class Work>
+auto under_key(const FrozenNeed& need, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (need.checkpoint.empty()) throw;
+    fail(error.kind(), "{} = {}: {}", need.key, need.checkpoint, error.what());
+  }
+}
+
+/// The place whose whole weights are copied into `kept`. Throws Error(data) if that is gone.
+std::string place_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
+  if (!need.checkpoint.empty()) return need.checkpoint;
+  if (run.start.kind == RunStart::Kind::go_on) {
+    fail(
+        ErrorKind::data,
+        "{} is {}, and with it the weights that this run began from: put it back, or begin anew with --init and another --run",
+        kept.string(), list_steps(kept).empty() ? "gone" : "damaged");
+  }
+  return start_place(run);
+}
+
+/// Collective: makes `kept` from what the run starts from.
+Checkpoint publish_start(const RunRequest& run, const std::optional<WholeModel>& start,
+                         const fs::path& kept) {
+  Communicator& world = run.ranks.world;
+  Checkpoint source = start->checkpoint;
+  if (holds_adapters(source)) source = open_newest_good(base_place(source), world);
+  return Checkpoint::open(publish_weights(source, kept, world), world);
+}
+
+KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& need,
+                 const std::optional<WholeModel>& start) {
+  Communicator& world = run.ranks.world;
+  const std::string& name = need.name;
+  const fs::path folder = run.folder.root / name;
+  auto checkpoint = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  if (!checkpoint) {
+    const std::string place = all_or_none(world, [&] {
+      return under_key(need, [&] {
+        const std::string found = place_of(run, need, folder);
+        if (!need.checkpoint.empty()) check_reads(read_model_description(found), need, run, data);
+        return found;
+      });
+    });
+    checkpoint = all_or_none(world, [&] {
+      return under_key(need, [&] {
+        return need.checkpoint.empty() ? publish_start(run, start, folder)
+                                       : publish_model(place, folder, world);
+      });
+    });
+    if (world.rank() == 0)
+      log::info(formatted("{}: the weights of {}, kept for this run", folder.string(), place));
+  }
+  if (need.same_vocabulary && world.rank() == 0) tell_shared_ids(*checkpoint, run.config);
+  const std::string hash = hash_verified(*checkpoint, world, kWeights);
+  const auto begun_with = saved_hash(run, name);
+  all_or_none(world, [&] {
+    if (begun_with && *begun_with != hash) {
+      fail(ErrorKind::data,
+           "{} does not hold the weights that this run began with ({}, now {}): put them back",
+           folder.string(), *begun_with, hash);
+    }
+  });
+  return {*std::move(checkpoint), name, hash};
+}
+
+/// Collective: opens what a new run takes its weights from; none where it goes on, or begins with
+/// random weights.
+std::optional<WholeModel> open_start(const RunRequest& run) {
+  if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::go_on)
+    return std::nullopt;
+  Communicator& world = run.ranks.world;
+  const bool trains_them = run.config.lora.on() && holds_adapters(run.start.values.model);
+  return all_or_none(world, [&]() -> WholeModel {
+    if (!trains_them && run.config.checkpoint.names_checkpoint())
+      return open_whole_model(start_place(run), run.folder.root / kMadeStart, world,
+                              /*allow_older=*/true);
+    Checkpoint found = open_newest_good(start_place(run), world, /*allow_older=*/true);
+    if (holds_adapters(found) && !trains_them) refuse_adapters(run, found);
+    if (holds_adapters(found) && run.task.compares_with_start(run.config)) {
+      fail(
+          ErrorKind::usage,
+          "{} holds adapters, which are trained on: name the model to compare with (dpo.reference), which may be {} as well",
+          found.path().string(), start_place(run));
+    }
+    return {std::move(found), false};
+  });
+}
+
+/// Returns the hash of the weights that the run started from, as its checkpoints keep it.
+std::string init_hash(const RunRequest& run, const std::optional<WholeModel>& start) {
+  if (start) return hash_tensors(start->checkpoint, run.ranks.world, kWeights);
+  return saved_hash(run, kInit).value_or("");
+}
+
+/// Nothing if there is none to read.
+std::optional<ModelConfig> shape_at(const fs::path& place) {
+  try {
+    return model_from_values(read_model_description(place).values, place.string());
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+FrozenParameters frozen_parameters(const RunRequest& run) {
+  const auto need = run.task.frozen(run.config);
+  if (!need) return {};
+  const auto of = [](const ModelConfig& model, const std::string& key) {
+    return FrozenParameters{model.num_parameters_wide(), model.num_expert_parameters_wide(), key};
+  };
+  if (need->checkpoint.empty()) return of(run.config.model, "");
+  auto shape = shape_at(run.folder.root / need->name);  // of a run that goes on
+  if (!shape) shape = shape_at(need->checkpoint);
+  if (!shape) return {};
+  return of(*shape, need->key);
+}
+
+void check_frozen(const RunRequest& run, const RunData& data) {
+  const auto need = run.task.frozen(run.config);
+  if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
+  under_key(*need,
+            [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
+}
+
+FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
+  FrozenStart frozen;
+  frozen.start = open_start(run);
+  if (frozen.start) {
+    all_or_none(run.ranks.world, [&] {
+      check_same_tokenizer(frozen.start->checkpoint,
+                           data.stream().first_set().manifest().tokenizer_hash);
+    });
+  }
+  frozen.init_sha256 = init_hash(run, frozen.start);
+  if (run.config.lora.on()) frozen.base = keep(run, data, {.name = kBase}, frozen.start);
+  if (const auto need = run.task.frozen(run.config))
+    frozen.model = keep(run, data, *need, frozen.start);
+  return frozen;
+}
+
+void remove_made_start(const FrozenStart& frozen, const RunRequest& run) {
+  on_first_rank(run.ranks.world, [&] {
+    if (frozen.start && frozen.start->made) remove_tree(run.folder.root / kMadeStart);
+  });
+}
+
+void put_frozen(const FrozenStart& frozen, RunValues& values) {
+  RunValues::Texts& hashes = values.weights_sha256;
+  if (!frozen.init_sha256.empty()) hashes[kInit] = frozen.init_sha256;
+  for (const auto& kept : {frozen.base, frozen.model}) {
+    if (kept) hashes[kept->name] = kept->sha256;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,185 @@
+#include "train/start/resolve_config.hpp"
+
+#include <algorithm>
+
+#include "checkpoint/format/state.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/number.hpp"
+#include "data/loader.hpp"
+#include "optim/schedule.hpp"
+#include "train/config/layout.hpp"
+#include "train/config/open_values.hpp"
+#include "train/start/chat_markers.hpp"
+#include "train/start/run_length.hpp"
+#include "train/start/weights_start.hpp"
+#include "train/state/resume.hpp"
+
+namespace trireme {
+namespace {
+
+/// Checks the chat templates of the data against that of the start, and that of a validation set
+/// against the one that the model is trained on. Throws Error(usage).
+void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
+  const bool allowed = config.allow_template_change;
+  const std::string taught = template_of(start.values.model);
+  if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
+    check_same_template(
+        {cat("--data ", config.path), data.chat_template(), start.checkpoint, taught}, allowed);
+  }
+  const bool by_data = !data.chat_template().empty();
+  check_same_template({cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
+                       by_data ? cat("--data ", config.path) : start.checkpoint,
+                       by_data ? data.chat_template() : taught},
+                      allowed);
+}
+
+/// Returns parallel.local_steps of the checkpoint that the run resumes; nullopt for a new run.
+std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
+  if (start.kind != RunStart::Kind::go_on) return std::nullopt;
+  return parse_integer(start.values.configured("parallel.local_steps").value_or("1"));
+}
+
+/// Logs a warning on rank 0, unless it is empty.
+void warn(const RunRequest& run, const std::string& text) {
+  if (!text.empty() && run.ranks.world.rank() == 0) log::warn(text);
+}
+
+/// Resolves the model's shape by the tokenizer of the data.
+void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data) {
+  const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
+  // A vocabulary that the user did not choose is that of the weights.
+  const bool is_of_weights =
+      start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
+  if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
+    fail_another_tokenizer(start.checkpoint);
+  resolve(config.model, vocabulary);
+}
+
+}  // namespace
+
+OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
+  Communicator& world = run.ranks.world;
+  OpenChoice choice{run.config, ""};
+  RunConfig& config = choice.config;
+  OpenValueFacts facts{.has_bf16 = has_bf16};
+  if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values.config;
+  // What a new run has from the checkpoint it starts from gives way to what this command says.
+  if (facts.saved.empty() && config.train.accumulation > 0 &&
+      !run.keys.is_set("train.global_batch"))
+    config.train.global_batch = 0;
+  all_or_none(world, [&] {
+    // A layout that does not divide the ranks is refused with all that is known against it: when
+    // the data is open.
+    const bool layout_divides = divides(config.parallel, world.size());
+    if (layout_divides) facts.data_ranks = data_ranks(config.parallel, world.size());
+    Problems problems = run.keys.problems();
+    Problems unsaid;
+    choice.note = fill_open_values(config, facts, layout_divides ? problems : unsaid);
+    problems.throw_if_any();
+  });
+  return choice;
+}
+
+std::unique_ptr<RunData> open_data(const RunRequest& run) {
+  const DataConfig& data = run.config.data;
+  if (data.path.empty())
+    fail(
+        ErrorKind::usage,
+        "--data is missing: give a token set (a folder that trireme-data pack wrote); in {} is no run to go on from",
+        run.folder.root.string());
+  if (run.config.train.eval_every == 0 && run.ranks.world.rank() == 0 &&
+      !(data.valid_path.empty() && data.split.empty())) {
+    log::warn(formatted("{}, but train.eval_every = 0: nothing is validated",
+                        data.valid_path.empty() ? "data.split = " + data.split
+                                                : "data.valid_path = " + data.valid_path));
+  }
+  const std::vector<std::string_view> kinds = run.task.set_kinds();
+  return std::make_unique<RunData>(run.config, kinds,
+                                   [&](StreamConfig& stream, const EncodeWord& encode) {
+                                     run.task.choose_data(stream, encode);
+                                   });
+}
+
+void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+                   const RunData& data, int ranks, Problems problems) {
+  config.train.seq_len = data.seq_len();
+  resolve_model(config, keys, start, data);
+  const std::int64_t longest = std::max(config.train.seq_len, data.stream().max_seq_len());
+  if (longest > config.model.max_seq_len) {
+    fail(ErrorKind::usage, "{}{} is more than model.max_seq_len = {}",
+         longest == config.train.seq_len ? "train.seq_len = " : "data.path has a phase of length ",
+         longest, config.model.max_seq_len);
+  }
+  check_layout(config.parallel,
+               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start)}, problems);
+  check_targets(config.lora, config.model, problems);
+  problems.throw_if_any();
+  check_micro_batches(config.parallel,
+                      micro_steps_of(config.train.global_batch, config.train.micro_batch,
+                                     data_ranks(config.parallel, ranks)));
+}
+
+std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys,
+                                        const RunStart& start, const RunData& data) {
+  check_start(start, config, keys, data);
+  std::vector<std::string> warnings{
+      check_chat_markers(data, config.data.allow_missing_markers, start.kind)};
+  const RunLength length = run_length(config, start, keys, data);
+  config.train.steps = length.steps;
+  config.train.num_samples = length.num_samples;
+  warnings.push_back(length.warning);
+  check_steps(start, config.train.steps, start.step());
+  warnings.push_back(warmup_note(config.optim, config.train.steps));
+  return warnings;
+}
+
+RunConfig resolve_by_data(const RunRequest& run, const RunData& data) {
+  RunConfig config = run.config;
+  resolve_shape(config, run.keys, run.start, data, run.ranks.world.size());
+  warn(run, keys_without_effect(config.parallel));
+  return config;
+}
+
+RunConfig resolve_by_start(const RunRequest& run, const RunData& data) {
+  RunConfig config = run.config;
+  for (const std::string& warning : resolve_length(config, run.keys, run.start, data))
+    warn(run, warning);
+  if (run.start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
+  return config;
+}
+
+std::string other_data(const ConfigSet& keys, const SampleStream& stream, const RunValues& values,
+                       const std::string& where) {
+  const auto seed = values.configured("train.seed");
+  const std::string now = keys.value("train.seed");
+  if (seed && *seed != now) return formatted("train.seed = {} (was {})", now, *seed);
+  try {
+    stream.check_state(values.stream, saved_next_sample(values), where);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return "";
+}
+
+void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
+                 const RunData& data) {
+  if (start.kind == RunStart::Kind::go_on) {
+    check_same_run(start.values, keys, start.checkpoint);
+    const SampleStream::State& saved = start.values.stream;
+    // A source that makes its samples may have no position in the data set.
+    if (saved.plan || saved.content_hash)
+      data.stream().check_state(saved, saved_next_sample(start.values), start.checkpoint);
+  } else if (start.kind != RunStart::Kind::nothing) {
+    check_same_model(start, config.model, keys);
+    check_same_adapters(start, config.lora, config.model);
+  }
+  check_templates(start, config.data, data);
+}
+
+}  // namespace trireme

@@ -1,0 +1,142 @@
+#include "train/start/run_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "text/tokenizer.hpp"
+
+namespace trireme {
+namespace {
+
+/// Of the first set of a plan.
+Tokenizer first_tokenizer(const StreamConfig& stream) {
+  const std::string& set = stream.phases.front().sources.front().folders.front();
+  return Tokenizer::from_files(TokenSet::open(set).tokenizer_files(), set);
+}
+
+/// Of a row whose length is its content's: what every layout can cut it into.
+std::int64_t row_multiple(const ParallelConfig& parallel) {
+  return parallel.tp * (parallel.cp == 1 ? 1 : 2 * parallel.cp);
+}
+
+/// A model answers in one format.
+std::string common_chat_template(const SampleStream& stream, const std::string& path) {
+  const std::string first = stream.first_set().manifest().chat_template();
+  for (const TokenSet* set : stream.sets()) {
+    const std::string name = set->manifest().chat_template();
+    if (name == first) continue;
+    fail(ErrorKind::usage,
+         "--data {}: {} was packed as {}, {} as {}: pack them with one --template", path,
+         stream.first_set().folder().string(), first, set->folder().string(), name);
+  }
+  return first;
+}
+
+}  // namespace
+
+std::string RunData::local(const std::string& folder, const std::string& stage) {
+  if (stage.empty()) return folder;
+  auto& copy = staged_[folder];
+  if (copy == nullptr) {
+    copy = std::make_unique<StagedSet>(folder, stage);
+    if (copy->made()) log::info(formatted("{}: copied to {}", folder, copy->folder().string()));
+  }
+  return copy->folder().string();
+}
+
+SampleStream RunData::open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
+                                  const Choose& choose) {
+  const DataConfig& data = config.data;
+  StreamConfig stream{.phases = read_plan(data.path, "data.path", kinds, config.train.seq_len),
+                      .seq_len = config.train.seq_len,
+                      .global_batch = config.train.global_batch,
+                      .seed = static_cast<std::uint64_t>(config.train.seed),
+                      .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
+                      .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
+                      .packing = parse_packing(data.packing, "data.packing"),
+                      .cross_documents = data.cross_documents,
+                      .split = data.split};
+  for (PlanPhase& phase : stream.phases) {
+    for (PlanSource& source : phase.sources) {
+      for (std::string& folder : source.folders) folder = local(folder, data.stage);
+    }
+  }
+  stream.row_multiple = row_multiple(config.parallel);
+  std::optional<Tokenizer> tokenizer;  // opened by the first word, for all
+  choose(stream, [&](std::string_view word) {
+    if (!tokenizer) tokenizer = first_tokenizer(stream);
+    return tokenizer->encode(word, {.add_special_tokens = false});
+  });
+  return SampleStream::open(stream);
+}
+
+RunData::RunData(const RunConfig& config, std::span<const std::string_view> kinds,
+                 const Choose& choose)
+    : stream_(open_stream(config, kinds, choose)) {
+  const TokenSet& set = stream_.first_set();
+  require_kind(set, kinds, cat("--data ", config.data.path));
+  seq_len_ = config.train.seq_len == 0 ? set.seq_len() : config.train.seq_len;
+  chat_template_ = common_chat_template(stream_, config.data.path);
+  tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
+  open_validation(config, kinds);
+}
+
+void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
+  const DataConfig& data = config.data;
+  validates_ = config.train.eval_every > 0;
+  refuse_texts(data.valid_path, "data.valid_path", kinds, config.train.seq_len);
+  refuse_blend(data.valid_path, "data.valid_path");
+  if (!data.valid_path.empty()) {
+    valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
+    require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));
+    if (valid_set_->manifest().tokenizer_hash != stream_.first_set().manifest().tokenizer_hash) {
+      fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
+           data.valid_path, data.path);
+    }
+    valid_samples_.emplace_back(*valid_set_, stream_.view(*valid_set_, seq_len_));
+  } else if (config.train.eval_every > 0 && data.split.empty()) {
+    fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
+         config.train.eval_every);
+  } else if (config.train.eval_every > 0) {
+    const Split split = Split::parse(data.split, "data.split");
+    const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
+    for (const TokenSet* set : stream_.sets()) {
+      SampleConfig view = stream_.view(*set, seq_len_);
+      view.documents = split.part(part, set->num_documents());
+      valid_samples_.emplace_back(*set, view);
+    }
+  }
+}
+
+std::vector<const SampleSet*> RunData::sample_sets() const {
+  std::vector<const SampleSet*> sets = stream_.sample_sets();
+  if (!validates_) return sets;
+  for (const SampleSet& samples : valid_samples_) sets.push_back(&samples);
+  return sets;
+}
+
+std::int64_t RunData::samples_of_epochs(double epochs) const {
+  const auto size = stream_.epoch_size();
+  if (!size) {
+    fail(
+        ErrorKind::usage,
+        "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
+  }
+  constexpr double kRounding = 1e-9;  // 0.1 x 30 is 3, not 4
+  const double samples = std::ceil(epochs * static_cast<double>(*size) * (1 - kRounding));
+  if (!(samples < 1e15)) {
+    fail(ErrorKind::usage, "train.epochs = {} makes {} samples, must be below 1e15", epochs,
+         samples);
+  }
+  return std::max<std::int64_t>(static_cast<std::int64_t>(samples), 1);
+}
+
+std::string RunData::size_text() const {
+  if (const auto size = stream_.epoch_size())
+    return formatted("{} {} in ", *size, stream_.of_pairs() ? "pairs" : "sequences");
+  return formatted("{} sources in ", stream_.num_sources());
+}
+
+}  // namespace trireme

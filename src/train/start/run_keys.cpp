@@ -1,0 +1,149 @@
+#include "train/start/run_keys.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/upkeep/model_place.hpp"
+#include "core/join.hpp"
+#include "core/number.hpp"
+#include "optim/optimizer.hpp"
+#include "train/config/check.hpp"
+#include "train/report/sinks.hpp"
+
+namespace trireme {
+namespace {
+
+constexpr std::optional<double> kLoraLr = 1e-4;  // MiniMind V3's trainer/train_lora.py
+
+void leave_out_lora(std::string_view task, ConfigSet& keys) {
+  for (const std::string& name : keys.names("lora")) {
+    const std::string key = cat("lora.", name);
+    if (keys.is_set(key)) {
+      keys.problems().add(key, keys.value(key),
+                          formatted("is no key of {}: sft, dpo and distill train adapters", task));
+    }
+    keys.leave_out(key);
+  }
+}
+
+/// Of train.steps and train.epochs the first counts, unless the command line gives epochs and only a
+/// file or the environment gives steps.
+void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
+  if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
+  const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
+  if (is_typed("train.epochs") && !is_typed("train.steps"))
+    return keys.set("train.steps", "0", "--train.epochs");
+  // The file of a resolved configuration holds both, epochs with their default.
+  if (!is_typed("train.epochs") && train.epochs == TrainConfig{}.epochs) return;
+  keys.warn(formatted(
+      "train.steps = {} ({}) is the length of the run. train.epochs = {} ({}) would count if "
+      "train.steps were 0",
+      train.steps, keys.origin("train.steps"), number_text(train.epochs),
+      keys.origin("train.epochs")));
+}
+
+constexpr const char* kOptimSection = "optim";
+
+bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
+  return std::any_of(keys.begin(), keys.end(),
+                     [&](const OptimizerKey& key) { return key.name == name; });
+}
+
+/// Once `optim.name` is known: gives the chosen optimizer's keys its defaults where nobody set
+/// them, and leaves out the keys that it lacks. One of those that a command gives is a problem.
+void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
+  OptimConfig chosen = optimizer_defaults(optim.name);
+  const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
+  if (own.empty()) return;  // no known optimizer: its check says so
+  const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
+  for (const OptimizerKey& key : chosen.keys) {
+    const std::string name = formatted("{}.{}", kOptimSection, key.name);
+    const bool lacks = !has_key(own, key.name);
+    keys.leave_out(name, lacks);
+    if (lacks && keys.is_set(name)) {
+      keys.problems().add(name, keys.value(name),
+                          formatted("is no key of {}, which has {}", optim.name, own_names));
+    }
+  }
+  std::vector<Field> defaults = fields_of(kOptimSection, chosen);
+  std::erase_if(defaults,
+                [&](const Field& field) { return !has_key(own, std::string(name_of(field.key))); });
+  keys.apply_preset(defaults, "default");
+}
+
+}  // namespace
+
+std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Field>& section) {
+  std::vector<Field> fields;
+  const auto add = [&](const std::vector<Field>& more) {
+    fields.insert(fields.end(), more.begin(), more.end());
+  };
+  add(fields_of("model", config.model));
+  add(fields_of("train", config.train));
+  add(fields_of("optim", config.optim));
+  add(fields_of("parallel", config.parallel));
+  add(fields_of("checkpoint", config.checkpoint));
+  add(fields_of("data", config.data));
+  add(sink_fields(config.metrics));
+  add(fields_of("lora", config.lora));
+  add(section);
+  return std::make_unique<ConfigSet>(std::move(fields));
+}
+
+KeysOfAllTasks::KeysOfAllTasks() {
+  std::vector<Field> sections;
+  for (const TaskRow& row : task_rows()) {
+    tasks.push_back(row.make());
+    for (const Field& field : tasks.back()->section()) sections.push_back(field);
+  }
+  keys = make_run_keys(config, sections);
+}
+
+void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) {
+  const std::vector<std::string> known = model_preset_names();
+  if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
+    ModelConfig preset = model_preset(config.model.preset);
+    const bool anew =
+        start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
+    keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
+  }
+  choose_length_key(config.train, keys);
+  settle_optimizer_keys(config.optim, keys);
+  check_start_kind(config, start, keys);
+  check(config, keys.problems());
+  check_sinks(config.metrics, keys.problems());
+  // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
+  if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
+    keys.problems().add("optim.min_lr", config.optim.min_lr,
+                        formatted("must be at most optim.lr = {}", number_text(config.optim.lr)));
+  }
+}
+
+void finish_task_keys(Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
+                      const RunStart& start) {
+  check_task(name, start);
+  task.make_paths_absolute();
+  if (!task.trains_adapters()) leave_out_lora(name, keys);
+  if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
+    OptimConfig own;
+    own.lr = *lr;
+    std::vector<Field> fields = fields_of("optim", own);
+    std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
+    keys.apply_preset(fields, formatted("default of {}", name));
+  }
+  task.choose_defaults(keys);
+  if (task.needs_start()) check_init(name, config, start, keys);
+  const auto need = task.frozen(config);
+  if (need && need->checkpoint.empty() && !need->or_start) {
+    keys.problems().add(need->key, "''",
+                        formatted("{} needs a {}: give --{} with a {}", name, need->name, need->key,
+                                  kModelPlaceHelp));
+  }
+  finish_run_keys(config, keys, start);
+  task.check(keys.problems());
+}
+
+}  // namespace trireme

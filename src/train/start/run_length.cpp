@@ -1,0 +1,90 @@
+#include "train/start/run_length.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "core/number.hpp"
+#include "train/start/resolve_config.hpp"
+
+namespace trireme {
+namespace {
+
+/// Where the run stands before its first update.
+struct Position {
+  std::int64_t step = 0;
+  std::int64_t next_sample = 0;
+};
+
+Position position_of(const RunStart& start, const ConfigSet& keys, const SampleStream& stream) {
+  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::go_on) return {};
+  const bool other = start.kind == RunStart::Kind::state &&
+                     !other_data(keys, stream, start.values, start.checkpoint).empty();
+  return {start.step(), other ? 0 : saved_next_sample(start.values)};
+}
+
+/// Updates that `samples` make, the last one of fewer; not above 0 if there are none.
+std::int64_t updates_of(std::int64_t samples, std::int64_t global_batch) {
+  return samples > 0 ? (samples - 1) / global_batch + 1 : samples / global_batch;
+}
+
+/// `num_samples`: those of the epochs that were asked for; `done`: those that the run has trained on
+/// before. "" if a whole update fits into the epochs, or if no sample is left.
+std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples,
+                              std::int64_t done) {
+  const std::int64_t left = num_samples - done;
+  if (num_samples >= train.global_batch || left <= 0) return "";
+  return formatted(
+      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all{}: the run has one {}update, of {}{}",
+      train.global_batch, number_text(train.epochs), num_samples,
+      done > 0 ? formatted(", and {} of them are done", done) : "", done > 0 ? "more " : "", left,
+      left > 1 ? ". A smaller train.global_batch makes more updates" : "");
+}
+
+/// An update holds samples of one length.
+void check_phases(const SampleStream& stream, std::int64_t next_sample, std::int64_t global_batch) {
+  const auto step = stream.cut_update(next_sample, global_batch);
+  if (!step) return;
+  fail(
+      ErrorKind::usage,
+      "data.path changes the sequence length at step {}, inside an update: the run stands at sample {}, from which updates of {} (train.global_batch) do not end there. Give all phases one length, or begin anew with the weights (--init and another --run)",
+      *step, next_sample, global_batch);
+}
+
+}  // namespace
+
+RunLength run_length(const RunConfig& config, const RunStart& start, const ConfigSet& keys,
+                     const RunData& data) {
+  const TrainConfig& train = config.train;
+  RunLength length{train.steps, train.num_samples, ""};
+  const Position position = position_of(start, keys, data.stream());
+  check_phases(data.stream(), position.next_sample, train.global_batch);
+  const bool is_open = train.steps == 0;
+  if (is_open && train.num_samples == 0) {
+    length.num_samples = data.samples_of_epochs(train.epochs);
+    length.warning = small_run_warning(train, length.num_samples, position.next_sample);
+  }
+  if (length.num_samples == 0) return length;
+  const std::int64_t needed =
+      position.step + updates_of(length.num_samples - position.next_sample, train.global_batch);
+  if (is_open) {
+    length.steps = std::max<std::int64_t>(needed, 0);
+  } else if (train.steps > std::max(needed, position.step)) {  // updates without a sample
+    if (keys.is_set("train.num_samples")) {
+      fail(ErrorKind::usage,
+           "train.steps = {}, but train.num_samples = {} are used up at step {}: leave one of "
+           "them out",
+           train.steps, train.num_samples, needed);
+    }
+    length.num_samples = 0;  // of the run before, which had other data or another global batch
+  }
+  return length;
+}
+
+void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {
+  if (steps >= done) return;
+  fail(ErrorKind::usage, "train.steps = {}, but {} has done {}: give {} or more{}", steps,
+       start.checkpoint, done, done,
+       start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
+}
+
+}  // namespace trireme

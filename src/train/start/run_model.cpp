@@ -1,0 +1,136 @@
+#include "train/start/run_model.hpp"
+
+#include <vector>
+
+#include "checkpoint/format/model_values.hpp"
+#include "comm/scalars.hpp"
+#include "core/by_name.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "device/device.hpp"
+#include "model/stages/rank_stages.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
+
+namespace trireme {
+namespace {
+
+std::unique_ptr<Communicator> make_device_world(const RunRanks& ranks, at::Device device) {
+  if (!device.is_cuda()) return nullptr;
+  return make_world("nccl", ranks.launch, ranks.options, ranks.device_backends);
+}
+
+TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
+  return {ops::path_of(config.train.fused_ops),
+          by_name<Recompute>(kRecomputes, config.parallel.recompute),
+          static_cast<std::uint64_t>(config.train.seed),
+          {mesh.group(Axis::tp), config.parallel.sequence_parallel, config.parallel.tp_chunks},
+          context_group(mesh),
+          config.lora,
+          ExpertGroup(mesh)};
+}
+
+/// What of the configuration makes a difference on this device.
+ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
+  ParallelConfig config = run.config.parallel;
+  if (device.is_cpu() && config.offload != "none") {
+    if (run.ranks.world.rank() == 0)
+      log::info("parallel.offload changes nothing on a CPU: host memory is where all of it lies");
+    config.offload = "none";
+  }
+  return config;
+}
+
+Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
+  const ParallelConfig config = parallel_on(run, device);
+  std::vector<int> nodes;
+  if (config.hierarchical)
+    nodes = all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
+  Mesh mesh(world, config, nodes);
+  if (config.hierarchical && mesh.node_levels() == nullptr && world.rank() == 0) {
+    log::info(
+        "parallel.hierarchical changes nothing: it takes two nodes or more that hold equally many data ranks, two or more each");
+  }
+  return mesh;
+}
+
+/// A frozen model's, as many as the trained one's.
+ModelStages stages_beside(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
+  ParallelConfig parallel = config.parallel;
+  if (shape.num_layers != config.model.num_layers) parallel.stages = "auto";
+  const int stages = stage_placement(parallel).stages();
+  if (parallel.pp > 1 && stages > shape.num_layers) {
+    fail(
+        ErrorKind::usage,
+        "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the model "
+        "beside: a stage has a layer or more",
+        parallel.pp, stages, parallel.schedule, shape.num_layers);
+  }
+  return rank_stages(shape, parallel, config.train.seq_len, mesh.rank(Axis::pp));
+}
+
+std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
+                                         const std::optional<KeptWeights>& kept, const Mesh& mesh,
+                                         at::Device device) {
+  if (!kept) return nullptr;
+  ModelConfig shape =
+      model_from_values(kept->checkpoint.manifest().values, kept->checkpoint.path().string());
+  shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
+  TransformerOptions options = model_options(config, mesh);
+  options.lora = {};
+  return std::make_unique<FrozenModel>(shape, stages_beside(config, shape, mesh), options, mesh,
+                                       precision_dtypes(config.train.precision).compute, device);
+}
+
+}  // namespace
+
+RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
+                   at::Device device, Measures& measures)
+    : device_world(make_device_world(run.ranks, device)),
+      mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
+      transformer(registry, run.config.model,
+                  rank_stages(run.config.model, run.config.parallel, run.config.train.seq_len,
+                              mesh.rank(Axis::pp)),
+                  model_options(run.config, mesh)),
+      frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
+      objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh,
+                                         data.sample_sets(), frozen_start.init_sha256, measures})),
+      samples(run.task.make_source(
+          {run.config, data.stream(), data.validation(), transformer, mesh, run.ranks.world})),
+      optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
+                 transformer.prepare(), make_optimizer(run.config.optim, registry))),
+      scaler(run.config.train.precision == "fp16"),
+      step({transformer, *objective, *optimizer, scaler, mesh, measures},
+           run.config.optim.clip_norm),
+      state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all) {}
+
+std::size_t RunModel::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const StateTensor& tensor : state.tensors()) bytes += tensor.owner ? tensor.bytes.size() : 0;
+  return bytes;
+}
+
+std::string RunModel::layout(const RunRequest& run) const {
+  std::string text =
+      formatted("ranks {}, micro_batch {}", run.ranks.world.size(), run.config.train.micro_batch);
+  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
+    text += formatted(", {} {}", kAxisNames[static_cast<std::size_t>(axis)], mesh.size(axis));
+  if (mesh.folds_experts())
+    text += formatted(", etp {}, ep {}", mesh.size(Axis::etp), mesh.size(Axis::ep));
+  if (mesh.size(Axis::pp) > 1)
+    text += formatted(
+        ", schedule {}, stages {}", run.config.parallel.schedule,
+        text_of(model_stages(run.config.model, run.config.parallel, run.config.train.seq_len)));
+  return text;
+}
+
+std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
+                                      const FrozenStart& frozen_start, Measures& measures) {
+  set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
+  keep_freed_memory(run.config.parallel.zero > 0);
+  const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
+  use_deterministic_kernels(device);
+  if (run.config.parallel.reproducible) use_thread_independent_products();
+  return std::make_unique<RunModel>(run, data, frozen_start, device, measures);
+}
+
+}  // namespace trireme

@@ -1,0 +1,265 @@
+#include "train/start/run_start.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/load/load.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
+#include "comm/agree.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json_lines.hpp"
+#include "core/number.hpp"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+
+/// The newest one whose manifest can be read; its files are verified when it is loaded.
+std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
+  for (const std::int64_t step : list_steps(checkpoints)) {
+    try {
+      return Checkpoint::open(checkpoints / step_folder_name(step));
+    } catch (const Error&) {
+    }
+  }
+  return std::nullopt;
+}
+
+/// One JSON text from rank 0 to all; an Error there becomes its member "error".
+template <class Read>
+Json shared(Communicator& world, const Read& read) {
+  Json facts = Json::object();
+  if (world.rank() == 0) {
+    try {
+      read(facts);
+    } catch (const Error& error) {
+      facts["error"] = {{"kind", static_cast<int>(error.kind())}, {"text", error.what()}};
+    }
+  }
+  return parse_json(broadcast_text(world, json_text(facts)), "the start of the run");
+}
+
+void put(Json& facts, const Checkpoint& checkpoint) {
+  facts["checkpoint"] = checkpoint.path().string();
+  facts["values"] = checkpoint.manifest().values;
+}
+
+void take(const Json& facts, RunStart& start) {
+  if (facts.contains("error")) {
+    const Json& error = facts["error"];
+    start.error =
+        Error(static_cast<ErrorKind>(error["kind"].get<int>()), error["text"].get<std::string>());
+  }
+  if (!facts.contains("checkpoint")) return;
+  start.checkpoint = facts["checkpoint"].get<std::string>();
+  const auto values = facts["values"].get<RunValues::Texts>();
+  if (auto wrong = capture([&] { start.values = RunValues::from_values(values); }))
+    start.error = std::move(wrong);
+}
+
+/// What lies in the run's folder; nothing is wrong with one that does not exist.
+void read_folder(const RunFolder& folder, Json& facts) {
+  if (!folder.holds_run()) return;
+  facts["committed"] = committed_step(folder);  // before the list: it cannot be ahead of it
+  facts["own"] = !list_steps(folder.checkpoints()).empty();
+  if (const auto own = newest_readable(folder.checkpoints())) put(facts, *own);
+  if (!fs::exists(folder.config())) return;
+  try {
+    Json values = Json::array();
+    const std::string where = folder.config().string();
+    for (const EarlierValue& value : earlier_values(read_text(where, kMaxConfigBytes), where))
+      values.push_back({value.key, value.text, value.origin});
+    facts["config"] = std::move(values);
+  } catch (const Error& error) {
+    facts["config_error"] = error.what();
+  }
+}
+
+/// Where a key was filled in from another one that this command gives anew.
+struct Derived {
+  std::string_view key;
+  std::string_view from;
+};
+
+constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
+                                           {"train.steps", "train.num_samples"},
+                                           {"train.num_samples", "train.epochs"},
+                                           {"train.num_samples", "train.steps"},
+                                           {"train.global_batch", "train.accumulation"}}};
+
+/// `never` of a run whose checkpoints are gone is said anew or not at all.
+bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
+  const auto is_derived_anew = [&](const Derived& one) {
+    return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
+  };
+  return (value.key == "checkpoint.resume" && value.text == "never" && !start.own) ||
+         std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
+}
+
+/// The end of the learning rate was a tenth of its peak, and the peak is given anew.
+bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValue>& values,
+                            const EarlierValue& value) {
+  if (value.key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
+  const auto lr = std::find_if(values.begin(), values.end(),
+                               [](const EarlierValue& one) { return one.key == "optim.lr"; });
+  if (lr == values.end()) return false;
+  const double tenth = 0.1 * parse_number(lr->text).value_or(0);
+  return std::abs(parse_number(value.text).value_or(0) - tenth) <= 1e-9 * tenth;
+}
+
+/// Fills `keys`, or says in a warning why not.
+void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
+  const bool anew = start.kind != RunStart::Kind::go_on && !start.own;
+  const std::vector<EarlierValue> all = values;
+  std::erase_if(values, [&](const EarlierValue& value) {
+    return is_left_out(keys, start, value) || (anew && is_tenth_of_another_lr(keys, all, value));
+  });
+  const std::string wrong = keys.apply_earlier(values);
+  if (!wrong.empty()) return keys.warn(formatted("not taken from the run before: {}", wrong));
+  for (const EarlierValue& value : values) {
+    if (value.key == "model.hidden_size") start.has_shape = true;
+    if (value.key == "model.preset" && start.preset.empty()) start.preset = value.text;
+  }
+}
+
+void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
+  if (facts.contains("config_error")) {
+    keys.warn(formatted("config.toml of the run is left out: {}",
+                        facts["config_error"].get<std::string>()));
+    return;
+  }
+  if (!facts.contains("config")) return;
+  std::vector<EarlierValue> values;
+  for (const Json& value : facts["config"])
+    values.push_back(
+        {value[0].get<std::string>(), value[1].get<std::string>(), value[2].get<std::string>()});
+  apply(keys, std::move(values), start);
+}
+
+void apply_checkpoint(ConfigSet& keys, RunStart& start) {
+  std::vector<EarlierValue> values;
+  const bool weights_alone = start.kind == RunStart::Kind::weights;
+  const RunValues::Texts& model = start.values.model;
+  for (const auto& [key, text] : weights_alone ? model : start.values.config) {
+    // Adapters that are trained further keep their meaning, not the way they are trained.
+    const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(model) &&
+                             key.starts_with("lora.") && key != "lora.dropout";
+    if (weights_alone && !key.starts_with("model.") && !of_adapters) continue;
+    // How that run began says nothing about this one.
+    if (key == "checkpoint.resume" || key == "checkpoint.start") continue;
+    values.push_back({key, text, start.checkpoint});
+  }
+  apply(keys, std::move(values), start);
+}
+
+/// The run had checkpoints, and nobody says that it is to begin anew.
+bool is_lost(const RunStart& start, const CheckpointConfig& config) {
+  return !start.own && start.committed >= 0 && config.resume != "never";
+}
+
+RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
+  using Kind = RunStart::Kind;
+  if (start.checkpoint.empty()) return start.own ? Kind::go_on : Kind::nothing;
+  if (!start.values.is_training_state()) return Kind::weights;
+  if (start.own) return Kind::go_on;
+  return config.start == "weights" ? Kind::weights : Kind::state;
+}
+
+}  // namespace
+
+bool RunStart::begun_anew() const {
+  return own && values.configured("checkpoint.resume") == "never";
+}
+
+std::int64_t RunStart::step() const {
+  if (kind != Kind::go_on && kind != Kind::state) return 0;
+  return values.step ? number_in(values, &RunValues::step, 0, std::int64_t{1} << 62) : 0;
+}
+
+RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
+                    Communicator& world) {
+  RunStart start;
+  const Json facts = shared(world, [&](Json& out) { read_folder(folder, out); });
+  start.committed = facts.value("committed", std::int64_t{-1});
+  start.own = facts.value("own", false);
+  take(facts, start);
+  if (start.own || !(keys.is_set("data.path") || config.checkpoint.names_checkpoint()))
+    apply_config_file(keys, facts, start);
+  if (!start.own && config.checkpoint.names_checkpoint()) {
+    const Json named = shared(world, [&](Json& out) {
+      const ModelDescription model = read_model_description(config.checkpoint.resume);
+      out["checkpoint"] = model.place.string();
+      out["values"] = model.values;
+    });
+    take(named, start);
+  }
+  if (!start.error && is_lost(start, config.checkpoint)) {
+    start.error = Error(
+        ErrorKind::data,
+        formatted("{} has committed step {}, and {} holds no checkpoint: put them back, or give "
+                  "--resume never to start anew, or another --run",
+                  folder.root.string(), start.committed, folder.checkpoints().string()));
+  }
+  start.kind = kind_of(start, config.checkpoint);
+  apply_checkpoint(keys, start);
+  return start;
+}
+
+void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
+                ConfigSet& keys) {
+  if (start.error) return;
+  const std::string& place = config.checkpoint.resume;
+  if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
+    keys.problems().add(
+        "checkpoint.resume", place,
+        formatted("{} goes on from a trained model: give --init a {}", name, kModelPlaceHelp));
+  }
+  const auto begun = start.values.configured("checkpoint.resume");
+  if (start.kind != RunStart::Kind::go_on || !begun || !config.checkpoint.names_checkpoint())
+    return;
+  if (fs::weakly_canonical(place) != fs::weakly_canonical(*begun)) {
+    keys.problems().add("checkpoint.resume", place,
+                        formatted("but this run began from {}: leave it out to go on, or give "
+                                  "another --run",
+                                  *begun));
+  }
+}
+
+void check_task(std::string_view name, const RunStart& start) {
+  if (start.kind != RunStart::Kind::go_on) return;
+  const auto& task = start.values.task;
+  if (!task || *task == name) return;
+  fail(ErrorKind::usage,
+       "{} is of a run of `trireme {}`, which {} cannot go on: give --init that checkpoint, and "
+       "another --run",
+       start.checkpoint, *task, name);
+}
+
+void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
+  if (start.error || !keys.is_set("checkpoint.start")) return;
+  const std::string& wanted = config.checkpoint.start;
+  const bool is_named = config.checkpoint.names_checkpoint();
+  if (wanted == "state" && start.kind == RunStart::Kind::weights) {
+    keys.problems().add("checkpoint.start", wanted,
+                        formatted("but {} holds weights alone: leave it out", start.checkpoint));
+  }
+  if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
+    keys.problems().add(
+        "checkpoint.start", wanted,
+        formatted("but this run goes on from its own {}: give that to --init, and a new --run",
+                  start.checkpoint));
+  } else if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::nothing) {
+    keys.problems().add("checkpoint.start", wanted, "needs a checkpoint: --init, or --resume");
+  }
+}
+
+}  // namespace trireme
