@@ -158,7 +158,7 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   });
   TrainingRun training{run, record, measures, *data, *model, *services, beginning};
   announce(training, choice.note);
-  all_or_none(world, [&] { keepers->open_sinks(run, beginning); });
+  all_or_none(world, [&] { services->open_sinks(run, beginning); });
   keep_peak(run, peak);
   return train_loop(training);
 }

@@ -40,7 +40,7 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
   restore(run, beginning);
 }
 
-void Keepers::open_sinks(const RunRequest& run, const Beginning& beginning) {
+void TrainerServices::open_sinks(const RunRequest& run, const Beginning& beginning) {
   if (run.ranks.world.rank() != 0) return;
   const JournalContent journal = read_journal(run.folder.journal());
   const std::int64_t leg = journal.legs.empty() ? 1 : journal.legs.back().number;

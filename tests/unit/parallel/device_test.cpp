@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "device/precision.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
