@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -85,6 +86,7 @@ TEST_F(JournalTest, AllAttemptsShareTheIdOfTheRun) {
 
   EXPECT_EQ(read_journal(file()).run_id(), id);
   std::filesystem::remove(file());
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));  // times are written in milliseconds
   Journal other(file());
   other.open([] { return true; });
   other.start({{"7", 0, 0}, {"n1"}, 4, {}, -1});
