@@ -181,7 +181,7 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
   const std::int64_t width = q.size(3);
   const at::Tensor out = at::empty({plan.num_rows, q.size(1) * width}, q.options());
   if (plan.single_rows.defined()) {  // [T, 1, 1, L]
-    const at::Tensor& seen = plan.single_seen;
+    const at::Tensor seen = seen_tokens(plan.single_seen, plan.tables.size(1) * kBlockTokens);
     const Gathered texts = gather_texts(cache, plan.tables, seen);
     const at::Tensor queries =  // [T, heads, 1, D]
         q.select(0, 0).index_select(1, plan.single_rows).transpose(0, 1).unsqueeze(2);
@@ -198,8 +198,13 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
     const at::Tensor table = at::tensor(blocks, at::kLong).to(q.device()).unsqueeze(0);
     const at::Tensor place = at::arange(table.size(1) * kBlockTokens, table.options());
     const Gathered whole = gather_texts(cache, table, place.lt(end).unsqueeze(0));
+    std::vector<std::int64_t> intervals;
+    for (std::int64_t row = text.first_row; row < text.first_row + text.num_rows; ++row) {
+      const KeyInterval& seen = plan.seen[static_cast<std::size_t>(row)];
+      intervals.insert(intervals.end(), {seen.begin, seen.end});
+    }
     const at::Tensor seen =  // [rows, L]
-        seen_tokens(plan.intervals.narrow(0, text.first_row, text.num_rows), place.size(0));
+        seen_tokens(at::tensor(intervals, at::kLong).to(q.device()).view({-1, 2}), place.size(0));
     out.narrow(0, text.first_row, text.num_rows)
         .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
                          seen.unsqueeze(0).unsqueeze(0), scale)
@@ -247,10 +252,10 @@ PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int
 PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window) {
   const AttentionSetup setup{.window = window};
   PagedPlan plan;
-  std::vector<std::int64_t> intervals;
   std::vector<std::int64_t> block_of_row;
   std::vector<std::int64_t> slot_of_row;
   std::vector<std::int64_t> single_rows;
+  std::vector<std::int64_t> single_seen;
   std::int64_t most_blocks = 0;
   for (const PagedText& text : texts) {
     const std::int64_t end = text.before + text.num_rows;
@@ -263,16 +268,15 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
       KeyInterval seen = setup.places_seen(place);
       seen.begin = std::max<std::int64_t>(seen.begin, 0);
       plan.seen.push_back(seen);
-      intervals.insert(intervals.end(), {seen.begin, seen.end});
     }
     if (text.num_rows > 1) continue;
     single_rows.push_back(text.first_row);
+    single_seen.insert(single_seen.end(), {plan.seen.back().begin, plan.seen.back().end});
     most_blocks = std::max(most_blocks, blocks_for(end));
   }
   const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
     return at::tensor(numbers, at::kLong).to(device);
   };
-  plan.intervals = on_device(intervals).view({-1, 2});
   plan.block_of_row = on_device(block_of_row);
   plan.slot_of_row = on_device(slot_of_row);
   if (!single_rows.empty()) {
@@ -284,8 +288,7 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
         tables.push_back(i < used ? text.blocks[i] : 0);
     }
     plan.single_rows = on_device(single_rows);
-    plan.single_seen =
-        seen_tokens(plan.intervals.index_select(0, plan.single_rows), most_blocks * kBlockTokens);
+    plan.single_seen = on_device(single_seen).view({-1, 2});
     plan.tables = on_device(tables).view({-1, most_blocks});
   }
   plan.texts = std::move(texts);

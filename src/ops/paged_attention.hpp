@@ -43,13 +43,12 @@ struct PagedPlan {
   std::vector<PagedText> texts;  // their rows in order, without gaps
   std::int64_t num_rows = 0;
   std::vector<KeyInterval> seen;  // [rows]: tokens of its text that a row sees
-  // For the plain path, on the cache's device; int64 but for the mask.
-  at::Tensor intervals;     // [rows, 2]: seen
+  // For the plain path, on the cache's device; int64.
   at::Tensor block_of_row;  // [rows]
   at::Tensor slot_of_row;   // [rows]
   at::Tensor tables;        // [texts of one row, most blocks], 0 behind the end
-  at::Tensor single_seen;   // [texts of one row, tokens of most blocks] bool: what each row sees
   at::Tensor single_rows;   // [texts of one row]: which row
+  at::Tensor single_seen;   // [texts of one row, 2]: `seen` of that row
 };
 
 /// `window`: a row sees as many tokens at most, its own the last (AttentionSetup); 0: all up to itself.
