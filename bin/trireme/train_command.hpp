@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// What the command line of a training command says; `submit` plans the run from it.
+/// Holds the command line of a training command; `submit` plans the run from it.
 struct TrainSettings {
   std::string program;
   std::string_view name;  // the task's

@@ -29,7 +29,7 @@ class ChunkReader {
   /// an error the chunks that wait fail as well. Throws as RecordSource::read.
   RecordBatch read(std::size_t i, int worker);
 
-  /// How often reading of a file that is read in order began at an access point.
+  /// Returns how often reading of a file that is read in order began at an access point.
   [[nodiscard]] std::uint64_t num_starts() const noexcept { return num_starts_; }
 
  private:

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// How long the documents of a set are, in tokens; of pairs, each side with its prompt.
+/// Counts the documents of a set by length in tokens. A pair counts twice: each side with its prompt.
 struct LengthHistogram {
   std::array<std::uint64_t, 65> count{};  // [b]: of 2^(b-1) to 2^b - 1 tokens; [0]: of none
   std::uint64_t total = 0;

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// What the ranks of a pack work with.
+/// The parts that all ranks of a pack work with. All outlive it.
 struct PackWork {
   const PackConfig& config;
   const DocumentRules& rules;

@@ -16,7 +16,7 @@ struct Loss {
   std::string text;
 };
 
-/// What pack did, over all ranks. The sets of shards are those of PackPlan.
+/// The result of a pack, over all ranks. The sets of shards are those of PackPlan.
 struct PackReport {
   std::uint64_t partitions = 0;         // shards of the whole set
   std::uint64_t missing_of_others = 0;  // shards of other parts that are not made yet
@@ -45,7 +45,7 @@ struct PackReport {
 /// documents), Error(resource) for the disk.
 PackReport pack(const PackConfig& config, Communicator* world);
 
-/// What a set that is made lacks of its inputs, or holds changed. Empty if they are in it whole.
+/// Returns the losses of a finished set: input that is absent from it or changed in it.
 /// Fields that `ignore_fields` (--ignore-fields) names are an info, others that are not read a
 /// warning.
 std::vector<Loss> find_losses(const Manifest& manifest,

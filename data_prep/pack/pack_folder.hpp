@@ -34,7 +34,7 @@ class MarkerFile {
   Fd fd_;
 };
 
-/// What lies in the folder of a pack, as rank 0 sees it, because views of a network folder may differ
+/// The shards in the folder of a pack, as rank 0 sees it, because views of a network folder may differ
 /// for a while. Shards are numbers, ascending, of the part.
 struct FolderState {
   bool is_finished = false;  // the manifest lies there and every shard
@@ -123,7 +123,7 @@ class PackFolder {
 /// Both manifests are those of a pack or an import, with different identities.
 std::string describe_difference(const Manifest& found, const Manifest& asked);
 
-/// The same from what a shard of an unfinished set tells, after ": ".
+/// Describes the difference by a shard of an unfinished set. The text begins with ": ".
 std::string describe_difference(const ShardMeta& found, const Manifest& asked,
                                 std::size_t num_shards);
 

@@ -15,7 +15,7 @@
 /// `trireme-data tokenizer train|encode|decode`: settings and jobs.
 namespace trireme {
 
-/// What --pattern may be.
+/// Returns the values that --pattern may have.
 std::vector<std::string> split_pattern_names();
 SplitStep split_pattern_named(const std::string& name);
 

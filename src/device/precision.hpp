@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// What the numbers are: weights the model computes with, and the main copy the optimizer updates.
+/// The dtypes of the weights that the model computes with and of the master copy that the optimizer updates.
 struct ParamDTypes {
   at::ScalarType compute = at::kFloat;
   at::ScalarType main = at::kFloat;  // also of main gradients and optimizer state

@@ -37,7 +37,7 @@ struct PagedCache {
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make);
 
-/// Which rows belong to which text and which of its tokens each row sees, made once for all layers of
+/// The rows of each text and the tokens of the text that each row sees, made once for all layers of
 /// a step.
 struct PagedPlan {
   std::vector<PagedText> texts;  // their rows in order, without gaps

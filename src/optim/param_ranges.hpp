@@ -31,8 +31,7 @@ struct FlatRange {
 struct ParamRange {
   ParamId id = 0;
   Slice slice;  // in coordinates of the global tensor, whose shape is registry.spec(id).shape
-  FlatRange
-      elements;  // slice.count() elements, then the padding behind the parameter, which is zeros
+  FlatRange elements;  // slice.count() elements, then the zeros that pad the parameter
 };
 
 /// Returns the ranges of all trainable parameters in this rank's parts, in the order of the parts. ZeRO cuts a
@@ -46,7 +45,7 @@ struct UpdateRange {
 };
 
 /// Merges neighbours of `params` with the same weight decay. Padding stays in, so that a kernel's whole vectors
-/// stay whole wherever a unit is cut. Parameters with a sign_rate are left out, because sign_step() updates them.
+/// stay whole wherever a unit is cut. Parameters with a sign_rate are left out, because SignStep updates them.
 std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
                                        std::span<const ParamRange> params);
 

@@ -76,7 +76,7 @@ struct TextRows {
   std::int64_t rows = 0;
 };
 
-/// Which texts run, which wait, and who has which blocks of the cache. In one thread.
+/// Decides which texts run and which wait, and who has which blocks of the cache. In one thread.
 ///
 /// Texts run in the order in which they came. Where a text needs a block and none is left, the one
 /// that came last gives up its own and waits at the front.
@@ -87,7 +87,7 @@ class Schedule {
 
   void add(std::unique_ptr<LiveText> text);
 
-  /// What the next step computes: starts waiting texts, finds shared beginnings, gives out blocks.
+  /// Returns the rows of the next step: starts waiting texts, finds shared prefixes, gives out blocks.
   /// Empty only if no text is left. The caller computes these rows, or calls `forget`.
   std::vector<TextRows> next_step();
 
@@ -115,7 +115,7 @@ class Schedule {
   /// Rows behind `before` tokens that take as long as `rows` first ones of a text, and back.
   [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;
   [[nodiscard]] std::int64_t first_rows_for(std::int64_t rows, std::int64_t before) const;
-  /// What others may share when `rows` more tokens are computed.
+  /// Publishes the blocks that others may share when `rows` more tokens are computed.
   void publish_blocks(LiveText& text, std::int64_t rows);
   void give_back_blocks(LiveText& text);
   void preempt_last();

@@ -5,7 +5,7 @@
 
 #include "ops/key_interval.hpp"
 
-/// Which keys every query sees, from positions in the row, document boundaries and a window. All
+/// Computes the keys that every query sees, from positions in the row, document boundaries and a window. All
 /// attention code reads the intervals that are computed here. No LibTorch.
 namespace trireme::ops {
 

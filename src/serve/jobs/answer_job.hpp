@@ -108,7 +108,7 @@ std::optional<TextGrammar> grammar_of(const ResponseFormat& format);
 /// and a tool is strict, it is the grammar of what follows an opened call.
 std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_calls);
 
-/// Where in an answer its grammar begins.
+/// The place in an answer where its grammar begins.
 struct FormPlace {
   bool after_thought = false;  // the answer begins in a thought
   bool if_called = false;      // behind the words that open a call; without a call nowhere

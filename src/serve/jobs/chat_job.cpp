@@ -104,7 +104,7 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
                         request.tool_choice == ToolChoice::required;
   ChatInput input = request.input;
-  // Of formats that think unless told otherwise: a JSON answer is wanted, not a thought about it.
+  // Some formats think by default, but the client wants a JSON answer, not a thought about it.
   if (has_form && !input.thinking) input.thinking = false;
   const WrittenChat chat = model.write(input, has_form);
 

@@ -31,7 +31,7 @@ bool is_json_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/// What stands outside of texts: structure, numbers, true, false, null.
+/// Returns true for characters outside of strings: structure, numbers, true, false, null.
 bool is_outside_text(char c) {
   return is_json_space(c) || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
          std::string_view("{}[]:,\"+-.E").find(c) != std::string_view::npos;

@@ -42,7 +42,7 @@ class CallReader {
   /// `text` is all since the opening marker, each time longer.
   Result read(std::string_view text);
 
-  /// Of a complete one: the object's bytes, and those of all up to the end of the marker.
+  /// Returns the bytes of a complete object. size() counts all bytes up to the end of the marker.
   [[nodiscard]] std::string_view object(std::string_view text) const {
     return text.substr(begin_, end_ - begin_);
   }

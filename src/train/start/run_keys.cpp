@@ -29,8 +29,8 @@ void leave_out_lora(std::string_view task, ConfigSet& keys) {
   }
 }
 
-/// Of train.steps and train.epochs the first counts, unless the command line gives epochs and only a
-/// file or the environment gives steps.
+/// Lets train.steps win over train.epochs, unless the command line gives epochs and only a file or
+/// the environment gives steps.
 void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
   if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
   const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };

@@ -6,7 +6,6 @@
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 #include "model/stages/stage_forward.hpp"
-#include "optim/sign_step.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -37,6 +36,7 @@ Step::Step(const StepParts& parts, double clip_norm)
       registry_(parts.model.registry()),
       clip_norm_(clip_norm),
       reduction_(make_grad_reduction(registry_, parts.mesh)),
+      sign_step_(registry_),
       schedules_(parts.mesh, parts.model),
       links_(parts.mesh.group(Axis::pp), stage_placement(parts.mesh.config())),
       passes_(parts.model, parts.objective, links_, parts.mesh.rank(Axis::pp)),
@@ -124,7 +124,7 @@ void Step::apply(const GradSummary& summary, std::int64_t update, double lr) {
   registry_.fetch_grads();
   replicas_.updated();
   parts_.optimizer.step(update, lr);
-  sign_step(registry_);
+  sign_step_.step();
   registry_.refresh_trained();
 }
 

@@ -3,6 +3,7 @@
 #include "data/batch.hpp"
 #include "objective/objective.hpp"
 #include "optim/loss_scaler.hpp"
+#include "optim/sign_step.hpp"
 #include "parallel/pipeline/stage_links.hpp"
 #include "parallel/units/grad_reduction.hpp"
 #include "train/step/passes.hpp"
@@ -99,6 +100,7 @@ class Step {
   double clip_norm_;
   bool counts_activations_ = false;
   std::unique_ptr<GradReduction> reduction_;
+  SignStep sign_step_;
   ScheduleChoice schedules_;
   StageLinks links_;
   Passes passes_;
