@@ -1,11 +1,18 @@
 #include "device/cpu_peak.hpp"
 
 #include <ATen/Parallel.h>
+#include <sched.h>
 
 #include <algorithm>
-#include <atomic>
+#include <ctime>
+#include <fstream>
+#include <numeric>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
-#include "core/timer.hpp"
+#include "core/error.hpp"
 #include "ops/cpu/kernels.hpp"
 
 namespace trireme {
@@ -14,45 +21,87 @@ namespace {
 using ops::kernels::Multiply;
 using ops::kernels::Table;
 
-// Short repeats: one of them fits between the time slices of other processes.
+// The clock rate varies, and the other hyperthread of a core may be busy: the best repeat counts.
 constexpr int kRepeats = 40;
 constexpr double kRepeat_s = 0.002;
 
-/// FLOP/s of all threads at once, from the first one's begin to the last one's end.
-double rate_of_threads(const Table& table, Multiply what, std::int64_t rounds) {
-  const int threads = at::get_num_threads();
-  std::atomic<double> flops{0};
-  const Timer timer;
-  at::parallel_for(0, threads, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) flops += table.multiply_adds(what, rounds);
-  });
-  return flops / timer.seconds();
+/// Returns the CPU time of the calling thread. Time in which another process has the core is not in
+/// it.
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double best_rate(const Table& table, Multiply what) {
+/// Returns the best FLOP/s of several repeats on the calling thread.
+double best_rate(const Table& table, Multiply what, std::int64_t rounds, int repeats) {
+  double best = 0;
+  for (int i = 0; i < repeats; ++i) {
+    const double begin = thread_seconds();
+    const double flops = table.multiply_adds(what, rounds);
+    if (flops == 0) return 0;  // the instruction set has no such instruction
+    best = std::max(best, flops / (thread_seconds() - begin));
+  }
+  return best;
+}
+
+/// Returns the sum of the best rates of the cores, measured at once because the clock rate falls
+/// with the number of busy cores. One thread fills a core: it has no use for a second hyperthread.
+double rate_of_cores(const Table& table, Multiply what, const std::vector<int>& cpus) {
   constexpr std::int64_t kFirstRounds = 100000;
   constexpr int kFirstRepeats = 10;
-  double first_s = kRepeat_s;  // the best one: a repeat that was interrupted says nothing
-  for (int i = 0; i < kFirstRepeats; ++i) {
-    const Timer timer;
-    const double flops = table.multiply_adds(what, kFirstRounds);
-    if (flops == 0) return 0;  // the instruction set has no such instruction
-    first_s = std::min(first_s, timer.seconds());
+  const double flops = table.multiply_adds(what, kFirstRounds);
+  if (flops == 0) return 0;
+  const double rate = best_rate(table, what, kFirstRounds, kFirstRepeats);
+  const auto rounds = static_cast<std::int64_t>(kFirstRounds * kRepeat_s * rate / flops);
+  std::vector<double> rates(cpus.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < cpus.size(); ++i) {
+    threads.emplace_back([&, i] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cpus[i], &one);
+      ::sched_setaffinity(0, sizeof one, &one);  // otherwise two threads may share a core
+      rates[i] = best_rate(table, what, std::max<std::int64_t>(rounds, 1), kRepeats);
+    });
   }
-  const auto rounds = static_cast<std::int64_t>(kFirstRounds * (kRepeat_s / first_s));
-  double best = 0;
-  for (int i = 0; i < kRepeats; ++i) best = std::max(best, rate_of_threads(table, what, rounds));
-  return best;
+  for (std::thread& thread : threads) thread.join();
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+/// Returns the text that all hyperthreads of one core have in common.
+std::string core_of(int cpu) {
+  std::ifstream file(
+      formatted("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+  std::string siblings;
+  return std::getline(file, siblings) ? siblings : std::to_string(cpu);
 }
 
 }  // namespace
 
+std::vector<int> one_cpu_per_core(std::size_t limit) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+    CPU_SET(0, &allowed);  // more than CPU_SETSIZE processors
+  std::vector<int> cpus;
+  std::set<std::string> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < limit; ++cpu) {
+    if (CPU_ISSET(cpu, &allowed) && cores.insert(core_of(cpu)).second) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
 double cpu_register_flops(at::ScalarType compute) {
-  if (compute == at::kDouble) return best_rate(ops::kernels::table(), Multiply::f64);
-  double best = best_rate(ops::kernels::table(), Multiply::f32);
+  const std::vector<int> cpus = one_cpu_per_core(static_cast<std::size_t>(at::get_num_threads()));
+  const auto rate = [&](const Table& table, Multiply what) {
+    return rate_of_cores(table, what, cpus);
+  };
+  if (compute == at::kDouble) return rate(ops::kernels::table(), Multiply::f64);
+  double best = rate(ops::kernels::table(), Multiply::f32);
   if (compute != at::kBFloat16) return best;
   for (const Table* table : ops::kernels::usable_tables())
-    best = std::max(best, best_rate(*table, Multiply::bf16_pairs));
+    best = std::max(best, rate(*table, Multiply::bf16_pairs));
   return best;
 }
 

@@ -3,8 +3,12 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
+#include "device/cpu_peak.hpp"
 #include "device/precision.hpp"
 #include "unit/core/scratch.hpp"
 
@@ -57,6 +61,36 @@ TEST(Device, MeasuresFlopsAndMemory) {
   const std::int64_t before = peak_memory_bytes(at::kCPU);
   const at::Tensor large = at::ones({64 << 20}, at::kByte);
   EXPECT_GE(peak_memory_bytes(at::kCPU), std::max<std::int64_t>(before, large.numel()));
+}
+
+TEST(Device, PeakDoesNotChangeBesideBusyNeighbours) {
+  at::set_num_threads(2);
+  const double quiet = cpu_register_flops(at::kFloat);
+  std::atomic<bool> is_done{false};
+  std::vector<std::thread> neighbours;
+  for (int i = 0; i < 4; ++i) {
+    neighbours.emplace_back([&] {
+      while (!is_done) {
+      }
+    });
+  }
+  const double loaded = cpu_register_flops(at::kFloat);
+  is_done = true;
+  for (std::thread& neighbour : neighbours) neighbour.join();
+  EXPECT_NEAR(loaded / quiet, 1, 0.2);
+}
+
+TEST(Device, PeakCountsEachCoreOnce) {
+  const std::vector<int> all = one_cpu_per_core(1 << 20);
+  EXPECT_GE(all.size(), 1U);
+  EXPECT_LE(all.size(), std::thread::hardware_concurrency());
+  EXPECT_EQ(one_cpu_per_core(1), std::vector{all[0]});
+  at::set_num_threads(1);
+  const double one = cpu_register_flops(at::kFloat);
+  at::set_num_threads(64);
+  const double cores = std::min(64.0, static_cast<double>(all.size()));
+  EXPECT_NEAR(cpu_register_flops(at::kFloat) / one, cores, 0.3 * cores);
+  at::set_num_threads(1);
 }
 
 }  // namespace
