@@ -96,16 +96,16 @@ void softmax_tile_backward(const ScoreTile& tile, const float* scores, const flo
                            std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
   const float scale = tile.scale * kLog2e;
   const SeenByAll all(tile);
-  for (std::int64_t key = 0; key < tile.keys; key += 2) {
-    const bool masked = !all.has(key) || !all.has(key + 1);
-    for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
-      const F base = load(lse + q) * kLog2e;
-      const F subtract = load(along + q);
+  for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
+    const SeenBy seen(tile, q);
+    const F base = load(lse + q) * kLog2e;
+    const F subtract = load(along + q);
+    for (std::int64_t key = 0; key < tile.keys; key += 2) {
       F grads[2];
       for (std::int64_t odd = 0; odd < 2; ++odd) {
         const std::int64_t at = (key + odd) * tile.queries + q;
         F weight = exp2_rough_lanes(load(scores + at) * scale - base);
-        if (masked) weight = SeenBy(tile, q).has(key + odd) != 0 ? weight : F{};
+        if (!all.has(key + odd)) weight = seen.has(key + odd) != 0 ? weight : F{};
         grads[odd] = weight * (load(grad_weights + at) - subtract) * tile.scale;
         store(weights + at, weight);
         store(grad_scores + at, grads[odd]);
