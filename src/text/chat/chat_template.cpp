@@ -6,7 +6,6 @@
 #include "core/join.hpp"
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
-#include "text/chat/jinja.hpp"
 
 namespace trireme {
 namespace {

@@ -53,7 +53,7 @@ struct ChatTemplate {
   CallForm calls;
   ThinkingSwitch thinking;
   RenderedChat (*render)(const Conversation& conversation, const RenderOptions& options);
-  std::string (*jinja)();  // the text that renders the same in apply_chat_template (jinja.hpp)
+  std::string (*jinja)();  // the text that renders the same in apply_chat_template (jinja.cpp)
 };
 
 /// Throws Error(usage) that lists the names.

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "text/chat/chat_template.hpp"
@@ -41,5 +42,11 @@ inline constexpr std::string_view kAfterTools =
 
 RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& conversation,
                            const RenderOptions& options);
+
+/// Returns the style as a Jinja template: apply_chat_template of transformers renders every
+/// conversation exactly like render_chatml. Variables besides messages: tools, add_generation_prompt,
+/// and enable_thinking or open_thinking if the generation prompt can have thoughts. The text works with
+/// trim_blocks, with lstrip_blocks and without both.
+std::string chatml_jinja(const ChatMlStyle& style);
 
 }  // namespace trireme

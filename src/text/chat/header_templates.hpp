@@ -1,9 +1,11 @@
 #pragma once
+#include <string>
 #include <string_view>
 
 #include "text/chat/chat_template.hpp"
 
-/// The templates that are not ChatML. See ChatTemplate for what they are.
+/// Render functions and Jinja texts (jinja.cpp) of the templates that are not ChatML. See ChatTemplate
+/// for the formats.
 namespace trireme {
 
 /// The system message of minimind-v2 where there is none.
@@ -13,5 +15,10 @@ RenderedChat render_minimind_v1(const Conversation& conversation, const RenderOp
 RenderedChat render_minimind_v2(const Conversation& conversation, const RenderOptions& options);
 RenderedChat render_llama3(const Conversation& conversation, const RenderOptions& options);
 RenderedChat render_plain(const Conversation& conversation, const RenderOptions& options);
+
+std::string minimind_v1_jinja();
+std::string minimind_v2_jinja();
+std::string llama3_jinja();
+std::string plain_jinja();
 
 }  // namespace trireme

@@ -1,6 +1,5 @@
-#include "text/chat/jinja.hpp"
-
 #include "core/error.hpp"
+#include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
 
 namespace trireme {

@@ -2,7 +2,6 @@
 #include <string_view>
 
 #include "text/split/char_scan.hpp"
-#include "text/split/piece_starts.hpp"
 #include "text/split/split_loop.hpp"
 
 /// The GPT-2 pre-tokenizer pattern by hand. Linear in the text, no backtracking: every alternative

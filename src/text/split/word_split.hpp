@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "text/split/char_scan.hpp"
-#include "text/split/piece_starts.hpp"
 #include "text/split/split_loop.hpp"
 
 /// The patterns that came after GPT-2 (cl100k, Llama 3, Qwen, o200k ...) by hand. They are one
