@@ -35,7 +35,7 @@ Json model_json(const ServedModel& model) {
           {"frequency_penalty", sampling.frequency_penalty}}}}}};
 }
 
-/// Bytes that are no text alone are told as numbers.
+/// Returns the bytes as text, or as numbers if they are not valid UTF-8.
 Json piece_json(std::string_view bytes) {
   std::string text(bytes);
   try {
@@ -51,24 +51,24 @@ Json piece_json(std::string_view bytes) {
 /// Throws ApiError(404) unless `name` (of a request) is the name of the model or empty.
 void check_model_name(const ServedModel& model, std::string_view name) {
   if (name.empty() || name == model.facts().name) return;
-  throw ApiError(404, formatted("there is no model '{}', must be '{}'", name, model.facts().name),
+  throw ApiError(404, formatted("There is no model '{}'. Use '{}'.", name, model.facts().name),
                  "model", "model_not_found");
 }
 
-/// Answers /v1/models.
+/// Returns the response of /v1/models.
 std::string models_text(const ServedModel& model, std::string_view) {
   return json_text({{"object", "list"}, {"data", Json::array({model_json(model)})}});
 }
 
-/// Answers /v1/models/NAME. Throws ApiError(404) for another name.
+/// Returns the response of /v1/models/NAME. Throws ApiError(404) for another name.
 std::string one_model_text(const ServedModel& model, std::string_view name) {
   check_model_name(model, name);
   return json_text(model_json(model));
 }
 
-/// Answers /tokenize like llama.cpp's server. The body is
-/// {"content", "add_special": false, "parse_special": true, "with_pieces": false}. The answer is
-/// {"tokens": [...]}, with an id or, with pieces, an {"id", "piece"} for each token.
+/// Returns the response of /tokenize, as in llama.cpp's server. The body is {"content",
+/// "add_special": false, "parse_special": true, "with_pieces": false}. The response is {"tokens":
+/// [...]} with one id for each token, or one {"id", "piece"} if with_pieces is true.
 std::string tokenize_text(const ServedModel& model, std::string_view body) {
   const Json parsed = parse_body(body);
   const BodyFields fields(parsed);
@@ -91,7 +91,8 @@ std::string tokenize_text(const ServedModel& model, std::string_view body) {
   return json_text({{"tokens", std::move(tokens)}});
 }
 
-/// Answers /detokenize: {"tokens"} -> {"content"}. An id of the model without a token adds no text.
+/// Returns the response of /detokenize: {"tokens"} -> {"content"}. An id of the model that has no
+/// token adds no text.
 std::string detokenize_text(const ServedModel& model, std::string_view body) {
   const Json parsed = parse_body(body);
   const BodyFields fields(parsed);
@@ -109,13 +110,13 @@ std::string detokenize_text(const ServedModel& model, std::string_view body) {
   return json_text({{"content", model.tokenizer().decode(ids)}});
 }
 
-/// Returns the prompt that the model reads for a request to /v1/chat/completions.
+/// Returns the prompt of a request to /v1/chat/completions.
 std::string apply_template_text(const ServedModel& model, std::string_view body) {
   return json_text({{"prompt", model.write(read_chat_request(body).input).text}});
 }
 
-/// Returns a part of a path with the bytes that %20 and the like stand for. Other text stays.
-/// Source: RFC 3986, section 2.1.
+/// Decodes %20 and similar codes in a part of a path. Invalid codes stay. Source: RFC 3986, section
+/// 2.1.
 std::string percent_decoded(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -129,7 +130,7 @@ std::string percent_decoded(std::string_view text) {
   return decoded;
 }
 
-/// A request that needs a model, and what answers it.
+/// A request that needs a model.
 struct ServiceCall {
   const JobContext& context;
   const HttpRequest& request;
@@ -138,11 +139,11 @@ struct ServiceCall {
 
 struct Route {
   const char* method;
-  std::string_view path;  // ending in '/': what follows is the rest of it
+  std::string_view path;  // a path that ends in '/' also matches longer paths
   void (*handle)(const ServiceCall& call);
 };
 
-/// Answers with what `make` returns of the request's body.
+/// Responds with the result of `make` for the request's body.
 template <std::string (*make)(const ServedModel&, std::string_view)>
 void answer_text(const ServiceCall& call) {
   call.reply->answer({.body = make(call.context.model, call.request.body)});
@@ -200,7 +201,8 @@ bool takes(const char* method, const std::string& given) {
   return given == method || (given == "HEAD" && std::string_view(method) == "GET");
 }
 
-/// Returns null if the page has no such file. Exact paths only: nothing is read from a disk.
+/// Returns null if the page has no such file. Only exact paths match, and nothing is read from
+/// disk.
 const PageFile* find_page_file(std::string_view path) {
   const std::span<const PageFile> files = page_files();
   const auto found = std::find_if(files.begin(), files.end(),
@@ -208,7 +210,7 @@ const PageFile* find_page_file(std::string_view path) {
   return found == files.end() ? nullptr : &*found;
 }
 
-/// Returns the file with the headers that keep a page from loading anything but itself.
+/// Returns the file with headers that allow the page to load only its own files.
 HttpAnswer page_answer(const PageFile& file) {
   return {
       .body = std::string(file.content),
@@ -244,17 +246,19 @@ std::optional<ApiError> Service::find_problem(const HttpHead& head) const {
   const bool is_public = is_page || head.path == kHealthPath;
   if (auto problem = find_access_problem(config_.access, head, !is_public)) return problem;
   if (route == nullptr && !is_public)
-    return ApiError(404, formatted("there is no {}", head.path), "", "not_found");
+    return ApiError(404, formatted("There is no path {}.", head.path), "", "not_found");
   const char* method = is_public ? "GET" : route->method;
   if (!takes(method, head.method)) {
-    return ApiError(
-        405, formatted("{} is not allowed for {}, must be {}", head.method, head.path, method), "",
-        "method_not_allowed");
+    return ApiError(405,
+                    formatted("{} is not allowed for {}. Use {}.", head.method, head.path, method),
+                    "", "method_not_allowed");
   }
   if (is_page) return std::nullopt;
   if (is_draining_)
-    return ApiError(503, "the server is ending: it takes no more requests", "", "draining");
-  if (model_.load() == nullptr) return ApiError(503, "the model is being loaded", "", "loading");
+    return ApiError(503, "The server is shutting down and accepts no new requests.", "",
+                    "draining");
+  if (model_.load() == nullptr)
+    return ApiError(503, "The server is still loading the model. Try again later.", "", "loading");
   return std::nullopt;
 }
 
@@ -278,7 +282,7 @@ void Service::handle(HttpRequest request, const std::shared_ptr<HttpReply>& repl
       return reply->answer({.body = json_text({{"status", "ok"}})});
     const ServedModel* model = model_.load();
     const Route* route = find_route(request.head.path);
-    TRIREME_ASSERT(model != nullptr && route != nullptr);  // refuse() has looked
+    TRIREME_ASSERT(model != nullptr && route != nullptr);  // checked by refuse()
     const JobContext context{*model, metrics_, config_.request_timeout_s};
     route->handle({context, request, reply});
   } catch (...) {

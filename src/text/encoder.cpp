@@ -26,7 +26,8 @@ std::unique_ptr<Workspace> WorkspacePool::take() {
 }
 
 void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
-  if (workspace->ids.size() > kMaxKeptIds) return;  // one huge text must not keep its memory
+  // the buffer of one huge text must not stay allocated
+  if (workspace->ids.size() > kMaxKeptIds) return;
   workspace->parts.clear();
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(workspace));
@@ -48,7 +49,7 @@ inline void Encoder::encode_merging(std::string_view part, WordCache& cache,
 
 void Encoder::encode_long(std::string_view piece, Workspace& work) const {
   if (const auto id = model_.whole(piece)) return work.append(std::span(&*id, 1));
-  // With ignore_merges a part must not get the id that it would have as a whole piece.
+  // With ignore_merges, a part must not get the id that it would have as a whole pre-token.
   if (model_.has_whole() && !work.part_cache) work.part_cache.emplace();
   WordCache& cache = work.part_cache ? *work.part_cache : work.cache;
   while (!piece.empty()) {
@@ -78,7 +79,7 @@ void Encoder::encode_steps(std::span<const SplitStep> steps, std::string_view te
     }
     steps = steps.subspan(1);
   }
-  if (steps.empty()) {  // one piece, copied where it is so short that more than it is read
+  if (steps.empty()) {  // one pre-token; a short one is copied so that its padding is readable
     std::array<char, WordCache::kPadding> padded{};
     if (text.size() > padded.size()) return encode_piece(text, work);
     std::copy(text.begin(), text.end(), padded.begin());

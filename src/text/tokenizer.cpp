@@ -23,7 +23,7 @@ constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr std::size_t kMaxTextBytes = 0xFFFFFFFE;  // positions are 32 bits
 
-/// The bytes of every id, in one piece of memory.
+/// The bytes of all tokens in one string.
 struct TokenTable {
   std::string bytes;
   std::vector<std::uint32_t> start;  // [vocab_size + 1]
@@ -33,11 +33,13 @@ struct TokenTable {
     std::vector<std::string> text(spec.vocab_size);
     std::unordered_set<std::string_view> specials;
     for (const auto& [token, id] : spec.vocab) text[id] = token;
-    for (const AddedToken& token : spec.added) {  // a model's token of the same id has no say
+    // an added token has priority over a model token with the same id
+    for (const AddedToken& token : spec.added) {
       text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
       if (token.special) specials.insert(token.content);
     }
-    // Hugging Face asks for the text as it decodes it: one that NFC changes is no special token's.
+    // Hugging Face looks up the decoded text, so a special token that NFC changes does not count as
+    // special.
     for (const AddedToken& token : spec.added)
       special[token.id] = specials.contains(text[token.id]);
     start.push_back(0);
@@ -53,7 +55,7 @@ struct TokenTable {
   }
 };
 
-/// The steps of a ByteLevel alone, which hashes have described as such from the beginning.
+/// A ByteLevel step without other steps. Such tokenizers keep their original form in the hash.
 struct ByteLevelForm {
   bool prefix_space = false;
   bool regex = false;
@@ -72,7 +74,6 @@ std::optional<ByteLevelForm> byte_level_form(std::span<const SplitStep> steps) {
   return steps.empty() ? std::optional(form) : std::nullopt;
 }
 
-/// Returns Tokenizer::content_hash of `spec`.
 std::string hash_of(const TokenizerSpec& spec) {
   Hasher hasher;
   const auto line = [&hasher](const auto&... values) {
@@ -85,7 +86,7 @@ std::string hash_of(const TokenizerSpec& spec) {
   std::vector<std::pair<std::uint32_t, std::string_view>> vocab;
   for (const auto& [token, id] : spec.vocab) vocab.emplace_back(id, token);
   std::sort(vocab.begin(), vocab.end());
-  // Lengths first, so that no token can look like two lines.
+  // Lengths come first, so that a token cannot look like two lines.
   for (const auto& [id, token] : vocab)
     line("token", number(id), number(token.size()), std::string(token));
   for (const MergeRule& rule : spec.merges) line("merge", number(rule.left), number(rule.right));
@@ -108,7 +109,7 @@ std::string hash_of(const TokenizerSpec& spec) {
 }  // namespace
 
 struct Tokenizer::Impl {
-  /// The roles that tokenizer_config.json gives to tokens.
+  /// Special tokens named by tokenizer_config.json.
   struct Roles {
     std::optional<std::uint32_t> bos, eos, pad;
   };
@@ -121,7 +122,7 @@ struct Tokenizer::Impl {
     if (config != files.end()) read_config(config->second, formatted("{}/{}", where, kConfigFile));
   }
 
-  /// Makes a tokenizer that cannot be read: no token has bytes.
+  /// Makes a tokenizer that knows ids only: no token has bytes.
   Impl(const std::map<std::string, std::string>& contents, std::uint32_t num_ids,
        std::string unreadable)
       : files(contents),
@@ -132,7 +133,7 @@ struct Tokenizer::Impl {
     spec.vocab_size = num_ids;
   }
 
-  /// The least that an encoder is built from.
+  /// Returns the smallest valid vocabulary for an encoder.
   static TokenizerSpec bytes_alone() {
     TokenizerSpec bytes;
     for (int byte = 0; byte < 256; ++byte) {
@@ -149,7 +150,7 @@ struct Tokenizer::Impl {
     return std::nullopt;
   }
 
-  /// A role names a token, or describes it in an object.
+  /// Reads a role: a token, or an object with its content.
   [[nodiscard]] std::optional<std::uint32_t> role(const SortedJson& config, const char* key,
                                                   const std::string& where) const {
     const auto found = config.find(key);
@@ -171,8 +172,7 @@ struct Tokenizer::Impl {
     roles = {.bos = role(config, "bos_token", where),
              .eos = role(config, "eos_token", where),
              .pad = role(config, "pad_token", where)};
-    // Users of `transformers` would add what only this list has, and so train
-    // on other ids than we do.
+    // transformers would add tokens that only this list has, and its ids would differ.
     const auto listed = config.find("added_tokens_decoder");
     if (listed == config.end() || !listed->is_object()) return;
     for (const auto& [id, token] : listed->items()) {
@@ -194,7 +194,7 @@ struct Tokenizer::Impl {
   Encoder encoder;
   TokenTable table;
   std::string hash;
-  std::string reason;  // why it cannot be read; "": it was
+  std::string reason;  // why the tokenizer is not readable; empty: it is
   Roles roles;
   mutable WorkspacePool pool;
 };
@@ -232,7 +232,7 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
                                              const EncodeOptions& options) const {
   if (!impl_->reason.empty()) throw Error(ErrorKind::data, impl_->reason);
   if (utf8.size() > kMaxTextBytes)
-    fail(ErrorKind::data, "text of {} bytes, at most {} are encoded at once", utf8.size(),
+    fail(ErrorKind::data, "The text has {} bytes. At most {} can be encoded at once.", utf8.size(),
          kMaxTextBytes);
   check_utf8(utf8, "text");
   std::unique_ptr<Workspace> work = impl_->pool.take();

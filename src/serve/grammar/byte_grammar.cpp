@@ -19,7 +19,8 @@ GrammarPiece ByteGrammar::bytes(const ByteSet& set) {
 }
 
 GrammarPiece ByteGrammar::literal(std::string_view text) {
-  if (text.size() > kMaxElements) fail(ErrorKind::usage, "the schema is too large");
+  if (text.size() > kMaxElements)
+    fail(ErrorKind::usage, "The schema is too large. Make it smaller.");
   GrammarPiece piece;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -50,7 +51,8 @@ GrammarPiece ByteGrammar::repeated(const GrammarPiece& piece, std::int64_t least
                                    std::int64_t most) {
   const auto size = static_cast<std::int64_t>(piece.size() + 2);
   if (std::max(least, most) > static_cast<std::int64_t>(kMaxElements) / size)
-    fail(ErrorKind::usage, "a repetition of {} times is too large", std::max(least, most));
+    fail(ErrorKind::usage, "{} repetitions are too many. Lower the limits in the schema.",
+         std::max(least, most));
   GrammarPiece rest = most < 0 ? any_number(piece) : GrammarPiece();
   for (std::int64_t i = least; i < most; ++i) rest = optional(piece + rest);
   GrammarPiece whole;
@@ -66,7 +68,7 @@ std::uint32_t ByteGrammar::declare() {
 void ByteGrammar::define(std::uint32_t rule, const std::vector<GrammarPiece>& alternatives) {
   for (const GrammarPiece& piece : alternatives) {
     if (elements_.size() + piece.size() >= kMaxElements)
-      fail(ErrorKind::usage, "the schema is too large");
+      fail(ErrorKind::usage, "The schema is too large. Make it smaller.");
     rules_[rule].push_back(static_cast<std::uint32_t>(elements_.size()));
     elements_.insert(elements_.end(), piece.begin(), piece.end());
     elements_.push_back({Kind::end, 0});
@@ -97,7 +99,8 @@ std::vector<bool> ByteGrammar::rules_that_may_be_empty() const {
 
 bool ByteGrammar::has_left_recursion() const {
   const std::vector<bool> empty = rules_that_may_be_empty();
-  std::vector<std::vector<std::uint32_t>> first(rules_.size());  // rules that a rule may begin with
+  // rules that can come first in a rule
+  std::vector<std::vector<std::uint32_t>> first(rules_.size());
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     for (std::uint32_t at : rules_[rule]) {
       for (; elements_[at].kind == Kind::rule; ++at) {
@@ -106,7 +109,7 @@ bool ByteGrammar::has_left_recursion() const {
       }
     }
   }
-  // Depth first, without recursion: a rule that is met while it is open begins with itself.
+  // Depth-first search without recursion. A rule that is met while it is open begins with itself.
   enum class Visit : std::uint8_t { no, open, done };
   std::vector<Visit> visits(rules_.size(), Visit::no);
   for (std::uint32_t root = 0; root < rules_.size(); ++root) {

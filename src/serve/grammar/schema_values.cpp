@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Assertions about parts of a value: not looked at here.
+/// Keywords about parts of a value, which are not supported together with const or enum.
 constexpr std::array kOfParts{"additionalProperties", "items",      "maxItems", "minItems",
                               "prefixItems",          "properties", "required"};
 
@@ -87,7 +87,7 @@ std::vector<Json> listed_values(const Json& schema, const std::string& path) {
     throw SchemaProblem{below(path, "enum"), "must be a list of values"};
   for (const char* key : kOfParts) {
     if (schema.contains(key))
-      throw SchemaProblem{below(path, key), formatted("{} beside {} is not supported", key,
+      throw SchemaProblem{below(path, key), formatted("{} together with {} is not supported", key,
                                                       list != nullptr ? "enum" : "const")};
   }
   std::vector<Json> values;
@@ -97,7 +97,7 @@ std::vector<Json> listed_values(const Json& schema, const std::string& path) {
   }
   if (values.empty())
     throw SchemaProblem{below(path, list != nullptr ? "enum" : "const"),
-                        "no value fits what stands beside it"};
+                        "must have a value that matches the other keywords"};
   return values;
 }
 

@@ -17,9 +17,9 @@ class ChatJob final : public AnswerJob {
  private:
   struct Choice {
     AnswerParser parser;
-    AnswerPiece answer;               // all of it, unless it is streamed
-    std::vector<TokenReport> tokens;  // the same
-    std::int64_t num_calls = 0;       // that were handed out
+    AnswerPiece answer;               // the whole answer unless the job streams
+    std::vector<TokenReport> tokens;  // all tokens unless the job streams
+    std::int64_t num_calls = 0;       // calls that were sent
     bool has_role = false;
     std::string finish_reason = {};
   };
@@ -104,7 +104,7 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
                         request.tool_choice == ToolChoice::required;
   ChatInput input = request.input;
-  // Some formats think by default, but the client wants a JSON answer, not a thought about it.
+  // Some chat formats think by default, but a client that requests JSON does not expect a thought.
   if (has_form && !input.thinking) input.thinking = false;
   const WrittenChat chat = model.write(input, has_form);
 
@@ -129,7 +129,7 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   const auto grammar = grammar_of(request, form.several_calls);
   const FormPlace place{.after_thought = chat.begins_in_thought,
                         .if_called = request.tool_choice == ToolChoice::automatic};
-  // A text in JSON may hold the end text.
+  // Inside JSON, a string may contain the end text.
   if ((!grammar || place.if_called) && !one.ignore_eos) {
     const std::vector<std::string>& ends = model.chat_end_texts();
     one.stop.insert(one.stop.end(), ends.begin(), ends.end());

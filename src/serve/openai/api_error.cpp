@@ -60,7 +60,7 @@ ApiError current_api_error() {
         return {500, error.what()};
     }
   } catch (const std::bad_alloc&) {
-    return {503, "out of memory", "", "out_of_memory"};
+    return {503, "The server is out of memory. Try again later.", "", "out_of_memory"};
   } catch (const std::exception& error) {
     return {500, error.what()};
   } catch (...) {

@@ -53,7 +53,7 @@ std::string CompletionLogprobs::of(std::span<const TokenReport> tokens) {
     texts.push_back(text);
     offsets.push_back(offset_);
     offset_ += num_characters(text);
-    if (!token.logprob) {  // the first of a prompt: nothing was there to predict it
+    if (!token.logprob) {  // the first token of a prompt has no prediction
       logprobs.push_back(nullptr);
       tops.push_back(nullptr);
       continue;

@@ -1,4 +1,4 @@
-// Brings the parts together: the chat that is open, what is done to it, and what the page shows of the server.
+// Main module: holds the open chat, handles the user's actions, and shows the state of the server.
 
 import { ChatStore, exportChats, importChats, newChat, newMessage } from "./chats.js";
 import { ChatView } from "./chat_view.js";
@@ -14,7 +14,8 @@ import { Talk } from "./talk.js";
 import { chooseTheme, preferredTheme } from "./theme.js";
 import { chooseLanguage, preferredLanguage, showWords, t } from "./words.js";
 
-const kOpenKey = "trireme.open"; // of this window: a reload comes back to its chat
+// in sessionStorage: after a reload, the same window shows the same chat
+const kOpenKey = "trireme.open";
 const kTitleLetters = 60;
 const byId = (id) => document.getElementById(id);
 
@@ -52,7 +53,7 @@ function answer() {
   chatView.scrollToEnd();
 }
 
-/** Changes the messages so that one step leads back. */
+/** Changes the messages and offers to undo the change. */
 function change(said, act) {
   const changed = chat;
   const before = [...chat.messages];

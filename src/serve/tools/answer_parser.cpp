@@ -17,7 +17,7 @@ constexpr std::string_view kOpenThought = "<think>";
 constexpr std::string_view kCloseThought = "</think>";
 constexpr std::string_view kSpaces = " \n\r\t";
 
-/// Length of the longest end of `text` that `marker` begins with, less than all of it.
+/// Returns the length of the longest proper prefix of `marker` at the end of `text`.
 std::size_t begun_length(std::string_view text, std::string_view marker) {
   for (std::size_t length = std::min(text.size(), marker.size() - 1); length > 0; --length) {
     if (text.ends_with(marker.substr(0, length))) return length;
@@ -31,14 +31,14 @@ bool is_json_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/// Returns true for characters outside of strings: structure, numbers, true, false, null.
+/// Returns true for characters outside of strings: structure, numbers, true, false and null.
 bool is_outside_text(char c) {
   return is_json_space(c) || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
          std::string_view("{}[]:,\"+-.E").find(c) != std::string_view::npos;
 }
 
-/// The object that `text` holds, of equal keys the last, as Python's reader takes them; null if it holds
-/// none.
+/// Parses `text` as a JSON object; null if it is not one. The last of equal keys counts, as in
+/// Python.
 Json object_in(std::string_view text) {
   try {
     Json parsed = parse_json(text, "call", {.last_key_counts = true});
@@ -48,14 +48,13 @@ Json object_in(std::string_view text) {
   }
 }
 
-/// A call in JSON.
 struct ParsedCall {
   std::string name;
   std::string arguments;
 };
 
-/// {"name": one of `tools`, "arguments": an object, or a text that holds one; none is {}}. None if it
-/// is anything else.
+/// Parses {"name": one of `tools`, "arguments": an object or a string with one}. Missing arguments
+/// become {}. Returns none for any other text.
 std::optional<ParsedCall> parse_call(std::string_view json, std::span<const std::string> tools) {
   const Json call = object_in(json);
   const auto name = call.find("name");
@@ -209,7 +208,7 @@ bool AnswerParser::read_call(AnswerPiece& piece) {
   state_ = State::content;
   auto call = result == CallReader::Result::complete ? parse_call(call_.object(text_), form_.tools)
                                                      : std::nullopt;
-  if (!call) {  // its opening marker is text, and there may be a call after it
+  if (!call) {  // The opening marker is text. Another call may follow it.
     add_content(kOpenCall, piece);
     return true;
   }
@@ -220,7 +219,7 @@ bool AnswerParser::read_call(AnswerPiece& piece) {
   return true;
 }
 
-/// Line ends at both ends of a thought are not part of it.
+/// Newlines at both ends of a thought are not part of the thought.
 void AnswerParser::add_thought(std::string_view text, AnswerPiece& piece) {
   if (!has_thought_) text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
   if (text.empty()) return;
@@ -230,7 +229,7 @@ void AnswerParser::add_thought(std::string_view text, AnswerPiece& piece) {
   thought_lines_ += text.substr(end);
 }
 
-/// White space waits for what comes after it: a call, or more content.
+/// Holds white space back until content (which keeps it) or a call (which drops it) follows.
 void AnswerParser::add_content(std::string_view text, AnswerPiece& piece) {
   const std::size_t end = text.find_last_not_of(kSpaces) + 1;
   if (end > 0) piece.content.append(std::exchange(content_space_, {})).append(text, 0, end);

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-/// A candidate of a short piece in one number, so that the smallest number is the
-/// next merge: rank, then position.
+/// A candidate merge of a short pre-token in one number, rank before position, so that the smallest
+/// number is the next merge.
 constexpr int kPositionBits = 5;
 constexpr std::int32_t kNoCandidate = std::numeric_limits<std::int32_t>::max();
 static_assert(BpeModel::kShortPiece == 1 << kPositionBits &&
@@ -25,7 +25,7 @@ std::uint64_t pair_hash(std::uint64_t key) {
   return key * 0x9E3779B97F4A7C15ULL;  // 2^64 over the golden ratio: spreads low bits upward
 }
 
-constexpr std::size_t kFilterBitsPerMerge = 32;  // so 3 % of other pairs pass
+constexpr std::size_t kFilterBitsPerMerge = 32;  // 3 % of the pairs without a merge pass the filter
 
 }  // namespace
 
@@ -86,11 +86,10 @@ inline const BpeModel::ByteMerge& BpeModel::byte_merge(char left, char right) co
 }
 
 std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) const {
-  // Symbols keep their place; a merged one is skipped by `next`. The scan is over
-  // plain numbers, which vectorizes.
+  // Merged symbols stay in place and are skipped by `next`. The scan over plain numbers vectorizes.
   std::array<std::int32_t, kShortPiece> candidates;
   std::array<std::uint32_t, kShortPiece> ids;
-  std::array<std::uint32_t, kShortPiece> results;  // what a candidate becomes
+  std::array<std::uint32_t, kShortPiece> results;  // id after the merge
   std::array<std::uint8_t, kShortPiece> previous;
   std::array<std::uint8_t, kShortPiece> next;
   const std::size_t size = piece.size();
@@ -143,7 +142,7 @@ std::size_t BpeModel::merge_long(std::string_view piece, BpeScratch& scratch,
   const auto size = static_cast<std::uint32_t>(piece.size());
   for (auto* values : {&ids, &ranks, &previous, &next}) values->resize(size);
   heap.clear();
-  // An entry is rank << 32 | position, so the smallest is the next merge; it is stale once
+  // An entry is rank << 32 | position, so the smallest entry is the next merge. It is stale if
   // ranks[position] differs.
   const auto update = [&](std::uint32_t at) {
     ranks[at] = next[at] < size ? find(ids[at], ids[next[at]]).rank : kNone;
@@ -153,7 +152,7 @@ std::size_t BpeModel::merge_long(std::string_view piece, BpeScratch& scratch,
   };
   for (std::uint32_t i = 0; i < size; ++i) {
     ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
-    previous[i] = i - 1;  // wraps for the first, never read
+    previous[i] = i - 1;  // wraps around for the first position, which is never read
     next[i] = i + 1;
     ranks[i] =
         i + 1 < size ? static_cast<std::uint32_t>(byte_merge(piece[i], piece[i + 1]).rank) : kNone;

@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// Work space of one encoding thread for long pieces, reused from piece to piece.
+/// Buffers of one encoding thread for long pre-tokens.
 struct BpeScratch {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint32_t> ranks;
@@ -20,10 +20,9 @@ struct BpeScratch {
   std::vector<std::uint64_t> heap;
 };
 
-/// The merges of a byte-level BPE model, applied to one piece: lowest rank first, then leftmost.
-/// Immutable after construction; safe for any number of threads, each with its own scratch.
-///   time    O(n log n) for a piece of n bytes; short pieces take a plain scan, which is
-///   faster there
+/// Applies the merges of a byte-level BPE model to one pre-token: lowest rank first, then leftmost.
+/// Immutable after construction; each thread needs its own scratch.
+///   time    O(n log n) for n bytes; short pre-tokens use a linear scan, which is faster for them
 /// Source: Sennrich et al., ACL 2016; huggingface/tokenizers 0.23, `models/bpe/word.rs`.
 class BpeModel {
  public:
@@ -31,17 +30,17 @@ class BpeModel {
 
   static constexpr std::size_t kShortPiece = 32;
 
-  /// Writes the ids of `piece` (raw bytes, not empty, fewer than 2^32) to `out`, which has room for
-  /// one id a byte. Returns how many there are.
+  /// Writes the ids of `piece` (raw bytes, not empty, fewer than 2^32) to `out`, which must have
+  /// space for one id per byte. Returns the number of ids.
   std::size_t encode_piece(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const;
 
-  /// The same by merges alone, as if ignore_merges were false.
+  /// Like encode_piece, but as if ignore_merges were false.
   std::size_t merge(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const;
 
-  /// True with ignore_merges: a piece that is a token is not merged.
+  /// Returns true with ignore_merges: a pre-token that equals a token is not merged.
   [[nodiscard]] bool has_whole() const noexcept { return ignore_merges_; }
 
-  /// The token that `piece` is as a whole, with ignore_merges; none if it is to be merged.
+  /// Returns the token that equals `piece` if ignore_merges is set; none otherwise.
   [[nodiscard]] std::optional<std::uint32_t> whole(std::string_view piece) const;
 
  private:
@@ -54,7 +53,7 @@ class BpeModel {
   };
 
   struct ByteMerge {
-    std::int32_t rank = -1;  // negative: the two bytes do not merge
+    std::int32_t rank = -1;  // -1: the two bytes do not merge
     std::uint32_t result = 0;
   };
 
@@ -76,11 +75,11 @@ class BpeModel {
   std::vector<ByteMerge> byte_merges_;  // [256 * 256]
   std::vector<Merge> merges_;           // open addressing; an empty slot ends a search
   std::uint64_t mask_ = 0;
-  // One bit for each pair: nearly all pairs do not merge, and this is small enough to say so fast.
+  // Bit filter: most pairs do not merge, and the filter fits into the CPU cache.
   std::vector<std::uint64_t> filter_;
   int filter_shift_ = 0;
   bool ignore_merges_ = false;
-  // raw bytes of tokens, only with ignore_merges
+  // tokens by raw bytes, only with ignore_merges
   std::unordered_map<std::string, std::uint32_t, PieceHash, std::equal_to<>> whole_;
 };
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kBitsPerPair = 64;  // one false hit in so many where all pairs differ
+constexpr std::size_t kBitsPerPair = 64;  // one false hit in 64 if all pairs differ
 constexpr std::size_t kMaxChar = 4;
 
 bool begins_character(char c) {
@@ -21,7 +21,8 @@ std::size_t character_length(char lead) {
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
 }
 
-/// Up to four bytes as a number; the bytes of UTF-8 are never 0xFF, so the length counts as well.
+/// Packs up to four bytes into a number. The leading 0xFF, which is not a byte of UTF-8, encodes
+/// the length.
 std::uint64_t packed(const char* bytes, std::size_t size) {
   std::uint64_t value = 0xFF;
   for (std::size_t i = 0; i < size; ++i) value = value << 8 | static_cast<unsigned char>(bytes[i]);
@@ -38,14 +39,14 @@ Seams::Seams(const TokenizerSpec& spec) {
   std::vector<std::string_view> tokens(spec.vocab_size);
   for (const auto& [token, id] : spec.vocab) tokens[id] = token;
   std::vector<bool> seen(spec.vocab_size);
-  std::vector<std::string> made;  // bytes of the tokens that merges can make
+  std::vector<std::string> made;  // bytes of the tokens that merges can produce
   std::size_t num_bytes = 0;
   for (const MergeRule& rule : spec.merges) {
     if (seen[rule.result]) continue;
     seen[rule.result] = true;
     bool whole = false;
     std::string bytes = from_byte_level(tokens[rule.result], &whole);
-    if (!whole) continue;  // not made of bytes, so never reached
+    if (!whole) continue;  // The token is not a sequence of bytes, so merges cannot produce it.
     num_bytes += bytes.size();
     made.push_back(std::move(bytes));
   }

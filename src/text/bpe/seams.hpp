@@ -7,19 +7,18 @@
 
 namespace trireme {
 
-/// Places in a piece that no merge can cross, so that both sides are encoded apart, and found in
-/// the word cache. A Chinese clause is one piece, nearly always new, but most of its neighbouring
-/// characters stand together in no token.
+/// Finds positions in a pre-token that no merge can cross. Both sides can be encoded separately and
+/// found in the word cache. A Chinese clause is one pre-token and nearly always new, but most pairs
+/// of neighbouring characters occur in no token.
 ///
-/// Built from the tokens that merges make: wherever a character ends inside such a token, the pair
-/// of its last character and the next is kept, also where the token holds only some bytes of one.
-/// The pairs are in a bit filter: a false hit costs time, a miss is certain. Immutable after
-/// construction; safe for any number of threads.
+/// The constructor stores, for each token that merges produce, the pairs of neighbouring characters
+/// inside it, including incomplete characters at its ends. The pairs are in a bit filter: a false
+/// hit only costs time. Immutable after construction and thread-safe.
 class Seams {
  public:
   explicit Seams(const TokenizerSpec& spec);
 
-  /// Length of the part of `piece` (valid UTF-8, not empty) before its first seam.
+  /// Returns the length of `piece` (valid UTF-8, not empty) up to its first safe split point.
   [[nodiscard]] std::size_t part_length(std::string_view piece) const noexcept;
 
  private:
@@ -31,7 +30,7 @@ class Seams {
 
   std::vector<std::uint64_t> bits_;
   int shift_ = 0;
-  // [left bytes][right bytes]: some token holds so many of a pair, or more than the character has
+  // bit [left bytes][right bytes]: a stored pair has these lengths
   std::uint32_t shapes_ = 0;
 };
 

@@ -22,7 +22,7 @@ WordCache::WordCache()
 
 void WordCache::insert(std::string_view piece, std::span<const std::uint32_t> ids) {
   if (piece.size() > kMaxShortBytes) return insert_long(piece, ids);
-  if (ids.size() > kMaxShortIds) return;  // rare: few letters to a token
+  if (ids.size() > kMaxShortIds) return;  // rare: few characters per token
   const Key key = key_of(piece);
   ShortSlot& slot = short_[short_slot(key)];
   slot.key = key;
@@ -46,7 +46,7 @@ void WordCache::insert_long(std::string_view piece, std::span<const std::uint32_
   if (piece.size() > kMaxBytes || piece.empty()) return;
   const std::size_t words = ids.size() + words_of(piece.size());
   if (end_ % kRingWords + words > kRingWords)
-    end_ += kRingWords - end_ % kRingWords;  // entries do not wrap
+    end_ += kRingWords - end_ % kRingWords;  // entries do not wrap around
   std::uint32_t* const entry = ring_.data() + end_ % kRingWords;
   std::copy(ids.begin(), ids.end(), entry);
   std::memcpy(entry + ids.size(), piece.data(), piece.size());

@@ -116,7 +116,7 @@ const ChatTemplate* nearest_chat_template(std::string_view jinja) {
   if (has("<|im_start|>")) {
     if (has("open_thinking")) return &chat_template("minimind-v3");
     if (!has("enable_thinking")) return &chat_template("chatml");
-    // The default system message of MiniMind's V2.5, which Qwen3 does not have.
+    // This default system message belongs to MiniMind's V2.5, not to Qwen3.
     return &chat_template(has("You are a helpful assistant") ? "minimind-v2.5" : "qwen3");
   }
   if (has("<s>user")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");

@@ -4,11 +4,11 @@
 
 #include "text/chat/chat_template.hpp"
 
-/// Render functions and Jinja texts (jinja.cpp) of the templates that are not ChatML. See ChatTemplate
-/// for the formats.
+/// Render functions and Jinja texts (jinja.cpp) of the templates that are not ChatML. See
+/// ChatTemplate for the formats.
 namespace trireme {
 
-/// The system message of minimind-v2 where there is none.
+/// The default system message of minimind-v2.
 inline constexpr std::string_view kMinimindV2System = "你是 MiniMind，是一个有用的人工智能助手。";
 
 RenderedChat render_minimind_v1(const Conversation& conversation, const RenderOptions& options);

@@ -10,11 +10,11 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kShownBytes = 12;  // on either side
+constexpr std::size_t kShownBytes = 12;  // number of bytes shown before and after the error
 
-/// Takes what a JSON text holds and keeps nothing but the place of its first error.
+/// A SAX handler that only keeps the position of the first error.
 struct BreakFinder : nlohmann::json_sax<nlohmann::json> {
-  std::size_t place = 0;  // from 1; 0: no error
+  std::size_t place = 0;  // 1-based position; 0: no error
   bool is_syntax = false;
 
   bool null() override { return true; }
@@ -44,7 +44,7 @@ struct BreakFinder : nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
     place = std::max<std::size_t>(position, 1);
-    is_syntax = error.id == 101;  // parse_error.101: an unexpected token
+    is_syntax = error.id == 101;  // parse_error.101: unexpected token
     return false;
   }
 };
@@ -52,7 +52,7 @@ struct BreakFinder : nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 std::string json_break(std::string_view json) {
-  if (quote_odd_numbers(json)) return "";  // the places after them would be wrong
+  if (quote_odd_numbers(json)) return "";  // quoting would change the positions
   BreakFinder finder;
   if (nlohmann::json::sax_parse(json, &finder) || !finder.is_syntax) return "";
   const std::size_t at = finder.place - 1;

@@ -45,7 +45,7 @@ void append_json_text(std::string_view text, std::string& out) {
 }
 
 void append_json_number(double value, std::string& out) {
-  // "d.ddde+XX" with the fewest digits; Python lays the same digits out in its own way.
+  // "d.ddde+XX" with the fewest digits, which are then written in Python's layout.
   std::array<char, 40> buffer{};
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                     std::chars_format::scientific);

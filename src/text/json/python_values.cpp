@@ -28,15 +28,15 @@ std::optional<std::string_view> PythonValues::odd_number(std::string_view text) 
 std::string_view PythonValues::text_of(const element& value, std::string_view where,
                                        const char* what) const {
   std::string_view text;
-  if (value.get(text) != simdjson::SUCCESS) refuse(where, what, " is not a text");
-  if (odd_number(text)) refuse(where, what, " is not a text");
-  if (!simdjson::validate_utf8(text))  // some versions let a lone low surrogate through
+  if (value.get(text) != simdjson::SUCCESS || odd_number(text))
+    refuse(where, what, " is not a string");
+  if (!simdjson::validate_utf8(text))  // some versions of simdjson accept a lone low surrogate
     throw Refused{"the text has a lone surrogate or invalid UTF-8", true};
   return text;
 }
 
 void PythonValues::append_object(const object& value, std::string& out) const {
-  // A Python dict keeps the place of the first of equal keys, and the value of the last.
+  // A Python dict keeps the position of the first and the value of the last of equal keys.
   std::vector<std::pair<std::string_view, element>> members;
   std::unordered_map<std::string_view, std::size_t> places;
   for (const auto& member : value) {
@@ -57,7 +57,7 @@ void PythonValues::append_object(const object& value, std::string& out) const {
   out += '}';
 }
 
-/// Depth is bounded by the parser's own limit of 1,024.
+/// The parser limits the depth to 1,024.
 void PythonValues::append_json(const element& value, std::string& out) const {
   switch (value.type()) {
     case element_type::OBJECT:
@@ -77,7 +77,7 @@ void PythonValues::append_json(const element& value, std::string& out) const {
         out += *number;
         return;
       }
-      return append_json_text(text_of(value, "", "a text in JSON"), out);
+      return append_json_text(text_of(value, "", "a string in JSON"), out);
     case element_type::INT64:
       out += std::to_string(std::int64_t(value));
       return;

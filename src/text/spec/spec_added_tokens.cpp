@@ -14,8 +14,8 @@ AddedToken read_added_token(const Part& part) {
                    .normalized = part.flag("normalized", true),
                    .special = part.flag("special", false)};
   if (token.content.size() > kMaxAddedTokenBytes) {
-    fail(ErrorKind::data, "{}.content has {} bytes, at most {}", part.where(), token.content.size(),
-         kMaxAddedTokenBytes);
+    fail(ErrorKind::data, "{}.content has {} bytes, must have at most {}", part.where(),
+         token.content.size(), kMaxAddedTokenBytes);
   }
   return token;
 }
@@ -46,16 +46,17 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
         asked != token.id) {
       fail(
           ErrorKind::data,
-          "{} ('{}') has id {}, but Hugging Face tokenizers gives it {} (the model's own id, else the next free one); correct the file",
+          "{} ('{}') has id {}, but Hugging Face tokenizers gives it {} (the model's own id, else the next free one). Correct the file.",
           part.where(), token.content, asked, token.id);
     }
-    // Tokens of the model do not count, also if holes in its vocabulary put them past its size.
+    // Tokens of the model do not count, even if gaps in the vocabulary give them ids above its
+    // size.
     if (in_model == spec.vocab.end()) highest = std::max(highest.value_or(0), token.id);
     spec.vocab_size = std::max(spec.vocab_size, token.id + 1);
     if (known == position.end()) {
       position.emplace(token.content, spec.added.size());
       spec.added.push_back(std::move(token));
-    } else {  // later properties replace earlier ones, but a token once special stays so
+    } else {  // later properties replace earlier ones, except that a special token stays special
       token.special = token.special || spec.added[known->second].special;
       spec.added[known->second] = std::move(token);
     }

@@ -31,7 +31,7 @@ void read_vocab(const Part& model, TokenizerSpec& spec) {
   }
 }
 
-/// Both forms: ["a", "b"] and the older "a b".
+/// Reads both forms: ["a", "b"] and the older "a b".
 std::pair<std::string, std::string> read_merge(const SortedJson& merge, const std::string& where) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -49,8 +49,8 @@ std::pair<std::string, std::string> read_merge(const SortedJson& merge, const st
 void read_merges(const Part& model, TokenizerSpec& spec) {
   const SortedJson& merges = model.array("merges");
   if (merges.size() > kMaxTokenId)
-    fail(ErrorKind::data, "{}.merges has {} entries, at most {}", model.where(), merges.size(),
-         kMaxTokenId);
+    fail(ErrorKind::data, "{}.merges has {} entries, must have at most {}", model.where(),
+         merges.size(), kMaxTokenId);
   spec.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
     if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version"))
@@ -71,7 +71,7 @@ void read_merges(const Part& model, TokenizerSpec& spec) {
 }  // namespace
 
 void read_model(const Part& model, TokenizerSpec& spec) {
-  // Files written before 0.10 have no type; only BPE has merges.
+  // Files written before version 0.10 have no type. Only BPE has merges.
   const std::string type =
       model.at("type").is_null() && model.at("merges").is_array() ? "BPE" : model.text("type");
   if (type != "BPE") unsupported(model, type, "BPE");
@@ -80,8 +80,8 @@ void read_model(const Part& model, TokenizerSpec& spec) {
   model.must_be_unset("continuing_subword_prefix", true);
   model.must_be_unset("end_of_word_suffix", true);
   spec.ignore_merges = model.flag("ignore_merges", false);
-  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token,
-  // which read_vocab checks.
+  // unk_token, fuse_unk and byte_fallback have no effect, because every byte has a token (checked
+  // by read_vocab).
   read_vocab(model, spec);
   read_merges(model, spec);
 }

@@ -7,21 +7,21 @@
 
 namespace trireme {
 
-/// 64 bytes of text, asked as a whole: bit i of an answer is byte i.
-/// Bytes past ASCII are in no range.
+/// 64 bytes of text. Each query returns a bit mask in which bit i belongs to byte i. Bytes beyond
+/// ASCII are in no range.
 class AsciiWindow {
  public:
   static constexpr std::size_t kSize = 64;
 
-  /// `p` has kSize readable bytes.
+  /// kSize bytes from `p` must be readable.
   explicit AsciiWindow(const char* p) noexcept : p_(p) {}
 
   [[nodiscard]] std::uint64_t equal(char c) const noexcept { return between(c, c); }
 
-  /// Bytes from `low` to `high`, both included, 0x01 to 0x7E.
+  /// Returns the bytes from `low` to `high` (inclusive, 0x01 to 0x7E).
   [[nodiscard]] std::uint64_t between(char low, char high) const noexcept;
 
-  /// ASCII letters of both cases.
+  /// Returns the ASCII letters of both cases.
   [[nodiscard]] std::uint64_t letters() const noexcept;
 
   [[nodiscard]] std::uint64_t past_ascii() const noexcept;
@@ -46,7 +46,7 @@ std::uint64_t AsciiWindow::each(const Test& test) const noexcept {
 }
 
 inline std::uint64_t AsciiWindow::between(char low, char high) const noexcept {
-  const __m128i below = _mm_set1_epi8(static_cast<char>(low - 1));  // compares are signed
+  const __m128i below = _mm_set1_epi8(static_cast<char>(low - 1));  // the comparison is signed
   const __m128i above = _mm_set1_epi8(static_cast<char>(high + 1));
   return each([&](__m128i bytes) {
     return _mm_and_si128(_mm_cmpgt_epi8(bytes, below), _mm_cmplt_epi8(bytes, above));

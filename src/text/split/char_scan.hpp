@@ -8,13 +8,13 @@
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
-/// What all splitters are made of: the class of one character and the end of a run of a class.
-/// Text must be valid UTF-8; `p` stands at the start of a character, `end` after the last.
+/// The building blocks of all splitters: character classes and runs of a class. Text must be valid
+/// UTF-8. `p` is the start of a character, `end` the end of the text.
 namespace trireme::scan {
 
 inline constexpr std::uint8_t kNamed = kLetter | kNumber | kSpace;  // not [^\s\p{L}\p{N}]
 
-/// Class bits of ASCII that patterns ask for.
+/// Classes of the ASCII characters.
 inline constexpr std::array<std::uint8_t, 128> kAscii = [] {
   std::array<std::uint8_t, 128> classes{};
   for (int c = 'a'; c <= 'z'; ++c) {
@@ -27,7 +27,7 @@ inline constexpr std::array<std::uint8_t, 128> kAscii = [] {
   return classes;
 }();
 
-/// Class of the character at `p`; sets its length.
+/// Returns the class of the character at `p` and sets its length.
 inline std::uint8_t class_at(const char* p, std::size_t& length) noexcept {
   const auto lead = static_cast<unsigned char>(*p);
   if (lead < 0x80) {
@@ -42,14 +42,14 @@ inline std::uint8_t class_at(const char* p) noexcept {
   return class_at(p, length);
 }
 
-/// End of the run of characters with a class in `any` that goes on at `p`.
+/// Returns the end of the run of characters with a class in `any`, starting at `p`.
 inline const char* run_of(const char* p, const char* end, std::uint8_t any) noexcept {
   std::size_t length = 0;
   while (p < end && (class_at(p, length) & any) != 0) p += length;
   return p;
 }
 
-/// End of the run of characters with no class in `none` that goes on at `p`.
+/// Returns the end of the run of characters without a class in `none`, starting at `p`.
 inline const char* run_without(const char* p, const char* end, std::uint8_t none) noexcept {
   std::size_t length = 0;
   while (p < end && (class_at(p, length) & none) == 0) p += length;
@@ -60,7 +60,7 @@ inline bool is_newline(char c) noexcept {
   return c == '\n' || c == '\r';
 }
 
-/// Length of the contraction at the apostrophe `p`, 0 if there is none.
+/// Returns the length of the contraction at the apostrophe `p`; 0 if there is none.
 inline std::size_t contraction(const char* p, const char* end) noexcept {
   const std::ptrdiff_t left = end - p;
   if (left < 2) return 0;
@@ -72,7 +72,7 @@ inline std::size_t contraction(const char* p, const char* end) noexcept {
   return long_form ? 3 : 0;
 }
 
-/// The same for (?i:...), where the long s (U+017F) is an s as well.
+/// Like contraction, but for (?i:...), where the long s (U+017F) also counts as s.
 inline std::size_t contraction_any_case(const char* p, const char* end) noexcept {
   const std::ptrdiff_t left = end - p;
   if (left < 2) return 0;
@@ -83,8 +83,8 @@ inline std::size_t contraction_any_case(const char* p, const char* end) noexcept
   return contraction(folded.data(), folded.data() + (left >= 3 ? 3 : 2));
 }
 
-/// End of what \s+(?!\S)|\s+ takes at white space `p`: the last character before a word is left to
-/// that word, unless it is the only one.
+/// Returns the end of the match of \s+(?!\S)|\s+ at white space `p`. The last character before a
+/// word is left for the word, unless it is the only one.
 inline const char* space_end(const char* p, const char* end) noexcept {
   const char* last = p;
   const char* stop = p;
@@ -96,21 +96,21 @@ inline const char* space_end(const char* p, const char* end) noexcept {
   return stop == end || last == p ? stop : last;
 }
 
-/// The classes of the next 64 bytes as bit masks: the fast path of the splitters finds the starts of
-/// pieces in them without a branch for each byte. In ASCII, a start depends on the neighbours only. All
-/// other cases (another script, a run of white space, the last bytes) are left to `piece_end`, which is
-/// the definition.
+/// The classes of the next 64 bytes as bit masks. With them, the fast path of the splitters finds
+/// the starts of pre-tokens without a branch for each byte. In ASCII, a start depends on the
+/// neighbours only. All other cases (another script, a run of white space, the last bytes) are left
+/// to `piece_end`, which defines the pattern.
 struct Masks {
   const char* p;
   AsciiWindow window;
-  std::size_t size;  // bytes before the end of the text or of ASCII
+  std::size_t size;  // number of bytes before the end of the text or of ASCII
   std::uint64_t letters;
   std::uint64_t numbers;
   std::uint64_t spaces;
   std::uint64_t symbols;
   std::uint64_t blanks;  // U+0020
 
-  /// `p` has a whole window of readable bytes, of which `left` are text.
+  /// AsciiWindow::kSize bytes must be readable, and `left` of them are text.
   Masks(const char* at, std::size_t left) noexcept
       : p(at),
         window(at),
@@ -130,16 +130,17 @@ struct Masks {
     return count >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << count) - 1;
   }
 
-  /// Starts after the first byte that are certain, if all up to byte `last` are.
+  /// Returns the starts after the first byte that are certain if all starts up to byte `last` are
+  /// certain.
   static std::uint64_t up_to(std::size_t last, std::uint64_t starts) noexcept {
     return starts & low_bits(last + 1) & ~std::uint64_t{1};
   }
 };
 
-/// A contraction has up to three bytes, so that many must be known behind a start.
+/// A contraction has up to three bytes, so that many bytes after a start must be known.
 inline constexpr std::size_t kLookAhead = 3;
 
-/// Moves the start behind the apostrophe `at` to the end of its contraction of `length` bytes.
+/// Moves the start after the apostrophe `at` to the end of its contraction of `length` bytes.
 inline std::uint64_t pass_contraction(std::uint64_t starts, std::size_t at,
                                       std::size_t length) noexcept {
   const std::uint64_t inside = Masks::low_bits(length - 1) << (at + 1);
