@@ -80,8 +80,7 @@ std::optional<HttpConnection::Clock::time_point> HttpConnection::waits_since() c
 }
 
 void HttpConnection::clear_deadline(net::steady_timer& timer) {
-  // max() also stops a handler that is already queued: the handler compares the expiry with the
-  // time.
+  // max() also stops a handler that is already queued, because it compares the expiry.
   timer.expires_at(Clock::time_point::max());
 }
 

@@ -11,8 +11,7 @@
 #include "core/log.hpp"
 #include "http/connection.hpp"
 
-/// Functions that move a response from any thread into the strand of the connection and to the
-/// peer.
+/// Moves responses from any thread into the strand of the connection and to the peer.
 namespace trireme {
 namespace {
 

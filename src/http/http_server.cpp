@@ -75,9 +75,7 @@ void HttpServer::Impl::accept_next() {
                             add(std::move(socket));
                             return accept_next();
                           }
-                          // The process has no free file descriptors: close one connection and try
-                          // again soon.
-                          {
+                          {  // no free file descriptors: close a connection and retry soon
                             const std::lock_guard lock(mutex);
                             make_room();
                           }

@@ -17,17 +17,13 @@ struct HttpConfig {
   int num_threads = 2;
   std::size_t max_head_bytes = std::size_t{16} << 10;
   std::size_t max_body_bytes = std::size_t{4} << 20;
-  // total over all requests that are being read
-  std::size_t max_bodies_bytes = std::size_t{256} << 20;
-  // unsent part of a response; more closes the connection
-  std::size_t max_unsent_bytes = std::size_t{8} << 20;
+  std::size_t max_bodies_bytes = std::size_t{256} << 20;  // total of requests being read
+  std::size_t max_unsent_bytes = std::size_t{8} << 20;    // unsent part of a response
   std::size_t max_connections = 4096;
-  // timeout from the first byte of a request to the end of its headers, in seconds
-  double head_s = 10;
-  double body_s = 60;  // timeout for the body after the headers, in seconds
-  double idle_s = 75;  // timeout between two requests, in seconds
-  // timeout while the peer does not accept any byte of the response, in seconds
-  double write_s = 60;
+  double head_s = 10;   // timeout for the headers, from the first byte of a request, in seconds
+  double body_s = 60;   // timeout for the body after the headers, in seconds
+  double idle_s = 75;   // timeout between two requests, in seconds
+  double write_s = 60;  // timeout while the peer accepts no byte of a response, in seconds
 };
 
 /// Request handlers. The server calls them from its threads, several at the same time.

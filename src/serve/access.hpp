@@ -18,8 +18,7 @@ struct AccessRules {
 /// from another web site. (A page in a browser on this machine could otherwise send requests to a
 /// loopback server, or make its own host name resolve to the server.) Status 401: the token is
 /// missing or wrong.
-///   Host    must be a loopback name or address if the server is loopback; any port (tunnels change
-///           it)
+///   Host    on a loopback server, a loopback name or address; any port (tunnels change it)
 ///   Origin  if present, must be http:// or https:// and the same Host
 std::optional<ApiError> find_access_problem(const AccessRules& rules, const HttpHead& head,
                                             bool needs_token);

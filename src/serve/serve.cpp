@@ -212,8 +212,7 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   } catch (...) {
     error = std::current_exception();
   }
-  // wait for the last messages of cancelled answers
-  wait_for(1, [&] { return server.num_answering() == 0; });
+  wait_for(1, [&] { return server.num_answering() == 0; });  // last messages of cancelled answers
   server.stop();
   if (error) std::rethrow_exception(error);
 }

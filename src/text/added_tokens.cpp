@@ -15,15 +15,8 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && (char_class(utf8_decode(text.data(), length)) & kWord) != 0;
 }
 
-/// Returns the start of the last character of a non-empty text.
-std::size_t last_character(std::string_view text) {
-  std::size_t start = text.size() - 1;
-  while ((static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
-  return start;
-}
-
 bool ends_with_word(std::string_view text) {
-  return !text.empty() && starts_with_word(text.substr(last_character(text)));
+  return !text.empty() && starts_with_word(text.substr(utf8_last_start(text)));
 }
 
 bool is_space(std::string_view text) {
@@ -34,7 +27,7 @@ bool is_space(std::string_view text) {
 /// Returns the start of the white space at the end of `text`.
 std::size_t trailing_space(std::string_view text) {
   while (!text.empty()) {
-    const std::size_t last = last_character(text);
+    const std::size_t last = utf8_last_start(text);
     if (!is_space(text.substr(last))) break;
     text = text.substr(0, last);
   }

@@ -26,8 +26,7 @@ std::unique_ptr<Workspace> WorkspacePool::take() {
 }
 
 void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
-  // the buffer of one huge text must not stay allocated
-  if (workspace->ids.size() > kMaxKeptIds) return;
+  if (workspace->ids.size() > kMaxKeptIds) return;  // frees the buffer of a huge text
   workspace->parts.clear();
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(workspace));

@@ -20,8 +20,7 @@ namespace trireme {
 /// The buffers of one call of encode, reused by later calls.
 struct Workspace {
   WordCache cache;
-  // for parts of long pre-tokens, if whole pre-tokens have other ids
-  std::optional<WordCache> part_cache;
+  std::optional<WordCache> part_cache;  // for parts, if whole pre-tokens have other ids
   BpeScratch scratch;
   TextParts parts;
   std::string prefixed;

@@ -23,38 +23,6 @@ constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr std::size_t kMaxTextBytes = 0xFFFFFFFE;  // positions are 32 bits
 
-/// The bytes of all tokens in one string.
-struct TokenTable {
-  std::string bytes;
-  std::vector<std::uint32_t> start;  // [vocab_size + 1]
-  std::vector<bool> special;
-
-  explicit TokenTable(const TokenizerSpec& spec) : special(spec.vocab_size) {
-    std::vector<std::string> text(spec.vocab_size);
-    std::unordered_set<std::string_view> specials;
-    for (const auto& [token, id] : spec.vocab) text[id] = token;
-    // an added token has priority over a model token with the same id
-    for (const AddedToken& token : spec.added) {
-      text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
-      if (token.special) specials.insert(token.content);
-    }
-    // Hugging Face looks up the decoded text, so a special token that NFC changes does not count as
-    // special.
-    for (const AddedToken& token : spec.added)
-      special[token.id] = specials.contains(text[token.id]);
-    start.push_back(0);
-    for (const std::string& token : text) {
-      bytes += from_byte_level(token);
-      start.push_back(static_cast<std::uint32_t>(bytes.size()));
-    }
-  }
-
-  [[nodiscard]] std::string_view at(std::uint32_t id) const {
-    if (id + std::size_t{1} >= start.size()) return {};
-    return std::string_view(bytes).substr(start[id], start[id + 1] - start[id]);
-  }
-};
-
 /// A ByteLevel step without other steps. Such tokenizers keep their original form in the hash.
 struct ByteLevelForm {
   bool prefix_space = false;
@@ -109,6 +77,37 @@ std::string hash_of(const TokenizerSpec& spec) {
 }  // namespace
 
 struct Tokenizer::Impl {
+  /// The bytes of all tokens in one string.
+  struct TokenTable {
+    std::string bytes;
+    std::vector<std::uint32_t> start;  // [vocab_size + 1]
+    std::vector<bool> special;
+
+    explicit TokenTable(const TokenizerSpec& spec) : special(spec.vocab_size) {
+      std::vector<std::string> text(spec.vocab_size);
+      std::unordered_set<std::string_view> specials;
+      for (const auto& [token, id] : spec.vocab) text[id] = token;
+      for (const AddedToken& token : spec.added) {  // added tokens replace model tokens
+        text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
+        if (token.special) specials.insert(token.content);
+      }
+      // Hugging Face looks up the decoded text, so a special token that NFC changes does not count as
+      // special.
+      for (const AddedToken& token : spec.added)
+        special[token.id] = specials.contains(text[token.id]);
+      start.push_back(0);
+      for (const std::string& token : text) {
+        bytes += from_byte_level(token);
+        start.push_back(static_cast<std::uint32_t>(bytes.size()));
+      }
+    }
+
+    [[nodiscard]] std::string_view at(std::uint32_t id) const {
+      if (id + std::size_t{1} >= start.size()) return {};
+      return std::string_view(bytes).substr(start[id], start[id + 1] - start[id]);
+    }
+  };
+
   /// Special tokens named by tokenizer_config.json.
   struct Roles {
     std::optional<std::uint32_t> bos, eos, pad;

@@ -89,8 +89,7 @@ class Tokenizer {
   struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl);
 
-  // shared, because copies must be cheap and the tables never change
-  std::shared_ptr<const Impl> impl_;
+  std::shared_ptr<const Impl> impl_;  // shared: copies are cheap and tables never change
 };
 
 /// Decodes one id at a time and never splits a character. The concatenated results of push and

@@ -51,7 +51,7 @@ GrammarPiece ByteGrammar::repeated(const GrammarPiece& piece, std::int64_t least
                                    std::int64_t most) {
   const auto size = static_cast<std::int64_t>(piece.size() + 2);
   if (std::max(least, most) > static_cast<std::int64_t>(kMaxElements) / size)
-    fail(ErrorKind::usage, "{} repetitions are too many. Lower the limits in the schema.",
+    fail(ErrorKind::usage, "A repetition of {} times is too large. Lower the limits in the schema.",
          std::max(least, most));
   GrammarPiece rest = most < 0 ? any_number(piece) : GrammarPiece();
   for (std::int64_t i = least; i < most; ++i) rest = optional(piece + rest);

@@ -44,8 +44,7 @@ class GrammarReader::Closure {
 
   struct Back {
     std::set<Under> below;
-    // the rule matched the empty text: nodes that are added to `below` later must continue, too
-    bool ended = false;
+    bool ended = false;  // the rule matched the empty text: later nodes of `below` continue, too
     std::optional<Node> node;
   };
 

@@ -42,9 +42,8 @@ class GrammarReader {
 
  private:
   class Closure;
-  // stacks with the same top position; 0 is the empty stack, the end of the text
-  using Node = std::uint32_t;
-  using Nodes = std::vector<Node>;                  // a set, sorted
+  using Node = std::uint32_t;       // stacks with the same top; 0 is the empty stack (end of text)
+  using Nodes = std::vector<Node>;  // a set, sorted
   using Following = std::array<std::int32_t, 256>;  // next state by byte; -1: not known yet
 
   struct NodeContent {

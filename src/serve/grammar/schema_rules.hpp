@@ -20,12 +20,11 @@ enum class OtherKeywords { refuse, pass };
 /// schema, but not every valid value has a text.
 ///
 /// Supported keywords:
-/// - type, properties, required, additionalProperties; members have the order of `properties`, and
-/// other members appear only if they are required
+/// - type, properties, required, additionalProperties. Members have the order of `properties`; other
+///   members appear only if they are required.
 /// - items, prefixItems, minItems, maxItems, minLength, maxLength
 /// - minimum and maximum for integers; only minimum 0 for numbers
-/// - enum and const, restricted to the values that match type, lengths and limits of the same
-/// schema
+/// - enum and const, restricted to values that match the other keywords of the schema
 /// - anyOf, oneOf (handled like anyOf), allOf with one schema, $ref within the schema
 /// Annotations (title, description, default, ...) are ignored. Other keywords are refused.
 class SchemaRules {

@@ -99,8 +99,7 @@ void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when)
                            is_resource ? "out_of_memory" : "generation_failed"));
     }
     if (delta.finish == FinishReason::cancelled)
-      return fail(
-          ApiError(503, "The server is shutting down. Try another server.", "", "draining"));
+      return fail(ApiError(503, "The server is shutting down. Try again later.", "", "draining"));
     take(index, delta);
     if (delta.finish) finish_part(part);
   } catch (...) {

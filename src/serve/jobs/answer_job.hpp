@@ -112,8 +112,7 @@ std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_c
 /// The position in an answer at which its grammar begins.
 struct FormPlace {
   bool after_thought = false;  // the answer begins inside a thought
-  // after the text that opens a call; without a call the grammar is not used
-  bool if_called = false;
+  bool if_called = false;      // after the opening of a call; unused without a call
 };
 
 /// Returns the token mask of one answer to `request`. Throws ApiError(400) if the answer could not

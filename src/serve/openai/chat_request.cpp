@@ -184,7 +184,7 @@ ChatInput read_chat_input(const BodyFields& fields, std::string_view json) {
   const Json* messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array()) fields.refuse("messages", "a list of messages");
   if (messages->empty())
-    refuse_field("messages", "messages is an empty list, must contain at least one message");
+    refuse_field("messages", "messages is an empty list, must hold at least one message");
   ChatInput input;
   input.tools = read_tools(fields);
   input.conversation = read_conversation(json);

@@ -14,78 +14,30 @@
 namespace trireme {
 namespace {
 
-/// A known field that this server does not support, with the values that request nothing.
-struct UnsupportedField {
-  const char* name;
-  std::vector<Json> neutral;
-};
-
-/// Fields of OpenAI's API, then of the servers of vLLM and llama.cpp. Sources: OpenAI's API
+/// Returns the known fields that this server does not support, each with the values that request
+/// nothing: fields of OpenAI's API, then of the servers of vLLM and llama.cpp. Sources: OpenAI's API
 /// reference, "Create chat completion" and "Create completion"; vLLM, "OpenAI-compatible server";
 /// llama.cpp, tools/server/README.md.
-const std::vector<UnsupportedField>& unsupported_fields() {
-  static const std::vector<UnsupportedField> table{{"audio", {}},
-                                                   {"function_call", {}},
-                                                   {"functions", {Json::array()}},
-                                                   {"modalities", {Json::array({"text"})}},
-                                                   {"prediction", {}},
-                                                   {"service_tier", {"auto", "default"}},
-                                                   {"store", {false}},
-                                                   {"suffix", {""}},
-                                                   {"verbosity", {"medium"}},
-                                                   {"web_search_options", {}},
-                                                   {"allowed_token_ids", {}},
-                                                   {"bad_words", {Json::array()}},
-                                                   {"chat_template", {}},
-                                                   {"continue_final_message", {false}},
-                                                   {"documents", {Json::array()}},
-                                                   {"guided_choice", {}},
-                                                   {"guided_grammar", {}},
-                                                   {"guided_json", {}},
-                                                   {"guided_regex", {}},
-                                                   {"include_stop_str_in_output", {false}},
-                                                   {"length_penalty", {1}},
-                                                   {"logits_processors", {Json::array()}},
-                                                   {"min_tokens", {0}},
-                                                   {"prompt_embeds", {}},
-                                                   {"prompt_logprobs", {}},
-                                                   {"return_token_ids", {false}},
-                                                   {"return_tokens_as_token_ids", {false}},
-                                                   {"skip_special_tokens", {true}},
-                                                   {"stop_token_ids", {Json::array()}},
-                                                   {"structured_outputs", {}},
-                                                   {"thinking_token_budget", {}},
-                                                   {"truncate_prompt_tokens", {}},
-                                                   {"use_beam_search", {false}},
-                                                   {"dry_multiplier", {0}},
-                                                   {"dynatemp_range", {0}},
-                                                   {"grammar", {""}},
-                                                   {"json_schema", {}},
-                                                   {"lora", {Json::array()}},
-                                                   {"mirostat", {0}},
-                                                   {"min_keep", {0}},
-                                                   {"n_predict", {-1}},
-                                                   {"n_probs", {0}},
-                                                   {"repeat_last_n", {-1, 0, 64}},
-                                                   {"repeat_penalty", {1}},
-                                                   {"samplers", {}},
-                                                   {"tfs_z", {1}},
-                                                   {"top_n_sigma", {-1, 0}},
-                                                   {"typical_p", {1}},
-                                                   {"xtc_probability", {0}},
-                                                   {"guided_whitespace_pattern", {}},
-                                                   {"id_slot", {-1}},
-                                                   {"include_reasoning", {true}},
-                                                   {"kv_transfer_params", {}},
-                                                   {"mm_processor_kwargs", {}},
-                                                   {"n_keep", {0}},
-                                                   {"post_sampling_probs", {false}},
-                                                   {"priority", {0}},
-                                                   {"reasoning_format", {"auto", "deepseek"}},
-                                                   {"return_progress", {false}},
-                                                   {"spaces_between_special_tokens", {true}},
-                                                   {"t_max_predict_ms", {-1, 0}},
-                                                   {"timings_per_token", {false}}};
+const Json& unsupported_fields() {
+  static const Json table = Json::parse(R"({
+    "audio": [], "function_call": [], "functions": [[]], "modalities": [["text"]],
+    "prediction": [], "service_tier": ["auto", "default"], "store": [false], "suffix": [""],
+    "verbosity": ["medium"], "web_search_options": [], "allowed_token_ids": [], "bad_words": [[]],
+    "chat_template": [], "continue_final_message": [false], "documents": [[]], "guided_choice": [],
+    "guided_grammar": [], "guided_json": [], "guided_regex": [],
+    "include_stop_str_in_output": [false], "length_penalty": [1], "logits_processors": [[]],
+    "min_tokens": [0], "prompt_embeds": [], "prompt_logprobs": [], "return_token_ids": [false],
+    "return_tokens_as_token_ids": [false], "skip_special_tokens": [true], "stop_token_ids": [[]],
+    "structured_outputs": [], "thinking_token_budget": [], "truncate_prompt_tokens": [],
+    "use_beam_search": [false], "dry_multiplier": [0], "dynatemp_range": [0], "grammar": [""],
+    "json_schema": [], "lora": [[]], "mirostat": [0], "min_keep": [0], "n_predict": [-1],
+    "n_probs": [0], "repeat_last_n": [-1, 0, 64], "repeat_penalty": [1], "samplers": [],
+    "tfs_z": [1], "top_n_sigma": [-1, 0], "typical_p": [1], "xtc_probability": [0],
+    "guided_whitespace_pattern": [], "id_slot": [-1], "include_reasoning": [true],
+    "kv_transfer_params": [], "mm_processor_kwargs": [], "n_keep": [0],
+    "post_sampling_probs": [false], "priority": [0], "reasoning_format": ["auto", "deepseek"],
+    "return_progress": [false], "spaces_between_special_tokens": [true],
+    "t_max_predict_ms": [-1, 0], "timings_per_token": [false]})");
   return table;
 }
 
@@ -98,13 +50,11 @@ constexpr std::array kWithoutEffect{
     "dynatemp_exponent",      "mirostat_eta", "mirostat_tau",       "xtc_threshold"};
 
 void refuse_unsupported(const BodyFields& fields) {
-  for (const UnsupportedField& field : unsupported_fields()) {
-    const Json* value = fields.find(field.name);
-    if (value == nullptr) continue;
-    if (std::find(field.neutral.begin(), field.neutral.end(), *value) != field.neutral.end())
+  for (const auto& [name, neutral] : unsupported_fields().items()) {
+    const Json* value = fields.find(name);
+    if (value == nullptr || std::find(neutral.begin(), neutral.end(), *value) != neutral.end())
       continue;
-    throw ApiError(400, formatted("{} is not supported", field.name), field.name,
-                   "unsupported_parameter");
+    throw ApiError(400, formatted("{} is not supported", name), name, "unsupported_parameter");
   }
   for (const char* name : kWithoutEffect) (void)fields.find(name);
 }
@@ -154,8 +104,7 @@ void read_sampling(const BodyFields& fields, SamplingConfig& sampling) {
   if (sampling.top_p == 0) sampling.top_p = kSmallestTopP;
   set(sampling.min_p, fields.number("min_p"));
   set(sampling.top_k, fields.integer("top_k", -1, std::numeric_limits<std::int32_t>::max()));
-  // -1 means all tokens in other servers
-  sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);
+  sampling.top_k = std::max<std::int64_t>(sampling.top_k, 0);  // other servers use -1 for "all"
   set(sampling.repetition_penalty, fields.number("repetition_penalty"));
   set(sampling.presence_penalty, fields.number("presence_penalty"));
   set(sampling.frequency_penalty, fields.number("frequency_penalty"));

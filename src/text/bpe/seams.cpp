@@ -5,16 +5,13 @@
 #include <string>
 
 #include "text/unicode/byte_level.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::size_t kBitsPerPair = 64;  // one false hit in 64 if all pairs differ
 constexpr std::size_t kMaxChar = 4;
-
-bool begins_character(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-}
 
 std::size_t character_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);

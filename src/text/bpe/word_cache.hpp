@@ -53,8 +53,7 @@ class WordCache {
 
   struct LongSlot {
     std::uint64_t hash = 0;
-    // position in the ring buffer, counted without wrapping; 0 is never used
-    std::uint64_t position = 0;
+    std::uint64_t position = 0;  // in the ring buffer, without wrapping; 0 is never used
     std::uint32_t bytes = 0;
     std::uint32_t count = 0;
   };
@@ -130,8 +129,7 @@ inline WordCache::Key WordCache::key_of_padded(std::string_view piece) noexcept 
 inline std::size_t WordCache::find_short(const Key& key, std::uint32_t* out) const noexcept {
   const ShortSlot& slot = short_[short_slot(key)];
   if (!(slot.key == key)) return 0;
-  // nearly all words have at most 4 ids, and a fixed copy is faster than a loop
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMost = 4;  // nearly all words have fewer ids; faster than a loop
   std::memcpy(out, slot.ids, kMost * sizeof *out);
   if (slot.count > kMost)
     std::memcpy(out + kMost, slot.ids + kMost, sizeof slot.ids - kMost * sizeof *out);

@@ -10,8 +10,7 @@ namespace trireme {
 
 /// Random changes of conversations. Off by default.
 struct ChatAugment {
-  // probability of adding a system message to a chat without one and without tools
-  double add_system = 0;
+  double add_system = 0;  // probability of adding a system message if there is none and no tools
   double drop_empty_think = 0;  // probability that the empty thoughts of a chat are removed
   std::vector<std::string> system_prompts;  // the system message is chosen from these
   std::uint64_t seed = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
@@ -20,7 +21,7 @@ const TextRange* first_overlap(const std::vector<TextRange>& contents, TextRange
 /// Returns the length of the character at `at`.
 std::size_t character_length(std::string_view text, std::size_t at) {
   std::size_t end = at + 1;
-  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  while (end < text.size() && !begins_character(text[end])) ++end;
   return end - at;
 }
 

@@ -61,6 +61,8 @@ struct ChatReader::Impl {
   /// Reads a list of messages. `prompt` is prepended unless the list already begins with it.
   Conversation read_messages(const object& root, const element& value, std::string_view name,
                              Conversation prompt = {});
+  /// Returns a required field. Throws Refused if it is null or absent.
+  [[nodiscard]] element field(const object& root, const std::string& name) const;
   [[nodiscard]] std::string_view text_field(const object& root, const std::string& name);
   Conversation read_texts(const object& root, std::string_view answer, const std::string& name);
   Conversation read_side(const object& root, const std::string& name);
@@ -103,13 +105,17 @@ Conversation ChatReader::Impl::read_messages(const object& root, const element& 
   return conversation;
 }
 
-std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) {
+element ChatReader::Impl::field(const object& root, const std::string& name) const {
   const auto value = find_value(root, name);
   if (!value) {
     if (find(root, name)) refuse("field '", name, "' is null");
     refuse("no field '", name, "'", describe_record_form(root, record_kind(form)));
   }
-  return messages.values().text_of(*value, formatted("field '{}'", name), "");
+  return *value;
+}
+
+std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) {
+  return messages.values().text_of(field(root, name), formatted("field '{}'", name), "");
 }
 
 /// Reads the older form of trl: a prompt and two answers, all strings.
@@ -118,24 +124,20 @@ Conversation ChatReader::Impl::read_texts(const object& root, std::string_view a
   if (!find_value(root, fields[0])) {
     const std::string what = find(root, fields[0]) ? formatted("field '{}' is null", fields[0])
                                                    : formatted("there is no field '{}'", fields[0]);
-    refuse("field '", name, "' is a string, and ", what);
+    refuse("field '", name, "' is a text, and ", what);
   }
   return question_and_answer(text_field(root, fields[0]), answer);
 }
 
 Conversation ChatReader::Impl::read_side(const object& root, const std::string& name) {
-  const auto value = find_value(root, name);
-  if (!value) {
-    if (find(root, name)) refuse("field '", name, "' is null");
-    refuse("no field '", name, "'", describe_record_form(root, record_kind(form)));
-  }
-  if (value->is_string())
-    return read_texts(root, messages.values().text_of(*value, "field ", name.c_str()), name);
+  const element value = field(root, name);
+  if (value.is_string())
+    return read_texts(root, messages.values().text_of(value, "field ", name.c_str()), name);
   // The newer form of trl: the prompt is also a list, and the sides contain only the answers.
   const auto prompt = find_value(root, fields[0]);
   if (prompt && prompt->is_array())
-    return read_messages(root, *value, name, messages.read_list(*prompt, fields[0]));
-  return read_messages(root, *value, name);
+    return read_messages(root, value, name, messages.read_list(*prompt, fields[0]));
+  return read_messages(root, value, name);
 }
 
 void ChatReader::Impl::read_pair(const object& root, std::vector<Conversation>& conversations) {

@@ -31,11 +31,11 @@ struct ChatProblem {
 /// Other rules:
 /// - Role developer is read as system, and role function as tool.
 /// - Tools come from the last system message that has some, otherwise from the field "tools" of the
-/// record. JSON in a chat has the layout of Python's json.dumps.
+///   record. JSON in a chat has the layout of Python's json.dumps.
 /// - A string in the field "system" becomes the first system message. It is refused if there is a
-/// system message.
+///   system message.
 /// - Content may be null only if the message has a thought or a call. A list of parts {"type":
-/// "text", "text"} is joined, one line for each; parts of other types are refused.
+///   "text", "text"} is joined, one line for each; parts of other types are refused.
 /// - A conversation must have an answer.
 /// - The last of equal keys counts. Other fields are not read, and unread() lists them.
 /// - Numbers are read as in Python's json, also integers beyond 64 bits, 1e999, NaN and Infinity.

@@ -46,8 +46,7 @@ std::string_view trimmed(std::string_view text) {
   std::size_t length = 0;
   while (!text.empty() && starts_with_space(text, length)) text.remove_prefix(length);
   while (!text.empty()) {
-    std::size_t last = text.size() - 1;
-    while ((static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
+    const std::size_t last = utf8_last_start(text);
     if (!starts_with_space(text.substr(last), length)) break;
     text = text.substr(0, last);
   }

@@ -219,7 +219,7 @@ Conversation MessageReader::read_list(const element& value, std::string_view nam
     read_message(given, where, path, conversation);
   }
   if (conversation.messages.empty())
-    refuse("field '", name, "' is an empty list, must contain at least one message");
+    refuse("field '", name, "' is an empty list, must hold at least one message");
   return conversation;
 }
 

@@ -34,8 +34,7 @@ struct RecordKind {
   std::size_t num_names = 0;
   std::string_view names_help = "";     // help text after `names`
   std::string_view names_refusal = "";  // "two names, USER,ASSISTANT: --fields question,answer"
-  // advice for a record of unknown form with this number of strings
-  std::string_view names_advice = "";
+  std::string_view names_advice = "";   // advice for unknown records with as many strings
 };
 
 /// Returns all rows in the order of the help text.

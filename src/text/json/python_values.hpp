@@ -6,7 +6,16 @@
 
 #include "text/json/json_fields.hpp"
 
-namespace trireme::chat_json {
+namespace trireme {
+
+/// Appends `text` like Python's json.dumps(text, ensure_ascii=False).
+void append_json_text(std::string_view text, std::string& out);
+
+/// Appends `value` like repr(float) and json.dumps of Python: the shortest digits that read back
+/// equal, with an exponent below 1e-4 and from 1e16 on. `value` must be finite.
+void append_json_number(double value, std::string& out);
+
+namespace chat_json {
 
 /// Reads JSON like Python's json.loads and writes values like json.dumps. Odd numbers
 /// (odd_numbers.hpp) are strings in the parsed JSON; this class tells them from real strings.
@@ -32,4 +41,5 @@ class PythonValues {
   bool quoted_ = false;  // parsed strings may stand for odd numbers
 };
 
-}  // namespace trireme::chat_json
+}  // namespace chat_json
+}  // namespace trireme

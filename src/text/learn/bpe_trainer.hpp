@@ -41,8 +41,7 @@ struct BpeTrainOptions {
 
 /// The result of a training.
 struct BpeTrainReport {
-  // number of tokens; may differ from the requested size, see train_bpe
-  std::uint64_t vocab_size = 0;
+  std::uint64_t vocab_size = 0;  // may differ from the requested size, see train_bpe
   std::uint64_t merges = 0;
   std::uint64_t max_pair_count = 0;  // largest count of a pair
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "text/unicode/utf8.hpp"
+
 namespace trireme {
 namespace {
 
@@ -30,10 +32,7 @@ MergeLearner<Position>::MergeLearner(std::vector<std::string> tokens)
     : tokens_(std::move(tokens)), symbols_(1, kBetween) {
   for (std::size_t id = 0; id < tokens_.size(); ++id) {
     ids_.emplace(tokens_[id], static_cast<std::uint32_t>(id));
-    // A character begins at every byte that is not a continuation byte.
-    lengths_.push_back(static_cast<std::uint32_t>(
-        std::count_if(tokens_[id].begin(), tokens_[id].end(),
-                      [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })));
+    lengths_.push_back(static_cast<std::uint32_t>(utf8_length(tokens_[id])));
   }
 }
 

@@ -197,8 +197,7 @@ class MergeLearner {
   std::vector<std::uint32_t> symbols_;
   std::vector<Run> runs_;
   IdPairTable<std::int64_t> counts_;
-  // one list for each merge; list 0 has the initial pairs
-  std::vector<std::vector<Position>> places_;
+  std::vector<std::vector<Position>> places_;  // a list for each merge; 0: initial pairs
   std::vector<Candidate> heap_;
   std::vector<IdPair> merges_;
   std::uint64_t max_count_ = 0;

@@ -51,8 +51,7 @@ class WordTable {
  private:
   static constexpr std::size_t kMaxInline = 15;
   static constexpr std::uint64_t kLong = 0xFF;  // value in the top byte of `high`
-  // number of adds between the prefetch of a slot and its use
-  static constexpr std::size_t kAhead = 16;
+  static constexpr std::size_t kAhead = 16;     // adds between prefetch and use of a slot
 
   /// A short word: its bytes, with the length (1 to 15) in the top byte of `high`. A long word: a
   /// hash, and its offset in the arena below kLong. Both 0: an empty slot.

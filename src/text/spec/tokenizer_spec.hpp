@@ -28,15 +28,13 @@ struct MergeRule {
 };
 
 struct TokenizerSpec {
-  // tokens of the model, in the byte alphabet
-  std::unordered_map<std::string, std::uint32_t> vocab;
-  std::vector<MergeRule> merges;  // by rank
+  std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens, in the byte alphabet
+  std::vector<MergeRule> merges;                         // by rank
   bool ignore_merges = false;     // a pre-token that equals a token is not merged
   std::vector<AddedToken> added;  // in file order, one per content
   bool nfc = false;               // normalize text to NFC after raw added tokens are cut out
   std::vector<SplitStep> steps;   // pre-tokenizer: splits the text between added tokens
-  // ids that the post-processor adds before and after a text
-  std::vector<std::uint32_t> prefix_ids;
+  std::vector<std::uint32_t> prefix_ids;  // added around a text by the post-processor
   std::vector<std::uint32_t> suffix_ids;
   std::uint32_t vocab_size = 0;  // highest id + 1
 };

@@ -123,8 +123,7 @@ void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& ou
   chars.clear();
   for (std::size_t at = 0, length = 0; at < text.size(); at += length)
     append_decomposed(utf8_decode(text.data() + at, length), chars);
-  // stable sort of the marks of a starter by class
-  for (auto at = chars.begin(); at != chars.end();) {
+  for (auto at = chars.begin(); at != chars.end();) {  // sort the marks of a starter by class
     const auto marks = std::find_if(at, chars.end(), [](const Char& c) { return c.order != 0; });
     at = std::find_if(marks, chars.end(), [](const Char& c) { return c.order == 0; });
     std::stable_sort(marks, at, [](const Char& a, const Char& b) { return a.order < b.order; });

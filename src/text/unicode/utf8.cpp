@@ -66,8 +66,7 @@ void append_lossy_utf8(std::string_view bytes, std::string& out) {
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept {
   for (std::size_t tail = 1; tail <= std::min<std::size_t>(3, bytes.size()); ++tail) {
     const std::size_t position = bytes.size() - tail;
-    if ((static_cast<unsigned char>(bytes[position]) & 0xC0) == 0x80)
-      continue;  // continuation byte
+    if (!begins_character(bytes[position])) continue;
     const Utf8Step step = utf8_step(bytes, position);
     return step.truncated ? tail : 0;
   }

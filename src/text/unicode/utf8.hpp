@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -26,6 +27,23 @@ void append_lossy_utf8(std::string_view bytes, std::string& out);
 
 /// Returns the number of bytes (0 to 3) at the end of `bytes` that begin an incomplete character.
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept;
+
+/// Returns false for a byte that continues a character.
+inline bool begins_character(char c) noexcept {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+/// Returns the number of characters of `text` (valid UTF-8).
+inline std::size_t utf8_length(std::string_view text) noexcept {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+/// Returns the start of the last character of a non-empty text (valid UTF-8).
+inline std::size_t utf8_last_start(std::string_view text) noexcept {
+  std::size_t start = text.size() - 1;
+  while (!begins_character(text[start])) --start;
+  return start;
+}
 
 /// Returns the code point at `text` (valid UTF-8) and sets its length in bytes.
 inline std::uint32_t utf8_decode(const char* text, std::size_t& length) noexcept {
