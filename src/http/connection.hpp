@@ -17,8 +17,6 @@
 
 /// Used by the sources of this module only. No other source includes Boost.
 namespace trireme {
-
-/// State that all connections of a server share.
 struct HttpShared {
   HttpConfig config;
   HttpHandlers handlers;

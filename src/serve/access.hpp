@@ -7,8 +7,6 @@
 #include "serve/openai/api_error.hpp"
 
 namespace trireme {
-
-/// Rules for access to the server.
 struct AccessRules {
   std::string token;        // empty: no token is required
   bool is_loopback = true;  // only this machine (or a tunnel to it) can reach the server

@@ -12,8 +12,6 @@
 #include "text/tokenizer.hpp"
 
 namespace trireme {
-
-/// Properties of the served model.
 struct ModelFacts {
   std::string name;
   std::string fingerprint;       // hash of the weights

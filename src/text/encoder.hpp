@@ -11,7 +11,6 @@
 
 #include "text/added_tokens.hpp"
 #include "text/bpe/bpe_model.hpp"
-#include "text/bpe/seams.hpp"
 #include "text/bpe/word_cache.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
@@ -61,14 +60,14 @@ class Encoder {
   void encode(std::string_view text, bool match, Workspace& work) const;
 
  private:
-  void encode_piece(std::string_view piece, Workspace& work) const;
-  void encode_long(std::string_view piece, Workspace& work) const;
+  void encode_word(std::string_view word, Workspace& work) const;
+  void encode_long(std::string_view word, Workspace& work) const;
   void encode_merging(std::string_view part, WordCache& cache, Workspace& work) const;
   void encode_steps(std::span<const SplitStep> steps, std::string_view text, Workspace& work) const;
 
   AddedTokenMatcher matcher_;
   BpeModel model_;
-  Seams seams_;
+  SplitPoints split_points_;
   std::vector<SplitStep> steps_;
 };
 

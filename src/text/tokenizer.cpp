@@ -108,7 +108,6 @@ struct Tokenizer::Impl {
     }
   };
 
-  /// Special tokens named by tokenizer_config.json.
   struct Roles {
     std::optional<std::uint32_t> bos, eos, pad;
   };

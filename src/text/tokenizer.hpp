@@ -64,8 +64,6 @@ class Tokenizer {
 
   /// Returns true if decode skips the id on request.
   [[nodiscard]] bool is_special(std::uint32_t id) const;
-
-  /// Returns the added tokens in file order.
   [[nodiscard]] const std::vector<AddedToken>& added_tokens() const;
 
   /// The special tokens of tokenizer_config.json; none if the file does not name them.

@@ -6,15 +6,12 @@
 #include "serve/grammar/schema_values.hpp"
 
 namespace trireme {
-
-/// Returns a grammar for any JSON object.
 TextGrammar json_object_grammar();
 
 /// Returns a grammar for the values of a JSON schema (schema_rules.hpp). Throws SchemaProblem, or
 /// Error(usage) if the schema is too large.
 TextGrammar json_schema_grammar(const std::string& schema);
 
-/// A tool that the model may call.
 struct CallableTool {
   std::string name;
   std::string schema;      // JSON schema of the arguments; empty for any object

@@ -6,8 +6,6 @@
 #include <vector>
 
 namespace trireme {
-
-/// A set of byte values.
 class ByteSet {
  public:
   ByteSet& add(unsigned char from, unsigned char to) {
@@ -50,10 +48,10 @@ class ByteGrammar {
   [[nodiscard]] GrammarPiece literal(std::string_view text);
   /// Returns any of the alternatives; {} is the empty text.
   [[nodiscard]] GrammarPiece choice(const std::vector<GrammarPiece>& alternatives);
-  [[nodiscard]] GrammarPiece optional(const GrammarPiece& piece);
-  [[nodiscard]] GrammarPiece any_number(const GrammarPiece& piece);
+  [[nodiscard]] GrammarPiece optional(const GrammarPiece& sequence);
+  [[nodiscard]] GrammarPiece any_number(const GrammarPiece& sequence);
   /// Returns `least` to `most` repetitions; most < 0 means no upper limit.
-  [[nodiscard]] GrammarPiece repeated(const GrammarPiece& piece, std::int64_t least,
+  [[nodiscard]] GrammarPiece repeated(const GrammarPiece& sequence, std::int64_t least,
                                       std::int64_t most);
 
   /// Adds a rule that is defined later, so that the rule can refer to itself.
@@ -64,7 +62,6 @@ class ByteGrammar {
   /// Returns true if a rule can begin with itself: a reader would then never consume a byte.
   [[nodiscard]] bool has_left_recursion() const;
 
-  /// Returns the number of elements.
   [[nodiscard]] std::size_t size() const noexcept { return elements_.size(); }
 
   // Access for readers of texts.
@@ -88,7 +85,6 @@ class ByteGrammar {
   std::vector<std::vector<std::uint32_t>> rules_;
 };
 
-/// Concatenates two sequences.
 [[nodiscard]] GrammarPiece operator+(GrammarPiece first, const GrammarPiece& second);
 
 }  // namespace trireme

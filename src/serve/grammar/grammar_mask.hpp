@@ -41,7 +41,6 @@ class SortedTokens {
   std::vector<Row> rows_;
 };
 
-/// A grammar with its start rule.
 struct TextGrammar {
   std::shared_ptr<const ByteGrammar> grammar;
   std::uint32_t start = 0;

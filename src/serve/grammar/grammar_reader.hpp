@@ -29,9 +29,7 @@ class GrammarReader {
 
   [[nodiscard]] State start() const noexcept { return start_; }
 
-  /// Returns the state after one more byte.
   [[nodiscard]] State step(State state, unsigned char byte);
-  /// Returns true if the text may end in this state.
   [[nodiscard]] bool may_end(State state) const;
 
   [[nodiscard]] std::size_t num_states() const noexcept { return sets_.size(); }

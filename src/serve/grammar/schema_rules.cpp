@@ -13,40 +13,41 @@ namespace trireme {
 namespace {
 
 /// Assertions of JSON Schema that this compiler does not support.
-constexpr std::array kRefused{"$dynamicRef",
-                              "$recursiveRef",
-                              "contains",
-                              "dependencies",
-                              "dependentRequired",
-                              "dependentSchemas",
-                              "else",
-                              "exclusiveMaximum",
-                              "exclusiveMinimum",
-                              "if",
-                              "maxContains",
-                              "maxProperties",
-                              "minContains",
-                              "minProperties",
-                              "multipleOf",
-                              "not",
-                              "pattern",
-                              "patternProperties",
-                              "propertyNames",
-                              "then",
-                              "unevaluatedItems",
-                              "unevaluatedProperties",
-                              "uniqueItems"};
+constexpr std::array<std::string_view, 23> kRefused{"$dynamicRef",
+                                                    "$recursiveRef",
+                                                    "contains",
+                                                    "dependencies",
+                                                    "dependentRequired",
+                                                    "dependentSchemas",
+                                                    "else",
+                                                    "exclusiveMaximum",
+                                                    "exclusiveMinimum",
+                                                    "if",
+                                                    "maxContains",
+                                                    "maxProperties",
+                                                    "minContains",
+                                                    "minProperties",
+                                                    "multipleOf",
+                                                    "not",
+                                                    "pattern",
+                                                    "patternProperties",
+                                                    "propertyNames",
+                                                    "then",
+                                                    "unevaluatedItems",
+                                                    "unevaluatedProperties",
+                                                    "uniqueItems"};
 /// Supported keywords and keywords that do not restrict the value. OpenAPI's discriminator only
 /// names the property that selects an alternative.
-constexpr std::array kKnown{"$anchor",       "$comment",    "$defs",      "$dynamicAnchor",
-                            "$id",           "$ref",        "$schema",    "$vocabulary",
-                            "allOf",         "anyOf",       "const",      "additionalProperties",
-                            "default",       "definitions", "deprecated", "description",
-                            "discriminator", "enum",        "example",    "examples",
-                            "items",         "maxItems",    "maxLength",  "maximum",
-                            "minItems",      "minLength",   "minimum",    "nullable",
-                            "oneOf",         "prefixItems", "properties", "readOnly",
-                            "required",      "title",       "type",       "writeOnly"};
+constexpr std::array<std::string_view, 36> kKnown{
+    "$anchor",       "$comment",    "$defs",      "$dynamicAnchor",
+    "$id",           "$ref",        "$schema",    "$vocabulary",
+    "allOf",         "anyOf",       "const",      "additionalProperties",
+    "default",       "definitions", "deprecated", "description",
+    "discriminator", "enum",        "example",    "examples",
+    "items",         "maxItems",    "maxLength",  "maximum",
+    "minItems",      "minLength",   "minimum",    "nullable",
+    "oneOf",         "prefixItems", "properties", "readOnly",
+    "required",      "title",       "type",       "writeOnly"};
 /// Keywords of kRefused that `false` turns off (the two exclusive limits only in draft 4).
 constexpr std::array kFalseIsNothing{"exclusiveMaximum", "exclusiveMinimum", "uniqueItems"};
 
@@ -118,45 +119,45 @@ SchemaRules::SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords o
     : grammar_(grammar), root_(root), others_(others), json_(grammar) {}
 
 GrammarPiece SchemaRules::compile() {
-  GrammarPiece whole = piece_of(root_, "");
+  GrammarPiece whole = compile_part(root_, "");
   if (grammar_.has_left_recursion()) throw SchemaProblem{"$ref", "refers to itself only"};
   return whole;
 }
 
-GrammarPiece SchemaRules::piece_of(const Json& schema, const std::string& path) {
+GrammarPiece SchemaRules::compile_part(const Json& schema, const std::string& path) {
   constexpr int kDeepest = 64;  // limit of the JSON parser; references may add to it
   if (schema == true) return json_.value();
   if (schema == false) throw SchemaProblem{path, "must not be false, which allows no value"};
   if (!schema.is_object()) throw SchemaProblem{path, "must be an object"};
   if (++depth_ > 4 * kDeepest) throw SchemaProblem{path, "is nested too deeply"};
   refuse_what_has_no_form(schema, path, others_);
-  GrammarPiece piece;
+  GrammarPiece part;
   if (const Json* reference = member(schema, "$ref")) {
     if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a string"};
-    piece = of_reference(reference->get<std::string>(), below(path, "$ref"));
+    part = of_reference(reference->get<std::string>(), below(path, "$ref"));
   } else if (schema.contains("const") || schema.contains("enum")) {
     std::vector<GrammarPiece> alternatives;
     for (const Json& value : listed_values(schema, path))
       alternatives.push_back(grammar_.literal(value.dump()));
-    piece = grammar_.choice(alternatives);
+    part = grammar_.choice(alternatives);
   } else if (const Json* any = member(schema, "anyOf")) {
-    piece = of_alternatives(*any, below(path, "anyOf"));
+    part = of_alternatives(*any, below(path, "anyOf"));
   } else if (const Json* one = member(schema, "oneOf")) {
-    piece = of_alternatives(*one, below(path, "oneOf"));
+    part = of_alternatives(*one, below(path, "oneOf"));
   } else if (const Json* all = member(schema, "allOf")) {
     if (!all->is_array() || all->size() != 1)
       throw SchemaProblem{below(path, "allOf"),
                           "must have exactly one schema; more are not supported"};
-    piece = piece_of(all->front(), below(path, "allOf.0"));
+    part = compile_part(all->front(), below(path, "allOf.0"));
   } else {
-    piece = of_types(schema, path);
+    part = of_types(schema, path);
   }
   --depth_;
-  const Json* nullable = member(schema, "nullable");  // of OpenAPI 3.0
-  if (nullable != nullptr && *nullable == true) return grammar_.choice({piece, json_.null()});
+  const Json* nullable = member(schema, "nullable");  // OpenAPI 3.0
+  if (nullable != nullptr && *nullable == true) return grammar_.choice({part, json_.null()});
   // A rule, because a caller may use the result twice: copies would double with each level of
   // nesting.
-  return piece.size() > 1 ? grammar_.choice({piece}) : piece;
+  return part.size() > 1 ? grammar_.choice({part}) : part;
 }
 
 GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::string& path) {
@@ -170,7 +171,7 @@ GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::
   if (found != references_.end()) return ByteGrammar::of_rule(found->second);
   const std::uint32_t rule = grammar_.declare();
   references_.emplace(target, rule);
-  grammar_.define(rule, {piece_of(*target, reference == "#" ? "" : reference.substr(2))});
+  grammar_.define(rule, {compile_part(*target, reference == "#" ? "" : reference.substr(2))});
   return ByteGrammar::of_rule(rule);
 }
 
@@ -178,7 +179,7 @@ GrammarPiece SchemaRules::of_alternatives(const Json& list, const std::string& p
   if (!list.is_array() || list.empty()) throw SchemaProblem{path, "must be a list of schemas"};
   std::vector<GrammarPiece> alternatives;
   for (const Json& each : list)
-    alternatives.push_back(piece_of(each, below(path, std::to_string(alternatives.size()))));
+    alternatives.push_back(compile_part(each, below(path, std::to_string(alternatives.size()))));
   return grammar_.choice(alternatives);
 }
 
@@ -237,7 +238,7 @@ GrammarPiece SchemaRules::of_object(const Json& schema, const std::string& path)
   const Json* more = member(schema, "additionalProperties");
   if (more == nullptr || *more == true) return json_.object();
   if (*more == false) return grammar_.literal("{") + json_.space() + grammar_.literal("}");
-  return json_.object_of(piece_of(*more, below(path, "additionalProperties")));
+  return json_.object_of(compile_part(*more, below(path, "additionalProperties")));
 }
 
 /// Each member is optional or required. A comma precedes a member if another member came before it.
@@ -246,7 +247,7 @@ GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
   const std::set<std::string> required = required_of(schema, path);
   std::vector<std::pair<std::string, GrammarPiece>> members;
   for (const auto& [name, value] : properties.items())
-    members.emplace_back(name, piece_of(value, below(below(path, "properties"), name)));
+    members.emplace_back(name, compile_part(value, below(below(path, "properties"), name)));
   const Json* more = member(schema, "additionalProperties");
   for (const std::string& name : required) {
     if (properties.contains(name)) continue;
@@ -255,7 +256,7 @@ GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
                           formatted("'{}' is not allowed by additionalProperties", name)};
     members.emplace_back(name, more == nullptr
                                    ? json_.value()
-                                   : piece_of(*more, below(path, "additionalProperties")));
+                                   : compile_part(*more, below(path, "additionalProperties")));
   }
   const GrammarPiece comma = grammar_.literal(",") + json_.space();
   GrammarPiece first;  // remaining members if no member came before
@@ -288,7 +289,7 @@ GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) 
     if (items->is_boolean() && counts.least > 0)
       throw SchemaProblem{below(path, "minItems"), "must be 0 because items is false"};
     if (items->is_boolean()) return json_.array_of({}, 0, 0);
-    return json_.array_of(piece_of(*items, below(path, "items")), counts.least, counts.most);
+    return json_.array_of(compile_part(*items, below(path, "items")), counts.least, counts.most);
   }
   if (!first->is_array() || first->empty())
     throw SchemaProblem{below(path, "prefixItems"), "must be a list of schemas"};
@@ -301,7 +302,7 @@ GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) 
   std::size_t at = 0;
   for (const Json& each : *first) {
     if (at != 0) list = list + grammar_.literal(",") + json_.space();
-    list = list + piece_of(each, below(below(path, "prefixItems"), std::to_string(at++)));
+    list = list + compile_part(each, below(below(path, "prefixItems"), std::to_string(at++)));
   }
   return list + json_.space() + grammar_.literal("]");
 }

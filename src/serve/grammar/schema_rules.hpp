@@ -36,7 +36,7 @@ class SchemaRules {
   [[nodiscard]] GrammarPiece compile();
 
  private:
-  [[nodiscard]] GrammarPiece piece_of(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarPiece compile_part(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarPiece of_reference(const std::string& reference, const std::string& path);
   [[nodiscard]] GrammarPiece of_alternatives(const Json& list, const std::string& path);
   [[nodiscard]] GrammarPiece of_types(const Json& schema, const std::string& path);

@@ -24,7 +24,6 @@ const Json* referenced(const Json& root, const std::string& reference);
 
 /// Returns null if `schema` has no such member.
 const Json* member(const Json& schema, const char* key);
-/// Returns the path of member `key`.
 std::string below(const std::string& path, const std::string& key);
 /// Reads a count such as minItems or maxLength. Throws SchemaProblem.
 std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path);

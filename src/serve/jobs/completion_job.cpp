@@ -27,7 +27,6 @@ Request engine_request(const CompletionRequest& request, const ServedModel& mode
 /// Answers a request to /v1/completions. The choices p * n to p * n + n - 1 belong to prompt p.
 class CompletionJob final : public AnswerJob {
  public:
-  /// `prompts`: the texts of the prompts.
   CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
                 const CompletionRequest& request, const std::vector<std::string>& prompts);
 

@@ -8,8 +8,6 @@
 #include "text/chat/conversation.hpp"
 
 namespace trireme {
-
-/// A function that the model may call.
 struct ToolSpec {
   std::string name;
   std::string parameters;  // JSON schema of the arguments; empty for any object

@@ -32,7 +32,6 @@ struct GenerationFields {
   ResponseFormat response_format;
 };
 
-/// Limits of a request.
 inline constexpr std::int64_t kMaxAnswers = 128;
 inline constexpr std::size_t kMaxStopTexts = 4;
 /// Maximum number of alternatives of a token that are reported with log-probabilities.

@@ -10,8 +10,6 @@
 
 /// Response bodies in the form of OpenAI's API. Invalid UTF-8 becomes U+FFFD.
 namespace trireme {
-
-/// Members that all parts of a response have in common.
 struct ReplyHead {
   std::string id;            // "chatcmpl-..."
   std::int64_t created = 0;  // seconds since 1970
@@ -24,7 +22,6 @@ struct TokenUsage {
   std::int64_t completion_tokens = 0;
 };
 
-/// A finished answer of a chat.
 struct ChatChoice {
   std::int64_t index = 0;
   AnswerPiece answer;
@@ -32,7 +29,6 @@ struct ChatChoice {
   std::string finish_reason;
 };
 
-/// A finished answer of a completion.
 struct CompletionChoice {
   std::int64_t index = 0;
   std::string text;
@@ -49,7 +45,7 @@ std::string completion_reply(const ReplyHead& head, const std::vector<Completion
 struct ChatDelta {
   std::int64_t index = 0;
   bool is_first = false;  // the event carries the role
-  AnswerPiece piece = {};
+  AnswerPiece answer = {};
   std::int64_t num_calls_before = 0;  // calls of this answer in earlier events
   std::string logprobs = {};
   std::string finish_reason = {};

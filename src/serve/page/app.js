@@ -5,7 +5,7 @@ import { ChatView } from "./chat_view.js";
 import { Composer } from "./composer.js";
 import { askToken, dropNotices, notify } from "./dialogs.js";
 import { icon, make } from "./dom.js";
-import { session } from "./kept.js";
+import { session } from "./storage.js";
 import { Server } from "./server.js";
 import { keepSettings, lastSettings } from "./settings.js";
 import { openSettings } from "./settings_view.js";
@@ -14,7 +14,7 @@ import { Talk } from "./talk.js";
 import { chooseTheme, preferredTheme } from "./theme.js";
 import { chooseLanguage, preferredLanguage, showWords, t } from "./words.js";
 
-// in sessionStorage: after a reload, the same window shows the same chat
+// a sessionStorage key: after a reload, the window shows the same chat
 const kOpenKey = "trireme.open";
 const kTitleLetters = 60;
 const byId = (id) => document.getElementById(id);

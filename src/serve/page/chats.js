@@ -1,7 +1,7 @@
 // Chats in localStorage of this browser. Each chat has its own entry, so two windows can change
 // different chats without loss.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 import { readSettings } from "./settings.js";
 
 const kPrefix = "trireme.chat.";

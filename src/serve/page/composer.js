@@ -1,5 +1,5 @@
 import { icon, isComposing } from "./dom.js";
-import { session } from "./kept.js";
+import { session } from "./storage.js";
 import { toolsOf } from "./settings.js";
 import { t } from "./words.js";
 

@@ -1,7 +1,7 @@
 // Client of the server that delivered this page. Addresses are relative, so that the page works
 // behind a tunnel or a proxy path.
 
-import { session } from "./kept.js";
+import { session } from "./storage.js";
 
 const kTokenKey = "trireme.token";
 const kRetryMs = [500, 1000, 2000, 5000];

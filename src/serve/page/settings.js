@@ -1,6 +1,6 @@
 // The settings of a chat. Each chat has its own settings; a new chat starts with those used last.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 
 /** Numbers of a request. Unset numbers are not sent, so the server's defaults apply. Ranges as in the server (tests/unit/serve/page_test). */
 export const kNumbers = [

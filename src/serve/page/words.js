@@ -1,6 +1,6 @@
 // Texts of the page in the user's language.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 import { kEnglish } from "./words_en.js";
 import { kChinese } from "./words_zh.js";
 

@@ -85,13 +85,13 @@ class AnswerParser {
   enum class State { begin, thought, after_thought, content, call };
 
   /// Makes one step. Returns false if more text is needed.
-  bool advance(AnswerPiece& piece);
+  bool advance(AnswerPiece& out);
   bool begin_answer();
-  bool read_thought(AnswerPiece& piece);
-  bool read_content(AnswerPiece& piece);
-  bool read_call(AnswerPiece& piece);
-  void add_thought(std::string_view text, AnswerPiece& piece);
-  void add_content(std::string_view text, AnswerPiece& piece);
+  bool read_thought(AnswerPiece& out);
+  bool read_content(AnswerPiece& out);
+  bool read_call(AnswerPiece& out);
+  void add_thought(std::string_view text, AnswerPiece& out);
+  void add_content(std::string_view text, AnswerPiece& out);
 
   AnswerForm form_;
   State state_;

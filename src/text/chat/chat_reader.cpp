@@ -61,7 +61,7 @@ struct ChatReader::Impl {
   /// Reads a list of messages. `prompt` is prepended unless the list already begins with it.
   Conversation read_messages(const object& root, const element& value, std::string_view name,
                              Conversation prompt = {});
-  /// Returns a required field. Throws Refused if it is null or absent.
+  /// Returns a required field. Throws InvalidRecord if it is null or absent.
   [[nodiscard]] element field(const object& root, const std::string& name) const;
   [[nodiscard]] std::string_view text_field(const object& root, const std::string& name);
   Conversation read_texts(const object& root, std::string_view answer, const std::string& name);
@@ -236,7 +236,7 @@ std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
   if (root.get(record) != simdjson::SUCCESS) return ChatProblem{"not a JSON object"};
   try {
     impl_->read(record, conversations);
-  } catch (const Refused& refused) {
+  } catch (const InvalidRecord& refused) {
     conversations.clear();
     impl_->messages.unread().clear();
     return ChatProblem{refused.reason, refused.bad_text};

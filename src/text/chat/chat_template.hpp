@@ -33,7 +33,7 @@ struct RenderOptions {
   std::string end_token = {};      // EOS token of the tokenizer, for `plain`; empty if it has none
   bool drop_empty_think = false;   // remove empty thoughts
   bool generation_prompt = false;  // end with the header of the next answer
-  std::optional<bool> thinking = {};  // in the generation prompt; none: the template decides
+  std::optional<bool> thinking = {};  // for the generation prompt; none: template's choice
 };
 
 /// A named chat format. The text equals, character for character, the result of apply_chat_template

@@ -7,14 +7,12 @@
 namespace trireme {
 
 enum class Role { system, user, assistant, tool };
-
-/// Returns "system", "user", "assistant" or "tool".
 std::string_view role_name(Role role) noexcept;
 std::optional<Role> role_from_name(std::string_view name) noexcept;
 
 struct ToolCall {
   std::string name;
-  std::string arguments;  // as written into the chat: the given string, or JSON
+  std::string arguments;  // the text in the chat: the given string, or JSON
 };
 
 struct ChatMessage {

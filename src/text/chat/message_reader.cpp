@@ -49,7 +49,7 @@ std::optional<array> MessageReader::list_of(const object& parent, const char* ke
   }
   array list;
   if (value->get(list) != simdjson::SUCCESS) refuse(where, key, " is not a list");
-  // In Python an empty list is false, but the string "[]" is not.
+  // Python treats an empty list as false, but not the string "[]".
   if (!is_text && list.begin() == list.end()) return std::nullopt;
   return list;
 }

@@ -12,14 +12,13 @@
 namespace trireme::chat_json {
 
 /// Reads the messages of a record in the form that ChatReader describes, and collects the fields
-/// that are not read. Functions throw Refused.
+/// that are not read. Functions throw InvalidRecord.
 class MessageReader {
  public:
   /// `is_request`: the record is a request to a model, so training marks and unread fields do not
   /// matter. `of_pair`: error messages name the side of the preference pair.
   MessageReader(bool is_request, bool of_pair) : is_request_(is_request), of_pair_(of_pair) {}
 
-  /// Resets the state for the next record.
   void start() {
     values_.start();
     unread_.clear();

@@ -39,8 +39,6 @@ struct RecordKind {
 
 /// Returns all rows in the order of the help text.
 std::span<const RecordKind> record_kinds();
-
-/// Returns the row with this name, or null.
 const RecordKind* find_record_kind(std::string_view name);
 
 /// Returns the row with this form (none: the row of plain text). The form must not be `request`.

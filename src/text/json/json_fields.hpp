@@ -21,14 +21,14 @@ using simdjson::dom::element_type;
 using simdjson::dom::object;
 
 /// Thrown to leave nested lists in the middle of a record. The reader catches it.
-struct Refused {
+struct InvalidRecord {
   std::string reason;
   bool bad_text = false;
 };
 
 template <class... Args>
 [[noreturn]] void refuse(const Args&... args) {
-  throw Refused{cat(args...)};
+  throw InvalidRecord{cat(args...)};
 }
 
 /// Finds a member. The last of equal keys counts, as in Python.
@@ -46,7 +46,7 @@ inline std::optional<element> find_value(const object& parent, std::string_view 
   return found && found->is_null() ? std::nullopt : found;
 }
 
-/// Throws Refused for a key that is null or absent.
+/// Throws InvalidRecord for a key that is null or absent.
 [[noreturn]] inline void refuse_missing(const object& parent, std::string_view key) {
   if (find(parent, key)) refuse("field '", key, "' is null");
   refuse("no field '", key, "'");

@@ -86,7 +86,7 @@ std::string_view PythonValues::text_of(const element& value, std::string_view wh
   if (value.get(text) != simdjson::SUCCESS || odd_number(text))
     refuse(where, what, " is not a text");
   if (!simdjson::validate_utf8(text))  // some versions of simdjson accept a lone low surrogate
-    throw Refused{"the text has a lone surrogate or invalid UTF-8", true};
+    throw InvalidRecord{"the text has a lone surrogate or invalid UTF-8", true};
   return text;
 }
 

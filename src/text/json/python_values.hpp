@@ -21,7 +21,6 @@ namespace chat_json {
 /// (odd_numbers.hpp) are strings in the parsed JSON; this class tells them from real strings.
 class PythonValues {
  public:
-  /// Resets the state for the next record.
   void start() { quoted_ = false; }
 
   /// Parses `json` with `with`. `has_padding`: simdjson's padding after the text is readable.
@@ -30,9 +29,9 @@ class PythonValues {
                              std::string& storage, element& parsed);
   /// Returns the number if `text` stands for an odd number.
   [[nodiscard]] std::optional<std::string_view> odd_number(std::string_view text) const;
-  /// Returns the string `value`. Throws Refused with `where` and `what` for any other type.
+  /// Returns the string `value`. Throws InvalidRecord with `where` and `what` for any other type.
   std::string_view text_of(const element& value, std::string_view where, const char* what) const;
-  /// Appends `value` like json.dumps. Throws Refused for a string that is not UTF-8.
+  /// Appends `value` like json.dumps. Throws InvalidRecord for a string that is not UTF-8.
   void append_json(const element& value, std::string& out) const;
 
  private:

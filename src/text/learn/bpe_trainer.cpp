@@ -41,8 +41,8 @@ const std::array<std::string, 256>& byte_characters() {
 /// code point, as UTF-8 sorts.
 std::map<std::string, std::uint64_t> count_characters(const WordCounter& counts) {
   std::array<std::uint64_t, 256> bytes{};
-  counts.pieces().for_each([&](std::string_view piece, std::uint64_t count) {
-    for (const char c : piece) bytes[static_cast<unsigned char>(c)] += count;
+  counts.pieces().for_each([&](std::string_view word, std::uint64_t count) {
+    for (const char c : word) bytes[static_cast<unsigned char>(c)] += count;
   });
   std::map<std::string, std::uint64_t> characters;
   for (std::size_t byte = 0; byte < bytes.size(); ++byte) {
@@ -104,9 +104,9 @@ void add_words(const WordCounter& counts, MergeLearner<Position>& learner) {
   const auto take = [&ids](std::uint32_t id) {
     if (id != kAbsent) ids.push_back(id);
   };
-  counts.pieces().for_each_by_count([&](std::string_view piece, std::uint64_t count) {
+  counts.pieces().for_each_by_count([&](std::string_view word, std::uint64_t count) {
     ids.clear();
-    for (const char byte : piece) take(id_of_byte[static_cast<unsigned char>(byte)]);
+    for (const char byte : word) take(id_of_byte[static_cast<unsigned char>(byte)]);
     learner.add_word(ids, count);
   });
   for (const auto& [token, count] : counts.cut_tokens()) {

@@ -36,10 +36,9 @@ struct BpeTrainOptions {
   std::string eos_token = "<|im_end|>";
   std::string pad_token = "<|endoftext|>";
   std::string unk_token = "<|endoftext|>";
-  std::uint64_t model_max_length = 131072;  // in tokens; a hint for users of the files
+  std::uint64_t model_max_length = 131072;  // number of tokens; a hint for users of the files
 };
 
-/// The result of a training.
 struct BpeTrainReport {
   std::uint64_t vocab_size = 0;  // may differ from the requested size, see train_bpe
   std::uint64_t merges = 0;

@@ -47,7 +47,6 @@ class IdPairTable {
     return slots_[at].value;
   }
 
-  /// Prefetches the slot of the pair.
   void fetch(IdPair pair) const noexcept { __builtin_prefetch(&slots_[hash_of(pair) & mask()]); }
 
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
@@ -108,8 +107,6 @@ class MergeLearner {
  public:
   /// `tokens`: the distinct tokens of the initial vocabulary.
   explicit MergeLearner(std::vector<std::string> tokens);
-
-  /// Reserves memory for this many words and symbols.
   void reserve(std::uint64_t words, std::uint64_t symbols);
 
   /// Adds a word with its count. `ids` are the ids of its characters. All words must be added
@@ -127,7 +124,6 @@ class MergeLearner {
   /// Returns the merges by rank. If a pair occurs twice, its last rank counts.
   [[nodiscard]] const std::vector<IdPair>& merges() const { return merges_; }
 
-  /// Returns the largest count of any pair.
   [[nodiscard]] std::uint64_t max_count() const { return max_count_; }
 
  private:
@@ -192,7 +188,7 @@ class MergeLearner {
   std::uint32_t token_of(IdPair pair);
 
   std::vector<std::string> tokens_;
-  std::vector<std::uint32_t> lengths_;  // in characters, by token
+  std::vector<std::uint32_t> lengths_;  // number of characters, by token
   std::unordered_map<std::string, std::uint32_t> ids_;
   std::vector<std::uint32_t> symbols_;
   std::vector<Run> runs_;

@@ -52,7 +52,7 @@ class WordCounter {
   void add_lines(std::string_view text);
 
   /// Adds `count` occurrences of a word that was counted elsewhere.
-  void add_word(std::string_view piece, std::uint64_t count);
+  void add_word(std::string_view word, std::uint64_t count);
 
   /// Adds `count` occurrences of a token that was cut out elsewhere.
   void add_cut_token(std::string_view token, std::uint64_t count);

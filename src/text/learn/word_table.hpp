@@ -23,10 +23,8 @@ class WordTable {
   /// Applies delayed updates of add().
   void flush();
 
-  /// Returns the number of distinct words.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Returns the number of bytes of all distinct words.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
   /// Calls visit(word, count) for every word, in no particular order. Views are valid until it

@@ -44,14 +44,14 @@ void read_template(const Part& part, TokenizerSpec& spec) {
   const Part specials = part.part("special_tokens");
   bool after_text = false;
   for (const SortedJson& value : part.array("single")) {
-    const Part piece(value, part.where() + ".single[]");
-    if (!piece.at("Sequence").is_null()) {
-      if (after_text || piece.part("Sequence").text("id") != "A")
+    const Part element(value, part.where() + ".single[]");
+    if (!element.at("Sequence").is_null()) {
+      if (after_text || element.part("Sequence").text("id") != "A")
         fail(ErrorKind::data, "{}.single must contain $A once and no $B", part.where());
       after_text = true;
       continue;
     }
-    const std::string name = piece.part("SpecialToken").text("id");
+    const std::string name = element.part("SpecialToken").text("id");
     for (const SortedJson& id : specials.part(name.c_str()).array("ids")) {
       const std::uint32_t token = read_id(id, formatted("{}.{}.ids", specials.where(), name));
       (after_text ? spec.suffix_ids : spec.prefix_ids).push_back(token);

@@ -31,7 +31,7 @@ struct TokenizerSpec {
   std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens, in the byte alphabet
   std::vector<MergeRule> merges;                         // by rank
   bool ignore_merges = false;     // a pre-token that equals a token is not merged
-  std::vector<AddedToken> added;  // in file order, one per content
+  std::vector<AddedToken> added;  // file order, one entry per content
   bool nfc = false;               // normalize text to NFC after raw added tokens are cut out
   std::vector<SplitStep> steps;   // pre-tokenizer: splits the text between added tokens
   std::vector<std::uint32_t> prefix_ids;  // added around a text by the post-processor

@@ -20,8 +20,6 @@ class AsciiWindow {
 
   /// Returns the bytes from `low` to `high` (inclusive, 0x01 to 0x7E).
   [[nodiscard]] std::uint64_t between(char low, char high) const noexcept;
-
-  /// Returns the ASCII letters of both cases.
   [[nodiscard]] std::uint64_t letters() const noexcept;
 
   [[nodiscard]] std::uint64_t past_ascii() const noexcept;

@@ -13,8 +13,6 @@
 namespace trireme::scan {
 
 inline constexpr std::uint8_t kNamed = kLetter | kNumber | kSpace;  // not [^\s\p{L}\p{N}]
-
-/// Classes of the ASCII characters.
 inline constexpr std::array<std::uint8_t, 128> kAscii = [] {
   std::array<std::uint8_t, 128> classes{};
   for (int c = 'a'; c <= 'z'; ++c) {
@@ -99,7 +97,7 @@ inline const char* space_end(const char* p, const char* end) noexcept {
 /// The classes of the next 64 bytes as bit masks. With them, the fast path of the splitters finds
 /// the starts of pre-tokens without a branch for each byte. In ASCII, a start depends on the
 /// neighbours only. All other cases (another script, a run of white space, the last bytes) are left
-/// to `piece_end`, which defines the pattern.
+/// to `pre_token_end`, which defines the pattern.
 struct Masks {
   const char* p;
   AsciiWindow window;

@@ -14,7 +14,7 @@ inline constexpr std::string_view kGpt2Pattern =
 
 struct Gpt2Pattern {
   /// Returns the end of the pre-token that begins at `p` < `end`.
-  static const char* piece_end(const char* p, const char* end) noexcept {
+  static const char* pre_token_end(const char* p, const char* end) noexcept {
     if (*p == '\'') {
       if (const std::size_t length = scan::contraction(p, end); length != 0) return p + length;
     }

@@ -10,21 +10,21 @@
 
 namespace trireme {
 
-inline constexpr std::size_t kPiecePadding = 16;
+inline constexpr std::size_t kPreTokenPadding = 16;
 
 template <class Pattern>
 concept HasStarts = requires(const char* p) {
   Pattern::starts(p, std::size_t{1});
 };
 
-/// Calls emit(piece) for consecutive pre-tokens that together are `text` (valid UTF-8). A pre-token
-/// is valid only during the call, and kPiecePadding bytes from its start are readable.
-///   Pattern::piece_end(p, end)  end of the pre-token at `p`
+/// Calls emit(pre_token) for consecutive pre-tokens that together are `text` (valid UTF-8). A pre-token
+/// is valid only during the call, and kPreTokenPadding bytes from its start are readable.
+///   Pattern::pre_token_end(p, end)  end of the pre-token at `p`
 ///   Pattern::starts(p, left)    optional: starts of the next pre-tokens, as far as they are easy
 ///   to find
 template <class Pattern, class Emit>
 void split_by(std::string_view text, const Emit& emit) {
-  constexpr std::size_t kReach = AsciiWindow::kSize + kPiecePadding;
+  constexpr std::size_t kReach = AsciiWindow::kSize + kPreTokenPadding;
   const char* p = text.data();
   const char* end = p + text.size();
   std::array<char, 2 * kReach> tail;  // copy of the last bytes with readable padding
@@ -52,7 +52,7 @@ void split_by(std::string_view text, const Emit& emit) {
         }
       }
     }
-    const char* const stop = Pattern::piece_end(p, end);
+    const char* const stop = Pattern::pre_token_end(p, end);
     emit(std::string_view(p, static_cast<std::size_t>(stop - p)));
     p = stop;
   }

@@ -15,7 +15,7 @@ enum class SplitStep : std::uint8_t {
   llama3,  // also cl100k files after conversion to tokenizer.json
   qwen2,
   qwen35,
-  cl100k,  // as written by tiktoken 0.14
+  cl100k,  // the form of tiktoken 0.14
   o200k,
   tekken,
   digits,         // separates runs of digits
@@ -51,7 +51,7 @@ using TekkenPattern = WordPattern<WordRules{
 /// Rust, which have two more blocks than \p{N} of the patterns.
 template <bool single>
 struct DigitPattern {
-  static const char* piece_end(const char* p, const char* end) noexcept {
+  static const char* pre_token_end(const char* p, const char* end) noexcept {
     std::size_t length = 0;
     const bool number = is_number(p, length);
     do p += length;

@@ -32,7 +32,7 @@ struct WordRules {
 template <WordRules rules>
 struct WordPattern {
   /// Returns the end of the pre-token that begins at `p` < `end`.
-  static const char* piece_end(const char* p, const char* end) noexcept {
+  static const char* pre_token_end(const char* p, const char* end) noexcept {
     if constexpr (rules.contractions == Contractions::apart) {
       if (*p == '\'') {
         if (const std::size_t size = scan::contraction_any_case(p, end); size != 0) return p + size;

@@ -5,7 +5,6 @@
 #include <string>
 #include <string_view>
 
-/// Checks and lenient decoding of UTF-8.
 namespace trireme {
 
 /// The bytes at a position: a whole character, or the longest invalid run (the "maximal subpart" of

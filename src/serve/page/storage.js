@@ -1,7 +1,7 @@
 // Browser storage: `local` is permanent, `session` lasts as long as the window. If the browser does
 // not allow storage (private windows, blocked cookies), the data stays in memory.
 
-class Kept {
+class BrowserStorage {
   constructor(storageOf) {
     this.memory = new Map();
     try {
@@ -36,5 +36,5 @@ class Kept {
   }
 }
 
-export const local = new Kept(() => window.localStorage);
-export const session = new Kept(() => window.sessionStorage);
+export const local = new BrowserStorage(() => window.localStorage);
+export const session = new BrowserStorage(() => window.sessionStorage);
