@@ -97,7 +97,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   boost::asio::steady_timer answer_timer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  std::atomic<std::int64_t> waits_since_;  // in clock ticks; -1 while a request is processed
+  std::atomic<std::int64_t> waits_since_;  // clock ticks; -1 while a request is processed
   std::uint64_t number_ = 0;               // number of the current request
   std::size_t body_reserved_ = 0;
   bool head_only_ = false;

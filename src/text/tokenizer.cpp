@@ -91,8 +91,7 @@ struct Tokenizer::Impl {
         text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
         if (token.special) specials.insert(token.content);
       }
-      // Hugging Face looks up the decoded text, so a special token that NFC changes does not count as
-      // special.
+      // Hugging Face looks up the decoded text, so special tokens that NFC changes are not special.
       for (const AddedToken& token : spec.added)
         special[token.id] = specials.contains(text[token.id]);
       start.push_back(0);

@@ -20,13 +20,16 @@ struct EncodeOptions {
 };
 
 /// Byte-level BPE with the ids and texts of Hugging Face `tokenizers` 0.23 for the same
-/// tokenizer.json.
+/// tokenizer.json. Immutable after load and thread-safe. Copies share the tables.
 ///
-/// Immutable after load and thread-safe. Copies share the tables. Supported are BPE with all 256
-/// bytes; normalizer null or NFC; ByteLevel, Digits and Split with the patterns of GPT-2, Llama 3,
-/// Qwen 2 to 3.5, cl100k, o200k and Tekken; added tokens with all flags; post-processors ByteLevel,
-/// TemplateProcessing, Roberta and Bert; and Sequences of these. Other parts are refused by name
-/// with Error(data).
+/// Supported parts; others are refused by name with Error(data):
+/// - model: BPE with all 256 bytes
+/// - normalizer: null, NFC
+/// - pre-tokenizer: ByteLevel, Digits, and Split with the patterns of GPT-2, Llama 3, Qwen 2 to
+///   3.5, cl100k, o200k and Tekken
+/// - added tokens with all flags
+/// - post-processor: ByteLevel, TemplateProcessing, Roberta, Bert
+/// - Sequences of these
 ///   memory  a word cache of 18 MiB (36 MiB with ignore_merges) for each thread that encodes at the
 ///           same time
 class Tokenizer {

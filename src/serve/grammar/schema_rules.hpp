@@ -11,17 +11,16 @@
 
 namespace trireme {
 
-/// Decides about keywords that have no grammar and are not assertions of draft 2020-12: format and
-/// the content keywords, which a validator need not check, and keywords that JSON Schema does not
-/// define.
+/// Decides about keywords that have no grammar and are not assertions of draft 2020-12. These are
+/// format, the content keywords (a validator need not check them) and unknown keywords.
 enum class OtherKeywords { refuse, pass };
 
 /// Compiles a JSON schema (draft 2020-12) into a grammar. Every text of the grammar matches the
 /// schema, but not every valid value has a text.
 ///
 /// Supported keywords:
-/// - type, properties, required, additionalProperties. Members have the order of `properties`; other
-///   members appear only if they are required.
+/// - type, properties, required, additionalProperties. Members have the order of `properties`.
+///   Other members appear only if they are required.
 /// - items, prefixItems, minItems, maxItems, minLength, maxLength
 /// - minimum and maximum for integers; only minimum 0 for numbers
 /// - enum and const, restricted to values that match the other keywords of the schema

@@ -175,14 +175,8 @@ SamplingConfig sampling_of(const GenerationFields& fields) {
 
 std::optional<TextGrammar> grammar_of(const ResponseFormat& format) {
   const std::string field = format.schema_field;
-  switch (format.kind) {
-    case ResponseFormat::Kind::text:
-      return std::nullopt;
-    case ResponseFormat::Kind::json_object:
-      return json_object_grammar();
-    case ResponseFormat::Kind::json_schema:
-      break;
-  }
+  if (format.kind == ResponseFormat::Kind::text) return std::nullopt;
+  if (format.kind == ResponseFormat::Kind::json_object) return json_object_grammar();
   try {
     return json_schema_grammar(format.schema);
   } catch (const SchemaProblem& problem) {

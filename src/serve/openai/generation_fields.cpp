@@ -15,9 +15,9 @@ namespace trireme {
 namespace {
 
 /// Returns the known fields that this server does not support, each with the values that request
-/// nothing: fields of OpenAI's API, then of the servers of vLLM and llama.cpp. Sources: OpenAI's API
-/// reference, "Create chat completion" and "Create completion"; vLLM, "OpenAI-compatible server";
-/// llama.cpp, tools/server/README.md.
+/// nothing: fields of OpenAI's API, then of the servers of vLLM and llama.cpp. Sources: OpenAI's
+/// API reference, "Create chat completion" and "Create completion"; vLLM, "OpenAI-compatible
+/// server"; llama.cpp, tools/server/README.md.
 const Json& unsupported_fields() {
   static const Json table = Json::parse(R"({
     "audio": [], "function_call": [], "functions": [[]], "modalities": [["text"]],

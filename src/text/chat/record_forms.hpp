@@ -54,9 +54,9 @@ namespace chat_json {
 inline constexpr std::string_view kMessagesForm =
     R"({"messages": [{"role": "user", "content": ".."}, {"role": "assistant", "content": ".."}]})";
 
-/// Returns the end of an error message for a record without the fields of `kind`: the known form of
-/// `record` and advice, for example "; it is a conversation ('messages'), which --kind sft packs".
-/// Returns "" for an unknown form.
+/// Returns the end of an error message for a record without the fields of `kind`. It names the
+/// known form of `record` and gives advice: "; it is a conversation ('messages'), which --kind sft
+/// packs". Returns "" for an unknown form.
 std::string describe_record_form(const simdjson::dom::object& record, const RecordKind& kind);
 
 /// Returns advice for a message without a role, for example "; 'from' and 'value' are ShareGPT's

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t kShownBytes = 12;  // number of bytes shown before and after the error
 
-/// Returns the 1-based position of the first syntax error, 0 for another error (such as a number that
-/// is too large), and none if `json` is valid.
+/// Returns the 1-based position of the first syntax error, 0 for another error (such as a number
+/// that is too large), and none if `json` is valid.
 std::optional<std::size_t> error_position(std::string_view json) {
   using Parsed = nlohmann::json;
   try {

@@ -58,15 +58,16 @@ void check_train_options(const BpeTrainOptions& options);
 std::uint64_t fewest_tokens(const BpeTrainOptions& options);
 
 /// Learns merges and returns the contents of tokenizer.json and tokenizer_config.json by file name.
+///
 /// tokenizer.json equals, byte for byte, the file that Hugging Face `tokenizers` 0.23 saves for the
-/// same training if pair counts are below 2^31 (here they have 64 bits). The result has fewer
-/// tokens than requested if the text has no more pairs. It has more tokens, and no merges, if the
-/// reserved tokens and the alphabet alone are more.
+/// same training. This holds for pair counts below 2^31; here they have 64 bits. The result has
+/// fewer tokens than requested if the text has no more pairs. It has more tokens, and no merges, if
+/// the reserved tokens and the alphabet alone are more.
 ///   time, memory  as MergeLearner, besides `counts`
 /// Throws like check_train_options.
-/// Source: Sennrich et al., ACL 2016. The rules (the order of pairs with equal counts: smaller left
-/// id, then smaller right id; the meaning of min_frequency, max_token_length and limit_alphabet)
-/// are those of huggingface/tokenizers 0.23, `models/bpe/trainer.rs`.
+/// Source: Sennrich et al., ACL 2016. The rules are those of huggingface/tokenizers 0.23,
+/// `models/bpe/trainer.rs`: the order of pairs with equal counts (smaller left id, then smaller
+/// right id) and the meaning of min_frequency, max_token_length and limit_alphabet.
 std::map<std::string, std::string> train_bpe(const WordCounter& counts,
                                              const BpeTrainOptions& options = {},
                                              BpeTrainReport* report = nullptr);

@@ -56,12 +56,7 @@ void WordCounter::add_word(std::string_view word, std::uint64_t count) {
 }
 
 void WordCounter::add_cut_token(std::string_view token, std::uint64_t count) {
-  const auto found = cut_tokens_.find(token);
-  if (found != cut_tokens_.end()) {
-    found->second += count;
-  } else {
-    cut_tokens_.emplace(token, count);
-  }
+  cut_tokens_[std::string(token)] += count;
 }
 
 void WordCounter::merge(const WordCounter& other) {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "text/split/ascii_window.hpp"
+#include "text/split/char_scan.hpp"
 
 namespace trireme {
 
@@ -17,8 +17,8 @@ concept HasStarts = requires(const char* p) {
   Pattern::starts(p, std::size_t{1});
 };
 
-/// Calls emit(pre_token) for consecutive pre-tokens that together are `text` (valid UTF-8). A pre-token
-/// is valid only during the call, and kPreTokenPadding bytes from its start are readable.
+/// Calls emit(pre_token) for consecutive pre-tokens that together are `text` (valid UTF-8). A
+/// pre-token is valid only during the call, and kPreTokenPadding bytes from its start are readable.
 ///   Pattern::pre_token_end(p, end)  end of the pre-token at `p`
 ///   Pattern::starts(p, left)    optional: starts of the next pre-tokens, as far as they are easy
 ///   to find
