@@ -198,18 +198,18 @@ struct Tokenizer::Impl {
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-Tokenizer Tokenizer::load(const std::filesystem::path& folder_or_file) {
+Tokenizer Tokenizer::load(const std::filesystem::path& directory_or_file) {
   std::map<std::string, std::string> files;
-  if (!std::filesystem::is_directory(folder_or_file)) {
-    files[kModelFile] = read_file(folder_or_file, kMaxTokenizerFileBytes);
-    return from_files(files, folder_or_file.string());
+  if (!std::filesystem::is_directory(directory_or_file)) {
+    files[kModelFile] = read_file(directory_or_file, kMaxTokenizerFileBytes);
+    return from_files(files, directory_or_file.string());
   }
   for (const char* name : {kModelFile, kConfigFile, kTemplateFile}) {
-    const std::filesystem::path path = folder_or_file / name;
+    const std::filesystem::path path = directory_or_file / name;
     if (name == kModelFile || std::filesystem::exists(path))
       files[name] = read_file(path, kMaxTokenizerFileBytes);
   }
-  return from_files(files, folder_or_file.string());
+  return from_files(files, directory_or_file.string());
 }
 
 Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,

@@ -37,7 +37,7 @@ class Tokenizer {
   /// Loads a directory with tokenizer.json (and optionally tokenizer_config.json and
   /// chat_template.jinja), or a single tokenizer.json. Throws Error(data) if a file is missing,
   /// damaged or not supported.
-  static Tokenizer load(const std::filesystem::path& folder_or_file);
+  static Tokenizer load(const std::filesystem::path& directory_or_file);
 
   /// Like load, with the contents by file name. `where` names their origin in errors. Other files
   /// are stored unread.
