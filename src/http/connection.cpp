@@ -39,7 +39,7 @@ HttpHead head_of_request(const http::request<http::string_body>& request) {
   return head;
 }
 
-/// What makes it unclear where a request ends or whom it is for; null if all is clear.
+/// Returns why the end or the target host of the request is ambiguous; null if both are clear.
 const char* find_ambiguity(const http::request<http::string_body>& request) {
   const std::size_t lengths = request.count(http::field::content_length);
   const std::size_t codings = request.count(http::field::transfer_encoding);
@@ -80,7 +80,8 @@ std::optional<HttpConnection::Clock::time_point> HttpConnection::waits_since() c
 }
 
 void HttpConnection::clear_deadline(net::steady_timer& timer) {
-  timer.expires_at(Clock::time_point::max());  // also for a handler that is on its way
+  // max() also stops a handler that is already queued, because it compares the expiry.
+  timer.expires_at(Clock::time_point::max());
 }
 
 void HttpConnection::start() {
@@ -105,7 +106,7 @@ void HttpConnection::on_read_deadline() {
   socket_.cancel(ignored);
 }
 
-/// Some clients send a line end after a body; RFC 9112, 2.2 says to ignore it.
+/// Some clients send a line end after a body. RFC 9112, section 2.2, says to ignore it.
 void HttpConnection::pass_over_line() {
   const auto here = buffer_.cdata();
   if (std::string_view(static_cast<const char*>(here.data()), here.size()).starts_with("\r\n"))
@@ -167,18 +168,18 @@ void HttpConnection::on_body(ErrorCode error) {
 void HttpConnection::on_read_error(ErrorCode error) {
   const bool has_begun = parser_->is_header_done() || parser_->got_some() || buffer_.size() > 0;
   if (error == net::error::operation_aborted && read_late_ && has_begun)
-    return refuse(408, "the request did not come in time");
+    return refuse(408, "the request did not arrive in time: send it faster");
   if (error == http::error::body_limit) {
-    return refuse(413,
-                  formatted("the body is larger than {} bytes", shared_->config.max_body_bytes));
+    return refuse(413, formatted("the body is larger than the limit of {} bytes",
+                                 shared_->config.max_body_bytes));
   }
   if (error == http::error::header_limit || error == http::error::buffer_overflow) {
-    return refuse(
-        400, formatted("the headers are larger than {} bytes", shared_->config.max_head_bytes));
+    return refuse(400, formatted("the headers are larger than the limit of {} bytes",
+                                 shared_->config.max_head_bytes));
   }
   const bool is_ours = error.category() == make_error_code(http::error::bad_method).category();
   if (is_ours && error != http::error::end_of_stream && error != http::error::partial_message)
-    return refuse(400, formatted("no HTTP request: {}", error.message()));
+    return refuse(400, formatted("the data is not an HTTP request: {}", error.message()));
   close();
 }
 

@@ -15,10 +15,8 @@
 
 #include "http/http_server.hpp"
 
-/// Shared by the sources of this module, which are the only ones that include Boost.
+/// Used by the sources of this module only. No other source includes Boost.
 namespace trireme {
-
-/// What all connections of a server share.
 struct HttpShared {
   HttpConfig config;
   HttpHandlers handlers;
@@ -26,9 +24,9 @@ struct HttpShared {
   std::atomic<std::size_t> num_answering = 0;
 };
 
-/// One connection, from accept to close: reads a request, hands it over, writes its answer, reads the
-/// next. All but `waits_since` runs in the strand of its socket. It lives as long as an operation or a
-/// reply holds it.
+/// One TCP connection. It reads a request, calls the handler, writes the response and then reads
+/// the next request. All functions except `waits_since` and the ones for any thread run in the Asio
+/// strand of the socket. Pending operations and replies keep the connection alive.
 class HttpConnection final : public std::enable_shared_from_this<HttpConnection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
@@ -39,14 +37,16 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  /// Both from any thread.
+  /// Both functions may be called from any thread.
   void start();
   void close_soon();
 
-  /// Since when it waits for the head of a request; none: it has one. From any thread.
+  /// Returns the time since which the connection waits for a request head; none while it has a
+  /// request. May be called from any thread.
   [[nodiscard]] std::optional<Clock::time_point> waits_since() const;
 
-  // Of the answer to request `number`; from any thread. Answers of earlier requests do nothing.
+  // Functions of the response to request `number`, for any thread. Calls for an earlier request do
+  // nothing.
   void answer(std::uint64_t number, HttpAnswer answer);
   void begin_events(std::uint64_t number);
   void write(std::uint64_t number, std::string text);
@@ -74,7 +74,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
 
   [[nodiscard]] std::string head_of(const HttpAnswer& answer,
                                     std::optional<std::size_t> size) const;
-  /// Answers in place of a request, then closes.
+  /// Responds without calling the handler, then closes the connection.
   void refuse(HttpAnswer answer);
   void refuse(int status, std::string_view message);
   void send(std::string bytes);
@@ -97,17 +97,17 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   boost::asio::steady_timer answer_timer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  std::atomic<std::int64_t> waits_since_;  // ticks; -1: has a request
-  std::uint64_t number_ = 0;               // of the request that is answered
+  std::atomic<std::int64_t> waits_since_;  // clock ticks; -1 while a request is processed
+  std::uint64_t number_ = 0;               // number of the current request
   std::size_t body_reserved_ = 0;
   bool head_only_ = false;
   bool keep_alive_ = false;
   bool chunked_ = false;
-  bool read_late_ = false;  // a deadline has passed
-  bool begun_ = false;      // the head of the answer is out
-  bool ended_ = false;      // all of the answer is in outbox_
+  bool read_late_ = false;  // the read deadline has passed
+  bool begun_ = false;      // the response head was sent
+  bool ended_ = false;      // the whole response is in outbox_
   bool is_answering_ = false;
-  bool closing_ = false;  // nothing is read any more
+  bool closing_ = false;  // no more data is read
   std::deque<std::string> outbox_;
   std::size_t sent_of_front_ = 0;
   std::size_t unsent_bytes_ = 0;

@@ -11,7 +11,7 @@
 #include "core/log.hpp"
 #include "http/connection.hpp"
 
-/// What a connection does with an answer: from any thread into its strand, and out to the peer.
+/// Moves responses from any thread into the strand of the connection and to the peer.
 namespace trireme {
 namespace {
 
@@ -28,10 +28,6 @@ std::string http_date() {
       std::strftime(text.data(), text.size(), "%a, %d %b %Y %H:%M:%S GMT", &parts);
   return {text.data(), size};
 }
-
-}  // namespace
-
-namespace {
 
 class HttpConnectionReply final : public HttpReply {
  public:
@@ -80,8 +76,8 @@ void HttpConnection::dispatch(HttpRequest request) {
   give_back_body();
 }
 
-/// A peer that closes while its answer is made has gone. Bytes are its next request: then nothing
-/// more can be seen without reading them.
+/// If the peer closes the connection while its response is made, the request is cancelled. Readable
+/// bytes are the next request; in that case a later close cannot be seen without reading the bytes.
 void HttpConnection::watch_peer() {
   socket_.async_wait(Socket::wait_read,
                      [self = shared_from_this(), number = number_](ErrorCode error) {
@@ -91,7 +87,7 @@ void HttpConnection::watch_peer() {
                        ErrorCode problem;
                        self->socket_.non_blocking(true, problem);
                        self->socket_.receive(net::buffer(&byte, 1), Socket::message_peek, problem);
-                       // A wait may end for bytes that were read before it began.
+                       // The wait may end because of bytes that were read before it began.
                        if (problem == net::error::would_block || problem == net::error::try_again)
                          return self->watch_peer();
                        if (problem) self->close();
@@ -192,7 +188,7 @@ void HttpConnection::abandon(std::uint64_t number) {
   in_strand(number, [](HttpConnection& self) {
     if (self.is_gone_) return;
     if (self.begun_) return self.close();
-    self.refuse(500, "the request was not answered");
+    self.refuse(500, "the server did not answer the request");
   });
 }
 
@@ -249,8 +245,8 @@ void HttpConnection::finish_answer() {
   read_head();
 }
 
-/// Says that no more comes, and reads what the peer still sends: closing at once would make the
-/// system throw away an answer that is not read yet.
+/// Closes the sending side and reads until the peer closes. If the socket were closed at once, the
+/// operating system could discard a response that the peer has not read yet.
 void HttpConnection::linger() {
   closing_ = true;
   ErrorCode ignored;

@@ -7,11 +7,11 @@
 
 namespace trireme {
 
-/// A request line and the headers that anybody here looks at.
+/// The request line and the headers that the server uses.
 struct HttpHead {
   std::string method = {};  // "GET"
-  std::string path = {};    // "/v1/models": before any '?', not decoded
-  std::string query = {};   // after it
+  std::string path = {};    // "/v1/models": the part before '?', not percent-decoded
+  std::string query = {};   // the part after '?'
   std::optional<std::string> host = {};
   std::optional<std::string> origin = {};
   std::optional<std::string> fetch_site = {};  // Sec-Fetch-Site
@@ -30,25 +30,26 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-/// Where one request is answered: by one `answer`, or by begin_events, any number of `write` and
-/// `end`. May be called from any thread, also after the peer has gone; returns at once. One that is
-/// destroyed without an answer answers 500.
+/// The response to one request: either one call of `answer`, or begin_events, any number of `write`
+/// and `end`. All functions may be called from any thread, also after the peer has closed the
+/// connection, and return at once. If the object is destroyed without a response, the server
+/// responds with status 500.
 class HttpReply {
  public:
   virtual ~HttpReply() = default;
 
   virtual void answer(HttpAnswer answer) = 0;
-  /// 200 and Server-Sent Events.
+  /// Starts a response with status 200 and Server-Sent Events.
   virtual void begin_events() = 0;
   virtual void write(std::string text) = 0;
   virtual void end() = 0;
 
-  /// Calls `task` in a thread of the server. All tasks of a request, `gone` and `late` among them, come
-  /// one after another, and after the handler has returned.
+  /// Calls `task` in a thread of the server after the handler has returned. Tasks of one request,
+  /// including `gone` and `late`, never run at the same time.
   virtual void post(std::function<void()> task) = 0;
-  /// Calls `gone`, once, if the peer goes away before the whole answer was given.
+  /// Calls `gone` once if the peer closes the connection before the response is complete.
   virtual void on_gone(std::function<void()> gone) = 0;
-  /// Calls `late` once `seconds` have passed, unless the whole answer was given.
+  /// Calls `late` after `seconds` unless the response is complete.
   virtual void on_late(double seconds, std::function<void()> late) = 0;
 };
 

@@ -23,12 +23,13 @@ struct HttpServer::Impl {
 
   void accept_next();
   void add(HttpConnection::Socket socket);
-  /// Under mutex: of the connections that are left, those that are gone are dropped.
+  /// Closes the connection that has waited longest for a request. The caller holds `mutex`.
   void make_room();
 
   std::shared_ptr<HttpShared> shared;
   asio::io_context context;
-  asio::ip::tcp::acceptor acceptor{asio::make_strand(context)};  // with retry: never two at a time
+  // The strand also runs `retry`, so the two never run at the same time.
+  asio::ip::tcp::acceptor acceptor{asio::make_strand(context)};
   asio::steady_timer retry{acceptor.get_executor()};
   asio::ip::tcp::endpoint endpoint;
   std::vector<std::thread> threads;
@@ -46,14 +47,14 @@ HttpServer::Impl::Impl(const HttpConfig& config, HttpHandlers handlers)
   const auto found = resolver.resolve(config.host, std::to_string(config.port),
                                       asio::ip::tcp::resolver::passive, error);
   if (error || found.empty()) {
-    fail(ErrorKind::usage, "--host {}, must be an address or a name of this machine: {}",
-         config.host, error.message());
+    fail(ErrorKind::usage, "--host {} is not an address or a name of this machine: {}", config.host,
+         error.message());
   }
   endpoint = found.begin()->endpoint();
   const auto check = [&](const char* what) {
     if (!error) return;
     fail(ErrorKind::usage,
-         "cannot {} {} port {}: {}; give another --host or --port (0: any free port)", what,
+         "cannot {} {} port {}: {}; choose another --host or --port (0: any free port)", what,
          config.host, config.port, error.message());
   };
   acceptor.open(endpoint.protocol(), error);
@@ -74,7 +75,7 @@ void HttpServer::Impl::accept_next() {
                             add(std::move(socket));
                             return accept_next();
                           }
-                          {  // out of file descriptors: let some go, and try again soon
+                          {  // no free file descriptors: close a connection and retry soon
                             const std::lock_guard lock(mutex);
                             make_room();
                           }
@@ -130,8 +131,9 @@ void HttpServer::start() {
         try {
           context->run();
           return;
-        } catch (const std::exception& error) {  // of one connection: the others go on
-          log::error(formatted("in the server: {}", error.what()));
+          // The error belongs to one connection. The other connections continue.
+        } catch (const std::exception& error) {
+          log::error(formatted("HTTP server: a connection failed: {}", error.what()));
         }
       }
     });
@@ -152,7 +154,7 @@ void HttpServer::stop() {
     impl_->acceptor.close(ignored);
     impl_->retry.cancel();
   });
-  for (std::thread& thread : impl_->threads) thread.join();  // nothing is left to do
+  for (std::thread& thread : impl_->threads) thread.join();
   impl_->threads.clear();
 }
 

@@ -13,54 +13,56 @@ namespace trireme {
 
 struct HttpConfig {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  // 0: any free one
+  std::uint16_t port = 0;  // 0 selects any free port
   int num_threads = 2;
   std::size_t max_head_bytes = std::size_t{16} << 10;
   std::size_t max_body_bytes = std::size_t{4} << 20;
-  std::size_t max_bodies_bytes = std::size_t{256} << 20;  // of all requests that are being read
-  std::size_t max_unsent_bytes = std::size_t{8} << 20;    // of an answer that nobody reads
+  std::size_t max_bodies_bytes = std::size_t{256} << 20;  // total of requests being read
+  std::size_t max_unsent_bytes = std::size_t{8} << 20;    // unsent part of a response
   std::size_t max_connections = 4096;
-  double head_s = 10;   // from the first byte of a request to the end of its headers
-  double body_s = 60;   // from there to the end of its body
-  double idle_s = 75;   // between requests
-  double write_s = 60;  // the longest in which a peer takes nothing of an answer
+  double head_s = 10;   // timeout for the headers, from the first byte of a request, in seconds
+  double body_s = 60;   // timeout for the body after the headers, in seconds
+  double idle_s = 75;   // timeout between two requests, in seconds
+  double write_s = 60;  // timeout while the peer accepts no byte of a response, in seconds
 };
 
-/// What a server does with requests. Both are called in its threads, several at the same time.
+/// Request handlers. The server calls them from its threads, several at the same time.
 struct HttpHandlers {
-  /// An answer in place of reading the body; the connection is closed after it.
+  /// Returns a response if the request is refused before its body is read. The connection is then
+  /// closed.
   std::function<std::optional<HttpAnswer>(const HttpHead& head)> refuse;
   std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)> handle;
-  /// The body of an answer to what is no request: 400, 408, 413, 500, 503.
+  /// Returns the body of an error response of the server itself (status 400, 408, 413, 500 or 503).
   std::function<std::string(int status, std::string_view message)> error_body;
 };
 
-/// An HTTP/1.1 server (RFC 9112) for requests with small bodies and answers that may be long in
-/// coming. Asynchronous: a connection costs memory, not a thread. Where max_connections are open, a new
-/// one takes the place of the one that has waited longest without a request.
+/// An HTTP/1.1 server (RFC 9112) for requests with small bodies and responses that may take long.
+/// It is asynchronous: a connection needs memory but no thread. If max_connections are open, a new
+/// connection replaces the one that has waited longest for a request.
 ///
-/// Refused as 400: two lengths, a length beside Transfer-Encoding, other codings than chunked, no or
-/// several Host, a target that is no path.
+/// The server refuses these requests with status 400: two Content-Length headers, Content-Length
+/// together with Transfer-Encoding, any coding except chunked, no Host or several, and a target
+/// that is not a path.
 class HttpServer {
  public:
-  /// Listens; nothing is answered before start(). Must outlive all replies. Throws Error(usage) for a host that is no address of
-  /// this machine, or a port that is taken or not allowed.
+  /// Opens the port. Requests are answered after start(). The server must outlive all replies.
+  /// Throws Error(usage) if the host is not an address of this machine, or if the port is in use or
+  /// not permitted.
   HttpServer(const HttpConfig& config, HttpHandlers handlers);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
-  /// As stop().
   ~HttpServer();
 
   [[nodiscard]] std::uint16_t port() const;
-  /// Nobody but this machine can connect.
+  /// Returns true if only this machine can connect.
   [[nodiscard]] bool is_loopback() const;
 
   void start();
-  /// Closes all connections, finished or not, and ends the threads.
+  /// Closes all connections, also those with an unfinished response, and joins the threads.
   void stop();
 
   [[nodiscard]] std::size_t num_connections() const;
-  /// Requests that were handed over and whose answers are not out.
+  /// Returns the number of requests whose handler was called and whose response is not complete.
   [[nodiscard]] std::size_t num_answering() const;
 
  private:

@@ -16,7 +16,7 @@ bool same_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// Takes as long for a wrong token as for the right one of the same length.
+/// Compares in time that depends on the length only, so that timing does not reveal the token.
 bool same_secret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;
@@ -61,14 +61,16 @@ std::optional<ApiError> find_access_problem(const AccessRules& rules, const Http
                                             bool needs_token) {
   if (rules.is_loopback && head.host && !is_loopback_host(*head.host)) {
     return ApiError(
-        403, formatted("Host {} is not allowed, must be localhost, 127.0.0.1 or [::1]", *head.host),
+        403, formatted("Host {} is not allowed. Use localhost, 127.0.0.1 or [::1].", *head.host),
         "", "host_not_allowed");
   }
   if (head.origin && !is_own_origin(*head.origin, head.host.value_or("")))
-    return ApiError(403, formatted("Origin {} is not allowed, must be this server's", *head.origin),
-                    "", "origin_not_allowed");
+    return ApiError(
+        403, formatted("Origin {} is not allowed. Use the address of this server.", *head.origin),
+        "", "origin_not_allowed");
   if (needs_token && head.fetch_site && *head.fetch_site == "cross-site")
-    return ApiError(403, "requests of other sites are not allowed", "", "origin_not_allowed");
+    return ApiError(403, "Requests from other web sites are not allowed.", "",
+                    "origin_not_allowed");
   if (needs_token && !rules.token.empty() && !has_token(head, rules.token)) {
     return ApiError(401, "a token is needed: Authorization: Bearer TOKEN", "", "invalid_api_key");
   }

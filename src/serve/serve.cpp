@@ -29,13 +29,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The engine's steps in a thread of their own.
+/// Runs the steps of the engine in a thread.
 class EngineThread {
  public:
   EngineThread(GenerationEngine& engine, std::int64_t threads)
       : thread_([this, &engine, threads](const std::stop_token& stop) {
           try {
-            set_cpu_threads(threads, 1);  // LibTorch counts them for each thread of ours
+            set_cpu_threads(threads, 1);  // LibTorch sets the number of threads per calling thread
             with_torch_errors([&] { engine.run(stop); });
           } catch (...) {
             error_ = std::current_exception();
@@ -45,7 +45,7 @@ class EngineThread {
 
   [[nodiscard]] bool has_ended() const { return has_ended_; }
 
-  /// Ends the steps; throws what ended them, if it was not this.
+  /// Stops the thread and joins it. Rethrows the error that ended the engine.
   void end() {
     thread_.request_stop();
     thread_.join();
@@ -55,10 +55,10 @@ class EngineThread {
  private:
   std::exception_ptr error_;
   std::atomic<bool> has_ended_ = false;
-  std::jthread thread_;  // last: it ends before what it writes to
+  std::jthread thread_;  // last member, so that the thread ends before the members that it writes
 };
 
-/// Clocks count nanoseconds in 64 bits.
+/// Upper limit of timeouts. Clocks count nanoseconds in 64 bits.
 constexpr double kYear_s = 365 * 86400.0;
 
 void check_options(const ServeOptions& options) {
@@ -98,7 +98,7 @@ std::string token_of(const ServeOptions& options) {
   return token;
 }
 
-/// Each connection is a file descriptor.
+/// Raises the limit of open files, because each connection needs a file descriptor.
 void raise_file_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -123,7 +123,8 @@ std::string url_of(const std::string& host, std::uint16_t port) {
   return formatted("http://{}:{}", name, port);
 }
 
-/// "first" of runs/first and of runs/first/checkpoints/step-000000100.
+/// Returns the name of the run: "first" for runs/first and for
+/// runs/first/checkpoints/step-000000100.
 std::string name_of(const std::filesystem::path& place) {
   std::filesystem::path path = std::filesystem::absolute(place).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -142,7 +143,7 @@ ModelFacts facts_of(const ServeOptions& options, LoadedModel& model, const Engin
       .chat = model.chat};
 }
 
-/// Until `is_done` or `seconds` have passed.
+/// Waits until `is_done` returns true. Returns false if `seconds` have passed.
 template <class IsDone>
 bool wait_for(double seconds, IsDone&& is_done) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -161,7 +162,8 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   raise_file_limit();
   watch_stop_signals();
 
-  // Declared so that what answers ends after what asks it: engine, connections, service.
+  // The order makes the engine end last, after the connections and the service.
+  //          "--host 127.0.0.1.",
   std::optional<ServedModel> served;
   std::optional<Service> service;
   HttpServer server({.host = options.host,
@@ -184,7 +186,7 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   }
   service.emplace(ServiceConfig{{.token = token, .is_loopback = server.is_loopback()},
                                 options.request_timeout_s});
-  server.start();  // /health says that it is loading
+  server.start();  // /health answers "loading" from now on
 
   const auto model = load_model(options.model);
   GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
@@ -197,19 +199,20 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   while (stop_signal() == 0 && !steps.has_ended()) std::this_thread::sleep_for(20ms);
   service->drain();
   if (const int number = stop_signal(); number != 0) {
-    log::info(formatted("{}: takes no more requests, {} answers are being made, they have {} s",
+    log::info(formatted("{}: no new requests are accepted; {} running answers have {} s to finish",
                         signal_name(number), server.num_answering(), options.drain_s));
   }
   const auto is_idle = [&] { return server.num_answering() == 0 || steps.has_ended(); };
   if (!wait_for(options.drain_s, is_idle))
-    log::warn(formatted("{} answers did not end in time", server.num_answering()));
+    log::warn(
+        formatted("{} answers did not finish in time and are cancelled", server.num_answering()));
   std::exception_ptr error;
   try {
     steps.end();
   } catch (...) {
     error = std::current_exception();
   }
-  wait_for(1, [&] { return server.num_answering() == 0; });  // their last words
+  wait_for(1, [&] { return server.num_answering() == 0; });  // last messages of cancelled answers
   server.stop();
   if (error) std::rethrow_exception(error);
 }

@@ -8,12 +8,12 @@
 
 namespace trireme {
 
-/// What `trireme serve` is told.
+/// Options of `trireme serve`.
 struct ServeOptions {
   ModelOptions model;
-  std::string model_name;  // "": the run's or folder's name
+  std::string model_name;  // empty: the name of the run or directory
   std::string host = "127.0.0.1";
-  std::int64_t port = 8000;  // 0: any free one
+  std::int64_t port = 8000;  // 0 selects any free port
   std::string token;
   std::string token_file;
   EngineConfig engine{.max_queue = 256};
@@ -21,10 +21,10 @@ struct ServeOptions {
   double drain_s = 30;
 };
 
-/// Serves a checkpoint until a stop signal, then lets the answers that are being made end within
-/// drain_s. `ready` is told the URL once requests are answered. Throws Error(usage) for options that
-/// cannot be, among them an address beyond this machine without a token; errors of load_model and of
-/// GenerationEngine; and what ends the engine.
+/// Serves a checkpoint until a stop signal arrives, then gives running answers drain_s seconds to
+/// finish. Calls `ready` with the URL once requests are answered. Throws Error(usage) for invalid
+/// options, for example an address beyond this machine without a token; errors of load_model and of
+/// GenerationEngine; and any error that ends the engine.
 void serve(const ServeOptions& options, const std::function<void(const std::string& url)>& ready);
 
 }  // namespace trireme

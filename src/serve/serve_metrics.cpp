@@ -34,28 +34,28 @@ std::string Histogram::text(const char* name, const char* help) const {
 }
 
 std::string metrics_text(const ServeMetrics& metrics, const EngineCounters& counters) {
-  return counted("trireme_requests_running", "gauge", "Answers that are being made.",
+  return counted("trireme_requests_running", "gauge", "Number of running answers.",
                  counters.running) +
-         counted("trireme_requests_waiting", "gauge", "Answers that wait for room.",
-                 counters.waiting) +
-         counted("trireme_prompt_tokens_total", "counter", "Tokens of prompts.",
+         counted("trireme_requests_waiting", "gauge",
+                 "Number of answers that wait for KV blocks or a slot.", counters.waiting) +
+         counted("trireme_prompt_tokens_total", "counter", "Number of prompt tokens.",
                  counters.prompt_tokens) +
          counted("trireme_prompt_tokens_cached_total", "counter",
-                 "Tokens of prompts whose keys and values were there already.",
-                 counters.cached_tokens) +
-         counted("trireme_generation_tokens_total", "counter", "Tokens of answers.",
+                 "Number of prompt tokens with cached keys and values.", counters.cached_tokens) +
+         counted("trireme_generation_tokens_total", "counter", "Number of generated tokens.",
                  counters.generated_tokens) +
-         counted("trireme_kv_blocks_used", "gauge", "Blocks of keys and values in use.",
+         counted("trireme_kv_blocks_used", "gauge", "Number of KV blocks in use.",
                  counters.kv_blocks_used) +
-         counted("trireme_kv_blocks_total", "gauge", "Blocks of keys and values.",
+         counted("trireme_kv_blocks_total", "gauge", "Number of KV blocks.",
                  counters.kv_blocks_total) +
-         counted("trireme_preemptions_total", "counter", "Answers that gave up their blocks.",
+         counted("trireme_preemptions_total", "counter", "Number of preempted answers.",
                  counters.preemptions) +
          metrics.first_token_s.text("trireme_first_token_seconds",
-                                    "From a request to the first token of an answer.") +
+                                    "Time from the request to the first token of an answer.") +
          metrics.inter_token_s.text("trireme_inter_token_seconds",
-                                    "Between two tokens of an answer.") +
-         metrics.request_s.text("trireme_request_seconds", "From a request to its last token.");
+                                    "Time between two tokens of an answer.") +
+         metrics.request_s.text("trireme_request_seconds",
+                                "Time from the request to its last token.");
 }
 
 }  // namespace trireme

@@ -9,14 +9,14 @@
 
 namespace trireme {
 
-/// How often values were at most each bound, as Prometheus counts. From any thread.
+/// A histogram in the form of Prometheus: counts of values up to each bound. Thread-safe.
 class Histogram {
  public:
   static constexpr std::array<double, 16> kBounds_s{
       0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300};
 
   void add(double seconds);
-  /// The lines of `name`, with its type.
+  /// Returns the metric `name` in Prometheus text format.
   [[nodiscard]] std::string text(const char* name, const char* help) const;
 
  private:
@@ -25,14 +25,14 @@ class Histogram {
   double sum_ = 0;
 };
 
-/// What a server measures itself; the rest are the engine's counters.
+/// Measurements of the server itself. The other metrics are counters of the engine.
 struct ServeMetrics {
   Histogram first_token_s;  // from a request's arrival to the first token of each answer
   Histogram inter_token_s;  // between two tokens of an answer
   Histogram request_s;      // from arrival to the end of the last answer
 };
 
-/// All of it in Prometheus' text format, version 0.0.4.
+/// Returns all metrics in Prometheus text format 0.0.4.
 std::string metrics_text(const ServeMetrics& metrics, const EngineCounters& counters);
 
 }  // namespace trireme

@@ -38,9 +38,10 @@ void ServedModel::require_tokenizer(const std::string& field) const {
   if (!tokenizer_.is_ids_only()) return;
   throw ApiError(
       400,
-      formatted("{} needs a tokenizer, and this model has none that can be read: it takes no "
-                "text, only lists of token ids as prompt of /v1/completions",
-                field),
+      formatted(
+          "{} requires a tokenizer, but this model has no readable one. Send lists of token ids as "
+          "prompt of /v1/completions.",
+          field),
       field, "no_tokenizer");
 }
 
@@ -48,21 +49,23 @@ std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
   require_tokenizer("prompt");
   std::vector<std::uint32_t> ids = encode_text(tokenizer_, text);
   if (ids.empty())
-    refuse_field("prompt", "prompt is empty, and the tokenizer has no beginning-of-text token");
+    refuse_field("prompt",
+                 "prompt is empty, and the tokenizer has no BOS token. Send a non-empty prompt.");
   return ids;
 }
 
 WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const {
   require_tokenizer("messages");
   if (!writer_) {
-    throw ApiError(400,
-                   "the model's checkpoint names no chat format: use /v1/completions, or start the "
-                   "server with --chat-template",
-                   "messages", "no_chat_template");
+    throw ApiError(
+        400,
+        "The checkpoint has no chat template. Use /v1/completions, or start the server with "
+        "--chat-template.",
+        "messages", "no_chat_template");
   }
   const ChatTemplate& format = writer_->format();
   if (format.calls == CallForm::none && !input.conversation.tools.empty())
-    refuse_field("tools", formatted("the chat format {} has no form for tools", format.name));
+    refuse_field("tools", formatted("tools are not supported by the chat format {}", format.name));
   RenderedChat rendered =
       writer_->render(input.conversation, input.thinking, input.generation_prompt);
   const bool thinks = format.thinking != ThinkingSwitch::none &&
@@ -73,7 +76,8 @@ WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const
     is_open = true;
   }
   std::vector<std::uint32_t> ids = writer_->encode(rendered);
-  if (ids.empty()) refuse_field("messages", "messages have no text");
+  if (ids.empty())
+    refuse_field("messages", "messages have no text. Send at least one non-empty message.");
   return {std::move(rendered.text), std::move(ids), is_open};
 }
 

@@ -12,27 +12,25 @@
 #include "text/tokenizer.hpp"
 
 namespace trireme {
-
-/// What a server needs to know of its model.
 struct ModelFacts {
   std::string name;
-  std::string fingerprint;       // of the weights
+  std::string fingerprint;       // hash of the weights
   std::int64_t created = 0;      // seconds since 1970
-  std::int64_t max_context = 0;  // tokens of prompt and answer
+  std::int64_t max_context = 0;  // maximum number of prompt and answer tokens
   std::int64_t vocab_size = 0;   // rows of the embedding
   std::vector<std::uint32_t> end_tokens;
-  const ChatTemplate* chat = nullptr;  // its chat format; null: it has none
+  const ChatTemplate* chat = nullptr;  // chat format; null if it has none
 };
 
-/// A chat as the model reads it.
+/// A chat as prompt of the model.
 struct WrittenChat {
   std::string text;
   std::vector<std::uint32_t> ids;
-  bool begins_in_thought = false;  // the answer
+  bool begins_in_thought = false;  // the answer begins inside a thought
 };
 
-/// A model with its tokenizer and chat format: how prompts become ids, where answers end, which tokens
-/// a form allows. Immutable; for any number of threads.
+/// A model with its tokenizer and chat format: converts prompts to ids, knows the end tokens and
+/// the tokens for grammars. Immutable and thread-safe.
 class ServedModel {
  public:
   /// `source` must outlive this.
@@ -44,30 +42,31 @@ class ServedModel {
 
   [[nodiscard]] AnswerSource& source() const noexcept { return source_; }
 
-  /// Throws ApiError(400, code "no_tokenizer") that names `field` if the model has no tokenizer that
-  /// can be read (Tokenizer::ids_only), so that it cannot do what the field asks for.
+  /// Throws ApiError(400, code "no_tokenizer") that names `field` if the model has no readable
+  /// tokenizer (Tokenizer::ids_only).
   void require_tokenizer(const std::string& field) const;
 
-  /// Ids of a text as of a prompt of `trireme generate`: special tokens in it count. ApiError(400) for
-  /// one that has none.
+  /// Returns the ids of a prompt as in `trireme generate`: special tokens in the text are
+  /// recognized. Throws ApiError(400) if there are none.
   [[nodiscard]] std::vector<std::uint32_t> encode(const std::string& text) const;
 
-  /// A chat in the model's format, in which texts of the request never become structure. `opens_thought`:
-  /// where the model thinks, the prompt begins its thought. ApiError(400) if the format has no form for
-  /// the tools.
+  /// Writes a chat in the chat format of the model. Texts of the request never become special
+  /// tokens. If `opens_thought` and the model thinks, the prompt opens the thought. Throws
+  /// ApiError(400) if the format does not support the tools.
   [[nodiscard]] WrittenChat write(const ChatInput& input, bool opens_thought = false) const;
 
-  /// Those of the model, and what ends a turn in its format.
+  /// Returns the end tokens of the model and the tokens that end a turn in its chat format.
   [[nodiscard]] const std::vector<std::uint32_t>& chat_end_tokens() const noexcept {
     return chat_end_tokens_;
   }
 
-  /// Returns the texts that end a turn where no token does (ChatWriter::end_texts).
+  /// Returns the texts that end a turn if no token does (ChatWriter::end_texts).
   [[nodiscard]] const std::vector<std::string>& chat_end_texts() const noexcept {
     return chat_end_texts_;
   }
 
-  /// Whether markers of thoughts and calls would be left out of texts with other special tokens.
+  /// Returns true if the markers of thoughts and calls are special tokens, which decoding would
+  /// leave out.
   [[nodiscard]] bool has_special_markers() const noexcept { return has_special_markers_; }
 
   [[nodiscard]] const std::shared_ptr<const SortedTokens>& sorted_tokens() const noexcept {

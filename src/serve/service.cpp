@@ -6,14 +6,117 @@
 
 #include "core/error.hpp"
 #include "core/files/json_lines.hpp"
+#include "serve/openai/api_error.hpp"
+#include "serve/openai/body_fields.hpp"
 #include "serve/page_files.hpp"
-#include "serve/text_routes.hpp"
 
 namespace trireme {
 namespace {
 
-/// Returns a part of a path with the bytes that %20 and the like stand for. Other text stays.
-/// Source: RFC 3986, section 2.1.
+Json model_json(const ServedModel& model) {
+  const SamplingConfig sampling = GenerationFields().sampling;
+  return {
+      {"id", model.facts().name},
+      {"object", "model"},
+      {"created", model.facts().created},
+      {"owned_by", "trireme"},
+      {"max_model_len", model.facts().max_context},
+      {"meta",
+       {{"n_ctx", model.facts().max_context},
+        {"n_vocab", model.facts().vocab_size},
+        {"chat_template", model.facts().chat == nullptr ? Json() : Json(model.facts().chat->name)},
+        {"sampling",
+         {{"temperature", sampling.temperature},
+          {"top_p", sampling.top_p},
+          {"top_k", sampling.top_k},
+          {"min_p", sampling.min_p},
+          {"repetition_penalty", sampling.repetition_penalty},
+          {"presence_penalty", sampling.presence_penalty},
+          {"frequency_penalty", sampling.frequency_penalty}}}}}};
+}
+
+/// Returns the bytes as text, or as numbers if they are not valid UTF-8.
+Json piece_json(std::string_view bytes) {
+  std::string text(bytes);
+  try {
+    (void)Json(text).dump();
+    return text;
+  } catch (const Json::exception&) {
+    Json numbers = Json::array();
+    for (const char c : bytes) numbers.push_back(static_cast<unsigned char>(c));
+    return numbers;
+  }
+}
+
+/// Throws ApiError(404) unless `name` (of a request) is the name of the model or empty.
+void check_model_name(const ServedModel& model, std::string_view name) {
+  if (name.empty() || name == model.facts().name) return;
+  throw ApiError(404, formatted("There is no model '{}'. Use '{}'.", name, model.facts().name),
+                 "model", "model_not_found");
+}
+
+/// Returns the response of /v1/models.
+std::string models_text(const ServedModel& model, std::string_view) {
+  return json_text({{"object", "list"}, {"data", Json::array({model_json(model)})}});
+}
+
+/// Returns the response of /v1/models/NAME. Throws ApiError(404) for another name.
+std::string one_model_text(const ServedModel& model, std::string_view name) {
+  check_model_name(model, name);
+  return json_text(model_json(model));
+}
+
+/// Returns the response of /tokenize, as in llama.cpp's server. The body is {"content",
+/// "add_special": false, "parse_special": true, "with_pieces": false}. The response is {"tokens":
+/// [...]} with one id for each token, or one {"id", "piece"} if with_pieces is true.
+std::string tokenize_text(const ServedModel& model, std::string_view body) {
+  const Json parsed = parse_body(body);
+  const BodyFields fields(parsed);
+  const auto content = fields.text("content");
+  if (!content) refuse_field("content", "content is missing");
+  model.require_tokenizer("content");
+  const EncodeOptions options{.add_special_tokens = fields.boolean("add_special").value_or(false),
+                              .match_added_tokens = fields.boolean("parse_special").value_or(true)};
+  const bool with_pieces = fields.boolean("with_pieces").value_or(false);
+  check_model_name(model, fields.text("model").value_or(""));
+  fields.refuse_unknown();
+  Json tokens = Json::array();
+  for (const std::uint32_t id : model.tokenizer().encode(*content, options)) {
+    if (with_pieces) {
+      tokens.push_back({{"id", id}, {"piece", piece_json(model.tokenizer().token_bytes(id))}});
+    } else {
+      tokens.push_back(id);
+    }
+  }
+  return json_text({{"tokens", std::move(tokens)}});
+}
+
+/// Returns the response of /detokenize: {"tokens"} -> {"content"}. An id of the model that has no
+/// token adds no text.
+std::string detokenize_text(const ServedModel& model, std::string_view body) {
+  const Json parsed = parse_body(body);
+  const BodyFields fields(parsed);
+  const Json* tokens = fields.find("tokens");
+  if (tokens == nullptr || !tokens->is_array()) fields.refuse("tokens", "a list of token ids");
+  check_model_name(model, fields.text("model").value_or(""));
+  fields.refuse_unknown();
+  const auto num_ids = static_cast<std::uint64_t>(model.facts().vocab_size);
+  std::vector<std::uint32_t> ids;
+  for (const Json& token : *tokens) {
+    const bool is_known = token.is_number_unsigned() && token.get<std::uint64_t>() < num_ids;
+    if (!is_known) refuse_field("tokens", formatted("tokens must be integers in [0, {})", num_ids));
+    ids.push_back(token.get<std::uint32_t>());
+  }
+  return json_text({{"content", model.tokenizer().decode(ids)}});
+}
+
+/// Returns the prompt of a request to /v1/chat/completions.
+std::string apply_template_text(const ServedModel& model, std::string_view body) {
+  return json_text({{"prompt", model.write(read_chat_request(body).input).text}});
+}
+
+/// Decodes %20 and similar codes in a part of a path. Invalid codes stay. Source: RFC 3986, section
+/// 2.1.
 std::string percent_decoded(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -27,7 +130,7 @@ std::string percent_decoded(std::string_view text) {
   return decoded;
 }
 
-/// A request that needs a model, and what answers it.
+/// A request that needs a model.
 struct ServiceCall {
   const JobContext& context;
   const HttpRequest& request;
@@ -36,11 +139,11 @@ struct ServiceCall {
 
 struct Route {
   const char* method;
-  std::string_view path;  // ending in '/': what follows is the rest of it
+  std::string_view path;  // a path that ends in '/' also matches longer paths
   void (*handle)(const ServiceCall& call);
 };
 
-/// Answers with what `make` returns of the request's body.
+/// Responds with the result of `make` for the request's body.
 template <std::string (*make)(const ServedModel&, std::string_view)>
 void answer_text(const ServiceCall& call) {
   call.reply->answer({.body = make(call.context.model, call.request.body)});
@@ -98,7 +201,8 @@ bool takes(const char* method, const std::string& given) {
   return given == method || (given == "HEAD" && std::string_view(method) == "GET");
 }
 
-/// Returns null if the page has no such file. Exact paths only: nothing is read from a disk.
+/// Returns null if the page has no such file. Only exact paths match, and nothing is read from
+/// disk.
 const PageFile* find_page_file(std::string_view path) {
   const std::span<const PageFile> files = page_files();
   const auto found = std::find_if(files.begin(), files.end(),
@@ -106,7 +210,7 @@ const PageFile* find_page_file(std::string_view path) {
   return found == files.end() ? nullptr : &*found;
 }
 
-/// Returns the file with the headers that keep a page from loading anything but itself.
+/// Returns the file with headers that allow the page to load only its own files.
 HttpAnswer page_answer(const PageFile& file) {
   return {
       .body = std::string(file.content),
@@ -142,17 +246,19 @@ std::optional<ApiError> Service::find_problem(const HttpHead& head) const {
   const bool is_public = is_page || head.path == kHealthPath;
   if (auto problem = find_access_problem(config_.access, head, !is_public)) return problem;
   if (route == nullptr && !is_public)
-    return ApiError(404, formatted("there is no {}", head.path), "", "not_found");
+    return ApiError(404, formatted("There is no path {}.", head.path), "", "not_found");
   const char* method = is_public ? "GET" : route->method;
   if (!takes(method, head.method)) {
-    return ApiError(
-        405, formatted("{} is not allowed for {}, must be {}", head.method, head.path, method), "",
-        "method_not_allowed");
+    return ApiError(405,
+                    formatted("{} is not allowed for {}. Use {}.", head.method, head.path, method),
+                    "", "method_not_allowed");
   }
   if (is_page) return std::nullopt;
   if (is_draining_)
-    return ApiError(503, "the server is ending: it takes no more requests", "", "draining");
-  if (model_.load() == nullptr) return ApiError(503, "the model is being loaded", "", "loading");
+    return ApiError(503, "The server is shutting down and accepts no new requests.", "",
+                    "draining");
+  if (model_.load() == nullptr)
+    return ApiError(503, "The server is still loading the model. Try again later.", "", "loading");
   return std::nullopt;
 }
 
@@ -176,7 +282,7 @@ void Service::handle(HttpRequest request, const std::shared_ptr<HttpReply>& repl
       return reply->answer({.body = json_text({{"status", "ok"}})});
     const ServedModel* model = model_.load();
     const Route* route = find_route(request.head.path);
-    TRIREME_ASSERT(model != nullptr && route != nullptr);  // refuse() has looked
+    TRIREME_ASSERT(model != nullptr && route != nullptr);  // checked by refuse()
     const JobContext context{*model, metrics_, config_.request_timeout_s};
     route->handle({context, request, reply});
   } catch (...) {

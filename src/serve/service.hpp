@@ -17,8 +17,8 @@ struct ServiceConfig {
   double request_timeout_s = 600;
 };
 
-/// What is answered under which path. Loading until a model is there, then ready, then draining: only
-/// a ready one answers more than the page and /health. For any number of threads.
+/// Maps paths to handlers. The states are loading, ready and draining; only in state ready does the
+/// service answer more than the page and /health. Thread-safe.
 class Service {
  public:
   explicit Service(ServiceConfig config);
@@ -26,12 +26,12 @@ class Service {
   Service& operator=(const Service&) = delete;
   ~Service();
 
-  /// From now on requests are answered with it. It must outlive all replies.
+  /// Changes the state to ready. `model` must outlive all replies.
   void open(const ServedModel& model);
-  /// From now on no new requests are taken.
+  /// Changes the state to draining: no new requests are accepted.
   void drain();
 
-  /// The two functions of HttpHandlers.
+  /// The handlers of HttpHandlers.
   [[nodiscard]] std::optional<HttpAnswer> refuse(const HttpHead& head) const;
   void handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply);
 

@@ -15,15 +15,8 @@ bool starts_with_word(std::string_view text) {
   return !text.empty() && (char_class(utf8_decode(text.data(), length)) & kWord) != 0;
 }
 
-/// Start of the last character of `text`, which is not empty.
-std::size_t last_character(std::string_view text) {
-  std::size_t start = text.size() - 1;
-  while ((static_cast<unsigned char>(text[start]) & 0xC0) == 0x80) --start;
-  return start;
-}
-
 bool ends_with_word(std::string_view text) {
-  return !text.empty() && starts_with_word(text.substr(last_character(text)));
+  return !text.empty() && starts_with_word(text.substr(utf8_last_start(text)));
 }
 
 bool is_space(std::string_view text) {
@@ -31,17 +24,17 @@ bool is_space(std::string_view text) {
   return (char_class(utf8_decode(text.data(), length)) & kSpace) != 0;
 }
 
-/// Where the white space at the end of `text` begins.
+/// Returns the start of the white space at the end of `text`.
 std::size_t trailing_space(std::string_view text) {
   while (!text.empty()) {
-    const std::size_t last = last_character(text);
+    const std::size_t last = utf8_last_start(text);
     if (!is_space(text.substr(last))) break;
     text = text.substr(0, last);
   }
   return text.size();
 }
 
-/// Length of the white space at the start of `text`.
+/// Returns the length of the white space at the start of `text`.
 std::size_t leading_space(std::string_view text) {
   std::size_t end = 0;
   while (end < text.size() && is_space(text.substr(end))) {
@@ -119,8 +112,8 @@ std::size_t AddedTokenMatcher::next_start(const Trie& trie, std::string_view tex
 
 void AddedTokenMatcher::split_by(const Trie& trie, std::string_view text,
                                  std::vector<TextPart>& parts) const {
-  std::size_t done = 0;        // text up to here is in parts
-  std::size_t space_stop = 0;  // end of the last white space that a token took along
+  std::size_t done = 0;        // text before this position is in `parts`
+  std::size_t space_stop = 0;  // end of the last white space that a token included
   for (std::size_t at = next_start(trie, text, 0); at < text.size();) {
     const std::int32_t found = longest_at(trie, text.substr(at));
     if (found < 0) {
@@ -134,16 +127,15 @@ void AddedTokenMatcher::split_by(const Trie& trie, std::string_view text,
     if (token.single_word &&
         (ends_with_word(text.substr(0, start)) || starts_with_word(text.substr(stop))))
       continue;
-    // White space that the match before has taken is not taken again, nor looked at:
-    // the time stays linear.
+    // White space that the previous match included is not scanned again, so the time stays linear.
     if (token.lstrip)
       start = start > done ? done + trailing_space(text.substr(done, start - done)) : done;
     if (token.rstrip) {
       if (stop >= space_stop) space_stop = stop + leading_space(text.substr(stop));
       stop = space_stop;
     }
-    // A token of white space that the match before has taken is gone. (Where part of it is left,
-    // Hugging Face's ends in a panic.)
+    // Skip a token of white space that the previous match included completely. (If only a part is
+    // included, Hugging Face's tokenizers panics.)
     if (stop <= start) continue;
     if (done < start) parts.push_back({text.substr(done, start - done), std::nullopt});
     parts.push_back({text.substr(start, stop - start), token.id});

@@ -11,17 +11,17 @@
 
 namespace trireme {
 
-/// An added token (id) with the white space it took along, or the text between two of them. The
-/// texts of all parts, joined, are the text.
+/// Either an added token (with id) and the white space that it includes, or the text between two
+/// added tokens. The concatenated parts are the whole text.
 struct TextPart {
   std::string_view text;
   std::optional<std::uint32_t> id;
 };
 
-/// Parts of a text in order, and the texts of those that normalization changed.
+/// The parts of a text in order, and storage for parts that normalization changed.
 struct TextParts {
   std::vector<TextPart> list;
-  std::deque<std::string> normalized;  // a deque: views into its strings stay valid
+  std::deque<std::string> normalized;  // a deque, so that views into its strings stay valid
 
   void clear() {
     list.clear();
@@ -29,32 +29,33 @@ struct TextParts {
   }
 };
 
-/// Cuts added tokens out of text: leftmost, then longest, in two rounds, with the flags
-/// single_word, lstrip and rstrip. First those with normalized = false; what is left becomes NFC if
-/// `nfc`, and there the others are looked for, by their own NFC. Immutable after construction; safe
-/// for any number of threads. Source: huggingface/tokenizers 0.23, `added_vocabulary.rs`.
+/// Splits a text at added tokens: leftmost match first, then longest, with the flags single_word,
+/// lstrip and rstrip. The first pass finds tokens with normalized = false. The second pass
+/// normalizes the remaining text to NFC (if `nfc`) and finds the other tokens by their NFC.
+/// Immutable after construction and thread-safe. Source: huggingface/tokenizers 0.23,
+/// `added_vocabulary.rs`.
 class AddedTokenMatcher {
  public:
   explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens, bool nfc = false);
 
-  /// Appends the parts of `text` (valid UTF-8) in order; `match` = false:
-  /// it is one part, and only normalized.
+  /// Appends the parts of `text` (valid UTF-8) in order. If `match` is false, the result is one
+  /// part, which is only normalized.
   void split(std::string_view text, bool match, TextParts& parts) const;
 
  private:
   struct Node {
     std::int32_t first_child = -1;
     std::int32_t next_sibling = -1;
-    std::int32_t token = -1;  // index into tokens_ of the token that ends here
+    std::int32_t token = -1;  // index in tokens_ of the token that ends here; -1: none
     char byte = 0;
   };
 
-  /// One set of tokens as a trie over bytes.
+  /// Tokens as a trie over bytes.
   struct Trie {
     std::vector<Node> nodes;
-    // node of each first byte, -1 if no token begins with it
+    // node for each first byte; -1: no token begins with it
     std::array<std::int32_t, 256> roots{};
-    char only_first = 0;  // set if all tokens begin with the same byte
+    char only_first = 0;  // the first byte if all tokens begin with the same one
     std::int32_t num_first = 0;
   };
 
@@ -66,7 +67,7 @@ class AddedTokenMatcher {
 
   void split_normalized(std::string_view text, bool match, TextParts& parts) const;
 
-  std::vector<AddedToken> tokens_;  // content as it is looked for
+  std::vector<AddedToken> tokens_;  // normalized tokens have their NFC as content
   bool nfc_;
   Trie raw_;
   Trie normalized_;

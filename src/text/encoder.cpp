@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-static_assert(kPiecePadding >= WordCache::kPadding);
+static_assert(kPreTokenPadding >= WordCache::kPadding);
 
 constexpr std::size_t kMaxKeptIds = std::size_t{1} << 20;
 
@@ -26,14 +26,14 @@ std::unique_ptr<Workspace> WorkspacePool::take() {
 }
 
 void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
-  if (workspace->ids.size() > kMaxKeptIds) return;  // one huge text must not keep its memory
+  if (workspace->ids.size() > kMaxKeptIds) return;  // frees the buffer of a huge text
   workspace->parts.clear();
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(workspace));
 }
 
 Encoder::Encoder(const TokenizerSpec& spec)
-    : matcher_(spec.added, spec.nfc), model_(spec), seams_(spec), steps_(spec.steps) {}
+    : matcher_(spec.added, spec.nfc), model_(spec), split_points_(spec), steps_(spec.steps) {}
 
 inline void Encoder::encode_merging(std::string_view part, WordCache& cache,
                                     Workspace& work) const {
@@ -46,25 +46,25 @@ inline void Encoder::encode_merging(std::string_view part, WordCache& cache,
   work.count += count;
 }
 
-void Encoder::encode_long(std::string_view piece, Workspace& work) const {
-  if (const auto id = model_.whole(piece)) return work.append(std::span(&*id, 1));
-  // With ignore_merges a part must not get the id that it would have as a whole piece.
+void Encoder::encode_long(std::string_view word, Workspace& work) const {
+  if (const auto id = model_.whole(word)) return work.append(std::span(&*id, 1));
+  // With ignore_merges, a part must not get the id that it would have as a whole pre-token.
   if (model_.has_whole() && !work.part_cache) work.part_cache.emplace();
   WordCache& cache = work.part_cache ? *work.part_cache : work.cache;
-  while (!piece.empty()) {
-    const std::size_t length = seams_.part_length(piece);
-    encode_merging(piece.substr(0, length), cache, work);
-    piece.remove_prefix(length);
+  while (!word.empty()) {
+    const std::size_t length = split_points_.part_length(word);
+    encode_merging(word.substr(0, length), cache, work);
+    word.remove_prefix(length);
   }
 }
 
-inline void Encoder::encode_piece(std::string_view piece, Workspace& work) const {
-  if (piece.size() > WordCache::kMaxShortBytes) return encode_long(piece, work);
-  std::uint32_t* const out = work.room_for(std::max(piece.size(), WordCache::kMaxShortIds));
-  std::size_t count = work.cache.find_padded(piece, out);
+inline void Encoder::encode_word(std::string_view word, Workspace& work) const {
+  if (word.size() > WordCache::kMaxShortBytes) return encode_long(word, work);
+  std::uint32_t* const out = work.room_for(std::max(word.size(), WordCache::kMaxShortIds));
+  std::size_t count = work.cache.find_padded(word, out);
   if (count == 0) {
-    count = model_.encode_piece(piece, work.scratch, out);
-    work.cache.insert(piece, std::span(out, count));
+    count = model_.encode_word(word, work.scratch, out);
+    work.cache.insert(word, std::span(out, count));
   }
   work.count += count;
 }
@@ -78,17 +78,17 @@ void Encoder::encode_steps(std::span<const SplitStep> steps, std::string_view te
     }
     steps = steps.subspan(1);
   }
-  if (steps.empty()) {  // one piece, copied where it is so short that more than it is read
+  if (steps.empty()) {  // one pre-token; a short one is copied so that its padding is readable
     std::array<char, WordCache::kPadding> padded{};
-    if (text.size() > padded.size()) return encode_piece(text, work);
+    if (text.size() > padded.size()) return encode_word(text, work);
     std::copy(text.begin(), text.end(), padded.begin());
-    return encode_piece({padded.data(), text.size()}, work);
+    return encode_word({padded.data(), text.size()}, work);
   }
   const std::span<const SplitStep> rest = steps.subspan(1);
   if (rest.empty()) {
-    split_by(steps.front(), text, [&](std::string_view piece) { encode_piece(piece, work); });
+    split_by(steps.front(), text, [&](std::string_view word) { encode_word(word, work); });
   } else {
-    split_by(steps.front(), text, [&](std::string_view piece) { encode_steps(rest, piece, work); });
+    split_by(steps.front(), text, [&](std::string_view word) { encode_steps(rest, word, work); });
   }
 }
 

@@ -11,23 +11,22 @@
 
 #include "text/added_tokens.hpp"
 #include "text/bpe/bpe_model.hpp"
-#include "text/bpe/seams.hpp"
 #include "text/bpe/word_cache.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme {
 
-/// What one call of encode needs; kept between calls.
+/// The buffers of one call of encode, reused by later calls.
 struct Workspace {
   WordCache cache;
-  std::optional<WordCache> part_cache;  // of parts between seams, where whole pieces differ
+  std::optional<WordCache> part_cache;  // for parts, if whole pre-tokens have other ids
   BpeScratch scratch;
   TextParts parts;
   std::string prefixed;
-  std::vector<std::uint32_t> ids;  // the result as it grows; longer than `count`
+  std::vector<std::uint32_t> ids;  // the result so far; longer than `count`
   std::size_t count = 0;
 
-  /// Where the next ids go, with room for `more`.
+  /// Returns the position of the next ids, with space for `more` ids.
   std::uint32_t* room_for(std::size_t more) {
     if (ids.size() - count < more) ids.resize(std::max(ids.size() * 2, count + more));
     return ids.data() + count;
@@ -50,25 +49,25 @@ class WorkspacePool {
   std::vector<std::unique_ptr<Workspace>> free_;
 };
 
-/// From text to ids: cut out added tokens, normalize, split, then the cache or the merges.
-/// Const and safe for any number of threads, each with its own workspace.
+/// Converts text to ids: splits at added tokens, normalizes, pre-tokenizes, then uses the word
+/// cache or the merges. Thread-safe if each thread has its own workspace.
 class Encoder {
  public:
   explicit Encoder(const TokenizerSpec& spec);
 
-  /// Appends the ids of `text` (valid UTF-8, fewer than 2^32 - 1 bytes) to `work`. `match`: added
-  /// tokens in the text are tokens, not text.
+  /// Appends the ids of `text` (valid UTF-8, fewer than 2^32 - 1 bytes) to `work`. `match`:
+  /// recognize added tokens in the text.
   void encode(std::string_view text, bool match, Workspace& work) const;
 
  private:
-  void encode_piece(std::string_view piece, Workspace& work) const;
-  void encode_long(std::string_view piece, Workspace& work) const;
+  void encode_word(std::string_view word, Workspace& work) const;
+  void encode_long(std::string_view word, Workspace& work) const;
   void encode_merging(std::string_view part, WordCache& cache, Workspace& work) const;
   void encode_steps(std::span<const SplitStep> steps, std::string_view text, Workspace& work) const;
 
   AddedTokenMatcher matcher_;
   BpeModel model_;
-  Seams seams_;
+  SplitPoints split_points_;
   std::vector<SplitStep> steps_;
 };
 

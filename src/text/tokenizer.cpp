@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_set>
 #include <utility>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
-#include "text/bpe/token_table.hpp"
+#include "core/hash/xxh3.hpp"
 #include "text/encoder.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 #include "text/unicode/byte_level.hpp"
+#include "text/unicode/nfc.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme {
@@ -21,27 +23,103 @@ constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
 constexpr std::size_t kMaxTextBytes = 0xFFFFFFFE;  // positions are 32 bits
 
+/// A ByteLevel step without other steps. Such tokenizers keep their original form in the hash.
+struct ByteLevelForm {
+  bool prefix_space = false;
+  bool regex = false;
+};
+
+std::optional<ByteLevelForm> byte_level_form(std::span<const SplitStep> steps) {
+  ByteLevelForm form;
+  if (!steps.empty() && steps.front() == SplitStep::prefix_space) {
+    form.prefix_space = true;
+    steps = steps.subspan(1);
+  }
+  if (!steps.empty() && steps.front() == SplitStep::gpt2) {
+    form.regex = true;
+    steps = steps.subspan(1);
+  }
+  return steps.empty() ? std::optional(form) : std::nullopt;
+}
+
+std::string hash_of(const TokenizerSpec& spec) {
+  Hasher hasher;
+  const auto line = [&hasher](const auto&... values) {
+    std::string text;
+    (text.append(values).push_back('\t'), ...);
+    hasher.update(text + '\n');
+  };
+  const auto number = [](auto value) { return std::to_string(value); };
+  line("trireme-tokenizer-1", "bpe", number(spec.ignore_merges));
+  std::vector<std::pair<std::uint32_t, std::string_view>> vocab;
+  for (const auto& [token, id] : spec.vocab) vocab.emplace_back(id, token);
+  std::sort(vocab.begin(), vocab.end());
+  // Lengths come first, so that a token cannot look like two lines.
+  for (const auto& [id, token] : vocab)
+    line("token", number(id), number(token.size()), std::string(token));
+  for (const MergeRule& rule : spec.merges) line("merge", number(rule.left), number(rule.right));
+  for (const AddedToken& token : spec.added) {
+    line("added", number(token.id), number(token.content.size()), token.content,
+         number(token.single_word), number(token.lstrip), number(token.rstrip),
+         number(token.normalized), number(token.special));
+  }
+  if (const auto form = byte_level_form(spec.steps)) {
+    line("split", form->regex ? "gpt2" : "none", number(form->prefix_space));
+  } else {
+    for (const SplitStep step : spec.steps) line("step", name_of(step));
+  }
+  if (spec.nfc) line("nfc");
+  for (const std::uint32_t id : spec.prefix_ids) line("before", number(id));
+  for (const std::uint32_t id : spec.suffix_ids) line("after", number(id));
+  return hasher.hex();
+}
+
 }  // namespace
 
 struct Tokenizer::Impl {
-  /// The roles that tokenizer_config.json gives to tokens.
+  /// The bytes of all tokens in one string.
+  struct TokenTable {
+    std::string bytes;
+    std::vector<std::uint32_t> start;  // [vocab_size + 1]
+    std::vector<bool> special;
+
+    explicit TokenTable(const TokenizerSpec& spec) : special(spec.vocab_size) {
+      std::vector<std::string> text(spec.vocab_size);
+      std::unordered_set<std::string_view> specials;
+      for (const auto& [token, id] : spec.vocab) text[id] = token;
+      for (const AddedToken& token : spec.added) {  // added tokens replace model tokens
+        text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
+        if (token.special) specials.insert(token.content);
+      }
+      // Hugging Face looks up the decoded text, so special tokens that NFC changes are not special.
+      for (const AddedToken& token : spec.added)
+        special[token.id] = specials.contains(text[token.id]);
+      start.push_back(0);
+      for (const std::string& token : text) {
+        bytes += from_byte_level(token);
+        start.push_back(static_cast<std::uint32_t>(bytes.size()));
+      }
+    }
+
+    [[nodiscard]] std::string_view at(std::uint32_t id) const {
+      if (id + std::size_t{1} >= start.size()) return {};
+      return std::string_view(bytes).substr(start[id], start[id + 1] - start[id]);
+    }
+  };
+
   struct Roles {
     std::optional<std::uint32_t> bos, eos, pad;
   };
 
   Impl(const std::map<std::string, std::string>& contents, std::string_view where,
        TokenizerSpec parsed)
-      : files(contents),
-        spec(std::move(parsed)),
-        encoder(spec),
-        table(spec),
-        hash(trireme::content_hash(spec)) {
+      : files(contents), spec(std::move(parsed)), encoder(spec), table(spec), hash(hash_of(spec)) {
     for (const AddedToken& token : spec.added) added_ids.emplace(token.content, token.id);
     const auto config = files.find(kConfigFile);
     if (config != files.end()) read_config(config->second, formatted("{}/{}", where, kConfigFile));
   }
 
-  /// Makes a tokenizer that cannot be read: no token has bytes.
+  /// Makes a tokenizer that knows ids only: no token has bytes.
   Impl(const std::map<std::string, std::string>& contents, std::uint32_t num_ids,
        std::string unreadable)
       : files(contents),
@@ -52,7 +130,7 @@ struct Tokenizer::Impl {
     spec.vocab_size = num_ids;
   }
 
-  /// The least that an encoder is built from.
+  /// Returns the smallest valid vocabulary for an encoder.
   static TokenizerSpec bytes_alone() {
     TokenizerSpec bytes;
     for (int byte = 0; byte < 256; ++byte) {
@@ -69,7 +147,7 @@ struct Tokenizer::Impl {
     return std::nullopt;
   }
 
-  /// A role names a token, or describes it in an object.
+  /// Reads a role: a token, or an object with its content.
   [[nodiscard]] std::optional<std::uint32_t> role(const SortedJson& config, const char* key,
                                                   const std::string& where) const {
     const auto found = config.find(key);
@@ -91,8 +169,7 @@ struct Tokenizer::Impl {
     roles = {.bos = role(config, "bos_token", where),
              .eos = role(config, "eos_token", where),
              .pad = role(config, "pad_token", where)};
-    // Users of `transformers` would add what only this list has, and so train
-    // on other ids than we do.
+    // transformers would add tokens that only this list has, and its ids would differ.
     const auto listed = config.find("added_tokens_decoder");
     if (listed == config.end() || !listed->is_object()) return;
     for (const auto& [id, token] : listed->items()) {
@@ -114,25 +191,25 @@ struct Tokenizer::Impl {
   Encoder encoder;
   TokenTable table;
   std::string hash;
-  std::string reason;  // why it cannot be read; "": it was
+  std::string reason;  // why the tokenizer is not readable; empty: it is
   Roles roles;
   mutable WorkspacePool pool;
 };
 
 Tokenizer::Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
 
-Tokenizer Tokenizer::load(const std::filesystem::path& folder_or_file) {
+Tokenizer Tokenizer::load(const std::filesystem::path& directory_or_file) {
   std::map<std::string, std::string> files;
-  if (!std::filesystem::is_directory(folder_or_file)) {
-    files[kModelFile] = read_file(folder_or_file, kMaxTokenizerFileBytes);
-    return from_files(files, folder_or_file.string());
+  if (!std::filesystem::is_directory(directory_or_file)) {
+    files[kModelFile] = read_file(directory_or_file, kMaxTokenizerFileBytes);
+    return from_files(files, directory_or_file.string());
   }
   for (const char* name : {kModelFile, kConfigFile, kTemplateFile}) {
-    const std::filesystem::path path = folder_or_file / name;
+    const std::filesystem::path path = directory_or_file / name;
     if (name == kModelFile || std::filesystem::exists(path))
       files[name] = read_file(path, kMaxTokenizerFileBytes);
   }
-  return from_files(files, folder_or_file.string());
+  return from_files(files, directory_or_file.string());
 }
 
 Tokenizer Tokenizer::from_files(const std::map<std::string, std::string>& files,
@@ -152,7 +229,7 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
                                              const EncodeOptions& options) const {
   if (!impl_->reason.empty()) throw Error(ErrorKind::data, impl_->reason);
   if (utf8.size() > kMaxTextBytes)
-    fail(ErrorKind::data, "text of {} bytes, at most {} are encoded at once", utf8.size(),
+    fail(ErrorKind::data, "The text has {} bytes. At most {} can be encoded at once.", utf8.size(),
          kMaxTextBytes);
   check_utf8(utf8, "text");
   std::unique_ptr<Workspace> work = impl_->pool.take();

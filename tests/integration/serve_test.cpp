@@ -187,7 +187,7 @@ TEST_F(ServeProgram, ForgetsThoseWhoGoAndEndsWhenItIsTold) {
   const Exit exit = process_->wait(kLimit_s);
   EXPECT_EQ(exit.code, 0) << exit.err;
   EXPECT_EQ(exit.out, url() + "\n");
-  EXPECT_NE(exit.err.find("SIGTERM: takes no more requests"), std::string::npos) << exit.err;
+  EXPECT_NE(exit.err.find("SIGTERM: no new requests are accepted"), std::string::npos) << exit.err;
 }
 
 TEST_F(ServeProgram, RefusesWhatCannotBe) {

@@ -9,16 +9,16 @@
 namespace trireme {
 namespace {
 
-/// `text` may have up to two line ends before it, as after a thought.
+/// Returns a grammar for `text` after up to two line ends, which models write after a thought.
 TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const GrammarPiece& text) {
   const std::uint32_t start = grammar->declare();
   grammar->define(start, {grammar->repeated(grammar->literal("\n"), 0, 2) + text});
   return {grammar, start};
 }
 
-/// Whether all values of a schema are objects. A schema of calls without a type is one of objects.
+/// Returns true if the schema allows objects only.
 bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
-  constexpr int kMostReferences = 8;  // from one to the next
+  constexpr int kMostReferences = 8;  // longest chain of references
   if (!schema.is_object() || depth > kMostReferences || schema.contains("nullable")) return false;
   if (const Json* reference = member(schema, "$ref")) {
     const Json* target =
@@ -36,7 +36,7 @@ bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
   return type != nullptr && *type == "object";
 }
 
-/// The schema of a call's arguments; one without a type is one of objects.
+/// Parses the schema of the arguments of a call. A schema without a type gets the type object.
 Json arguments_schema(const std::string& schema) {
   Json parsed = parse_json(schema, "schema");
   const bool is_bare =
@@ -46,21 +46,23 @@ Json arguments_schema(const std::string& schema) {
   return parsed;
 }
 
-/// Any object where the schema has no grammar, allows other values than objects, or leaves no room.
+/// Returns the grammar of the arguments. If the tool is not strict, the result is any object in
+/// three cases: the schema has no grammar, it allows other values than objects, or it is too large.
 GrammarPiece arguments_of(ByteGrammar& grammar, JsonRules& json, const CallableTool& tool) {
   if (tool.schema.empty()) return json.object();
   const OtherKeywords others = tool.is_strict ? OtherKeywords::refuse : OtherKeywords::pass;
   try {
     const Json parsed = arguments_schema(tool.schema);
     if (!is_of_objects(parsed, parsed)) {
-      if (tool.is_strict) throw SchemaProblem{"", "must allow objects alone"};
+      if (tool.is_strict) throw SchemaProblem{"", "must allow objects only"};
       return json.object();
     }
-    ByteGrammar alone;  // what has no grammar would leave its pieces behind
+    // A failed compilation must not leave elements in `grammar`, so compile a copy first.
+    ByteGrammar alone;
     static_cast<void>(SchemaRules(alone, parsed, others).compile());
     if (grammar.size() + alone.size() <= ByteGrammar::kMaxElements / 2)
       return SchemaRules(grammar, parsed, others).compile();
-    if (tool.is_strict) throw SchemaProblem{"", "is too large, with those of the other tools"};
+    if (tool.is_strict) throw SchemaProblem{"", "is too large together with the other tools"};
     return json.object();
   } catch (const SchemaProblem& problem) {
     if (tool.is_strict) throw ToolProblem{tool.name, problem};

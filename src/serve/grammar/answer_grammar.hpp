@@ -6,22 +6,19 @@
 #include "serve/grammar/schema_values.hpp"
 
 namespace trireme {
-
-/// One JSON object of any form.
 TextGrammar json_object_grammar();
 
-/// Values of a JSON schema (schema_rules.hpp). Throws SchemaProblem, and Error(usage) if it is too
-/// large.
+/// Returns a grammar for the values of a JSON schema (schema_rules.hpp). Throws SchemaProblem, or
+/// Error(usage) if the schema is too large.
 TextGrammar json_schema_grammar(const std::string& schema);
 
-/// A tool that may be called.
 struct CallableTool {
   std::string name;
-  std::string schema;      // JSON schema of its arguments; "" for any object
-  bool is_strict = false;  // the arguments must fit it
+  std::string schema;      // JSON schema of the arguments; empty for any object
+  bool is_strict = false;  // the arguments must match the schema
 };
 
-/// Why the schema of a strict tool cannot be a grammar.
+/// Thrown if the schema of a strict tool cannot become a grammar.
 struct ToolProblem {
   std::string tool;
   SchemaProblem problem;
@@ -29,11 +26,11 @@ struct ToolProblem {
 
 enum class CallStart { whole, opened };
 
-/// Calls of these tools as CallForm::qwen writes them: one, or with `several` one after another. A
-/// schema that has no grammar, is too large, or allows other values than objects stands for any object;
-/// of a strict tool it is a ToolProblem that is thrown. Keywords that a validator need not check
-/// (format) are passed over, unless the tool is strict.
-/// With CallStart::opened the text begins behind the first "<tool_call>".
+/// Returns a grammar for calls of these tools in the form of CallForm::qwen: exactly one call, or
+/// one or more if `several`. The arguments are any object if the schema has no grammar, is too
+/// large or allows other values than objects; for a strict tool, ToolProblem is thrown instead.
+/// Keywords that a validator need not check (format) are ignored unless the tool is strict.
+/// With CallStart::opened the text begins after the first "<tool_call>".
 TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool several,
                               CallStart start = CallStart::whole);
 

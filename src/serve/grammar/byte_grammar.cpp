@@ -19,15 +19,16 @@ GrammarPiece ByteGrammar::bytes(const ByteSet& set) {
 }
 
 GrammarPiece ByteGrammar::literal(std::string_view text) {
-  if (text.size() > kMaxElements) fail(ErrorKind::usage, "the schema is too large");
-  GrammarPiece piece;
+  if (text.size() > kMaxElements)
+    fail(ErrorKind::usage, "The schema is too large. Make it smaller.");
+  GrammarPiece sequence;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     std::uint32_t& set = single_[byte];
     if (set == 0) set = bytes(ByteSet().add(byte, byte)).front().index;
-    piece.push_back({Kind::bytes, set});
+    sequence.push_back({Kind::bytes, set});
   }
-  return piece;
+  return sequence;
 }
 
 GrammarPiece ByteGrammar::choice(const std::vector<GrammarPiece>& alternatives) {
@@ -36,25 +37,27 @@ GrammarPiece ByteGrammar::choice(const std::vector<GrammarPiece>& alternatives) 
   return of_rule(rule);
 }
 
-GrammarPiece ByteGrammar::optional(const GrammarPiece& piece) {
-  return choice({piece, {}});
+GrammarPiece ByteGrammar::optional(const GrammarPiece& sequence) {
+  return choice({sequence, {}});
 }
 
-GrammarPiece ByteGrammar::any_number(const GrammarPiece& piece) {
+GrammarPiece ByteGrammar::any_number(const GrammarPiece& sequence) {
   const std::uint32_t rule = declare();
-  define(rule, {piece + of_rule(rule), {}});
+  define(rule, {sequence + of_rule(rule), {}});
   return of_rule(rule);
 }
 
-GrammarPiece ByteGrammar::repeated(const GrammarPiece& piece, std::int64_t least,
+GrammarPiece ByteGrammar::repeated(const GrammarPiece& sequence, std::int64_t least,
                                    std::int64_t most) {
-  const auto size = static_cast<std::int64_t>(piece.size() + 2);
+  const auto size = static_cast<std::int64_t>(sequence.size() + 2);
   if (std::max(least, most) > static_cast<std::int64_t>(kMaxElements) / size)
-    fail(ErrorKind::usage, "a repetition of {} times is too large", std::max(least, most));
-  GrammarPiece rest = most < 0 ? any_number(piece) : GrammarPiece();
-  for (std::int64_t i = least; i < most; ++i) rest = optional(piece + rest);
+    fail(ErrorKind::usage, "A repetition of {} times is too large. Lower the limits in the schema.",
+         std::max(least, most));
+  GrammarPiece rest = most < 0 ? any_number(sequence) : GrammarPiece();
+  for (std::int64_t i = least; i < most; ++i) rest = optional(sequence + rest);
   GrammarPiece whole;
-  for (std::int64_t i = 0; i < least; ++i) whole.insert(whole.end(), piece.begin(), piece.end());
+  for (std::int64_t i = 0; i < least; ++i)
+    whole.insert(whole.end(), sequence.begin(), sequence.end());
   return whole + rest;
 }
 
@@ -64,11 +67,11 @@ std::uint32_t ByteGrammar::declare() {
 }
 
 void ByteGrammar::define(std::uint32_t rule, const std::vector<GrammarPiece>& alternatives) {
-  for (const GrammarPiece& piece : alternatives) {
-    if (elements_.size() + piece.size() >= kMaxElements)
-      fail(ErrorKind::usage, "the schema is too large");
+  for (const GrammarPiece& sequence : alternatives) {
+    if (elements_.size() + sequence.size() >= kMaxElements)
+      fail(ErrorKind::usage, "The schema is too large. Make it smaller.");
     rules_[rule].push_back(static_cast<std::uint32_t>(elements_.size()));
-    elements_.insert(elements_.end(), piece.begin(), piece.end());
+    elements_.insert(elements_.end(), sequence.begin(), sequence.end());
     elements_.push_back({Kind::end, 0});
   }
 }
@@ -97,7 +100,8 @@ std::vector<bool> ByteGrammar::rules_that_may_be_empty() const {
 
 bool ByteGrammar::has_left_recursion() const {
   const std::vector<bool> empty = rules_that_may_be_empty();
-  std::vector<std::vector<std::uint32_t>> first(rules_.size());  // rules that a rule may begin with
+  // rules that can come first in a rule
+  std::vector<std::vector<std::uint32_t>> first(rules_.size());
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     for (std::uint32_t at : rules_[rule]) {
       for (; elements_[at].kind == Kind::rule; ++at) {
@@ -106,7 +110,7 @@ bool ByteGrammar::has_left_recursion() const {
       }
     }
   }
-  // Depth first, without recursion: a rule that is met while it is open begins with itself.
+  // Depth-first search without recursion. A rule that is met while it is open begins with itself.
   enum class Visit : std::uint8_t { no, open, done };
   std::vector<Visit> visits(rules_.size(), Visit::no);
   for (std::uint32_t root = 0; root < rules_.size(); ++root) {

@@ -6,8 +6,6 @@
 #include <vector>
 
 namespace trireme {
-
-/// A set of byte values.
 class ByteSet {
  public:
   ByteSet& add(unsigned char from, unsigned char to) {
@@ -24,22 +22,22 @@ class ByteSet {
   std::array<std::uint64_t, 4> words_{};
 };
 
-/// One of: a byte out of a set, a rule, the end of an alternative.
+/// One element of a rule: a byte from a set, a reference to a rule, or the end of an alternative.
 struct GrammarElement {
   enum class Kind : std::uint8_t { bytes, rule, end };
 
   Kind kind = Kind::end;
-  std::uint32_t index = 0;  // of the set or the rule
+  std::uint32_t index = 0;  // index of the set or of the rule
 };
 
-/// A part of a rule: elements one after another.
+/// A sequence of elements, as a part of a rule.
 using GrammarPiece = std::vector<GrammarElement>;
 
-/// A context-free grammar over bytes, put together from the inside out.
+/// A context-free grammar over bytes, built from the innermost parts outwards.
 ///
-/// Pieces are values: a piece may be used in several places. What `choice`, `optional`, `any_number`
-/// and `repeated` return refers to rules that they add. Throws Error(usage) when it has more than
-/// kMaxElements elements.
+/// A GrammarPiece is a value and may be used several times. `choice`, `optional`, `any_number` and
+/// `repeated` add rules and return references to the rules. Functions throw Error(usage) if the
+/// grammar gets more than kMaxElements elements.
 class ByteGrammar {
  public:
   static constexpr std::size_t kMaxElements = 50'000;
@@ -48,32 +46,31 @@ class ByteGrammar {
 
   [[nodiscard]] GrammarPiece bytes(const ByteSet& set);
   [[nodiscard]] GrammarPiece literal(std::string_view text);
-  /// Any of them; {} is nothing at all.
+  /// Returns any of the alternatives; {} is the empty text.
   [[nodiscard]] GrammarPiece choice(const std::vector<GrammarPiece>& alternatives);
-  [[nodiscard]] GrammarPiece optional(const GrammarPiece& piece);
-  [[nodiscard]] GrammarPiece any_number(const GrammarPiece& piece);
-  /// `least` to `most` times; most < 0: any number from `least` on.
-  [[nodiscard]] GrammarPiece repeated(const GrammarPiece& piece, std::int64_t least,
+  [[nodiscard]] GrammarPiece optional(const GrammarPiece& sequence);
+  [[nodiscard]] GrammarPiece any_number(const GrammarPiece& sequence);
+  /// Returns `least` to `most` repetitions; most < 0 means no upper limit.
+  [[nodiscard]] GrammarPiece repeated(const GrammarPiece& sequence, std::int64_t least,
                                       std::int64_t most);
 
-  /// A rule that is defined later, so that it can refer to itself.
+  /// Adds a rule that is defined later, so that the rule can refer to itself.
   [[nodiscard]] std::uint32_t declare();
   void define(std::uint32_t rule, const std::vector<GrammarPiece>& alternatives);
   [[nodiscard]] static GrammarPiece of_rule(std::uint32_t rule);
 
-  /// Whether some rule can begin with itself, so that no byte would ever be read.
+  /// Returns true if a rule can begin with itself: a reader would then never consume a byte.
   [[nodiscard]] bool has_left_recursion() const;
 
-  /// Elements so far.
   [[nodiscard]] std::size_t size() const noexcept { return elements_.size(); }
 
-  // What a reader of texts looks at.
+  // Access for readers of texts.
 
   [[nodiscard]] const GrammarElement& element(std::uint32_t at) const { return elements_[at]; }
 
   [[nodiscard]] const ByteSet& set(std::uint32_t index) const { return sets_[index]; }
 
-  /// Where each alternative of a rule begins among the elements.
+  /// Returns the index of the first element of each alternative of a rule.
   [[nodiscard]] const std::vector<std::uint32_t>& alternatives(std::uint32_t rule) const {
     return rules_[rule];
   }
@@ -84,11 +81,10 @@ class ByteGrammar {
   std::vector<GrammarElement> elements_;
   std::vector<ByteSet> sets_;
   std::array<std::uint32_t, 256>
-      single_{};  // the set of one byte; 0: not made yet, sets_[0] is spare
+      single_{};  // index of the set of a single byte; 0: not made yet (sets_[0] is unused)
   std::vector<std::vector<std::uint32_t>> rules_;
 };
 
-/// `first`, then `second`.
 [[nodiscard]] GrammarPiece operator+(GrammarPiece first, const GrammarPiece& second);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// What a mask may remember before it begins anew: a state takes about 1.1 KiB.
+/// Limits of the cache, which is cleared when one of them is exceeded. A state takes about 1.1 KiB.
 constexpr std::size_t kMaxStates = 20'000;
 constexpr std::size_t kMaxKnownBytes = std::size_t{16} << 20;
 
@@ -76,7 +76,7 @@ bool GrammarMask::allow(std::span<std::uint64_t> bits, std::int64_t) {
 GrammarMask::Words GrammarMask::words_of(GrammarReader::State state, std::size_t size) {
   Words words(size, 0);
   bool any = false;
-  std::vector<GrammarReader::State> path{state};  // after each byte of the row
+  std::vector<GrammarReader::State> path{state};  // state after each byte of the row
   const std::vector<SortedTokens::Row>& rows = table_->rows();
   for (std::size_t i = 0; i < rows.size();) {
     const std::string_view bytes = rows[i].bytes;
@@ -88,7 +88,7 @@ GrammarMask::Words GrammarMask::words_of(GrammarReader::State state, std::size_t
       any = true;
       continue;
     }
-    const std::size_t dead = path.size() - 1;  // the bytes that lead nowhere
+    const std::size_t dead = path.size() - 1;  // number of bytes that the grammar does not allow
     path.pop_back();
     for (++i; i < rows.size() && rows[i].shared >= dead;) ++i;
   }
@@ -115,7 +115,7 @@ void GrammarMask::accept(std::uint32_t id) {
   }
   read(tail_);
   if (state_ == GrammarReader::kDead)
-    state_ = reader_.start();  // the token went on with other text
+    state_ = reader_.start();  // the token continued with text that the grammar does not allow
 }
 
 void GrammarMask::read(std::string_view bytes) {

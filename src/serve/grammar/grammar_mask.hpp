@@ -14,19 +14,19 @@
 
 namespace trireme {
 
-/// The tokens of a vocabulary in the order of their bytes, so that all with the same beginning are
-/// looked at once. Made once for a tokenizer; immutable.
-///   memory  32 bytes a token
+/// The tokens of a vocabulary, sorted by their bytes, so that tokens with a common prefix are
+/// checked together. Made once per tokenizer; immutable.
+///   memory  32 bytes for each token
 class SortedTokens {
  public:
   struct Row {
     std::string_view bytes;
     std::uint32_t id = 0;
-    std::uint32_t shared = 0;  // bytes that it begins with like the row before
+    std::uint32_t shared = 0;  // length of the prefix that is shared with the row before
   };
 
-  /// `markers`: added tokens that count as the text that they are ("<tool_call>"). All others, and ids
-  /// of `vocab_size` and above, are in no row.
+  /// `markers`: added tokens that are used as plain text ("<tool_call>"). Other added tokens and
+  /// ids from `vocab_size` on have no row.
   SortedTokens(const Tokenizer& tokenizer, std::span<const std::string_view> markers,
                std::int64_t vocab_size);
 
@@ -37,30 +37,30 @@ class SortedTokens {
   }
 
  private:
-  Tokenizer tokenizer_;  // whose bytes the rows show
+  Tokenizer tokenizer_;  // owns the bytes of the rows
   std::vector<Row> rows_;
 };
 
-/// A grammar and the rule that whole texts are.
 struct TextGrammar {
   std::shared_ptr<const ByteGrammar> grammar;
   std::uint32_t start = 0;
 };
 
-/// Free text before a grammar: it goes on until these words, which belong to it.
+/// Free text before the grammar begins. It ends with `until`, which is part of the free text.
 struct FreeText {
-  std::string until;     // "</think>": the end of a thought
-  bool may_end = false;  // the answer may end in it, and then has no part of the grammar
+  std::string until;     // for example "</think>", the end of a thought
+  bool may_end = false;  // the answer may end inside the free text; the grammar is then not used
 };
 
-/// Answers that are texts of a grammar: of all tokens, those may follow with which the text can still
-/// become one, and end tokens where it may end. The grammar begins after the free texts `before`.
+/// A token mask that keeps answers inside a grammar. It allows a token if the text can still be
+/// completed afterwards, and end tokens if the text may end. The grammar begins after the free
+/// texts `before`.
 ///
-/// What may follow is computed once for each state of the grammar: one pass over the vocabulary, in
-/// which a beginning that leads nowhere is tried once for all tokens with it.
+/// The mask of a grammar state is computed once, in one pass over the sorted vocabulary: if a
+/// prefix is not allowed, all tokens with the prefix are skipped.
 class GrammarMask final : public TokenMask {
  public:
-  /// `end_tokens` must not be empty: a text must be able to end.
+  /// `end_tokens` must not be empty, because a text must be able to end.
   GrammarMask(TextGrammar grammar, std::shared_ptr<const SortedTokens> table,
               std::vector<std::uint32_t> end_tokens, std::vector<FreeText> before = {});
 
@@ -76,8 +76,8 @@ class GrammarMask final : public TokenMask {
   GrammarReader reader_;
   std::shared_ptr<const SortedTokens> table_;
   std::vector<std::uint32_t> end_tokens_;
-  std::vector<FreeText> before_;  // the one that goes on, and those after it
-  std::string tail_;              // of the free text, shorter than its `until`
+  std::vector<FreeText> before_;  // the current free text, then the later ones
+  std::string tail_;              // end of the free text, shorter than its `until`
   GrammarReader::State state_;
   std::unordered_map<GrammarReader::State, Words> known_;
 };

@@ -10,12 +10,12 @@ namespace trireme {
 
 using ElementKind = GrammarElement::Kind;
 
-/// All places at which a text may go on, found from some of them without reading a byte.
+/// The closure of a set of positions: all positions that can be reached without reading a byte.
 class GrammarReader::Closure {
  public:
   explicit Closure(GrammarReader& reader) : reader_(reader), grammar_(*reader.grammar_) {}
 
-  /// From `place` on top of each of a set of nodes.
+  /// Adds `place` on top of each node of the set `below`.
   void add(std::uint32_t place, State below) {
     for (const Node node : reader_.sets_[below]) visit(place, {node, false});
     while (!open_.empty()) {
@@ -34,8 +34,8 @@ class GrammarReader::Closure {
   }
 
  private:
-  /// A node, or a place to come back to that was met in this closure and is no node yet: what it lies
-  /// on may still grow.
+  /// Either a node, or a return position of this closure that is not a node yet because the set
+  /// below it may still grow.
   struct Under {
     std::uint32_t index;
     bool is_back;
@@ -44,7 +44,7 @@ class GrammarReader::Closure {
 
   struct Back {
     std::set<Under> below;
-    bool ended = false;  // the rule matched nothing: what is put below later goes on too
+    bool ended = false;  // the rule matched the empty text: later nodes of `below` continue, too
     std::optional<Node> node;
   };
 
@@ -59,7 +59,7 @@ class GrammarReader::Closure {
     } else if (element.kind == ElementKind::end) {
       come_back(under);
     } else {
-      // A rule that ends its alternative needs no place to come back to.
+      // If the reference is the last element of its alternative, no return position is needed.
       const bool is_last = grammar_.element(at + 1).kind == ElementKind::end;
       if (!is_last) {
         Back& back = backs_[at + 1];
@@ -83,7 +83,7 @@ class GrammarReader::Closure {
     }
   }
 
-  /// Without left recursion no place to come back to lies on itself.
+  /// There is no left recursion, so a return position is never below itself.
   Node node_of(Under under) {
     if (!under.is_back) return under.index;
     Back& back = backs_[under.index];
@@ -101,8 +101,8 @@ class GrammarReader::Closure {
   const ByteGrammar& grammar_;
   std::set<std::pair<std::uint32_t, Under>> seen_;
   std::vector<std::pair<std::uint32_t, Under>> open_;
-  std::map<std::uint32_t, std::set<Under>> found_;  // places that read a byte
-  std::map<std::uint32_t, Back> backs_;             // by place
+  std::map<std::uint32_t, std::set<Under>> found_;  // positions before a byte
+  std::map<std::uint32_t, Back> backs_;             // by position
   bool may_end_ = false;
 };
 
@@ -176,7 +176,7 @@ bool GrammarReader::may_end(State state) const {
 
 GrammarReader::State GrammarReader::forget_all_but(State state) {
   const Nodes tops = sets_[state];
-  std::map<Node, NodeContent> kept;  // a node after those it lies on
+  std::map<Node, NodeContent> kept;  // std::map keeps a node after the nodes below it
   std::map<Node, Nodes> below;
   Nodes open = tops;
   while (!open.empty()) {

@@ -10,44 +10,43 @@
 
 namespace trireme {
 
-/// Where a text stands in a grammar: the places at which it may go on. A state is a number; the
-/// same places are the same number, so that what was once found out of a state is known.
+/// Runs a grammar over a text, byte by byte. A state stands for the set of positions at which the
+/// text may continue. Equal sets have the same number, so transitions are computed once.
 ///
-/// The grammar as a pushdown automaton, made deterministic while it is used: a state is a set of
-/// stacks of places. Stacks with the same place on top are one node, above a set of nodes, so that a
-/// text which may be read in many ways (alternatives that begin alike, one in the other) has as many
-/// nodes as the grammar has places at each depth, not as it has readings. No recursion over the text:
-/// its depth costs memory only. Not shared between threads.
+/// This is the pushdown automaton of the grammar, made deterministic on demand: a state is a set of
+/// stacks of positions. Stacks with the same top position share one node above a set of nodes.
+/// Therefore an ambiguous text needs as many nodes as the grammar has positions at each depth, not
+/// as many as the text has parses. There is no recursion over the text; nesting costs memory only.
+/// Not thread-safe.
 /// Source: Tomita, "Efficient parsing for natural language", 1985 (graph-structured stacks).
 class GrammarReader {
  public:
   using State = std::uint32_t;
-  static constexpr State kDead = 0;  // no text of the grammar begins so
+  static constexpr State kDead = 0;  // no text of the grammar begins like this
 
-  /// Reads texts of the rule `start`. `grammar` must have no left recursion.
+  /// Reads texts of rule `start`. `grammar` must not have left recursion.
   GrammarReader(std::shared_ptr<const ByteGrammar> grammar, std::uint32_t start);
 
   [[nodiscard]] State start() const noexcept { return start_; }
 
-  /// After one more byte.
   [[nodiscard]] State step(State state, unsigned char byte);
-  /// Whether the text may end here.
   [[nodiscard]] bool may_end(State state) const;
 
   [[nodiscard]] std::size_t num_states() const noexcept { return sets_.size(); }
 
-  /// Forgets all states but `state`; returns its new number. start() is not valid any more.
+  /// Removes all states except `state` and returns the new number of `state`. start() becomes
+  /// invalid.
   State forget_all_but(State state);
 
  private:
   class Closure;
-  using Node = std::uint32_t;  // stacks with one place on top; 0: the empty one, the text's end
-  using Nodes = std::vector<Node>;                  // a set, sorted
-  using Following = std::array<std::int32_t, 256>;  // -1: not known yet
+  using Node = std::uint32_t;       // stacks with the same top; 0 is the empty stack (end of text)
+  using Nodes = std::vector<Node>;  // a set, sorted
+  using Following = std::array<std::int32_t, 256>;  // next state by byte; -1: not known yet
 
   struct NodeContent {
-    std::uint32_t place = 0;  // of an element, the next one that is read
-    State below = kDead;      // what it may lie on
+    std::uint32_t place = 0;  // index of the next element to read
+    State below = kDead;      // set of nodes below
     bool operator==(const NodeContent&) const = default;
   };
 
@@ -64,11 +63,11 @@ class GrammarReader {
   void clear();
 
   std::shared_ptr<const ByteGrammar> grammar_;
-  std::vector<NodeContent> nodes_;  // what is below a node is made before it
+  std::vector<NodeContent> nodes_;  // a node comes after the nodes below it
   std::unordered_map<NodeContent, Node, NodeHash> node_ids_;
-  std::vector<Nodes> sets_;  // states, and what nodes lie on
+  std::vector<Nodes> sets_;  // states, and the sets below nodes
   std::unordered_map<Nodes, State, NodesHash> set_ids_;
-  std::vector<std::unique_ptr<Following>> next_;  // of states that were stepped from
+  std::vector<std::unique_ptr<Following>> next_;  // transitions of the states that were used
   State start_ = kDead;
 };
 

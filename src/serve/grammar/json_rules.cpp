@@ -19,8 +19,8 @@ ByteSet span_of(unsigned char from, unsigned char to) {
   return ByteSet().add(from, to);
 }
 
-/// Characters beyond ASCII, by the table of well-formed sequences. Source: The Unicode Standard 15,
-/// table 3-7.
+/// Returns the UTF-8 sequences of characters beyond ASCII. Source: The Unicode Standard 15, table
+/// 3-7.
 std::vector<GrammarPiece> long_characters(ByteGrammar& grammar) {
   const GrammarPiece tail = grammar.bytes(span_of(0x80, 0xBF));
   const auto led = [&](unsigned char from, unsigned char to, unsigned char second_from,
@@ -39,7 +39,8 @@ std::vector<GrammarPiece> long_characters(ByteGrammar& grammar) {
 
 constexpr std::int64_t kMost = 999'999'999'999'999'999;  // 18 digits
 
-/// Numbers of as many digits as both limits have, from `least` to `most`, digit by digit.
+/// Returns the numbers from `least` to `most`, which have the same number of digits, digit by
+/// digit.
 GrammarPiece same_length(ByteGrammar& grammar, const std::string& least, const std::string& most) {
   if (least.empty()) return {};
   const auto digits = [&](char from, char to) {
@@ -65,7 +66,7 @@ GrammarPiece same_length(ByteGrammar& grammar, const std::string& least, const s
   return grammar.choice(forms);
 }
 
-/// 0 <= least <= most.
+/// Appends the numbers from `least` to `most`. 0 <= least <= most.
 void add_unsigned(ByteGrammar& grammar, std::int64_t least, std::int64_t most,
                   const GrammarPiece& sign, std::vector<GrammarPiece>& forms) {
   const std::string low = std::to_string(least);
@@ -193,7 +194,9 @@ GrammarPiece integers_between(ByteGrammar& grammar, std::optional<std::int64_t> 
                               std::optional<std::int64_t> most) {
   const std::int64_t low = std::max(least.value_or(-kMost), -kMost);
   const std::int64_t high = std::min(most.value_or(kMost), kMost);
-  if (low > high) fail(ErrorKind::usage, "no integer is in [{}, {}]", low, high);
+  if (low > high)
+    fail(ErrorKind::usage, "There is no integer in [{}, {}]. Check minimum and maximum.", low,
+         high);
   std::vector<GrammarPiece> forms;
   if (low < 0)
     add_unsigned(grammar, std::max<std::int64_t>(1, -high), -low, grammar.literal("-"), forms);

@@ -6,11 +6,13 @@
 
 namespace trireme {
 
-/// The parts of JSON (RFC 8259) as pieces of one grammar, each made when it is first asked for.
+/// The parts of JSON (RFC 8259) as rules of one grammar. Each rule is made when it is first
+/// requested.
 ///
-/// Narrower than JSON where a model would not find an end: between tokens there is nothing, one
-/// blank, or a line end with up to 40 blanks or 8 tabs; numbers have at most 16 digits before and
-/// after the point and 2 in the exponent. Texts are UTF-8 and hold no lone surrogate.
+/// The grammar is narrower than JSON so that a model cannot continue forever. Between tokens it
+/// allows nothing, one blank, or a line end with up to 40 blanks or 8 tabs. Numbers have at most 16
+/// digits before and after the point and 2 digits in the exponent. Strings are UTF-8 without lone
+/// surrogates.
 class JsonRules {
  public:
   explicit JsonRules(ByteGrammar& grammar) : grammar_(grammar) {}
@@ -18,21 +20,21 @@ class JsonRules {
   [[nodiscard]] const GrammarPiece& space();
   [[nodiscard]] const GrammarPiece& integer();
   [[nodiscard]] const GrammarPiece& number();
-  /// One of at least 0; a fraction is allowed.
+  /// Numbers of 0 or more, with or without a fraction.
   [[nodiscard]] const GrammarPiece& number_of_zero_or_more();
-  /// A character of a text, escaped or not.
+  /// One character of a string, escaped or not.
   [[nodiscard]] const GrammarPiece& character();
   [[nodiscard]] const GrammarPiece& text();
   [[nodiscard]] GrammarPiece text_of_length(std::int64_t least, std::int64_t most);
   [[nodiscard]] const GrammarPiece& boolean();
   [[nodiscard]] const GrammarPiece& null();
-  /// Any value, any object, any list.
+  /// Any value, any object and any array.
   [[nodiscard]] const GrammarPiece& value();
   [[nodiscard]] const GrammarPiece& object();
   [[nodiscard]] const GrammarPiece& array();
 
-  /// An object of any number of members with values of `value`; a list of `least` to `most` (< 0:
-  /// any number) of `item`.
+  /// An object with any number of members, each with a value of `value`; an array of `least` to
+  /// `most` items (most < 0: no upper limit).
   [[nodiscard]] GrammarPiece object_of(const GrammarPiece& value);
   [[nodiscard]] GrammarPiece array_of(const GrammarPiece& item, std::int64_t least,
                                       std::int64_t most);
@@ -47,8 +49,8 @@ class JsonRules {
   Made value_, object_, array_;
 };
 
-/// Integers in [least, most]; an absent limit is 18 digits long. Throws Error(usage) if there is
-/// none.
+/// Returns the integers in [least, most]; a missing limit allows 18 digits. Throws Error(usage) if
+/// the range is empty.
 GrammarPiece integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
                               std::optional<std::int64_t> most);
 

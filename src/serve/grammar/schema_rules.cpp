@@ -12,45 +12,46 @@
 namespace trireme {
 namespace {
 
-/// Assertions that have no form here.
-constexpr std::array kRefused{"$dynamicRef",
-                              "$recursiveRef",
-                              "contains",
-                              "dependencies",
-                              "dependentRequired",
-                              "dependentSchemas",
-                              "else",
-                              "exclusiveMaximum",
-                              "exclusiveMinimum",
-                              "if",
-                              "maxContains",
-                              "maxProperties",
-                              "minContains",
-                              "minProperties",
-                              "multipleOf",
-                              "not",
-                              "pattern",
-                              "patternProperties",
-                              "propertyNames",
-                              "then",
-                              "unevaluatedItems",
-                              "unevaluatedProperties",
-                              "uniqueItems"};
-/// Keywords with a form here, or without a say about the value. A discriminator (OpenAPI) names the property
-/// by which a reader chooses among alternatives.
-constexpr std::array kKnown{"$anchor",     "$comment",      "$defs",       "$dynamicAnchor",
-                            "$id",         "$ref",          "$schema",     "$vocabulary",
-                            "allOf",       "anyOf",         "const",       "additionalProperties",
-                            "default",     "definitions",   "deprecated",  "description",
-                            "discriminator", "enum",        "example",     "examples",
-                            "items",       "maxItems",      "maxLength",   "maximum",
-                            "minItems",    "minLength",     "minimum",     "nullable",
-                            "oneOf",       "prefixItems",   "properties",  "readOnly",
-                            "required",    "title",         "type",        "writeOnly"};
-/// Of these false asks for nothing (the two limits: in draft 4).
+/// Assertions of JSON Schema that this compiler does not support.
+constexpr std::array<std::string_view, 23> kRefused{"$dynamicRef",
+                                                    "$recursiveRef",
+                                                    "contains",
+                                                    "dependencies",
+                                                    "dependentRequired",
+                                                    "dependentSchemas",
+                                                    "else",
+                                                    "exclusiveMaximum",
+                                                    "exclusiveMinimum",
+                                                    "if",
+                                                    "maxContains",
+                                                    "maxProperties",
+                                                    "minContains",
+                                                    "minProperties",
+                                                    "multipleOf",
+                                                    "not",
+                                                    "pattern",
+                                                    "patternProperties",
+                                                    "propertyNames",
+                                                    "then",
+                                                    "unevaluatedItems",
+                                                    "unevaluatedProperties",
+                                                    "uniqueItems"};
+/// Supported keywords and keywords that do not restrict the value. OpenAPI's discriminator only
+/// names the property that selects an alternative.
+constexpr std::array<std::string_view, 36> kKnown{
+    "$anchor",       "$comment",    "$defs",      "$dynamicAnchor",
+    "$id",           "$ref",        "$schema",    "$vocabulary",
+    "allOf",         "anyOf",       "const",      "additionalProperties",
+    "default",       "definitions", "deprecated", "description",
+    "discriminator", "enum",        "example",    "examples",
+    "items",         "maxItems",    "maxLength",  "maximum",
+    "minItems",      "minLength",   "minimum",    "nullable",
+    "oneOf",         "prefixItems", "properties", "readOnly",
+    "required",      "title",       "type",       "writeOnly"};
+/// Keywords of kRefused that `false` turns off (the two exclusive limits only in draft 4).
 constexpr std::array kFalseIsNothing{"exclusiveMaximum", "exclusiveMinimum", "uniqueItems"};
 
-/// What would have to hold beside one of kWholeSchemas.
+/// Keywords that are not supported together with one of kWholeSchemas.
 constexpr std::array kAssertions{"$ref",        "additionalProperties",
                                  "allOf",       "anyOf",
                                  "const",       "enum",
@@ -66,13 +67,13 @@ bool is_one_of(const Keys& keys, std::string_view key) {
   return std::any_of(keys.begin(), keys.end(), [&](std::string_view each) { return each == key; });
 }
 
-/// Keys that begin with "x-" are extensions (OpenAPI): they say nothing about the value.
+/// Keywords that begin with "x-" are extensions of OpenAPI and do not restrict the value.
 void refuse_what_has_no_form(const Json& schema, const std::string& path, OtherKeywords others) {
   for (const auto& [key, value] : schema.items()) {
     const bool is_nothing = value == false && is_one_of(kFalseIsNothing, key);
-    const bool is_refused = is_one_of(kRefused, key) ||
-                            (others == OtherKeywords::refuse && !is_one_of(kKnown, key) &&
-                             !key.starts_with("x-"));
+    const bool is_refused =
+        is_one_of(kRefused, key) ||
+        (others == OtherKeywords::refuse && !is_one_of(kKnown, key) && !key.starts_with("x-"));
     if (is_refused && !is_nothing)
       throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
   }
@@ -81,7 +82,7 @@ void refuse_what_has_no_form(const Json& schema, const std::string& path, OtherK
     for (const char* key : kAssertions) {
       if (std::string_view(key) != whole && schema.contains(key))
         throw SchemaProblem{below(path, key),
-                            formatted("{} beside {} is not supported", key, whole)};
+                            formatted("{} together with {} is not supported", key, whole)};
     }
   }
 }
@@ -95,7 +96,7 @@ Counts counts_of(const Json& schema, const char* least, const char* most, const 
   const Counts counts{count_of(schema, least, path).value_or(0),
                       count_of(schema, most, path).value_or(-1)};
   if (counts.most >= 0 && counts.most < counts.least)
-    throw SchemaProblem{below(path, most), formatted("is less than {}", least)};
+    throw SchemaProblem{below(path, most), formatted("must not be less than {}", least)};
   return counts;
 }
 
@@ -105,7 +106,8 @@ std::set<std::string> required_of(const Json& schema, const std::string& path) {
   if (list == nullptr) return names;
   if (!list->is_array()) throw SchemaProblem{below(path, "required"), "must be a list"};
   for (const Json& name : *list) {
-    if (!name.is_string()) throw SchemaProblem{below(path, "required"), "must be a list of texts"};
+    if (!name.is_string())
+      throw SchemaProblem{below(path, "required"), "must be a list of strings"};
     names.insert(name.get<std::string>());
   }
   return names;
@@ -117,48 +119,51 @@ SchemaRules::SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords o
     : grammar_(grammar), root_(root), others_(others), json_(grammar) {}
 
 GrammarPiece SchemaRules::compile() {
-  GrammarPiece whole = piece_of(root_, "");
-  if (grammar_.has_left_recursion()) throw SchemaProblem{"$ref", "a schema that is only itself"};
+  GrammarPiece whole = compile_part(root_, "");
+  if (grammar_.has_left_recursion()) throw SchemaProblem{"$ref", "refers to itself only"};
   return whole;
 }
 
-GrammarPiece SchemaRules::piece_of(const Json& schema, const std::string& path) {
-  constexpr int kDeepest = 64;  // as deep as JSON is read, beside what references add
+GrammarPiece SchemaRules::compile_part(const Json& schema, const std::string& path) {
+  constexpr int kDeepest = 64;  // limit of the JSON parser; references may add to it
   if (schema == true) return json_.value();
-  if (schema == false) throw SchemaProblem{path, "false allows no value"};
+  if (schema == false) throw SchemaProblem{path, "must not be false, which allows no value"};
   if (!schema.is_object()) throw SchemaProblem{path, "must be an object"};
-  if (++depth_ > 4 * kDeepest) throw SchemaProblem{path, "is nested too deep"};
+  if (++depth_ > 4 * kDeepest) throw SchemaProblem{path, "is nested too deeply"};
   refuse_what_has_no_form(schema, path, others_);
-  GrammarPiece piece;
+  GrammarPiece part;
   if (const Json* reference = member(schema, "$ref")) {
-    if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a text"};
-    piece = of_reference(reference->get<std::string>(), below(path, "$ref"));
+    if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a string"};
+    part = of_reference(reference->get<std::string>(), below(path, "$ref"));
   } else if (schema.contains("const") || schema.contains("enum")) {
     std::vector<GrammarPiece> alternatives;
     for (const Json& value : listed_values(schema, path))
       alternatives.push_back(grammar_.literal(value.dump()));
-    piece = grammar_.choice(alternatives);
+    part = grammar_.choice(alternatives);
   } else if (const Json* any = member(schema, "anyOf")) {
-    piece = of_alternatives(*any, below(path, "anyOf"));
+    part = of_alternatives(*any, below(path, "anyOf"));
   } else if (const Json* one = member(schema, "oneOf")) {
-    piece = of_alternatives(*one, below(path, "oneOf"));
+    part = of_alternatives(*one, below(path, "oneOf"));
   } else if (const Json* all = member(schema, "allOf")) {
     if (!all->is_array() || all->size() != 1)
-      throw SchemaProblem{below(path, "allOf"), "allOf of more than one schema is not supported"};
-    piece = piece_of(all->front(), below(path, "allOf.0"));
+      throw SchemaProblem{below(path, "allOf"),
+                          "must have exactly one schema; more are not supported"};
+    part = compile_part(all->front(), below(path, "allOf.0"));
   } else {
-    piece = of_types(schema, path);
+    part = of_types(schema, path);
   }
   --depth_;
-  const Json* nullable = member(schema, "nullable");  // OpenAPI 3.0's
-  if (nullable != nullptr && *nullable == true) return grammar_.choice({piece, json_.null()});
-  // A rule: what uses it twice must not hold it twice, or nested schemas would double at each level.
-  return piece.size() > 1 ? grammar_.choice({piece}) : piece;
+  const Json* nullable = member(schema, "nullable");  // OpenAPI 3.0
+  if (nullable != nullptr && *nullable == true) return grammar_.choice({part, json_.null()});
+  // A rule, because a caller may use the result twice: copies would double with each level of
+  // nesting.
+  return part.size() > 1 ? grammar_.choice({part}) : part;
 }
 
 GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::string& path) {
   if (!reference.starts_with('#'))
-    throw SchemaProblem{path, formatted("'{}' is outside of the schema", reference)};
+    throw SchemaProblem{path,
+                        formatted("'{}' is outside the schema, which is not supported", reference)};
   const Json* target = referenced(root_, reference);
   if (target == nullptr)
     throw SchemaProblem{path, formatted("'{}' is not in the schema", reference)};
@@ -166,7 +171,7 @@ GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::
   if (found != references_.end()) return ByteGrammar::of_rule(found->second);
   const std::uint32_t rule = grammar_.declare();
   references_.emplace(target, rule);
-  grammar_.define(rule, {piece_of(*target, reference == "#" ? "" : reference.substr(2))});
+  grammar_.define(rule, {compile_part(*target, reference == "#" ? "" : reference.substr(2))});
   return ByteGrammar::of_rule(rule);
 }
 
@@ -174,7 +179,7 @@ GrammarPiece SchemaRules::of_alternatives(const Json& list, const std::string& p
   if (!list.is_array() || list.empty()) throw SchemaProblem{path, "must be a list of schemas"};
   std::vector<GrammarPiece> alternatives;
   for (const Json& each : list)
-    alternatives.push_back(piece_of(each, below(path, std::to_string(alternatives.size()))));
+    alternatives.push_back(compile_part(each, below(path, std::to_string(alternatives.size()))));
   return grammar_.choice(alternatives);
 }
 
@@ -195,11 +200,11 @@ GrammarPiece SchemaRules::of_types(const Json& schema, const std::string& path) 
   }
   if (type->is_string()) return of_type(type->get<std::string>(), schema, path);
   if (!type->is_array() || type->empty())
-    throw SchemaProblem{below(path, "type"), "must be a text or a list of texts"};
+    throw SchemaProblem{below(path, "type"), "must be a string or a list of strings"};
   std::vector<GrammarPiece> alternatives;
   for (const Json& each : *type) {
     if (!each.is_string())
-      throw SchemaProblem{below(path, "type"), "must be a text or a list of texts"};
+      throw SchemaProblem{below(path, "type"), "must be a string or a list of strings"};
     alternatives.push_back(of_type(each.get<std::string>(), schema, path));
   }
   return grammar_.choice(alternatives);
@@ -214,8 +219,8 @@ GrammarPiece SchemaRules::of_type(const std::string& type, const Json& schema,
   if (type == "null") return json_.null();
   if (type != "string") {
     throw SchemaProblem{below(path, "type"),
-                        formatted("'{}' is none of object, array, string, integer, number, "
-                                  "boolean and null",
+                        formatted("'{}' must be object, array, string, integer, number, boolean or "
+                                  "null",
                                   type)};
   }
   const Counts counts = counts_of(schema, "minLength", "maxLength", path);
@@ -233,16 +238,16 @@ GrammarPiece SchemaRules::of_object(const Json& schema, const std::string& path)
   const Json* more = member(schema, "additionalProperties");
   if (more == nullptr || *more == true) return json_.object();
   if (*more == false) return grammar_.literal("{") + json_.space() + grammar_.literal("}");
-  return json_.object_of(piece_of(*more, below(path, "additionalProperties")));
+  return json_.object_of(compile_part(*more, below(path, "additionalProperties")));
 }
 
-/// Each member in turn, there or not; a comma where one was there before.
+/// Each member is optional or required. A comma precedes a member if another member came before it.
 GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
                                      const std::string& path) {
   const std::set<std::string> required = required_of(schema, path);
   std::vector<std::pair<std::string, GrammarPiece>> members;
   for (const auto& [name, value] : properties.items())
-    members.emplace_back(name, piece_of(value, below(below(path, "properties"), name)));
+    members.emplace_back(name, compile_part(value, below(below(path, "properties"), name)));
   const Json* more = member(schema, "additionalProperties");
   for (const std::string& name : required) {
     if (properties.contains(name)) continue;
@@ -251,11 +256,11 @@ GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
                           formatted("'{}' is not allowed by additionalProperties", name)};
     members.emplace_back(name, more == nullptr
                                    ? json_.value()
-                                   : piece_of(*more, below(path, "additionalProperties")));
+                                   : compile_part(*more, below(path, "additionalProperties")));
   }
   const GrammarPiece comma = grammar_.literal(",") + json_.space();
-  GrammarPiece first;  // of the rest, if none was there yet
-  GrammarPiece later;  // of the rest, after one
+  GrammarPiece first;  // remaining members if no member came before
+  GrammarPiece later;  // remaining members after another member
   for (auto each = members.rbegin(); each != members.rend(); ++each) {
     const GrammarPiece here = grammar_.choice(
         {grammar_.literal(Json(each->first).dump() + ":") + json_.space() + each->second});
@@ -282,22 +287,22 @@ GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) 
                  ? json_.array()
                  : json_.array_of(json_.value(), counts.least, counts.most);
     if (items->is_boolean() && counts.least > 0)
-      throw SchemaProblem{below(path, "minItems"), "beside items false no item is allowed"};
+      throw SchemaProblem{below(path, "minItems"), "must be 0 because items is false"};
     if (items->is_boolean()) return json_.array_of({}, 0, 0);
-    return json_.array_of(piece_of(*items, below(path, "items")), counts.least, counts.most);
+    return json_.array_of(compile_part(*items, below(path, "items")), counts.least, counts.most);
   }
   if (!first->is_array() || first->empty())
     throw SchemaProblem{below(path, "prefixItems"), "must be a list of schemas"};
   const auto size = static_cast<std::int64_t>(first->size());
   if (counts.least > size || (counts.most >= 0 && counts.most < size)) {
     throw SchemaProblem{below(path, counts.least > size ? "minItems" : "maxItems"),
-                        "beside prefixItems it must allow as many items as these"};
+                        "must allow exactly as many items as prefixItems has"};
   }
   GrammarPiece list = grammar_.literal("[") + json_.space();
   std::size_t at = 0;
   for (const Json& each : *first) {
     if (at != 0) list = list + grammar_.literal(",") + json_.space();
-    list = list + piece_of(each, below(below(path, "prefixItems"), std::to_string(at++)));
+    list = list + compile_part(each, below(below(path, "prefixItems"), std::to_string(at++)));
   }
   return list + json_.space() + grammar_.literal("]");
 }
@@ -311,7 +316,7 @@ GrammarPiece SchemaRules::of_number(const std::string& type, const Json& schema,
     const bool fits =
         value->is_number_integer() &&
         (!value->is_number_unsigned() || value->get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
-    if (!fits) throw SchemaProblem{below(path, key), "must be an integer of 64 bits"};
+    if (!fits) throw SchemaProblem{below(path, key), "must be a 64-bit integer"};
     return value->get<std::int64_t>();
   };
   if (type == "integer") {
@@ -319,15 +324,13 @@ GrammarPiece SchemaRules::of_number(const std::string& type, const Json& schema,
     const auto low = limit_of(least, "minimum");
     const auto high = limit_of(most, "maximum");
     if (low && high && *low > *high)
-      throw SchemaProblem{below(path, "maximum"), "is below minimum"};
+      throw SchemaProblem{below(path, "maximum"), "must not be less than minimum"};
     return integers_between(grammar_, low, high);
   }
   if (most != nullptr)
-    throw SchemaProblem{below(path, "maximum"), "maximum of a number is not supported"};
+    throw SchemaProblem{below(path, "maximum"), "is not supported for type number"};
   if (least == nullptr) return json_.number();
-  if (*least != 0)
-    throw SchemaProblem{below(path, "minimum"),
-                        "a minimum of a number other than 0 is not supported"};
+  if (*least != 0) throw SchemaProblem{below(path, "minimum"), "must be 0 for type number"};
   return json_.number_of_zero_or_more();
 }
 

@@ -11,28 +11,31 @@
 
 namespace trireme {
 
-/// The treatment of a keyword that has no form here and is no assertion of draft 2020-12: format and
-/// the content keywords, which a validator need not check, and words that JSON Schema does not know.
+/// Decides about keywords that have no grammar and are not assertions of draft 2020-12. These are
+/// format, the content keywords (a validator need not check them) and unknown keywords.
 enum class OtherKeywords { refuse, pass };
 
-/// JSON schemas (draft 2020-12) as parts of a grammar: every text of the grammar fits the schema, but
-/// not every value that fits has a text. Known are type, properties, required, additionalProperties,
-/// items, prefixItems, minItems, maxItems, minLength, maxLength, minimum and maximum (of integers; of
-/// numbers 0 as a minimum), enum and const (of their values those that fit type, lengths and limits
-/// beside them), anyOf, oneOf (as anyOf), allOf of one, $ref within the schema. Members come in the
-/// order of `properties`; beyond these there are none but required ones. Annotations (title, description,
-/// default, ..) are passed over, other keywords are refused.
+/// Compiles a JSON schema (draft 2020-12) into a grammar. Every text of the grammar matches the
+/// schema, but not every valid value has a text.
+///
+/// Supported keywords:
+/// - type, properties, required, additionalProperties. Members have the order of `properties`.
+///   Other members appear only if they are required.
+/// - items, prefixItems, minItems, maxItems, minLength, maxLength
+/// - minimum and maximum for integers; only minimum 0 for numbers
+/// - enum and const, restricted to values that match the other keywords of the schema
+/// - anyOf, oneOf (handled like anyOf), allOf with one schema, $ref within the schema
+/// Annotations (title, description, default, ...) are ignored. Other keywords are refused.
 class SchemaRules {
  public:
   /// `root` must outlive this.
-  SchemaRules(ByteGrammar& grammar, const Json& root,
-              OtherKeywords others = OtherKeywords::refuse);
+  SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords others = OtherKeywords::refuse);
 
-  /// Texts for the whole schema. Throws SchemaProblem.
+  /// Returns the grammar of the whole schema. Throws SchemaProblem.
   [[nodiscard]] GrammarPiece compile();
 
  private:
-  [[nodiscard]] GrammarPiece piece_of(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarPiece compile_part(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarPiece of_reference(const std::string& reference, const std::string& path);
   [[nodiscard]] GrammarPiece of_alternatives(const Json& list, const std::string& path);
   [[nodiscard]] GrammarPiece of_types(const Json& schema, const std::string& path);

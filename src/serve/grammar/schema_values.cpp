@@ -6,11 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
-/// Assertions about parts of a value: not looked at here.
+/// Keywords about parts of a value, which are not supported together with const or enum.
 constexpr std::array kOfParts{"additionalProperties", "items",      "maxItems", "minItems",
                               "prefixItems",          "properties", "required"};
 
@@ -21,11 +22,6 @@ bool is_of_type(const Json& value, const Json& type) {
   return type == (value.is_number() ? "number" : value.type_name());
 }
 
-std::int64_t count_characters(const std::string& utf8) {
-  return std::count_if(utf8.begin(), utf8.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; });
-}
-
 bool fits(const Json& value, const Json& schema, const std::string& path) {
   if (const Json* type = member(schema, "type")) {
     const Json list = type->is_array() ? *type : Json::array({*type});
@@ -34,7 +30,7 @@ bool fits(const Json& value, const Json& schema, const std::string& path) {
       return false;
   }
   if (value.is_string()) {
-    const auto length = count_characters(value.get_ref<const std::string&>());
+    const auto length = static_cast<std::int64_t>(utf8_length(value.get_ref<const std::string&>()));
     const auto least = count_of(schema, "minLength", path);
     const auto most = count_of(schema, "maxLength", path);
     return (!least || length >= *least) && (!most || length <= *most);
@@ -87,7 +83,7 @@ std::vector<Json> listed_values(const Json& schema, const std::string& path) {
     throw SchemaProblem{below(path, "enum"), "must be a list of values"};
   for (const char* key : kOfParts) {
     if (schema.contains(key))
-      throw SchemaProblem{below(path, key), formatted("{} beside {} is not supported", key,
+      throw SchemaProblem{below(path, key), formatted("{} together with {} is not supported", key,
                                                       list != nullptr ? "enum" : "const")};
   }
   std::vector<Json> values;
@@ -97,7 +93,7 @@ std::vector<Json> listed_values(const Json& schema, const std::string& path) {
   }
   if (values.empty())
     throw SchemaProblem{below(path, list != nullptr ? "enum" : "const"),
-                        "no value fits what stands beside it"};
+                        "must have a value that matches the other keywords"};
   return values;
 }
 

@@ -9,27 +9,28 @@
 
 namespace trireme {
 
-/// Why a schema cannot be a grammar.
+/// Thrown if a schema cannot become a grammar.
 struct SchemaProblem {
-  std::string path;  // "properties.age.multipleOf"; "" for the whole
+  std::string path;  // "properties.age.multipleOf"; empty for the whole schema
   std::string reason;
 };
 
-/// What stands for a whole schema.
+/// Keywords that replace all other assertions of a schema.
 inline constexpr std::array kWholeSchemas{"$ref", "anyOf", "oneOf", "allOf"};
 
-/// What "#" and a JSON pointer (RFC 6901) name within `root`; null if there is none.
+/// Resolves a reference within `root`: "#" and a JSON pointer (RFC 6901). Returns null if there is
+/// no target.
 const Json* referenced(const Json& root, const std::string& reference);
 
-/// Null if `schema` has no such member.
+/// Returns null if `schema` has no such member.
 const Json* member(const Json& schema, const char* key);
-/// The path of a member.
 std::string below(const std::string& path, const std::string& key);
-/// A count: minItems, maxLength. Throws SchemaProblem.
+/// Reads a count such as minItems or maxLength. Throws SchemaProblem.
 std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path);
 
-/// The values of a schema with const or enum: those of both, of the types, lengths and limits that stand
-/// beside them. Throws SchemaProblem if none is left, and for what else stands there.
+/// Returns the values that const and enum of a schema allow and that match the type, lengths and
+/// limits of the schema. Throws SchemaProblem if no value is left or if the schema has other
+/// keywords.
 std::vector<Json> listed_values(const Json& schema, const std::string& path);
 
 }  // namespace trireme

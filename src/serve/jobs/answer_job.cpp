@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// A strict tool whose schema has no grammar.
+/// Throws ApiError(400) for a strict tool whose schema has no grammar.
 [[noreturn]] void refuse_tool(const ChatRequest& request, const ToolProblem& found) {
   const std::vector<ToolSpec>& tools = request.input.tools;
   const auto tool = std::find_if(tools.begin(), tools.end(),
@@ -51,10 +51,12 @@ void AnswerJob::start(std::vector<Request> requests, const std::string& prompt_f
   parts_.resize(requests.size());
   waiting_.assign(std::make_move_iterator(requests.begin()),
                   std::make_move_iterator(requests.end()));
-  if (!submit_more()) throw ApiError(429, "the queue is full: try again later", "", "queue_full");
+  if (!submit_more())
+    throw ApiError(429, "The request queue is full. Try again later.", "", "queue_full");
   reply_->on_gone([self = shared_from_this()] { self->cancel_all(); });
   reply_->on_late(context_.timeout_s, [self = shared_from_this()] {
-    self->fail(ApiError(408, "the request took longer than the server allows (--request-timeout-s)",
+    self->fail(ApiError(408,
+                        "The request exceeded the time limit of the server (--request-timeout-s).",
                         "", "timeout"));
   });
 }
@@ -68,7 +70,7 @@ bool AnswerJob::submit_more() {
         self->on_delta(index, std::move(*shared), when);
       });
     };
-    // What others took meanwhile does not end a request of which answers were made.
+    // If other requests filled the queue, a request that already has answers still continues.
     const bool follows = num_done_ > 0 && num_started_ == num_done_;
     const auto id = context_.model.source().submit(waiting_.front(), on_delta, follows);
     if (!id) return num_started_ > 0;
@@ -83,7 +85,7 @@ bool AnswerJob::submit_more() {
 void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when) {
   Part& part = parts_[index];
   if (is_over_ || !part.is_running) return;
-  if (part.ends_early) {  // what the engine drew until it heard of that
+  if (part.ends_early) {  // tokens that the engine sampled before it received the cancellation
     delta.tokens.clear();
     if (delta.finish) delta.finish = FinishReason::stop;
   }
@@ -93,11 +95,11 @@ void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when)
     if (delta.finish == FinishReason::error) {
       const bool is_resource = delta.error && delta.error->kind() == ErrorKind::resource;
       return fail(ApiError(is_resource ? 503 : 500,
-                           delta.error ? delta.error->what() : "generation failed", "",
+                           delta.error ? delta.error->what() : "The generation failed.", "",
                            is_resource ? "out_of_memory" : "generation_failed"));
     }
     if (delta.finish == FinishReason::cancelled)
-      return fail(ApiError(503, "the server is ending", "", "draining"));
+      return fail(ApiError(503, "The server is shutting down. Try again later.", "", "draining"));
     take(index, delta);
     if (delta.finish) finish_part(part);
   } catch (...) {
@@ -139,7 +141,7 @@ void AnswerJob::finish_part(Part& part) {
 }
 
 void AnswerJob::send_event(const std::string& json) {
-  // Not before something is there to say: what goes wrong till then has a status of its own.
+  // The stream begins with its first event, so that an earlier error gets its own HTTP status.
   if (!std::exchange(has_events_, true)) reply_->begin_events();
   reply_->write(sse_event(json));
 }
@@ -173,14 +175,8 @@ SamplingConfig sampling_of(const GenerationFields& fields) {
 
 std::optional<TextGrammar> grammar_of(const ResponseFormat& format) {
   const std::string field = format.schema_field;
-  switch (format.kind) {
-    case ResponseFormat::Kind::text:
-      return std::nullopt;
-    case ResponseFormat::Kind::json_object:
-      return json_object_grammar();
-    case ResponseFormat::Kind::json_schema:
-      break;
-  }
+  if (format.kind == ResponseFormat::Kind::text) return std::nullopt;
+  if (format.kind == ResponseFormat::Kind::json_object) return json_object_grammar();
   try {
     return json_schema_grammar(format.schema);
   } catch (const SchemaProblem& problem) {
@@ -214,10 +210,13 @@ std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_c
 std::shared_ptr<TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
                                    const Request& request, const FormPlace& place) {
   if (request.ignore_eos)
-    refuse_field("ignore_eos", "ignore_eos must be false where the answer has a form");
+    refuse_field("ignore_eos",
+                 "ignore_eos must be false if response_format or tools restrict the answer");
   if (request.end_tokens.empty())
-    refuse_field("response_format",
-                 "the model has no end token, so an answer of a form cannot end");
+    refuse_field(
+        "response_format",
+        "response_format must be text: this model has no end token, so a restricted answer "
+        "could not end");
   std::vector<FreeText> before;
   if (place.after_thought) before.push_back({"</think>"});
   if (place.if_called) before.push_back({std::string(kOpenCall), /*may_end=*/true});

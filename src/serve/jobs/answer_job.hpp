@@ -18,16 +18,15 @@
 
 namespace trireme {
 
-/// What all jobs of a server share.
 struct JobContext {
   const ServedModel& model;
   ServeMetrics& metrics;
   double timeout_s = 600;
 };
 
-/// One HTTP request's answers, of one prompt or many: hands them to the engine, follows them, and
-/// answers whole or as a stream. Lives as long as the engine or the connection holds it. All but
-/// `start` runs as tasks of the reply, so nothing here needs a lock.
+/// The answers to one HTTP request with one or more prompts. A job submits them to the engine,
+/// follows them, and responds with one body or with a stream. The engine and the connection keep
+/// the job alive. All functions except `start` run as tasks of the reply, so no lock is needed.
 class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  public:
   AnswerJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
@@ -36,8 +35,8 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   AnswerJob& operator=(const AnswerJob&) = delete;
   virtual ~AnswerJob() = default;
 
-  /// Called once, by the handler. Throws ApiError: 400 for a request that the engine does not take
-  /// (field "prompt" is told as `prompt_field`), 429 if none finds room in its queue.
+  /// Starts the job; the handler calls this once. Throws ApiError: 400 if the engine refuses a
+  /// request (field "prompt" is reported as `prompt_field`), 429 if its queue is full.
   void start(std::vector<Request> requests, const std::string& prompt_field);
 
   void count_prompt_tokens(std::size_t count) {
@@ -45,11 +44,11 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   }
 
  protected:
-  /// What came of answer `index`. In a stream it is sent now, else kept.
+  /// Handles new output of answer `index`: sends it if the job streams, otherwise stores it.
   virtual void take(std::size_t index, Delta& delta) = 0;
-  /// The whole, once all answers have ended.
+  /// Returns the complete response body after all answers have ended.
   [[nodiscard]] virtual std::string body() = 0;
-  /// Of the stream's last event but one.
+  /// Returns the "object" member of the usage event at the end of a stream.
   [[nodiscard]] virtual const char* chunk_object() const = 0;
 
   [[nodiscard]] const ServedModel& model() const noexcept { return context_.model; }
@@ -63,7 +62,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   [[nodiscard]] const TokenUsage& usage() const noexcept { return usage_; }
 
   void send_event(const std::string& json);
-  /// Answer `index` is done, whatever the engine would still say: it ends as if it had stopped.
+  /// Ends answer `index` with finish reason stop and ignores further output of the engine.
   void end_early(std::size_t index);
 
  private:
@@ -76,7 +75,8 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
     std::optional<Clock::time_point> last_token;
   };
 
-  /// As many requests as the engine takes now, one at least once one was taken; false if none is.
+  /// Submits as many waiting requests as the engine accepts. Returns false if the engine accepts
+  /// none and no request was accepted before.
   bool submit_more();
   void on_delta(std::size_t index, Delta delta, Clock::time_point when);
   void measure(Part& part, std::size_t num_tokens, Clock::time_point when);
@@ -91,7 +91,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   bool with_usage_;
   TokenUsage usage_;
   Clock::time_point begun_ = Clock::now();
-  std::deque<Request> waiting_;  // not taken by the engine yet
+  std::deque<Request> waiting_;  // not accepted by the engine yet
   std::vector<Part> parts_;
   std::size_t num_started_ = 0;
   std::size_t num_done_ = 0;
@@ -99,35 +99,37 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   bool is_over_ = false;
 };
 
-/// The sampling settings; without a seed, a random one.
+/// Returns the sampling settings of the request. Without a seed, the seed is random.
 SamplingConfig sampling_of(const GenerationFields& fields);
 
-/// The grammar that the format asks for; none: any text. ApiError(400) for a schema that has none.
+/// Returns the grammar of the response format; none if any text is allowed. Throws ApiError(400) if
+/// the schema has no grammar.
 std::optional<TextGrammar> grammar_of(const ResponseFormat& format);
-/// Returns the grammar of a chat, whose answer may have to be calls. If the model may call a tool (auto)
-/// and a tool is strict, it is the grammar of what follows an opened call.
+/// Returns the grammar of a chat answer, which may have to consist of calls. If the model may call
+/// a tool (auto) and a tool is strict, the grammar describes the text after the opened call.
 std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_calls);
 
-/// The place in an answer where its grammar begins.
+/// The position in an answer at which its grammar begins.
 struct FormPlace {
-  bool after_thought = false;  // the answer begins in a thought
-  bool if_called = false;      // behind the words that open a call; without a call nowhere
+  bool after_thought = false;  // the answer begins inside a thought
+  bool if_called = false;      // after the opening of a call; unused without a call
 };
 
-/// The mask of one answer to `request`. ApiError(400) where an answer could not end.
+/// Returns the token mask of one answer to `request`. Throws ApiError(400) if the answer could not
+/// end.
 std::shared_ptr<TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
                                    const Request& request, const FormPlace& place);
 
-/// finish_reason of an answer that ended well: "stop" or "length".
+/// Returns the finish_reason of an answer without error: "stop" or "length".
 const char* reply_reason(FinishReason reason);
 
-/// Reads, checks and starts the answers of one request. Throws ApiError.
+/// Checks one request and starts its answers. Throws ApiError.
 void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
               const ChatRequest& request);
 void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
                     const CompletionRequest& request);
 
-/// Returns an error as an answer, with the headers that belong to its status.
+/// Returns the HTTP response for an error, with the headers that its status requires.
 HttpAnswer error_answer(const ApiError& error);
 
 }  // namespace trireme

@@ -17,15 +17,15 @@ class ChatJob final : public AnswerJob {
  private:
   struct Choice {
     AnswerParser parser;
-    AnswerPiece answer;               // all of it, unless it is streamed
-    std::vector<TokenReport> tokens;  // the same
-    std::int64_t num_calls = 0;       // that were handed out
+    AnswerPiece answer;               // the whole answer unless the job streams
+    std::vector<TokenReport> tokens;  // all tokens unless the job streams
+    std::int64_t num_calls = 0;       // calls that were sent
     bool has_role = false;
     std::string finish_reason = {};
   };
 
   void take(std::size_t index, Delta& delta) override;
-  void send(std::size_t index, Choice& choice, AnswerPiece piece, const Delta& delta);
+  void send(std::size_t index, Choice& choice, AnswerPiece added, const Delta& delta);
   [[nodiscard]] std::string body() override;
 
   [[nodiscard]] const char* chunk_object() const override { return "chat.completion.chunk"; }
@@ -44,28 +44,28 @@ ChatJob::ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
 
 void ChatJob::take(std::size_t index, Delta& delta) {
   Choice& choice = choices_[index];
-  AnswerPiece piece = choice.parser.push(delta.text);
+  AnswerPiece added = choice.parser.push(delta.text);
   if (delta.finish) {
     AnswerPiece rest = choice.parser.finish();
-    piece.thought += rest.thought;
-    piece.content += rest.content;
+    added.thought += rest.thought;
+    added.content += rest.content;
     const bool calls = choice.parser.has_calls() &&
                        (delta.finish == FinishReason::stop || choice.parser.is_complete());
     choice.finish_reason = calls ? "tool_calls" : reply_reason(*delta.finish);
   } else if (choice.parser.is_complete()) {
     end_early(index);
   }
-  if (streams()) return send(index, choice, std::move(piece), delta);
-  choice.answer.thought += piece.thought;
-  choice.answer.content += piece.content;
-  for (AnswerCall& call : piece.calls) choice.answer.calls.push_back(std::move(call));
+  if (streams()) return send(index, choice, std::move(added), delta);
+  choice.answer.thought += added.thought;
+  choice.answer.content += added.content;
+  for (AnswerCall& call : added.calls) choice.answer.calls.push_back(std::move(call));
   if (with_logprobs_) {
     choice.tokens.insert(choice.tokens.end(), std::make_move_iterator(delta.tokens.begin()),
                          std::make_move_iterator(delta.tokens.end()));
   }
 }
 
-void ChatJob::send(std::size_t index, Choice& choice, AnswerPiece piece, const Delta& delta) {
+void ChatJob::send(std::size_t index, Choice& choice, AnswerPiece added, const Delta& delta) {
   ChatDelta event{.index = static_cast<std::int64_t>(index)};
   if (!std::exchange(choice.has_role, true)) {
     event.is_first = true;
@@ -73,11 +73,11 @@ void ChatJob::send(std::size_t index, Choice& choice, AnswerPiece piece, const D
     event.is_first = false;
   }
   event.num_calls_before = choice.num_calls;
-  choice.num_calls += static_cast<std::int64_t>(piece.calls.size());
-  event.piece = std::move(piece);
+  choice.num_calls += static_cast<std::int64_t>(added.calls.size());
+  event.answer = std::move(added);
   if (with_logprobs_ && !delta.tokens.empty())
     event.logprobs = chat_logprobs(model().tokenizer(), delta.tokens);
-  if (!event.piece.empty() || !event.logprobs.empty())
+  if (!event.answer.empty() || !event.logprobs.empty())
     send_event(chat_chunk(head(), event, with_usage()));
   if (!delta.finish) return;
   const ChatDelta last{.index = event.index, .finish_reason = choice.finish_reason};
@@ -104,7 +104,7 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
                         request.tool_choice == ToolChoice::required;
   ChatInput input = request.input;
-  // Some formats think by default, but the client wants a JSON answer, not a thought about it.
+  // Some chat formats think by default, but a client that requests JSON does not expect a thought.
   if (has_form && !input.thinking) input.thinking = false;
   const WrittenChat chat = model.write(input, has_form);
 
@@ -129,7 +129,7 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   const auto grammar = grammar_of(request, form.several_calls);
   const FormPlace place{.after_thought = chat.begins_in_thought,
                         .if_called = request.tool_choice == ToolChoice::automatic};
-  // A text in JSON may hold the end text.
+  // Inside JSON, a string may contain the end text.
   if ((!grammar || place.if_called) && !one.ignore_eos) {
     const std::vector<std::string>& ends = model.chat_end_texts();
     one.stop.insert(one.stop.end(), ends.begin(), ends.end());

@@ -19,28 +19,27 @@ Request engine_request(const CompletionRequest& request, const ServedModel& mode
   one.ignore_eos = request.fields.ignore_eos;
   one.prompt_logprobs = request.echo && (request.logprobs || one.max_tokens == 0);
   if (request.logprobs || one.prompt_logprobs) one.top_logprobs = request.logprobs.value_or(0);
-  // Who asks what a text is worth takes the last entry for a drawn token, so there must be one.
+  // Clients that score a text ignore the last entry as a sampled token, so there must be one.
   if (one.prompt_logprobs && one.max_tokens == 1) one.ignore_eos = true;
   return one;
 }
 
-/// Answers a request to /v1/completions: the answers of prompt p are the choices p * n to p * n + n - 1.
+/// Answers a request to /v1/completions. The choices p * n to p * n + n - 1 belong to prompt p.
 class CompletionJob final : public AnswerJob {
  public:
-  /// `prompts`: their texts.
   CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
                 const CompletionRequest& request, const std::vector<std::string>& prompts);
 
  private:
   struct Choice {
-    std::string text;  // all of it; of a stream, what is not sent yet
+    std::string text;  // the whole text; in a stream, the part that is not sent yet
     std::vector<TokenReport> tokens;
     CompletionLogprobs logprobs;
     std::string finish_reason = {};
   };
 
   void take(std::size_t index, Delta& delta) override;
-  [[nodiscard]] CompletionChoice told(std::size_t index, Choice& choice) const;
+  [[nodiscard]] CompletionChoice take_new(std::size_t index, Choice& choice) const;
   [[nodiscard]] std::string body() override;
 
   [[nodiscard]] const char* chunk_object() const override { return "text_completion"; }
@@ -75,23 +74,23 @@ void CompletionJob::take(std::size_t index, Delta& delta) {
   if (delta.finish) choice.finish_reason = reply_reason(*delta.finish);
   const bool has_news = delta.finish || !choice.text.empty() || !choice.tokens.empty();
   if (streams() && has_news)
-    send_event(completion_chunk(head(), told(index, choice), with_usage()));
+    send_event(completion_chunk(head(), take_new(index, choice), with_usage()));
 }
 
-/// What is known of a choice, and not any more.
-CompletionChoice CompletionJob::told(std::size_t index, Choice& choice) const {
-  CompletionChoice told{.index = static_cast<std::int64_t>(index),
-                        .text = std::exchange(choice.text, {}),
-                        .logprobs = {},
-                        .finish_reason = choice.finish_reason};
-  if (with_logprobs_) told.logprobs = choice.logprobs.of(std::exchange(choice.tokens, {}));
-  return told;
+/// Moves the new text and tokens out of `choice` and returns them.
+CompletionChoice CompletionJob::take_new(std::size_t index, Choice& choice) const {
+  CompletionChoice taken{.index = static_cast<std::int64_t>(index),
+                         .text = std::exchange(choice.text, {}),
+                         .logprobs = {},
+                         .finish_reason = choice.finish_reason};
+  if (with_logprobs_) taken.logprobs = choice.logprobs.of(std::exchange(choice.tokens, {}));
+  return taken;
 }
 
 std::string CompletionJob::body() {
-  std::vector<CompletionChoice> told_choices;
-  for (std::size_t i = 0; i < choices_.size(); ++i) told_choices.push_back(told(i, choices_[i]));
-  return completion_reply(head(), told_choices, usage());
+  std::vector<CompletionChoice> choices;
+  for (std::size_t i = 0; i < choices_.size(); ++i) choices.push_back(take_new(i, choices_[i]));
+  return completion_reply(head(), choices, usage());
 }
 
 }  // namespace
@@ -101,8 +100,9 @@ void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
   const ServedModel& model = context.model;
   const auto num_answers = static_cast<std::size_t>(request.fields.num_answers);
   if (request.prompts.size() * num_answers > kMaxChoices) {
-    refuse_field("n", formatted("{} prompts with {} answers each, must be at most {} in all",
-                                request.prompts.size(), num_answers, kMaxChoices));
+    refuse_field(
+        "n", formatted("n is {} for {} prompts. A request may have at most {} answers in total.",
+                       num_answers, request.prompts.size(), kMaxChoices));
   }
   if (!request.fields.stop.empty()) model.require_tokenizer("stop");
   const auto grammar = grammar_of(request.fields.response_format);

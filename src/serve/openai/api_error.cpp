@@ -1,7 +1,9 @@
 #include "serve/openai/api_error.hpp"
 
+#include <array>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/files/json_lines.hpp"
@@ -10,20 +12,15 @@ namespace trireme {
 namespace {
 
 const char* error_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 408:
-      return "timeout_error";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "unavailable_error";
-    default:
-      return status < 500 ? "invalid_request_error" : "server_error";
+  constexpr std::array<std::pair<int, const char*>, 5> kTypes{{{401, "authentication_error"},
+                                                               {403, "permission_error"},
+                                                               {408, "timeout_error"},
+                                                               {429, "rate_limit_error"},
+                                                               {503, "unavailable_error"}}};
+  for (const auto& [known, type] : kTypes) {
+    if (status == known) return type;
   }
+  return status < 500 ? "invalid_request_error" : "server_error";
 }
 
 Json text_or_null(const std::string& text) {
@@ -60,7 +57,7 @@ ApiError current_api_error() {
         return {500, error.what()};
     }
   } catch (const std::bad_alloc&) {
-    return {503, "out of memory", "", "out_of_memory"};
+    return {503, "The server is out of memory. Try again later.", "", "out_of_memory"};
   } catch (const std::exception& error) {
     return {500, error.what()};
   } catch (...) {

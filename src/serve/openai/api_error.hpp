@@ -5,12 +5,12 @@
 
 namespace trireme {
 
-/// Why a request gets no answer. Its status decides the type: 400, 404, 405 and 413 are
-/// invalid_request_error, 401 authentication_error, 403 permission_error, 408 timeout_error, 429
-/// rate_limit_error, 503 unavailable_error, others server_error.
+/// An error response. The status decides the type: 400, 404, 405 and 413 are invalid_request_error,
+/// 401 authentication_error, 403 permission_error, 408 timeout_error, 429 rate_limit_error, 503
+/// unavailable_error, and all others server_error.
 class ApiError : public std::exception {
  public:
-  /// `param` names the field that is wrong, `code` the reason for programs; "" becomes null.
+  /// `param` names the invalid field and `code` the reason for programs; an empty one becomes null.
   ApiError(int status, std::string message, std::string param = {}, std::string code = {})
       : status_(status),
         message_(std::move(message)),
@@ -23,7 +23,7 @@ class ApiError : public std::exception {
 
   [[nodiscard]] const std::string& param() const noexcept { return param_; }
 
-  /// {"error": {"message", "type", "param", "code"}}; valid UTF-8 whatever the message holds.
+  /// Returns {"error": {"message", "type", "param", "code"}}. The text is always valid UTF-8.
   [[nodiscard]] std::string body() const;
 
  private:
@@ -33,11 +33,11 @@ class ApiError : public std::exception {
   std::string code_;
 };
 
-/// A field with a value that cannot be: 400.
+/// Throws ApiError(400) for a field with an invalid value.
 [[noreturn]] void refuse_field(std::string param, std::string message);
 
-/// The exception in flight as an answer: an ApiError as it is, Error(usage) and Error(data) as 400,
-/// Error(resource) and std::bad_alloc as 503, anything else as 500.
+/// Converts the current exception to an error response. ApiError stays; Error(usage) and
+/// Error(data) become 400, Error(resource) and std::bad_alloc 503, and all others 500.
 ApiError current_api_error();
 
 }  // namespace trireme

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// For messages: numbers and short texts themselves, else the type.
+/// Returns numbers and short strings as they are; otherwise the type. Used in messages.
 std::string shown_value(const Json& value) {
   constexpr std::size_t kLongest = 40;
   if (value.is_number() || value.is_boolean()) return json_text(value);
@@ -91,7 +91,7 @@ std::optional<double> BodyFields::number(std::string_view key) const {
 std::optional<std::string> BodyFields::text(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) refuse(key, "a text");
+  if (!value->is_string()) refuse(key, "a string");
   return value->get<std::string>();
 }
 

@@ -52,7 +52,7 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
     const Json* schema = function->find("parameters");
     tools.push_back(
         {*name, parameters ? json_text(*schema) : "", function->boolean("strict").value_or(false)});
-    // The template writes the whole object; transformers' get_json_schema adds "return".
+    // The template writes the whole function object. get_json_schema of transformers adds "return".
     for (const char* written : {"description", "return"}) (void)function->find(written);
     function->refuse_unknown();
     tool.refuse_unknown();
@@ -60,10 +60,10 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
   return tools;
 }
 
-/// chat_template_kwargs as of vLLM and Qwen, open_thinking as of MiniMind, reasoning_effort as of
-/// OpenAI, which knows degrees where we know on and off.
+/// Reads the thinking switch: chat_template_kwargs as in vLLM and Qwen, open_thinking as in
+/// MiniMind, or reasoning_effort as in OpenAI's API (any effort except "none" means on).
 std::optional<bool> read_thinking(const BodyFields& fields) {
-  std::optional<bool> thinking;  // the first that is given counts
+  std::optional<bool> thinking;  // the first field that is present counts
   const auto take = [&](std::optional<bool> given) {
     if (!thinking) thinking = given;
   };
@@ -82,8 +82,8 @@ std::optional<bool> read_thinking(const BodyFields& fields) {
   return thinking;
 }
 
-/// Refuses unknown fields in the parts of a message's content. `prefix` names the message:
-/// "messages[0].". "cache_control" says only what a service keeps in its cache.
+/// Refuses unknown fields in the parts of a message's content. `prefix` is the path of the message,
+/// for example "messages[0].". "cache_control" is ignored: it only controls the cache of a service.
 void check_part_fields(const Json& content, const std::string& prefix) {
   for (std::size_t i = 0; content.is_array() && i < content.size(); ++i) {
     const BodyFields part(content[i], formatted("{}content[{}].", prefix, i));
@@ -97,8 +97,8 @@ void check_function_fields(const BodyFields& function) {
   function.refuse_unknown();
 }
 
-/// Refuses unknown fields in the tool calls that an earlier answer of the model made. "index" comes
-/// back from clients that collect a stream. A call may also stand without "function" around it.
+/// Refuses unknown fields in tool calls of earlier answers. "index" is accepted because clients
+/// that collect a stream send it back. A call may also omit the surrounding "function".
 void check_call_fields(const Json& calls, const std::string& prefix) {
   for (std::size_t i = 0; calls.is_array() && i < calls.size(); ++i) {
     const BodyFields call(calls[i], formatted("{}tool_calls[{}].", prefix, i));
@@ -114,24 +114,24 @@ void check_call_fields(const Json& calls, const std::string& prefix) {
   }
 }
 
-/// Refuses calls that are not read: only messages of the assistant make calls.
+/// Refuses calls in messages of other roles, because only the assistant makes calls.
 void check_calls(const BodyFields& message, const std::string& prefix) {
   const Json* calls = message.find("tool_calls");
   const Json* legacy = message.find("function_call");
   const bool has_calls = (calls != nullptr && !calls->empty()) || legacy != nullptr;
   if (has_calls && message.text("role").value_or("") != "assistant") {
     const std::string name = message.name_of(legacy != nullptr ? "function_call" : "tool_calls");
-    refuse_field(name, name + " may stand only in a message of role assistant");
+    refuse_field(name, name + " is allowed only in a message of role assistant");
   }
   if (calls != nullptr) check_call_fields(*calls, prefix);
   if (const auto call = message.object("function_call")) check_function_fields(*call);
 }
 
-/// Refuses fields of messages that the templates do not write. Messages of answers come back with what
-/// an answer has (OpenAI's "annotations"); "type" is what lm-evaluation-harness adds.
+/// Refuses fields of messages that the templates do not write. Accepted extra fields are
+/// "annotations", which OpenAI's answers contain, and "type", which lm-evaluation-harness adds.
 void check_message_fields(const Json& messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (!messages[i].is_object()) continue;  // the reader says so
+    if (!messages[i].is_object()) continue;  // the reader reports this error
     const std::string prefix = formatted("messages[{}].", i);
     const BodyFields message(messages[i], prefix);
     for (const char* name :
@@ -160,8 +160,9 @@ void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
   if (*value == "none") return;
   const bool is_named = value->is_object() && value->value("type", Json()) == "function";
   if (*value != "required" && !is_named)
-    fields.refuse("tool_choice", "none, auto, required or a function");
-  if (tools.empty()) refuse_field("tool_choice", "tool_choice needs tools");
+    fields.refuse("tool_choice", "none, auto, required or an object that names a function");
+  if (tools.empty())
+    refuse_field("tool_choice", "tool_choice requires tools, but the request has none");
   request.tool_choice = ToolChoice::required;
   if (!is_named) return;
   const BodyFields choice(*value, "tool_choice.");
@@ -173,11 +174,12 @@ void read_tool_choice(const BodyFields& fields, ChatRequest& request) {
   function->refuse_unknown();
   const auto same = [&](const ToolSpec& tool) { return tool.name == *name; };
   if (std::none_of(tools.begin(), tools.end(), same))
-    refuse_field("tool_choice.function.name", formatted("'{}' is none of the tools", *name));
+    refuse_field("tool_choice.function.name",
+                 formatted("'{}' is not the name of a tool in tools", *name));
   request.tool_name = *name;
 }
 
-/// Reads "messages", "tools" and what decides how they are written. `json`: the whole body.
+/// Reads "messages", "tools" and the settings of the template. `json` is the whole body.
 ChatInput read_chat_input(const BodyFields& fields, std::string_view json) {
   const Json* messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array()) fields.refuse("messages", "a list of messages");
@@ -204,22 +206,23 @@ ChatRequest read_chat_request(std::string_view json) {
   const auto old_name = fields.integer("max_tokens", 1, kMost);
   const auto new_name = fields.integer("max_completion_tokens", 1, kMost);
   if (old_name && new_name && *old_name != *new_name) {
-    refuse_field("max_tokens",
-                 formatted("max_tokens is {} and max_completion_tokens is {}, give one of them",
-                           *old_name, *new_name));
+    refuse_field(
+        "max_tokens",
+        formatted("max_tokens is {} and max_completion_tokens is {}. Send only one of them.",
+                  *old_name, *new_name));
   }
   request.fields.max_tokens = new_name ? new_name : old_name;
   request.logprobs = fields.boolean("logprobs").value_or(false);
   request.top_logprobs = fields.integer("top_logprobs", 0, kMaxTopLogprobs).value_or(0);
   if (request.top_logprobs > 0 && !request.logprobs)
-    refuse_field("top_logprobs", "top_logprobs needs logprobs true");
+    refuse_field("top_logprobs", "top_logprobs requires logprobs to be true");
   request.parallel_tool_calls = fields.boolean("parallel_tool_calls").value_or(true);
   read_tool_choice(fields, request);
   fields.refuse_unknown();
   if (request.tool_choice == ToolChoice::none) {
     request.input.conversation.tools.clear();
   } else if (request.fields.response_format.kind != ResponseFormat::Kind::text) {
-    refuse_field("response_format", "response_format must be text where tools may be called");
+    refuse_field("response_format", "response_format must be text if the model may call tools");
   }
   return request;
 }

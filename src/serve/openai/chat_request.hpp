@@ -8,25 +8,23 @@
 #include "text/chat/conversation.hpp"
 
 namespace trireme {
-
-/// A function that the model may ask its user to call.
 struct ToolSpec {
   std::string name;
-  std::string parameters;  // JSON schema of the arguments; "" for any object
-  bool is_strict = false;  // the arguments of a call must fit the schema
+  std::string parameters;  // JSON schema of the arguments; empty for any object
+  bool is_strict = false;  // the arguments of a call must match the schema
 };
 
 enum class ToolChoice {
-  none,  // answers are text, and the model does not see the tools
+  none,  // answers are text, and the prompt does not contain the tools
   automatic,
-  required,  // at least one call; if `tool_name` is set, one call of it
+  required,  // at least one call; if `tool_name` is set, exactly one call of this tool
 };
 
-/// Messages and tools as a template writes them.
+/// Messages and tools that the chat template writes.
 struct ChatInput {
   Conversation conversation;
   std::vector<ToolSpec> tools;
-  std::optional<bool> thinking;  // none: the template's default
+  std::optional<bool> thinking;  // none means the default of the template
   bool generation_prompt = true;
 };
 
@@ -35,14 +33,15 @@ struct ChatRequest {
   GenerationFields fields;
   ChatInput input;
   ToolChoice tool_choice = ToolChoice::none;
-  std::string tool_name;  // of a named choice
+  std::string tool_name;  // set if tool_choice names a function
   bool parallel_tool_calls = true;
   bool logprobs = false;
   std::int64_t top_logprobs = 0;
 };
 
-/// Reads a whole request. Throws ApiError(400) that names the field, also for one that is not known,
-/// of the request or of a message. Source: OpenAI's API reference, "Create chat completion"; chat_template_kwargs as in vLLM.
+/// Reads a whole request. Throws ApiError(400) that names the field, also for unknown fields of the
+/// request or of a message. Source: OpenAI's API reference, "Create chat completion"; vLLM for
+/// chat_template_kwargs.
 ChatRequest read_chat_request(std::string_view json);
 
 }  // namespace trireme

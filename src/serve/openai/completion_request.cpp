@@ -10,12 +10,12 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kDefaultMaxTokens = 16;  // OpenAI's
+constexpr std::int64_t kDefaultMaxTokens = 16;  // default of OpenAI's API
 
 [[noreturn]] void refuse_prompt() {
-  refuse_field(
-      "prompt",
-      "prompt must be a text, a list of texts, a list of token ids or a list of such lists");
+  refuse_field("prompt",
+               "prompt must be a string, a list of strings, a list of token ids or a list of such "
+               "lists");
 }
 
 bool is_id(const Json& value) {
@@ -38,8 +38,8 @@ std::vector<CompletionPrompt> read_completion_prompts(const BodyFields& fields) 
   if (is_one) return {one_prompt(*value)};
   if (!value->is_array() || value->empty()) refuse_prompt();
   if (value->size() > kMaxPrompts)
-    refuse_field("prompt",
-                 formatted("prompt has {} texts, at most {}", value->size(), kMaxPrompts));
+    refuse_field("prompt", formatted("prompt has {} entries, at most {} are allowed", value->size(),
+                                     kMaxPrompts));
   std::vector<CompletionPrompt> prompts;
   for (const Json& each : *value) prompts.push_back(one_prompt(each));
   return prompts;
@@ -60,7 +60,7 @@ CompletionRequest read_completion_request(std::string_view json) {
           .value_or(kDefaultMaxTokens);
   fields.refuse_unknown();
   if (*request.fields.max_tokens == 0 && !request.echo)
-    refuse_field("max_tokens", "max_tokens is 0, must be 1 or more without echo");
+    refuse_field("max_tokens", "max_tokens is 0. It must be at least 1 unless echo is true.");
   return request;
 }
 

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// A text, or ids of one.
+/// A prompt: a text or token ids.
 using CompletionPrompt = std::variant<std::string, std::vector<std::uint32_t>>;
 
 /// A request to /v1/completions.
@@ -18,13 +18,13 @@ struct CompletionRequest {
   GenerationFields fields;
   std::vector<CompletionPrompt> prompts;  // at least one
   bool echo = false;                      // the answer begins with the prompt
-  std::optional<std::int64_t> logprobs;   // of how many most likely tokens
+  std::optional<std::int64_t> logprobs;   // number of most likely tokens to report at each position
 };
 
-/// Most prompts of a request, each with num_answers answers.
+/// Maximum number of prompts in a request; each has num_answers answers.
 inline constexpr std::size_t kMaxPrompts = 1024;
 
-/// Reads a whole request. Throws ApiError(400) that names the field, also for one that is not known.
+/// Reads a whole request. Throws ApiError(400) that names the field, also for unknown fields.
 /// Source: OpenAI's API reference, "Create completion".
 CompletionRequest read_completion_request(std::string_view json);
 

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// The form that a text must have (`response_format`).
+/// The required form of the answer (`response_format`).
 struct ResponseFormat {
   enum class Kind { text, json_object, json_schema };
 
@@ -18,9 +18,9 @@ struct ResponseFormat {
   const char* schema_field = "";
 };
 
-/// What chats and completions are asked with alike.
+/// Fields that chat and completion requests have in common.
 struct GenerationFields {
-  std::string model;  // "": the one that is served
+  std::string model;  // empty: the served model
   SamplingConfig sampling{.temperature = 1.0};
   bool has_seed = false;
   std::optional<std::int64_t> max_tokens;
@@ -32,14 +32,13 @@ struct GenerationFields {
   ResponseFormat response_format;
 };
 
-/// Most answers of a request, and most stop texts.
 inline constexpr std::int64_t kMaxAnswers = 128;
 inline constexpr std::size_t kMaxStopTexts = 4;
-/// Most alternatives of a token whose log-probabilities are told.
+/// Maximum number of alternatives of a token that are reported with log-probabilities.
 inline constexpr std::int64_t kMaxTopLogprobs = 20;
 
-/// Reads and checks them, all but max_tokens, and refuses what is known here or elsewhere but does
-/// nothing here, unless its value asks for nothing. Throws ApiError(400) that names the field.
+/// Reads and checks all common fields except max_tokens. Throws ApiError(400) that names the field,
+/// also for a known field that this server does not support unless its value requests nothing.
 GenerationFields read_generation_fields(const BodyFields& fields);
 
 }  // namespace trireme

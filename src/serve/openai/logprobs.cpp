@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files/json_lines.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
@@ -22,11 +23,6 @@ Json token_json(const Tokenizer& tokenizer, std::uint32_t id, float logprob) {
   Json bytes = Json::array();
   for (const char c : tokenizer.token_bytes(id)) bytes.push_back(static_cast<unsigned char>(c));
   return {{"token", token_text(tokenizer, id)}, {"logprob", finite(logprob)}, {"bytes", bytes}};
-}
-
-std::int64_t num_characters(std::string_view text) {
-  return std::count_if(text.begin(), text.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 }  // namespace
@@ -52,8 +48,8 @@ std::string CompletionLogprobs::of(std::span<const TokenReport> tokens) {
     const std::string text = token_text(tokenizer_, token.id);
     texts.push_back(text);
     offsets.push_back(offset_);
-    offset_ += num_characters(text);
-    if (!token.logprob) {  // the first of a prompt: nothing was there to predict it
+    offset_ += static_cast<std::int64_t>(utf8_length(text));
+    if (!token.logprob) {  // the first token of a prompt has no prediction
       logprobs.push_back(nullptr);
       tops.push_back(nullptr);
       continue;

@@ -6,23 +6,25 @@
 #include "generate/request.hpp"
 #include "text/tokenizer.hpp"
 
-/// What a model said of each token, as JSON in the two forms of OpenAI's API. A log-probability that
-/// JSON cannot hold (minus infinity) is -9999, as in OpenAI's.
+/// Log-probabilities as JSON in the two forms of OpenAI's API. Minus infinity, which JSON cannot
+/// represent, becomes -9999 as in OpenAI's API.
 namespace trireme {
 
-/// {"content": [{"token", "logprob", "bytes", "top_logprobs"}], "refusal": null} of a chat.
+/// Returns the log-probabilities of a chat: {"content": [{"token", "logprob", "bytes",
+/// "top_logprobs"}], "refusal": null}.
 std::string chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenReport> tokens);
 
-/// {"tokens", "token_logprobs", "top_logprobs", "text_offset"} of a completion, in pieces.
+/// Writes the log-probabilities of a completion, part by part: {"tokens", "token_logprobs",
+/// "top_logprobs", "text_offset"}.
 ///
-/// A token is the text that it decodes to alone: the bytes of a part of a character are U+FFFD.
-/// Offsets are in characters of these texts, joined. Of alternatives with the same text, the likelier
-/// counts; the token itself is always one of them.
+/// The text of a token is its own decoding; an incomplete character becomes U+FFFD. Offsets count
+/// characters of these texts. If alternatives have the same text, the most likely one counts. The
+/// token itself is always among the alternatives.
 class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
-  /// Of the next tokens.
+  /// Returns the log-probabilities of the next tokens.
   std::string of(std::span<const TokenReport> tokens);
 
  private:

@@ -51,11 +51,11 @@ Json message_json(const AnswerPiece& answer) {
 Json delta_json(const ChatDelta& delta) {
   Json json = Json::object();
   if (delta.is_first) json["role"] = "assistant";
-  if (!delta.piece.thought.empty()) json["reasoning_content"] = delta.piece.thought;
-  if (!delta.piece.content.empty() || (delta.is_first && delta.piece.empty()))
-    json["content"] = delta.piece.content;
-  if (!delta.piece.calls.empty()) {
-    Json calls = calls_json(delta.piece.calls);
+  if (!delta.answer.thought.empty()) json["reasoning_content"] = delta.answer.thought;
+  if (!delta.answer.content.empty() || (delta.is_first && delta.answer.empty()))
+    json["content"] = delta.answer.content;
+  if (!delta.answer.calls.empty()) {
+    Json calls = calls_json(delta.answer.calls);
     for (std::size_t i = 0; i < calls.size(); ++i)
       calls[i]["index"] = delta.num_calls_before + static_cast<std::int64_t>(i);
     json["tool_calls"] = std::move(calls);

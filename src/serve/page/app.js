@@ -1,11 +1,11 @@
-// Brings the parts together: the chat that is open, what is done to it, and what the page shows of the server.
+// Main module: holds the open chat, handles the user's actions, and shows the state of the server.
 
 import { ChatStore, exportChats, importChats, newChat, newMessage } from "./chats.js";
 import { ChatView } from "./chat_view.js";
 import { Composer } from "./composer.js";
 import { askToken, dropNotices, notify } from "./dialogs.js";
 import { icon, make } from "./dom.js";
-import { session } from "./kept.js";
+import { session } from "./storage.js";
 import { Server } from "./server.js";
 import { keepSettings, lastSettings } from "./settings.js";
 import { openSettings } from "./settings_view.js";
@@ -14,7 +14,8 @@ import { Talk } from "./talk.js";
 import { chooseTheme, preferredTheme } from "./theme.js";
 import { chooseLanguage, preferredLanguage, showWords, t } from "./words.js";
 
-const kOpenKey = "trireme.open"; // of this window: a reload comes back to its chat
+// a sessionStorage key: after a reload, the window shows the same chat
+const kOpenKey = "trireme.open";
 const kTitleLetters = 60;
 const byId = (id) => document.getElementById(id);
 
@@ -52,7 +53,7 @@ function answer() {
   chatView.scrollToEnd();
 }
 
-/** Changes the messages so that one step leads back. */
+/** Changes the messages and offers to undo the change. */
 function change(said, act) {
   const changed = chat;
   const before = [...chat.messages];

@@ -1,9 +1,9 @@
-// Calls of tools. The page shows them and runs nothing: their results are what the user types.
+// Tool calls. The page shows the calls but runs nothing: the user types the results.
 
 import { icon, make } from "./dom.js";
 import { t } from "./words.js";
 
-/** Arguments laid out in lines, or as they came where they aren't JSON (yet). */
+/** Formats JSON arguments; returns other text (for example incomplete JSON) unchanged. */
 function pretty(text) {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);
@@ -18,7 +18,7 @@ export function callNodes(calls) {
     make("pre", { tabindex: "0", role: "region", "aria-label": t("arguments", { name: call.name }), text: pretty(call.arguments) })));
 }
 
-/** A field for each call; `onSend(message, texts)` when all results are sent. */
+/** Makes a form with a field for each call. Calls `onSend(message, texts)` when the user sends the results. */
 export function resultForm(message, onSend) {
   const areas = message.tool_calls.map(() => make("textarea", { rows: "2", required: true, placeholder: t("resultHint") }));
   const fields = message.tool_calls.map((call, at) => make("label", {}, make("span", { text: t("resultOf", { name: call.name }) }), areas[at]));

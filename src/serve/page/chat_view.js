@@ -2,12 +2,12 @@ import { make } from "./dom.js";
 import { MessageView, partsOf } from "./message_view.js";
 import { t } from "./words.js";
 
-const kNearPx = 60; // so near the end, the view follows what is written
+const kNearPx = 60;  // within this distance of the end, the view scrolls with new text
 const kMaxSpoken = 2000;
 
-/** The messages of the chat that is open, with what is being written. */
+/** Shows the messages of the open chat and the answer in progress. */
 export class ChatView {
-  /** `actions`: MessageView's, and suggest(text) for the first words of an empty chat. */
+  /** `actions`: the actions of MessageView, and suggest(text) for the suggestions of an empty chat. */
   constructor(talk, actions) {
     this.talk = talk;
     this.actions = actions;
@@ -26,7 +26,7 @@ export class ChatView {
     talk.addEventListener("change", ({ detail }) => this.changed(detail));
   }
 
-  /** Shows a chat from its end; also after a change of language. */
+  /** Shows a chat and scrolls to its end. Also used after a change of language. */
   show(chat) {
     this.chat = chat;
     this.views.clear();
@@ -36,7 +36,7 @@ export class ChatView {
     this.scrollToEnd();
   }
 
-  /** Brings the nodes in line with the chat's messages. */
+  /** Updates the nodes to match the messages of the chat. */
   sync() {
     const { messages } = this.chat;
     const running = this.talk.isRunning(this.chat);
@@ -65,7 +65,7 @@ export class ChatView {
       this.sync();
       return;
     }
-    // Tokens may come faster than pictures.
+    // Tokens may arrive faster than the screen is drawn.
     this.planned ||= requestAnimationFrame(() => {
       this.planned = 0;
       const view = this.views.get(this.chat.messages.at(-1)?.id);
@@ -73,7 +73,7 @@ export class ChatView {
     });
   }
 
-  /** A screen reader hears an answer once, when it is whole. */
+  /** Gives a finished answer to screen readers, once. */
   speak(message) {
     const text = message.error ? t("answerFailed") : `${t("answerDone")} ${partsOf(message).content.slice(0, kMaxSpoken)}`;
     this.live.textContent = text;
@@ -84,7 +84,7 @@ export class ChatView {
     (this.views.get(message?.id)?.node ?? document.getElementById("input")).focus({ preventScroll: true });
   }
 
-  /** Edits the last message of the user, if there is one. */
+  /** Opens the last message of the user for editing, if there is one. */
   editLast() {
     const message = this.chat.messages.findLast(({ role }) => role === "user");
     if (message && !this.talk.isRunning(this.chat)) this.views.get(message.id).edit();

@@ -1,13 +1,14 @@
-// Chats, kept in this browser: one entry of localStorage each, so that two windows change different chats without loss.
+// Chats in localStorage of this browser. Each chat has its own entry, so two windows can change
+// different chats without loss.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 import { readSettings } from "./settings.js";
 
 const kPrefix = "trireme.chat.";
 const kFormat = "trireme-chats";
 const kRoles = ["user", "assistant", "tool"];
 
-/** Not crypto.randomUUID: browsers have that only for pages of this machine or over TLS. */
+/** Returns a random id. crypto.randomUUID exists only for pages from localhost or over TLS. */
 export function newId() {
   return Array.from(crypto.getRandomValues(new Uint8Array(10)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -43,7 +44,8 @@ function readMessage(value) {
   }
   if (Array.isArray(value.tool_calls)) message.tool_calls = value.tool_calls.map(readCall);
   if (value.role === "assistant") {
-    message.finish ??= message.error ? "error" : "interrupted"; // the page was left while the answer came
+    // the page was closed during the answer
+    message.finish ??= message.error ? "error" : "interrupted";
     message.stats = {};
     for (const [name, number] of Object.entries(value.stats ?? {})) {
       if (Number.isFinite(number)) message.stats[name] = number;
@@ -52,7 +54,7 @@ function readMessage(value) {
   return message;
 }
 
-/** A chat from anything that was stored or imported (a record of training data counts), or null if it has no messages. */
+/** Converts a stored or imported value (also a record of training data) to a chat; null if it has no messages. */
 export function readChat(value) {
   const list = value?.messages ?? value?.conversations;
   if (!Array.isArray(list)) return null;
@@ -68,12 +70,12 @@ export function readChat(value) {
   return chat;
 }
 
-/** The text of a file of chats. */
+/** Returns the content of an export file. */
 export function exportChats(chats) {
   return JSON.stringify({ format: kFormat, version: 1, chats }, null, 1);
 }
 
-/** The chats of a file: one that was exported, a single chat, or a list; each under a new name. Throws if there are none. */
+/** Reads an export file, a single chat or a list of chats. Each chat gets a new id. Throws if there are none. */
 export function importChats(text) {
   const value = JSON.parse(text);
   const list = Array.isArray(value) ? value : (value?.chats ?? [value]);
@@ -82,7 +84,7 @@ export function importChats(text) {
   return chats.map((chat) => ({ ...chat, id: newId() }));
 }
 
-/** Sends "change" when another window has changed a chat, "full" when the browser keeps no more. */
+/** Stores chats. Sends "change" when another window has changed a chat, "full" when the browser's storage is full. */
 export class ChatStore extends EventTarget {
   constructor() {
     super();
@@ -108,7 +110,7 @@ export class ChatStore extends EventTarget {
     return true;
   }
 
-  /** Newest first. */
+  /** Returns the chats, newest first. */
   list() {
     return [...this.chats.values()].sort((one, other) => other.updated - one.updated);
   }

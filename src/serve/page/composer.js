@@ -1,11 +1,11 @@
 import { icon, isComposing } from "./dom.js";
-import { session } from "./kept.js";
+import { session } from "./storage.js";
 import { toolsOf } from "./settings.js";
 import { t } from "./words.js";
 
 const kDraftKey = "trireme.draft";
 
-/** Where the user writes. One button sends, and stops what is under way. */
+/** The input field with the button that sends, or stops the running answer. */
 export class Composer {
   /** `actions`: send(text), stop(), editLast(), settingsChanged(), openTools(). */
   constructor(actions) {
@@ -32,7 +32,7 @@ export class Composer {
     this.tools.addEventListener("click", () => actions.openTools());
   }
 
-  /** `running`: an answer is under way; `ready`: the server takes requests. */
+  /** `running`: an answer is in progress; `ready`: the server accepts requests. */
   show({ settings, running, ready }) {
     Object.assign(this, { settings, running, ready });
     this.thinking.value = settings.thinking;
@@ -54,7 +54,7 @@ export class Composer {
     this.input.style.height = `${this.input.scrollHeight}px`;
   }
 
-  /** Enter that ends a composition (Chinese, Japanese, Korean) is not for us. */
+  /** Ignores an Enter that only ends a composition (Chinese, Japanese, Korean). */
   key(event) {
     if (isComposing(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.altKey) {

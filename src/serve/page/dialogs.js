@@ -1,9 +1,10 @@
-// Questions and notices above the page. <dialog> keeps the focus inside, and closes with Escape.
+// Dialogs and notices above the page. The <dialog> element keeps the focus inside and closes with
+// Escape.
 
 import { icon, iconButton, isComposing, make } from "./dom.js";
 import { t } from "./words.js";
 
-/** Opens a dialog with a title; `onClose` runs once, however it was closed. */
+/** Opens a dialog with a title. `onClose` runs once, whatever closes the dialog. */
 export function openDialog(title, content, onClose, properties = {}) {
   const close = iconButton("close", t("close"), () => dialog.close());
   const head = make("div", { class: "dialog-head" }, make("h2", { id: "dialog-title", text: title }), close);
@@ -11,7 +12,7 @@ export function openDialog(title, content, onClose, properties = {}) {
   const before = document.activeElement;
   dialog.addEventListener("close", () => {
     dialog.remove();
-    before?.blur(); // Chromium gives the focus back, but leaves the caret where the dialog was
+    before?.blur();  // Chromium restores the focus but leaves the caret at the place of the dialog
     before?.focus({ preventScroll: true });
     onClose();
   });
@@ -20,7 +21,7 @@ export function openDialog(title, content, onClose, properties = {}) {
   return dialog;
 }
 
-/** Asks for a line of text (`field`: attributes of its input), or only for consent; resolves to the text, or null. */
+/** Asks for a line of text (`field`: attributes of the input) or for confirmation. Resolves to the text, or to null. */
 export function ask({ title, note = "", problem = "", field = null, value = "", ok, danger = false }) {
   return new Promise((resolve) => {
     let answer = null;
@@ -61,7 +62,7 @@ export function dropNotices() {
   document.getElementById("notices").replaceChildren();
 }
 
-/** A notice above the chat; with `action`, a button that takes the last step back. Stays while it is pointed at. */
+/** Shows a notice above the chat. With `action`, it has an undo button. It stays while the pointer is on it. */
 export function notify(text, action = null) {
   const list = document.getElementById("notices");
   const notice = make("div", { class: "notice" }, make("span", { text }));

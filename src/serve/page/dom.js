@@ -1,8 +1,8 @@
-// Nodes are made one by one and text is always set as text: nothing that a model wrote is parsed as HTML.
+// Helpers for DOM nodes. Text is always set as text: output of a model is never parsed as HTML.
 
 /**
- * Makes an element. `properties`: `text`, `on: {event: handler}`, and attributes; those that are undefined, null or false are
- * left out. Children that are null are left out as well; lists of children may be as long as a text has pieces.
+ * Makes an element. `properties`: `text`, `on: {event: handler}`, and attributes. Attributes that are undefined, null or false
+ * are left out. Children that are null are left out, too; a child may be a list of any length.
  */
 export function make(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
@@ -22,7 +22,7 @@ export function make(tag, properties = {}, ...children) {
   return node;
 }
 
-// Strokes on a field of 24 x 24.
+// SVG paths in a 24 x 24 view box.
 const kIcons = {
   menu: "M4 6h16 M4 12h16 M4 18h16",
   plus: "M12 5v14 M5 12h14",
@@ -43,7 +43,7 @@ const kIcons = {
   warning: "M12 4l9 16H3z M12 10v4 M12 17v.5",
 };
 
-/** A drawing beside words, or in a button that has a label of its own: screen readers pass over it. */
+/** Makes a decorative icon beside words or in a labelled button; screen readers skip it. */
 export function icon(name) {
   const space = "http://www.w3.org/2000/svg";
   const node = document.createElementNS(space, "svg");
@@ -56,13 +56,13 @@ export function icon(name) {
   return node;
 }
 
-/** A button that is only a drawing: `label` is read out and shown under the pointer. */
+/** Makes a button that shows only an icon. `label` is its tooltip and its name for screen readers. */
 export function iconButton(name, label, onClick, properties = {}) {
   const shared = { type: "button", class: "icon-button", "aria-label": label, title: label, on: { click: onClick } };
   return make("button", { ...shared, ...properties }, icon(name));
 }
 
-/** Also where the page isn't served from this machine or over TLS: there browsers have no clipboard object. */
+/** Copies text. The fallback serves pages without TLS from another machine, where browsers have no clipboard object. */
 export async function copyText(text) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
@@ -79,7 +79,7 @@ export async function copyText(text) {
   if (!done) throw new Error("copy");
 }
 
-/** Whether Enter belongs to an input method that is still composing (229: Safari ends the composition first). */
+/** Returns true if Enter belongs to an input method that is composing (229: Safari ends the composition first). */
 export function isComposing(event) {
   return event.isComposing || event.keyCode === 229;
 }

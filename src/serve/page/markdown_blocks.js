@@ -1,6 +1,6 @@
-// Markdown's blocks, in time linear in the text. Raw HTML has no meaning: it is text like any other.
+// Parses Markdown into blocks, in time linear in the text. Raw HTML is treated as text.
 
-const kMaxDepth = 12; // lists and quotes inside one another; deeper ones are text
+const kMaxDepth = 12;  // maximum nesting of lists and quotes; deeper ones are text
 const kMaxMathLines = 100;
 
 function indentOf(line) {
@@ -34,7 +34,7 @@ function isRule(line) {
   return marks.length >= 3 && "-*_".includes(marks[0]) && marks === marks[0].repeat(marks.length);
 }
 
-/** {indent, content: where an item's text starts, kind: "-", "*", "+", "." or ")", number}, or null. */
+/** Returns {indent, content: column of the item's text, kind: "-", "*", "+", "." or ")", number, rest}, or null. */
 function markerOf(line) {
   const text = line.trimStart();
   const match = /^([-*+]|(\d{1,9})([.)]))(?=[ \t]|$)/.exec(text);
@@ -63,7 +63,7 @@ function cellsOf(line) {
   return cells.map((cell) => cell.trim());
 }
 
-/** How the columns of a table that starts at this line are aligned, or null: the next line says so, with as many cells. */
+/** Returns the column alignments if a table starts at this line, otherwise null. Its second line sets them, with as many cells. */
 function alignmentsAt(lines, at) {
   const line = lines[at + 1];
   if (!lines[at].includes("|") || !line?.includes("-") || !/^[-:| \t]+$/.test(line)) return null;
@@ -90,7 +90,8 @@ function interrupts(line) {
   return fenceOf(line) || headingOf(line) || isRule(line) || isMath(line) || line.trimStart().startsWith(">");
 }
 
-// Each reader takes lines from `at` and returns [block, the line after it], or null if no such block starts there.
+// Each reader takes lines from `at` and returns [block, index of the next line], or null if no such
+// block starts there.
 const kReaders = [readFence, readMath, readHeading, readRule, readQuote, readList, readTable];
 
 function readFence(lines, at) {
@@ -140,7 +141,7 @@ function readQuote(lines, at, depth) {
   return [{ type: "quote", blocks: parseLines(inner, depth + 1) }, end];
 }
 
-/** An item's lines: those further in than its marker, and those that go on its paragraph. */
+/** Reads the lines of an item: lines indented more than its marker, and lines that continue its paragraph. */
 function readItem(lines, at, marker) {
   const own = [marker.rest];
   let end = at + 1;
@@ -205,8 +206,8 @@ function parseLines(lines, depth) {
 }
 
 /**
- * The blocks of a text: heading {level, text}, paragraph {text}, code {language, text}, math {text}, list {start, items},
- * quote {blocks}, table {alignments, head, rows}, rule. `source` is an outermost block's own lines: equal sources, equal blocks.
+ * Returns the blocks of a text: heading {level, text}, paragraph {text}, code {language, text}, math {text}, list {start, items},
+ * quote {blocks}, table {alignments, head, rows}, rule. `source` holds the lines of an outermost block, to detect unchanged blocks.
  */
 export function parseBlocks(text) {
   return parseLines(text.replaceAll("\r\n", "\n").split("\n"), 0);

@@ -1,12 +1,13 @@
-// What stands inside a line of Markdown, in time linear in the text: a stack of what is open, and nothing is scanned twice.
+// Parses the text inside a Markdown block, in time linear in the text: a stack of open elements,
+// and no text is scanned twice.
 
-const kMaxOpen = 32; // emphasis and links inside one another; further ones are text
-const kMaxTarget = 2000; // letters of a link's address
+const kMaxOpen = 32;  // maximum nesting of emphasis and links; further ones are text
+const kMaxTarget = 2000;  // maximum length of a link's address, in characters
 const kSpecial = /[\\`*_~[\]!<&$\n]|https?:\/\//g;
 const kEntities = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#39;": "'", "&nbsp;": "\u00a0" };
 const kElements = { "*1": "em", "*2": "strong", _1: "em", _2: "strong", "~2": "del" };
 
-/** An address that a click may open, or null: no script, no file, nothing relative to this page. */
+/** Returns an address that is safe to open, otherwise null: only http, https and mailto, no relative address. */
 export function safeAddress(text) {
   if (!/^(https?:\/\/|mailto:)/i.test(text)) return null;
   try {
@@ -21,8 +22,8 @@ class InlineParser {
     this.text = text;
     this.at = 0;
     this.open = [{ kind: "root", mark: "", children: [] }];
-    this.count = {}; // of what is open, by kind: no search for what is not there
-    this.absent = new Set(); // closing marks that do not come any more
+    this.count = {};  // number of open elements by kind
+    this.absent = new Set();  // closing marks that do not occur in the rest of the text
   }
 
   parse() {
@@ -74,7 +75,7 @@ class InlineParser {
     return frame;
   }
 
-  /** What is open above place `depth` was never closed: its marks are text. */
+  /** Turns elements above `depth` that were never closed into text. */
   closeDownTo(depth) {
     while (this.open.length > depth + 1) {
       const frame = this.pop();
@@ -83,7 +84,7 @@ class InlineParser {
     }
   }
 
-  /** The topmost open thing of a kind, with nothing above it, or null. */
+  /** Pops and returns the topmost open element of a kind, or returns null. Elements above it become text. */
   raise(kind) {
     if (!this.count[kind]) return null;
     let depth = this.open.length - 1;
@@ -128,7 +129,7 @@ class InlineParser {
     return this.put({ type: "code", text: /^ .*[^ ].* $/s.test(text) ? text.slice(1, -1) : text });
   }
 
-  /** Mathematics stays text; it is found so that its * and _ are not taken for emphasis. "$5 and $6" is none. */
+  /** Mathematics stays text, but its * and _ must not become emphasis. "$5 and $6" is not mathematics. */
   readDollars() {
     const mark = this.text.startsWith("$$", this.at) ? "$$" : "$";
     const start = this.at + mark.length;
@@ -148,7 +149,7 @@ class InlineParser {
     this.at += mark.length;
   }
 
-  /** A link needs its address at once. A picture is a link too: this page loads nothing from elsewhere. */
+  /** A link must have an address. An image becomes a link, because the page loads nothing from other servers. */
   readCloseBracket() {
     const frame = this.raise("[");
     if (!frame) return this.take("]");
@@ -167,7 +168,7 @@ class InlineParser {
     return this.put("]");
   }
 
-  /** No link inside a link: the brackets around one are text. */
+  /** Links cannot be nested: brackets around a link are text. */
   spendBrackets() {
     for (const frame of this.open) {
       if (frame.kind === "[") frame.kind = "spent";
@@ -191,7 +192,7 @@ class InlineParser {
     return entity ? this.take(entity, kEntities[entity]) : this.take("&");
   }
 
-  /** A bare address ends before a space, a CJK sign or letter, and punctuation at its end. */
+  /** A bare address ends before a space or a CJK character; punctuation at its end does not belong to it. */
   readAddress() {
     const address = /https?:\/\/[^\s<>"'`|\u2018-\u201f\u3000-\u9fff\uff00-\uffef]+/y;
     address.lastIndex = this.at;
@@ -205,7 +206,7 @@ class InlineParser {
     return this.take(text, href ? { type: "link", href, children: [text] } : text);
   }
 
-  /** Emphasis needs no spaces around Chinese; _ needs the border of a word; 2*3*4 is a product. */
+  /** Emphasis needs no spaces around Chinese text; _ needs a word boundary; 2*3*4 is a product. */
   readEmphasis(sign) {
     let end = this.at;
     while (this.text[end] === sign) end += 1;
@@ -239,7 +240,7 @@ class InlineParser {
   }
 }
 
-/** Texts and {type: "code" | "math", text}, {type: "em" | "strong" | "del", children}, {type: "link", href, children}. */
+/** Returns strings and {type: "code" | "math", text}, {type: "em" | "strong" | "del", children}, {type: "link", href, children}. */
 export function parseInline(text) {
   return new InlineParser(text).parse();
 }

@@ -16,7 +16,7 @@ function inline(tag, text, properties = {}) {
   return make(tag, properties, parseInline(text).map(inlineNode));
 }
 
-/** A button that says for two seconds whether the text is in the clipboard. */
+/** Makes a copy button that shows for two seconds whether copying succeeded. */
 export function copyButton(label, textOf) {
   const words = make("span", { text: label });
   const button = make("button", { type: "button", class: "small-button" }, icon("copy"), words);
@@ -69,8 +69,8 @@ function blockNode(block) {
 }
 
 /**
- * Shows a text that grows: blocks whose source stayed keep their nodes, so that a selection, a scrolled table or a focused
- * button survives while the rest is still being written.
+ * Shows a growing text. Blocks with unchanged source keep their nodes, so that a selection, a scrolled table or a focused button
+ * survives while the rest is still being written.
  */
 export class MarkdownView {
   constructor(name = "") {

@@ -4,7 +4,7 @@ import { copyButton, MarkdownView } from "./markdown_view.js";
 import { tokensPerSecond } from "./stream.js";
 import { number, t } from "./words.js";
 
-/** Thoughts apart from the answer; formats without a field for them write them in front of it. */
+/** Separates the thought from the answer. Chat formats without a separate field write the thought before the answer. */
 export function partsOf(message) {
   const { content, reasoning_content: thought } = message;
   const match = thought ? null : /^\s*<think>\n?/.exec(content);
@@ -25,7 +25,7 @@ function statsOf({ stats, finish }, running) {
   return parts.join(" · ");
 }
 
-/** What an error means, and what to do; the server's own words beside it. */
+/** Explains an error and what to do, and shows the message of the server. */
 function errorNode(message, onRetry) {
   const [, status, said] = /^(\d+) (.*)$/s.exec(message.error) ?? [null, "500", message.error];
   const known = { 0: "errorOffline", 401: "errorToken", 403: "errorForbidden", 429: "errorBusy", 503: "errorDraining" }[status];
@@ -35,8 +35,8 @@ function errorNode(message, onRetry) {
 }
 
 /**
- * One message. `actions`: edit(message, text, andAnswer), regenerate(message), remove(message), results(message, texts).
- * `update` may be called as often as a token arrives: what has not changed keeps its nodes.
+ * Shows one message. `actions`: edit(message, text, andAnswer), regenerate(message), remove(message), results(message, texts).
+ * `update` may be called for each token: unchanged parts keep their nodes.
  */
 export class MessageView {
   constructor(message, actions) {
@@ -53,7 +53,7 @@ export class MessageView {
     return role === "user" ? t("you") : (model || t("assistant"));
   }
 
-  /** `running`: its answer is under way; `last`: nothing follows it; `idle`: the chat waits for its user. */
+  /** `running`: the answer is in progress; `last`: it is the last message; `idle`: the chat waits for its user. */
   update({ running, last, idle }) {
     const { message } = this;
     if (this.editing) return;

@@ -1,11 +1,12 @@
-// The server that this page came from. Addresses are relative, so that the page works behind a tunnel or a proxy's path.
+// Client of the server that delivered this page. Addresses are relative, so that the page works
+// behind a tunnel or a proxy path.
 
-import { session } from "./kept.js";
+import { session } from "./storage.js";
 
 const kTokenKey = "trireme.token";
 const kRetryMs = [500, 1000, 2000, 5000];
 
-/** An answer other than 200, or none (status 0): `message` as the server says it, `retryAfter` in seconds. */
+/** An HTTP error, or no response (status 0). `message` is the server's text; `retryAfter` is in seconds. */
 export class ServerError extends Error {
   constructor(status, message, retryAfter = null) {
     super(message);
@@ -27,9 +28,9 @@ async function errorOf(response) {
   return new ServerError(response.status, message, Number.isFinite(seconds) ? seconds : null);
 }
 
-/** Sends "change" when `state` ("connecting", "ready", "busy": starting or draining, "offline") or `models` are new. */
+/** Sends "change" when `state` ("connecting", "ready", "busy": starting or draining, "offline", "locked") or `models` change. */
 export class Server extends EventTarget {
-  /** `askToken(wrong)` resolves to a token, or null where the user gives none. */
+  /** `askToken(wrong)` resolves to a token, or to null if the user enters none. */
   constructor(askToken) {
     super();
     this.askToken = askToken;
@@ -51,14 +52,14 @@ export class Server extends EventTarget {
     this.dispatchEvent(new CustomEvent("change"));
   }
 
-  /** Asks until the server is ready, then reads what it serves. Called again whenever it was lost. */
+  /** Polls until the server is ready, then reads its models. Called again after the connection was lost. */
   async connect(attempt = 0) {
     clearTimeout(this.timer);
     try {
       await this.fetch("health");
       const { data } = await (await this.fetch("v1/models")).json();
       this.models = Array.isArray(data) ? data.filter((model) => typeof model?.id === "string") : [];
-      this.state = ""; // the models are new, whatever the state was
+      this.state = "";  // the models are new, so listeners must be informed in any case
       this.set("ready");
     } catch (error) {
       if (error.status === 401) return this.set("locked", error.message);
@@ -68,7 +69,7 @@ export class Server extends EventTarget {
     }
   }
 
-  /** A request that may need the token: asked for once, and again if it was wrong. Throws ServerError; AbortError if cancelled. */
+  /** Sends a request. Asks for a token if one is needed or wrong. Throws ServerError; AbortError if cancelled. */
   async fetch(path, { body = null, signal = null } = {}) {
     for (;;) {
       const token = this.token;
@@ -92,7 +93,7 @@ export class Server extends EventTarget {
     }
   }
 
-  /** Several requests may wait for one question. */
+  /** Asks once, even if several requests need the token. */
   async newToken(wrong) {
     this.asking ??= this.askToken(wrong).finally(() => { this.asking = null; });
     const token = await this.asking;

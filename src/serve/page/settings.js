@@ -1,8 +1,8 @@
-// What a chat asks for beside its messages. A chat has settings of its own; a new one starts with those used last.
+// The settings of a chat. Each chat has its own settings; a new chat starts with those used last.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 
-/** Numbers of a request. One that isn't set isn't sent: the server's value counts then. Ranges are the server's (tests/unit/serve/page_test). */
+/** Numbers of a request. Unset numbers are not sent, so the server's defaults apply. Ranges as in the server (tests/unit/serve/page_test). */
 export const kNumbers = [
   { name: "temperature", min: 0, max: 100, step: 0.05 },
   { name: "top_p", min: 0, max: 1, step: 0.01 },
@@ -18,7 +18,7 @@ export const kNumbers = [
 export const kThinking = ["auto", "on", "off"];
 const kKey = "trireme.settings";
 
-/** Settings from anything that was stored or imported: what isn't known or not possible is left out. */
+/** Reads stored or imported settings and leaves out unknown or invalid values. */
 export function readSettings(value) {
   const from = value && typeof value === "object" ? value : {};
   const text = (name) => (typeof from[name] === "string" ? from[name] : "");
@@ -38,7 +38,7 @@ export function readSettings(value) {
   return settings;
 }
 
-/** The list of tools that a text holds, [] for an empty text, or null where it is none. */
+/** Parses a list of tools: [] for an empty text, null for an invalid one. */
 export function toolsOf(text) {
   if (text.trim() === "") return [];
   try {
@@ -63,7 +63,7 @@ export const kExampleTools = JSON.stringify([{
   },
 }], null, 2);
 
-/** The settings that a new chat starts with. */
+/** Returns the settings for a new chat. */
 export function lastSettings() {
   try {
     return readSettings(JSON.parse(local.get(kKey)));

@@ -11,7 +11,7 @@ function labelled(name, field, note) {
     make("p", { class: "soft", id: `${id}-note`, text: note }));
 }
 
-/** A number that may be left to the server; one out of range is said so and not taken. */
+/** Makes a number field. An empty field uses the server's value; a number out of range is reported and not used. */
 function numberField({ name, min, max, step }, settings, served, onChange) {
   const input = make("input", { type: "number", inputmode: "decimal", min, max, step: step < 1 ? "any" : step, placeholder: served ?? t("byServer") });
   input.value = settings.numbers[name] ?? "";
@@ -83,8 +83,8 @@ function section(title, ...content) {
 }
 
 /**
- * The settings of a chat. `served`: what the server takes for numbers that aren't set, if it says so. `onChange()` after each
- * change, `onDeleteAll()` after consent, `part`: the id of the field to start at.
+ * Opens the settings of a chat. `served`: the server's defaults for unset numbers, if known. `onChange()` runs after each change,
+ * `onDeleteAll()` after confirmation. `part`: the id of the field that gets the focus.
  */
 export function openSettings(settings, served, onChange, onDeleteAll, part = null) {
   const numbers = kNumbers.map((field) => numberField(field, settings, served?.[field.name], onChange));

@@ -4,7 +4,7 @@ import { t, when } from "./words.js";
 
 const kNarrow = matchMedia("(max-width: 820px)");
 
-/** The list of chats. On a narrow screen it lies above the page, which then takes no focus. */
+/** The list of chats. On a narrow screen it covers the page, which then takes no focus. */
 export class SideView {
   /** `actions`: open(chat), rename(chat, title), exportChats(chats), remove(chat), create(). */
   constructor(store, talk, actions) {
@@ -51,7 +51,7 @@ export class SideView {
     document.getElementById("export-chats").disabled = this.store.chats.size === 0;
   }
 
-  /** The focus stays where it was: the list is also drawn anew when an answer ends. */
+  /** Rebuilds the list, also when an answer ends, and restores the focus. */
   fill(list, chats) {
     const row = document.activeElement.closest?.("#chat-list li");
     const place = row ? [row.dataset.chat, [...row.querySelectorAll("button")].indexOf(document.activeElement)] : null;

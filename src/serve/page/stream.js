@@ -1,8 +1,8 @@
-// From a streamed reply to a message.
+// Reads a streamed response into a message.
 
 import { ServerError } from "./server.js";
 
-/** The data of each server-sent event. Comments, which keep the connection open, are passed over. */
+/** Yields the data of each server-sent event. Comments, which keep the connection open, are skipped. */
 async function* eventsOf(response) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
@@ -26,10 +26,10 @@ async function* eventsOf(response) {
   }
 }
 
-/** Statuses of errors that come in a stream, whose own was 200. */
+/** HTTP status for errors inside a stream, whose own status was 200. */
 const STATUS_OF_ERROR = { timeout_error: 408, rate_limit_error: 429, unavailable_error: 503 };
 
-/** The chunks of a reply, up to its [DONE]. Throws ServerError where the server reports one, or the stream ends without. */
+/** Yields the chunks up to [DONE]. Throws ServerError if the server reports an error or the stream ends without [DONE]. */
 export async function* chunksOf(response) {
   for await (const event of eventsOf(response)) {
     if (event === "[DONE]") return;
@@ -52,7 +52,7 @@ function addCalls(message, calls) {
   }
 }
 
-/** Adds a chunk to a message and counts: `stats` has times in ms since `startMs`, and pieces until the server counts tokens. */
+/** Adds a chunk to a message and updates `stats`: times in ms since `startMs`, and chunks until the server reports tokens. */
 export function addChunk(message, chunk, startMs) {
   const stats = message.stats;
   const now = performance.now() - startMs;
@@ -81,7 +81,7 @@ export function addChunk(message, chunk, startMs) {
   }
 }
 
-/** Tokens a second: the server's figure, else from the first to the last piece by this page's clock; null while unknown. */
+/** Returns tokens per second: the server's figure, otherwise measured between the first and last chunk; null while unknown. */
 export function tokensPerSecond({ tokensPerSecond: served, tokens, pieces, firstMs, lastMs }) {
   if (served) return served;
   const count = (tokens ?? pieces ?? 0) - 1;

@@ -1,11 +1,12 @@
-// Asks for answers and keeps what comes. Several chats may be answered at once, each has at most one answer under way.
+// Requests answers and stores them. Several chats may run at once, but each chat has at most one
+// running answer.
 
 import { newMessage } from "./chats.js";
 import { toolsOf } from "./settings.js";
 import { ServerError } from "./server.js";
 import { addChunk, chunksOf } from "./stream.js";
 
-const kMaxWaits = 5; // for a server that is busy
+const kMaxWaits = 5;  // retries if the server is busy
 const kSaveMs = 2000;
 const kLeavingMs = 2000;
 
@@ -23,7 +24,7 @@ function apiMessage(message) {
 
 const saysSomething = (message) => message.role !== "assistant" || message.content || message.reasoning_content || message.tool_calls?.length;
 
-/** The body of POST /v1/chat/completions. */
+/** Returns the body of POST /v1/chat/completions. */
 export function requestOf(chat, models) {
   const { settings } = chat;
   const messages = chat.messages.filter(saysSomething).map(apiMessage);
@@ -50,7 +51,7 @@ function sleep(ms, signal) {
   });
 }
 
-/** Sends "change" {chat, message, done} whenever a message has grown. */
+/** Sends "change" {chat, message, done} when a message has grown. */
 export class Talk extends EventTarget {
   constructor(store, server) {
     super();
@@ -69,7 +70,7 @@ export class Talk extends EventTarget {
     this.running.get(chat.id)?.abort();
   }
 
-  /** The window goes elsewhere, and its connections end: what has come is kept. */
+  /** Saves unfinished answers before the window leaves the page and its connections end. */
   leave() {
     this.leftAt = performance.now();
     for (const id of this.running.keys()) {
@@ -81,7 +82,7 @@ export class Talk extends EventTarget {
     this.dispatchEvent(new CustomEvent("change", { detail: { chat, message, done } }));
   }
 
-  /** Adds an answer to the chat's messages, as far as it comes. Never throws: what went wrong is in the message. */
+  /** Adds an answer to the chat and updates it while it arrives. Never throws: an error is stored in the message. */
   async answer(chat) {
     if (this.isRunning(chat)) return;
     const body = requestOf(chat, this.server.models);
@@ -102,7 +103,7 @@ export class Talk extends EventTarget {
     this.changed(chat, message, true);
   }
 
-  /** [reply, when it was asked for]. A full queue (429) is waited for, as long as the server says; the message counts down. */
+  /** Returns [response, start time]. If the queue is full (429), waits as long as the server says and counts down in the message. */
   async request(chat, message, body, signal) {
     for (let waits = 0; ; ++waits) {
       try {

@@ -1,6 +1,6 @@
-// Dark or light: as the system has it, or as chosen here.
+// Dark or light theme: chosen here, otherwise as in the system.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 
 const kKey = "trireme.theme";
 

@@ -1,6 +1,6 @@
-// The page's own words, in the reader's language.
+// Texts of the page in the user's language.
 
-import { local } from "./kept.js";
+import { local } from "./storage.js";
 import { kEnglish } from "./words_en.js";
 import { kChinese } from "./words_zh.js";
 
@@ -8,22 +8,22 @@ const kKey = "trireme.language";
 export const kLanguages = { en: kEnglish, zh: kChinese };
 let language = "en";
 
-/** What was chosen before, else what the browser prefers. */
+/** Returns the language chosen before, otherwise the browser's preference. */
 export function preferredLanguage() {
-  const wishes = [local.get(kKey), ...navigator.languages].filter(Boolean);
-  return wishes.map((wish) => wish.slice(0, 2)).find((wish) => wish in kLanguages) ?? "en";
+  const preferred = [local.get(kKey), ...navigator.languages].filter(Boolean);
+  return preferred.map((name) => name.slice(0, 2)).find((name) => name in kLanguages) ?? "en";
 }
 
 export function chooseLanguage(name) {
   local.set(kKey, name);
 }
 
-/** Words by name; {places} are filled from `values`. */
+/** Returns a text by name; `values` replace its {placeholders}. */
 export function t(name, values = {}) {
   return kLanguages[language][name].replace(/\{(\w+)\}/g, (_, place) => String(values[place]));
 }
 
-/** Sets the language and all words of the document that stand there from the beginning. */
+/** Sets the language and the static texts of the document. */
 export function showWords(name) {
   language = name;
   document.documentElement.lang = name === "zh" ? "zh-CN" : name;
@@ -35,12 +35,12 @@ export function showWords(name) {
   }
 }
 
-/** 1234.5 as the language writes it. */
+/** Formats a number, for example 1234.5, in the current language. */
 export function number(value, digits = 0) {
   return value.toLocaleString(language, { maximumFractionDigits: digits });
 }
 
-/** A point in time: the hour today, else the day. */
+/** Formats a time: the time of day if it is today, otherwise the date. */
 export function when(time) {
   const date = new Date(time);
   const today = date.toDateString() === new Date().toDateString();

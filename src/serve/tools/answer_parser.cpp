@@ -17,7 +17,7 @@ constexpr std::string_view kOpenThought = "<think>";
 constexpr std::string_view kCloseThought = "</think>";
 constexpr std::string_view kSpaces = " \n\r\t";
 
-/// Length of the longest end of `text` that `marker` begins with, less than all of it.
+/// Returns the length of the longest proper prefix of `marker` at the end of `text`.
 std::size_t begun_length(std::string_view text, std::string_view marker) {
   for (std::size_t length = std::min(text.size(), marker.size() - 1); length > 0; --length) {
     if (text.ends_with(marker.substr(0, length))) return length;
@@ -31,14 +31,14 @@ bool is_json_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/// Returns true for characters outside of strings: structure, numbers, true, false, null.
+/// Returns true for characters outside of strings: structure, numbers, true, false and null.
 bool is_outside_text(char c) {
   return is_json_space(c) || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
          std::string_view("{}[]:,\"+-.E").find(c) != std::string_view::npos;
 }
 
-/// The object that `text` holds, of equal keys the last, as Python's reader takes them; null if it holds
-/// none.
+/// Parses `text` as a JSON object; null if it is not one. The last of equal keys counts, as in
+/// Python.
 Json object_in(std::string_view text) {
   try {
     Json parsed = parse_json(text, "call", {.last_key_counts = true});
@@ -48,14 +48,13 @@ Json object_in(std::string_view text) {
   }
 }
 
-/// A call in JSON.
 struct ParsedCall {
   std::string name;
   std::string arguments;
 };
 
-/// {"name": one of `tools`, "arguments": an object, or a text that holds one; none is {}}. None if it
-/// is anything else.
+/// Parses {"name": one of `tools`, "arguments": an object or a string with one}. Missing arguments
+/// become {}. Returns none for any other text.
 std::optional<ParsedCall> parse_call(std::string_view json, std::span<const std::string> tools) {
   const Json call = object_in(json);
   const auto name = call.find("name");
@@ -115,42 +114,42 @@ AnswerParser::AnswerParser(AnswerForm form)
     : form_(std::move(form)), state_(form_.begins_in_thought ? State::thought : State::begin) {}
 
 AnswerPiece AnswerParser::push(std::string_view text) {
-  AnswerPiece piece;
-  if (is_complete()) return piece;
+  AnswerPiece out;
+  if (is_complete()) return out;
   text_ += text;
-  while (!is_complete() && advance(piece)) {
+  while (!is_complete() && advance(out)) {
   }
-  return piece;
+  return out;
 }
 
 AnswerPiece AnswerParser::finish() {
-  AnswerPiece piece;
-  if (is_complete()) return piece;
+  AnswerPiece out;
+  if (is_complete()) return out;
   if (state_ == State::thought) {
-    add_thought(text_, piece);
+    add_thought(text_, out);
   } else {
     if (state_ == State::call) text_.insert(0, kOpenCall);
-    add_content(text_, piece);
-    if (num_calls_ == 0) piece.content += std::exchange(content_space_, {});
+    add_content(text_, out);
+    if (num_calls_ == 0) out.content += std::exchange(content_space_, {});
   }
   text_.clear();
-  return piece;
+  return out;
 }
 
-bool AnswerParser::advance(AnswerPiece& piece) {
+bool AnswerParser::advance(AnswerPiece& out) {
   switch (state_) {
     case State::begin:
       return begin_answer();
     case State::thought:
-      return read_thought(piece);
+      return read_thought(out);
     case State::after_thought:
       text_.erase(0, text_.find_first_not_of('\n'));
       if (!text_.empty()) state_ = State::content;
       return !text_.empty();
     case State::content:
-      return read_content(piece);
+      return read_content(out);
     case State::call:
-      return read_call(piece);
+      return read_call(out);
   }
   return false;
 }
@@ -168,72 +167,72 @@ bool AnswerParser::begin_answer() {
   return true;
 }
 
-bool AnswerParser::read_thought(AnswerPiece& piece) {
+bool AnswerParser::read_thought(AnswerPiece& out) {
   const std::size_t at = text_.find(kCloseThought);
   if (at == std::string::npos) {
     const std::size_t ready = text_.size() - begun_length(text_, kCloseThought);
-    add_thought(std::string_view(text_).substr(0, ready), piece);
+    add_thought(std::string_view(text_).substr(0, ready), out);
     text_.erase(0, ready);
     return false;
   }
-  add_thought(std::string_view(text_).substr(0, at), piece);
+  add_thought(std::string_view(text_).substr(0, at), out);
   thought_lines_.clear();
   text_.erase(0, at + kCloseThought.size());
   state_ = State::after_thought;
   return true;
 }
 
-bool AnswerParser::read_content(AnswerPiece& piece) {
+bool AnswerParser::read_content(AnswerPiece& out) {
   if (form_.tools.empty()) {
-    add_content(std::exchange(text_, {}), piece);
-    piece.content += std::exchange(content_space_, {});
+    add_content(std::exchange(text_, {}), out);
+    out.content += std::exchange(content_space_, {});
     return false;
   }
   const std::size_t at = text_.find(kOpenCall);
   if (at == std::string::npos) {
     const std::size_t ready = text_.size() - begun_length(text_, kOpenCall);
-    add_content(std::string_view(text_).substr(0, ready), piece);
+    add_content(std::string_view(text_).substr(0, ready), out);
     text_.erase(0, ready);
     return false;
   }
-  add_content(std::string_view(text_).substr(0, at), piece);
+  add_content(std::string_view(text_).substr(0, at), out);
   text_.erase(0, at + kOpenCall.size());
   call_.reset();
   state_ = State::call;
   return true;
 }
 
-bool AnswerParser::read_call(AnswerPiece& piece) {
+bool AnswerParser::read_call(AnswerPiece& out) {
   const CallReader::Result result = call_.read(text_);
   if (result == CallReader::Result::more) return false;
   state_ = State::content;
   auto call = result == CallReader::Result::complete ? parse_call(call_.object(text_), form_.tools)
                                                      : std::nullopt;
-  if (!call) {  // its opening marker is text, and there may be a call after it
-    add_content(kOpenCall, piece);
+  if (!call) {  // The opening marker is text. Another call may follow it.
+    add_content(kOpenCall, out);
     return true;
   }
   content_space_.clear();
   ++num_calls_;
-  piece.calls.push_back({random_id("call_"), std::move(call->name), std::move(call->arguments)});
+  out.calls.push_back({random_id("call_"), std::move(call->name), std::move(call->arguments)});
   text_.erase(0, call_.size());
   return true;
 }
 
-/// Line ends at both ends of a thought are not part of it.
-void AnswerParser::add_thought(std::string_view text, AnswerPiece& piece) {
+/// Newlines at both ends of a thought are not part of the thought.
+void AnswerParser::add_thought(std::string_view text, AnswerPiece& out) {
   if (!has_thought_) text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
   if (text.empty()) return;
   has_thought_ = true;
   const std::size_t end = text.find_last_not_of('\n') + 1;
-  if (end > 0) piece.thought.append(std::exchange(thought_lines_, {})).append(text, 0, end);
+  if (end > 0) out.thought.append(std::exchange(thought_lines_, {})).append(text, 0, end);
   thought_lines_ += text.substr(end);
 }
 
-/// White space waits for what comes after it: a call, or more content.
-void AnswerParser::add_content(std::string_view text, AnswerPiece& piece) {
+/// Holds white space back until content (which keeps it) or a call (which drops it) follows.
+void AnswerParser::add_content(std::string_view text, AnswerPiece& out) {
   const std::size_t end = text.find_last_not_of(kSpaces) + 1;
-  if (end > 0) piece.content.append(std::exchange(content_space_, {})).append(text, 0, end);
+  if (end > 0) out.content.append(std::exchange(content_space_, {})).append(text, 0, end);
   content_space_ += text.substr(end);
 }
 

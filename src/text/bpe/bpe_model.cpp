@@ -6,15 +6,16 @@
 #include <limits>
 
 #include "text/unicode/byte_level.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
-/// A candidate of a short piece in one number, so that the smallest number is the
-/// next merge: rank, then position.
+/// A candidate merge of a short pre-token in one number, rank before position, so that the smallest
+/// number is the next merge.
 constexpr int kPositionBits = 5;
 constexpr std::int32_t kNoCandidate = std::numeric_limits<std::int32_t>::max();
-static_assert(BpeModel::kShortPiece == 1 << kPositionBits &&
+static_assert(BpeModel::kShortWord == 1 << kPositionBits &&
               kMaxTokenId < 1 << (31 - kPositionBits));
 
 std::uint64_t pair_key(std::uint32_t left, std::uint32_t right) {
@@ -25,7 +26,27 @@ std::uint64_t pair_hash(std::uint64_t key) {
   return key * 0x9E3779B97F4A7C15ULL;  // 2^64 over the golden ratio: spreads low bits upward
 }
 
-constexpr std::size_t kFilterBitsPerMerge = 32;  // so 3 % of other pairs pass
+constexpr std::size_t kFilterBitsPerMerge = 32;  // 3 % of the pairs without a merge pass the filter
+
+constexpr std::size_t kBitsPerPair = 64;  // one false hit in 64 if all pairs differ
+constexpr std::size_t kMaxChar = 4;
+
+std::size_t character_length(char lead) {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+/// Packs up to four bytes into a number. The leading 0xFF, which is not a byte of UTF-8, encodes
+/// the length.
+std::uint64_t packed(const char* bytes, std::size_t size) {
+  std::uint64_t value = 0xFF;
+  for (std::size_t i = 0; i < size; ++i) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  return value;
+}
+
+std::uint32_t shape(std::size_t left, std::size_t right) {
+  return std::uint32_t{1} << ((left - 1) * kMaxChar + right - 1);
+}
 
 }  // namespace
 
@@ -85,23 +106,22 @@ inline const BpeModel::ByteMerge& BpeModel::byte_merge(char left, char right) co
                       static_cast<unsigned char>(right)];
 }
 
-std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) const {
-  // Symbols keep their place; a merged one is skipped by `next`. The scan is over
-  // plain numbers, which vectorizes.
-  std::array<std::int32_t, kShortPiece> candidates;
-  std::array<std::uint32_t, kShortPiece> ids;
-  std::array<std::uint32_t, kShortPiece> results;  // what a candidate becomes
-  std::array<std::uint8_t, kShortPiece> previous;
-  std::array<std::uint8_t, kShortPiece> next;
-  const std::size_t size = piece.size();
+std::size_t BpeModel::merge_short(std::string_view word, std::uint32_t* out) const {
+  // Merged symbols stay in place and are skipped by `next`. The scan over plain numbers vectorizes.
+  std::array<std::int32_t, kShortWord> candidates;
+  std::array<std::uint32_t, kShortWord> ids;
+  std::array<std::uint32_t, kShortWord> results;  // id after the merge
+  std::array<std::uint8_t, kShortWord> previous;
+  std::array<std::uint8_t, kShortWord> next;
+  const std::size_t size = word.size();
   const auto candidate = [](std::int32_t rank, std::size_t at) {
     return rank < 0 ? kNoCandidate : rank << kPositionBits | static_cast<std::int32_t>(at);
   };
   for (std::size_t i = 0; i < size; ++i) {
-    ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
+    ids[i] = byte_id_[static_cast<unsigned char>(word[i])];
     candidates[i] = kNoCandidate;
     if (i + 1 < size) {
-      const ByteMerge& merge = byte_merge(piece[i], piece[i + 1]);
+      const ByteMerge& merge = byte_merge(word[i], word[i + 1]);
       candidates[i] = candidate(merge.rank, i);
       results[i] = merge.result;
     }
@@ -119,7 +139,7 @@ std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) co
     std::int32_t best = kNoCandidate;
     for (std::size_t i = 0; i < size; ++i) best = candidates[i] < best ? candidates[i] : best;
     if (best == kNoCandidate) break;
-    const std::size_t at = static_cast<std::size_t>(best) & (kShortPiece - 1);
+    const std::size_t at = static_cast<std::size_t>(best) & (kShortWord - 1);
     const std::size_t eaten = next[at];
     ids[at] = results[at];
     candidates[eaten] = kNoCandidate;
@@ -133,17 +153,17 @@ std::size_t BpeModel::merge_short(std::string_view piece, std::uint32_t* out) co
   return count;
 }
 
-std::size_t BpeModel::merge_long(std::string_view piece, BpeScratch& scratch,
+std::size_t BpeModel::merge_long(std::string_view word, BpeScratch& scratch,
                                  std::uint32_t* out) const {
   auto& ids = scratch.ids;
   auto& ranks = scratch.ranks;
   auto& previous = scratch.previous;
   auto& next = scratch.next;
   auto& heap = scratch.heap;
-  const auto size = static_cast<std::uint32_t>(piece.size());
+  const auto size = static_cast<std::uint32_t>(word.size());
   for (auto* values : {&ids, &ranks, &previous, &next}) values->resize(size);
   heap.clear();
-  // An entry is rank << 32 | position, so the smallest is the next merge; it is stale once
+  // An entry is rank << 32 | position, so the smallest entry is the next merge. It is stale if
   // ranks[position] differs.
   const auto update = [&](std::uint32_t at) {
     ranks[at] = next[at] < size ? find(ids[at], ids[next[at]]).rank : kNone;
@@ -152,11 +172,11 @@ std::size_t BpeModel::merge_long(std::string_view piece, BpeScratch& scratch,
     std::push_heap(heap.begin(), heap.end(), std::greater<>());
   };
   for (std::uint32_t i = 0; i < size; ++i) {
-    ids[i] = byte_id_[static_cast<unsigned char>(piece[i])];
-    previous[i] = i - 1;  // wraps for the first, never read
+    ids[i] = byte_id_[static_cast<unsigned char>(word[i])];
+    previous[i] = i - 1;  // wraps around for the first position, which is never read
     next[i] = i + 1;
     ranks[i] =
-        i + 1 < size ? static_cast<std::uint32_t>(byte_merge(piece[i], piece[i + 1]).rank) : kNone;
+        i + 1 < size ? static_cast<std::uint32_t>(byte_merge(word[i], word[i + 1]).rank) : kNone;
     if (ranks[i] != kNone) heap.push_back(pair_key(ranks[i], i));
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
@@ -179,23 +199,91 @@ std::size_t BpeModel::merge_long(std::string_view piece, BpeScratch& scratch,
   return count;
 }
 
-std::optional<std::uint32_t> BpeModel::whole(std::string_view piece) const {
+std::optional<std::uint32_t> BpeModel::whole(std::string_view word) const {
   if (!ignore_merges_) return std::nullopt;
-  const auto found = whole_.find(piece);
+  const auto found = whole_.find(word);
   return found == whole_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::size_t BpeModel::merge(std::string_view piece, BpeScratch& scratch, std::uint32_t* out) const {
-  return piece.size() <= kShortPiece ? merge_short(piece, out) : merge_long(piece, scratch, out);
+std::size_t BpeModel::merge(std::string_view word, BpeScratch& scratch, std::uint32_t* out) const {
+  return word.size() <= kShortWord ? merge_short(word, out) : merge_long(word, scratch, out);
 }
 
-std::size_t BpeModel::encode_piece(std::string_view piece, BpeScratch& scratch,
-                                   std::uint32_t* out) const {
-  if (const auto id = whole(piece)) {
+std::size_t BpeModel::encode_word(std::string_view word, BpeScratch& scratch,
+                                  std::uint32_t* out) const {
+  if (const auto id = whole(word)) {
     *out = *id;
     return 1;
   }
-  return merge(piece, scratch, out);
+  return merge(word, scratch, out);
+}
+
+SplitPoints::SplitPoints(const TokenizerSpec& spec) {
+  std::vector<std::string_view> tokens(spec.vocab_size);
+  for (const auto& [token, id] : spec.vocab) tokens[id] = token;
+  std::vector<bool> seen(spec.vocab_size);
+  std::vector<std::string> made;  // bytes of the tokens that merges can produce
+  std::size_t num_bytes = 0;
+  for (const MergeRule& rule : spec.merges) {
+    if (seen[rule.result]) continue;
+    seen[rule.result] = true;
+    bool whole = false;
+    std::string bytes = from_byte_level(tokens[rule.result], &whole);
+    if (!whole) continue;  // The token is not a sequence of bytes, so merges cannot produce it.
+    num_bytes += bytes.size();
+    made.push_back(std::move(bytes));
+  }
+  const std::size_t num_bits =
+      std::bit_ceil(std::max<std::size_t>(4096, num_bytes * kBitsPerPair / 8));
+  bits_.resize(num_bits / 64);
+  shift_ = 64 - std::countr_zero(num_bits);
+  for (const std::string& bytes : made) add_token(bytes);
+}
+
+std::uint64_t SplitPoints::bit_of(std::uint64_t left, std::uint64_t right) const noexcept {
+  return ((left * 0xC2B2AE3D27D4EB4FULL) ^ right) * 0x9E3779B97F4A7C15ULL >> shift_;
+}
+
+void SplitPoints::set(std::string_view left, std::string_view right) {
+  const std::uint64_t bit =
+      bit_of(packed(left.data(), left.size()), packed(right.data(), right.size()));
+  bits_[bit / 64] |= std::uint64_t{1} << (bit % 64);
+  shapes_ |= shape(left.size(), right.size());
+}
+
+void SplitPoints::add_token(std::string_view bytes) {
+  for (std::size_t at = 1; at < bytes.size(); ++at) {
+    if (!begins_character(bytes[at])) continue;
+    std::size_t start = at - 1;
+    while (start > 0 && !begins_character(bytes[start]) && at - start < kMaxChar) --start;
+    set(bytes.substr(start, at - start),
+        bytes.substr(at, std::min(character_length(bytes[at]), bytes.size() - at)));
+  }
+}
+
+bool SplitPoints::joined(const char* left, std::size_t left_size, const char* right,
+                         std::size_t right_size) const noexcept {
+  for (std::size_t i = left_size; i > 0; --i) {
+    const std::uint64_t tail = packed(left + left_size - i, i);
+    for (std::size_t j = right_size; j > 0; --j) {
+      if ((shapes_ & shape(i, j)) == 0) continue;
+      const std::uint64_t bit = bit_of(tail, packed(right, j));
+      if ((bits_[bit / 64] >> (bit % 64) & 1) != 0) return true;
+    }
+  }
+  return false;
+}
+
+std::size_t SplitPoints::part_length(std::string_view word) const noexcept {
+  std::size_t left = character_length(word[0]);
+  std::size_t at = left;
+  while (at < word.size()) {
+    const std::size_t right = character_length(word[at]);
+    if (!joined(word.data() + at - left, left, word.data() + at, right)) return at;
+    at += right;
+    left = right;
+  }
+  return word.size();
 }
 
 }  // namespace trireme

@@ -9,13 +9,12 @@
 
 namespace trireme {
 
-/// Ids of pieces seen before, bounded in memory: words repeat, and a look-up is far
-/// cheaper than merging. Two direct-mapped tables, so a new piece replaces the one
-/// it collides with and nothing ever grows:
-///   short   pieces of at most 15 bytes and 11 ids, both inside the slot, which is a cache line
-///   long    up to kMaxBytes bytes; bytes and ids in a ring, a slot is valid until the ring has
-///   gone past it
-/// One thread at a time. Never changes results: the whole piece is compared.
+/// A bounded cache of pre-tokens and their ids: words repeat, and a lookup is much faster than
+/// merging. Two direct-mapped tables, so a new entry replaces the one in its slot:
+///   short   at most 15 bytes and 11 ids, both inside the slot, which is one cache line
+///   long    up to kMaxBytes bytes; bytes and ids are in a ring buffer, and an entry is valid until
+///           the ring buffer overwrites it
+/// A lookup compares the whole pre-token, so the cache never changes results. Not thread-safe.
 class WordCache {
  public:
   static constexpr std::size_t kMaxBytes = 255;
@@ -24,24 +23,24 @@ class WordCache {
 
   WordCache();
 
-  /// Writes the ids of `piece` (not empty) to `out` and returns how many there are;
-  /// 0 if it is not here. `out` has room for one id a byte, and kMaxShortIds in any case:
-  /// more than there are may be written.
-  std::size_t find(std::string_view piece, std::uint32_t* out) const noexcept;
+  /// Writes the ids of `word` (not empty) to `out` and returns their number; 0 if the cache does
+  /// not have it. `out` must have space for one id per byte and at least kMaxShortIds ids, because
+  /// the function may write more ids than it returns.
+  std::size_t find(std::string_view word, std::uint32_t* out) const noexcept;
 
-  /// The same where kPadding bytes from the start of `piece` on can be read:
-  /// without a branch for its length.
+  /// Like find, without a branch for the length. kPadding bytes from the start of `word` must be
+  /// readable.
   static constexpr std::size_t kPadding = 16;
-  std::size_t find_padded(std::string_view piece, std::uint32_t* out) const noexcept;
+  std::size_t find_padded(std::string_view word, std::uint32_t* out) const noexcept;
 
-  /// Keeps the ids of `piece`, which was not found; no effect on pieces too long to keep.
-  void insert(std::string_view piece, std::span<const std::uint32_t> ids);
+  /// Stores the ids of `word`, which was not found. Does nothing if it is too long.
+  void insert(std::string_view word, std::span<const std::uint32_t> ids);
 
  private:
   struct Key {
     std::uint64_t low = 0;
     std::uint64_t high =
-        0;  // last bytes, and the length in the top byte; 0 in both for an empty slot
+        0;  // the last bytes, and the length in the top byte; an empty slot has 0 in both members
 
     bool operator==(const Key&) const = default;
   };
@@ -54,17 +53,17 @@ class WordCache {
 
   struct LongSlot {
     std::uint64_t hash = 0;
-    std::uint64_t position = 0;  // in the ring, counted without wrapping; 0 is never used
+    std::uint64_t position = 0;  // ring buffer position without wrapping; never 0
     std::uint32_t bytes = 0;
     std::uint32_t count = 0;
   };
 
-  static Key key_of(std::string_view piece) noexcept;
-  static Key key_of_padded(std::string_view piece) noexcept;
+  static Key key_of(std::string_view word) noexcept;
+  static Key key_of_padded(std::string_view word) noexcept;
   std::size_t find_short(const Key& key, std::uint32_t* out) const noexcept;
   static std::size_t short_slot(const Key& key) noexcept;
-  std::size_t find_long(std::string_view piece, std::uint32_t* out) const noexcept;
-  void insert_long(std::string_view piece, std::span<const std::uint32_t> ids);
+  std::size_t find_long(std::string_view word, std::uint32_t* out) const noexcept;
+  void insert_long(std::string_view word, std::span<const std::uint32_t> ids);
 
   static constexpr int kShortSlotBits = 17;  // 8 MiB
 
@@ -74,7 +73,7 @@ class WordCache {
   std::uint64_t end_ = 1;
 };
 
-// Here, because nearly every word of a text ends here.
+// Inline, because nearly every word of a text calls these functions.
 
 namespace detail {
 
@@ -87,11 +86,10 @@ T load_as(const char* p) noexcept {
 
 }  // namespace detail
 
-inline WordCache::Key WordCache::key_of(std::string_view piece) noexcept {
-  // Loads that overlap inside the piece instead of a copy of variable length;
-  // equal bytes overlap equally.
-  const char* const p = piece.data();
-  const std::size_t n = piece.size();
+inline WordCache::Key WordCache::key_of(std::string_view word) noexcept {
+  // Overlapping loads inside the word instead of a copy of variable length.
+  const char* const p = word.data();
+  const std::size_t n = word.size();
   Key key{.high = std::uint64_t{n} << 56};
   if (n >= 8) {
     key.low = detail::load_as<std::uint64_t>(p);
@@ -111,18 +109,19 @@ inline std::size_t WordCache::short_slot(const Key& key) noexcept {
   return mixed >> (64 - kShortSlotBits);
 }
 
-inline WordCache::Key WordCache::key_of_padded(std::string_view piece) noexcept {
-  // 8 bytes from -1 to 0 at a place that depends on the length: both masks of a key.
+inline WordCache::Key WordCache::key_of_padded(std::string_view word) noexcept {
+  // The masks of both members are 8 bytes each from this table, at an offset that depends on the
+  // length.
   static constexpr std::array<std::uint8_t, 32> kOnes = [] {
     std::array<std::uint8_t, 32> bytes{};
     for (std::size_t i = 0; i < 16; ++i) bytes[i] = 0xFF;
     return bytes;
   }();
-  const std::size_t n = piece.size();
+  const std::size_t n = word.size();
   const auto* const masks = reinterpret_cast<const char*>(kOnes.data()) + 16 - n;
   return {
-      .low = detail::load_as<std::uint64_t>(piece.data()) & detail::load_as<std::uint64_t>(masks),
-      .high = (detail::load_as<std::uint64_t>(piece.data() + 8) &
+      .low = detail::load_as<std::uint64_t>(word.data()) & detail::load_as<std::uint64_t>(masks),
+      .high = (detail::load_as<std::uint64_t>(word.data() + 8) &
                detail::load_as<std::uint64_t>(masks + 8)) |
               std::uint64_t{n} << 56};
 }
@@ -130,21 +129,20 @@ inline WordCache::Key WordCache::key_of_padded(std::string_view piece) noexcept 
 inline std::size_t WordCache::find_short(const Key& key, std::uint32_t* out) const noexcept {
   const ShortSlot& slot = short_[short_slot(key)];
   if (!(slot.key == key)) return 0;
-  constexpr std::size_t kMost = 4;  // nearly all words have no more ids: cheaper than a loop
+  constexpr std::size_t kMost = 4;  // nearly all words have no more ids; faster than a loop
   std::memcpy(out, slot.ids, kMost * sizeof *out);
   if (slot.count > kMost)
     std::memcpy(out + kMost, slot.ids + kMost, sizeof slot.ids - kMost * sizeof *out);
   return slot.count;
 }
 
-inline std::size_t WordCache::find(std::string_view piece, std::uint32_t* out) const noexcept {
-  return piece.size() > kMaxShortBytes ? find_long(piece, out) : find_short(key_of(piece), out);
+inline std::size_t WordCache::find(std::string_view word, std::uint32_t* out) const noexcept {
+  return word.size() > kMaxShortBytes ? find_long(word, out) : find_short(key_of(word), out);
 }
 
-inline std::size_t WordCache::find_padded(std::string_view piece,
+inline std::size_t WordCache::find_padded(std::string_view word,
                                           std::uint32_t* out) const noexcept {
-  return piece.size() > kMaxShortBytes ? find_long(piece, out)
-                                       : find_short(key_of_padded(piece), out);
+  return word.size() > kMaxShortBytes ? find_long(word, out) : find_short(key_of_padded(word), out);
 }
 
 }  // namespace trireme

@@ -22,7 +22,7 @@ void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
   const PhiloxWords random = numbers(augment, "chat.system", draw);
   if (uniform_double(random[0], random[1]) >= augment.add_system) return;
   const std::uint64_t choice =
-      (std::uint64_t{random[2]} * augment.system_prompts.size()) >> 32;  // below the size
+      (std::uint64_t{random[2]} * augment.system_prompts.size()) >> 32;  // always below the size
   ChatMessage system;
   system.role = Role::system;
   system.content = augment.system_prompts[choice];

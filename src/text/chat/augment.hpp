@@ -8,31 +8,31 @@
 
 namespace trireme {
 
-/// Random changes of a conversation. Off by default.
+/// Random changes of conversations. Off by default.
 struct ChatAugment {
-  double add_system = 0;        // probability of a system message where there is none, and no tools
-  double drop_empty_think = 0;  // probability that empty thoughts are left out of a chat
-  std::vector<std::string> system_prompts;  // to choose from
+  double add_system = 0;  // probability of adding a system message if there is none and no tools
+  double drop_empty_think = 0;  // probability that the empty thoughts of a chat are removed
+  std::vector<std::string> system_prompts;  // the system message is chosen from these
   std::uint64_t seed = 0;
 };
 
-/// What the draws of a record depend on: nothing else, so they are the same for any number of
-/// threads, ranks and restarts.
+/// The position of a record, from which random numbers are computed. Results therefore do not
+/// depend on threads, ranks or restarts.
 struct ChatDraw {
   std::uint32_t source = 0;  // index of the input
-  std::uint64_t offset = 0;  // of the record in it
-  std::uint32_t copy = 0;    // of the record: 0, 1, ...
-  std::uint32_t side = 0;    // of a pair: 0 chosen, 1 rejected
+  std::uint64_t offset = 0;  // offset of the record in the input
+  std::uint32_t copy = 0;    // copy of the record: 0, 1, ...
+  std::uint32_t side = 0;    // side of a preference pair: 0 chosen, 1 rejected
 };
 
-/// Perhaps puts a system message first.
+/// Adds a system message with the probability add_system.
 void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
                        Conversation& conversation);
 
-/// Whether this chat loses its empty thoughts.
+/// Returns true if the empty thoughts of this chat are removed.
 bool drops_empty_think(const ChatAugment& augment, const ChatDraw& draw);
 
-/// Five prompts in Chinese and five in English.
+/// Returns five prompts in Chinese and five in English.
 const std::vector<std::string>& default_system_prompts();
 
 }  // namespace trireme

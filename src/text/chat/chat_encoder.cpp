@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr EncodeOptions kPlain{.add_special_tokens = false, .match_added_tokens = false};
 
-/// The content that `range` touches first, if it touches one.
+/// Returns the first content that overlaps `range`; null if there is none.
 const TextRange* first_overlap(const std::vector<TextRange>& contents, TextRange range) {
   const auto found =
       std::upper_bound(contents.begin(), contents.end(), range.begin,
@@ -17,10 +18,10 @@ const TextRange* first_overlap(const std::vector<TextRange>& contents, TextRange
   return found != contents.end() && found->begin < range.end ? &*found : nullptr;
 }
 
-/// Length of the character at `at`.
+/// Returns the length of the character at `at`.
 std::size_t character_length(std::string_view text, std::size_t at) {
   std::size_t end = at + 1;
-  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+  while (end < text.size() && !begins_character(text[end])) ++end;
   return end - at;
 }
 
@@ -31,10 +32,11 @@ char find_blank(const std::vector<AddedToken>& tokens) {
     });
     if (!used) return c;
   }
-  fail(ErrorKind::data, "the added tokens of the tokenizer use every ASCII character");
+  fail(ErrorKind::data,
+       "The added tokens of the tokenizer use every ASCII character. Remove one of them.");
 }
 
-/// Every border of the structure strictly inside `run`, ascending.
+/// Returns all boundaries of the structure strictly inside `run`, ascending.
 std::vector<std::size_t> borders_inside(const RenderedChat& chat, TextRange run) {
   std::vector<std::size_t> borders;
   const auto add = [&](TextRange range) {
@@ -73,7 +75,7 @@ std::vector<ChatEncoder::Part> ChatEncoder::split(std::string_view text) const {
   matcher_.split(text, true, texts);
   std::vector<Part> parts;
   parts.reserve(texts.list.size());
-  std::size_t done = 0;  // only tokens made of white space can overlap what one before them took
+  std::size_t done = 0;  // only tokens made of white space can overlap the previous token
   for (const TextPart& part : texts.list) {
     const auto begin = std::max(done, static_cast<std::size_t>(part.text.data() - text.data()));
     done = std::max(begin,
@@ -85,9 +87,9 @@ std::vector<ChatEncoder::Part> ChatEncoder::split(std::string_view text) const {
 
 std::vector<ChatEncoder::Part> ChatEncoder::split_structure(const RenderedChat& chat) const {
   std::vector<Part> parts = split(chat.text);
-  std::string shadow;  // the text with every forged token broken
-  // A token that white space beside it belongs to may take some of a content along; its own
-  // characters may not be a content's.
+  std::string shadow;  // text in which a character of each forged token is replaced
+  // A token may include white space of a content next to it, but its own characters must not come
+  // from a content.
   const auto forged = [&](const Part& part) -> const TextRange* {
     if (!part.id) return nullptr;
     const std::string_view own = tokenizer_.token_bytes(*part.id);
@@ -135,8 +137,8 @@ void ChatEncoder::encode_run(const RenderedChat& chat, TextRange run, EncodedCha
     }
     return;
   }
-  // A normalizer or a prefix space has moved the bytes: where a border lies among the tokens' bytes
-  // is the length of what is before it, encoded alone.
+  // A normalizer or a prefix space changed the bytes. The position of a boundary in the new bytes
+  // is the length of the text before it, encoded separately.
   std::vector<std::size_t> borders = borders_inside(chat, run);
   std::vector<std::size_t> moved;
   for (const std::size_t border : borders)

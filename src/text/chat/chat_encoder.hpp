@@ -12,48 +12,48 @@
 
 namespace trireme {
 
-/// What an added token's text means where a record wrote it, not the template.
+/// The treatment of text in a record that looks like an added token.
 enum class SpecialInContent {
-  text,   // plain characters: nothing that a user writes becomes structure
+  text,   // plain text: a user cannot write structure
   allow,  // the token, as Hugging Face encodes a rendered chat
   error,  // the record is refused
 };
 
-/// "text", "allow" or "error"; throws Error(usage) on anything else.
+/// Parses "text", "allow" or "error". Throws Error(usage) for any other name.
 SpecialInContent parse_special_in_content(std::string_view name);
 
-/// Ids of a rendered chat, and where each begins in its text.
+/// The ids of a rendered chat and their positions in its text.
 ///
-/// Places are in half bytes of the rendered text: token i has the places [place[i], place[i+1]), an
-/// even place 2b is the border before byte b. A token that begins inside text that a normalizer has
-/// changed has an odd place, somewhere between two borders of the template.
+/// Positions count half bytes: token i has the positions [place[i], place[i+1]), and 2b is the
+/// boundary before byte b. A token that begins inside normalized text has an odd position, between
+/// two boundaries of the template.
 struct EncodedChat {
   std::vector<std::uint32_t> ids;
   std::vector<std::size_t> place{0};  // [ids + 1]
 };
 
-/// Encodes rendered chats: all text between two added tokens is encoded as one, whoever wrote it,
-/// so that BPE sees its true neighbours; nothing is put around it. Immutable after construction;
-/// safe for any number of threads.
+/// Encodes rendered chats. Text between two added tokens is encoded as a whole, whoever wrote it,
+/// so that BPE sees the true neighbours. No special tokens are added. Immutable after construction
+/// and thread-safe.
 class ChatEncoder {
  public:
   ChatEncoder(Tokenizer tokenizer, SpecialInContent special);
 
-  /// Fills `encoded`. Under SpecialInContent::error returns the token that a record holds, as
-  /// "'<|im_end|>'"; none otherwise. Throws as Tokenizer::encode.
+  /// Fills `encoded`. With SpecialInContent::error, returns the added token that the record
+  /// contains, for example "'<|im_end|>'"; none otherwise. Throws like Tokenizer::encode.
   std::optional<std::string> encode(const RenderedChat& chat, EncodedChat& encoded) const;
 
   [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
  private:
-  /// A part's first byte in the text, and its token.
+  /// A range of the text, with the id if it is an added token.
   struct Part {
     TextRange range;
     std::optional<std::uint32_t> id;
   };
 
   [[nodiscard]] std::vector<Part> split(std::string_view text) const;
-  /// The parts of `chat` of which no token touches what the record wrote.
+  /// Splits `chat` at added tokens that do not overlap any text of the record.
   [[nodiscard]] std::vector<Part> split_structure(const RenderedChat& chat) const;
   void encode_run(const RenderedChat& chat, TextRange run, EncodedChat& encoded) const;
 

@@ -25,7 +25,7 @@ Conversation question_and_answer(std::string_view question, std::string_view ans
   return conversation;
 }
 
-/// Role and text of each message of `part`, in order.
+/// Returns true if `whole` begins with the messages of `part` (same roles and texts).
 bool begins_with(const std::vector<ChatMessage>& whole, const std::vector<ChatMessage>& part) {
   const auto same = [](const ChatMessage& a, const ChatMessage& b) {
     return a.role == b.role && a.content == b.content;
@@ -52,15 +52,17 @@ struct ChatReader::Impl {
   }
 
   ChatForm form;
-  bool own_fields;  // `fields` are the caller's, not the usual ones
+  bool own_fields;  // `fields` are names given by the caller
   std::vector<std::string> fields;
   simdjson::dom::parser parser;
-  std::string quoted_json;  // what the parser reads, with its padding
+  std::string quoted_json;  // the padded JSON text if it has odd numbers
   MessageReader messages;
 
-  /// `prompt`: what came before, prepended unless the list repeats it.
+  /// Reads a list of messages. `prompt` is prepended unless the list already begins with it.
   Conversation read_messages(const object& root, const element& value, std::string_view name,
                              Conversation prompt = {});
+  /// Returns a required field. Throws InvalidRecord if it is null or absent.
+  [[nodiscard]] element field(const object& root, const std::string& name) const;
   [[nodiscard]] std::string_view text_field(const object& root, const std::string& name);
   Conversation read_texts(const object& root, std::string_view answer, const std::string& name);
   Conversation read_side(const object& root, const std::string& name);
@@ -103,16 +105,20 @@ Conversation ChatReader::Impl::read_messages(const object& root, const element& 
   return conversation;
 }
 
-std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) {
+element ChatReader::Impl::field(const object& root, const std::string& name) const {
   const auto value = find_value(root, name);
   if (!value) {
     if (find(root, name)) refuse("field '", name, "' is null");
     refuse("no field '", name, "'", describe_record_form(root, record_kind(form)));
   }
-  return messages.values().text_of(*value, formatted("field '{}'", name), "");
+  return *value;
 }
 
-/// trl's older form: a prompt and two answers, all texts.
+std::string_view ChatReader::Impl::text_field(const object& root, const std::string& name) {
+  return messages.values().text_of(field(root, name), formatted("field '{}'", name), "");
+}
+
+/// Reads the older form of trl: a prompt and two answers, all strings.
 Conversation ChatReader::Impl::read_texts(const object& root, std::string_view answer,
                                           const std::string& name) {
   if (!find_value(root, fields[0])) {
@@ -124,18 +130,14 @@ Conversation ChatReader::Impl::read_texts(const object& root, std::string_view a
 }
 
 Conversation ChatReader::Impl::read_side(const object& root, const std::string& name) {
-  const auto value = find_value(root, name);
-  if (!value) {
-    if (find(root, name)) refuse("field '", name, "' is null");
-    refuse("no field '", name, "'", describe_record_form(root, record_kind(form)));
-  }
-  if (value->is_string())
-    return read_texts(root, messages.values().text_of(*value, "field ", name.c_str()), name);
-  // trl's newer form: the prompt is a list as well, and the sides are answers alone.
+  const element value = field(root, name);
+  if (value.is_string())
+    return read_texts(root, messages.values().text_of(value, "field ", name.c_str()), name);
+  // The newer form of trl: the prompt is also a list, and the sides contain only the answers.
   const auto prompt = find_value(root, fields[0]);
   if (prompt && prompt->is_array())
-    return read_messages(root, *value, name, messages.read_list(*prompt, fields[0]));
-  return read_messages(root, *value, name);
+    return read_messages(root, value, name, messages.read_list(*prompt, fields[0]));
+  return read_messages(root, value, name);
 }
 
 void ChatReader::Impl::read_pair(const object& root, std::vector<Conversation>& conversations) {
@@ -176,7 +178,7 @@ void ChatReader::Impl::read_conversation(const object& root,
          describe_record_form(root, record_kind(form)));
 }
 
-/// A text in field "system" is the system message of a chat that has none.
+/// Adds the string in field "system" as system message to chats that have none.
 void ChatReader::Impl::add_system(const object& root, std::vector<Conversation>& conversations) {
   const auto value = find_value(root, "system");
   if (!value) return;
@@ -187,7 +189,8 @@ void ChatReader::Impl::add_system(const object& root, std::vector<Conversation>&
   for (Conversation& conversation : conversations) {
     const auto speaks = [](const ChatMessage& one) { return one.role == Role::system; };
     if (std::any_of(conversation.messages.begin(), conversation.messages.end(), speaks))
-      refuse("both a field 'system' and a message of role system, must be one of them");
+      refuse(
+          "field 'system' and a message of role system are both present, must be only one of them");
     conversation.messages.insert(conversation.messages.begin(), message);
   }
 }
@@ -233,7 +236,7 @@ std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
   if (root.get(record) != simdjson::SUCCESS) return ChatProblem{"not a JSON object"};
   try {
     impl_->read(record, conversations);
-  } catch (const Refused& refused) {
+  } catch (const InvalidRecord& refused) {
     conversations.clear();
     impl_->messages.unread().clear();
     return ChatProblem{refused.reason, refused.bad_text};

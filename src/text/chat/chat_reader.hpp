@@ -11,36 +11,39 @@
 
 namespace trireme {
 
-/// Why an object is no record.
+/// The reason why a JSON object is not a valid record.
 struct ChatProblem {
   std::string reason;  // "message 2: unknown role 'bot', must be system, user, assistant or tool"
-  bool bad_text = false;  // a lone surrogate or invalid UTF-8, which a repair may mend
+  bool bad_text = false;  // a lone surrogate or invalid UTF-8, which a repair may fix
 };
 
-/// Reads conversations from JSON objects. Reused for many; not shared between threads.
+/// Reads conversations from JSON objects. One object reads many records; not thread-safe.
 ///
-/// A message is {"role", "content"} and may have:
-///   "reasoning_content"  of an assistant
-///   "tool_calls"         of an assistant: a list, as JSON or as a text that holds JSON. A call is
-///                        {"name", "arguments"}, or an object whose "function" is one. Arguments
-///                        that are a text must be JSON, except in a request. "function_call" is the
-///                        older form of one call.
-///   "tools"              of a system message: a list as JSON or as a text that holds JSON
-///   "weight", "train"    of an assistant: 0 or false switches training on this answer off. Any
-///                        value but 0, 1, false and true is refused, whoever speaks.
-/// Role developer is read as system, role function as tool. Tools come from the last system message
-/// that has some, else from a field "tools" beside the messages. A text in a field "system" beside
-/// the messages is a first system message; beside a message of that role it is refused. What is
-/// written into a chat as JSON is laid out as Python's json.dumps does it. Content may be null only
-/// beside a thought or a call; a list of parts {"type": "text", "text"} is their texts, a line each,
-/// and parts of other types are refused. A conversation must have an answer. Of equal keys the last
-/// counts; fields that are not named here are not read, and unread() lists them. Numbers are read as
-/// Python's json reads them, so also integers beyond 64 bits, 1e999, NaN and Infinity.
+/// A message is {"role", "content"} and may have these fields:
+///   "reasoning_content"  for an assistant
+///   "tool_calls"         for an assistant: a list, or a string that holds a list as JSON. A call
+///                        is {"name", "arguments"} or an object with such a "function". Arguments
+///                        that are a string must be JSON, except in a request. "function_call" is
+///                        the older form of one call.
+///   "tools"              for a system message: a list, or a string that holds a list as JSON
+///   "weight", "train"    0 or false excludes this answer from training. All values except 0, 1,
+///   false and true are refused.
+/// Other rules:
+/// - Role developer is read as system, and role function as tool.
+/// - Tools come from the last system message that has some, otherwise from the field "tools" of the
+///   record. JSON in a chat has the layout of Python's json.dumps.
+/// - A string in the field "system" becomes the first system message. It is refused if there is a
+///   system message.
+/// - Content may be null only if the message has a thought or a call. A list of parts {"type":
+///   "text", "text"} is joined, one line for each; parts of other types are refused.
+/// - A conversation must have an answer.
+/// - The last of equal keys counts. Other fields are not read, and unread() lists them.
+/// - Numbers are read as in Python's json, also integers beyond 64 bits, 1e999, NaN and Infinity.
 /// Source: MiniMind's data sets, OpenAI's chat API.
 class ChatReader {
  public:
-  /// `fields`: none, or names of fields that are read in place of the usual ones: two texts, the
-  /// user's and the assistant's (conversation); prompt, chosen, rejected (pair).
+  /// `fields`: empty, or names of the fields to read instead of the usual ones: two strings of user
+  /// and assistant (conversation), or prompt, chosen and rejected (pair).
   explicit ChatReader(ChatForm form, std::vector<std::string> fields = {});
   ChatReader(ChatReader&&) noexcept;
   ChatReader& operator=(ChatReader&&) noexcept;
@@ -48,13 +51,13 @@ class ChatReader {
   ChatReader& operator=(const ChatReader&) = delete;
   ~ChatReader();
 
-  /// Reads one object; 64 more bytes must be readable after its `size` bytes. On success
-  /// `conversations` holds one (conversation) or two (chosen, rejected).
+  /// Reads one object. 64 bytes after its `size` bytes must be readable. On success,
+  /// `conversations` has one (conversation) or two (chosen, rejected) entries.
   std::optional<ChatProblem> read(const char* json, std::size_t size,
                                   std::vector<Conversation>& conversations);
 
-  /// The fields of the last record that hold something and were not read, by name, each once; none
-  /// if the record was refused or is a request.
+  /// Returns the non-empty fields of the last record that were not read, sorted by name; empty if
+  /// the record was refused or is a request.
   [[nodiscard]] const std::vector<UnreadField>& unread() const;
 
  private:

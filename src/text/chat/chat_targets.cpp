@@ -21,7 +21,8 @@ class Targets {
     }
   }
 
-  /// V1: the last header that is whole; its line end is trained.
+  /// Adds the answer after the last complete header (V1). The newline of the header is also a
+  /// target.
   void add_last_answer() {
     for (auto header = chat_.headers.rbegin(); header != chat_.headers.rend(); ++header) {
       const std::size_t begin = first_from(header->end - 1);
@@ -30,13 +31,14 @@ class Targets {
     }
   }
 
-  /// V2 and later: from a header to the next end token and what follows it. Headers inside the
-  /// range are passed over.
+  /// Adds, for each header, the tokens up to the next end token and its newline (V2 and later).
+  /// Headers inside the range are skipped.
   void add_searched(bool whole_header) {
     std::size_t done = 0;
     for (const TextRange& header : chat_.headers) {
       const std::size_t begin = first_from(header.end);
-      // The ids of the header are not in the chat if its line end is joined with what follows.
+      // If the newline of the header is merged with the next character, MiniMind's search does not
+      // find the header.
       if (header.end < done || (whole_header && place_[begin] != 2 * header.end)) continue;
       const auto end = std::find_if(chat_.ends.begin(), chat_.ends.end(), [&](const TurnEnd& each) {
         return each.token.begin >= header.end;
@@ -47,8 +49,8 @@ class Targets {
     }
   }
 
-  /// Takes every token away that touches an answer which is no target, the line end before it and
-  /// the one after it.
+  /// Removes all tokens that overlap an answer without targets, and the newlines before and after
+  /// it.
   void remove_untrained() {
     for (const TextRange& answer : chat_.untrained) {
       const auto header =
@@ -80,20 +82,20 @@ class Targets {
     spans = std::move(kept);
   }
 
-  /// The token that holds `byte`.
+  /// Returns the token that contains `byte`.
   [[nodiscard]] std::size_t touching(std::size_t byte) const {
     return static_cast<std::size_t>(std::upper_bound(place_.begin(), place_.end(), 2 * byte) -
                                     place_.begin()) -
            1;
   }
 
-  /// The first token that begins at `byte` or after it.
+  /// Returns the first token that begins at or after `byte`.
   [[nodiscard]] std::size_t first_from(std::size_t byte) const {
     return static_cast<std::size_t>(std::lower_bound(place_.begin(), place_.end(), 2 * byte) -
                                     place_.begin());
   }
 
-  /// One past the last token that ends at `byte` or before it.
+  /// Returns the index after the last token that ends at or before `byte`.
   [[nodiscard]] std::size_t last_until(std::size_t byte) const {
     return static_cast<std::size_t>(std::upper_bound(place_.begin(), place_.end(), 2 * byte) -
                                     place_.begin()) -

@@ -10,32 +10,32 @@
 
 namespace trireme {
 
-/// Which tokens are trained.
+/// Selects the training targets of a chat.
 enum class ChatMask {
-  answer,    // of each assistant message: its content and its end token
-  minimind,  // what MiniMind's trainer of the template's time trains (MaskSearch)
+  answer,    // content and end token of each assistant message
+  minimind,  // the targets of MiniMind's trainer for this template (MaskSearch)
 };
 
-/// "answer" or "minimind"; throws Error(usage) on anything else.
+/// Parses "answer" or "minimind". Throws Error(usage) for any other name.
 ChatMask parse_chat_mask(std::string_view name);
 
-/// Tokens [begin, end).
+/// The tokens [begin, end).
 struct TokenSpan {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
   bool operator==(const TokenSpan&) const = default;
 };
 
-/// Tokens among the first `num_kept` that are targets: ascending, disjoint, never
-/// token 0, which nothing predicts.
+/// Returns the target tokens among the first `num_kept` as ascending, disjoint spans. Token 0 is
+/// never a target because nothing predicts it.
 ///
-/// A token is a target if all of it lies in a trained range: one that crosses a border (a line end
-/// of the header joined with one that begins the answer) is not, so no text of the template is
-/// trained. An answer that is no target (ChatMessage::is_target) is left out under either mask, with
-/// the line ends around it.
-/// ChatMask::minimind gives the targets that MiniMind's search for token sequences gives on a chat
-/// of `num_kept` tokens whose texts contain none of the markers; texts that do change nothing here.
-/// chatml and qwen3 are searched like V3.
+/// A token is a target if it lies completely inside a target range, so text of the template is
+/// never a target. For example, a token that joins the newline of the header with the start of an
+/// answer is not a target. Answers with is_target = false, and the newlines around them, have no
+/// targets under either mask.
+/// ChatMask::minimind gives the targets of MiniMind's search for token sequences, on a chat of
+/// `num_kept` tokens. Texts that contain markers do not disturb this function. chatml and qwen3 are
+/// handled like V3.
 std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat& encoded,
                                     ChatMask mask, MaskSearch search, std::size_t num_kept);
 

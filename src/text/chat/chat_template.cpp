@@ -6,7 +6,6 @@
 #include "core/join.hpp"
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
-#include "text/chat/jinja.hpp"
 
 namespace trireme {
 namespace {
@@ -24,57 +23,27 @@ std::string chatml_jinja_as() {
 const std::array<ChatTemplate, 8>& templates() {
   using enum MaskSearch;
   using Switch = ThinkingSwitch;
+  static const std::vector<std::string_view> old{"<s>", "</s>"};
+  static const std::vector<std::string_view> chatml{"<|im_start|>", "<|im_end|>"};
+  static const std::vector<std::string_view> thinking{"<|im_start|>", "<|im_end|>", "<think>",
+                                                      "</think>"};
+  static const std::vector<std::string_view> llama{"<|start_header_id|>", "<|end_header_id|>",
+                                                   "<|eot_id|>"};
+  constexpr auto kNone = CallForm::none;
+  constexpr auto kQwen = CallForm::qwen;
   static const std::array<ChatTemplate, 8> table{{
-      {"minimind-v1",
-       {"<s>", "</s>"},
-       last_answer,
-       CallForm::none,
-       Switch::none,
-       render_minimind_v1,
-       minimind_v1_jinja},
-      {"minimind-v2",
-       {"<s>", "</s>"},
-       after_line,
-       CallForm::none,
-       Switch::none,
-       render_minimind_v2,
-       minimind_v2_jinja},
-      {"minimind-v2.5",
-       {"<|im_start|>", "<|im_end|>"},
-       whole_header,
-       CallForm::qwen,
-       Switch::on_by_default,
-       chatml_as<kMinimindV25>,
+      {"minimind-v1", old, last_answer, kNone, Switch::none, render_minimind_v1, minimind_v1_jinja},
+      {"minimind-v2", old, after_line, kNone, Switch::none, render_minimind_v2, minimind_v2_jinja},
+      {"minimind-v2.5", chatml, whole_header, kQwen, Switch::on_by_default, chatml_as<kMinimindV25>,
        chatml_jinja_as<kMinimindV25>},
-      {"minimind-v3",
-       {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
-       whole_header,
-       CallForm::qwen,
-       Switch::off_by_default,
-       chatml_as<kMinimindV3>,
+      {"minimind-v3", thinking, whole_header, kQwen, Switch::off_by_default, chatml_as<kMinimindV3>,
        chatml_jinja_as<kMinimindV3>},
-      {"chatml",
-       {"<|im_start|>", "<|im_end|>"},
-       whole_header,
-       CallForm::qwen,
-       Switch::none,
-       chatml_as<kPlainChatMl>,
+      {"chatml", chatml, whole_header, kQwen, Switch::none, chatml_as<kPlainChatMl>,
        chatml_jinja_as<kPlainChatMl>},
-      {"qwen3",
-       {"<|im_start|>", "<|im_end|>", "<think>", "</think>"},
-       whole_header,
-       CallForm::qwen,
-       Switch::on_by_default,
-       chatml_as<kQwen3>,
+      {"qwen3", thinking, whole_header, kQwen, Switch::on_by_default, chatml_as<kQwen3>,
        chatml_jinja_as<kQwen3>},
-      {"llama3",
-       {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
-       every_answer,
-       CallForm::none,
-       Switch::none,
-       render_llama3,
-       llama3_jinja},
-      {"plain", {}, every_answer, CallForm::none, Switch::none, render_plain, plain_jinja},
+      {"llama3", llama, every_answer, kNone, Switch::none, render_llama3, llama3_jinja},
+      {"plain", {}, every_answer, kNone, Switch::none, render_plain, plain_jinja},
   }};
   return table;
 }
@@ -82,17 +51,8 @@ const std::array<ChatTemplate, 8>& templates() {
 }  // namespace
 
 std::string_view role_name(Role role) noexcept {
-  switch (role) {
-    case Role::system:
-      return "system";
-    case Role::user:
-      return "user";
-    case Role::assistant:
-      return "assistant";
-    case Role::tool:
-      return "tool";
-  }
-  return "user";
+  constexpr std::array<std::string_view, 4> kNames{"system", "user", "assistant", "tool"};
+  return kNames[static_cast<std::size_t>(role)];
 }
 
 std::optional<Role> role_from_name(std::string_view name) noexcept {
@@ -117,7 +77,7 @@ const ChatTemplate* nearest_chat_template(std::string_view jinja) {
   if (has("<|im_start|>")) {
     if (has("open_thinking")) return &chat_template("minimind-v3");
     if (!has("enable_thinking")) return &chat_template("chatml");
-    // The default system message of MiniMind's V2.5, which Qwen3 does not have.
+    // This default system message belongs to MiniMind's V2.5, not to Qwen3.
     return &chat_template(has("You are a helpful assistant") ? "minimind-v2.5" : "qwen3");
   }
   if (has("<s>user")) return &chat_template(has("MiniMind") ? "minimind-v2" : "minimind-v1");

@@ -9,61 +9,63 @@
 
 namespace trireme {
 
-/// How MiniMind's trainers of a template's time find what is trained (chat_targets.hpp).
+/// The method by which MiniMind's trainer for a template finds the training targets
+/// (chat_targets.hpp).
 enum class MaskSearch {
-  last_answer,   // V1: all after the last "assistant" of a header, its line end included
+  last_answer,   // V1: all tokens after the last "assistant" of a header, including its newline
   after_line,    // V2: from the second token after "assistant" to one past the end token
-  whole_header,  // V2.5, V3: from the header's end to the end token and line end
-  every_answer,  // not MiniMind's: each answer with its end token and line end
+  whole_header,  // V2.5, V3: from the end of the header to the end token and newline
+  every_answer,  // not from MiniMind: each answer with its end token and newline
 };
 
-/// How a format writes tools and calls, and so how an answer's calls are read.
+/// The form in which a chat format writes and reads tools and calls.
 enum class CallForm {
-  none,  // not at all
+  none,  // not supported
   qwen,  // <tool_call> JSON </tool_call>
 };
 
-/// Whether RenderOptions::thinking changes the generation prompt, and what holds without it.
+/// Decides if RenderOptions::thinking changes the generation prompt, and gives the default.
 enum class ThinkingSwitch { none, on_by_default, off_by_default };
 
 struct RenderOptions {
   std::string begin_token =
-      {};                      // of the tokenizer, for templates that write one; "" means the usual
-  std::string end_token = {};  // of the tokenizer, for `plain`; "" if it has none
-  bool drop_empty_think = false;      // leave out empty thoughts
-  bool generation_prompt = false;     // close with what asks the model for its turn
-  std::optional<bool> thinking = {};  // in the generation prompt; none: the template's default
+      {};  // BOS token of the tokenizer, for templates that write one; empty: the usual one
+  std::string end_token = {};      // EOS token of the tokenizer, for `plain`; empty if it has none
+  bool drop_empty_think = false;   // remove empty thoughts
+  bool generation_prompt = false;  // end with the header of the next answer
+  std::optional<bool> thinking = {};  // for the generation prompt; none: template's choice
 };
 
-/// A named chat format. Each gives, character for character, what the Jinja template it restates
-/// gives in transformers' apply_chat_template.
+/// A named chat format. The text equals, character for character, the result of apply_chat_template
+/// (transformers) with the original Jinja template.
 ///
-///   minimind-v1, -v2     <s>user..</s>; the user turn announces the answer; no tools
+///   minimind-v1, -v2     <s>user..</s>; the user turn ends with the header of the answer; no tools
 ///   minimind-v2.5, -v3   ChatML with tools; V3 writes thoughts into every answer
-///   chatml               ChatML; tools, calls and thoughts as Qwen writes them, if there are any
+///   chatml               ChatML; tools, calls and thoughts as in Qwen, if there are any
 ///   qwen3                Qwen3: thoughts only after the last question
 ///   llama3               Llama-3 headers; contents are trimmed; no tools
-///   plain                contents alone, each with a line end, answers with the end token
+///   plain                contents only, each with a newline; answers with the end token
 /// Sources: jingyaogong/minimind (commits 6e9cd28, 7da201a, 83e52f6, d65ef2c), Qwen/Qwen3-8B and
 /// meta-llama/Meta-Llama-3-8B-Instruct, `chat_template` of their tokenizer_config.json.
 struct ChatTemplate {
   const char* name;
-  std::vector<std::string_view> markers;  // what should be single tokens of the tokenizer
+  std::vector<std::string_view> markers;  // texts that should be single tokens of the tokenizer
   MaskSearch search;
   CallForm calls;
   ThinkingSwitch thinking;
   RenderedChat (*render)(const Conversation& conversation, const RenderOptions& options);
-  std::string (*jinja)();  // the text that renders the same in apply_chat_template (jinja.hpp)
+  std::string (*jinja)();  // Jinja template with the same result (jinja.cpp)
 };
 
-/// Throws Error(usage) that lists the names.
+/// Returns a format by name. Throws Error(usage) that lists the names.
 const ChatTemplate& chat_template(std::string_view name);
 
-/// The format that renders as `jinja`, a tokenizer's chat template, does: that of our own text, else
-/// the one with its markers, which may differ in a default system message. Null: none has them.
+/// Returns the format for a tokenizer's chat template `jinja`: the one with this text, otherwise
+/// the one with the same markers (its default system message may differ). Null if the markers are
+/// unknown.
 const ChatTemplate* nearest_chat_template(std::string_view jinja);
 
-/// "minimind-v1, minimind-v2, ..."
+/// Returns "minimind-v1, minimind-v2, ...".
 std::string chat_template_names();
 
 }  // namespace trireme

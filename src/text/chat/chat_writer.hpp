@@ -10,33 +10,32 @@
 
 namespace trireme {
 
-/// Conversations as prompts in a chat format: closed with what asks the model for its turn. What a
-/// message says is text; only what the format writes becomes structure. Immutable; for any number of
-/// threads.
+/// Converts conversations to prompts in a chat format. Text of messages stays text; only the format
+/// writes special tokens. Immutable and thread-safe.
 class ChatWriter {
  public:
   ChatWriter(const ChatTemplate& format, Tokenizer tokenizer);
 
   [[nodiscard]] const ChatTemplate& format() const noexcept { return *format_; }
 
-  /// `thinking`: none: the format's default. `asks`: whether the model's turn is announced.
+  /// `thinking`: none means the default of the format. `asks`: end with the header of the next
+  /// answer.
   [[nodiscard]] RenderedChat render(const Conversation& conversation,
                                     std::optional<bool> thinking = std::nullopt,
                                     bool asks = true) const;
   [[nodiscard]] std::vector<std::uint32_t> encode(const RenderedChat& chat) const;
 
-  /// Returns the text that the format writes at the end of an answer; "" if it writes none.
+  /// Returns the text that the format writes after an answer; empty if there is none.
   [[nodiscard]] std::string turn_end_text() const;
-  /// The token that ends an answer, if it is one: beside the model's own end tokens, which may be
-  /// others.
+  /// Returns the id of this text if it is a token. The model may have other end tokens.
   [[nodiscard]] std::optional<std::uint32_t> turn_end_id() const;
-  /// `own`, those of the model, and the one of turn_end_id if it is another below `vocab_size`: the
-  /// rows of its embedding.
+  /// Returns `own`, the end tokens of the model, and turn_end_id if it is below `vocab_size` (rows
+  /// of the embedding).
   [[nodiscard]] std::vector<std::uint32_t> end_tokens(std::vector<std::uint32_t> own,
                                                       std::int64_t vocab_size) const;
-  /// Returns the texts at which an answer ends because no token of a model with `vocab_size` rows of
-  /// embedding ends it: the format's end text, if the tokenizer does not have it as a token. A model
-  /// that was trained so writes it as ordinary text.
+  /// Returns the texts that end an answer. A format's end text is needed if the tokenizer, or an
+  /// embedding with `vocab_size` rows, does not have it as a token: the model then writes it as
+  /// ordinary text.
   [[nodiscard]] std::vector<std::string> end_texts(std::int64_t vocab_size) const;
 
  private:

@@ -15,7 +15,7 @@ std::string_view without_trailing_lines(std::string_view text) {
   return text.substr(0, text.find_last_not_of('\n') + 1);
 }
 
-/// What an assistant message thinks and says.
+/// An assistant message, split into thought and content.
 struct Answer {
   std::string_view thought;
   std::string_view content;
@@ -70,7 +70,7 @@ class ChatMl {
     const ChatMessage& message = messages_[i];
     switch (message.role) {
       case Role::system:
-        if (i == 0) return;  // open() has written it
+        if (i == 0) return;  // written by open()
         [[fallthrough]];
       case Role::user:
         out.fixed(kStart).fixed(role_name(message.role)).fixed("\n").content(message.content);
@@ -130,7 +130,7 @@ class ChatMl {
     options_.drop_empty_think ? out.content_without(kEmptyThink, content) : out.content(content);
   }
 
-  /// Results of tools, one after another, are one turn of the user.
+  /// Consecutive tool results form one user turn.
   void add_result(std::size_t i) {
     if (i == 0 || messages_[i - 1].role != Role::tool) out.fixed(kStart).fixed("user");
     out.fixed("\n<tool_response>\n").content(messages_[i].content).fixed("\n</tool_response>");
@@ -148,7 +148,7 @@ class ChatMl {
     }
   }
 
-  /// The last user message that is not a tool's result in disguise.
+  /// Returns the last user message that does not contain a tool result.
   [[nodiscard]] std::size_t find_last_question() const {
     for (std::size_t i = messages_.size(); i-- > 0;) {
       const std::string_view content = messages_[i].content;

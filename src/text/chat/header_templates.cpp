@@ -15,8 +15,8 @@ void add_answer_text(std::string_view content, const RenderOptions& options, Ren
   options.drop_empty_think ? out.content_without(kEmptyThink, content) : out.content(content);
 }
 
-/// MiniMind's first two: a user turn brings the header of the answer with it; whatever else is
-/// there (tools, their results, calls, later system messages) has no form and is left out.
+/// Writes the turns of minimind-v1 and -v2: a user turn ends with the header of the answer. Tools,
+/// tool results, calls and later system messages are left out.
 void add_s_turns(const Conversation& conversation, const RenderOptions& options,
                  RenderedChat& out) {
   for (const ChatMessage& message : conversation.messages) {
@@ -32,7 +32,7 @@ void add_s_turns(const Conversation& conversation, const RenderOptions& options,
   }
 }
 
-/// What Python's str.strip takes for white space.
+/// Returns true for white space of Python's str.strip.
 bool is_python_space(std::uint32_t c) {
   return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
          c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
@@ -46,8 +46,7 @@ std::string_view trimmed(std::string_view text) {
   std::size_t length = 0;
   while (!text.empty() && starts_with_space(text, length)) text.remove_prefix(length);
   while (!text.empty()) {
-    std::size_t last = text.size() - 1;
-    while ((static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
+    const std::size_t last = utf8_last_start(text);
     if (!starts_with_space(text.substr(last), length)) break;
     text = text.substr(0, last);
   }

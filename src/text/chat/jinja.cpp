@@ -1,12 +1,11 @@
-#include "text/chat/jinja.hpp"
-
 #include "core/error.hpp"
+#include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
 
 namespace trireme {
 namespace {
 
-/// `text` as a string of a Jinja expression.
+/// Returns `text` as a string literal of Jinja.
 std::string jinja_string(std::string_view text) {
   std::string quoted = "'";
   for (const char c : text) {
@@ -20,7 +19,7 @@ std::string jinja_string(std::string_view text) {
   return quoted + "'";
 }
 
-/// `text` with `value` in the place of each `name`.
+/// Returns `text` with each `name` replaced by `value`.
 std::string with(std::string text, std::string_view name, const std::string& value) {
   for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size())
     text.replace(at, name.size(), value);
@@ -50,7 +49,8 @@ std::string jinja_of_opening(const ChatMlStyle& style) {
   return with(text, "DEFAULT", jinja_string(style.default_system));
 }
 
-/// Qwen3's: thoughts are written after the last message of the user that is no tool's result.
+/// Finds the last user message without a tool result. In Qwen3, only answers after this message
+/// have thoughts.
 constexpr const char* kFindQuestion =
     R"({%- set ns = namespace(last=messages | length - 1, searching=true) %}
 {%- for message in messages | reverse %}
@@ -61,7 +61,7 @@ constexpr const char* kFindQuestion =
 {%- endfor %}
 )";
 
-/// `thought` and `content`: beside each other in the message, or the one inside the other.
+/// Sets `thought` and `content`: both from the message, or the thought cut out of the content.
 constexpr const char* kSplitAnswer = R"(        {%- set thought = '' %}
         {%- if message.reasoning_content is string %}
             {%- set thought = message.reasoning_content %}
@@ -125,7 +125,7 @@ ANSWER        {%- for given in message.tool_calls or [] %}
 {%- endfor %}
 )";
 
-/// MiniMind says open_thinking, Qwen enable_thinking: either counts.
+/// MiniMind has the variable open_thinking, Qwen enable_thinking. Both are accepted.
 std::string jinja_of_prompt(const ChatMlStyle& style) {
   std::string text = "{%- if add_generation_prompt %}\n    {{- '<|im_start|>assistant\\n' }}\n";
   if (style.prompt_has_thoughts && style.prompt_thinks_by_default) {
@@ -146,7 +146,7 @@ std::string jinja_of_prompt(const ChatMlStyle& style) {
   return text + "{%- endif %}\n";
 }
 
-/// MiniMind's first two: the user's turn announces the answer.
+/// The turns of minimind-v1 and -v2: a user turn ends with the header of the answer.
 constexpr const char* kOldTurns = R"({%- for message in messages %}
     {%- if message.role == 'user' %}
         {{- '<s>user\n' + message.content + '</s>\n<s>assistant\n' }}

@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Returns the markers of a chat format that the tokenizer does not have as added tokens, in the order
-/// of the format; empty if it has all of them. A model learns such a marker as ordinary text.
+/// Returns the markers of a chat format that the tokenizer does not have as added tokens, in the
+/// order of the format. A model learns such a marker as ordinary text.
 std::vector<std::string_view> missing_markers(const ChatTemplate& format,
                                               const Tokenizer& tokenizer);
 

@@ -10,14 +10,14 @@
 namespace trireme::chat_json {
 namespace {
 
-/// The developer of OpenAI's newer chats is their system, and the function of the older ones a tool.
+/// Maps newer and older role names of OpenAI's API: developer is system, and function is tool.
 std::optional<Role> role_named(std::string_view name) {
   if (name == "developer") return Role::system;
   if (name == "function") return Role::tool;
   return role_from_name(name);
 }
 
-/// The fields of a message that are read, whoever speaks; then those of each role.
+/// The fields of a message that are read, for each role.
 constexpr std::array<std::string_view, 4> kMessageFields{"role", "content", "weight", "train"};
 constexpr std::array<std::string_view, 6> kSystemFields{"role",  "content", "weight",
                                                         "train", "tools",   "functions"};
@@ -49,7 +49,7 @@ std::optional<array> MessageReader::list_of(const object& parent, const char* ke
   }
   array list;
   if (value->get(list) != simdjson::SUCCESS) refuse(where, key, " is not a list");
-  // Python takes an empty list for none, but not the text "[]".
+  // Python treats an empty list as false, but not the string "[]".
   if (!is_text && list.begin() == list.end()) return std::nullopt;
   return list;
 }
@@ -84,7 +84,7 @@ void MessageReader::add_call(const object& call, const std::string& where, ChatM
     return;
   }
   added.arguments = values_.text_of(*given, where, "arguments");
-  if (is_request_) return;  // what a model wrote before is shown to it as it was
+  if (is_request_) return;  // a model sees its earlier calls unchanged
   element parsed;
   if (values_.parse(arguments_, added.arguments, false, quoted_arguments_, parsed) !=
       simdjson::SUCCESS) {
@@ -99,7 +99,8 @@ void MessageReader::read_calls(const object& parent, const std::string& where,
   constexpr std::array<std::string_view, 3> kCall{"type", "name", "arguments"};
   const std::optional<array> list = list_of(parent, "tool_calls", where);
   const auto legacy = find_value(parent, "function_call");
-  if (legacy && list) refuse(where, "both tool_calls and function_call, must be one of them");
+  if (legacy && list)
+    refuse(where, "tool_calls and function_call are both present, must be only one of them");
   if (legacy) {
     object call;
     if (legacy->get(call) != simdjson::SUCCESS) refuse(where, "function_call is not an object");
@@ -145,7 +146,7 @@ void MessageReader::read_marks(const object& given, const std::string& where,
     message.is_target = weight.value_or(train.value_or(true));
     return;
   }
-  // Only answers are trained, so a mark that asks for more has no effect.
+  // Only answers are training targets, so a mark that selects another message has no effect.
   if (weight.value_or(false)) unread_.push_back({cat(path, "weight"), false});
   if (train.value_or(false)) unread_.push_back({cat(path, "train"), false});
 }

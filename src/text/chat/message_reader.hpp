@@ -11,15 +11,14 @@
 
 namespace trireme::chat_json {
 
-/// Reads the messages of a record (ChatReader says what they may hold), and notes the fields that
-/// it does not read. Functions throw Refused.
+/// Reads the messages of a record in the form that ChatReader describes, and collects the fields
+/// that are not read. Functions throw InvalidRecord.
 class MessageReader {
  public:
-  /// `is_request`: the messages are what a model is asked, so that marks and unread fields do not
-  /// matter. `of_pair`: a message of error names the side.
+  /// `is_request`: the record is a request to a model, so training marks and unread fields do not
+  /// matter. `of_pair`: error messages name the side of the preference pair.
   MessageReader(bool is_request, bool of_pair) : is_request_(is_request), of_pair_(of_pair) {}
 
-  /// Forgets the last record.
   void start() {
     values_.start();
     unread_.clear();
@@ -27,17 +26,18 @@ class MessageReader {
 
   /// Reads the list of messages in field `name`.
   Conversation read_list(const element& value, std::string_view name);
-  /// Reads the tools that `parent`, at `path` of the record ("" or "messages[]."), declares.
+  /// Reads the tools that `parent` declares. `path` is its path in the record: "" or "messages[].".
   void read_tools(const object& parent, const std::string& where, const std::string& path,
                   Conversation& conversation);
 
   [[nodiscard]] PythonValues& values() { return values_; }
 
-  /// The fields of the record that were not read so far.
+  /// Returns the fields of the record that were not read so far.
   [[nodiscard]] std::vector<UnreadField>& unread() { return unread_; }
 
  private:
-  /// A list that is given as JSON, or as a text that holds JSON. None if it is absent, empty or "".
+  /// Returns a list that is given as JSON, or as a string that contains JSON. Returns none if it is
+  /// absent or empty.
   std::optional<array> list_of(const object& parent, const char* key, const std::string& where);
   void add_call(const object& call, const std::string& where, ChatMessage& message);
   void read_calls(const object& parent, const std::string& where, const std::string& path,
@@ -55,9 +55,9 @@ class MessageReader {
   bool of_pair_;
   PythonValues values_;
   std::vector<UnreadField> unread_;
-  simdjson::dom::parser inner_;      // of JSON that a text holds
-  simdjson::dom::parser arguments_;  // of the arguments of a call, while inner_ holds the calls
-  std::string quoted_inner_;         // what the parsers read, with its padding
+  simdjson::dom::parser inner_;      // for JSON inside a string
+  simdjson::dom::parser arguments_;  // for the arguments of a call, while inner_ holds the calls
+  std::string quoted_inner_;         // padded JSON texts of the two parsers
   std::string quoted_arguments_;
 };
 

@@ -82,7 +82,7 @@ bool is_text(const object& record, std::string_view key) {
   return value && value->is_string();
 }
 
-/// The names of the fields that are texts, each once, as "'question', 'answer'".
+/// Returns the quoted names of the string fields without duplicates: "'question'", "'answer'".
 std::vector<std::string> text_fields(const object& record) {
   std::vector<std::string> names;
   for (const auto& member : record) {
@@ -126,9 +126,9 @@ std::string describe_completion(const object& record, const RecordKind& kind) {
              "as ", kMessagesForm);
 }
 
-/// A known form of records that no kind reads.
+/// A known record form that no kind of data set reads.
 struct UnreadForm {
-  std::string_view marks;  // as an entry of RecordKind::marks
+  std::string_view marks;  // keys, as in RecordKind::marks
   std::string (*describe)(const object& record, const RecordKind& kind);
 };
 
@@ -138,7 +138,7 @@ constexpr std::array kUnreadForms{
     UnreadForm{"prompt,completion", describe_completion},
 };
 
-/// Returns true if the record has all of these keys. The record of a text must hold a text there.
+/// Returns true if the record has all of these keys. With `as_text`, their values must be strings.
 bool has_marks(const object& record, std::string_view marks, bool as_text = false) {
   const std::vector<std::string> keys = split(marks, ',');
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
@@ -147,9 +147,9 @@ bool has_marks(const object& record, std::string_view marks, bool as_text = fals
 }
 
 /// Returns "; it is a conversation ('messages'), which --kind sft packs" for a record of another
-/// kind, or "".
+/// kind, otherwise "".
 std::string describe_other_kind(const object& record, const RecordKind& wanted, bool chats) {
-  // From the last row: a later kind has the more special keys.
+  // Later kinds have more specific keys, so begin with the last one.
   for (auto row = kKinds.rbegin(); row != kKinds.rend(); ++row) {
     const RecordKind& kind = *row;
     if (kind.name == wanted.name || kind.form.has_value() != chats) continue;

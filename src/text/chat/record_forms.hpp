@@ -9,61 +9,62 @@ namespace simdjson::dom {
 class object;
 }
 
-/// The forms of records that `pack` reads, one row a kind of data set, and the advice for records of
-/// other forms. SetKind has what a data set of that kind holds.
+/// The record forms that `pack` reads, one row for each kind of data set, and advice for records of
+/// other forms. SetKind describes the contents of the data sets.
 namespace trireme {
 
-/// The form in which a JSON object holds a chat.
+/// The form of a chat in a JSON object.
 enum class ChatForm {
-  conversation,  // "conversations" (or "messages"): one list of messages
-  pair,          // "chosen", "rejected": lists, after a "prompt" list if any; or three texts
-  request,       // "messages": the question to a model, so an answer is not needed
+  conversation,  // "conversations" or "messages": one list of messages
+  pair,     // "chosen" and "rejected": lists, after an optional "prompt" list; or three strings
+  request,  // "messages" of a request to a model; no answer is needed
 };
 
 /// The records of one kind of data set.
 struct RecordKind {
   std::string_view name;              // SetKind::name
-  std::optional<ChatForm> form = {};  // none: the record is a text
+  std::optional<ChatForm> form = {};  // none: plain text
   std::string_view keys;              // the usual keys, for help: {"text"}
   std::string_view noun;              // "conversation", for messages
-  // Each entry is a list of keys, with commas. A record that has all of them has this form.
+  // Each entry is a comma-separated list of keys. A record with all of the keys has this form.
   std::span<const std::string_view> marks;
-  // The names that --fields takes, "USER,ASSISTANT", and their number; none if it takes no names.
+  // The names that --fields accepts, for example "USER,ASSISTANT", and their number (0: --fields is
+  // not allowed).
   std::string_view names = "";
   std::size_t num_names = 0;
-  std::string_view names_help = "";     // behind `names`, for help
+  std::string_view names_help = "";     // help text after `names`
   std::string_view names_refusal = "";  // "two names, USER,ASSISTANT: --fields question,answer"
-  std::string_view names_advice = "";   // for a record of unknown form that has so many texts
+  std::string_view names_advice = "";   // advice for unknown records with as many strings
 };
 
-/// Returns all rows, in the order in which help lists them.
+/// Returns all rows in the order of the help text.
 std::span<const RecordKind> record_kinds();
-
-/// Returns the row of that name, or null.
 const RecordKind* find_record_kind(std::string_view name);
 
-/// Returns the row that has that form; none: the row of texts. The form must not be `request`.
+/// Returns the row with this form (none: the row of plain text). The form must not be `request`.
 const RecordKind& record_kind(std::optional<ChatForm> form);
 
-/// Returns the names of the kinds that hold chats, "sft, dpo" or, with `last` = " and ",
-/// "sft and dpo". If `form` is given, it returns only the kinds of that form.
+/// Returns the names of the kinds that hold chats, for example "sft, dpo" or, with `last` = " and
+/// ", "sft and dpo". With `form`, returns only the kinds of this form.
 std::string chat_kind_names(std::string_view last = ", ", std::optional<ChatForm> form = {});
 
 namespace chat_json {
 
-/// The record form that a message asks for in its advice.
+/// The record form that advice in error messages recommends.
 inline constexpr std::string_view kMessagesForm =
     R"({"messages": [{"role": "user", "content": ".."}, {"role": "assistant", "content": ".."}]})";
 
-/// Says which known form `record` has, if it lacks the fields that records of `kind` have, and what
-/// to do about it, for the end of a message: "; it is a conversation ('messages'), which --kind sft
+/// Returns the end of an error message for a record without the fields of `kind`. It names the
+/// known form of `record` and gives advice: "; it is a conversation ('messages'), which --kind sft
 /// packs". Returns "" for an unknown form.
 std::string describe_record_form(const simdjson::dom::object& record, const RecordKind& kind);
 
-/// Says what a message without a role is: "" or "; 'from' and 'value' are ShareGPT's names ...".
+/// Returns advice for a message without a role, for example "; 'from' and 'value' are ShareGPT's
+/// names ...", otherwise "".
 std::string describe_message_form(const simdjson::dom::object& message);
 
-/// Advice for a role that a chat does not have: "" or "; ShareGPT's human is user ...".
+/// Returns advice for an unknown role, for example "; the roles of ShareGPT are not read ...",
+/// otherwise "".
 std::string describe_foreign_role(std::string_view role);
 
 }  // namespace chat_json

@@ -8,44 +8,44 @@
 
 namespace trireme {
 
-/// What stands for "no thoughts".
+/// The text of an empty thought, and the text that opens a thought.
 inline constexpr std::string_view kEmptyThink = "<think>\n\n</think>\n\n";
 inline constexpr std::string_view kOpenedThought = "<think>\n";
 
-/// Bytes [begin, end) of a rendered chat.
+/// The bytes [begin, end) of a rendered chat.
 struct TextRange {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-/// The end token of a turn, and whether the template puts a line end after it.
+/// The end token of a turn. `line_end`: the template writes a newline after it.
 struct TurnEnd {
   TextRange token;
   bool line_end = false;
 };
 
-/// A conversation as one text, with what its template knows of the structure. Masks are made from
-/// this, never from a search in the text. All lists are ascending and disjoint.
+/// A conversation rendered as one text, with the structure that the template wrote. Masks are
+/// computed from the structure, not by a search in the text. All lists are ascending and disjoint.
 struct RenderedChat {
   std::string text;
-  std::vector<TextRange> contents;   // what the record gave: message texts, tools, calls
-  std::vector<TextRange> answers;    // each assistant message: content and its end token
-  std::vector<TextRange> untrained;  // the answers that are no target (ChatMessage::is_target)
-  std::vector<TextRange> headers;    // what announces an assistant turn, its line end included
-  std::vector<TurnEnd> ends;         // of every turn, whoever speaks
+  std::vector<TextRange> contents;   // text from the record: messages, tools, calls
+  std::vector<TextRange> answers;    // content and end token of each assistant message
+  std::vector<TextRange> untrained;  // answers without targets (ChatMessage::is_target)
+  std::vector<TextRange> headers;    // headers of assistant turns, including the newline
+  std::vector<TurnEnd> ends;         // ends of all turns
 
-  /// Whether an answer to it begins in a thought.
+  /// Returns true if the next answer begins inside a thought.
   [[nodiscard]] bool opens_thought() const { return text.ends_with(kOpenedThought); }
 
-  // What templates write with.
+  // Functions for templates:
 
-  /// Text of the template itself: the only place where added tokens count by default.
+  /// Appends text of the template. By default, added tokens are recognized only here.
   RenderedChat& fixed(std::string_view part) {
     text += part;
     return *this;
   }
 
-  /// Text of the record.
+  /// Appends text of the record.
   RenderedChat& content(std::string_view part) {
     if (part.empty()) return *this;
     if (!contents.empty() && contents.back().end == text.size()) {
@@ -57,7 +57,7 @@ struct RenderedChat {
     return *this;
   }
 
-  /// The same without each `cut` in it.
+  /// Appends `part` without each occurrence of `cut`.
   RenderedChat& content_without(std::string_view cut, std::string_view part) {
     for (std::size_t at = 0; (at = part.find(cut)) != std::string_view::npos;) {
       content(part.substr(0, at));
@@ -76,7 +76,7 @@ struct RenderedChat {
     return fixed(token).fixed(after);
   }
 
-  /// Since `begin`, an assistant has written `message`; called after its turn_end.
+  /// Records the assistant message that was written since `begin`. Called after its turn_end.
   void answer_since(std::size_t begin, const ChatMessage& message) {
     answers.push_back({begin, ends.back().token.end});
     if (!message.is_target) untrained.push_back(answers.back());

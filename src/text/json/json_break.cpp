@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/error.hpp"
 #include "text/json/odd_numbers.hpp"
@@ -10,52 +11,31 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kShownBytes = 12;  // on either side
+constexpr std::size_t kShownBytes = 12;  // number of bytes shown before and after the error
 
-/// Takes what a JSON text holds and keeps nothing but the place of its first error.
-struct BreakFinder : nlohmann::json_sax<nlohmann::json> {
-  std::size_t place = 0;  // from 1; 0: no error
-  bool is_syntax = false;
-
-  bool null() override { return true; }
-
-  bool boolean(bool) override { return true; }
-
-  bool number_integer(number_integer_t) override { return true; }
-
-  bool number_unsigned(number_unsigned_t) override { return true; }
-
-  bool number_float(number_float_t, const string_t&) override { return true; }
-
-  bool string(string_t&) override { return true; }
-
-  bool binary(binary_t&) override { return true; }
-
-  bool start_object(std::size_t) override { return true; }
-
-  bool key(string_t&) override { return true; }
-
-  bool end_object() override { return true; }
-
-  bool start_array(std::size_t) override { return true; }
-
-  bool end_array() override { return true; }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception& error) override {
-    place = std::max<std::size_t>(position, 1);
-    is_syntax = error.id == 101;  // parse_error.101: an unexpected token
-    return false;
+/// Returns the 1-based position of the first syntax error, 0 for another error (such as a number
+/// that is too large), and none if `json` is valid.
+std::optional<std::size_t> error_position(std::string_view json) {
+  using Parsed = nlohmann::json;
+  try {
+    [[maybe_unused]] const Parsed nothing =
+        Parsed::parse(json, [](int, Parsed::parse_event_t, Parsed&) { return false; });
+  } catch (const Parsed::parse_error& error) {
+    constexpr int kUnexpectedToken = 101;
+    return error.id == kUnexpectedToken ? std::max<std::size_t>(error.byte, 1) : 0;
+  } catch (const Parsed::exception&) {
+    return 0;
   }
-};
+  return std::nullopt;
+}
 
 }  // namespace
 
 std::string json_break(std::string_view json) {
-  if (quote_odd_numbers(json)) return "";  // the places after them would be wrong
-  BreakFinder finder;
-  if (nlohmann::json::sax_parse(json, &finder) || !finder.is_syntax) return "";
-  const std::size_t at = finder.place - 1;
+  if (quote_odd_numbers(json)) return "";  // quoting would change the positions
+  const std::size_t position = error_position(json).value_or(0);
+  if (position == 0) return "";
+  const std::size_t at = position - 1;
   if (at >= json.size()) return formatted(" (it ends too early, after {} bytes)", json.size());
   const std::size_t begin = at - std::min(at, kShownBytes);
   std::string shown;
@@ -65,10 +45,8 @@ std::string json_break(std::string_view json) {
 
 std::string record_break(std::string_view line) {
   const std::string_view trimmed = line.substr(0, line.find_last_not_of(" \t\r\n") + 1);
-  if (trimmed.ends_with(',')) {
-    BreakFinder finder;
-    if (nlohmann::json::sax_parse(trimmed.substr(0, trimmed.size() - 1), &finder))
-      return " (a comma follows the record, as in a JSON array. Each line must be one JSON object without a comma after it. Remove the commas with: sed 's/,[[:space:]]*$//' FILE > records.jsonl)";
+  if (trimmed.ends_with(',') && !error_position(trimmed.substr(0, trimmed.size() - 1))) {
+    return " (a comma follows the record, as in a JSON array. Each line must be one JSON object without a comma after it. Remove the commas with: sed 's/,[[:space:]]*$//' FILE > records.jsonl)";
   }
   return json_break(line);
 }

@@ -4,12 +4,13 @@
 
 namespace trireme {
 
-/// Returns the place where `json` stops being JSON, for the end of a message: " (at byte 37,
-/// near '\"user\" \"content\":')". Returns "" if the JSON is valid, or only its numbers or its UTF-8 are not.
+/// Returns the position where `json` stops being valid, as end of a message: " (at byte 37, near
+/// '\"user\" \"content\":')". Returns "" if the JSON is valid, or if only numbers or UTF-8 are
+/// invalid.
 std::string json_break(std::string_view json);
 
-/// Returns that place for a record that is one line of a file. If the line is valid JSON but for a comma at
-/// its end, as in a JSON array without its brackets, the text says so and how to remove it.
+/// Like json_break for a record on one line of a file. If the line is valid except for a comma at
+/// its end, as in a JSON array, the text explains how to remove the comma.
 std::string record_break(std::string_view line);
 
 }  // namespace trireme

@@ -12,7 +12,7 @@
 #include "text/json/odd_numbers.hpp"
 #include "text/json/unread_field.hpp"
 
-/// Fields of JSON objects as Python reads them, for the readers of records.
+/// Fields of JSON objects, with the semantics of Python's json.
 namespace trireme::chat_json {
 
 using simdjson::dom::array;
@@ -20,18 +20,18 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 using simdjson::dom::object;
 
-/// Thrown and caught by the reader: a record is left in the middle of nested lists.
-struct Refused {
+/// Thrown to leave nested lists in the middle of a record. The reader catches it.
+struct InvalidRecord {
   std::string reason;
   bool bad_text = false;
 };
 
 template <class... Args>
 [[noreturn]] void refuse(const Args&... args) {
-  throw Refused{cat(args...)};
+  throw InvalidRecord{cat(args...)};
 }
 
-/// Finds a member; the last of equal keys counts, as in Python.
+/// Finds a member. The last of equal keys counts, as in Python.
 inline std::optional<element> find(const object& parent, std::string_view key) {
   std::optional<element> found;
   for (const auto& member : parent) {
@@ -40,19 +40,19 @@ inline std::optional<element> find(const object& parent, std::string_view key) {
   return found;
 }
 
-/// Absent and null are the same.
+/// Finds a member that is not null.
 inline std::optional<element> find_value(const object& parent, std::string_view key) {
   std::optional<element> found = find(parent, key);
   return found && found->is_null() ? std::nullopt : found;
 }
 
-/// Throws for a key that find_value does not find: null, or absent.
+/// Throws InvalidRecord for a key that is null or absent.
 [[noreturn]] inline void refuse_missing(const object& parent, std::string_view key) {
   if (find(parent, key)) refuse("field '", key, "' is null");
   refuse("no field '", key, "'");
 }
 
-/// Returns true if a text that is not blank is in `value`, at any depth.
+/// Returns true if `value` contains a string that is not blank, at any depth.
 inline bool holds_text(const element& value) {
   if (value.is_string()) {
     const std::string_view text(value);
@@ -70,7 +70,7 @@ inline bool holds_text(const element& value) {
   return false;
 }
 
-/// Returns false for null, a blank text, an empty list and an empty object.
+/// Returns false for null, a blank string, an empty list and an empty object.
 inline bool holds_something(const element& value) {
   if (value.is_string())
     return std::string_view(value).find_first_not_of(" \t\r\n") != std::string_view::npos;
@@ -79,7 +79,7 @@ inline bool holds_something(const element& value) {
   return !value.is_null();
 }
 
-/// Adds the fields of `parent` that hold something and are not among `read`, as prefix + name.
+/// Appends the non-empty fields of `parent` that are not in `read`, as prefix + name.
 inline void add_unread(const object& parent, std::span<const std::string_view> read,
                        std::string_view prefix, std::vector<UnreadField>& unread) {
   for (const auto& member : parent) {
@@ -89,7 +89,7 @@ inline void add_unread(const object& parent, std::span<const std::string_view> r
   }
 }
 
-/// Sorts by name and leaves each name once.
+/// Sorts by name and removes duplicates.
 inline void merge_unread(std::vector<UnreadField>& unread) {
   if (unread.size() < 2) return;
   std::sort(unread.begin(), unread.end(), [](const UnreadField& a, const UnreadField& b) {

@@ -27,7 +27,7 @@ std::size_t take_digits(std::string_view& word) {
 
 enum class Form { none, integer, real };
 
-/// What `word` is by the grammar of JSON numbers (RFC 8259, section 6).
+/// Classifies `word` by the grammar of JSON numbers (RFC 8259, section 6).
 Form number_form(std::string_view word) {
   Form form = Form::integer;
   if (word.starts_with('-')) word.remove_prefix(1);
@@ -54,7 +54,7 @@ bool fits(std::string_view word) {
   return std::from_chars(word.data(), word.data() + word.size(), value).ec == std::errc();
 }
 
-/// `word` as json.dumps writes it, if it is an odd number; else "".
+/// Returns `word` as json.dumps writes it if it is an odd number, otherwise "".
 std::string odd_number(std::string_view word) {
   if (word == "NaN" || word == "Infinity" || word == "-Infinity") return std::string(word);
   const Form form = number_form(word);
@@ -69,7 +69,7 @@ std::string odd_number(std::string_view word) {
 
 std::optional<std::string> quote_odd_numbers(std::string_view json) {
   std::string quoted;
-  std::size_t done = 0;  // of json, in quoted
+  std::size_t done = 0;  // bytes of `json` that are in `quoted`
   bool might_be_taken_for_one = false;
   for (std::size_t at = 0; at < json.size();) {
     if (json[at] == '"') {

@@ -5,13 +5,13 @@
 
 namespace trireme {
 
-/// How a text begins that stands for an odd number: JSON texts that people write never do.
+/// Prefix of a string that stands for an odd number. Real JSON strings do not begin like this.
 inline constexpr std::string_view kOddNumber{"\0number:", 8};
 
-/// Python's json reads numbers that simdjson does not: integers beyond 64 bits, 1e999 (infinite),
-/// NaN, Infinity and -Infinity. Returns `json` with each of them as a text: kOddNumber, then the
-/// number as json.dumps writes it. None if there is none, or a text begins with U+0000, so that it
-/// might be taken for one. Looks at nothing else: broken JSON stays broken.
+/// Quotes odd numbers, which Python's json reads but simdjson does not: integers beyond 64 bits,
+/// 1e999 (infinite), NaN, Infinity and -Infinity. Each becomes a string: kOddNumber, then the
+/// number as json.dumps writes it. Returns none if there is no odd number, or if a string begins
+/// with U+0000 and could be mistaken for one. Invalid JSON stays invalid.
 std::optional<std::string> quote_odd_numbers(std::string_view json);
 
 }  // namespace trireme

@@ -1,13 +1,68 @@
 #include "text/json/python_values.hpp"
 
+#include <array>
+#include <charconv>
+#include <cstdio>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "text/json/odd_numbers.hpp"
-#include "text/json/python_json.hpp"
 
-namespace trireme::chat_json {
+namespace trireme {
+
+void append_json_text(std::string_view text, std::string& out) {
+  constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f";
+  constexpr std::string_view kLetters = "\"\\nrtbf";
+  out += '"';
+  for (const char c : text) {
+    if (const std::size_t at = kEscaped.find(c); at != std::string_view::npos) {
+      out.append(1, '\\').append(1, kLetters[at]);
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(c));
+      out += escape.data();
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+void append_json_number(double value, std::string& out) {
+  // "d.ddde+XX" with the fewest digits, which are then written in Python's layout.
+  std::array<char, 40> buffer{};
+  const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::scientific);
+  std::string_view text(buffer.data(), static_cast<std::size_t>(result.ptr - buffer.data()));
+  if (text.starts_with('-')) {
+    out += '-';
+    text.remove_prefix(1);
+  }
+  const std::size_t e = text.find('e');
+  int exponent = 0;
+  const char* digits_of_exponent = text.data() + e + (text[e + 1] == '+' ? 2 : 1);
+  std::from_chars(digits_of_exponent, text.data() + text.size(), exponent);
+  std::string digits(1, text[0]);
+  if (e > 2) digits += text.substr(2, e - 2);
+
+  if (exponent < -4 || exponent >= 16) {
+    out += digits[0];
+    if (digits.size() > 1) out.append(1, '.').append(digits, 1);
+    const int size = exponent < 0 ? -exponent : exponent;
+    out.append(exponent < 0 ? "e-" : "e+").append(size < 10 ? "0" : "");
+    out += std::to_string(size);
+  } else if (exponent < 0) {
+    out.append("0.").append(static_cast<std::size_t>(-exponent - 1), '0').append(digits);
+  } else {
+    const auto whole = static_cast<std::size_t>(exponent) + 1;
+    if (digits.size() < whole) digits.append(whole - digits.size(), '0');
+    out.append(digits, 0, whole).append(1, '.');
+    out += digits.size() == whole ? "0" : digits.substr(whole);
+  }
+}
+
+namespace chat_json {
 
 simdjson::error_code PythonValues::parse(simdjson::dom::parser& with, std::string_view json,
                                          bool has_padding, std::string& storage, element& parsed) {
@@ -28,15 +83,15 @@ std::optional<std::string_view> PythonValues::odd_number(std::string_view text) 
 std::string_view PythonValues::text_of(const element& value, std::string_view where,
                                        const char* what) const {
   std::string_view text;
-  if (value.get(text) != simdjson::SUCCESS) refuse(where, what, " is not a text");
-  if (odd_number(text)) refuse(where, what, " is not a text");
-  if (!simdjson::validate_utf8(text))  // some versions let a lone low surrogate through
-    throw Refused{"the text has a lone surrogate or invalid UTF-8", true};
+  if (value.get(text) != simdjson::SUCCESS || odd_number(text))
+    refuse(where, what, " is not a text");
+  if (!simdjson::validate_utf8(text))  // some versions of simdjson accept a lone low surrogate
+    throw InvalidRecord{"the text has a lone surrogate or invalid UTF-8", true};
   return text;
 }
 
 void PythonValues::append_object(const object& value, std::string& out) const {
-  // A Python dict keeps the place of the first of equal keys, and the value of the last.
+  // A Python dict keeps the position of the first and the value of the last of equal keys.
   std::vector<std::pair<std::string_view, element>> members;
   std::unordered_map<std::string_view, std::size_t> places;
   for (const auto& member : value) {
@@ -57,7 +112,7 @@ void PythonValues::append_object(const object& value, std::string& out) const {
   out += '}';
 }
 
-/// Depth is bounded by the parser's own limit of 1,024.
+/// The parser limits the depth to 1,024.
 void PythonValues::append_json(const element& value, std::string& out) const {
   switch (value.type()) {
     case element_type::OBJECT:
@@ -95,4 +150,5 @@ void PythonValues::append_json(const element& value, std::string& out) const {
   }
 }
 
-}  // namespace trireme::chat_json
+}  // namespace chat_json
+}  // namespace trireme

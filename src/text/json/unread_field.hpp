@@ -3,11 +3,11 @@
 
 namespace trireme {
 
-/// A field of a record that was not read although it holds something. Null, blank texts and empty
-/// lists hold nothing.
+/// A field of a record that was not read although it is not empty. Null, blank strings and empty
+/// lists are empty.
 struct UnreadField {
-  std::string name;       // "score", or of a message "messages[].name"
-  bool has_text = false;  // a text is in its value, at any depth
+  std::string name;       // "score", or "messages[].name" for a field of a message
+  bool has_text = false;  // the value contains a non-blank string, at any depth
 };
 
 }  // namespace trireme

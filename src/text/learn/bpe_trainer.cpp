@@ -26,7 +26,7 @@ void for_each_character(std::string_view text, Visit&& visit) {
   }
 }
 
-/// The 256 characters of the byte alphabet, by byte.
+/// Returns the 256 characters of the byte alphabet, by byte.
 const std::array<std::string, 256>& byte_characters() {
   static const std::array<std::string, 256> characters = [] {
     std::array<std::string, 256> made;
@@ -37,12 +37,12 @@ const std::array<std::string, 256>& byte_characters() {
   return characters;
 }
 
-/// How often each character occurs: of the byte alphabet in pieces, any in tokens that were cut
-/// out. Sorted by code point, as UTF-8 sorts.
+/// Counts the characters: those of the byte alphabet in words, and all in cut tokens. Sorted by
+/// code point, as UTF-8 sorts.
 std::map<std::string, std::uint64_t> count_characters(const WordCounter& counts) {
   std::array<std::uint64_t, 256> bytes{};
-  counts.pieces().for_each([&](std::string_view piece, std::uint64_t count) {
-    for (const char c : piece) bytes[static_cast<unsigned char>(c)] += count;
+  counts.pieces().for_each([&](std::string_view word, std::uint64_t count) {
+    for (const char c : word) bytes[static_cast<unsigned char>(c)] += count;
   });
   std::map<std::string, std::uint64_t> characters;
   for (std::size_t byte = 0; byte < bytes.size(); ++byte) {
@@ -54,7 +54,7 @@ std::map<std::string, std::uint64_t> count_characters(const WordCounter& counts)
   return characters;
 }
 
-/// The characters that get a token of their own, by code point.
+/// Returns the characters that get a token, by code point.
 std::vector<std::string> alphabet_of(const WordCounter& counts, const BpeTrainOptions& options) {
   constexpr auto kAlways = std::numeric_limits<std::uint64_t>::max();
   std::map<std::string, std::uint64_t> characters = count_characters(counts);
@@ -64,7 +64,7 @@ std::vector<std::string> alphabet_of(const WordCounter& counts, const BpeTrainOp
   std::vector<std::pair<std::uint64_t, std::string>> kept;
   for (const auto& [character, count] : characters) kept.emplace_back(kAlways - count, character);
   if (options.limit_alphabet && *options.limit_alphabet < kept.size()) {
-    std::sort(kept.begin(), kept.end());  // the most frequent first; of equal ones the smallest
+    std::sort(kept.begin(), kept.end());  // most frequent first; smallest first among equal counts
     kept.resize(*options.limit_alphabet);
   }
   std::vector<std::string> alphabet;
@@ -73,7 +73,7 @@ std::vector<std::string> alphabet_of(const WordCounter& counts, const BpeTrainOp
   return alphabet;
 }
 
-/// Reserved tokens, then the alphabet; a character that is a reserved token is not repeated.
+/// Returns the reserved tokens and then the alphabet, without characters that are reserved tokens.
 std::vector<std::string> first_tokens(const WordCounter& counts, const BpeTrainOptions& options) {
   std::vector<std::string> tokens;
   for (const ReservedToken& token : options.reserved) tokens.push_back(token.content);
@@ -84,8 +84,7 @@ std::vector<std::string> first_tokens(const WordCounter& counts, const BpeTrainO
   return tokens;
 }
 
-/// Gives the learner all words, those of equal counts together, without the characters that are
-/// not in the alphabet.
+/// Adds all words to the learner, sorted by count, without characters outside the alphabet.
 template <class Position>
 void add_words(const WordCounter& counts, MergeLearner<Position>& learner) {
   constexpr std::uint32_t kAbsent = 0xFFFFFFFF;
@@ -105,9 +104,9 @@ void add_words(const WordCounter& counts, MergeLearner<Position>& learner) {
   const auto take = [&ids](std::uint32_t id) {
     if (id != kAbsent) ids.push_back(id);
   };
-  counts.pieces().for_each_by_count([&](std::string_view piece, std::uint64_t count) {
+  counts.pieces().for_each_by_count([&](std::string_view word, std::uint64_t count) {
     ids.clear();
-    for (const char byte : piece) take(id_of_byte[static_cast<unsigned char>(byte)]);
+    for (const char byte : word) take(id_of_byte[static_cast<unsigned char>(byte)]);
     learner.add_word(ids, count);
   });
   for (const auto& [token, count] : counts.cut_tokens()) {
@@ -117,7 +116,7 @@ void add_words(const WordCounter& counts, MergeLearner<Position>& learner) {
   }
 }
 
-/// A pair that was learned twice is listed once, at its last rank.
+/// Lists a pair that was learned twice only once, at its last rank.
 std::vector<std::pair<std::uint32_t, std::uint32_t>> last_ranks(const std::vector<IdPair>& merges) {
   std::unordered_map<IdPair, std::size_t> last;
   for (std::size_t rank = 0; rank < merges.size(); ++rank) last[merges[rank]] = rank;
@@ -172,18 +171,20 @@ void check_train_options(const BpeTrainOptions& options) {
     check_utf8(token.content, "reserved token");
     if (token.content.empty()) fail(ErrorKind::usage, "a reserved token is empty");
     if (token.content.size() > kMaxAddedTokenBytes) {
-      fail(ErrorKind::usage, "reserved token '{}...' has {} bytes, at most {}",
+      fail(ErrorKind::usage, "reserved token '{}...' has {} bytes, must have at most {}",
            token.content.substr(0, 40), token.content.size(), kMaxAddedTokenBytes);
     }
     if (!contents.insert(token.content).second)
-      fail(ErrorKind::usage, "reserved token '{}' is given twice", token.content);
+      fail(ErrorKind::usage, "reserved token '{}' is given twice. Remove one of them.",
+           token.content);
   }
   for (const auto* role :
        {&options.bos_token, &options.eos_token, &options.pad_token, &options.unk_token}) {
     if (role->empty() || contents.contains(*role)) continue;
-    fail(ErrorKind::usage,
-         "'{}' is to be the bos, eos, pad or unk token, but is not among the reserved tokens",
-         *role);
+    fail(
+        ErrorKind::usage,
+        "'{}' is the bos, eos, pad or unk token, but it is not a reserved token. Reserve it or choose another.",
+        *role);
   }
 }
 

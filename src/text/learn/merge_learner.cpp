@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include "text/unicode/utf8.hpp"
+
 namespace trireme {
 namespace {
 
-/// Places ahead whose symbols are fetched: a memory access takes about as long as this many merges.
+/// Distance of the prefetch, in positions. A memory access takes about as long as 16 merges.
 constexpr std::size_t kAhead = 16;
 
-/// The run that holds `place`, not before runs[at]: places ascend, so the next is near.
+/// Returns the index of the run that contains `place`, starting at `at`. Positions ascend, so the
+/// run is near.
 template <class Run, class Position>
 std::size_t run_at(const std::vector<Run>& runs, std::size_t at, Position place) {
   std::size_t step = 1;
@@ -29,10 +32,7 @@ MergeLearner<Position>::MergeLearner(std::vector<std::string> tokens)
     : tokens_(std::move(tokens)), symbols_(1, kBetween) {
   for (std::size_t id = 0; id < tokens_.size(); ++id) {
     ids_.emplace(tokens_[id], static_cast<std::uint32_t>(id));
-    // Characters, not bytes: every byte that does not continue a character begins one.
-    lengths_.push_back(static_cast<std::uint32_t>(
-        std::count_if(tokens_[id].begin(), tokens_[id].end(),
-                      [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; })));
+    lengths_.push_back(static_cast<std::uint32_t>(utf8_length(tokens_[id])));
   }
 }
 
@@ -97,10 +97,11 @@ std::uint32_t MergeLearner<Position>::token_of(IdPair pair) {
     tokens_.push_back(found->first);
     lengths_.push_back(lengths_[left] + lengths_[right]);
   }
-  return found->second;  // an old id if a reserved token has this text
+  return found->second;  // an old id if a reserved token has the same text
 }
 
-/// Makes one token of every occurrence and sums what the neighbours' pairs with the parts lose.
+/// Joins all occurrences into one token and sums the counts that pairs of the parts with their
+/// neighbours lose.
 template <class Position>
 void MergeLearner<Position>::join_places(const Candidate& candidate, std::uint32_t result) {
   const auto left = static_cast<std::uint32_t>(candidate.pair >> 32);
@@ -118,7 +119,7 @@ void MergeLearner<Position>::join_places(const Candidate& candidate, std::uint32
     if (token[0] != left || token[left_length] != right) continue;
     run = run_at(runs_, run, place);
     const std::int64_t count = runs_[run].count;
-    // A new token before this one has already taken the pair between them away.
+    // If the symbol before is a new token, the pair between them was subtracted already.
     if (token[-1] != kBetween && token[-1] != result) before_.touch(token[-1]).lost += count;
     if (token[length] != kBetween) after_.touch(token[length]).lost += count;
     token[left_length - 1] = kInside;
@@ -140,7 +141,7 @@ void MergeLearner<Position>::gain_pairs(std::uint32_t result, std::uint64_t max_
     const std::uint32_t* const token = symbols_.data() + merged.place;
     merged.before = token[-1];
     merged.after = token[length];
-    // Two new tokens side by side are one pair: the first of them counts it.
+    // Two adjacent new tokens form one pair, which the first token counts.
     if (merged.before == result ||
         (merged.before != kBetween && lengths_[merged.before] + length >= max_length))
       merged.before = kBetween;
@@ -159,7 +160,7 @@ template <class Position>
 void MergeLearner<Position>::subtract_lost(IdPair pair) {
   const auto left = static_cast<std::uint32_t>(pair >> 32);
   const auto right = static_cast<std::uint32_t>(pair);
-  // Absent: a pair that max_length did not let in.
+  // The pair is absent if max_length excluded it.
   const auto subtract = [this](IdPair lost, std::int64_t count) {
     if (std::int64_t* const found = count == 0 ? nullptr : counts_.find(lost)) *found -= count;
   };
@@ -217,7 +218,8 @@ void MergeLearner<Position>::learn(std::size_t vocab_size, std::uint64_t min_fre
   while (tokens_.size() < vocab_size && !heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end());
     Candidate& top = heap_.back();
-    // Counts in the heap may be old: such an entry goes back with the count of today.
+    // A count in the heap may be outdated. Such an entry returns to the heap with its current
+    // count.
     if (const std::int64_t count = *counts_.find(top.pair); top.count != count) {
       top.count = count;
       std::push_heap(heap_.begin(), heap_.end());

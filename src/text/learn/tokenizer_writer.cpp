@@ -12,7 +12,7 @@ std::string quoted(const std::string& text) {
   return Json(text).dump();
 }
 
-/// The one layout of the byte-level step, which is pre-tokenizer and decoder.
+/// Returns the ByteLevel object, which is both pre-tokenizer and decoder.
 std::string byte_level_step(bool add_prefix_space, bool use_regex, const std::string& indent) {
   const auto boolean = [](bool value) { return value ? "true" : "false"; };
   const std::string line = ",\n" + indent + "  ";
@@ -21,7 +21,7 @@ std::string byte_level_step(bool add_prefix_space, bool use_regex, const std::st
          line + "\"use_regex\": " + boolean(use_regex) + "\n" + indent + "}";
 }
 
-/// ByteLevel knows GPT-2's pattern itself; any other is a step before it.
+/// ByteLevel has GPT-2's pattern built in. Any other pattern needs a Split step before it.
 std::string pre_tokenizer(SplitStep pattern) {
   if (pattern == SplitStep::gpt2) return byte_level_step(false, true, "  ");
   return R"({
@@ -65,7 +65,8 @@ bool has(const std::vector<ReservedToken>& reserved, const std::string& content)
 std::string write_tokenizer_json(const std::vector<std::string>& tokens,
                                  const std::vector<std::pair<std::uint32_t, std::uint32_t>>& merges,
                                  const std::vector<ReservedToken>& reserved, SplitStep pattern) {
-  // Written by hand: thousands of keys, and the layout must not depend on a library.
+  // Written by hand, because there are thousands of keys and the layout must not depend on a
+  // library.
   std::string text = R"({
   "version": "1.0",
   "truncation": null,

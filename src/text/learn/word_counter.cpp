@@ -24,7 +24,7 @@ CutTokens::CutTokens(std::vector<std::string> contents)
     : contents_(std::move(contents)), matcher_(matcher_of(contents_)) {}
 
 void WordCounter::add_one(std::string_view text) {
-  const auto count = [this](std::string_view piece) { pieces_.add(piece, 1); };
+  const auto count = [this](std::string_view word) { pieces_.add(word, 1); };
   if (!cut_) return split_by(pattern_, text, count);
   parts_.clear();
   cut_->split(text, parts_);
@@ -50,23 +50,18 @@ void WordCounter::add_lines(std::string_view text) {
   pieces_.flush();
 }
 
-void WordCounter::add_word(std::string_view piece, std::uint64_t count) {
-  pieces_.add(piece, count);
+void WordCounter::add_word(std::string_view word, std::uint64_t count) {
+  pieces_.add(word, count);
   pieces_.flush();
 }
 
 void WordCounter::add_cut_token(std::string_view token, std::uint64_t count) {
-  const auto found = cut_tokens_.find(token);
-  if (found != cut_tokens_.end()) {
-    found->second += count;
-  } else {
-    cut_tokens_.emplace(token, count);
-  }
+  cut_tokens_[std::string(token)] += count;
 }
 
 void WordCounter::merge(const WordCounter& other) {
   other.pieces_.for_each(
-      [this](std::string_view piece, std::uint64_t count) { pieces_.add(piece, count); });
+      [this](std::string_view word, std::uint64_t count) { pieces_.add(word, count); });
   pieces_.flush();
   for (const auto& [token, count] : other.cut_tokens_) add_cut_token(token, count);
 }

@@ -13,12 +13,12 @@
 
 namespace trireme {
 
-/// Tokens that are taken out of training texts, wherever they stand. Immutable.
+/// Tokens that are cut out of training texts wherever they occur. Immutable.
 class CutTokens {
  public:
   explicit CutTokens(std::vector<std::string> contents);
 
-  /// Appends the parts of `text` in order: a token's id is its index in contents().
+  /// Appends the parts of `text` in order. The id of a token is its index in contents().
   void split(std::string_view text, std::vector<TextPart>& parts) const {
     TextParts found;
     matcher_.split(text, /*match=*/true, found);
@@ -32,49 +32,48 @@ class CutTokens {
   AddedTokenMatcher matcher_;
 };
 
-/// Counts the pieces that a pattern cuts from training texts. Only the multiset of pieces
-/// matters, so the result is independent of order, threads and ranks: count apart, then merge.
+/// Counts the words (pre-tokens) that a pattern cuts from training texts. The result does not
+/// depend on the order of texts, on threads or on ranks: count separately, then merge.
 class WordCounter {
  public:
-  WordCounter() = default;  // GPT-2's pattern
+  WordCounter() = default;  // the pattern of GPT-2
 
-  /// `pattern`: one with an expression (regex_of). `cut` (or null): tokens that are
-  /// taken out of the texts first. Each occurrence is then a word of its own, of plain
-  /// characters instead of the byte alphabet: what Hugging Face does with tokens that
-  /// were added to the tokenizer before its training.
+  /// `pattern` must have a regular expression (regex_of). `cut` (may be null): tokens that are cut
+  /// out of the texts first. Each occurrence counts as a word of plain characters instead of the
+  /// byte alphabet, like tokens that were added to a Hugging Face tokenizer before its training.
   explicit WordCounter(SplitStep pattern, std::shared_ptr<const CutTokens> cut = nullptr)
       : pattern_(pattern), cut_(std::move(cut)) {}
 
-  /// One training text, cut as a whole. Throws Error(data) if it is not valid UTF-8.
+  /// Adds one training text. Throws Error(data) if it is not valid UTF-8.
   void add(std::string_view text);
 
-  /// Every line of `text`, its "\n" included, as a text of its own: what Hugging Face's
-  /// train(files) does. White space at line ends is cut differently than by add.
+  /// Adds every line of `text`, including its "\n", as a separate text, like Hugging Face's
+  /// train(files). White space at line ends is therefore split differently than by add.
   void add_lines(std::string_view text);
 
-  /// `count` more of a piece counted elsewhere.
-  void add_word(std::string_view piece, std::uint64_t count);
+  /// Adds `count` occurrences of a word that was counted elsewhere.
+  void add_word(std::string_view word, std::uint64_t count);
 
-  /// `count` more of a token that was cut out elsewhere.
+  /// Adds `count` occurrences of a token that was cut out elsewhere.
   void add_cut_token(std::string_view token, std::uint64_t count);
 
   void merge(const WordCounter& other);
 
-  /// Forgets all words, not how they are cut.
+  /// Removes all words and keeps the pattern.
   void clear();
 
   [[nodiscard]] SplitStep pattern() const noexcept { return pattern_; }
 
-  /// The pieces (raw bytes) with their counts, in the order of WordTable.
+  /// Returns the words (raw bytes) with their counts, in the order of WordTable.
   [[nodiscard]] const WordTable& pieces() const noexcept { return pieces_; }
 
-  /// The tokens that were cut out, with their counts.
+  /// Returns the tokens that were cut out, with their counts.
   [[nodiscard]] const std::map<std::string, std::uint64_t, std::less<>>& cut_tokens()
       const noexcept {
     return cut_tokens_;
   }
 
-  /// Distinct words, tokens that were cut out included.
+  /// Returns the number of distinct words, including cut tokens.
   [[nodiscard]] std::size_t size() const noexcept { return pieces_.size() + cut_tokens_.size(); }
 
  private:
@@ -83,7 +82,7 @@ class WordCounter {
   SplitStep pattern_ = SplitStep::gpt2;
   std::shared_ptr<const CutTokens> cut_;  // shared by the counters of all threads
   std::vector<TextPart> parts_;
-  WordTable pieces_;  // flushed whenever no call is at work
+  WordTable pieces_;  // always flushed between calls
   std::map<std::string, std::uint64_t, std::less<>> cut_tokens_;
 };
 

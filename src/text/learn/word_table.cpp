@@ -23,7 +23,7 @@ std::uint64_t load(const char* p) noexcept {
 WordTable::WordTable() : slots_(kFirstSlots) {}
 
 WordTable::Slot WordTable::short_key(std::string_view word) noexcept {
-  // Loads that overlap inside the word: a copy of variable length would cost more than the look-up.
+  // Overlapping loads inside the word: a copy of variable length would take longer than the lookup.
   const char* const p = word.data();
   const std::size_t n = word.size();
   Slot key{.high = std::uint64_t{n} << 56};
@@ -51,7 +51,7 @@ std::string_view WordTable::word_of(const Slot& slot, char* inline_bytes) const 
 }
 
 std::vector<std::size_t> WordTable::order_by_count() const {
-  // Nearly all counts are small: those are sorted by counting, the few large ones by comparing.
+  // Nearly all counts are small. Small counts use a counting sort, the few large ones std::sort.
   constexpr std::uint64_t kFewCounts = 1 << 12;
   std::vector<std::size_t> begin(kFewCounts + 1);
   std::vector<std::size_t> order(size_);
@@ -78,7 +78,8 @@ std::vector<std::size_t> WordTable::order_by_count() const {
 void WordTable::add(std::string_view word, std::uint64_t count) {
   if (word.empty()) return;
   if (word.size() > kMaxInline) return add_long(word, count);
-  // The slot is fetched now and used some words later: a table of many words is not in the cache.
+  // The slot is prefetched now and used some words later, because a large table is not in the CPU
+  // cache.
   Pending& oldest = pending_[at_];
   if (oldest.key.count != 0) apply(oldest);
   oldest.key = short_key(word);
@@ -114,7 +115,8 @@ void WordTable::apply(const Pending& pending) {
 
 void WordTable::add_long(std::string_view word, std::uint64_t count) {
   if (word.size() > UINT32_MAX) {
-    fail(ErrorKind::data, "a word of the training text has {} bytes, at most 2^32-1", word.size());
+    fail(ErrorKind::data, "A word of the training text has {} bytes. At most 2^32-1 are allowed.",
+         word.size());
   }
   const std::uint64_t where = arena_.size() | kLong << 56;
   const Slot key{.low = xxh3_64(word), .high = where, .count = count};

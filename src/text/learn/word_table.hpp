@@ -8,28 +8,27 @@
 
 namespace trireme {
 
-/// Counts of byte strings, for texts of which nearly every word has been seen before: one cache
-/// line for a known word of at most 15 bytes, which lies in its slot; longer ones lie in an arena.
-///   memory  24 bytes a slot, at most 3/5 of them used, and the bytes of long words
-/// Words are at most 2^32-1 bytes and not empty. One thread at a time.
+/// Counts byte strings. A known word of at most 15 bytes is inside its slot, so a lookup needs one
+/// cache line. Longer words are in an arena.
+///   memory  24 bytes for each slot, at most 3/5 of them used, and the bytes of long words
+/// A word has 1 to 2^32-1 bytes. Not thread-safe.
 class WordTable {
  public:
   WordTable();
 
-  /// `count` more of `word`, now or a few calls later: flush() before anything is read.
+  /// Adds `count` occurrences of `word`. The update may be delayed by some calls: call flush()
+  /// before reading.
   void add(std::string_view word, std::uint64_t count);
 
-  /// Applies what add() still holds back.
+  /// Applies delayed updates of add().
   void flush();
 
-  /// Distinct words.
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
-  /// Bytes of all distinct words.
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
 
-  /// Calls visit(word, count) for every word, in no particular order;
-  /// views are valid until it returns.
+  /// Calls visit(word, count) for every word, in no particular order. Views are valid until it
+  /// returns.
   template <class Visit>
   void for_each(Visit&& visit) const {
     char inline_bytes[16];
@@ -39,7 +38,7 @@ class WordTable {
     }
   }
 
-  /// The same, words of larger counts first.
+  /// Like for_each, but words with larger counts come first.
   template <class Visit>
   void for_each_by_count(Visit&& visit) const {
     char inline_bytes[16];
@@ -49,11 +48,11 @@ class WordTable {
 
  private:
   static constexpr std::size_t kMaxInline = 15;
-  static constexpr std::uint64_t kLong = 0xFF;  // in the top byte of `high`
-  static constexpr std::size_t kAhead = 16;     // adds between the fetch of a slot and its use
+  static constexpr std::uint64_t kLong = 0xFF;  // value in the top byte of `high`
+  static constexpr std::size_t kAhead = 16;     // adds between prefetch and use of a slot
 
-  /// Short: the bytes, with the length (1 to 15) in the top byte of `high`. Long: a hash, and the
-  /// place in the arena under kLong. Both 0: empty.
+  /// A short word: its bytes, with the length (1 to 15) in the top byte of `high`. A long word: a
+  /// hash, and its offset in the arena below kLong. Both 0: an empty slot.
   struct Slot {
     std::uint64_t low = 0;
     std::uint64_t high = 0;
@@ -61,14 +60,14 @@ class WordTable {
   };
 
   struct Pending {
-    Slot key;  // of a short word
+    Slot key;  // a short word
     std::uint64_t hash = 0;
   };
 
   static Slot short_key(std::string_view word) noexcept;
 
   [[nodiscard]] static std::uint64_t hash_of(const Slot& slot) noexcept {
-    // A long word's `low` is a hash already; its `high` says only where it lies.
+    // `low` of a long word is already a hash, and `high` is only its offset.
     const std::uint64_t high = slot.high >> 56 == kLong ? 0 : slot.high;
     const std::uint64_t mixed = (slot.low ^ high * 0xC2B2AE3D27D4EB4FULL) * 0x9E3779B97F4A7C15ULL;
     return mixed ^ mixed >> 32;
@@ -85,7 +84,7 @@ class WordTable {
   std::uint64_t bytes_ = 0;
   std::string arena_;  // each long word: its length in 4 bytes, then its bytes
   Pending pending_[kAhead];
-  std::size_t at_ = 0;  // of pending_, the oldest
+  std::size_t at_ = 0;  // index of the oldest entry in pending_
 };
 
 }  // namespace trireme

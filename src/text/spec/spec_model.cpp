@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "text/spec/spec_part.hpp"
@@ -31,7 +32,7 @@ void read_vocab(const Part& model, TokenizerSpec& spec) {
   }
 }
 
-/// Both forms: ["a", "b"] and the older "a b".
+/// Reads both forms: ["a", "b"] and the older "a b".
 std::pair<std::string, std::string> read_merge(const SortedJson& merge, const std::string& where) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -49,8 +50,8 @@ std::pair<std::string, std::string> read_merge(const SortedJson& merge, const st
 void read_merges(const Part& model, TokenizerSpec& spec) {
   const SortedJson& merges = model.array("merges");
   if (merges.size() > kMaxTokenId)
-    fail(ErrorKind::data, "{}.merges has {} entries, at most {}", model.where(), merges.size(),
-         kMaxTokenId);
+    fail(ErrorKind::data, "{}.merges has {} entries, must have at most {}", model.where(),
+         merges.size(), kMaxTokenId);
   spec.merges.reserve(merges.size());
   for (std::size_t i = 0; i < merges.size(); ++i) {
     if (merges[i].is_string() && merges[i].get_ref<const std::string&>().starts_with("#version"))
@@ -68,10 +69,24 @@ void read_merges(const Part& model, TokenizerSpec& spec) {
   }
 }
 
+AddedToken read_added_token(const Part& part) {
+  AddedToken token{.content = part.text("content"),
+                   .single_word = part.flag("single_word", false),
+                   .lstrip = part.flag("lstrip", false),
+                   .rstrip = part.flag("rstrip", false),
+                   .normalized = part.flag("normalized", true),
+                   .special = part.flag("special", false)};
+  if (token.content.size() > kMaxAddedTokenBytes) {
+    fail(ErrorKind::data, "{}.content has {} bytes, must have at most {}", part.where(),
+         token.content.size(), kMaxAddedTokenBytes);
+  }
+  return token;
+}
+
 }  // namespace
 
 void read_model(const Part& model, TokenizerSpec& spec) {
-  // Files written before 0.10 have no type; only BPE has merges.
+  // Files written before version 0.10 have no type. Only BPE has merges.
   const std::string type =
       model.at("type").is_null() && model.at("merges").is_array() ? "BPE" : model.text("type");
   if (type != "BPE") unsupported(model, type, "BPE");
@@ -80,10 +95,51 @@ void read_model(const Part& model, TokenizerSpec& spec) {
   model.must_be_unset("continuing_subword_prefix", true);
   model.must_be_unset("end_of_word_suffix", true);
   spec.ignore_merges = model.flag("ignore_merges", false);
-  // unk_token, fuse_unk and byte_fallback cannot fire: every byte has a token,
-  // which read_vocab checks.
+  // unk_token, fuse_unk and byte_fallback have no effect, because every byte has a token (checked
+  // by read_vocab).
   read_vocab(model, spec);
   read_merges(model, spec);
+}
+
+void read_added_tokens(const SortedJson& list, const std::string& where, TokenizerSpec& spec) {
+  if (list.is_null()) return;
+  if (!list.is_array())
+    fail(ErrorKind::data, "{} is {}, must be an array", where, list.type_name());
+  const auto model_size = static_cast<std::uint32_t>(spec.vocab.size());
+  std::optional<std::uint32_t> highest;
+  std::unordered_map<std::string, std::size_t> position;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Part part(list[i], formatted("{}[{}]", where, i));
+    AddedToken token = read_added_token(part);
+    if (token.content.empty()) continue;
+    const auto known = position.find(token.content);
+    const auto in_model = spec.vocab.find(token.content);
+    if (in_model != spec.vocab.end()) {
+      token.id = in_model->second;
+    } else if (known != position.end()) {
+      token.id = spec.added[known->second].id;
+    } else {
+      token.id = highest && *highest >= model_size ? *highest + 1 : model_size;
+    }
+    if (const std::uint32_t asked = read_id(part.at("id"), part.where() + ".id");
+        asked != token.id) {
+      fail(
+          ErrorKind::data,
+          "{} ('{}') has id {}, but Hugging Face tokenizers gives it {} (the model's own id, else the next free one). Correct the file.",
+          part.where(), token.content, asked, token.id);
+    }
+    // Tokens of the model do not count, even if gaps in the vocabulary give them ids above its
+    // size.
+    if (in_model == spec.vocab.end()) highest = std::max(highest.value_or(0), token.id);
+    spec.vocab_size = std::max(spec.vocab_size, token.id + 1);
+    if (known == position.end()) {
+      position.emplace(token.content, spec.added.size());
+      spec.added.push_back(std::move(token));
+    } else {  // later properties replace earlier ones, except that a special token stays special
+      token.special = token.special || spec.added[known->second].special;
+      spec.added[known->second] = std::move(token);
+    }
+  }
 }
 
 }  // namespace trireme::spec

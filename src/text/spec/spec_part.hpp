@@ -8,10 +8,10 @@
 #include "core/files/json.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
-/// What the readers of tokenizer.json share; for the spec_*.cpp files only.
+/// Shared by the readers of tokenizer.json; include it only in the spec_*.cpp files.
 namespace trireme::spec {
 
-/// One object of the file and its path in it, for errors.
+/// One object of the file, with its path for error messages.
 class Part {
  public:
   Part(const SortedJson& value, std::string where) : value_(value), where_(std::move(where)) {
@@ -21,7 +21,7 @@ class Part {
 
   [[nodiscard]] const std::string& where() const { return where_; }
 
-  /// Null if the key is absent.
+  /// Returns null if the key is absent.
   [[nodiscard]] const SortedJson& at(const char* key) const {
     static const SortedJson null;
     const auto found = value_.find(key);
@@ -50,7 +50,7 @@ class Part {
     return at(key);
   }
 
-  /// Refuses any value but null (and, where allowed, the empty string).
+  /// Refuses every value except null (and the empty string if `empty_is_unset`).
   void must_be_unset(const char* key, bool empty_is_unset = false) const {
     const SortedJson& value = at(key);
     if (value.is_null() ||
@@ -80,7 +80,7 @@ inline std::uint32_t read_id(const SortedJson& value, const std::string& where) 
   return value.get<std::uint32_t>();
 }
 
-// Each reads one part of the file into `spec`; throws Error(data) that names the place.
+// Each function reads one part of the file into `spec`. Throws Error(data) that names the path.
 void read_model(const Part& model, TokenizerSpec& spec);
 void read_added_tokens(const SortedJson& list, const std::string& where, TokenizerSpec& spec);
 void read_normalizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec);

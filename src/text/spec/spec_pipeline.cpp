@@ -5,9 +5,9 @@
 namespace trireme::spec {
 namespace {
 
-constexpr int kMaxDepth = 8;  // of Sequence inside Sequence
+constexpr int kMaxDepth = 8;  // maximum nesting of Sequence
 
-/// Calls `each` for the steps of a possibly nested Sequence, in order; null is none.
+/// Calls `each` for the steps of a possibly nested Sequence, in order. Null has no steps.
 template <class Each>
 void for_each_step(const SortedJson& value, const std::string& where, const char* list,
                    const Each& each, int depth = 0) {
@@ -16,7 +16,7 @@ void for_each_step(const SortedJson& value, const std::string& where, const char
   const std::string type = part.text("type");
   if (type != "Sequence") return each(part, type);
   if (depth == kMaxDepth)
-    fail(ErrorKind::data, "{} is a Sequence more than {} deep", where, kMaxDepth);
+    fail(ErrorKind::data, "{} is a Sequence nested more than {} levels deep", where, kMaxDepth);
   for (const SortedJson& inner : part.array(list))
     for_each_step(inner, formatted("{}.{}[]", where, list), list, each, depth + 1);
 }
@@ -38,19 +38,20 @@ SplitStep read_split(const Part& part) {
   return *step;
 }
 
-/// Only the form for one text is used: special tokens around $A.
+/// Reads the template for a single text: special tokens around $A. The template for pairs is not
+/// used.
 void read_template(const Part& part, TokenizerSpec& spec) {
   const Part specials = part.part("special_tokens");
   bool after_text = false;
   for (const SortedJson& value : part.array("single")) {
-    const Part piece(value, part.where() + ".single[]");
-    if (!piece.at("Sequence").is_null()) {
-      if (after_text || piece.part("Sequence").text("id") != "A")
+    const Part element(value, part.where() + ".single[]");
+    if (!element.at("Sequence").is_null()) {
+      if (after_text || element.part("Sequence").text("id") != "A")
         fail(ErrorKind::data, "{}.single must contain $A once and no $B", part.where());
       after_text = true;
       continue;
     }
-    const std::string name = piece.part("SpecialToken").text("id");
+    const std::string name = element.part("SpecialToken").text("id");
     for (const SortedJson& id : specials.part(name.c_str()).array("ids")) {
       const std::uint32_t token = read_id(id, formatted("{}.{}.ids", specials.where(), name));
       (after_text ? spec.suffix_ids : spec.prefix_ids).push_back(token);
@@ -59,7 +60,7 @@ void read_template(const Part& part, TokenizerSpec& spec) {
   if (!after_text) fail(ErrorKind::data, "{}.single has no $A", part.where());
 }
 
-/// The id in ["</s>", 2].
+/// Returns the id in ["</s>", 2].
 std::uint32_t read_token_pair(const Part& part, const char* key) {
   const SortedJson& pair = part.array(key);
   if (pair.size() != 2 || !pair[0].is_string())
@@ -79,7 +80,7 @@ void read_normalizer(const SortedJson& value, const std::string& where, Tokenize
 void read_pre_tokenizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
   constexpr std::string_view kSupported =
       "ByteLevel, Split, Digits, Sequence that ends in ByteLevel";
-  bool mapped = false;  // ByteLevel turns bytes into characters, so nothing may come after it
+  bool mapped = false;  // ByteLevel converts bytes to characters, so it must be the last step
   for_each_step(value, where, "pretokenizers", [&](const Part& part, const std::string& type) {
     if (mapped)
       fail(ErrorKind::data, "{} has a step after ByteLevel, which must be the last", part.where());
@@ -103,13 +104,14 @@ void read_pre_tokenizer(const SortedJson& value, const std::string& where, Token
 void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
   bool wrapped = false;
   for_each_step(value, where, "processors", [&](const Part& part, const std::string& type) {
-    if (type == "ByteLevel") return;  // moves offsets only
+    if (type == "ByteLevel") return;  // changes offsets only
     const bool cls_and_sep = type == "RobertaProcessing" || type == "BertProcessing";
     if (!cls_and_sep && type != "TemplateProcessing")
       unsupported(part, type,
                   "null, ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing, "
                   "Sequence of these");
-    // Hugging Face puts the second one's ids between those of the first and the text.
+    // Hugging Face would put the ids of the second step between those of the first step and the
+    // text.
     if (wrapped)
       fail(ErrorKind::data,
            "{} has two steps that put tokens around the text, at most one is supported", where);
@@ -128,7 +130,7 @@ void check_decoder(const SortedJson& value, const std::string& where) {
       "ByteLevel, Sequence of ByteLevel and then nothing but Fuse";
   bool decoded = false;
   for_each_step(value, where, "decoders", [&](const Part& part, const std::string& type) {
-    // Before ByteLevel, Fuse would change which tokens count as text of their own.
+    // Before ByteLevel, Fuse would change the boundaries between tokens.
     const bool known = decoded ? type == "Fuse" : type == "ByteLevel";
     if (!known) unsupported(part, type, kSupported);
     decoded = true;

@@ -7,18 +7,18 @@
 
 #include "text/split/splitter.hpp"
 
-/// What a tokenizer.json says, checked and reduced to what changes ids or text. Anything that is
-/// not supported is refused by name: an approximation would silently train on other tokens.
+/// The contents of tokenizer.json that affect ids or text, checked. Unsupported parts are refused
+/// by name, because an approximation would silently produce other tokens.
 namespace trireme {
 
 struct AddedToken {
   std::string content;
   std::uint32_t id = 0;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes white space before it along
-  bool rstrip = false;       // and after it
-  bool normalized = true;    // found after the others, in normalized text
-  bool special = false;      // dropped by decode(skip_special_tokens)
+  bool single_word = false;  // matches only if no word character is adjacent
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
+  bool normalized = true;    // matched after the others, in normalized text
+  bool special = false;      // removed by decode(skip_special_tokens)
 };
 
 struct MergeRule {
@@ -28,26 +28,27 @@ struct MergeRule {
 };
 
 struct TokenizerSpec {
-  std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens in the byte alphabet
-  std::vector<MergeRule> merges;                         // rank = position
-  bool ignore_merges = false;             // a whole piece that is a token is not merged
-  std::vector<AddedToken> added;          // in file order, one per content
-  bool nfc = false;                       // text becomes NFC once raw added tokens are cut out
-  std::vector<SplitStep> steps;           // how text between added tokens is cut into pieces
-  std::vector<std::uint32_t> prefix_ids;  // what the post-processor puts around a text
+  std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens, in the byte alphabet
+  std::vector<MergeRule> merges;                         // by rank
+  bool ignore_merges = false;     // a pre-token that equals a token is not merged
+  std::vector<AddedToken> added;  // file order, one entry per content
+  bool nfc = false;               // normalize text to NFC after raw added tokens are cut out
+  std::vector<SplitStep> steps;   // pre-tokenizer: splits the text between added tokens
+  std::vector<std::uint32_t> prefix_ids;  // added around a text by the post-processor
   std::vector<std::uint32_t> suffix_ids;
   std::uint32_t vocab_size = 0;  // highest id + 1
 };
 
-/// Limits against hostile files.
+/// Limits against malicious files.
 inline constexpr std::uint32_t kMaxTokenId = (1U << 22) - 1;
 inline constexpr std::size_t kMaxAddedTokenBytes = 1024;
 inline constexpr std::size_t kMaxTokenizerFileBytes = std::size_t{64} << 20;
 
-/// Ids of added tokens follow Hugging Face's rule (the model's id if it has the content, else the
-/// next free one); a file whose own ids disagree is refused. `where` names the file in errors.
-/// Throws Error(data): broken JSON, an unsupported part, a byte without token, a merge outside the
-/// vocabulary. Source: huggingface/tokenizers 0.23, `added_vocabulary.rs` and `models/bpe`.
+/// Parses and checks tokenizer.json. Ids of added tokens follow Hugging Face's rule (the id in the
+/// model if it has the content, otherwise the next free one); a file with other ids is refused.
+/// `where` names the file in errors. Throws Error(data) for invalid JSON, an unsupported part, a
+/// byte without token, or a merge outside the vocabulary. Source: huggingface/tokenizers 0.23,
+/// `added_vocabulary.rs` and `models/bpe`.
 TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where);
 
 }  // namespace trireme

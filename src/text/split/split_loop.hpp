@@ -6,28 +6,28 @@
 #include <cstring>
 #include <string_view>
 
-#include "text/split/ascii_window.hpp"
+#include "text/split/char_scan.hpp"
 
 namespace trireme {
 
-inline constexpr std::size_t kPiecePadding = 16;
+inline constexpr std::size_t kPreTokenPadding = 16;
 
 template <class Pattern>
 concept HasStarts = requires(const char* p) {
   Pattern::starts(p, std::size_t{1});
 };
 
-/// Calls emit(piece) for consecutive pieces that together are `text`, which must be
-/// valid UTF-8. A piece is valid during the call only, and at least kPiecePadding
-/// bytes from its start on can be read.
-///   Pattern::piece_end(p, end)  the end of the piece at `p`
-///   Pattern::starts(p, left)    if there: where the next pieces begin, as far as is easy to say
+/// Calls emit(pre_token) for consecutive pre-tokens that together are `text` (valid UTF-8). A
+/// pre-token is valid only during the call, and kPreTokenPadding bytes from its start are readable.
+///   Pattern::pre_token_end(p, end)  end of the pre-token at `p`
+///   Pattern::starts(p, left)    optional: starts of the next pre-tokens, as far as they are easy
+///   to find
 template <class Pattern, class Emit>
 void split_by(std::string_view text, const Emit& emit) {
-  constexpr std::size_t kReach = AsciiWindow::kSize + kPiecePadding;
+  constexpr std::size_t kReach = AsciiWindow::kSize + kPreTokenPadding;
   const char* p = text.data();
   const char* end = p + text.size();
-  std::array<char, 2 * kReach> tail;  // the last bytes again, where more than the text can be read
+  std::array<char, 2 * kReach> tail;  // copy of the last bytes with readable padding
   bool in_tail = false;
   while (p < end) {
     auto left = static_cast<std::size_t>(end - p);
@@ -39,7 +39,7 @@ void split_by(std::string_view text, const Emit& emit) {
       in_tail = true;
     }
     if constexpr (HasStarts<Pattern>) {
-      // Text of another script begins with a letter of it or with one symbol before.
+      // Text of another script begins with one of its letters, or with one symbol before it.
       if (static_cast<signed char>(p[0]) >= 0 && static_cast<signed char>(p[1]) >= 0) {
         std::uint64_t starts = Pattern::starts(p, left);
         if (starts != 0) {
@@ -52,7 +52,7 @@ void split_by(std::string_view text, const Emit& emit) {
         }
       }
     }
-    const char* const stop = Pattern::piece_end(p, end);
+    const char* const stop = Pattern::pre_token_end(p, end);
     emit(std::string_view(p, static_cast<std::size_t>(stop - p)));
     p = stop;
   }

@@ -31,29 +31,10 @@ constexpr std::array<KnownPattern, 7> kPatterns = {{
 }  // namespace
 
 std::string_view name_of(SplitStep step) {
-  switch (step) {
-    case SplitStep::gpt2:
-      return "gpt2";
-    case SplitStep::llama3:
-      return "llama3";
-    case SplitStep::qwen2:
-      return "qwen2";
-    case SplitStep::qwen35:
-      return "qwen3.5";
-    case SplitStep::cl100k:
-      return "cl100k";
-    case SplitStep::o200k:
-      return "o200k";
-    case SplitStep::tekken:
-      return "tekken";
-    case SplitStep::digits:
-      return "digits";
-    case SplitStep::single_digits:
-      return "single_digits";
-    case SplitStep::prefix_space:
-      return "prefix_space";
-  }
-  return "";
+  constexpr std::array<std::string_view, 10> kNames{
+      "gpt2",  "llama3", "qwen2",  "qwen3.5",       "cl100k",
+      "o200k", "tekken", "digits", "single_digits", "prefix_space"};
+  return kNames[static_cast<std::size_t>(step)];
 }
 
 std::optional<SplitStep> step_of_pattern(std::string_view regex) {

@@ -6,39 +6,39 @@
 #include "text/split/gpt2_split.hpp"
 #include "text/split/word_split.hpp"
 
-/// How text between added tokens is cut into pieces before BPE: steps, each of which cuts what the
-/// one before leaves.
+/// Pre-tokenization: splits the text between added tokens. Each step splits the results of the step
+/// before.
 namespace trireme {
 
 enum class SplitStep : std::uint8_t {
   gpt2,
-  llama3,  // also what cl100k files say after conversion to tokenizer.json
+  llama3,  // also cl100k files after conversion to tokenizer.json
   qwen2,
   qwen35,
-  cl100k,  // as tiktoken 0.14 writes it
+  cl100k,  // the form of tiktoken 0.14
   o200k,
   tekken,
-  digits,         // runs of digits apart from the rest
-  single_digits,  // every digit apart
-  prefix_space,   // cuts nothing: a space goes before text that does not begin with one
+  digits,         // separates runs of digits
+  single_digits,  // separates every digit
+  prefix_space,   // does not split: adds a space before text that does not begin with one
 };
 
-/// Name for errors and hashes; never changes.
+/// Returns the name for errors and hashes. Names never change.
 std::string_view name_of(SplitStep step);
 
-/// The step for a regular expression as tokenizer.json writes it; none if it is unknown.
+/// Returns the step for a regular expression of tokenizer.json; none if it is unknown.
 std::optional<SplitStep> step_of_pattern(std::string_view regex);
 
-/// The expression of a step; empty for those that have none.
+/// Returns the regular expression of a step; empty if it has none.
 std::string_view regex_of(SplitStep step);
 
-/// Names of all known patterns, for errors.
+/// Returns the names of all known patterns, for errors.
 std::string_view known_patterns();
 
 using Llama3Pattern = WordPattern<WordRules{.max_digits = 3}>;
 using Qwen2Pattern = WordPattern<WordRules{}>;
 using Qwen35Pattern = WordPattern<WordRules{.marks_in_words = true}>;
-// Oniguruma reads "{1,3}+" as one or more of {1,3}, so digits have no limit there.
+// Oniguruma reads "{1,3}+" as one or more of {1,3}, so the number of digits is not limited.
 using Cl100kPattern = WordPattern<WordRules{.max_digits = 0, .keep_final_space = true}>;
 using O200kPattern = WordPattern<WordRules{.max_digits = 3,
                                            .contractions = Contractions::attached,
@@ -47,11 +47,11 @@ using O200kPattern = WordPattern<WordRules{.max_digits = 3,
 using TekkenPattern = WordPattern<WordRules{
     .contractions = Contractions::none, .cased = true, .slash_after_symbols = true}>;
 
-/// Numbers against the rest, one by one or in runs. `Digits` asks Rust's own tables, which are
-/// those of Unicode 17: two blocks more than the patterns' \p{N}.
+/// Separates numbers from other text, one by one or in runs. `Digits` uses the Unicode 17 tables of
+/// Rust, which have two more blocks than \p{N} of the patterns.
 template <bool single>
 struct DigitPattern {
-  static const char* piece_end(const char* p, const char* end) noexcept {
+  static const char* pre_token_end(const char* p, const char* end) noexcept {
     std::size_t length = 0;
     const bool number = is_number(p, length);
     do p += length;
@@ -67,7 +67,7 @@ struct DigitPattern {
   }
 };
 
-/// split_by for a step, which is not prefix_space.
+/// Calls split_by with the pattern of `step`, which must not be prefix_space.
 template <class Emit>
 void split_by(SplitStep step, std::string_view text, const Emit& emit) {
   switch (step) {

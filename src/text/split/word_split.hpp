@@ -5,34 +5,34 @@
 #include <cstdint>
 
 #include "text/split/char_scan.hpp"
-#include "text/split/piece_starts.hpp"
 #include "text/split/split_loop.hpp"
 
-/// The patterns that came after GPT-2 (cl100k, Llama 3, Qwen, o200k ...) by hand. They are one
-/// pattern with a few choices:
-///   words    [^\r\n\p{L}\p{N}]?\p{L}+            one symbol or blank may lead a word
+/// The patterns after GPT-2 (cl100k, Llama 3, Qwen, o200k, ...) in C++. They are variants of one
+/// pattern:
+///   words    [^\r\n\p{L}\p{N}]?\p{L}+            one symbol or blank may precede a word
 ///   numbers  \p{N}{1,3}
-///   symbols   ?[^\s\p{L}\p{N}]+[\r\n]*           and take the line ends behind them
-///   spaces   \s*[\r\n]+|\s+(?!\S)|\s+            up to the last line end, else all but the last
-/// and contractions ('s 't 're 've 'm 'll 'd in any case), either before all others or at the end
+///   symbols   ?[^\s\p{L}\p{N}]+[\r\n]*           include the newlines after them
+///   spaces   \s*[\r\n]+|\s+(?!\S)|\s+            up to the last newline, otherwise all except the
+///            last
+/// Contractions ('s 't 're 've 'm 'll 'd in any case) come either before all others or at the end
 /// of a word.
 namespace trireme {
 
 enum class Contractions { none, apart, attached };
 
 struct WordRules {
-  std::size_t max_digits = 1;  // in one piece; 0: no limit
+  std::size_t max_digits = 1;  // per pre-token; 0: no limit
   Contractions contractions = Contractions::apart;
-  bool marks_in_words = false;       // [\p{L}\p{M}]+, and no marks among the symbols
-  bool cased = false;                // a word ends where a capital follows a small letter
+  bool marks_in_words = false;       // [\p{L}\p{M}]+; marks are not symbols
+  bool cased = false;                // a word ends between a small letter and a capital
   bool slash_after_symbols = false;  // [\r\n/]*
-  bool keep_final_space = false;     // \s++$: white space at the end of the text is one piece
+  bool keep_final_space = false;     // \s++$: white space at the end of the text is one pre-token
 };
 
 template <WordRules rules>
 struct WordPattern {
-  /// End of the piece that begins at `p` < `end`.
-  static const char* piece_end(const char* p, const char* end) noexcept {
+  /// Returns the end of the pre-token that begins at `p` < `end`.
+  static const char* pre_token_end(const char* p, const char* end) noexcept {
     if constexpr (rules.contractions == Contractions::apart) {
       if (*p == '\'') {
         if (const std::size_t size = scan::contraction_any_case(p, end); size != 0) return p + size;
@@ -52,13 +52,15 @@ struct WordPattern {
     return stop > symbols ? line_end(stop, end) : space_end(p, end);
   }
 
-  /// Bits of the bytes where the pieces after the one at `p` begin, as far as that is certain.
+  /// Returns the bits of the bytes where the pre-tokens after the one at `p` begin, as far as these
+  /// are certain.
   static std::uint64_t starts(const char* p, std::size_t left) noexcept {
     const scan::Masks m(p, left);
     if (m.size <= scan::kLookAhead) return 0;
     const std::uint64_t newlines = m.window.equal('\n') | m.window.equal('\r');
 
-    // Line ends behind symbols belong to them: the sum carries from the first through the run.
+    // Newlines after symbols belong to the symbols: the carry of the sum passes through the whole
+    // run.
     const std::uint64_t taken_from = newlines & (m.symbols << 1);
     const std::uint64_t takeable =
         rules.slash_after_symbols ? newlines | m.window.equal('/') : newlines;
@@ -75,7 +77,7 @@ struct WordPattern {
                                  (spaces & ~(spaces << 1)) | (inline_spaces & ~(m.spaces >> 1)) |
                                  line_starts(inline_spaces, newlines & ~taken);
 
-    // White space that goes on past the window may still turn out to be one piece.
+    // White space that continues beyond the window may still be one pre-token.
     const std::uint64_t solid = ~m.spaces & scan::Masks::low_bits(m.size);
     const auto last_solid = static_cast<std::size_t>(std::bit_width(solid));
     const std::size_t last = std::min(m.size - scan::kLookAhead, last_solid);
@@ -83,7 +85,7 @@ struct WordPattern {
   }
 
  private:
-  /// Every number, or the first of each group of so many.
+  /// Returns every digit, or the first digit of each group of max_digits.
   static std::uint64_t number_starts(std::uint64_t numbers) noexcept {
     if constexpr (rules.max_digits == 1) return numbers;
     std::uint64_t starts = numbers & ~(numbers << 1);
@@ -95,10 +97,11 @@ struct WordPattern {
     return starts;
   }
 
-  /// Where white space goes on behind the last line end in it.
+  /// Returns the positions where white space continues after its last newline.
   static std::uint64_t line_starts(std::uint64_t inline_spaces, std::uint64_t newlines) noexcept {
     std::uint64_t starts = inline_spaces & newlines << 1;
-    // The sum carries to the byte behind each run: another line end there, and it was not the last.
+    // The carry of the sum reaches the byte after each run. If this byte is a newline, the one
+    // before was not the last.
     std::uint64_t not_last = (inline_spaces + starts) & newlines;
     for (; not_last != 0; not_last &= not_last - 1) {
       const std::uint64_t before = starts & ((not_last & ~(not_last - 1)) - 1);
@@ -112,7 +115,7 @@ struct WordPattern {
     if constexpr (rules.contractions == Contractions::none) return starts;
     std::uint64_t marks = m.window.equal('\'') & first_symbols & scan::Masks::low_bits(last + 1);
     if constexpr (rules.contractions == Contractions::attached) marks &= m.letters << 1;
-    std::size_t done = 0;  // end of the last contraction, to which none is attached
+    std::size_t done = 0;  // end of the last contraction; no contraction is attached to it
     for (; marks != 0; marks &= marks - 1) {
       const auto at = static_cast<std::size_t>(std::countr_zero(marks));
       const std::size_t length = scan::contraction_any_case(m.p + at, m.p + m.size);
@@ -131,12 +134,12 @@ struct WordPattern {
   static constexpr std::uint8_t kNoSymbol =
       rules.marks_in_words ? scan::kNamed | kMark : scan::kNamed;
 
-  /// Null if no word begins at `p`, whose character has the class `first`.
+  /// Returns null if no word begins at `p`. `first` is the class of its character.
   static const char* word_end(const char* p, std::uint8_t first, std::size_t length,
                               const char* end) noexcept {
     const bool may_lead = (first & (kLetter | kNumber)) == 0 && !scan::is_newline(*p);
     if constexpr (rules.cased) {
-      // Tried in this order: capitals and a small letter, then capitals alone, each first with the
+      // Order of attempts: capitals with a small letter, then capitals only; each first with the
       // leading symbol and then without.
       const char* const led = may_lead ? p + length : p;
       const char* stop = small_word_end(led, end);
@@ -152,19 +155,21 @@ struct WordPattern {
     }
   }
 
-  /// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ at `p`, null if there is no match.
+  /// Returns the end of [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+ at `p`; null if
+  /// there is no match.
   static const char* small_word_end(const char* p, const char* end) noexcept {
-    const char* both = nullptr;  // end of the last character in the run that is of both classes
+    const char* both = nullptr;  // end of the last character of the run that has both classes
     std::size_t length = 0;
     std::uint8_t next = 0;
     for (; p < end && ((next = scan::class_at(p, length)) & kCapital) != 0; p += length) {
       if ((next & kSmall) != 0) both = p + length;
     }
     if (p < end && (next & kSmall) != 0) return scan::run_of(p, end, kSmall);
-    return both;  // the capitals give back what the small letters need
+    return both;  // backtracking: the last such character matches the second part
   }
 
-  /// [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+ where no small letter follows.
+  /// Returns the end of [\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+ if no small letter follows; null if there
+  /// is no match.
   static const char* capital_word_end(const char* p, const char* end) noexcept {
     const char* const stop = scan::run_of(p, end, kCapital);
     return stop > p ? stop : nullptr;
@@ -179,7 +184,7 @@ struct WordPattern {
     return p;
   }
 
-  /// [\r\n]* or [\r\n/]* at `p`.
+  /// Returns the end of [\r\n]* or [\r\n/]* at `p`.
   static const char* line_end(const char* p, const char* end) noexcept {
     while (p < end && (scan::is_newline(*p) || (rules.slash_after_symbols && *p == '/'))) ++p;
     return p;

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the Unicode data that the splitters, the added-token matcher and NFC need.
+"""Writes the Unicode data for the splitters, the added-token matcher and NFC.
 
-usage: generate_unicode_table.py CLASSES.json FOLDER      writes FOLDER/unicode_table.inc and FOLDER/nfc_table.inc
+usage: generate_unicode_table.py CLASSES.json DIR      writes DIR/unicode_table.inc and DIR/nfc_table.inc
 
 CLASSES.json maps a class name (L, N, s ... as in the regexes of tokenizer.json) to a list of inclusive code-point ranges.
-The word class (\\w of `single_word`) and the normal form belong to other libraries inside Hugging Face `tokenizers`, each
-of its own Unicode version; both are measured here on every code point with that module (pip install tokenizers), so they
-are right for the version printed in the output.
-A new class: one more entry in CLASSES below and one constant in unicode_class.hpp.
+The word class (\\w of `single_word`) and the normal form come from other libraries inside Hugging Face `tokenizers`, with other
+versions of Unicode. Both are measured here on every code point with the module itself (pip install tokenizers), so they are
+correct for the version printed in the output.
+To add a class, add an entry to CLASSES below and a constant to unicode_class.hpp.
 """
 import json
 import os
@@ -41,14 +41,14 @@ def word_flags():
 
 
 def combining_classes(whole):
-    """Ordered classes, by how characters that have no decomposition pass one another: NFD sorts them.
+    """Orders the combining classes by swaps of characters without decomposition, which NFD sorts.
 
-    Only the order and "none" (0) matter, so classes are numbered from 1 as they come.
+    Only the order and "none" (0) matter, so classes are numbered from 1.
     """
     lowest, highest = "\u0334", "\u0345"  # classes 1 and 240 of the standard
     moving = [c for c in whole if nfd(chr(c) + lowest) != chr(c) + lowest or nfd(highest + chr(c)) != highest + chr(c)]
     moving = sorted(set(moving) | {ord(lowest), ord(highest)})
-    order = [[ord(lowest)]]  # classes in ascending order, by their members
+    order = [[ord(lowest)]]  # members of each class, in ascending order of classes
     for c in moving:
         def passes(other):  # c sorts before a member of a higher class
             return nfd(chr(other) + chr(c)) == chr(c) + chr(other)
@@ -58,7 +58,7 @@ def combining_classes(whole):
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if passes(order[middle][0]) else (middle + 1, high)
-        # c is not before order[low - 1]: equal to it, or a class of its own after it
+        # c is not before order[low - 1]: it has the same class, or a new one after it
         previous = order[low - 1] if low > 0 else None
         if previous and nfd(chr(c) + chr(previous[0])) == chr(c) + chr(previous[0]) and c != previous[0]:
             previous.append(c)
@@ -112,7 +112,7 @@ def write_classes(path, ranges, active):
 
 
 def write_normal_form(path, decompositions, classes, pairs):
-    """Sorted arrays for binary search: they are read only where text is not in normal form yet."""
+    """Writes sorted arrays for binary search. They are used only for text that is not in normal form."""
     parts, starts = [], []
     for c in sorted(decompositions):
         starts.append((c, len(parts), len(decompositions[c])))

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-// Hangul syllables are computed: lead, vowel and tail from these on.
+// Hangul syllables are composed of lead, vowel and tail. These are the first code points of each.
 constexpr std::uint32_t kSyllables = 0xAC00;
 constexpr std::uint32_t kLeads = 0x1100;
 constexpr std::uint32_t kVowels = 0x1161;
@@ -25,7 +25,7 @@ constexpr std::uint32_t kNumSyllables = kNumLeads * kNumVowels * kNumTails;
 
 struct Char {
   std::uint32_t code_point;
-  std::uint8_t order;  // of its combining class, 0 for a starter
+  std::uint8_t order;  // order of its combining class; 0 for a starter
 };
 
 std::uint8_t order_of(std::uint32_t c) {
@@ -60,7 +60,7 @@ void append_decomposed(std::uint32_t c, std::vector<Char>& out) {
   }
 }
 
-/// 0 if the two do not join.
+/// Returns 0 if the characters do not compose.
 std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
   if (first - kLeads < kNumLeads && second - kVowels < kNumVowels)
     return kSyllables + ((first - kLeads) * kNumVowels + second - kVowels) * kNumTails;
@@ -77,13 +77,14 @@ std::uint32_t composed(std::uint32_t first, std::uint32_t second) {
   return joins ? found->result : 0;
 }
 
-/// Joins each starter with what follows it, as far as nothing between them is in the way.
+/// Composes each starter with the following characters unless a mark between them blocks the
+/// composition.
 void compose(std::vector<Char>& chars) {
   std::size_t kept = 0;
   std::size_t starter = 0;
   bool have_starter = false;
   for (const Char& next : chars) {
-    // Marks between the two stand in the way if their class is not lower than that of `next`.
+    // A mark in between blocks the composition if its class is not lower than the class of `next`.
     const bool adjacent = have_starter && kept == starter + 1;
     const bool free = adjacent || (kept > 0 && chars[kept - 1].order < next.order);
     const std::uint32_t joined =
@@ -122,7 +123,7 @@ void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& ou
   chars.clear();
   for (std::size_t at = 0, length = 0; at < text.size(); at += length)
     append_decomposed(utf8_decode(text.data() + at, length), chars);
-  for (auto at = chars.begin(); at != chars.end();) {  // marks of one starter by class, else stable
+  for (auto at = chars.begin(); at != chars.end();) {  // sort the marks of a starter by class
     const auto marks = std::find_if(at, chars.end(), [](const Char& c) { return c.order != 0; });
     at = std::find_if(marks, chars.end(), [](const Char& c) { return c.order == 0; });
     std::stable_sort(marks, at, [](const Char& a, const Char& b) { return a.order < b.order; });
@@ -131,8 +132,8 @@ void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& ou
   for (const Char& c : chars) append_utf8(c.code_point, out);
 }
 
-/// Start of the first active character at or after `at`; `before` becomes the start of the
-/// character in front of it, if there is one after `at`.
+/// Returns the start of the first active character at or after `at`. Sets `before` to the start of
+/// the character before it, if there is one after `at`.
 std::size_t next_active(std::string_view text, std::size_t at, std::size_t& before) noexcept {
   for (std::size_t length = 0; at < text.size(); at += length) {
     if ((char_class(utf8_decode(text.data() + at, length)) & kNfcActive) != 0) return at;
@@ -167,8 +168,8 @@ std::string to_nfc(std::string_view text) {
   out.reserve(text.size());
   std::vector<Char> chars;
   for (std::size_t at = 0; at < text.size();) {
-    // A character that is not active begins anew: only from the last one before an active character
-    // to the first one after can anything change.
+    // Only the text from the last character before an active one to the first inactive one after it
+    // can change.
     std::size_t first = at;
     const std::size_t active = next_active(text, at, first);
     if (active == text.size()) {

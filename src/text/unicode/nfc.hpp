@@ -3,21 +3,22 @@
 #include <string>
 #include <string_view>
 
-/// Unicode normal form C as Hugging Face `tokenizers` makes it: its tables are those of Unicode 12,
-/// older than what its patterns use, so pairs and marks added since stay as they are.
+/// Unicode normal form C as in Hugging Face `tokenizers`. Its tables are those of Unicode 12, older
+/// than those of its patterns, so newer pairs and marks stay unchanged.
 namespace trireme {
 
-/// True if `text` (valid UTF-8) holds no character that NFC could move, join or replace; then it is
-/// NFC. Fast: nearly all text passes.
+/// Returns true if `text` (valid UTF-8) has no character that NFC could move, compose or replace.
+/// The text is then NFC. Fast: nearly all text passes.
 bool surely_nfc(std::string_view text) noexcept;
 
-/// NFC of `text` (valid UTF-8). Linear but for runs of combining marks, which are sorted.
-/// Source: Unicode Standard Annex 15; conjoining Hangul: chapter 3.12.
+/// Returns the NFC of `text` (valid UTF-8). Linear except for runs of combining marks, which are
+/// sorted. Source: Unicode Standard Annex 15; Hangul: chapter 3.12.
 std::string to_nfc(std::string_view text);
 
 namespace unicode {
 
-/// Classes are numbered in their order, not by the standard's values; absent ones are 0.
+/// The order of a combining class. Classes are numbered by their order, not by the values of the
+/// standard; 0 means none.
 struct CombiningClass {
   std::uint32_t code_point;
   std::uint8_t order;
@@ -25,7 +26,7 @@ struct CombiningClass {
 
 struct Decomposition {
   std::uint32_t code_point;
-  std::uint16_t start;  // in kDecomposed
+  std::uint16_t start;  // index in kDecomposed
   std::uint8_t size;
 };
 

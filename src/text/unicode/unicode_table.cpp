@@ -1,2 +1,2 @@
-// The generated character classes, kept apart as data.
+// The generated character classes.
 #include "text/unicode/unicode_table.inc"

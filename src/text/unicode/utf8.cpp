@@ -9,7 +9,8 @@
 namespace trireme {
 namespace {
 
-/// Bytes of the character that `lead` (0x80 or more) begins; 0 if it begins none.
+/// Returns the length of the character that starts with `lead` (0x80 or more); 0 if `lead` is
+/// invalid.
 std::size_t sequence_length(unsigned lead) noexcept {
   if (lead < 0xC2 || lead > 0xF4) return 0;
   if (lead < 0xE0) return 2;
@@ -24,7 +25,8 @@ Utf8Step utf8_step(std::string_view text, std::size_t position) noexcept {
   if (lead < 0x80) return {.length = 1, .valid = true};
   const std::size_t need = sequence_length(lead);
   if (need == 0) return {.length = 1};
-  // The second byte also excludes overlong forms, surrogates and code points past U+10FFFF.
+  // These ranges of the second byte exclude overlong forms, surrogates and code points above
+  // U+10FFFF.
   unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   for (std::size_t i = 1; i < need; ++i) {
@@ -48,7 +50,7 @@ void check_utf8(std::string_view text, std::string_view where) {
 }
 
 void append_lossy_utf8(std::string_view bytes, std::string& out) {
-  std::size_t good = 0;  // start of the valid run that is not copied yet
+  std::size_t good = 0;  // start of the valid bytes that are not copied yet
   for (std::size_t position = 0; position < bytes.size();) {
     const Utf8Step step = utf8_step(bytes, position);
     if (!step.valid) {
@@ -64,8 +66,7 @@ void append_lossy_utf8(std::string_view bytes, std::string& out) {
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept {
   for (std::size_t tail = 1; tail <= std::min<std::size_t>(3, bytes.size()); ++tail) {
     const std::size_t position = bytes.size() - tail;
-    if ((static_cast<unsigned char>(bytes[position]) & 0xC0) == 0x80)
-      continue;  // continuation byte
+    if (!begins_character(bytes[position])) continue;
     const Utf8Step step = utf8_step(bytes, position);
     return step.truncated ? tail : 0;
   }

@@ -1,34 +1,50 @@
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-/// UTF-8: checking, lenient decoding, and where a stream may be cut.
 namespace trireme {
 
-/// What starts at a position: a whole character, or the longest run of bytes that is not one
-/// (the "maximal subpart" of the Unicode standard, section 3.9, which one U+FFFD replaces).
+/// The bytes at a position: a whole character, or the longest invalid run (the "maximal subpart" of
+/// the Unicode standard, section 3.9, which one U+FFFD replaces).
 struct Utf8Step {
   std::size_t length = 0;
   bool valid = false;
   bool truncated = false;  // the text ends inside a character that may still become valid
 };
 
-/// `position` < text.size().
+/// `position` must be below text.size().
 Utf8Step utf8_step(std::string_view text, std::size_t position) noexcept;
 
-/// Throws Error(data) that names `where` and the byte offset of the first bad byte.
+/// Throws Error(data) that names `where` and the offset of the first invalid byte.
 void check_utf8(std::string_view text, std::string_view where);
 
-/// Appends `bytes` with every invalid subpart replaced by U+FFFD.
+/// Appends `bytes` and replaces every invalid subpart by U+FFFD.
 void append_lossy_utf8(std::string_view bytes, std::string& out);
 
-/// Number of bytes at the end of `bytes` that begin a character which more bytes
-/// may complete (0 to 3).
+/// Returns the number of bytes (0 to 3) at the end of `bytes` that begin an incomplete character.
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept;
 
-/// Code point at `text`, which must be valid UTF-8; sets its length in bytes.
+/// Returns false for a byte that continues a character.
+inline bool begins_character(char c) noexcept {
+  return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+}
+
+/// Returns the number of characters of `text` (valid UTF-8).
+inline std::size_t utf8_length(std::string_view text) noexcept {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+/// Returns the start of the last character of a non-empty text (valid UTF-8).
+inline std::size_t utf8_last_start(std::string_view text) noexcept {
+  std::size_t start = text.size() - 1;
+  while (!begins_character(text[start])) --start;
+  return start;
+}
+
+/// Returns the code point at `text` (valid UTF-8) and sets its length in bytes.
 inline std::uint32_t utf8_decode(const char* text, std::size_t& length) noexcept {
   const auto byte = [text](int i) {
     return static_cast<std::uint32_t>(static_cast<unsigned char>(text[i]));

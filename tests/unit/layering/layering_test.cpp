@@ -121,11 +121,11 @@ TEST(Layering, ModulesIncludeOnlyThoseBelow) {
 
 TEST(Layering, RoomsOfAModuleKeepTheirRows) {
   EXPECT_EQ(complaint("src/text/learn/x.cpp", "#include \"text/split/splitter.hpp\""), "");
-  EXPECT_EQ(complaint("src/text/tokenizer.cpp", "#include \"text/bpe/seams.hpp\""), "");
+  EXPECT_EQ(complaint("src/text/tokenizer.cpp", "#include \"text/bpe/bpe_model.hpp\""), "");
   EXPECT_EQ(complaint("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
   EXPECT_EQ(complaint("src/data/shards/x.cpp", "#include \"data/batch.hpp\""),
             "src/data/shards/x.cpp:1: data/shards must not include data/* (\"data/batch.hpp\")\n");
-  EXPECT_NE(complaint("src/text/unicode/x.cpp", "#include \"text/bpe/seams.hpp\""), "");
+  EXPECT_NE(complaint("src/text/unicode/x.cpp", "#include \"text/bpe/bpe_model.hpp\""), "");
   EXPECT_NE(complaint("src/train/step/x.cpp", "#include \"train/run/y.hpp\""), "");
   EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
 }

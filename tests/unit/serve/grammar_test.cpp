@@ -308,7 +308,7 @@ TEST_F(MaskTest, OnlyAStrictToolMustHaveASchemaWithAGrammar) {
     return "none";
   };
   EXPECT_EQ(problem({"add", dated, true}), "add properties.on.format: format is not supported");
-  EXPECT_EQ(problem({"add", R"({"type": "string"})", true}), "add : must allow objects alone");
+  EXPECT_EQ(problem({"add", R"({"type": "string"})", true}), "add : must allow objects only");
   EXPECT_EQ(problem({"add", dated, false}), "none");
   // The rest of the schema holds all the same.
   const TextGrammar loose = tool_call_grammar({{"add", dated}}, false);

@@ -115,37 +115,38 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
             "none");
   EXPECT_EQ(problem_of(R"({"type": "array", "uniqueItems": false})"), "none");
   EXPECT_EQ(problem_of(R"({"type": "tuple"})"),
-            "type: 'tuple' is none of object, array, string, integer, number, boolean and null");
+            "type: 'tuple' must be object, array, string, integer, number, boolean or null");
   EXPECT_EQ(problem_of(R"({"$ref": "#/$defs/x"})"), "$ref: '#/$defs/x' is not in the schema");
-  EXPECT_EQ(problem_of(R"({"$ref": "http://x/y"})"), "$ref: 'http://x/y' is outside of the schema");
-  EXPECT_EQ(problem_of(R"({"$ref": "#"})"), "$ref: a schema that is only itself");
+  EXPECT_EQ(problem_of(R"({"$ref": "http://x/y"})"),
+            "$ref: 'http://x/y' is outside the schema, which is not supported");
+  EXPECT_EQ(problem_of(R"({"$ref": "#"})"), "$ref: refers to itself only");
   EXPECT_EQ(problem_of(R"({"anyOf": [{"$ref": "#"}, {"type": "null"}]})"),
-            "$ref: a schema that is only itself");
+            "$ref: refers to itself only");
   EXPECT_EQ(problem_of(R"({"anyOf": [{"type": "null"}], "properties": {}})"),
-            "properties: properties beside anyOf is not supported");
+            "properties: properties together with anyOf is not supported");
   EXPECT_EQ(problem_of(R"({"type": "integer", "minimum": 5, "maximum": 4})"),
-            "maximum: is below minimum");
+            "maximum: must not be less than minimum");
   EXPECT_EQ(problem_of(R"({"type": "array", "minItems": 3, "maxItems": 2})"),
-            "maxItems: is less than minItems");
+            "maxItems: must not be less than minItems");
   EXPECT_EQ(problem_of(R"({"enum": []})"), "enum: must be a list of values");
   EXPECT_EQ(problem_of(R"({"type": "integer", "const": "x"})"),
-            "const: no value fits what stands beside it");
+            "const: must have a value that matches the other keywords");
   EXPECT_EQ(problem_of(R"({"const": "x", "enum": ["y"]})"),
-            "enum: no value fits what stands beside it");
+            "enum: must have a value that matches the other keywords");
   EXPECT_EQ(problem_of(R"({"enum": [{}], "required": ["a"]})"),
-            "required: required beside enum is not supported");
+            "required: required together with enum is not supported");
   EXPECT_EQ(
       problem_of(R"({"required": ["a"], "properties": {"b": {}}, "additionalProperties": false})"),
       "required: 'a' is not allowed by additionalProperties");
   EXPECT_EQ(problem_of(R"({"items": false, "minItems": 1})"),
-            "minItems: beside items false no item is allowed");
+            "minItems: must be 0 because items is false");
   EXPECT_EQ(problem_of(R"({"propertyNames": false})"),
             "propertyNames: propertyNames is not supported");
   EXPECT_EQ(problem_of(R"({"unevaluatedProperties": false})"),
             "unevaluatedProperties: unevaluatedProperties is not supported");
-  EXPECT_EQ(problem_of("false"), ": false allows no value");
+  EXPECT_EQ(problem_of("false"), ": must not be false, which allows no value");
   EXPECT_EQ(problem_of(R"({"type": "number", "maximum": 3})"),
-            "maximum: maximum of a number is not supported");
+            "maximum: is not supported for type number");
 }
 
 TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "text/json/python_json.hpp"
+#include "text/json/python_values.hpp"
 
 namespace trireme {
 namespace {
@@ -248,7 +248,7 @@ TEST(ChatReader, ReadsTheOlderFormOfCalls) {
   const std::string call = R"({"name": "f", "arguments": "{}"})";
   EXPECT_EQ(reason(of_messages(R"({"role": "assistant", "function_call": )" + call +
                                R"(, "tool_calls": [)" + call + "]}")),
-            "message 0: both tool_calls and function_call, must be one of them");
+            "message 0: tool_calls and function_call are both present, must be only one of them");
 }
 
 TEST(ChatReader, ArgumentsThatAreATextMustBeJson) {
@@ -277,9 +277,10 @@ TEST(ChatReader, ASystemTextBesideTheMessagesIsTheirFirst) {
   EXPECT_EQ(chat.messages[0].role, Role::system);
   EXPECT_EQ(chat.messages[0].content, "s");
   EXPECT_EQ(good(R"({"system": "", "messages": )" + answer + "}").messages.size(), 1U);
-  EXPECT_EQ(reason(R"({"system": "s", "messages": [{"role": "developer", "content": "d"}, )"
-                   R"({"role": "assistant", "content": "a"}]})"),
-            "both a field 'system' and a message of role system, must be one of them");
+  EXPECT_EQ(
+      reason(R"({"system": "s", "messages": [{"role": "developer", "content": "d"}, )"
+             R"({"role": "assistant", "content": "a"}]})"),
+      "field 'system' and a message of role system are both present, must be only one of them");
   EXPECT_EQ(reason(R"({"system": 3, "messages": )" + answer + "}"), "field 'system' is not a text");
   std::vector<Conversation> sides;
   ASSERT_FALSE(read(ChatForm::pair,

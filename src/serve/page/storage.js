@@ -1,7 +1,7 @@
-// What this browser keeps: `local` for good, `session` as long as the window. One that is told to keep nothing (private
-// windows, blocked cookies) gets the same in memory.
+// Browser storage: `local` is permanent, `session` lasts as long as the window. If the browser does
+// not allow storage (private windows, blocked cookies), the data stays in memory.
 
-class Kept {
+class BrowserStorage {
   constructor(storageOf) {
     this.memory = new Map();
     try {
@@ -19,7 +19,7 @@ class Kept {
     return (this.storage ? this.storage.getItem(key) : this.memory.get(key)) ?? null;
   }
 
-  /** Whether there was room for it. */
+  /** Returns false if the storage is full. */
   set(key, text) {
     try {
       if (this.storage) this.storage.setItem(key, text);
@@ -36,5 +36,5 @@ class Kept {
   }
 }
 
-export const local = new Kept(() => window.localStorage);
-export const session = new Kept(() => window.sessionStorage);
+export const local = new BrowserStorage(() => window.localStorage);
+export const session = new BrowserStorage(() => window.sessionStorage);
