@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// So that ranks x micro_batch x accumulation stays within 64 bits.
+/// Upper limit that keeps ranks x micro_batch x accumulation within 64 bits.
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
 
 void check_train(const TrainConfig& train, Problems& problems) {

@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// Adds every value of `config` that is out of range, with its allowed range.
+/// Adds an error for every value of `config` that is out of range.
 void check(const RunConfig& config, Problems& problems);
 
 }  // namespace trireme

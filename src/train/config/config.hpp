@@ -130,7 +130,7 @@ struct CheckpointConfig {
   std::string resume = "auto";
   std::string start = "state";
 
-  /// `resume` is a checkpoint's path.
+  /// Returns true if `resume` is the path of a checkpoint.
   [[nodiscard]] bool names_checkpoint() const { return resume != "auto" && resume != "never"; }
 
   template <class Self, class Visit>
@@ -158,7 +158,7 @@ struct CheckpointConfig {
 /// The sinks that receive the metrics of a run (report/sinks.hpp).
 struct MetricsConfig {
   std::string sinks = "jsonl,progress";
-  std::vector<OwnKey> keys;  // declared by the sinks; sink_fields() adds them
+  std::vector<OwnKey> keys;  // keys that the sinks declare; sink_fields() adds them
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -167,7 +167,7 @@ struct MetricsConfig {
   }
 };
 
-/// Everything a training run is told.
+/// The whole configuration of a training run.
 struct RunConfig {
   ModelConfig model;
   TrainConfig train;
@@ -176,7 +176,7 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   DataConfig data;
   MetricsConfig metrics;
-  LoraConfig lora;  // of tasks that can train adapters alone
+  LoraConfig lora;  // only for tasks that can train adapters
 };
 
 }  // namespace trireme

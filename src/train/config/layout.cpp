@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-/// By how much one layout is another: each factor of two counts.
+/// Returns the distance between two layouts: the sum of |log2| of the ratios of their axis sizes.
 double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto ratio = [](std::int64_t one, std::int64_t other) {
     return std::abs(std::log2(static_cast<double>(one) / static_cast<double>(other)));
@@ -23,13 +23,13 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto shards = [](const ParallelConfig& config) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
-  // Where experts lie follows the rest rather than the other way round.
+  // The placement of experts follows from the other axes, so a change of it weighs less.
   constexpr double kOfExperts = 0.75;
   return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(shards(a), shards(b)) +
          kOfExperts * (ratio(a.ep, b.ep) + ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)));
 }
 
-/// Takes back what stages exclude.
+/// Resets the options that a pipeline does not support.
 void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
   const bool one_stage = config.schedule != "interleaved" && !searches_schedule(config);
   if (one_stage) config.virtual_stages = 1;
@@ -41,7 +41,7 @@ void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
   if (facts.model.tie_embeddings) config.reproducible = false;
 }
 
-/// Takes back what excludes another form of data parallelism, or exchanges too few tokens.
+/// Resets the options that contradict each other, and too large values of tp_chunks.
 void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) {
   if (facts.local_steps) config.local_steps = *facts.local_steps;
   if (config.local_steps > 1 && (config.zero > 0 || config.reproducible)) {
@@ -67,7 +67,7 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
         std::clamp<std::int64_t>(entering_tokens(config, length), 1, config.tp_chunks);
 }
 
-/// ep and etp worth trying on `ranks` of a stage, of them `tp` ranks of tp.
+/// Returns the pairs (ep, etp) to try for one stage of `ranks` ranks with tensor parallelism `tp`.
 std::vector<std::pair<std::int64_t, std::int64_t>> expert_grids(const ParallelConfig& wanted,
                                                                 const LayoutFacts& facts,
                                                                 std::int64_t tp,
@@ -113,7 +113,7 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
   return best;
 }
 
-/// The keys that differ, as options.
+/// Returns the keys that differ from `wanted`, as command-line options.
 std::string as_options(const ParallelConfig& config, const ParallelConfig& wanted) {
   std::vector<std::string> options;
   const auto add = [&](const char* key, std::int64_t value, std::int64_t before) {

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// Of forms of data parallelism that exclude one another.
+/// Adds conflicts between forms of data parallelism.
 void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
   if (config.local_steps > 1 && config.zero > 0) {
     reasons.push_back({"parallel.local_steps", cat(config.local_steps),
@@ -45,7 +45,7 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
   }
 }
 
-/// Of stages of a pipeline.
+/// Adds conflicts of the pipeline's stages and schedule.
 void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
                        std::vector<Reason>& reasons) {
   if (config.pp == 1) return;
@@ -93,7 +93,7 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
   }
 }
 
-/// Of experts in a grid of their own.
+/// Adds conflicts of the expert grid (ep, etp).
 void add_expert_reasons(const ParallelConfig& config, const LayoutFacts& facts,
                         std::vector<Reason>& reasons) {
   const MoeConfig& moe = facts.model.moe;

@@ -21,13 +21,13 @@
 namespace trireme {
 namespace {
 
-/// What an imported model says of its generation, which no token set has.
+/// Files of an imported model that token sets do not have.
 constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
 
-/// What the model is to others, which training does not change.
+/// Values that describe the model for exports and that training does not change.
 constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
 
-/// As the run's own checkpoint keeps it, where the run still validates on the same.
+/// Returns the saved validation loss if the run still validates on the same data.
 ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
   const auto& loss = saved.valid_loss;
   if (run.start.kind != RunStart::Kind::go_on || !loss || !std::isfinite(*loss)) return {};
@@ -37,8 +37,8 @@ ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int6
   return {step, *loss};
 }
 
-/// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
-/// Error(usage) if it is an older one of this run, which would have to go back.
+/// Handles a path in checkpoint.resume if the run has checkpoints of its own: they count. Throws
+/// Error(usage) if the path is an older checkpoint of this run, because a run cannot go back.
 void check_named(const RunRequest& run, std::int64_t newest) {
   const std::string& start = run.config.checkpoint.resume;
   const std::string newest_name = step_folder_name(newest);
@@ -55,7 +55,7 @@ void check_named(const RunRequest& run, std::int64_t newest) {
                       start));
 }
 
-/// Moves unusable checkpoints of later steps out of the way (rank 0).
+/// Renames unusable checkpoints of later steps, on rank 0.
 void set_aside_after(const RunRequest& run, std::int64_t step) {
   if (run.ranks.world.rank() != 0) return;
   const auto& folder = run.folder.checkpoints();
@@ -65,7 +65,7 @@ void set_aside_after(const RunRequest& run, std::int64_t step) {
   }
 }
 
-/// Of the run's own, whose newest step is `newest`.
+/// Returns the run's newest valid checkpoint. `newest` is the newest step in the directory.
 Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   Communicator& world = run.ranks.world;
   const auto folder = run.folder.checkpoints();
@@ -82,7 +82,7 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
            "no checkpoint in {} is whole; nothing was changed. Give another --run to start anew",
            folder.string());
     }
-    set_aside_after(run, found->step());  // the run will come to those steps again
+    set_aside_after(run, found->step());  // the run will write these steps again
   });
   return *std::move(found);
 }
@@ -91,7 +91,7 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
                const Checkpoint& checkpoint, const RunValues& values,
                const std::string& fresh_data) {
   const bool is_own = run.start.kind == RunStart::Kind::go_on;
-  // The checkpoint that a Hugging Face folder or adapters were made into is gone after the start.
+  // The checkpoint of a converted start is deleted after the start, so name its source.
   const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
                                 ? checkpoint.path().string()
                                 : run.start.checkpoint;
@@ -115,12 +115,12 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
     log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
 }
 
-/// Adapters of which the checkpoint that the run begins with has none.
+/// Returns true if the run trains adapters and its start has none.
 bool makes_adapters(const RunRequest& run) {
   return run.config.lora.on() && !holds_adapters(run.start.values.model);
 }
 
-/// Collective: takes what the run wants of it into the model and `beginning`.
+/// Loads the required parts of the checkpoint into the model and `beginning`. Collective.
 void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
           Beginning& beginning) {
   const RunValues values = all_or_none(
@@ -150,7 +150,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     }
     if (!beginning.goes_on) return;
     check_has_moments(checkpoint, state);
-    // The scale of another precision is none.
+    // The loss scale of another precision is not valid here.
     LossScaler unused(false);
     const std::string& precision = run.config.train.precision;
     const bool scaled = values.configured("train.precision").value_or(precision) == precision;

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// All sets of a run, each once.
+/// Returns the training and validation sets of a run without duplicates.
 std::vector<const TokenSet*> sets_of(const RunData& data) {
   std::vector<const TokenSet*> sets = data.stream().sets();
   for (const SampleSet& samples : data.validation()) {

@@ -21,12 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names in RunValues::weights_sha256, beside those of FrozenNeed.
+/// Keys in RunValues::weights_sha256. FrozenNeed::name adds further keys.
 constexpr const char* kBase = "base";
 constexpr const char* kInit = "init";
 constexpr std::string_view kWeights = "param/";
 
-/// Returns the hash of weights that a run which is resumed began with.
+/// Returns the saved hash of the frozen weights `name` if the run resumes; nullopt otherwise.
 std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
   if (run.start.kind != RunStart::Kind::go_on) return std::nullopt;
   const RunValues::Texts& saved = run.start.values.weights_sha256;
@@ -34,7 +34,8 @@ std::optional<std::string> saved_hash(const RunRequest& run, const std::string& 
   return found == saved.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// A run folder that holds imported adapters, in which whole weights were to be trained.
+/// Throws Error(usage): the run directory holds imported adapters, but the run trains whole
+/// weights.
 [[noreturn]] void refuse_adapters(const RunRequest& run, const Checkpoint& checkpoint) {
   fail(
       ErrorKind::usage,
@@ -42,14 +43,15 @@ std::optional<std::string> saved_hash(const RunRequest& run, const std::string& 
       checkpoint.path().string(), run.folder.root.string());
 }
 
-/// What the run starts from: what the command names, else what lies in its own folder (imported).
+/// Returns the model that the run starts from: the named one, or its own directory (imported
+/// weights).
 std::string start_place(const RunRequest& run) {
   return run.config.checkpoint.names_checkpoint() ? run.config.checkpoint.resume
                                                   : run.folder.root.string();
 }
 
-/// Checks that a model beside the trained one reads the tokens and the chats of the run's data.
-/// Throws Error(usage).
+/// Checks that a frozen model fits the tokenizer and the chat format of the data. Throws
+/// Error(usage).
 void check_reads(const ModelDescription& model, const FrozenNeed& need, const RunRequest& run,
                  const RunData& data) {
   const TokenSet& set = data.stream().first_set();
@@ -68,7 +70,7 @@ void check_reads(const ModelDescription& model, const FrozenNeed& need, const Ru
   }
 }
 
-/// Says so if the two models have embeddings of different sizes.
+/// Logs the difference if the two models have embeddings of different sizes.
 void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
   const std::string where = teacher.path().string();
   const std::int64_t rows = model_from_values(teacher.manifest().values, where).vocab_size;
@@ -80,7 +82,7 @@ void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
       where, rows, own, std::min(rows, own)));
 }
 
-/// `work()`; an error of it names the key that had the checkpoint.
+/// Returns work(). Adds the configuration key of the frozen model to its errors.
 template <class Work>
 auto under_key(const FrozenNeed& need, const Work& work) {
   try {
@@ -91,7 +93,7 @@ auto under_key(const FrozenNeed& need, const Work& work) {
   }
 }
 
-/// The place whose whole weights are copied into `kept`. Throws Error(data) if that is gone.
+/// Returns the model to copy into `kept`. Throws Error(data) if a resumed run has lost its copy.
 std::string place_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
   if (!need.checkpoint.empty()) return need.checkpoint;
   if (run.start.kind == RunStart::Kind::go_on) {
@@ -103,7 +105,7 @@ std::string place_of(const RunRequest& run, const FrozenNeed& need, const fs::pa
   return start_place(run);
 }
 
-/// Collective: makes `kept` from what the run starts from.
+/// Copies the weights that the run starts from into `kept`. Collective.
 Checkpoint publish_start(const RunRequest& run, const std::optional<WholeModel>& start,
                          const fs::path& kept) {
   Communicator& world = run.ranks.world;
@@ -148,8 +150,8 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
   return {*std::move(checkpoint), name, hash};
 }
 
-/// Collective: opens what a new run takes its weights from; none where it goes on, or begins with
-/// random weights.
+/// Opens the model that a new run takes its weights from. Returns nullopt if the run resumes or
+/// begins with random weights. Collective.
 std::optional<WholeModel> open_start(const RunRequest& run) {
   if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::go_on)
     return std::nullopt;
@@ -171,13 +173,13 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
   });
 }
 
-/// Returns the hash of the weights that the run started from, as its checkpoints keep it.
+/// Returns the hash of the weights that the run started from; "" if they were random.
 std::string init_hash(const RunRequest& run, const std::optional<WholeModel>& start) {
   if (start) return hash_tensors(start->checkpoint, run.ranks.world, kWeights);
   return saved_hash(run, kInit).value_or("");
 }
 
-/// Nothing if there is none to read.
+/// Returns the shape of a model; nullopt if it cannot be read.
 std::optional<ModelConfig> shape_at(const fs::path& place) {
   try {
     return model_from_values(read_model_description(place).values, place.string());
@@ -195,7 +197,7 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
     return FrozenParameters{model.num_parameters_wide(), model.num_expert_parameters_wide(), key};
   };
   if (need->checkpoint.empty()) return of(run.config.model, "");
-  auto shape = shape_at(run.folder.root / need->name);  // of a run that goes on
+  auto shape = shape_at(run.folder.root / need->name);  // exists if the run resumes
   if (!shape) shape = shape_at(need->checkpoint);
   if (!shape) return {};
   return of(*shape, need->key);

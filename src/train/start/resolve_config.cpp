@@ -20,8 +20,8 @@
 namespace trireme {
 namespace {
 
-/// Checks the chat templates of the data against that of the start, and that of a validation set
-/// against the one that the model is trained on. Throws Error(usage).
+/// Checks the chat templates of the data against the start, and the template of the validation set
+/// against the template that the model is trained on. Throws Error(usage).
 void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
   const bool allowed = config.allow_template_change;
   const std::string taught = template_of(start.values.model);
@@ -47,11 +47,11 @@ void warn(const RunRequest& run, const std::string& text) {
   if (!text.empty() && run.ranks.world.rank() == 0) log::warn(text);
 }
 
-/// Resolves the model's shape by the tokenizer of the data.
+/// Sets the model's shape by the tokenizer of the data.
 void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
                    const RunData& data) {
   const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
-  // A vocabulary that the user did not choose is that of the weights.
+  // If the user did not choose a vocabulary size, it is that of the weights.
   const bool is_of_weights =
       start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
   if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
@@ -67,13 +67,13 @@ OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
   RunConfig& config = choice.config;
   OpenValueFacts facts{.has_bf16 = has_bf16};
   if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values.config;
-  // What a new run has from the checkpoint it starts from gives way to what this command says.
+  // A value from another run's checkpoint yields to the accumulation that the command sets.
   if (facts.saved.empty() && config.train.accumulation > 0 &&
       !run.keys.is_set("train.global_batch"))
     config.train.global_batch = 0;
   all_or_none(world, [&] {
-    // A layout that does not divide the ranks is refused with all that is known against it: when
-    // the data is open.
+    // A layout that does not divide the ranks is refused later, together with all other reasons
+    // against it. They are known once the data is open.
     const bool layout_divides = divides(config.parallel, world.size());
     if (layout_divides) facts.data_ranks = data_ranks(config.parallel, world.size());
     Problems problems = run.keys.problems();
@@ -172,7 +172,7 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, keys, start.checkpoint);
     const SampleStream::State& saved = start.values.stream;
-    // A source that makes its samples may have no position in the data set.
+    // A task that generates its samples may have no position in the data set.
     if (saved.plan || saved.content_hash)
       data.stream().check_state(saved, saved_next_sample(start.values), start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {

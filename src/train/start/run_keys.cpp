@@ -29,14 +29,14 @@ void leave_out_lora(std::string_view task, ConfigSet& keys) {
   }
 }
 
-/// Lets train.steps win over train.epochs, unless the command line gives epochs and only a file or
-/// the environment gives steps.
+/// Lets train.steps win over train.epochs. Exception: the command line sets epochs, and steps come
+/// from a file or from the environment.
 void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
   if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
   const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
   if (is_typed("train.epochs") && !is_typed("train.steps"))
     return keys.set("train.steps", "0", "--train.epochs");
-  // The file of a resolved configuration holds both, epochs with their default.
+  // A file with a resolved configuration has both keys, with epochs at their default.
   if (!is_typed("train.epochs") && train.epochs == TrainConfig{}.epochs) return;
   keys.warn(formatted(
       "train.steps = {} ({}) is the length of the run. train.epochs = {} ({}) would count if "
@@ -52,12 +52,12 @@ bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
                      [&](const OptimizerKey& key) { return key.name == name; });
 }
 
-/// Once `optim.name` is known: gives the chosen optimizer's keys its defaults where nobody set
-/// them, and leaves out the keys that it lacks. One of those that a command gives is a problem.
+/// Applies the defaults of the chosen optimizer (`optim.name`) to keys that are not set, and
+/// removes keys that it does not have. Adds a problem if the command sets one of the removed keys.
 void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
   OptimConfig chosen = optimizer_defaults(optim.name);
   const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
-  if (own.empty()) return;  // no known optimizer: its check says so
+  if (own.empty()) return;  // unknown optimizer: check() reports it
   const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
   for (const OptimizerKey& key : chosen.keys) {
     const std::string name = formatted("{}.{}", kOptimSection, key.name);
@@ -115,7 +115,7 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   check_sinks(config.metrics, keys.problems());
-  // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
+  // Check only values of the command: runs of older versions may have a larger min_lr.
   if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
     keys.problems().add("optim.min_lr", config.optim.min_lr,
                         formatted("must be at most optim.lr = {}", number_text(config.optim.lr)));

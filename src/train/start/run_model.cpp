@@ -29,7 +29,7 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
           ExpertGroup(mesh)};
 }
 
-/// What of the configuration makes a difference on this device.
+/// Returns the parallel configuration without options that have no effect on this device.
 ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
   ParallelConfig config = run.config.parallel;
   if (device.is_cpu() && config.offload != "none") {
@@ -53,7 +53,7 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
   return mesh;
 }
 
-/// A frozen model's, as many as the trained one's.
+/// Returns this rank's stages of a frozen model: as many stages as the trained model has.
 ModelStages stages_beside(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
   ParallelConfig parallel = config.parallel;
   if (shape.num_layers != config.model.num_layers) parallel.stages = "auto";

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
-/// The newest one whose manifest can be read; its files are verified when it is loaded.
+/// Returns the newest checkpoint with a readable manifest. Its files are verified when it is
+/// loaded.
 std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
   for (const std::int64_t step : list_steps(checkpoints)) {
     try {
@@ -34,7 +35,7 @@ std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
   return std::nullopt;
 }
 
-/// One JSON text from rank 0 to all; an Error there becomes its member "error".
+/// Broadcasts a JSON text from rank 0. An Error on rank 0 becomes the member "error".
 template <class Read>
 Json shared(Communicator& world, const Read& read) {
   Json facts = Json::object();
@@ -66,10 +67,10 @@ void take(const Json& facts, RunStart& start) {
     start.error = std::move(wrong);
 }
 
-/// What lies in the run's folder; nothing is wrong with one that does not exist.
+/// Reads the run directory. A directory that does not exist is not an error.
 void read_folder(const RunFolder& folder, Json& facts) {
   if (!folder.holds_run()) return;
-  facts["committed"] = committed_step(folder);  // before the list: it cannot be ahead of it
+  facts["committed"] = committed_step(folder);  // read before the list, so that it is never ahead
   facts["own"] = !list_steps(folder.checkpoints()).empty();
   if (const auto own = newest_readable(folder.checkpoints())) put(facts, *own);
   if (!fs::exists(folder.config())) return;
@@ -84,7 +85,7 @@ void read_folder(const RunFolder& folder, Json& facts) {
   }
 }
 
-/// Where a key was filled in from another one that this command gives anew.
+/// A key whose value was derived from another key. It is dropped if the command sets the other key.
 struct Derived {
   std::string_view key;
   std::string_view from;
@@ -96,7 +97,8 @@ constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
                                            {"train.num_samples", "train.steps"},
                                            {"train.global_batch", "train.accumulation"}}};
 
-/// `never` of a run whose checkpoints are gone is said anew or not at all.
+/// Returns true if an earlier value must not be applied again. `never` is dropped if the run has
+/// lost its checkpoints, because the user must repeat this option.
 bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
   const auto is_derived_anew = [&](const Derived& one) {
     return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
@@ -105,7 +107,7 @@ bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValu
          std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
 }
 
-/// The end of the learning rate was a tenth of its peak, and the peak is given anew.
+/// Returns true if min_lr was the default (a tenth of the peak) and the command sets another peak.
 bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValue>& values,
                             const EarlierValue& value) {
   if (value.key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
@@ -116,7 +118,7 @@ bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValu
   return std::abs(parse_number(value.text).value_or(0) - tenth) <= 1e-9 * tenth;
 }
 
-/// Fills `keys`, or says in a warning why not.
+/// Applies earlier values to `keys`. Warns if they are invalid.
 void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
   const bool anew = start.kind != RunStart::Kind::go_on && !start.own;
   const std::vector<EarlierValue> all = values;
@@ -150,18 +152,18 @@ void apply_checkpoint(ConfigSet& keys, RunStart& start) {
   const bool weights_alone = start.kind == RunStart::Kind::weights;
   const RunValues::Texts& model = start.values.model;
   for (const auto& [key, text] : weights_alone ? model : start.values.config) {
-    // Adapters that are trained further keep their meaning, not the way they are trained.
+    // Continued training keeps the adapters' meaning, but not their dropout.
     const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(model) &&
                              key.starts_with("lora.") && key != "lora.dropout";
     if (weights_alone && !key.starts_with("model.") && !of_adapters) continue;
-    // How that run began says nothing about this one.
+    // The start of the other run does not apply to this run.
     if (key == "checkpoint.resume" || key == "checkpoint.start") continue;
     values.push_back({key, text, start.checkpoint});
   }
   apply(keys, std::move(values), start);
 }
 
-/// The run had checkpoints, and nobody says that it is to begin anew.
+/// Returns true if the run's checkpoints are missing and the command does not ask for a new start.
 bool is_lost(const RunStart& start, const CheckpointConfig& config) {
   return !start.own && start.committed >= 0 && config.resume != "never";
 }

@@ -41,7 +41,7 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
     if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
-    const bool has_bias = *has == "bias" || value == "bias";  // which is a weight
+    const bool has_bias = *has == "bias" || value == "bias";  // the bias is a weight
     if (key == "model.router_balance" && !has_bias) continue;
     differences +=
         formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key), *has);
@@ -72,7 +72,7 @@ void check_same_adapters(const RunStart& start, const LoraConfig& lora, const Mo
 
 namespace {
 
-/// The hash of a model's tokenizer; "": it has none that can be read, and takes ids of any.
+/// Returns the hash of a model's tokenizer; "" if it is missing or unreadable, which fits any ids.
 std::string tokenizer_hash_of(const std::map<std::string, std::string>& files,
                               const std::string& where) {
   const auto file = files.find("tokenizer.json");
