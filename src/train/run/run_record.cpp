@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// What cannot be written of a record costs no run that goes well.
+/// Runs `write`; a failure is only a warning, because records must not end a healthy run.
 void try_to(const std::function<void()>& write) {
   if (const auto error = capture(write)) log::warn(error->what());
 }
@@ -43,13 +43,13 @@ void RunRecord::claim() {
 
 void RunRecord::take_folder() {
   const RunFolder& folder = run_.folder;
-  std::error_code refused;  // a name that cannot be is told by prepare()
+  std::error_code refused;  // prepare() reports an invalid path
   had_root_ = std::filesystem::exists(folder.root, refused);
   had_run_ = had_root_ && folder.holds_run();
   folder.prepare();
   const JobPlace& place = run_.ranks.place;
   lock_.emplace(folder.root, RunLockOptions{.job_id = place.job, .order = place.order()});
-  // From here on a kill leaves a folder that the next start knows as its own.
+  // After a kill from here on, the next start recognizes the directory as its own.
   if (!std::filesystem::exists(folder.status())) show("running", kExitDone, -1);
   remove_temporaries(folder.root);
   remove_temporaries(folder.checkpoints());
@@ -132,7 +132,7 @@ int RunRecord::stopped_before_first_step() {
 void RunRecord::leave_folder() {
   lock_.reset();
   if (had_run_) return;
-  std::error_code code;  // what is not empty stays
+  std::error_code code;  // directories that are not empty stay
   std::filesystem::remove(run_.folder.status(), code);
   std::filesystem::remove(run_.folder.checkpoints(), code);
   if (!had_root_) std::filesystem::remove(run_.folder.root, code);
@@ -148,7 +148,7 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
   const Verdict verdict{rank, run_.ranks.launch.hostname, kind, code, step_, message};
   write_verdict(run_.folder, verdict);
   if (!may_write()) return;
-  // What went wrong first is the news, also where the disk takes no more of it.
+  // The caller reports the first error, even if the disk is too full for this record.
   try_to([&] {
     if (!started_) start(run_.start.own ? step_ : -1, {});
     journal_->verdict(verdict, journal_->leg());

@@ -55,7 +55,7 @@ void check_ranks(const RunRequest& run) {
   });
 }
 
-/// Logs a warning for each data set that loses something at a length below the packed one.
+/// Warns about each data set that loses tokens at a sequence length below its packed length.
 void warn_of_length(const RunData& data) {
   for (const SampleSet* samples : data.sample_sets()) {
     const std::string text = length_warning(*samples, "train.seq_len =");
@@ -63,8 +63,8 @@ void warn_of_length(const RunData& data) {
   }
 }
 
-/// Preflight checks before anything waits for all devices: devices, threads and libraries of all
-/// ranks. Returns true if the devices of all ranks compute in bf16. Collective; throws on all ranks.
+/// Checks devices, threads and libraries of all ranks before anything waits for all devices. Returns
+/// true if the devices of all ranks support bf16. Collective; throws on all ranks.
 bool preflight_ranks(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   const std::int64_t bf16 = all_or_none(world, [&] {
@@ -73,13 +73,13 @@ bool preflight_ranks(const RunRequest& run) {
     });
   });
   check_ranks(run);
-  // One precision for all, whatever GPUs the nodes have.
+  // All ranks use one precision, whatever GPUs their nodes have.
   return all_reduce_value(world, bf16, ReduceOp::min, "bf16") != 0;
 }
 
-/// Preflight checks of the resolved configuration, before the run changes anything: the task's files,
-/// its frozen model and this machine's memory. Rank 0 warns of data sets that lose something at the
-/// run's length. Throws Error(usage), Error(data) or Error(resource).
+/// Checks the resolved configuration before the run changes anything: files of the task, its frozen
+/// model, and memory. Rank 0 warns about data sets that lose tokens at this sequence length. Throws
+/// Error(usage), Error(data) or Error(resource).
 void preflight_run(const RunRequest& run, const RunData& data) {
   run.task.check_files(run.config, data.sample_sets());
   if (run.ranks.world.rank() == 0) warn_of_length(data);

@@ -12,14 +12,14 @@
 namespace trireme {
 namespace {
 
-/// Past it two schedules count as equal: a cosine's end that moves shows far sooner.
+/// Learning-rate schedules that agree for so many steps count as equal.
 constexpr std::int64_t kMostStepsCompared = 1'000'000;
 
 std::optional<std::int64_t> steps_before(const RunValues& values) {
   return parse_integer(values.configured("train.steps").value_or(""));
 }
 
-/// "from step 5 on ..." where another train.steps moves the end of the schedule.
+/// Returns "from step 5 on ..." if a new train.steps changes the learning-rate schedule.
 std::string rate_changes(const Continuation& c) {
   const std::int64_t now = c.config.train.steps;
   const std::int64_t before = steps_before(c.values).value_or(now);
@@ -36,14 +36,14 @@ std::string rate_changes(const Continuation& c) {
   return "";
 }
 
-/// Phases that come later are free, so the samples before the checkpoint may be all that is equal.
+/// Compares the plan of the data. Later phases may change, so only earlier samples must be equal.
 std::string plan_changes(const Continuation& c) {
   const auto& saved = c.values.plan_hash;
   if (!saved || c.plan_hash.empty() || *saved == c.plan_hash) return "";
   return "later phases of data.path are others";
 }
 
-/// That a save between two averages of local steps made one of its own.
+/// Returns a text if a save averaged the replicas between two regular averages of local steps.
 std::string average_changes(const Continuation& c) {
   const std::int64_t every = c.config.parallel.local_steps;
   for (const std::int64_t regular : {every, c.config.checkpoint.every, c.config.train.eval_every})
@@ -54,7 +54,8 @@ std::string average_changes(const Continuation& c) {
       c.step, every);
 }
 
-/// Why the steps to come are another training though the state is exact; "" where they are not.
+/// Returns the reason why later steps are a different training although the state is exact; "" if
+/// there is none.
 std::string training_changes(const Continuation& c, const std::string& machine,
                              const std::vector<ChangedKey>& changes) {
   const std::int64_t local_steps = c.config.parallel.local_steps;
@@ -70,7 +71,7 @@ std::string training_changes(const Continuation& c, const std::string& machine,
   return "";
 }
 
-/// Those that say something.
+/// Joins the texts that are not empty.
 std::string said(std::vector<std::string> texts) {
   std::erase(texts, "");
   return joined(texts, "; ");

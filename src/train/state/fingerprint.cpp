@@ -26,7 +26,7 @@ namespace {
 /// Libraries whose arithmetic or order of sums may change with their version.
 constexpr std::array<std::string_view, 5> kLibraries{"libtorch_cpu", "libc10.", "libmpi", "libgomp",
                                                      "libm.so"};
-/// Those of a GPU; where there is a driver they are in a CPU's process too.
+/// GPU libraries. A CPU process loads them, too, if the machine has a driver.
 constexpr std::array<std::string_view, 6> kGpuLibraries{"libtorch_cuda", "libc10_cuda", "libnccl",
                                                         "libcuda",       "libcublas",   "libcudnn"};
 

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// Whatever is declared in it from here on.
+/// Marks all parameters that are declared later as frozen.
 ParamRegistry& frozen(ParamRegistry& registry) {
   registry.freeze();
   return registry;

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// A tensor that is saved in another dtype: where its bytes lie until they are converted.
+/// A tensor that is saved in another dtype, with the buffer for its bytes before the conversion.
 struct Conversion {
   at::Tensor saved;
   at::Tensor wanted;

@@ -3,8 +3,8 @@
 
 namespace trireme {
 
-/// Collective: as load_tensors, but floats of another dtype are converted, and moments that
-/// `state` does not name stay unread.
+/// Like load_tensors, but converts floating-point tensors of another dtype, and ignores optimizer
+/// state that `state` does not name. Collective.
 void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
 
 }  // namespace trireme

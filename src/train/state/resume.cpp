@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// Sections and keys that may differ between the parts of one run. Every other key must agree.
+/// Sections and keys that may differ between attempts of one run. All other keys must agree.
 constexpr std::array<std::string_view, 19> kMayDiffer{"parallel.",
                                                       "checkpoint.",
                                                       "data.",
@@ -38,7 +38,7 @@ struct LaterKey {
   std::string_view before;
 };
 
-/// Keys that came after version 0.1, and the value that every checkpoint without them has.
+/// Keys that were added after version 0.1, with the value that older checkpoints were trained with.
 constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
                                 LaterKey{"dpo.score", "all"},
                                 LaterKey{"model.rope_scaling", ""},
@@ -56,7 +56,7 @@ constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
                                 LaterKey{"model.router_aux_loss_coef", "0.001"},
                                 LaterKey{"model.router_bias_rate", "0.001"}};
 
-/// The texts, or the numbers that they are.
+/// Returns true if both texts are equal or stand for the same number.
 bool is_equal(const std::string& one, const std::string& other) {
   if (one == other) return true;
   const auto number = parse_number(one);
@@ -73,7 +73,7 @@ std::optional<std::string> value_before(std::string_view key) {
 }
 
 bool may_differ(const std::string& key) {
-  if (key == "parallel.local_steps") return false;  // another training, not another layout
+  if (key == "parallel.local_steps") return false;  // it changes the training, not only the layout
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
     return one.back() == '.' ? key.starts_with(one) : key == one;
   });
@@ -83,7 +83,7 @@ std::vector<ChangedKey> changed_keys(const RunValues& values, const ConfigSet& c
   std::vector<ChangedKey> changes;
   for (const std::string& key : config.keys()) {
     auto before = values.configured(key);
-    const auto shape = values.model.find(key);  // weights alone have this of the configuration
+    const auto shape = values.model.find(key);  // a checkpoint of weights only holds model keys
     if (!before) before = shape != values.model.end() ? shape->second : value_before(key);
     if (!before || key.starts_with("checkpoint.")) continue;
     const std::string now = config.value(key);

@@ -40,7 +40,7 @@ void StateView::add(const std::string& prefix, const std::vector<std::size_t>& u
     const std::int64_t part_begin = layout.part(unit).begin;
     for (const ParamSpan& span : layout.spans(unit, layout.share(unit))) {
       const IndexRange& owned = layout.param(span.id).owned;
-      // Before, in and after what this rank saves.
+      // Split into the elements before, inside and after the range that this rank saves.
       const std::int64_t end = span.first + span.count;
       std::int64_t first = span.first;
       for (const auto& [border, owner] :
@@ -85,7 +85,7 @@ void StateView::spread(const Mesh& mesh) {
       if (copies.size() == 1) continue;
       const at::Tensor& part = parts.tensors[i];
       const std::int64_t size = part.numel() / copies.size();
-      const at::Tensor whole = part.to(registry_.device());  // no copy unless it is offloaded
+      const at::Tensor whole = part.to(registry_.device());  // copies only if it is offloaded
       all_gather(copies, whole.narrow(0, size * copies.rank(), size), whole, "loaded state")
           ->wait();
       if (part.device() != whole.device()) at::Tensor(part).copy_(whole);

@@ -10,12 +10,12 @@
 
 namespace trireme {
 
-/// Position of a run, beside its tensors: a few integers, valid for any layout.
+/// Position of a run: a few integers, valid for any layout.
 struct Progress {
-  std::int64_t step = 0;         // steps done
-  std::int64_t update = 0;       // steps that were not skipped
-  std::int64_t next_sample = 0;  // global index
-  std::int64_t tokens = 0;       // positions trained on, all ranks
+  std::int64_t step = 0;         // completed steps
+  std::int64_t update = 0;       // completed steps that were not skipped
+  std::int64_t next_sample = 0;  // global index of the next sample
+  std::int64_t tokens = 0;       // positions that all ranks trained on
 };
 
 /// The values of a run's checkpoint (StateDict::values): what a resume needs beside tensors and
@@ -32,7 +32,7 @@ struct RunValues {
   std::optional<std::int64_t> tokens;
   std::optional<double> loss_scale;        // see LossScaler
   std::optional<std::int64_t> good_steps;  // see LossScaler
-  SampleStream::State stream;              // what the run has been given before next_sample
+  SampleStream::State stream;              // state of the data before next_sample
   std::optional<std::string> plan_hash;    // SampleStream::plan_hash
   std::optional<std::int64_t> data_began;  // step at which the data was at sample 0; absent: 0
   std::optional<std::string> schedule;     // parallel.schedule auto: the pipeline schedule found
@@ -40,7 +40,7 @@ struct RunValues {
   std::optional<std::int64_t> skipped_in_a_row;
   std::optional<std::string> loss_spikes;       // SpikeDetector::text
   std::optional<std::string> grad_norm_spikes;  // SpikeDetector::text
-  std::optional<double> valid_loss;             // at this step, if it was validated here
+  std::optional<double> valid_loss;             // set if the run was validated at this step
 
   Texts config;          // the resolved configuration by key: "optim.lr" -> "0.0003"
   Texts fingerprint;     // Fingerprint, by its names: "threads" -> "2"

@@ -5,32 +5,32 @@
 
 namespace trireme {
 
-/// Local SGD (parallel.local_steps = K > 1): each dp rank, with its ranks of tp, cp and pp, updates a
-/// replica of its own, and the replicas are averaged after every K-th step. Without local steps all
-/// dp ranks have the same weights, and average() has nothing to do.
-/// Source: Stich, "Local SGD converges fast and communicates little", ICLR 2019.
+/// Local SGD (parallel.local_steps = K > 1): each dp rank, with its ranks of tp, cp and pp,
+/// updates its own replica, and the replicas are averaged after every K steps. Without local
+/// steps, all replicas are equal and average() does nothing. Source: Stich, "Local SGD converges
+/// fast and communicates little", ICLR 2019.
 class ReplicaSync {
  public:
   /// All must outlive this object.
   ReplicaSync(ParamRegistry& registry, Optimizer& optimizer, const Mesh& mesh)
       : registry_(registry), optimizer_(optimizer), mesh_(mesh) {}
 
-  /// Returns the factor of the gradients: a replica's loss is divided by the mean number of terms of
-  /// the dp ranks, update_terms / dp, not by update_terms.
+  /// Returns the factor of the gradients: the loss of a replica is divided by update_terms / dp
+  /// (the mean number of terms of a dp rank) and not by update_terms.
   [[nodiscard]] double grad_factor() const {
     return mesh_.trains_alone() ? mesh_.size(Axis::dp) : 1;
   }
 
-  /// Returns norm and loss of the update for the ranks that share it. Collective over the world.
+  /// Returns norm and loss of the update over the ranks that share it. Collective over the world.
   [[nodiscard]] GradSummary summarize(const at::Tensor& loss_sum) const;
 
-  /// Notes that this rank has changed its weights.
+  /// Records that this rank has changed its weights.
   void updated() { differ_ = mesh_.trains_alone(); }
 
   /// Returns true if the replicas may differ.
   [[nodiscard]] bool differ() const { return differ_; }
 
-  /// Returns true if the replicas are to be averaged after `step`.
+  /// Returns true if the replicas must be averaged after `step`.
   [[nodiscard]] bool due(std::int64_t step) const {
     return mesh_.trains_alone() && step % mesh_.config().local_steps == 0;
   }

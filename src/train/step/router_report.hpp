@@ -6,9 +6,10 @@
 
 namespace trireme {
 
-/// Reports the routing of each update of a model with experts as two measures. `aux_loss` is this
-/// rank's part of the auxiliary loss. `expert_load_max` is the largest expert load of any layer over
-/// the mean load, over all ranks (with local steps, of this rank). Without experts it does nothing.
+/// Reports the routing of a model with experts as two measures. `aux_loss` is this rank's part of
+/// the auxiliary loss. `expert_load_max` is the largest load of an expert in any layer, divided by
+/// the mean load, over all ranks (with local steps: of this rank). Does nothing for a model
+/// without experts.
 class RouterReport {
  public:
   /// All must outlive this object.
@@ -19,15 +20,15 @@ class RouterReport {
     expert_load_max_ = measures.declare({"expert_load_max", Combine::max});
   }
 
-  /// Resets the statistics before the first pass of an update.
+  /// Resets the routing statistics. Call it before the first pass of an update.
   void begin() {
     const ModelConfig& config = model_.config();
     if (config.moe.on())
       model_.router_tally().reset(config.moe, config.num_layers, model_.registry().device());
   }
 
-  /// Records the measures of the update, whose auxiliary loss was multiplied by `scale`. Collective
-  /// over the world, except with local steps.
+  /// Records the measures of an update. `scale`: factor of its auxiliary loss. Collective over the
+  /// world, except with local steps.
   void report(double scale) {
     const MoeConfig& moe = model_.config().moe;
     if (!moe.on()) return;

@@ -24,7 +24,7 @@ std::optional<double> StageSums::add(at::Tensor& loss_sum, const Timer& passes, 
   all_reduce(pp, sums, ReduceOp::sum, "loss")->wait();
   loss_sum = sums[0];
   std::optional<double> bubble_share;
-  if (bubble_share_ && has_passes) {  // all ranks end here together
+  if (bubble_share_ && has_passes) {  // the sum above has synchronized all ranks
     bubble_share = passes.seconds() * pp.size() / sums[1].item<double>() - 1;
     measures_.record(*bubble_share_, *bubble_share);
   }

@@ -9,21 +9,22 @@
 
 namespace trireme {
 
-/// Sums over the ranks of pp, after the passes of an update: the loss, the gradients of a tied
-/// embedding that two stages hold, and the idle time. Without a pipeline all functions do nothing.
+/// Sums over the ranks of pp at the end of an update: the loss, the gradients of a tied embedding
+/// on two stages, and the idle time. Without a pipeline all functions do nothing.
 class StageSums {
  public:
-  /// Collective over pp. Both must outlive this object. Declares the measure bubble_share for a
-  /// pipeline on CPUs.
+  /// Declares the measure bubble_share for a pipeline on CPUs. Both arguments must outlive this
+  /// object. Collective over pp.
   StageSums(Transformer& model, const Mesh& mesh, Measures& measures);
 
-  /// Makes loss_sum, which the last stage has, that of all ranks of pp. `passes`: started before
-  /// the first pass. `busy_s`: the time of the passes without the wait for other stages. Returns idle
-  /// over busy time of all ranks of pp; nullopt unless the measure is declared and `has_passes`.
+  /// Broadcasts loss_sum from the last stage by a sum over pp. `passes`: timer that was started
+  /// before the first action. `busy_s`: time of the actions without waiting for other stages.
+  /// Returns idle time / busy time over all ranks of pp; nullopt if it is not measured or
+  /// `has_passes` is false. Collective over pp.
   std::optional<double> add(at::Tensor& loss_sum, const Timer& passes, double busy_s,
                             bool has_passes);
 
-  /// Returns the group of the two ranks that hold a tied embedding; null on other ranks.
+  /// Returns the group of the two ranks with the tied embedding; null on other ranks.
   [[nodiscard]] Communicator* table_group() const { return table_group_.get(); }
 
  private:

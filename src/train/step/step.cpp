@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// Makes the loss or a gradient not finite, as a fault on this rank would.
+/// Makes the loss or a gradient not finite if a failpoint asks for it.
 void trigger_failpoints(ParamRegistry& registry, at::Tensor& loss_sum) {
   if (failpoint_triggered("train.bad_loss"))
     loss_sum.fill_(std::numeric_limits<double>::infinity());
@@ -63,7 +63,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
   ActivationCount activations(registry_.weights(), counts_activations_);
 
-  // Forward and backward: buckets of gradients leave while backward runs.
+  // Forward and backward. Gradient buckets are sent while backward runs.
   router_.begin();
   reduction_->begin();
   registry_.begin_update(static_cast<int>(batches.size()));
@@ -85,7 +85,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
   router_.report(scale);
 
-  // One norm for all ranks: an update that is not finite changes nothing on any rank.
+  // All ranks have the same norm, so a non-finite update changes nothing on any rank.
   const GradSummary summary = replicas_.summarize(loss_sum);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
@@ -100,7 +100,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
 
 PassHooks Step::pass_hooks(at::Tensor& loss_sum) {
   PassHooks hooks;
-  // Gradients leave in the last backward pass: up to there no rank waits for another's.
+  // Gradients are sent in the last backward pass. Before it, no rank waits for another one.
   hooks.cancel_before = cancel_before_;
   hooks.before_forward = [] { failpoint("train.forward"); };
   hooks.before_backward = [this, &loss_sum](bool last) {

@@ -14,22 +14,22 @@
 
 namespace trireme {
 
-/// Statistics of the passes of one update on this rank.
+/// Statistics of one update's forward and backward passes on this rank.
 struct PassStats {
-  std::int64_t activation_bytes = 0;        // the most that forward passes left for backward passes
-  int in_flight = 0;                        // the most micro-batches at any time, over its stages
+  std::int64_t activation_bytes = 0;        // peak of saved activations
+  int in_flight = 0;                        // peak of micro-batches in flight, over its stages
   std::optional<double> bubble_share = {};  // see StageSums::add
 };
 
 /// Results of one update, on this rank unless stated otherwise.
 struct UpdateResult {
-  double loss_sum = 0;           // of this rank's terms, on every rank of pp
-  std::int64_t num_terms = 0;    // of this rank: the loss is a mean over them (Objective::term)
-  std::int64_t num_targets = 0;  // of this rank
-  double grad_norm = 0;          // global, before the clip
+  double loss_sum = 0;           // sum over this rank's terms, on every rank of pp
+  std::int64_t num_terms = 0;    // this rank's terms: the loss is a mean over all terms
+  std::int64_t num_targets = 0;  // this rank's targets
+  double grad_norm = 0;          // global norm before clipping
   bool skipped = false;          // a loss or gradient was not finite: no rank changed its weights
   bool overflow = false;         // skipped, and the fp16 loss scaler has a lower scale to try
-  bool cancelled = false;  // cancelled between micro-batches: nothing changed, all else is empty
+  bool cancelled = false;  // cancelled between micro-batches: nothing changed, other fields unset
   OverlapTimes overlap;
   PassStats passes;
 };
@@ -44,9 +44,9 @@ struct StepParts {
   Measures& measures;
 };
 
-/// One optimizer step: the passes of this rank's micro-batches through its stages, gradients summed
-/// over the data ranks while backward runs, global norm, clip, update of this rank's shards. With
-/// local steps (ReplicaSync), gradients, norm and clip are those of one dp rank.
+/// One optimizer step: forward and backward of this rank's micro-batches, gradient reduction over
+/// the data ranks that overlaps backward, global norm, clipping, update of this rank's shards.
+/// With local steps (ReplicaSync), gradients, norm and clipping are those of one dp rank.
 ///
 /// Failpoints: train.forward, train.backward, train.reduce, train.optimizer; train.overflow and
 /// train.bad_loss make a gradient or the loss of this rank not finite.
@@ -54,26 +54,28 @@ class Step {
  public:
   Step(const StepParts& parts, double clip_norm);
 
-  /// `call` runs on this rank before weights and optimizer state change, in every update that is not
-  /// skipped. It waits for readers of the old values.
+  /// Sets a function that runs on this rank before weights and optimizer state change, in every
+  /// update that is not skipped. It waits for readers of the old values.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
 
-  /// `call(i, n)` runs before micro-batch i of n. If it returns true, on all ranks, the update is
-  /// cancelled.
+  /// Sets `call(i, n)`, which runs before micro-batch i of n. If it returns true, on all ranks, the
+  /// update is cancelled.
   void cancel_before(std::function<bool(std::int64_t, std::int64_t)> call) {
     cancel_before_ = std::move(call);
   }
 
-  /// Runs one update. `batches`: this rank's share of the update, may be empty. `update_terms`: the
-  /// number of terms of the whole update, over all ranks and micro-batches; all gradients are those
-  /// of loss sum / update_terms (without local steps). `step` seeds dropout. `update` counts updates
-  /// that were not skipped, from 1. Both are the same on all ranks. If a loss or gradient is not
-  /// finite on any rank, no rank changes its weights or optimizer state (skipped).
+  /// Runs one update. If a loss or gradient is not finite on any rank, no rank changes its weights
+  /// or optimizer state (skipped). Collective over the world.
+  ///   batches       this rank's micro-batches; may be empty
+  ///   update_terms  number of loss terms of the whole update, over all ranks and micro-batches;
+  ///                 gradients are those of loss sum / update_terms (without local steps)
+  ///   step          seed of dropout; the same on all ranks
+  ///   update        number of this update, without skipped ones, from 1; the same on all ranks
   UpdateResult run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
                    std::int64_t update, double lr);
 
-  /// Runs forward passes for a validation. `call` gets the number and the hidden states of each
-  /// micro-batch, on the rank with the last stage. Collective over the ranks of pp.
+  /// Runs forward passes for a validation. `call` receives the number and the hidden states of each
+  /// micro-batch on the rank with the last stage. Collective over pp.
   void forward(std::span<const Microbatch> micro_batches,
                const std::function<void(std::size_t, const at::Tensor&)>& call);
 
@@ -104,8 +106,8 @@ class Step {
   ScheduleChoice schedules_;
   StageLinks links_;
   Passes passes_;
-  Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
-  Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
+  Measures::Id first_bucket_s_;  // time from the start of the step to the first gradient bucket
+  Measures::Id last_grad_s_;     // time from the start of the step to the last complete gradient
   StageSums stage_sums_;
   RouterReport router_;
   ReplicaSync replicas_;

@@ -67,7 +67,7 @@ void StepChain::start(std::int64_t step, const std::string& value) {
       last = noted;
     }
   }
-  // Lines that a lost node did not bring to the disk: the checkpoint knows where they led to.
+  // A lost node may not have written its last lines; the checkpoint has the hash of its step.
   if (step > 0 && last != step) kept += line_of(step, value_);
   write_file_atomic(file_, kept);
   fd_ = Fd(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
@@ -84,8 +84,8 @@ void StepChain::append(std::int64_t step, std::uint64_t trace) {
   step_ = step;
   if (!writes_) return;
   const std::string line = line_of(step, value_);
-  // One write per line: a reader never sees half of one, whatever happens to this process.
-  errno = ENOSPC;  // what a short write means
+  // One write per line, so that a reader never sees an incomplete line.
+  errno = ENOSPC;  // the cause of a short write
   if (::write(fd_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
     fail_to_write("append to", file_, errno);
   const auto noted = before_.find(step);
