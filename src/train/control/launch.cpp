@@ -23,7 +23,7 @@ HeartbeatOptions leaving_run(HeartbeatOptions options, const LaunchInfo& launch,
     const int speaker = loss.rank == 0 ? 1 : 0;
     if (launch.rank == speaker && loss.exit_code == exit_code(ErrorKind::comm))
       log::error(network_advice(network));
-    // The step under way is not done; 0: the run folder is not ours yet.
+    // The current step is not complete. Step 0: the run directory is not claimed yet.
     const std::int64_t step = activity->snapshot().step;
     if (step > 0) leave_run(folder, *journal, launch, loss, step - 1, num_oom_kills() > kills);
     log::flush();

@@ -45,7 +45,7 @@ void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& laun
 void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept {
   try {
     folder.prepare();
-  } catch (const std::exception&) {  // no run folder; the message is in the log
+  } catch (const std::exception&) {  // there is no run directory; the message is in the log
     return;
   }
   write_verdict(folder, {failure.rank,

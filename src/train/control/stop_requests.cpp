@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kStopFile = "STOP";
 constexpr const char* kTimeLimit = "time limit";
-constexpr double kLeave_s = 10;           // metrics, status, MPI_Finalize
-constexpr double kLeastBandwidth = 50e6;  // bytes/s of a rank on a busy file system, for the guess
+constexpr double kLeave_s = 10;           // time for metrics, status, MPI_Finalize
+constexpr double kLeastBandwidth = 50e6;  // bytes/s of a rank on a busy file system
 
 }  // namespace
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kMaxChoiceBytes = std::size_t{1} << 30;
 constexpr const char* kChoiceForm = "{\"ctx\": \"...\", \"endings\": [\"...\", ...], \"label\": 0}";
 
-/// What Python's str.rstrip removes.
+/// Returns true for the characters that Python's str.rstrip removes.
 bool is_python_space(std::uint32_t c) {
   constexpr std::array<std::uint32_t, 9> kSingle{0x20,   0x85,   0xA0,   0x1680, 0x2028,
                                                  0x2029, 0x202F, 0x205F, 0x3000};
@@ -26,7 +26,7 @@ bool is_python_space(std::uint32_t c) {
          std::find(kSingle.begin(), kSingle.end(), c) != kSingle.end();
 }
 
-/// Bytes of valid UTF-8 before the white space at its end.
+/// Returns the number of bytes before trailing white space. `text` is valid UTF-8.
 std::size_t length_without_spaces(std::string_view text) {
   std::size_t end = 0;
   std::size_t length = 0;

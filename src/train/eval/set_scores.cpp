@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-/// Calls with the numbers of each batch of `rows` of `total` that is this rank's: batch i is rank i
-/// modulo their number's. All ranks agree on errors.
+/// Calls `call` with the sample numbers of each batch of this rank: batch i belongs to rank i
+/// modulo the number of ranks. An error on one rank is thrown on all ranks.
 template <class Call>
 void for_own_batches(Communicator& world, std::int64_t total, std::int64_t rows, Call call) {
   all_or_none(world, [&] {
@@ -31,7 +31,7 @@ Head head(Transformer& model, ops::Path path) {
   return head_of(model.registry(), model.head_weight(), model.tensor(), path);
 }
 
-/// Adds what the model says of the targets of `batch`, whose row i is scores[i].
+/// Adds the scores of the targets of `batch`. Row i of the batch belongs to scores[i].
 void add_scores(Transformer& model, const Batch& batch, const std::vector<std::int64_t>& bytes,
                 ops::Path path, std::span<SequenceScore> scores) {
   const Microbatch micro =
@@ -53,7 +53,7 @@ void add_scores(Transformer& model, const Batch& batch, const std::vector<std::i
   }
 }
 
-/// The values of all ranks on rank 0, one rank after another.
+/// Returns the values of all ranks, in rank order, on rank 0.
 template <class T>
 std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -68,7 +68,7 @@ std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
   return all;
 }
 
-/// Sums of log p of the endings.
+/// Returns the sum of log p of each ending.
 std::vector<double> ending_scores(Transformer& model, std::span<const ContextAndEnding> texts,
                                   ops::Path path) {
   const Batch batch = batch_of_endings(texts, model.config().max_seq_len);
@@ -84,7 +84,7 @@ std::vector<double> ending_scores(Transformer& model, std::span<const ContextAnd
 void check_set(const TokenSet& set, const std::string& folder,
                std::span<const std::string_view> kinds, const Tokenizer& tokenizer) {
   require_kind(set, kinds, cat("--data ", folder));
-  // A model whose tokenizer cannot be read takes ids of any.
+  // A model with an unreadable tokenizer accepts the ids of any tokenizer.
   const std::string own = tokenizer.content_hash();
   if (!own.empty() && set.manifest().tokenizer_hash != own)
     fail(ErrorKind::usage,
@@ -93,7 +93,7 @@ void check_set(const TokenSet& set, const std::string& folder,
          folder);
 }
 
-/// Tokens of a sequence, or of a side of a pair.
+/// Returns the number of tokens per sequence, or per side of a preference pair.
 std::int64_t checked_length(const TokenSet& set, const std::string& folder, std::int64_t seq_len,
                             std::int64_t most) {
   const std::int64_t length = seq_len == 0 ? set.seq_len() : seq_len;

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kLeastWarmup = 100;
 
-/// "runs/first-2", or the first number that is free.
+/// Returns the run directory with the first free number, such as "runs/first-2".
 fs::path next_folder(const fs::path& run) {
   const fs::path plain = run.has_filename() ? run : run.parent_path();
   for (int number = 2;; ++number) {

@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 struct Change {
-  std::string options;  // as typed
+  std::string options;  // options as typed on the command line
   std::string price;
   std::function<void(RunConfig&, int& ranks)> make;
 };

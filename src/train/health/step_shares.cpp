@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-constexpr double kTokenBytes = 4;  // of a shard, at most: an id, and a bit of mask beside it
+constexpr double kTokenBytes = 4;  // upper limit per token in a shard: token id and mask bit
 
-/// In percent, with one decimal.
+/// Returns a share in percent, rounded to one decimal.
 double percent(double part, double whole) {
   return std::round(1000 * part / whole) / 10;
 }
@@ -42,7 +42,7 @@ bool StepShares::data_became_slow() {
 std::string StepShares::text() const {
   if (steps_ == 0) return "";
   const double all = sums_.step;
-  // Exposed communication is waiting for other ranks, too.
+  // peer_wait contains comm_exposed.
   return formatted(
       "data wait {} %, exposed communication {} %, other ranks {} %, saves {} %, validation {} %",
       percent(sums_.data_wait, all), percent(sums_.comm_exposed, all),

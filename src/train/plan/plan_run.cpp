@@ -42,7 +42,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const UpdateFacts update = facts_of_run(config, ranks);
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
   plan.checkpoint_bytes = checkpoint_bytes(update);
-  // One more while the oldest is still there.
+  // The oldest checkpoint is deleted after the next one is committed.
   const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
   plan.disk_bytes = plan.checkpoint_bytes * kept;
   return plan;

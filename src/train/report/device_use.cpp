@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaskWords = CPU_SETSIZE / 64;
 
-/// One node's share of describe_devices.
+/// Returns the entry of describe_devices for one node.
 std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
   const auto on_gpu = [](const DeviceUse* one) { return one->gpu >= 0; };
   const auto count = ranks.size();

@@ -12,12 +12,12 @@
 namespace trireme {
 namespace {
 
-/// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
+/// Removes an incomplete last line (full disk, lost node), which would join with the next line.
 void cut_torn_line(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return;
   const Fd fd = open_read(file);
   const std::uint64_t size = std::filesystem::file_size(file);
-  std::uint64_t whole = size;  // up to and with the last end of a line
+  std::uint64_t whole = size;  // size up to the end of the last complete line
   std::array<char, 4096> piece{};
   while (whole > 0) {
     const std::uint64_t begin = whole - std::min<std::uint64_t>(whole, piece.size());
@@ -42,7 +42,7 @@ std::string json_value(const Metric& metric) {
     case Metric::Form::real:
       break;
   }
-  return number_text(metric.value);  // nlohmann's are sometimes a digit longer
+  return number_text(metric.value);  // nlohmann's text is sometimes one digit longer
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ constexpr std::array kSinks{
                            SinkFailure::ends_attempt),
 };
 
-/// Passes everything on to a sink until the sink fails.
+/// Forwards to a sink until the sink fails.
 class OptionalSink final : public MetricsSink {
  public:
   OptionalSink(const SinkRow& row, const SinkSetup& setup) : name_(row.name) {

@@ -19,7 +19,7 @@ std::string shell_word(const std::string& text) {
   return quoted + "'";
 }
 
-/// The command that computes all scores that the run needs.
+/// Returns the command that computes all scores that the run needs.
 std::string command_for(const ScoreReader& reader) {
   const RunConfig& config = reader.config;
   const bool named = config.checkpoint.names_checkpoint();
@@ -39,7 +39,7 @@ std::string command_for(const ScoreReader& reader) {
        reader.folder, what, command_for(reader));
 }
 
-/// The reason why the table has nothing of a data set at this length.
+/// Returns the reason why the table has no scores of a data set at this sequence length.
 std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
   const std::string& content = samples.set().content_hash();
   std::vector<std::string> lengths;

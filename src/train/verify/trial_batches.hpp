@@ -6,9 +6,8 @@
 
 namespace trireme {
 
-/// Sample i as one row: documents of random lengths, one after another, the rest padding. Every
-/// fifth sample is all one-token documents, so that it has no target. A function of (index,
-/// length, vocab_size) only.
+/// Returns one row per sample: documents of random lengths, then padding. Every fifth sample
+/// consists of one-token documents and has no target. The result depends only on the arguments.
 Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,
                 std::int64_t vocab_size);
 

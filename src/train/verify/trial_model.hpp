@@ -10,24 +10,24 @@
 
 namespace trireme {
 
-/// What a trial trains.
+/// Shape and layout of a trial.
 struct TrialShape {
   ModelConfig model;  // resolved
   ParallelConfig parallel = {};
-  std::vector<int> node_of_rank = {};  // for hierarchical sums
+  std::vector<int> node_of_rank = {};  // needed for hierarchical reductions
   OptimConfig optim = {};
   ParamDTypes dtypes{at::kDouble, at::kDouble};
   ops::Path path = ops::Path::plain;
   at::Device device = at::kCPU;
   LoraConfig lora = {};
-  std::int64_t seq_len = 0;  // that stages are balanced by; 0: model.max_seq_len
+  std::int64_t seq_len = 0;  // length that balances the stages; 0: model.max_seq_len
 };
 
-/// Of update `step` (from 1) of such a model: its micro-batches are equal.
+/// Returns the facts of update `step` (from 1). All of its micro-batches have the same size.
 UpdateFacts facts_of(const TrialShape& shape, const Mesh& mesh, const std::vector<Batch>& batches,
                      std::int64_t step);
 
-/// A model with everything that an update needs, without a run around it; random weights.
+/// A model with everything that an update needs, without a run. Its weights are random.
 struct TrialModel {
   static constexpr std::uint64_t kSeed = 7;
 
