@@ -6,13 +6,15 @@
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
+#include "text/chat/markers.hpp"
+#include "text/tokenizer.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
-#include "train/start/chat_markers.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
@@ -40,6 +42,42 @@ void check_templates(const RunStart& start, const DataConfig& config, const RunD
 std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
   if (start.kind != RunStart::Kind::go_on) return std::nullopt;
   return parse_integer(start.values.configured("parallel.local_steps").value_or("1"));
+}
+
+/// Returns the training and validation sets of a run without duplicates.
+std::vector<const TokenSet*> sets_of(const RunData& data) {
+  std::vector<const TokenSet*> sets = data.stream().sets();
+  for (const SampleSet& samples : data.validation()) {
+    if (std::find(sets.begin(), sets.end(), &samples.set()) == sets.end())
+      sets.push_back(&samples.set());
+  }
+  return sets;
+}
+
+/// Checks that the tokenizer of each data set has the markers of the set's chat format as tokens: a
+/// model that learns them as ordinary text does not end its answers with a token. Throws Error(usage)
+/// for the first set that lacks one, unless data.allow_missing_markers is set or the run resumes. Then
+/// returns a warning; "" if nothing is missing.
+std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::Kind start) {
+  const Tokenizer tokenizer =
+      Tokenizer::from_files(data.tokenizer_files(), data.stream().first_set().folder().string());
+  for (const TokenSet* set : sets_of(data)) {
+    const std::string name = set->manifest().chat_template();
+    if (name.empty()) continue;
+    const auto missing = missing_markers(chat_template(name), tokenizer);
+    if (missing.empty()) continue;
+    const std::string what =
+        formatted("{} was packed with --template {}, and its tokenizer does not have {} as {}",
+                  set->folder().string(), name, joined(missing, " "),
+                  missing.size() == 1 ? "a token" : "tokens");
+    if (is_allowed || start == RunStart::Kind::go_on)
+      return what + ": the model learns them as ordinary text";
+    fail(
+        ErrorKind::usage,
+        "{}. A model that learns them as ordinary text has no token that ends an answer. Pack with a --template of this tokenizer, or with a tokenizer that has these tokens (`trireme-data tokenizer train --special-tokens` adds them), or give --allow-missing-markers",
+        what);
+  }
+  return "";
 }
 
 /// Logs a warning on rank 0, unless it is empty.

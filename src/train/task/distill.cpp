@@ -18,7 +18,7 @@ struct DistillConfig {
   static void fields(Self& self, Visit&& visit) {
     visit(
         "teacher", self.teacher,
-        "a checkpoint, run (LoRA too) or Hugging Face folder: any shape, the student's tokenizer");
+        "teacher model (checkpoint, run or Hugging Face directory, also LoRA); any shape, with the student's tokenizer");
     DistillationConfig::fields(self.loss, visit);
   }
 };

@@ -25,8 +25,7 @@ struct DpoConfig {
     PreferenceConfig::fields(self.loss, visit);
     visit(
         "reference", self.reference,
-        "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
-        "empty: the model that the run starts from");
+        "reference model (checkpoint, run or Hugging Face directory, also LoRA) or output of `trireme dpo-reference`; empty: the model that the run starts from");
   }
 };
 
@@ -172,13 +171,13 @@ class Dpo final : public Task {
   void compare_origin(const ReferenceOrigin& origin, const TaskContext& context) const {
     if (origin.weights_sha256 != context.start_sha256) {
       log::info(formatted(
-          "dpo.reference = {}: its scores are of other weights than those that this run starts from",
+          "dpo.reference = {}: its scores were computed with other weights than the weights that this run starts from",
           config_.reference));
     }
     const std::string& precision = context.config.train.precision;
     if (!origin.precision.empty() && origin.precision != precision) {
       log::warn(formatted(
-          "dpo.reference = {} was computed in {}, this run is in {}: margins do not begin at 0",
+          "dpo.reference = {} was computed in {}, but this run uses {}: the margins do not begin at 0",
           config_.reference, origin.precision, precision));
     }
   }
