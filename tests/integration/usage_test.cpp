@@ -137,7 +137,7 @@ TEST_F(Usage, ValuesLeftOpenAreChosenSaidAndKept) {
 
   EXPECT_EQ(first.code, 0) << first.err;
   for (const char* words : {"train.global_batch = 35 is chosen",
-                            "global batch 35 = 1 data rank x 5 sequences x 7 micro-steps",
+                            "global batch 35 = 1 data rank x 5 sequences x 7 accumulation steps",
                             "data.split = 90,9,1, but train.eval_every = 0"})
     EXPECT_NE(first.err.find(words), std::string::npos) << words << " not in " << first.err;
   const std::string config = read_file(path("open") / "config.toml");

@@ -158,7 +158,7 @@ void check_micro_batches(const ParallelConfig& config, std::int64_t micro_steps)
   if (wanted == 0 || wanted == micro_steps) return;
   fail(
       ErrorKind::usage,
-      "parallel.schedule = {} is of {} micro-batches, an update has {}: give --train.accumulation {}",
+      "parallel.schedule = {} has {} micro-batches, but an update has {}: give --train.accumulation {}",
       config.schedule, wanted, micro_steps, wanted);
 }
 

@@ -31,18 +31,19 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
     if (train.global_batch != 0 && train.global_batch != accumulated)
       problems.add(
           "train.accumulation", train.accumulation,
-          formatted("makes {} sequences an update (with {}), but train.global_batch = {}{}",
-                    accumulated, factors, train.global_batch,
-                    saved != nullptr ? " is what this run has: leave accumulation out, and"
-                                       " it is kept on any ranks that divide it"
-                                     : ": give one of them"));
+          formatted(
+              "makes {} sequences per update (with {}), but train.global_batch = {}{}", accumulated,
+              factors, train.global_batch,
+              saved != nullptr
+                  ? " belongs to this run: leave out accumulation to keep it (any number of ranks that divides it works)"
+                  : ": set only one of them"));
     train.global_batch = accumulated;
     train.accumulation = 0;  // global_batch alone keeps the update equal on another rank count
   }
   if (train.global_batch != 0) return "";
   train.global_batch = (kSmallestChosenBatch + sequences - 1) / sequences * sequences;
   return formatted(
-      "train.global_batch = {} is chosen: the next multiple of {} from {}; train.accumulation or train.global_batch set another",
+      "train.global_batch = {} is chosen: the next multiple of {} from {}; set train.accumulation or train.global_batch to change it",
       train.global_batch, factors, kSmallestChosenBatch);
 }
 

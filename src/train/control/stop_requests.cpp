@@ -45,7 +45,7 @@ bool TimeLimit::reached(double now_s) const {
 
 void TimeLimit::forget_past(double now_s) {
   if (!end_s_ || now_s < *end_s_) return;
-  log::info(formatted("{} has passed: it is of another job, and no limit of this one",
+  log::info(formatted("{} is in the past: it belongs to another job and is ignored",
                       scheduler().variables().job_end));
   end_s_.reset();
 }
@@ -53,7 +53,7 @@ void TimeLimit::forget_past(double now_s) {
 void TimeLimit::moved_to(double end_s) {
   const double by_s = end_s - end_s_.value_or(end_s);
   if (by_s == 0) return;
-  log::info(formatted("the scheduler ends the job {} s {} than it said before",
+  log::info(formatted("the scheduler now ends the job {} s {} than before",
                       std::abs(static_cast<std::int64_t>(by_s)), by_s > 0 ? "later" : "earlier"));
   end_s_ = end_s;
 }

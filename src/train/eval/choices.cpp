@@ -75,7 +75,7 @@ std::vector<ChoiceItem> read_choices(const std::filesystem::path& file) {
     items.push_back(choice_item(record, where));
   });
   if (items.empty())
-    fail(ErrorKind::data, "{} holds no item; a line is {}", file.string(), kChoiceForm);
+    fail(ErrorKind::data, "{} holds no item; each line must be {}", file.string(), kChoiceForm);
   return items;
 }
 
@@ -99,7 +99,7 @@ ContextAndEnding encode_pair(const Tokenizer& tokenizer, std::uint32_t prefix,
   if (pair.ending.empty()) {
     fail(
         ErrorKind::data,
-        "{}: the tokenizer joins the ending '{}' with its context, no token of it is left to score",
+        "{}: the tokenizer joins the ending '{}' with its context, so no token of the ending is left to score",
         where, ending);
   }
   return pair;
@@ -120,7 +120,8 @@ Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max
   batch.segment_bounds.push_back(0);
   for (const auto& [context, ending] : texts) {
     if (std::ssize(ending) > max_length) {
-      fail(ErrorKind::data, "an ending of {} tokens, the model takes {}: model.max_seq_len",
+      fail(ErrorKind::data,
+           "an ending has {} tokens, but the model accepts at most {} (model.max_seq_len)",
            ending.size(), max_length);
     }
     std::vector<std::uint32_t> ids = context;

@@ -98,7 +98,8 @@ std::int64_t checked_length(const TokenSet& set, const std::string& folder, std:
                             std::int64_t most) {
   const std::int64_t length = seq_len == 0 ? set.seq_len() : seq_len;
   if (length > most) {
-    fail(ErrorKind::usage, "{}: sequences of {} tokens, the model takes {}: give --seq-len", folder,
+    fail(ErrorKind::usage,
+         "{}: sequences have {} tokens, but the model accepts at most {}: give --seq-len", folder,
          length, most);
   }
   return length;
@@ -203,7 +204,9 @@ SetFigures summarize(const std::vector<SequenceScore>& scores) {
     figures.num_correct += score.num_correct;
   }
   if (figures.num_targets == 0)
-    fail(ErrorKind::data, "the set has nothing to predict: no sequence has a target");
+    fail(
+        ErrorKind::data,
+        "the data set has no targets: every token is masked. Check the chat template and the roles in its input");
   figures.loss = loss_sum / static_cast<double>(figures.num_targets);
   figures.perplexity = std::exp(figures.loss);
   figures.bits_per_byte = bits_per_byte(loss_sum, bytes);

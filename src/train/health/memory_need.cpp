@@ -28,13 +28,13 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   std::vector<MemoryPart> parts{{"gradients", state.grads, shape}};
   if (!offloaded) {
     parts.insert(parts.begin(), {"weights", two_copies ? state.main : state.weights, shape});
-    parts.push_back({"moments", state.optimizer, shape});
+    parts.push_back({"optimizer state", state.optimizer, shape});
   }
-  if (two_copies || offloaded) parts.push_back({"weights to compute with", state.weights, shape});
+  if (two_copies || offloaded) parts.push_back({"compute weights", state.weights, shape});
   if (config.lora.on())
     parts.push_back({"frozen weights", weight_bytes(facts, elements.frozen), shape});
   if (beside.count > 0) {
-    parts.push_back({"a frozen model beside it",
+    parts.push_back({"the task's frozen model",
                      weight_bytes(facts, mean_elements(facts, beside.count, beside.experts)),
                      beside.key.empty() ? shape : std::vector{beside.key}});
   }
@@ -49,7 +49,7 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
                              static_cast<double>(config.train.seq_len) /
                              static_cast<double>(facts.stream_ranks());
   parts.push_back(
-      {"inputs of the blocks",
+      {"block inputs",
        stream_rows * static_cast<double>(model.hidden_size) *
            static_cast<double>(model.num_layers) / static_cast<double>(parallel.pp) *
            static_cast<double>(facts.compute_size()),

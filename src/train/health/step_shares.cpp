@@ -57,16 +57,16 @@ std::string data_advice(const StepShares& shares, double batch_tokens, int threa
   const double step_s = sums.step / steps;
   const double bytes_per_s = batch_tokens * kTokenBytes / (step_s - sums.data_wait / steps);
   std::string text = formatted(
-      "waiting for data takes {} % of {} steps ({} of {} a step). All ranks together read at most {}/s from {}: a disk that is slower (dd if=SHARD of=/dev/null bs=8M) wants a copy of the set on a local one (cp -r, then --data there)",
+      "waiting for data takes {} % of {} steps ({} of {} a step). All ranks together read at most {}/s from {}. If that disk is slower (dd if=SHARD of=/dev/null bs=8M), copy the data set to a local disk (cp -r, then --data there)",
       percent(sums.data_wait, sums.step), shares.steps(), format_seconds(sums.data_wait / steps),
       format_seconds(step_s), format_bytes(bytes_per_s), path);
   text +=
       threads > 1
           ? formatted(
-                ", a fast one leaves too little processor to the thread that makes batches: --train.threads {} instead of {}",
+                ". If it is faster, the thread that makes batches has too little CPU time: give --train.threads {} instead of {}",
                 threads - 1, threads)
           : std::string(
-                ", a fast one leaves too little processor to the thread that makes batches: a second core for each rank (--cpus-per-task)");
+                ". If it is faster, the thread that makes batches has too little CPU time: give each rank a second core (--cpus-per-task)");
   return text;
 }
 

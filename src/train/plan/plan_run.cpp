@@ -17,7 +17,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   if (start.error) throw Error(*start.error);
   if (config.data.path.empty())
     fail(ErrorKind::usage,
-         "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+         "--data is missing: give a token set (a directory that trireme-data pack wrote)");
   if (!on_gpu && config.train.device == "cuda")
     fail(ErrorKind::usage, "train.device = cuda, but the nodes have no GPUs");
   Problems problems;

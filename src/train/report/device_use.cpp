@@ -27,7 +27,7 @@ std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
       used.insert(one->gpu);
       seen = std::max(seen, one->num_gpus);
     }
-    if (seen == 1 && count > 1) return formatted("{} GPUs, one that each rank sees alone", count);
+    if (seen == 1 && count > 1) return formatted("{} GPUs, each visible to one rank only", count);
     const auto idle = static_cast<std::size_t>(seen) - used.size();
     return formatted(
         "{} of {} GPUs, {}{}", used.size(), seen,

@@ -39,7 +39,7 @@ Json kept_list(const RunFolder& folder) {
     Json list = read_json(folder.peak(), {});
     if (list.is_array()) return list;
   } catch (const Error& error) {
-    log::warn(formatted("{}: the peak is measured anew", error.what()));
+    log::warn(formatted("{}: the compute peak is measured again", error.what()));
   }
   return Json::array();
 }
@@ -84,9 +84,9 @@ ComputePeak find_peak(const RunRequest& run, const RunModel& model) {
 
 void keep_peak(const RunRequest& run, const ComputePeak& peak) {
   if (peak.where.empty() || run.ranks.world.rank() != 0) return;
-  log::info(formatted("MFU is a share of {}FLOP/s in {}, {} ({})", format_count(peak.flops),
-                      peak.dtype, peak.is_new ? "measured now" : "as this run measured before",
-                      peak.where));
+  log::info(formatted(
+      "the compute peak for MFU is {}FLOP/s in {}, {} ({})", format_count(peak.flops), peak.dtype,
+      peak.is_new ? "measured now" : "as measured by an earlier start", peak.where));
   if (!peak.is_new) return;
   Json list = kept_list(run.folder);
   list.push_back({{"where", peak.where}, {"dtype", peak.dtype}, {"flops", peak.flops}});

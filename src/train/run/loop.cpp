@@ -96,7 +96,7 @@ void check_learned(const TrainingRun& run) {
     return;
   fail(
       ErrorKind::numeric,
-      "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run folder has the samples).");
+      "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run directory has the samples).");
 }
 
 /// Runs the steps of the run. Returns true if a stop ended them.
@@ -167,10 +167,10 @@ void log_summary(const TrainingRun& run, bool done) {
   }
   if (const std::int64_t skipped = run.services.skipped.in_a_row(); skipped > 0)
     log::warn(formatted(
-        "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run folder has the samples)",
+        "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run directory has the samples)",
         skipped));
   if (const std::string shares = run.shares.text(); !shares.empty())
-    log::info(formatted("of the time: {}", shares));
+    log::info(formatted("shares of the time: {}", shares));
   log::info(formatted(
       "{} at step {}/{}: {}; {}, {}{}", how, run.progress.step, run.config().train.steps, what,
       folder.root.string(), newest,

@@ -49,7 +49,7 @@ void check_targets(TrainingRun& run, const UpdateSamples& samples) {
     show_last_metrics(run);
     fail(
         ErrorKind::data,
-        "step {}: its samples {} to {} have nothing to predict (every piece of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
+        "step {}: its samples {} to {} have no training targets (every part of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
         run.progress.step + 1, first, end - 1, run.model.samples->origin(first, end));
   });
 }

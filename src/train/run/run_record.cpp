@@ -125,7 +125,8 @@ int RunRecord::stopped_before_first_step() {
     if (run_.ranks.world.rank() == 0 && !started_) start(run_.start.own ? step_ : -1, {});
     ended(/*done=*/false);
   }
-  log::info("stopped on request before the first step: nothing was begun; the same command starts");
+  log::info(
+      "stopped on request before the first step: nothing was changed; the same command starts the run");
   return kExitStopped;
 }
 

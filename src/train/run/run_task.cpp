@@ -122,10 +122,10 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   log::info(formatted("global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
                       counted(run.model.mesh.size(Axis::dp), "data rank"),
                       counted(train.micro_batch, pairs ? "pair" : "sequence"),
-                      counted(run.micro_steps(), "micro-step"), train.seq_len,
+                      counted(run.micro_steps(), "accumulation step"), train.seq_len,
                       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
-  log::info(formatted("steps {} to {} ({}{} tokens a step), run folder {}", run.progress.step,
+  log::info(formatted("steps {} to {} ({}{} tokens per step), run directory {}", run.progress.step,
                       train.steps, pairs ? "at most " : "", format_count(tokens),
                       run.request.folder.root.string()));
 }

@@ -48,10 +48,10 @@ void check_named(const RunRequest& run, std::int64_t newest) {
       std::filesystem::equivalent(place.parent_path(), run.folder.checkpoints(), code)) {
     fail(
         ErrorKind::usage,
-        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to branch off there, or resume auto to go on",
+        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to start from the older one, or --resume auto to resume this run",
         start, newest_name);
   }
-  log::info(formatted("this run has {} of its own: it goes on from there, not from {}", newest_name,
+  log::info(formatted("this run has {} of its own: it resumes from there, not from {}", newest_name,
                       start));
 }
 
@@ -73,7 +73,7 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
     all_or_none(world, [&] { check_named(run, newest); });
   if (newest < run.start.committed && world.rank() == 0)
     log::warn(formatted(
-        "step {} was committed, but {} has only step {} and older: its steps are done again",
+        "step {} was committed, but {} has only step {} and older: the missing steps are repeated",
         run.start.committed, folder.string(), newest));
   auto found = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   all_or_none(world, [&] {
@@ -107,12 +107,12 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
     log::info(formatted("resumed from {} at step {}; {}", where, beginning.progress.step,
                         fresh_data.empty()
                             ? describe_continuation(continuation)
-                            : formatted("the data begins at its sample 0: {}", fresh_data)));
+                            : formatted("the data begins at sample 0: {}", fresh_data)));
   }
   if (is_own) return;
   const auto changes = changed_keys(values, run.keys);
   if (!changes.empty())
-    log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
+    log::info(formatted("configuration that differs from {}: {}", where, changes_text(changes)));
 }
 
 /// Returns true if the run trains adapters and its start has none.

@@ -39,7 +39,7 @@ std::optional<std::string> saved_hash(const RunRequest& run, const std::string& 
 [[noreturn]] void refuse_adapters(const RunRequest& run, const Checkpoint& checkpoint) {
   fail(
       ErrorKind::usage,
-      "{} holds adapters alone. To train them on, give their lora.* keys; to train the whole model, give --init {} and another --run",
+      "{} holds only adapters. To train them further, set their lora.* keys; to train the whole model, give --init {} and another --run",
       checkpoint.path().string(), run.folder.root.string());
 }
 
@@ -65,7 +65,7 @@ void check_reads(const ModelDescription& model, const FrozenNeed& need, const Ru
   if (rows < least) {
     fail(
         ErrorKind::usage,
-        "{} has a vocabulary of {} tokens, must be {} or more: the data set's tokenizer has so many",
+        "{} has a vocabulary of {} tokens, must be {} or more like that of the data set's tokenizer",
         where, rows, least);
   }
 }
@@ -77,8 +77,7 @@ void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
   const std::int64_t own = config.model.vocab_size;
   if (rows == own) return;
   log::info(formatted(
-      "{} has {} embedding rows, the trained model {}: their distributions are compared over the {} "
-      "ids that both have",
+      "{} has {} embedding rows, the trained model has {}: their distributions are compared over the {} ids that both have",
       where, rows, own, std::min(rows, own)));
 }
 
@@ -99,8 +98,8 @@ std::string place_of(const RunRequest& run, const FrozenNeed& need, const fs::pa
   if (run.start.kind == RunStart::Kind::go_on) {
     fail(
         ErrorKind::data,
-        "{} is {}, and with it the weights that this run began from: put it back, or begin anew with --init and another --run",
-        kept.string(), list_steps(kept).empty() ? "gone" : "damaged");
+        "{} is {}. It held the weights that this run started from: restore it, or start a new run with --init and another --run",
+        kept.string(), list_steps(kept).empty() ? "missing" : "damaged");
   }
   return start_place(run);
 }
@@ -135,7 +134,7 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
       });
     });
     if (world.rank() == 0)
-      log::info(formatted("{}: the weights of {}, kept for this run", folder.string(), place));
+      log::info(formatted("{}: copied the weights of {} for this run", folder.string(), place));
   }
   if (need.same_vocabulary && world.rank() == 0) tell_shared_ids(*checkpoint, run.config);
   const std::string hash = hash_verified(*checkpoint, world, kWeights);
@@ -143,7 +142,7 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
   all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {
       fail(ErrorKind::data,
-           "{} does not hold the weights that this run began with ({}, now {}): put them back",
+           "{} does not hold the weights that this run started with ({}, now {}): restore them",
            folder.string(), *begun_with, hash);
     }
   });
@@ -166,7 +165,7 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
     if (holds_adapters(found) && run.task.compares_with_start(run.config)) {
       fail(
           ErrorKind::usage,
-          "{} holds adapters, which are trained on: name the model to compare with (dpo.reference), which may be {} as well",
+          "{} holds adapters, which this run trains further: set dpo.reference to the model to compare with, for example {}",
           found.path().string(), start_place(run));
     }
     return {std::move(found), false};

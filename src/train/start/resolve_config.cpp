@@ -127,7 +127,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   if (data.path.empty())
     fail(
         ErrorKind::usage,
-        "--data is missing: give a token set (a folder that trireme-data pack wrote); in {} is no run to go on from",
+        "--data is missing: give a token set (a directory that trireme-data pack wrote); {} holds no run to resume",
         run.folder.root.string());
   if (run.config.train.eval_every == 0 && run.ranks.world.rank() == 0 &&
       !(data.valid_path.empty() && data.split.empty())) {

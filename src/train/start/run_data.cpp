@@ -122,7 +122,7 @@ std::int64_t RunData::samples_of_epochs(double epochs) const {
   if (!size) {
     fail(
         ErrorKind::usage,
-        "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
+        "train.steps = 0 needs the number of samples in one pass over the data, which data.path with weights or phases does not have: set train.steps");
   }
   constexpr double kRounding = 1e-9;  // 0.1 x 30 is 3, not 4
   const double samples = std::ceil(epochs * static_cast<double>(*size) * (1 - kRounding));

@@ -22,8 +22,9 @@ void leave_out_lora(std::string_view task, ConfigSet& keys) {
   for (const std::string& name : keys.names("lora")) {
     const std::string key = cat("lora.", name);
     if (keys.is_set(key)) {
-      keys.problems().add(key, keys.value(key),
-                          formatted("is no key of {}: sft, dpo and distill train adapters", task));
+      keys.problems().add(
+          key, keys.value(key),
+          formatted("is not a key of {}: sft, dpo and distill train adapters", task));
     }
     keys.leave_out(key);
   }
@@ -65,7 +66,7 @@ void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
     keys.leave_out(name, lacks);
     if (lacks && keys.is_set(name)) {
       keys.problems().add(name, keys.value(name),
-                          formatted("is no key of {}, which has {}", optim.name, own_names));
+                          formatted("is not a key of {}, which has {}", optim.name, own_names));
     }
   }
   std::vector<Field> defaults = fields_of(kOptimSection, chosen);

@@ -34,7 +34,7 @@ std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples
   const std::int64_t left = num_samples - done;
   if (num_samples >= train.global_batch || left <= 0) return "";
   return formatted(
-      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all{}: the run has one {}update, of {}{}",
+      "an update has {} samples (train.global_batch), but train.epochs = {} gives only {} in total{}: the run has one {}update with {}{}",
       train.global_batch, number_text(train.epochs), num_samples,
       done > 0 ? formatted(", and {} of them are done", done) : "", done > 0 ? "more " : "", left,
       left > 1 ? ". A smaller train.global_batch makes more updates" : "");
@@ -46,7 +46,7 @@ void check_phases(const SampleStream& stream, std::int64_t next_sample, std::int
   if (!step) return;
   fail(
       ErrorKind::usage,
-      "data.path changes the sequence length at step {}, inside an update: the run stands at sample {}, from which updates of {} (train.global_batch) do not end there. Give all phases one length, or begin anew with the weights (--init and another --run)",
+      "data.path changes the sequence length at step {}, inside an update: the run is at sample {}, and updates of {} samples (train.global_batch) from there do not end at the change. Give all phases one length, or start a new run from the weights (--init and another --run)",
       *step, next_sample, global_batch);
 }
 

@@ -34,7 +34,7 @@ ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
   ParallelConfig config = run.config.parallel;
   if (device.is_cpu() && config.offload != "none") {
     if (run.ranks.world.rank() == 0)
-      log::info("parallel.offload changes nothing on a CPU: host memory is where all of it lies");
+      log::info("parallel.offload changes nothing on a CPU: everything is in host memory already");
     config.offload = "none";
   }
   return config;
@@ -48,7 +48,7 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
   Mesh mesh(world, config, nodes);
   if (config.hierarchical && mesh.node_levels() == nullptr && world.rank() == 0) {
     log::info(
-        "parallel.hierarchical changes nothing: it takes two nodes or more that hold equally many data ranks, two or more each");
+        "parallel.hierarchical changes nothing: it needs at least two nodes with equally many data ranks, at least two each");
   }
   return mesh;
 }
@@ -61,8 +61,7 @@ ModelStages stages_beside(const RunConfig& config, const ModelConfig& shape, con
   if (parallel.pp > 1 && stages > shape.num_layers) {
     fail(
         ErrorKind::usage,
-        "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the model "
-        "beside: a stage has a layer or more",
+        "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the frozen model: each stage needs at least one layer",
         parallel.pp, stages, parallel.schedule, shape.num_layers);
   }
   return rank_stages(shape, parallel, config.train.seq_len, mesh.rank(Axis::pp));

@@ -126,7 +126,8 @@ void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
     return is_left_out(keys, start, value) || (anew && is_tenth_of_another_lr(keys, all, value));
   });
   const std::string wrong = keys.apply_earlier(values);
-  if (!wrong.empty()) return keys.warn(formatted("not taken from the run before: {}", wrong));
+  if (!wrong.empty())
+    return keys.warn(formatted("values of the earlier run are ignored: {}", wrong));
   for (const EarlierValue& value : values) {
     if (value.key == "model.hidden_size") start.has_shape = true;
     if (value.key == "model.preset" && start.preset.empty()) start.preset = value.text;
@@ -135,7 +136,7 @@ void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
 
 void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
   if (facts.contains("config_error")) {
-    keys.warn(formatted("config.toml of the run is left out: {}",
+    keys.warn(formatted("config.toml of the run is ignored: {}",
                         facts["config_error"].get<std::string>()));
     return;
   }
@@ -207,9 +208,9 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
   if (!start.error && is_lost(start, config.checkpoint)) {
     start.error = Error(
         ErrorKind::data,
-        formatted("{} has committed step {}, and {} holds no checkpoint: put them back, or give "
-                  "--resume never to start anew, or another --run",
-                  folder.root.string(), start.committed, folder.checkpoints().string()));
+        formatted(
+            "{} has committed step {}, and {} holds no checkpoint: restore the checkpoints, or give --resume never to start again, or another --run",
+            folder.root.string(), start.committed, folder.checkpoints().string()));
   }
   start.kind = kind_of(start, config.checkpoint);
   apply_checkpoint(keys, start);
@@ -223,16 +224,17 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
   if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
     keys.problems().add(
         "checkpoint.resume", place,
-        formatted("{} goes on from a trained model: give --init a {}", name, kModelPlaceHelp));
+        formatted("{} starts from a trained model: give --init with a {}", name, kModelPlaceHelp));
   }
   const auto begun = start.values.configured("checkpoint.resume");
   if (start.kind != RunStart::Kind::go_on || !begun || !config.checkpoint.names_checkpoint())
     return;
   if (fs::weakly_canonical(place) != fs::weakly_canonical(*begun)) {
-    keys.problems().add("checkpoint.resume", place,
-                        formatted("but this run began from {}: leave it out to go on, or give "
-                                  "another --run",
-                                  *begun));
+    keys.problems().add(
+        "checkpoint.resume", place,
+        formatted(
+            "but this run started from {}: leave out this option to resume, or give another --run",
+            *begun));
   }
 }
 
@@ -240,10 +242,10 @@ void check_task(std::string_view name, const RunStart& start) {
   if (start.kind != RunStart::Kind::go_on) return;
   const auto& task = start.values.task;
   if (!task || *task == name) return;
-  fail(ErrorKind::usage,
-       "{} is of a run of `trireme {}`, which {} cannot go on: give --init that checkpoint, and "
-       "another --run",
-       start.checkpoint, *task, name);
+  fail(
+      ErrorKind::usage,
+      "{} belongs to a run of `trireme {}`, which {} cannot resume: give this checkpoint to --init, and another --run",
+      start.checkpoint, *task, name);
 }
 
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
@@ -251,14 +253,16 @@ void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet&
   const std::string& wanted = config.checkpoint.start;
   const bool is_named = config.checkpoint.names_checkpoint();
   if (wanted == "state" && start.kind == RunStart::Kind::weights) {
-    keys.problems().add("checkpoint.start", wanted,
-                        formatted("but {} holds weights alone: leave it out", start.checkpoint));
+    keys.problems().add(
+        "checkpoint.start", wanted,
+        formatted("but {} holds only weights: leave out this option", start.checkpoint));
   }
   if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
     keys.problems().add(
         "checkpoint.start", wanted,
-        formatted("but this run goes on from its own {}: give that to --init, and a new --run",
-                  start.checkpoint));
+        formatted(
+            "but this run resumes from its own {}: give that checkpoint to --init, and a new --run",
+            start.checkpoint));
   } else if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::nothing) {
     keys.problems().add("checkpoint.start", wanted, "needs a checkpoint: --init, or --resume");
   }

@@ -49,7 +49,7 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
   if (!differences.empty()) {
     fail(
         ErrorKind::usage,
-        "this model is not the one of the weights in {}:{}\nLeave these keys out, and they are taken from there.",
+        "this model does not match the weights in {}:{}\nLeave out these keys to take their values from the weights.",
         start.checkpoint, differences);
   }
 }
@@ -58,8 +58,8 @@ void check_same_adapters(const RunStart& start, const LoraConfig& lora, const Mo
   if (!lora.on() || !holds_adapters(start.values.model)) return;
   const LoraConfig theirs = lora_from_values(start.values.model, start.checkpoint);
   const auto differs = [&](const char* key, const auto& mine, const auto& has) {
-    fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give that", key, mine,
-         start.checkpoint, has);
+    fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give the same value", key,
+         mine, start.checkpoint, has);
   };
   if (theirs.rank != lora.rank) differs("lora.rank", lora.rank, theirs.rank);
   if (lora_targets(theirs, model) != lora_targets(lora, model))
@@ -114,7 +114,7 @@ void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
     if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
     fail(
         ErrorKind::usage,
-        "{} has no {}, which the optimizer of this run goes on with: give --checkpoint.start weights, or --init in place of --resume",
+        "{} has no {}, which the optimizer of this run needs: give --checkpoint.start weights, or --init instead of --resume",
         checkpoint.path().string(), tensor.name);
   }
 }

@@ -40,7 +40,7 @@ std::string rate_changes(const Continuation& c) {
 std::string plan_changes(const Continuation& c) {
   const auto& saved = c.values.plan_hash;
   if (!saved || c.plan_hash.empty() || *saved == c.plan_hash) return "";
-  return "later phases of data.path are others";
+  return "later phases of data.path have changed";
 }
 
 /// Returns a text if a save averaged the replicas between two regular averages of local steps.
@@ -49,8 +49,7 @@ std::string average_changes(const Continuation& c) {
   for (const std::int64_t regular : {every, c.config.checkpoint.every, c.config.train.eval_every})
     if (regular > 0 && c.step % regular == 0) return "";
   return formatted(
-      "weights and moments were averaged at step {} for the save, between two averages of "
-      "parallel.local_steps = {}",
+      "weights and optimizer state were averaged at step {} for the save, between two averages of parallel.local_steps = {}",
       c.step, every);
 }
 
@@ -60,13 +59,14 @@ std::string training_changes(const Continuation& c, const std::string& machine,
                              const std::vector<ChangedKey>& changes) {
   const std::int64_t local_steps = c.config.parallel.local_steps;
   if (local_steps > 1 && machine.find("layout") != std::string::npos)
-    return formatted("ranks train on their own for parallel.local_steps = {}, and these are others",
-                     local_steps);
+    return formatted(
+        "each data rank trains a replica of its own for parallel.local_steps = {}, and the ranks have changed",
+        local_steps);
   const MoeConfig& moe = c.config.model.moe;
   if (!moe.has_aux_loss() || moe.router_aux_loss != "micro_batch") return "";
   for (const ChangedKey& change : changes) {
     if (change.key != "train.micro_batch") continue;
-    return "the auxiliary loss is of each micro-batch (model.router_aux_loss), and these are others";
+    return "the auxiliary loss is a mean per micro-batch (model.router_aux_loss), and the micro-batches have changed";
   }
   return "";
 }
@@ -91,26 +91,26 @@ std::string describe_continuation(const Continuation& continuation) {
     if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
-  if (is_another) return "the state goes on under another configuration";
+  if (is_another) return "the state continues under another configuration";
   const std::string later =
       said({rate_changes(continuation), plan_changes(continuation), average_changes(continuation)});
   if (!machine) {
     return said(
-        {"the checkpoint does not tell what it was computed with: the state is exact, losses go on "
-         "within rounding",
+        {"the checkpoint does not say how it was computed: the state is exact, losses continue within rounding",
          later});
   }
   if (const std::string why = training_changes(continuation, *machine, changes); !why.empty())
-    return said({formatted("the state is exact, the steps to come are another training: {}: "
-                           "changed {}",
-                           why, joined(rounding, ", ")),
-                 later});
+    return said(
+        {formatted(
+             "the state is exact, the following steps are a different training: {}: changed {}",
+             why, joined(rounding, ", ")),
+         later});
   if (!rounding.empty())
-    return said({formatted("the state is exact, losses go on within rounding: changed {}",
+    return said({formatted("the state is exact, losses continue within rounding: changed {}",
                            joined(rounding, ", ")),
                  later});
   if (!later.empty()) return formatted("the state is exact; {}", later);
-  return "exact: losses and weights go on bit for bit as without the interruption";
+  return "exact: losses and weights continue bit for bit as without the interruption";
 }
 
 }  // namespace trireme

@@ -111,7 +111,7 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
   });
   if (!unlike.empty() && world.rank() == 0) {
     log::warn(formatted(
-        "rank {} differs from rank 0 in libraries, threads, instruction set or device: another placement of the ranks may give other last bits",
+        "rank {} differs from rank 0 in libraries, threads, instruction set or device: another placement of the ranks may change the last bits",
         unlike));
   }
   mine["binary"] = binary;

@@ -116,7 +116,7 @@ void check_same_run(const RunValues& values, const ConfigSet& config,
   if (!differences.empty()) {
     fail(
         ErrorKind::usage,
-        "this configuration does not continue {}:{}\nLeave these keys out and it goes on with the checkpoint's. To go on from there with other values: --resume {} and another --run.",
+        "this configuration does not continue {}:{}\nLeave out these keys to resume with the checkpoint's values. To start from this checkpoint with other values, give --resume {} and another --run.",
         checkpoint, differences, checkpoint);
   }
 }

@@ -73,7 +73,7 @@ void ScheduleChoice::after_update(std::span<const Microbatch> micro_batches) {
   found_ = stage_schedule(mesh_.config(), schedule_.micro_batches, timing_);
   if (mesh_.world().rank() != 0) return;
   log::info(formatted(
-      "schedule auto: by the measured times of passes, bubble {} is predicted; up to here {}",
+      "schedule auto: with the measured action times, the predicted bubble is {}; before it was {}",
       bubble_text(*found_, timing_), bubble_text(schedule_, timing_)));
 }
 

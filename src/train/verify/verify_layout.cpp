@@ -114,8 +114,9 @@ void check_verifiable(const RunConfig& config, int ranks) {
   check_layout(config.parallel, {model, {model.max_seq_len}, ranks}, problems);
   check_targets(config.lora, model, problems);
   if (config.parallel.local_steps > 1) {
-    problems.add("parallel.local_steps", config.parallel.local_steps,
-                 "must be 1 here: ranks that train on their own are not one process's training");
+    problems.add(
+        "parallel.local_steps", config.parallel.local_steps,
+        "must be 1 here: training with local steps differs from the training of one process by design");
   }
   problems.throw_if_any();
   check_micro_batches(config.parallel, accumulation_of(config));
