@@ -174,7 +174,7 @@ RunConfig pipeline_config(std::int64_t micro_batches) {
   return config;
 }
 
-// Passes are timed in two updates, the searched schedule trains the others.
+// Pipeline actions are timed in two updates; later updates use the schedule that was found.
 TEST(Pipeline, SchedulesMayBeSearched) {
   for (const std::int64_t stages_a_rank : {1, 2}) {
     for (const std::int64_t in_flight : {0, 3}) {

@@ -24,13 +24,14 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
   // The placement of experts follows from the other axes, so a change of it weighs less.
-  constexpr double kOfExperts = 0.75;
+  constexpr double kExpertWeight = 0.75;
   return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(shards(a), shards(b)) +
-         kOfExperts * (ratio(a.ep, b.ep) + ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)));
+         kExpertWeight *
+             (ratio(a.ep, b.ep) + ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)));
 }
 
 /// Resets the options that a pipeline does not support.
-void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
+void reset_pipeline_conflicts(ParallelConfig& config, const LayoutFacts& facts) {
   const bool one_stage = config.schedule != "interleaved" && !searches_schedule(config);
   if (one_stage) config.virtual_stages = 1;
   if (mistake_in_schedule(config)) config.schedule = ParallelConfig{}.schedule;
@@ -42,7 +43,7 @@ void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
 }
 
 /// Resets the options that contradict each other, and too large values of tp_chunks.
-void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) {
+void reset_conflicts(ParallelConfig& config, const LayoutFacts& facts) {
   if (facts.local_steps) config.local_steps = *facts.local_steps;
   if (config.local_steps > 1 && (config.zero > 0 || config.reproducible)) {
     if (facts.local_steps) {
@@ -52,7 +53,7 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
       config.local_steps = 1;
     }
   }
-  if (config.pp > 1) leave_out_of_pipeline(config, facts);
+  if (config.pp > 1) reset_pipeline_conflicts(config, facts);
   if (folds_experts(config) && config.local_steps > 1 && facts.local_steps) {
     config.ep = 1;
     config.etp = 0;
@@ -103,7 +104,7 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
             one.zero_shard = shard;
             one.ep = ep;
             one.etp = etp;
-            leave_out_contradictions(one, facts);
+            reset_conflicts(one, facts);
             offer(one);
           }
         }
@@ -165,8 +166,9 @@ void check_micro_batches(const ParallelConfig& config, std::int64_t micro_steps)
 std::string keys_without_effect(const ParallelConfig& config) {
   const ParallelConfig usual;
   std::vector<std::string> keys;
-  const auto add = [&](bool is_idle, const char* key, const auto& value, const char* without) {
-    if (is_idle) keys.push_back(formatted("parallel.{} = {} ({})", key, value, without));
+  const auto add = [&](bool has_no_effect, const char* key, const auto& value,
+                       const char* without) {
+    if (has_no_effect) keys.push_back(formatted("parallel.{} = {} ({})", key, value, without));
   };
   const bool alone = config.tp == 1;
   add(alone && config.sequence_parallel, "sequence_parallel", "true", "tp is 1");

@@ -183,11 +183,11 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
     }
   }
   for (const std::int64_t length : facts.seq_lens) {
-    const std::int64_t pieces = config.cp > 1 ? 2 * config.cp : 1;
-    if (length % pieces != 0) {
+    const std::int64_t chunks = config.cp > 1 ? 2 * config.cp : 1;
+    if (length % chunks != 0) {
       reasons.push_back(
           {"parallel.cp", cat(config.cp),
-           formatted("2 x cp = {} must divide the sequence length {}", pieces, length)});
+           formatted("2 x cp = {} must divide the sequence length {}", chunks, length)});
     } else if (config.sequence_parallel && length / config.cp % config.tp != 0 &&
                length % config.tp == 0) {
       reasons.push_back(

@@ -72,7 +72,7 @@ class CancelVote {
   /// vote.
   void piece_takes(double seconds) {
     every_ = seconds > 0 ? std::clamp(static_cast<std::int64_t>(kBetween_s / seconds),
-                                      std::int64_t{1}, kMostPieces)
+                                      std::int64_t{1}, kMaxItems)
                          : 1;
   }
 
@@ -90,7 +90,7 @@ class CancelVote {
 
  private:
   static constexpr double kBetween_s = 1;
-  static constexpr std::int64_t kMostPieces = 1'000'000;
+  static constexpr std::int64_t kMaxItems = 1'000'000;
 
   StepVote vote_;
   std::function<bool()> requested_;

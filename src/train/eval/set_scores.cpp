@@ -37,12 +37,12 @@ void add_scores(Transformer& model, const Batch& batch, const std::vector<std::i
   const Microbatch micro =
       to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
   const TargetRows targets(micro, model.hidden(micro));
-  const ops::TokenScores said =
+  const ops::TokenScores token_results =
       token_scores(head(model, path), targets.rows, targets.targets, {.want_correct = true});
   const at::Tensor index = targets.index.to(at::kCPU);
   const at::Tensor ids = targets.targets.to(at::kCPU);
-  const at::Tensor log_probs = said.log_probs.to(at::kCPU);
-  const at::Tensor correct = said.correct.to(at::kCPU);
+  const at::Tensor log_probs = token_results.log_probs.to(at::kCPU);
+  const at::Tensor correct = token_results.correct.to(at::kCPU);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
     const auto row = static_cast<std::size_t>(index.const_data_ptr<std::int64_t>()[i] / batch.T);
     const auto id = static_cast<std::size_t>(ids.const_data_ptr<std::int64_t>()[i]);

@@ -19,8 +19,8 @@ double percent(double part, double whole) {
 }  // namespace
 
 void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
-  if (!begun_) {
-    begun_ = true;
+  if (!has_begun_) {
+    has_begun_ = true;
     return;
   }
   const auto count = static_cast<double>(steps);
@@ -34,8 +34,8 @@ void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
 }
 
 bool StepShares::data_became_slow() {
-  if (told_ || steps_ < kLeastSteps || sums_.data_wait <= kSlowData * sums_.step) return false;
-  told_ = true;
+  if (warned_ || steps_ < kLeastSteps || sums_.data_wait <= kSlowData * sums_.step) return false;
+  warned_ = true;
   return true;
 }
 

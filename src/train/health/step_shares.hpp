@@ -37,8 +37,8 @@ class StepShares {
  private:
   StepSeconds sums_;
   std::int64_t steps_ = 0;
-  bool begun_ = false;
-  bool told_ = false;
+  bool has_begun_ = false;
+  bool warned_ = false;
 };
 
 /// Returns advice on slow data. `batch_tokens`: tokens per update over all ranks. `threads`:

@@ -26,8 +26,8 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   if (divides_ranks) facts.data_ranks = data_ranks(config.parallel, ranks);
   facts.has_bf16 = on_gpu;
   if (start.kind == RunStart::Kind::go_on) facts.saved = start.values.config;
-  Problems unsaid;
-  fill_open_values(config, facts, divides_ranks ? problems : unsaid);
+  Problems ignored;
+  fill_open_values(config, facts, divides_ranks ? problems : ignored);
   keys.finish();
   const std::vector<std::string_view> kinds = task.set_kinds();
   const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {

@@ -85,7 +85,7 @@ void complete_chain(TrainingRun& run, StepVote& vote) {
 }
 
 /// Returns true if a validation is due at the current step, including one that a stop cancelled.
-bool owes_validation(const TrainingRun& run) {
+bool is_validation_due(const TrainingRun& run) {
   return run.progress.step > 0 && is_due(run.progress.step, run.config().train.eval_every) &&
          run.valid_loss.step != run.progress.step;
 }
@@ -103,7 +103,7 @@ void check_learned(const TrainingRun& run) {
 bool take_steps(TrainingRun& run, StepVote& vote) {
   const RunConfig& config = run.config();
   TrainerServices& services = run.services;
-  if (run.beginning.goes_on && owes_validation(run) && !validate(run)) return true;
+  if (run.beginning.goes_on && is_validation_due(run) && !validate(run)) return true;
   while (run.progress.step < config.train.steps) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
@@ -120,7 +120,7 @@ bool take_steps(TrainingRun& run, StepVote& vote) {
     if (result.save) run.record.requested("save", "SAVE");
     if (result.stop || cancelled) return true;
     // Validate before the save, because the checkpoint holds the validation loss.
-    if (owes_validation(run) && !validate(run)) return true;
+    if (is_validation_due(run) && !validate(run)) return true;
     const bool is_last = run.progress.step == config.train.steps;
     if (is_last || is_due(run.progress.step, config.checkpoint.every) || result.save) {
       complete_chain(run, vote);
@@ -180,7 +180,7 @@ void log_summary(const TrainingRun& run, bool done) {
 int train(TrainingRun& run) {
   TrainerServices& services = run.services;
   StepVote vote(run.world());
-  const bool has_work = run.progress.step < run.config().train.steps || owes_validation(run);
+  const bool has_work = run.progress.step < run.config().train.steps || is_validation_due(run);
   vote.post({.stop = has_work && services.requests.stop_requested()});
   if (vote.take().stop) {
     services.requests.fulfilled(/*stopped=*/true);
@@ -194,13 +194,13 @@ int train(TrainingRun& run) {
   const std::string asked_by = services.requests.requested_by();
   if (stopped) run.record.requested("stop", asked_by);
   complete_chain(run, vote);
-  const bool nothing_new = stopped && run.progress.step == run.beginning.progress.step;
-  if (run.saved_step != run.progress.step && !nothing_new) save(run);
+  const bool has_no_new_step = stopped && run.progress.step == run.beginning.progress.step;
+  if (run.saved_step != run.progress.step && !has_no_new_step) save(run);
   commit(run);
   show_last_metrics(run);
   // Remove request files also if the run ended before it read them.
   services.requests.fulfilled(/*stopped=*/true);
-  const bool done = run.progress.step >= run.config().train.steps && !owes_validation(run);
+  const bool done = run.progress.step >= run.config().train.steps && !is_validation_due(run);
   if (!done && services.requests.requested_by() != asked_by)  // STOP came during the save
     run.record.requested("stop", services.requests.requested_by());
   log_summary(run, done);

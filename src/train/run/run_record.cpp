@@ -15,11 +15,11 @@ namespace trireme {
 namespace {
 
 /// Runs `write`; a failure is only a warning, because records must not end a healthy run.
-void try_to(const std::function<void()>& write) {
+void warn_on_error(const std::function<void()>& write) {
   if (const auto error = capture(write)) log::warn(error->what());
 }
 
-std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
+std::vector<std::string> without_duplicates(const std::vector<std::string>& hosts) {
   std::vector<std::string> nodes;
   for (const std::string& host : hosts) {
     if (std::find(nodes.begin(), nodes.end(), host) == nodes.end()) nodes.push_back(host);
@@ -76,7 +76,7 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
 
 void RunRecord::begin(std::int64_t step, std::int64_t own_step,
                       std::map<std::string, std::string> hashes) {
-  nodes_ = each_once(gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
+  nodes_ = without_duplicates(gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
   begun_ = true;
   step_ = step;
   if (run_.ranks.world.rank() != 0) return;
@@ -89,7 +89,7 @@ void RunRecord::reached(std::int64_t step) {
   step_ = step;
   if (stepped_) return;
   stepped_ = true;
-  try_to([&] { journal_->ready({step, process_age_s()}); });
+  warn_on_error([&] { journal_->ready({step, process_age_s()}); });
 }
 
 bool RunRecord::may_write() {
@@ -107,12 +107,12 @@ void RunRecord::committed(std::int64_t step) {
 }
 
 void RunRecord::requested(const std::string& want, const std::string& by) {
-  try_to([&] { journal_->request({want, by, step_}); });
+  warn_on_error([&] { journal_->request({want, by, step_}); });
 }
 
 void RunRecord::end(const char* state, int code) {
   if (!may_write()) return;
-  try_to([&] { journal_->end({state, code, step_}); });
+  warn_on_error([&] { journal_->end({state, code, step_}); });
   write_status(run_.folder, state, code, step_);
 }
 
@@ -150,7 +150,7 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
   write_verdict(run_.folder, verdict);
   if (!may_write()) return;
   // The caller reports the first error, even if the disk is too full for this record.
-  try_to([&] {
+  warn_on_error([&] {
     if (!started_) start(run_.start.own ? step_ : -1, {});
     journal_->verdict(verdict, journal_->leg());
     end("failed", code);

@@ -116,7 +116,7 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
 }
 
 /// Returns true if the run trains adapters and its start has none.
-bool makes_adapters(const RunRequest& run) {
+bool creates_adapters(const RunRequest& run) {
   return run.config.lora.on() && !holds_adapters(run.start.values.model);
 }
 
@@ -130,7 +130,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   beginning.goes_on = kind != RunStart::Kind::weights && values.is_training_state();
   std::string fresh_data;
   StateDict state;
-  const bool new_adapters = makes_adapters(run);
+  const bool new_adapters = creates_adapters(run);
   for (StateTensor& tensor : model.state.tensors()) {
     if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
@@ -195,7 +195,7 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
     found = frozen.start->checkpoint;
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
-  if (!found || makes_adapters(run))
+  if (!found || creates_adapters(run))
     model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);

@@ -71,7 +71,7 @@ void check_reads(const ModelDescription& model, const FrozenNeed& need, const Ru
 }
 
 /// Logs the difference if the two models have embeddings of different sizes.
-void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
+void log_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
   const std::string where = teacher.path().string();
   const std::int64_t rows = model_from_values(teacher.manifest().values, where).vocab_size;
   const std::int64_t own = config.model.vocab_size;
@@ -83,7 +83,7 @@ void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
 
 /// Returns work(). Adds the configuration key of the frozen model to its errors.
 template <class Work>
-auto under_key(const FrozenNeed& need, const Work& work) {
+auto with_key_in_errors(const FrozenNeed& need, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
@@ -93,7 +93,7 @@ auto under_key(const FrozenNeed& need, const Work& work) {
 }
 
 /// Returns the model to copy into `kept`. Throws Error(data) if a resumed run has lost its copy.
-std::string place_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
+std::string source_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
   if (!need.checkpoint.empty()) return need.checkpoint;
   if (run.start.kind == RunStart::Kind::go_on) {
     fail(
@@ -113,22 +113,22 @@ Checkpoint publish_start(const RunRequest& run, const std::optional<WholeModel>&
   return Checkpoint::open(publish_weights(source, kept, world), world);
 }
 
-KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& need,
-                 const std::optional<WholeModel>& start) {
+KeptWeights store_weights(const RunRequest& run, const RunData& data, const FrozenNeed& need,
+                          const std::optional<WholeModel>& start) {
   Communicator& world = run.ranks.world;
   const std::string& name = need.name;
   const fs::path folder = run.folder.root / name;
   auto checkpoint = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   if (!checkpoint) {
     const std::string place = all_or_none(world, [&] {
-      return under_key(need, [&] {
-        const std::string found = place_of(run, need, folder);
+      return with_key_in_errors(need, [&] {
+        const std::string found = source_of(run, need, folder);
         if (!need.checkpoint.empty()) check_reads(read_model_description(found), need, run, data);
         return found;
       });
     });
     checkpoint = all_or_none(world, [&] {
-      return under_key(need, [&] {
+      return with_key_in_errors(need, [&] {
         return need.checkpoint.empty() ? publish_start(run, start, folder)
                                        : publish_model(place, folder, world);
       });
@@ -136,7 +136,7 @@ KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& n
     if (world.rank() == 0)
       log::info(formatted("{}: copied the weights of {} for this run", folder.string(), place));
   }
-  if (need.same_vocabulary && world.rank() == 0) tell_shared_ids(*checkpoint, run.config);
+  if (need.same_vocabulary && world.rank() == 0) log_shared_ids(*checkpoint, run.config);
   const std::string hash = hash_verified(*checkpoint, world, kWeights);
   const auto begun_with = saved_hash(run, name);
   all_or_none(world, [&] {
@@ -205,8 +205,8 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
 void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
   if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
-  under_key(*need,
-            [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
+  with_key_in_errors(
+      *need, [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
 }
 
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
@@ -219,9 +219,9 @@ FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
     });
   }
   frozen.init_sha256 = init_hash(run, frozen.start);
-  if (run.config.lora.on()) frozen.base = keep(run, data, {.name = kBase}, frozen.start);
+  if (run.config.lora.on()) frozen.base = store_weights(run, data, {.name = kBase}, frozen.start);
   if (const auto need = run.task.frozen(run.config))
-    frozen.model = keep(run, data, *need, frozen.start);
+    frozen.model = store_weights(run, data, *need, frozen.start);
   return frozen;
 }
 

@@ -26,15 +26,16 @@ namespace {
 /// against the template that the model is trained on. Throws Error(usage).
 void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
   const bool allowed = config.allow_template_change;
-  const std::string taught = template_of(start.values.model);
+  const std::string model_template = template_of(start.values.model);
   if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
     check_same_template(
-        {cat("--data ", config.path), data.chat_template(), start.checkpoint, taught}, allowed);
+        {cat("--data ", config.path), data.chat_template(), start.checkpoint, model_template},
+        allowed);
   }
   const bool by_data = !data.chat_template().empty();
   check_same_template({cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
                        by_data ? cat("--data ", config.path) : start.checkpoint,
-                       by_data ? data.chat_template() : taught},
+                       by_data ? data.chat_template() : model_template},
                       allowed);
 }
 
@@ -115,8 +116,8 @@ OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
     const bool layout_divides = divides(config.parallel, world.size());
     if (layout_divides) facts.data_ranks = data_ranks(config.parallel, world.size());
     Problems problems = run.keys.problems();
-    Problems unsaid;
-    choice.note = fill_open_values(config, facts, layout_divides ? problems : unsaid);
+    Problems ignored;
+    choice.note = fill_open_values(config, facts, layout_divides ? problems : ignored);
     problems.throw_if_any();
   });
   return choice;

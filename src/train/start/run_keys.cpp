@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::optional<double> kLoraLr = 1e-4;  // MiniMind V3's trainer/train_lora.py
 
-void leave_out_lora(std::string_view task, ConfigSet& keys) {
+void remove_lora_keys(std::string_view task, ConfigSet& keys) {
   for (const std::string& name : keys.names("lora")) {
     const std::string key = cat("lora.", name);
     if (keys.is_set(key)) {
@@ -55,7 +55,7 @@ bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
 
 /// Applies the defaults of the chosen optimizer (`optim.name`) to keys that are not set, and
 /// removes keys that it does not have. Adds a problem if the command sets one of the removed keys.
-void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
+void resolve_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
   OptimConfig chosen = optimizer_defaults(optim.name);
   const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
   if (own.empty()) return;  // unknown optimizer: check() reports it
@@ -112,7 +112,7 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
   choose_length_key(config.train, keys);
-  settle_optimizer_keys(config.optim, keys);
+  resolve_optimizer_keys(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   check_sinks(config.metrics, keys.problems());
@@ -127,7 +127,7 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, Conf
                       const RunStart& start) {
   check_task(name, start);
   task.make_paths_absolute();
-  if (!task.trains_adapters()) leave_out_lora(name, keys);
+  if (!task.trains_adapters()) remove_lora_keys(name, keys);
   if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
     OptimConfig own;
     own.lr = *lr;

@@ -30,7 +30,7 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
 }
 
 /// Returns the parallel configuration without options that have no effect on this device.
-ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
+ParallelConfig effective_parallel(const RunRequest& run, at::Device device) {
   ParallelConfig config = run.config.parallel;
   if (device.is_cpu() && config.offload != "none") {
     if (run.ranks.world.rank() == 0)
@@ -41,7 +41,7 @@ ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
 }
 
 Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
-  const ParallelConfig config = parallel_on(run, device);
+  const ParallelConfig config = effective_parallel(run, device);
   std::vector<int> nodes;
   if (config.hierarchical)
     nodes = all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
@@ -54,7 +54,7 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
 }
 
 /// Returns this rank's stages of a frozen model: as many stages as the trained model has.
-ModelStages stages_beside(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
+ModelStages frozen_stages(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
   ParallelConfig parallel = config.parallel;
   if (shape.num_layers != config.model.num_layers) parallel.stages = "auto";
   const int stages = stage_placement(parallel).stages();
@@ -76,7 +76,7 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
   shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
   TransformerOptions options = model_options(config, mesh);
   options.lora = {};
-  return std::make_unique<FrozenModel>(shape, stages_beside(config, shape, mesh), options, mesh,
+  return std::make_unique<FrozenModel>(shape, frozen_stages(config, shape, mesh), options, mesh,
                                        precision_dtypes(config.train.precision).compute, device);
 }
 

@@ -72,7 +72,7 @@ std::string training_changes(const Continuation& c, const std::string& machine,
 }
 
 /// Joins the texts that are not empty.
-std::string said(std::vector<std::string> texts) {
+std::string joined_texts(std::vector<std::string> texts) {
   std::erase(texts, "");
   return joined(texts, "; ");
 }
@@ -84,31 +84,32 @@ std::string describe_continuation(const Continuation& continuation) {
       fingerprint_changes(continuation.values.fingerprint, continuation.fingerprint);
   std::vector<std::string> rounding;
   if (machine && !machine->empty()) rounding.push_back(*machine);
-  bool is_another = false;
+  bool is_other_training = false;
   const std::vector<ChangedKey> changes = changed_keys(continuation.values, continuation.keys);
   for (const ChangedKey& change : changes) {
-    if (!may_differ(change.key)) is_another = true;
+    if (!may_differ(change.key)) is_other_training = true;
     if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
-  if (is_another) return "the state continues under another configuration";
-  const std::string later =
-      said({rate_changes(continuation), plan_changes(continuation), average_changes(continuation)});
+  if (is_other_training) return "the state continues under another configuration";
+  const std::string later = joined_texts(
+      {rate_changes(continuation), plan_changes(continuation), average_changes(continuation)});
   if (!machine) {
-    return said(
+    return joined_texts(
         {"the checkpoint does not say how it was computed: the state is exact, losses continue within rounding",
          later});
   }
   if (const std::string why = training_changes(continuation, *machine, changes); !why.empty())
-    return said(
+    return joined_texts(
         {formatted(
              "the state is exact, the following steps are a different training: {}: changed {}",
              why, joined(rounding, ", ")),
          later});
   if (!rounding.empty())
-    return said({formatted("the state is exact, losses continue within rounding: changed {}",
-                           joined(rounding, ", ")),
-                 later});
+    return joined_texts(
+        {formatted("the state is exact, losses continue within rounding: changed {}",
+                   joined(rounding, ", ")),
+         later});
   if (!later.empty()) return formatted("the state is exact; {}", later);
   return "exact: losses and weights continue bit for bit as without the interruption";
 }

@@ -103,16 +103,16 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
                    {"layout", layout}};
   std::string binary;
   all_or_none(world, [&] { binary = hash_file("/proc/self/exe"); });
-  const std::string strangers = differing_ranks(world, binary);
-  const std::string unlike = differing_ranks(world, to_text(mine));
+  const std::string other_binaries = differing_ranks(world, binary);
+  const std::string other_machines = differing_ranks(world, to_text(mine));
   all_or_none(world, [&] {
-    if (!strangers.empty() && world.rank() == 0)
-      fail(ErrorKind::usage, "rank {} runs another trireme binary than rank 0", strangers);
+    if (!other_binaries.empty() && world.rank() == 0)
+      fail(ErrorKind::usage, "rank {} runs another trireme binary than rank 0", other_binaries);
   });
-  if (!unlike.empty() && world.rank() == 0) {
+  if (!other_machines.empty() && world.rank() == 0) {
     log::warn(formatted(
         "rank {} differs from rank 0 in libraries, threads, instruction set or device: another placement of the ranks may change the last bits",
-        unlike));
+        other_machines));
   }
   mine["binary"] = binary;
   return parse(broadcast_text(world, to_text(mine)));

@@ -37,7 +37,7 @@ std::vector<std::vector<std::int64_t>> row_bounds(const Batch& batch) {
 /// Returns one number per token of a batch of preference pairs, computed from pair index, side and
 /// position. It seeds dropout, so that masks are the same on every layout. Rare collisions of two
 /// tokens are harmless.
-std::vector<std::int64_t> pair_places(const Batch& batch) {
+std::vector<std::int64_t> dropout_positions(const Batch& batch) {
   std::vector<std::int64_t> places(batch.tokens.size(), 0);
   for (std::size_t i = 0; i < places.size(); ++i) {
     const auto sequence = static_cast<std::uint64_t>(batch.sequence_of[i]);
@@ -56,7 +56,7 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
   result.num_pairs = batch.num_pairs;
   result.pair_records = batch.pair_records;
   result.pair_keys = batch.pair_keys;
-  result.places = to_tensor<std::int64_t>(pair_places(batch), {1, batch.T}, device);
+  result.places = to_tensor<std::int64_t>(dropout_positions(batch), {1, batch.T}, device);
   result.samples = at::zeros({1}, result.places.options());
 }
 

@@ -18,19 +18,19 @@ namespace trireme {
 namespace {
 
 /// Returns the time of a message to the next pp rank while one arrives from the previous rank.
-double transfer_s(Communicator& pp, const at::Tensor& cargo) {
+double transfer_s(Communicator& pp, const at::Tensor& message) {
   constexpr int kTries = 3;
-  const at::Tensor space = at::empty_like(cargo);
+  const at::Tensor space = at::empty_like(message);
   const int next = (pp.rank() + 1) % pp.size();
   const int before = (pp.rank() + pp.size() - 1) % pp.size();
   double least = 0;
   for (int i = 0; i < kTries; ++i) {
     const Timer timer;
-    const Message send{next, cargo.data_ptr(), cargo.nbytes()};
+    const Message send{next, message.data_ptr(), message.nbytes()};
     const Message receive{before, space.data_ptr(), space.nbytes()};
     pp.exchange({.sends = {&send, 1},
                  .receives = {&receive, 1},
-                 .stream = current_stream(cargo.device()),
+                 .stream = current_stream(message.device()),
                  .tag = "time of a transfer"})
         ->wait();
     least = i == 0 ? timer.seconds() : std::min(least, timer.seconds());
@@ -78,7 +78,7 @@ void ScheduleChoice::after_update(std::span<const Microbatch> micro_batches) {
 }
 
 /// Returns the maximum over all ranks of the action times and of the time of one stage message.
-pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& cargo) const {
+pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& message) const {
   std::vector<double> mine;
   for (const auto& [forward, backward, input_grad, weight_grad] : least_s_) {
     // For an undivided backward action, assume that both of its matrix products take equally long.
@@ -86,8 +86,8 @@ pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& cargo) const {
     mine.push_back(input_grad > 0 ? input_grad : backward / 2);
     mine.push_back(weight_grad > 0 ? weight_grad : backward / 2);
   }
-  mine.push_back(transfer_s(mesh_.group(Axis::pp), cargo));
-  const at::Tensor all = at::tensor(mine, at::kDouble).to(cargo.device());
+  mine.push_back(transfer_s(mesh_.group(Axis::pp), message));
+  const at::Tensor all = at::tensor(mine, at::kDouble).to(message.device());
   all_reduce(mesh_.world(), all, ReduceOp::max, "times of passes")->wait();
   const at::Tensor slowest = all.to(at::kCPU);
   const auto* value = slowest.const_data_ptr<double>();

@@ -48,7 +48,7 @@ class ScheduleChoice {
  private:
   void stop_timing() { least_s_.clear(); }
 
-  [[nodiscard]] pipeline::Timing slowest_times(const at::Tensor& cargo) const;
+  [[nodiscard]] pipeline::Timing slowest_times(const at::Tensor& message) const;
 
   const Mesh& mesh_;
   const Transformer& model_;

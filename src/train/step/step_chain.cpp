@@ -54,17 +54,18 @@ void StepChain::start(std::int64_t step, const std::string& value) {
   std::int64_t last = 0;
   if (std::filesystem::exists(file_)) {
     std::istringstream lines(read_file(file_));
-    std::int64_t noted = 0;
+    std::int64_t logged_step = 0;
     std::string hash;
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
-      if (!(words >> noted >> hash) || hash.size() != value_.size()) break;  // torn by a lost node
-      if (noted > step) {
-        before_[noted] = hash;
+      if (!(words >> logged_step >> hash) || hash.size() != value_.size())
+        break;  // incomplete line
+      if (logged_step > step) {
+        before_[logged_step] = hash;
         continue;
       }
-      kept += line_of(noted, hash);
-      last = noted;
+      kept += line_of(logged_step, hash);
+      last = logged_step;
     }
   }
   // A lost node may not have written its last lines; the checkpoint has the hash of its step.
@@ -88,11 +89,11 @@ void StepChain::append(std::int64_t step, std::uint64_t trace) {
   errno = ENOSPC;  // the cause of a short write
   if (::write(fd_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
     fail_to_write("append to", file_, errno);
-  const auto noted = before_.find(step);
-  if (noted != before_.end() && noted->second != value_) {
+  const auto logged_step = before_.find(step);
+  if (logged_step != before_.end() && logged_step->second != value_) {
     log::warn(formatted(
         "step {} is not bit for bit what this run computed before it was interrupted ({}: {} then, {} now)",
-        step, file_.filename().string(), noted->second, value_));
+        step, file_.filename().string(), logged_step->second, value_));
     before_.clear();
   }
 }

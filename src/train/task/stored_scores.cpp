@@ -24,7 +24,7 @@ std::string command_for(const ScoreReader& reader) {
   return cat(text, " --output ", shell_word(reader.folder));
 }
 
-[[noreturn]] void refuse(const ScoreReader& reader, const std::string& what) {
+[[noreturn]] void fail_reference(const ScoreReader& reader, const std::string& what) {
   fail(ErrorKind::usage,
        "dpo.reference = {} {}. Move that directory away and compute the scores again:\n  {}",
        reader.folder, what, command_for(reader));
@@ -51,8 +51,8 @@ std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
 
 void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
   if (table.origin.score != reader.score) {
-    refuse(reader, formatted("was computed with dpo.score = {}, but this run has {}",
-                             table.origin.score, reader.score));
+    fail_reference(reader, formatted("was computed with dpo.score = {}, but this run has {}",
+                                     table.origin.score, reader.score));
   }
   for (const SampleSet* samples : reader.sets) {
     const TokenSet& set = samples->set();
@@ -62,7 +62,8 @@ void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
       if (found != nullptr && found->has(document)) continue;
       const std::string reason =
           found == nullptr ? reason_of(table, *samples) : "that pair was not scored";
-      refuse(reader, formatted("has no score of pair {} of data set {} (content {}): {}", document,
+      fail_reference(reader,
+                     formatted("has no score of pair {} of data set {} (content {}): {}", document,
                                set.folder().string(), set.content_hash(), reason));
     }
   }
