@@ -57,6 +57,20 @@ void check_data(const DataConfig& data, Problems& problems) {
     problems.add("data.split", data.split, "cannot be combined with data.valid_path");
 }
 
+void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
+  const auto not_negative = [&](const char* key, auto value, const char* allowed) {
+    if (!(value >= 0)) problems.add(cat("checkpoint.", key), value, allowed);
+  };
+  if (config.resume.empty())
+    problems.add("checkpoint.resume", "''", "must be auto, never or the path of a checkpoint");
+  not_negative("every", config.every, "must be 0 (last step only) or more");
+  not_negative("keep_every", config.keep_every, "must be 0 (none) or more");
+  not_negative("keep_best", config.keep_best, "must be 0 (none) or more");
+  not_negative("write_mb_per_s", config.write_mb_per_s, "must be 0 (automatic) or more");
+  problems.one_of("checkpoint.start", config.start, std::vector<std::string>{"state", "weights"});
+  not_negative("keep_last", config.keep_last, "must be 0 (keep all) or more");
+}
+
 }  // namespace
 
 void check(const RunConfig& config, Problems& problems) {
@@ -66,22 +80,7 @@ void check(const RunConfig& config, Problems& problems) {
   check(config.parallel, problems);
   check(config.lora, problems);
   check_data(config.data, problems);
-  if (config.checkpoint.resume.empty())
-    problems.add("checkpoint.resume", "''", "must be auto, never or the path of a checkpoint");
-  if (config.checkpoint.every < 0)
-    problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
-  if (config.checkpoint.keep_every < 0)
-    problems.add("checkpoint.keep_every", config.checkpoint.keep_every, "must be 0 (none) or more");
-  if (config.checkpoint.keep_best < 0)
-    problems.add("checkpoint.keep_best", config.checkpoint.keep_best, "must be 0 (none) or more");
-  if (!(config.checkpoint.write_mb_per_s >= 0))
-    problems.add("checkpoint.write_mb_per_s", config.checkpoint.write_mb_per_s,
-                 "must be 0 (automatic) or more");
-  problems.one_of("checkpoint.start", config.checkpoint.start,
-                  std::vector<std::string>{"state", "weights"});
-  if (config.checkpoint.keep_last < 0)
-    problems.add("checkpoint.keep_last", config.checkpoint.keep_last,
-                 "must be 0 (keep all) or more");
+  check_checkpoint(config.checkpoint, problems);
 }
 
 }  // namespace trireme

@@ -13,25 +13,12 @@ namespace trireme {
 namespace {
 
 /// Sections and keys that may differ between attempts of one run. All other keys must agree.
-constexpr std::array<std::string_view, 19> kMayDiffer{"parallel.",
-                                                      "checkpoint.",
-                                                      "data.",
-                                                      "metrics.",
-                                                      "model.preset",
-                                                      "train.steps",
-                                                      "train.epochs",
-                                                      "train.num_samples",
-                                                      "train.micro_batch",
-                                                      "train.accumulation",
-                                                      "train.device",
-                                                      "train.log_every",
-                                                      "train.metrics_every",
-                                                      "train.eval_every",
-                                                      "train.threads",
-                                                      "train.comm_timeout_s",
-                                                      "train.start_timeout_s",
-                                                      "train.max_skipped_steps",
-                                                      "train.hash_weights_every"};
+constexpr auto kMayDiffer = std::to_array<std::string_view>(
+    {"parallel.", "checkpoint.", "data.", "metrics.", "model.preset", "train.steps", "train.epochs",
+     "train.num_samples", "train.micro_batch", "train.accumulation", "train.device",
+     "train.log_every", "train.metrics_every", "train.eval_every", "train.threads",
+     "train.comm_timeout_s", "train.start_timeout_s", "train.max_skipped_steps",
+     "train.hash_weights_every"});
 
 struct LaterKey {
   std::string_view key;
@@ -39,22 +26,22 @@ struct LaterKey {
 };
 
 /// Keys that were added after version 0.1, with the value that older checkpoints were trained with.
-constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
-                                LaterKey{"dpo.score", "all"},
-                                LaterKey{"model.rope_scaling", ""},
-                                LaterKey{"parallel.local_steps", "1"},
-                                LaterKey{"lora.rank", "0"},
-                                LaterKey{"model.num_experts", "0"},
-                                LaterKey{"model.num_experts_per_tok", "2"},
-                                LaterKey{"model.moe_intermediate_size", "0"},
-                                LaterKey{"model.num_shared_experts", "0"},
-                                LaterKey{"model.first_dense_layers", "0"},
-                                LaterKey{"model.norm_topk_prob", "true"},
-                                LaterKey{"model.router_score", "softmax"},
-                                LaterKey{"model.router_balance", "aux"},
-                                LaterKey{"model.router_aux_loss", "sequence"},
-                                LaterKey{"model.router_aux_loss_coef", "0.001"},
-                                LaterKey{"model.router_bias_rate", "0.001"}};
+constexpr auto kLaterKeys = std::to_array<LaterKey>({{"model.activation", "silu"},
+                                                     {"dpo.score", "all"},
+                                                     {"model.rope_scaling", ""},
+                                                     {"parallel.local_steps", "1"},
+                                                     {"lora.rank", "0"},
+                                                     {"model.num_experts", "0"},
+                                                     {"model.num_experts_per_tok", "2"},
+                                                     {"model.moe_intermediate_size", "0"},
+                                                     {"model.num_shared_experts", "0"},
+                                                     {"model.first_dense_layers", "0"},
+                                                     {"model.norm_topk_prob", "true"},
+                                                     {"model.router_score", "softmax"},
+                                                     {"model.router_balance", "aux"},
+                                                     {"model.router_aux_loss", "sequence"},
+                                                     {"model.router_aux_loss_coef", "0.001"},
+                                                     {"model.router_bias_rate", "0.001"}});
 
 /// Returns true if both texts are equal or stand for the same number.
 bool is_equal(const std::string& one, const std::string& other) {
