@@ -263,16 +263,16 @@ TEST_F(Begin, AWarmupLongerThanTheRunIsAWarningAlsoWhereTheDataSaysHowLong) {
 TEST_F(Begin, TheWarningOfAnUpdateThatHoldsMoreThanTheEpochsCountsWhatIsDone) {
   const Exit first = pretrain("short", {"--train.steps", "0", "--train.epochs", "0.002"});
   EXPECT_EQ(first.code, 0) << first.err;
-  expect_words(first, {"train.epochs = 0.002 asks for", "in all: the run has one update, of"});
+  expect_words(first, {"train.epochs = 0.002 gives only", "in total: the run has one update with"});
 
   const Exit more =
       trireme({"pretrain", "--run", path("short").string(), "--train.epochs", "0.004"});
   EXPECT_EQ(more.code, 0) << more.err;
-  expect_words(more, {"of them are done: the run has one more update, of"});
+  expect_words(more, {"of them are done: the run has one more update with"});
 
   const Exit done = trireme({"pretrain", "--run", path("short").string()});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err.find("asks for"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("gives only"), std::string::npos) << done.err;
 }
 
 TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {

@@ -126,9 +126,9 @@ TEST_F(DataPlan, WhatHasNothingToPredictIsRefusedBeforeTraining) {
   };
 
   expect_refused(pretrain("ones_run", with("--data", path("ones").string()), {.ranks = 2}),
-                 {path("ones").string(), "no training targets", "pack"});
+                 {path("ones").string(), "nothing to predict", "pack"});
   expect_refused(pretrain("ones_run", with("--data.valid_path", path("ones").string())),
-                 {path("ones").string(), "no training targets"});
+                 {path("ones").string(), "nothing to predict"});
   expect_refused(pretrain("ones_run", with("--data.split", "100,0")),
                  {set().string(), "documents 600 to 600", "data.split"});
   EXPECT_FALSE(std::filesystem::exists(path("ones_run")));

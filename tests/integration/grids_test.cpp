@@ -17,7 +17,6 @@
 #include "pipeline/schedule_file.hpp"
 #include "support/layouts/grid_cases.hpp"
 #include "support/layouts/layout_cases.hpp"
-#include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
 

@@ -49,9 +49,9 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
 TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
   expect_refused(
       pretrain("none", {"--optim.momentum", "0.9"}), 2,
-      {"optim.momentum = 0.9", "no key of adamw", "beta1, beta2, eps", "--optim.momentum"});
+      {"optim.momentum = 0.9", "not a key of adamw", "beta1, beta2, eps", "--optim.momentum"});
   expect_refused(pretrain("none", {"--optim.name", "lion", "--optim.eps", "1e-6"}), 2,
-                 {"optim.eps", "no key of lion", "weight_decay, beta1, beta2"});
+                 {"optim.eps", "not a key of lion", "weight_decay, beta1, beta2"});
   expect_refused(pretrain("none", {"--model.activation", "gelu"}), 2,
                  {"model.activation = gelu", "silu, gelu_tanh, relu2"});
   EXPECT_FALSE(fs::exists(path("none")));

@@ -54,7 +54,7 @@ class StopRequests {
     bool save = false;
   };
 
-  /// Returns the requests before a step. Reads the run folder at most twice a second.
+  /// Returns the requests before a step. Reads the run directory at most twice a second.
   [[nodiscard]] Request poll();
 
   /// Returns true if a signal or a file requests a stop. Only poll() checks the time limit, which

@@ -25,7 +25,7 @@ struct FrozenParameters {
   std::string key = {};  // its configuration key; "": it has the shape of the trained model
 };
 
-/// Returns the least memory of one rank out of `data_ranks` (dp x cp) during training: weights
+/// Returns the minimum memory of one rank out of `data_ranks` (dp x cp) during training: weights
 /// (including frozen ones), gradients, optimizer state (as ZeRO shards them), rotary tables and
 /// the block inputs of one micro-batch. Activations inside a block, buckets and LibTorch itself
 /// need more. `offloaded`: master weights and optimizer state are not in this memory. `config` is

@@ -36,8 +36,8 @@ struct MetricsLine {
 ///
 /// To add one, write
 ///   a class with a constructor of (const SinkSetup&)
-///   for keys in [metrics]: a struct `Config` in the class with fields(), `bool on() const` (true if
-///   the keys turn the sink on), and a function check(const Config&, Problems&)
+///   for keys in [metrics]: a struct `Config` in the class with fields() and `bool on() const` (true
+///   if the keys turn the sink on), and a function check(const Config&, Problems&)
 ///   a row in sinks.cpp
 class MetricsSink {
  public:
@@ -55,7 +55,7 @@ class MetricsSink {
 /// Facts of a run that its sinks are made from.
 struct SinkSetup {
   RunFolder folder{};
-  std::string run_id{};                         // the same in all attempts of a run
+  std::string run_id{};                         // equal in all attempts of a run
   std::string task{};                           // for example "pretrain"
   std::map<std::string, std::string> config{};  // resolved keys: "optim.lr" -> "0.0003"
   std::int64_t num_ranks = 1;

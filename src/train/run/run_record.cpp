@@ -57,7 +57,7 @@ void RunRecord::take_folder() {
       !list_steps(folder.checkpoints()).empty()) {
     fail(
         ErrorKind::usage,
-        "checkpoint.resume = never, but {} holds checkpoints; give a new --run, or let it resume (auto)",
+        "checkpoint.resume = never, but {} holds checkpoints; give a new --run, or --resume auto to resume this run",
         folder.checkpoints().string());
   }
 }

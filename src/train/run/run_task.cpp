@@ -68,8 +68,8 @@ void warn_of_length(const RunData& data) {
   }
 }
 
-/// Checks devices, threads and libraries of all ranks before anything waits for all devices. Returns
-/// true if the devices of all ranks support bf16. Collective; throws on all ranks.
+/// Checks devices, threads and libraries of all ranks before anything waits for all devices.
+/// Returns true if the devices of all ranks support bf16. Collective; throws on all ranks.
 bool preflight_ranks(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   const std::int64_t bf16 = all_or_none(world, [&] {
@@ -181,8 +181,8 @@ std::filesystem::path next_folder(const std::filesystem::path& run) {
   }
 }
 
-/// Returns advice on a run that diverged: a command line that starts a new run with half the learning
-/// rate, from the newest checkpoint or, if there is none, from the beginning.
+/// Returns advice on a run that diverged: a command line that starts a new run with half the
+/// learning rate, from the newest checkpoint or, if there is none, from the beginning.
 std::string divergence_advice(const RunRequest& run) {
   const RunConfig& config = run.config;
   const RunFolder& folder = run.folder;

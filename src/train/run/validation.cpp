@@ -20,7 +20,7 @@ struct Validation {
   std::vector<double> means;  // means of Objective::evaluated() over the same terms
 };
 
-/// Micro-batches per stage that one pipeline schedule runs, so that it fills and drains only once.
+/// Micro-batches per pp rank in one pipeline schedule. More of them amortize its fill and drain.
 constexpr std::int64_t kAtOnce = 4;
 
 /// Returns the samples of one data rank in one round. If none are left, returns one sample without

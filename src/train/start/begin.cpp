@@ -79,7 +79,7 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   all_or_none(world, [&] {
     if (!found) {
       fail(ErrorKind::data,
-           "no checkpoint in {} is whole; nothing was changed. Give another --run to start anew",
+           "no checkpoint in {} is whole; nothing was changed. Give another --run to start a new run",
            folder.string());
     }
     set_aside_after(run, found->step());  // the run will write these steps again

@@ -32,7 +32,7 @@ struct FrozenStart {
 };
 
 /// Returns the parameter counts of the task's frozen model, as its manifest states them. The
-/// configuration of `run` is resolved. Returns 0 if the task has none or the manifest cannot be
+/// configuration of `run` is resolved. Returns zeros if the task has none or the manifest cannot be
 /// read.
 FrozenParameters frozen_parameters(const RunRequest& run);
 

@@ -55,10 +55,10 @@ std::vector<const TokenSet*> sets_of(const RunData& data) {
   return sets;
 }
 
-/// Checks that the tokenizer of each data set has the markers of the set's chat format as tokens: a
-/// model that learns them as ordinary text does not end its answers with a token. Throws Error(usage)
-/// for the first set that lacks one, unless data.allow_missing_markers is set or the run resumes. Then
-/// returns a warning; "" if nothing is missing.
+/// Checks that the tokenizer of each data set has the markers of the set's chat format as tokens:
+/// a model that learns them as ordinary text does not end its answers with a token. Throws
+/// Error(usage) for the first set that lacks one, unless data.allow_missing_markers is set or the
+/// run resumes. Then returns a warning; "" if nothing is missing.
 std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::Kind start) {
   const Tokenizer tokenizer =
       Tokenizer::from_files(data.tokenizer_files(), data.stream().first_set().folder().string());

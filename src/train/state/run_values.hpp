@@ -18,16 +18,16 @@ struct Progress {
   std::int64_t tokens = 0;       // positions that all ranks trained on
 };
 
-/// The values of a run's checkpoint (StateDict::values): what a resume needs beside tensors and
-/// files. fields() and groups() hold the only list of their keys. Keys and texts are the checkpoint
-/// format: a change makes older checkpoints unreadable. A value that a checkpoint does not have is
-/// nullopt, because older versions wrote fewer, and weights alone have none but `model`.
+/// The values of a run's checkpoint (StateDict::values): everything that a resume needs except
+/// tensors and files. fields() and groups() hold the only list of their keys. Keys and texts are
+/// part of the checkpoint format: a change makes older checkpoints unreadable. A missing value is
+/// nullopt: older versions wrote fewer values, and checkpoints of weights only have just `model`.
 struct RunValues {
   using Texts = std::map<std::string, std::string>;
 
   std::optional<std::string> task;     // name of the task that trained
   std::optional<std::int64_t> step;    // see Progress, for this and the next three
-  std::optional<std::int64_t> update;  // a training state has it, weights alone do not
+  std::optional<std::int64_t> update;  // set for a training state, not for weights only
   std::optional<std::int64_t> next_sample;
   std::optional<std::int64_t> tokens;
   std::optional<double> loss_scale;        // see LossScaler
@@ -84,14 +84,14 @@ struct RunValues {
   static RunValues from_values(const Texts& values);
   [[nodiscard]] Texts to_values() const;
 
-  /// Returns true if the checkpoint has a training state, false for weights alone.
+  /// Returns true if the checkpoint has a training state, false for weights only.
   [[nodiscard]] bool is_training_state() const { return update.has_value(); }
 
   /// Returns the value of a configuration key ("optim.lr"); nullopt if the checkpoint has none.
   [[nodiscard]] std::optional<std::string> configured(const std::string& key) const;
 };
 
-/// Returns a value that must be there and in [least, most]. Throws Error(data) otherwise.
+/// Returns a value that must exist and lie in [least, most]. Throws Error(data) otherwise.
 std::int64_t number_in(const RunValues& values, std::optional<std::int64_t> RunValues::*member,
                        std::int64_t least, std::int64_t most);
 
@@ -101,7 +101,7 @@ void put_progress(RunValues& values, const Progress& progress, const LossScaler&
 /// Error(data) for a value that is missing or out of range.
 Progress load_progress(const RunValues& values, std::int64_t step, LossScaler& scaler);
 
-/// Returns the next_sample of the progress alone. Throws as load_progress.
+/// Returns only next_sample of the progress. Throws the errors of load_progress.
 std::int64_t saved_next_sample(const RunValues& values);
 
 }  // namespace trireme

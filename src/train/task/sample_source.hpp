@@ -25,7 +25,7 @@ struct SourceContext {
 
 /// The samples of one update.
 struct UpdateSamples {
-  std::vector<Batch> batches;    // of this rank: train.global_batch / (train.micro_batch * dp)
+  std::vector<Batch> batches;    // this rank's micro-batches: global_batch / (micro_batch * dp)
   std::int64_t next_sample = 0;  // number of samples that the run has used after this update
   double waited_s = 0;           // time that the ranks had no samples
 };

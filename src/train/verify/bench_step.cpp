@@ -11,7 +11,6 @@
 #include "core/timer.hpp"
 #include "device/memory_count.hpp"
 #include "train/audit/update_count.hpp"
-#include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 
 namespace trireme {

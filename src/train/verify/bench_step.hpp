@@ -19,7 +19,8 @@ struct StepFigures {
   double comm_s = 0;          // communication time per step, overlapped or not; mean over ranks
   double comm_exposed_s = 0;  // part of comm_s in which a rank only waited
   double mem_peak_bytes = 0;  // maximum over the ranks
-  /// Memory before the model was built, and peak of tensor allocations since then, of the same rank.
+  /// Memory before the model was built, and peak of tensor allocations since then, of the same
+  /// rank.
   double mem_before_bytes = 0;
   double mem_counted_bytes = 0;
   std::vector<CollectiveRow> collectives;  // with audit: counted on this rank in one update

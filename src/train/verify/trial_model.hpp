@@ -1,8 +1,10 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "core/measures.hpp"
+#include "data/batch.hpp"
 #include "objective/cross_entropy.hpp"
 #include "optim/optimizer.hpp"
 #include "train/cost/update_facts.hpp"
@@ -43,5 +45,10 @@ struct TrialModel {
   /// Collective over `world`, which must outlive this.
   TrialModel(Communicator& world, const TrialShape& shape);
 };
+
+/// Returns one row per sample: documents of random lengths, then padding. Every fifth sample
+/// consists of one-token documents and has no target. The result depends only on the arguments.
+Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,
+                std::int64_t vocab_size);
 
 }  // namespace trireme

@@ -9,7 +9,7 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/layout.hpp"
 #include "train/verify/layout_trial.hpp"
-#include "train/verify/trial_batches.hpp"
+#include "train/verify/trial_model.hpp"
 
 namespace trireme {
 namespace {
