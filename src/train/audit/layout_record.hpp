@@ -1,6 +1,4 @@
 #pragma once
-#include <string>
-
 #include "core/files/json.hpp"
 #include "train/audit/update_count.hpp"
 

@@ -1,9 +1,7 @@
 #include "train/control/stop_requests.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
-#include <string_view>
 
 #include "core/error.hpp"
 #include "core/log.hpp"

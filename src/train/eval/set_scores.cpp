@@ -105,7 +105,6 @@ std::int64_t checked_length(const TokenSet& set, const std::string& folder, std:
   return length;
 }
 
-/// The score of one ending.
 struct EndingScore {
   std::int64_t item = 0;
   std::int64_t ending = 0;

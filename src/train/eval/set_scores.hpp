@@ -14,7 +14,6 @@
 
 namespace trireme {
 
-/// The scores of one sequence.
 struct SequenceScore {
   std::int64_t index = 0;   // number of the sequence, in file order
   double loss_sum = 0;      // sum of -log p over its targets

@@ -31,7 +31,6 @@ class StepShares {
 
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
 
-  /// Returns the sums over all steps.
   [[nodiscard]] const StepSeconds& sums() const noexcept { return sums_; }
 
  private:

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"

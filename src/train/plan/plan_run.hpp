@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <string_view>
 
 #include "train/start/run_start.hpp"
 #include "train/task/task.hpp"

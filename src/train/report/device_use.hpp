@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/session.hpp"
 
 namespace trireme {
 

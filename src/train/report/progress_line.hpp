@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <string>
 
-#include "core/timer.hpp"
 #include "train/report/sinks.hpp"
 
 namespace trireme {

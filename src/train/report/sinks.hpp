@@ -78,7 +78,6 @@ enum class SinkFailure {
   is_logged,     // one warning; the run continues without the sink
 };
 
-/// One row of the table of sinks.
 struct SinkRow {
   const char* name;
   const char* help;

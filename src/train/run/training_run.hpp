@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <string>
 
 #include "comm/liveness/activity.hpp"
 #include "core/timer.hpp"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "checkpoint/format/state.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"

@@ -35,10 +35,8 @@ void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& sta
 std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys,
                                         const RunStart& start, const RunData& data);
 
-/// Returns the configuration that resolve_shape completes.
+/// Return the configuration that resolve_shape or resolve_length completes.
 [[nodiscard]] RunConfig resolve_by_data(const RunRequest& run, const RunData& data);
-
-/// Returns the configuration that resolve_length completes.
 [[nodiscard]] RunConfig resolve_by_start(const RunRequest& run, const RunData& data);
 
 /// Returns "" if a run that starts from this training state can continue at the checkpoint's data

@@ -21,7 +21,6 @@ class StagesBeside {
   /// All arguments must outlive this object. Collective over pp.
   StagesBeside(const Transformer& model, const Mesh& mesh);
 
-  /// Runs forward_stages.
   void forward(std::span<const Microbatch> micro_batches,
                const std::function<void(std::size_t, const at::Tensor&)>& call);
 

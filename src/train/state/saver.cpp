@@ -1,8 +1,5 @@
 #include "train/state/saver.hpp"
 
-#include <array>
-#include <cstdio>
-
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/retention.hpp"
 #include "comm/agree.hpp"

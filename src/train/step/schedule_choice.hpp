@@ -23,7 +23,6 @@ class ScheduleChoice {
   /// equal. The reference is valid until the next call.
   const pipeline::Schedule& choose(int micro_batches);
 
-  /// Returns true while actions are timed.
   [[nodiscard]] bool times_passes() const { return !least_s_.empty(); }
 
   /// Records the time of one action on this rank in seconds, without waiting for other ranks. The
@@ -38,7 +37,6 @@ class ScheduleChoice {
   /// uses on one rank.
   [[nodiscard]] const std::optional<pipeline::Schedule>& found() const { return found_; }
 
-  /// Returns true if the last update ran the found schedule.
   [[nodiscard]] bool ran_found() const { return runs_found_; }
 
   /// Uses the found schedule of a checkpoint. Ignores it if the stage placement differs. Throws the

@@ -115,7 +115,6 @@ class ReplicaSync {
   /// Records that this rank has changed its weights.
   void updated() { differ_ = mesh_.trains_alone(); }
 
-  /// Returns true if the replicas may differ.
   [[nodiscard]] bool differ() const { return differ_; }
 
   /// Returns true if the replicas must be averaged after `step`.

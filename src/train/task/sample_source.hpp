@@ -23,7 +23,6 @@ struct SourceContext {
   Communicator& world;  // all ranks, with host memory
 };
 
-/// The samples of one update.
 struct UpdateSamples {
   std::vector<Batch> batches;    // this rank's micro-batches: global_batch / (micro_batch * dp)
   std::int64_t next_sample = 0;  // number of samples that the run has used after this update
@@ -55,7 +54,6 @@ class SampleSource {
   /// Returns the origin of the samples [first, end) for an error message.
   [[nodiscard]] virtual std::string origin(std::int64_t first, std::int64_t end) const = 0;
 
-  /// Returns the held-out samples of a validation.
   [[nodiscard]] virtual std::span<const SampleSet> validation() const = 0;
 };
 

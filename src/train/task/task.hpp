@@ -29,7 +29,6 @@ struct FrozenNeed {
   bool same_vocabulary = false;  // true if its distribution is compared with the model's
 };
 
-/// The parts that an objective is made from.
 struct TaskContext {
   const RunConfig& config;  // resolved configuration
   Transformer& model;
@@ -60,7 +59,6 @@ class Task {
   /// Called before check().
   virtual void choose_defaults(ConfigSet& /*keys*/) {}
 
-  /// Adds the errors of the section.
   virtual void check(Problems& /*problems*/) const {}
 
   /// Returns true if the task needs a trained model (`--init`), whose shape, tokenizer and chat
