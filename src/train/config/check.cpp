@@ -1,9 +1,9 @@
-#include "train/config/check.hpp"
-
 #include <string>
 #include <vector>
 
+#include "core/problems.hpp"
 #include "core/process/max_threads.hpp"
+#include "train/config/config.hpp"
 
 namespace trireme {
 namespace {

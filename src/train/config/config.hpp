@@ -181,4 +181,7 @@ struct RunConfig {
   LoraConfig lora;  // only for tasks that can train adapters
 };
 
+/// Adds an error for every value of `config` that is out of range.
+void check(const RunConfig& config, Problems& problems);
+
 }  // namespace trireme

@@ -15,7 +15,6 @@
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/continuation.hpp"
-#include "train/state/load_converted.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {
@@ -78,9 +77,10 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   auto found = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   all_or_none(world, [&] {
     if (!found) {
-      fail(ErrorKind::data,
-           "no checkpoint in {} is whole; nothing was changed. Give another --run to start a new run",
-           folder.string());
+      fail(
+          ErrorKind::data,
+          "no checkpoint in {} is whole; nothing was changed. Give another --run to start a new run",
+          folder.string());
     }
     set_aside_after(run, found->step());  // the run will write these steps again
   });

@@ -10,7 +10,6 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
-#include "train/config/check.hpp"
 #include "train/report/sinks.hpp"
 
 namespace trireme {

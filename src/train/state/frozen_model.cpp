@@ -1,7 +1,6 @@
 #include "train/state/frozen_model.hpp"
 
 #include "parallel/pipeline/stage_plan.hpp"
-#include "train/state/load_converted.hpp"
 
 namespace trireme {
 namespace {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "checkpoint/format/state.hpp"
+#include "checkpoint/load/load.hpp"
 #include "optim/optimizer.hpp"
 
 namespace trireme {
@@ -53,5 +54,9 @@ class StateView {
   std::vector<Mirror> mirrors_;
   std::vector<Parts> parts_;
 };
+
+/// Like load_tensors, but converts floating-point tensors of another dtype, and ignores optimizer
+/// state that `state` does not name. Collective.
+void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
 
 }  // namespace trireme
