@@ -216,7 +216,7 @@ class KillMatrix : public ::testing::Test {
     ASSERT_EQ(mine.chain, expected.chain);
     ASSERT_EQ(mine.hash, expected.hash);
     if (newest > 0) {
-      EXPECT_NE(again.log.find("exact: losses and weights go on bit for bit"), std::string::npos)
+      EXPECT_NE(again.log.find("exact: losses and weights continue bit for bit"), std::string::npos)
           << again.log;
     }
     EXPECT_EQ(again.log.find("is not bit for bit"), std::string::npos) << again.log;

@@ -59,7 +59,7 @@ TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
 
   const Exit again = trireme({"pretrain", "--run", run});
   EXPECT_EQ(again.code, 0) << again.err;
-  expect_words(again, {"resumed from", "at step 4; exact: losses and weights go on bit for bit"});
+  expect_words(again, {"resumed from", "at step 4; exact: losses and weights continue bit for bit"});
   EXPECT_EQ(read_file(path("alone") / "config.toml"), config);
   EXPECT_EQ(hash("alone"), three);
 
@@ -81,7 +81,7 @@ TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
   std::ofstream(path("alone") / "config.toml") << "[train\n";
   const Exit damaged = trireme({"pretrain", "--run", run, "--train.steps", "9"});
   EXPECT_EQ(damaged.code, 0) << damaged.err;
-  expect_words(damaged, {"config.toml of the run is left out"});
+  expect_words(damaged, {"config.toml of the run is ignored"});
 
   const Exit refused = trireme({"pretrain", "--run", run, "--optim.lr", "1e-3"});
   EXPECT_EQ(refused.code, 2);
@@ -129,7 +129,7 @@ TEST_F(Begin, ARunFromImportedWeightsGoesOn) {
   by_hand.insert(by_hand.end(), {"--checkpoint.start", "state"});
   const Exit refused = trireme(by_hand);
   EXPECT_EQ(refused.code, 2);
-  expect_words(refused, {"checkpoint.start = state", "holds weights alone"});
+  expect_words(refused, {"checkpoint.start = state", "holds only weights"});
 }
 
 TEST_F(Begin, WeightsAreTrainedAsTheModelTheyBelongTo) {
@@ -172,13 +172,13 @@ TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
 
   const Exit lower = branch("lower", {"--resume", from, "--optim.lr", "1e-3"});
   ASSERT_EQ(lower.code, 0) << lower.err;
-  expect_words(lower, {"at step 2; the state goes on", "optim.lr 0.003 -> 0.001"});
+  expect_words(lower, {"at step 2; the state continues", "optim.lr 0.003 -> 0.001"});
   EXPECT_EQ(metrics("lower").resumed_from, std::vector<std::int64_t>{2});
   EXPECT_EQ(metrics("lower").steps.begin()->second["tokens"], 3 * 12 * 32);
 
   const Exit other = branch("other", {"--resume", from, "--train.seed", "7"});
   EXPECT_EQ(other.code, 0) << other.err;
-  expect_words(other, {"at step 2", "begins at its sample 0: train.seed = 7 (was 42)"});
+  expect_words(other, {"at step 2", "begins at sample 0: train.seed = 7 (was 42)"});
 
   // Through fp64 and back no digit of fp32 is lost, moments included.
   const Exit wide =
@@ -263,16 +263,16 @@ TEST_F(Begin, AWarmupLongerThanTheRunIsAWarningAlsoWhereTheDataSaysHowLong) {
 TEST_F(Begin, TheWarningOfAnUpdateThatHoldsMoreThanTheEpochsCountsWhatIsDone) {
   const Exit first = pretrain("short", {"--train.steps", "0", "--train.epochs", "0.002"});
   EXPECT_EQ(first.code, 0) << first.err;
-  expect_words(first, {"train.epochs = 0.002 asks for", "in all: the run has one update, of"});
+  expect_words(first, {"train.epochs = 0.002 gives only", "in total: the run has one update with"});
 
   const Exit more =
       trireme({"pretrain", "--run", path("short").string(), "--train.epochs", "0.004"});
   EXPECT_EQ(more.code, 0) << more.err;
-  expect_words(more, {"of them are done: the run has one more update, of"});
+  expect_words(more, {"of them are done: the run has one more update with"});
 
   const Exit done = trireme({"pretrain", "--run", path("short").string()});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err.find("asks for"), std::string::npos) << done.err;
+  EXPECT_EQ(done.err.find("gives only"), std::string::npos) << done.err;
 }
 
 TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {

@@ -18,7 +18,6 @@
 #include "pipeline/named.hpp"
 #include "pipeline/simulate.hpp"
 #include "train/step/microbatches.hpp"
-#include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
 

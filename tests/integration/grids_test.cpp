@@ -17,7 +17,6 @@
 #include "pipeline/schedule_file.hpp"
 #include "support/layouts/grid_cases.hpp"
 #include "support/layouts/layout_cases.hpp"
-#include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
 
@@ -174,7 +173,7 @@ RunConfig pipeline_config(std::int64_t micro_batches) {
   return config;
 }
 
-// Passes are timed in two updates, the searched schedule trains the others.
+// Pipeline actions are timed in two updates; later updates use the schedule that was found.
 TEST(Pipeline, SchedulesMayBeSearched) {
   for (const std::int64_t stages_a_rank : {1, 2}) {
     for (const std::int64_t in_flight : {0, 3}) {

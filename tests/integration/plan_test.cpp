@@ -164,7 +164,7 @@ TEST_F(PlanLayouts, VerifyLayoutRefusesSchedulesThatAreNotWhatIsAskedFor) {
 
   EXPECT_EQ(verify({"--parallel.schedule", file}).code, 0);
   expect_refused(verify({"--parallel.schedule", file, "--parallel.reproducible", "true"}), 2,
-                 {"parallel.reproducible = true", "W1.1 is out of the order"});
+                 {"parallel.reproducible = true", "W1.1 is not in the order"});
   expect_refused(verify({"--parallel.schedule", "auto", "--parallel.virtual_stages", "2",
                          "--parallel.in_flight", "1", "--model.num_layers", "4"}),
                  2, {"parallel.in_flight = 1", "at least 2"});

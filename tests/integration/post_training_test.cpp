@@ -275,7 +275,7 @@ TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
     return trireme(words);
   };
   const std::string start = path("start").string();
-  expect_refused(sft({}), 2, {"sft goes on from a trained model", "--init"});
+  expect_refused(sft({}), 2, {"sft starts from a trained model", "--init"});
   expect_refused(sft({"--init", start, "--data", set().string()}), 2, {"of kind pretrain, sft"});
   expect_refused(sft({"--init", start, "--model.hidden_size", "64"}), 2, {"model.hidden_size"});
   expect_refused(sft({"--init", start, "--sft.token_weights", "what is=2"}), 2,
@@ -284,7 +284,7 @@ TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
 
   ASSERT_EQ(sft({"--init", start}).code, 0);
   fs::copy(path("start"), path("other"), fs::copy_options::recursive);
-  expect_refused(sft({"--init", path("other").string()}), 2, {"this run began from"});
+  expect_refused(sft({"--init", path("other").string()}), 2, {"this run started from"});
   const Arguments other_format{"--init", path("refused").string(),
                                "--data", path("chatml").string(),
                                "--run",  path("formats").string()};

@@ -90,7 +90,7 @@ class Resume : public testing::RunProgram {
     expect_same_validations(whole, "alone_" + tag);
 
     const Exit same = train("same_" + tag, layout, true);
-    EXPECT_NE(same.err.find("exact: losses and weights go on bit for bit"), std::string::npos)
+    EXPECT_NE(same.err.find("exact: losses and weights continue bit for bit"), std::string::npos)
         << same.err;
     EXPECT_EQ(hash("same_" + tag), hash(whole));
     for (std::size_t i = 0; i < others.size(); ++i) {
@@ -218,7 +218,7 @@ TEST_F(Resume, WithLocalStepsIsBitwiseFromASaveBetweenTwoAverages) {
   expected.erase(expected.begin(), expected.begin() + 4);
   EXPECT_EQ(metrics("local").losses(), expected);
   EXPECT_EQ(hash("local"), hash("whole_local"));
-  EXPECT_NE(exit.err.find("exact: losses and weights go on bit for bit"), std::string::npos)
+  EXPECT_NE(exit.err.find("exact: losses and weights continue bit for bit"), std::string::npos)
       << exit.err;
 
   // The end of a shorter run is one more average.

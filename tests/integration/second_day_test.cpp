@@ -45,7 +45,7 @@ TEST_F(SecondDay, ADamagedTokenizerOfTheSetIsToldBeforeTheFirstStep) {
   const Exit exit = pretrain("tokenizer", {"--data", path("damaged").string()});
 
   EXPECT_EQ(exit.code, 3) << exit.err;
-  EXPECT_FALSE(fs::exists(path("tokenizer"))) << "nothing was begun";
+  EXPECT_FALSE(fs::exists(path("tokenizer"))) << "nothing was changed";
 }
 
 TEST_F(SecondDay, AnotherPeakMovesTheEndOfTheLearningRateOfARunThatCommittedNothing) {

@@ -49,9 +49,9 @@ TEST_F(Usage, AllWrongValuesAreReportedAtOnce) {
 TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
   expect_refused(
       pretrain("none", {"--optim.momentum", "0.9"}), 2,
-      {"optim.momentum = 0.9", "no key of adamw", "beta1, beta2, eps", "--optim.momentum"});
+      {"optim.momentum = 0.9", "not a key of adamw", "beta1, beta2, eps", "--optim.momentum"});
   expect_refused(pretrain("none", {"--optim.name", "lion", "--optim.eps", "1e-6"}), 2,
-                 {"optim.eps", "no key of lion", "weight_decay, beta1, beta2"});
+                 {"optim.eps", "not a key of lion", "weight_decay, beta1, beta2"});
   expect_refused(pretrain("none", {"--model.activation", "gelu"}), 2,
                  {"model.activation = gelu", "silu, gelu_tanh, relu2"});
   EXPECT_FALSE(fs::exists(path("none")));
@@ -137,7 +137,7 @@ TEST_F(Usage, ValuesLeftOpenAreChosenSaidAndKept) {
 
   EXPECT_EQ(first.code, 0) << first.err;
   for (const char* words : {"train.global_batch = 35 is chosen",
-                            "global batch 35 = 1 data rank x 5 sequences x 7 micro-steps",
+                            "global batch 35 = 1 data rank x 5 sequences x 7 accumulation steps",
                             "data.split = 90,9,1, but train.eval_every = 0"})
     EXPECT_NE(first.err.find(words), std::string::npos) << words << " not in " << first.err;
   const std::string config = read_file(path("open") / "config.toml");

@@ -166,7 +166,7 @@ a_time_limit_that_changes_is_heeded() {
   await 100 "the stop before a shorter limit" requeued short
   expect_match "how it stopped" 'exit 75 ' "$(ends short | head -n1)"
   on scancel "$short"
-  await 150 "the news of a longer limit" grep -q 'the scheduler ends the job 1080 s later' "$work/long.out"
+  await 150 "the news of a longer limit" grep -q 'the scheduler now ends the job 1080 s later' "$work/long.out"
   while ((SECONDS < start + 130)); do sleep 1; done
   expect_equal "a job past its old limit" RUNNING "$(job_field "$long" JobState)"
   expect_equal "its restarts" 0 "$(job_field "$long" Restarts)"

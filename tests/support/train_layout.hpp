@@ -12,7 +12,7 @@
 #include "support/layouts/layout_cases.hpp"
 #include "train/step/step.hpp"
 #include "train/verify/layout_trial.hpp"
-#include "train/verify/trial_batches.hpp"
+#include "train/verify/trial_model.hpp"
 
 /// A small model trained by the real Step on thread ranks, cut in any way, in any precision.
 namespace trireme::testing {

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// The stages of a rank, without a pipeline the one that is the model.
+/// Adds the stages of a rank. Without a pipeline the whole model is one stage.
 void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, int rank) {
   const int pp = coords_of(facts, rank).pp;
   const pipeline::Schedule schedule = facts.schedule();

@@ -1,22 +1,22 @@
 #pragma once
-#include <string>
-
 #include "core/files/json.hpp"
 #include "train/audit/update_count.hpp"
 
 namespace trireme {
 
-/// What a run's layout took, after an update: the content of RUN/layout.json. `ranks`, `backend`,
-/// `parallel` (every key, and `dp`), `micro_steps`, `schedule` (null without a pipeline); `per_rank`: `rank`,
-/// `coords`, `stages`, and each beside its `..._formula` `in_flight_peak`, `bubble_share` (null on a GPU's
-/// pipeline) and the fields of RankMemory; `collectives` of rank 0, `formula_bytes` beside the
-/// `moved_bytes` that were counted (null where a library moved them); `schedule_list`, a line a rank,
-/// of a schedule that was found. Collective over `control`; rank 0's is whole, the others' is null.
-/// `mesh`: of the update.
+/// Returns the content of RUN/layout.json after an update, on rank 0; null on other ranks.
+/// Collective over `control`. `mesh`: mesh of the update.
+///   ranks, backend, parallel   every key of [parallel], and `dp`
+///   micro_steps, schedule      schedule is null without a pipeline
+///   per_rank                   rank, coords, stages, and these values with their `..._formula`:
+///                              in_flight_peak, bubble_share (null on a GPU pipeline), RankMemory
+///   collectives                of rank 0: moved_bytes counted (null if a library moved them) and
+///                              formula_bytes
+///   schedule_list              one line per rank of a schedule that was found
 Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& facts,
                    const UpdateCount& count);
 
-/// Collectives of a rank, as counted, beside their formulas.
+/// Returns the counted collectives of a rank together with their formulas.
 Json collectives_json(const std::vector<CollectiveRow>& counted,
                       const std::vector<CollectiveRow>& formulas);
 

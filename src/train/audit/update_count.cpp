@@ -54,7 +54,7 @@ void UpdateCount::end(const UpdateResult& result) {
   step_.count_activations(false);
   registry_.weights().settle();
   const auto add = [&](std::string_view group, int size, const TrafficRow& row) {
-    for (CollectiveRow& same : collectives_) {  // of another pair of stages
+    for (CollectiveRow& same : collectives_) {  // another pair of stages may have added this row
       if (key_of(same) != Key{group, row.operation, row.purpose}) continue;
       same.count += row.count;
       same.payload_bytes += row.payload_bytes;
@@ -65,7 +65,7 @@ void UpdateCount::end(const UpdateResult& result) {
                             row.payload_bytes, row.moved_bytes});
   };
   for (const TrafficRow& row : traffic_between(world_before_, mesh.world().traffic()))
-    // A run's votes go there too.
+    // Skip other collectives of the world, such as the votes of a run.
     if ((row.purpose == "norm" || row.purpose == "load of experts") && mesh.world().size() > 1)
       add("world", mesh.world().size(), row);
   for (const CountedGroup& one : groups_)

@@ -9,27 +9,27 @@
 
 namespace trireme {
 
-/// A group of more than one rank, and what it had done before the update.
+/// A communicator of more than one rank, with its traffic before the update.
 struct CountedGroup {
   std::string_view name;
   Communicator* group;
   std::vector<TrafficRow> before;
 };
 
-/// What one update of this rank took: bytes that it held, bytes that it sent. Made right before the
-/// update (collective: gathers of weights in flight are waited for).
+/// Counts the bytes that one update of this rank holds and sends. Create it right before the
+/// update. Collective: it waits for pending gathers of weights.
 class UpdateCount {
  public:
   explicit UpdateCount(Step& step);
 
-  /// The update is done, not skipped.
+  /// Ends the count. The update must not have been skipped.
   void end(const UpdateResult& result);
 
   [[nodiscard]] const RankMemory& memory() const { return memory_; }
 
   [[nodiscard]] const PassStats& passes() const { return passes_; }
 
-  /// As collectives_formula.
+  /// Returns the counted collectives in the form of collectives_formula.
   [[nodiscard]] const std::vector<CollectiveRow>& collectives() const { return collectives_; }
 
  private:
@@ -42,8 +42,8 @@ class UpdateCount {
   std::vector<CollectiveRow> collectives_;
 };
 
-/// Every number that is not what its formula says, a line each; "" when all are. Bytes that a
-/// library moved are not known and not compared.
+/// Returns one line for every number that differs from its formula; "" if all agree. Bytes that a
+/// library moved are unknown and not compared.
 std::string differences(const std::vector<CollectiveRow>& counted,
                         const std::vector<CollectiveRow>& expected);
 std::string differences(const RankMemory& counted, const RankMemory& expected);

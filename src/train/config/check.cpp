@@ -1,14 +1,14 @@
-#include "train/config/check.hpp"
-
 #include <string>
 #include <vector>
 
+#include "core/problems.hpp"
 #include "core/process/max_threads.hpp"
+#include "train/config/config.hpp"
 
 namespace trireme {
 namespace {
 
-/// So that ranks x micro_batch x accumulation stays within 64 bits.
+/// Upper limit that keeps ranks x micro_batch x accumulation within 64 bits.
 constexpr std::int64_t kMostSequences = std::int64_t{1} << 20;
 
 void check_train(const TrainConfig& train, Problems& problems) {
@@ -17,7 +17,7 @@ void check_train(const TrainConfig& train, Problems& problems) {
     if (value < low) problems.add(key, value, allowed);
   };
   at_least("train.steps", train.steps, 0, "must be 0 (use epochs) or more");
-  at_least("train.seq_len", train.seq_len, 0, "must be 0 (the set's) or more");
+  at_least("train.seq_len", train.seq_len, 0, "must be 0 (length of the data set) or more");
   const auto within = [&](const char* key, std::int64_t value, std::int64_t low,
                           std::int64_t high) {
     if (value < low || value > high)
@@ -33,7 +33,7 @@ void check_train(const TrainConfig& train, Problems& problems) {
   at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
   at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
   at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
-  at_least("train.num_samples", train.num_samples, 0, "must be 0 (as epochs or steps say) or more");
+  at_least("train.num_samples", train.num_samples, 0, "must be 0 (from epochs or steps) or more");
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
@@ -57,6 +57,20 @@ void check_data(const DataConfig& data, Problems& problems) {
     problems.add("data.split", data.split, "cannot be combined with data.valid_path");
 }
 
+void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
+  const auto not_negative = [&](const char* key, auto value, const char* allowed) {
+    if (!(value >= 0)) problems.add(cat("checkpoint.", key), value, allowed);
+  };
+  if (config.resume.empty())
+    problems.add("checkpoint.resume", "''", "must be auto, never or the path of a checkpoint");
+  not_negative("every", config.every, "must be 0 (last step only) or more");
+  not_negative("keep_every", config.keep_every, "must be 0 (none) or more");
+  not_negative("keep_best", config.keep_best, "must be 0 (none) or more");
+  not_negative("write_mb_per_s", config.write_mb_per_s, "must be 0 (automatic) or more");
+  problems.one_of("checkpoint.start", config.start, std::vector<std::string>{"state", "weights"});
+  not_negative("keep_last", config.keep_last, "must be 0 (keep all) or more");
+}
+
 }  // namespace
 
 void check(const RunConfig& config, Problems& problems) {
@@ -66,22 +80,7 @@ void check(const RunConfig& config, Problems& problems) {
   check(config.parallel, problems);
   check(config.lora, problems);
   check_data(config.data, problems);
-  if (config.checkpoint.resume.empty())
-    problems.add("checkpoint.resume", "''", "must be auto, never or a checkpoint's path");
-  if (config.checkpoint.every < 0)
-    problems.add("checkpoint.every", config.checkpoint.every, "must be 0 (last step only) or more");
-  if (config.checkpoint.keep_every < 0)
-    problems.add("checkpoint.keep_every", config.checkpoint.keep_every, "must be 0 (none) or more");
-  if (config.checkpoint.keep_best < 0)
-    problems.add("checkpoint.keep_best", config.checkpoint.keep_best, "must be 0 (none) or more");
-  if (!(config.checkpoint.write_mb_per_s >= 0))
-    problems.add("checkpoint.write_mb_per_s", config.checkpoint.write_mb_per_s,
-                 "must be 0 (by rule) or more");
-  problems.one_of("checkpoint.start", config.checkpoint.start,
-                  std::vector<std::string>{"state", "weights"});
-  if (config.checkpoint.keep_last < 0)
-    problems.add("checkpoint.keep_last", config.checkpoint.keep_last,
-                 "must be 0 (keep all) or more");
+  check_checkpoint(config.checkpoint, problems);
 }
 
 }  // namespace trireme

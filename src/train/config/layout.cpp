@@ -15,7 +15,7 @@
 namespace trireme {
 namespace {
 
-/// By how much one layout is another: each factor of two counts.
+/// Returns the distance between two layouts: the sum of |log2| of the ratios of their axis sizes.
 double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto ratio = [](std::int64_t one, std::int64_t other) {
     return std::abs(std::log2(static_cast<double>(one) / static_cast<double>(other)));
@@ -23,14 +23,15 @@ double distance(const ParallelConfig& a, const ParallelConfig& b) {
   const auto shards = [](const ParallelConfig& config) {
     return std::max<std::int64_t>(config.zero_shard, 1);
   };
-  // Where experts lie follows the rest rather than the other way round.
-  constexpr double kOfExperts = 0.75;
+  // The placement of experts follows from the other axes, so a change of it weighs less.
+  constexpr double kExpertWeight = 0.75;
   return ratio(a.tp, b.tp) + ratio(a.cp, b.cp) + ratio(a.pp, b.pp) + ratio(shards(a), shards(b)) +
-         kOfExperts * (ratio(a.ep, b.ep) + ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)));
+         kExpertWeight *
+             (ratio(a.ep, b.ep) + ratio(expert_tensor_ranks(a), expert_tensor_ranks(b)));
 }
 
-/// Takes back what stages exclude.
-void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
+/// Resets the options that a pipeline does not support.
+void reset_pipeline_conflicts(ParallelConfig& config, const LayoutFacts& facts) {
   const bool one_stage = config.schedule != "interleaved" && !searches_schedule(config);
   if (one_stage) config.virtual_stages = 1;
   if (mistake_in_schedule(config)) config.schedule = ParallelConfig{}.schedule;
@@ -41,8 +42,8 @@ void leave_out_of_pipeline(ParallelConfig& config, const LayoutFacts& facts) {
   if (facts.model.tie_embeddings) config.reproducible = false;
 }
 
-/// Takes back what excludes another form of data parallelism, or exchanges too few tokens.
-void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) {
+/// Resets the options that contradict each other, and too large values of tp_chunks.
+void reset_conflicts(ParallelConfig& config, const LayoutFacts& facts) {
   if (facts.local_steps) config.local_steps = *facts.local_steps;
   if (config.local_steps > 1 && (config.zero > 0 || config.reproducible)) {
     if (facts.local_steps) {
@@ -52,7 +53,7 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
       config.local_steps = 1;
     }
   }
-  if (config.pp > 1) leave_out_of_pipeline(config, facts);
+  if (config.pp > 1) reset_pipeline_conflicts(config, facts);
   if (folds_experts(config) && config.local_steps > 1 && facts.local_steps) {
     config.ep = 1;
     config.etp = 0;
@@ -67,7 +68,7 @@ void leave_out_contradictions(ParallelConfig& config, const LayoutFacts& facts) 
         std::clamp<std::int64_t>(entering_tokens(config, length), 1, config.tp_chunks);
 }
 
-/// ep and etp worth trying on `ranks` of a stage, of them `tp` ranks of tp.
+/// Returns the pairs (ep, etp) to try for one stage of `ranks` ranks with tensor parallelism `tp`.
 std::vector<std::pair<std::int64_t, std::int64_t>> expert_grids(const ParallelConfig& wanted,
                                                                 const LayoutFacts& facts,
                                                                 std::int64_t tp,
@@ -103,7 +104,7 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
             one.zero_shard = shard;
             one.ep = ep;
             one.etp = etp;
-            leave_out_contradictions(one, facts);
+            reset_conflicts(one, facts);
             offer(one);
           }
         }
@@ -113,7 +114,7 @@ std::optional<ParallelConfig> nearest_possible(const ParallelConfig& wanted,
   return best;
 }
 
-/// The keys that differ, as options.
+/// Returns the keys that differ from `wanted`, as command-line options.
 std::string as_options(const ParallelConfig& config, const ParallelConfig& wanted) {
   std::vector<std::string> options;
   const auto add = [&](const char* key, std::int64_t value, std::int64_t before) {
@@ -158,15 +159,16 @@ void check_micro_batches(const ParallelConfig& config, std::int64_t micro_steps)
   if (wanted == 0 || wanted == micro_steps) return;
   fail(
       ErrorKind::usage,
-      "parallel.schedule = {} is of {} micro-batches, an update has {}: give --train.accumulation {}",
+      "parallel.schedule = {} has {} micro-batches, but an update has {}: give --train.accumulation {}",
       config.schedule, wanted, micro_steps, wanted);
 }
 
 std::string keys_without_effect(const ParallelConfig& config) {
   const ParallelConfig usual;
   std::vector<std::string> keys;
-  const auto add = [&](bool is_idle, const char* key, const auto& value, const char* without) {
-    if (is_idle) keys.push_back(formatted("parallel.{} = {} ({})", key, value, without));
+  const auto add = [&](bool has_no_effect, const char* key, const auto& value,
+                       const char* without) {
+    if (has_no_effect) keys.push_back(formatted("parallel.{} = {} ({})", key, value, without));
   };
   const bool alone = config.tp == 1;
   add(alone && config.sequence_parallel, "sequence_parallel", "true", "tp is 1");

@@ -10,24 +10,24 @@
 
 namespace trireme {
 
-/// What a layout must fit. The model is resolved.
+/// The facts that a layout is checked against. `model` is resolved.
 struct LayoutFacts {
   const ModelConfig& model;
-  std::vector<std::int64_t> seq_lens;            // of all phases of the data, in tokens
-  int ranks = 1;                                 // started
-  std::optional<std::int64_t> local_steps = {};  // that a run which goes on has to keep
+  std::vector<std::int64_t> seq_lens;            // sequence lengths of all data phases, in tokens
+  int ranks = 1;                                 // number of ranks of the job
+  std::optional<std::int64_t> local_steps = {};  // value that a resumed run must keep
 };
 
-/// Adds every reason why `config` cannot be, and if there is one, the nearest layout of as many
-/// ranks that can.
+/// Adds all reasons why the layout `config` is invalid. If there are any, also adds the nearest
+/// valid layout for the same number of ranks.
 void check_layout(const ParallelConfig& config, const LayoutFacts& facts, Problems& problems);
 
-/// Throws Error(usage) where parallel.schedule is a file of another number of micro-batches than an
+/// Throws Error(usage) if parallel.schedule is a file for another number of micro-batches than one
 /// update has.
 void check_micro_batches(const ParallelConfig& config, std::int64_t micro_steps);
 
-/// One line that names the keys which change nothing beside the others (zero_shard without ZeRO);
-/// "" if there is none. Not refused: one configuration serves many layouts.
+/// Returns one line that names the keys without effect (for example zero_shard without ZeRO); "" if
+/// there are none. They are not errors, because one configuration may serve several layouts.
 std::string keys_without_effect(const ParallelConfig& config);
 
 }  // namespace trireme

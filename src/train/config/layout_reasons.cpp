@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "core/error.hpp"
 #include "core/number.hpp"
@@ -12,40 +13,37 @@
 namespace trireme {
 namespace {
 
-/// Of forms of data parallelism that exclude one another.
-void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
-  if (config.local_steps > 1 && config.zero > 0) {
-    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
-                       formatted("must be 1 with parallel.zero = {}: ranks that train on their own "
-                                 "hold all of the state each",
-                                 config.zero)});
-  }
-  if (config.hierarchical && config.zero > 0) {
-    reasons.push_back(
-        {"parallel.hierarchical", "true",
-         formatted("must be false with parallel.zero = {}: there "
-                   "parallel.zero_shard = the ranks of a node reduces inside it first",
-                   config.zero)});
-  }
-  if (config.reproducible && config.hierarchical) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       "must be false with parallel.hierarchical: it adds up in another order"});
-  }
-  if (config.reproducible && config.local_steps > 1) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       formatted("must be false with parallel.local_steps = {}: each data rank "
-                                 "adds up its own gradients alone",
-                                 config.local_steps)});
-  }
-  if (config.hierarchical && config.local_steps > 1) {
-    reasons.push_back({"parallel.hierarchical", "true",
-                       formatted("must be false with parallel.local_steps = {}: gradients do not "
-                                 "leave a data rank",
-                                 config.local_steps)});
-  }
+/// Adds a reason. `allowed` is a format for `args`.
+template <class T, class... Args>
+void add(std::vector<Reason>& reasons, const char* key, const T& value,
+         MessageFormat<std::type_identity_t<Args>...> allowed, const Args&... args) {
+  reasons.push_back({key, cat(value), formatted<Args...>(allowed, args...)});
 }
 
-/// Of stages of a pipeline.
+/// Adds conflicts between forms of data parallelism.
+void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
+  if (config.local_steps > 1 && config.zero > 0)
+    add(reasons, "parallel.local_steps", config.local_steps,
+        "must be 1 with parallel.zero = {}: with local steps each rank holds the whole state",
+        config.zero);
+  if (config.hierarchical && config.zero > 0)
+    add(reasons, "parallel.hierarchical", "true",
+        "must be false with parallel.zero = {}: set parallel.zero_shard to the ranks of a node to reduce inside it first",
+        config.zero);
+  if (config.reproducible && config.hierarchical)
+    add(reasons, "parallel.reproducible", "true",
+        "must be false with parallel.hierarchical, which sums in another order");
+  if (config.reproducible && config.local_steps > 1)
+    add(reasons, "parallel.reproducible", "true",
+        "must be false with parallel.local_steps = {}: each data rank sums only its own gradients",
+        config.local_steps);
+  if (config.hierarchical && config.local_steps > 1)
+    add(reasons, "parallel.hierarchical", "true",
+        "must be false with parallel.local_steps = {}: gradients are not reduced over data ranks",
+        config.local_steps);
+}
+
+/// Adds conflicts of the pipeline's stages and schedule.
 void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
                        std::vector<Reason>& reasons) {
   if (config.pp == 1) return;
@@ -55,10 +53,9 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
   }
   const std::int64_t stages = stage_placement(config).stages();
   if (stages > facts.model.num_layers) {
-    reasons.push_back({"parallel.pp", cat(config.pp),
-                       formatted("makes {} stages of schedule {}, must be at most model.num_layers "
-                                 "= {}: a stage has a layer or more",
-                                 stages, config.schedule, facts.model.num_layers)});
+    add(reasons, "parallel.pp", config.pp,
+        "makes {} stages of schedule {}, must be at most model.num_layers = {}: each stage needs at least one layer",
+        stages, config.schedule, facts.model.num_layers);
   } else if (config.stages != "auto") {
     try {
       (void)parse_stages(config.stages, facts.model, stages);
@@ -66,86 +63,65 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
       reasons.push_back({"parallel.stages", config.stages, error.what()});
     }
   }
-  if (config.local_steps > 1) {
-    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
-                       "must be 1 with parallel.pp: stages clip by one norm"});
-  }
+  if (config.local_steps > 1)
+    add(reasons, "parallel.local_steps", config.local_steps,
+        "must be 1 with parallel.pp: all stages clip by one norm");
   const std::int64_t on_each = stages / config.pp;
-  if (searches_schedule(config) && config.in_flight > 0 && config.in_flight < on_each) {
-    reasons.push_back(
-        {"parallel.in_flight", cat(config.in_flight),
-         formatted("must be 0 (no limit) or at least {}: a rank holds a micro-batch of "
-                   "each of its stages",
-                   on_each)});
-  }
+  if (searches_schedule(config) && config.in_flight > 0 && config.in_flight < on_each)
+    add(reasons, "parallel.in_flight", config.in_flight,
+        "must be 0 (no limit) or at least {}: a rank holds one micro-batch for each of its stages",
+        on_each);
   if (const std::string pass = config.reproducible ? weights_out_of_order(config) : "";
-      !pass.empty()) {
-    reasons.push_back(
-        {"parallel.reproducible", "true",
-         formatted("must be false with this parallel.schedule: {} is out of the order "
-                   "of micro-batches",
-                   pass)});
-  }
-  if (config.reproducible && facts.model.tie_embeddings) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       "must be false with parallel.pp and model.tie_embeddings: the table's two "
-                       "gradients of a micro-batch are formed in passes far apart"});
-  }
+      !pass.empty())
+    add(reasons, "parallel.reproducible", "true",
+        "must be false with this parallel.schedule: {} is not in the order of the micro-batches",
+        pass);
+  if (config.reproducible && facts.model.tie_embeddings)
+    add(reasons, "parallel.reproducible", "true",
+        "must be false with parallel.pp and model.tie_embeddings: the two gradients of the embedding table are computed in different pipeline actions");
 }
 
-/// Of experts in a grid of their own.
+/// Adds conflicts of the expert grid (ep, etp).
 void add_expert_reasons(const ParallelConfig& config, const LayoutFacts& facts,
                         std::vector<Reason>& reasons) {
   const MoeConfig& moe = facts.model.moe;
   if (!moe.on()) {
     if (config.ep > 1)
-      reasons.push_back({"parallel.ep", cat(config.ep), "must be 1 with model.num_experts = 0"});
+      add(reasons, "parallel.ep", config.ep, "must be 1 with model.num_experts = 0");
     return;
   }
   const std::int64_t etp = expert_tensor_ranks(config);
   if (etp > moe.moe_intermediate_size) {
     const bool as_tp = config.etp == 0;
-    reasons.push_back(
-        {as_tp ? "parallel.tp" : "parallel.etp", cat(etp),
-         formatted("must be at most model.moe_intermediate_size = {}: a rank holds a "
-                   "part of every expert{}",
-                   moe.moe_intermediate_size, as_tp ? " (parallel.etp 1: whole ones)" : "")});
+    add(reasons, as_tp ? "parallel.tp" : "parallel.etp", etp,
+        "must be at most model.moe_intermediate_size = {}: each rank holds a shard of every expert{}",
+        moe.moe_intermediate_size, as_tp ? " (parallel.etp 1: whole experts)" : "");
   }
-  if (config.tp > 1 && config.tp_chunks > 1) {
-    reasons.push_back({"parallel.tp_chunks", cat(config.tp_chunks),
-                       "must be 1 for a model with experts: all of its tokens are routed at once"});
-  }
+  if (config.tp > 1 && config.tp_chunks > 1)
+    add(reasons, "parallel.tp_chunks", config.tp_chunks,
+        "must be 1 for a model with experts: all of its tokens are routed at once");
   if (!folds_experts(config)) return;
-  if (moe.num_experts % config.ep != 0) {
-    reasons.push_back({"parallel.ep", cat(config.ep),
-                       formatted("must divide model.num_experts = {}", moe.num_experts)});
-  }
-  if (config.reproducible) {
-    reasons.push_back({"parallel.reproducible", "true",
-                       "must be false with parallel.ep or etp: a rank adds up the gradients of "
-                       "several ranks' tokens at once"});
-  }
-  if (config.local_steps > 1) {
-    reasons.push_back({"parallel.local_steps", cat(config.local_steps),
-                       "must be 1 with parallel.ep or etp: data ranks train each other's experts"});
-  }
+  if (moe.num_experts % config.ep != 0)
+    add(reasons, "parallel.ep", config.ep, "must divide model.num_experts = {}", moe.num_experts);
+  if (config.reproducible)
+    add(reasons, "parallel.reproducible", "true",
+        "must be false with parallel.ep or etp: a rank sums gradients for tokens of several ranks at once");
+  if (config.local_steps > 1)
+    add(reasons, "parallel.local_steps", config.local_steps,
+        "must be 1 with parallel.ep or etp: data ranks train each other's experts");
   if (!divides(config, facts.ranks)) return;
   const std::int64_t ranks = facts.ranks / config.pp;
   if (ranks % (etp * config.ep) != 0) {
-    reasons.push_back(
-        {"parallel.ep", cat(config.ep),
-         formatted("must divide tp x cp x dp / etp = {}",
-                   number_text(static_cast<double>(ranks) / static_cast<double>(etp)))});
+    add(reasons, "parallel.ep", config.ep, "must divide tp x cp x dp / etp = {}",
+        number_text(static_cast<double>(ranks) / static_cast<double>(etp)));
     return;
   }
   const std::int64_t together = config.zero_shard * config.tp;
   const bool fits = together % (etp * config.ep) == 0 ||
                     etp * config.ep % std::max<std::int64_t>(together, 1) == 0;
-  if (config.zero > 0 && config.zero_shard > 0 && !fits) {
-    reasons.push_back({"parallel.zero_shard", cat(config.zero_shard),
-                       formatted("x tp = {} and etp x ep = {}: one must divide the other", together,
-                                 etp * config.ep)});
-  }
+  if (config.zero > 0 && config.zero_shard > 0 && !fits)
+    add(reasons, "parallel.zero_shard", config.zero_shard,
+        "x tp = {} and etp x ep = {}: one must divide the other", together, etp * config.ep);
 }
 
 }  // namespace
@@ -157,78 +133,62 @@ std::int64_t entering_tokens(const ParallelConfig& config, std::int64_t length) 
 std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts) {
   std::vector<Reason> reasons;
   const ModelConfig& model = facts.model;
-  if (config.tp > model.num_heads) {
-    reasons.push_back({"parallel.tp", cat(config.tp),
-                       formatted("must be at most model.num_heads = {}: a rank holds whole heads",
-                                 model.num_heads)});
-  }
-  if (config.tp > std::min(model.vocab_size, model.intermediate_size)) {
-    reasons.push_back(
-        {"parallel.tp", cat(config.tp),
-         formatted("must be at most the vocabulary ({}) and model.intermediate_size = {}",
-                   model.vocab_size, model.intermediate_size)});
-  }
+  if (config.tp > model.num_heads)
+    add(reasons, "parallel.tp", config.tp,
+        "must be at most model.num_heads = {}: a rank holds whole heads", model.num_heads);
+  if (config.tp > std::min(model.vocab_size, model.intermediate_size))
+    add(reasons, "parallel.tp", config.tp,
+        "must be at most the vocabulary ({}) and model.intermediate_size = {}", model.vocab_size,
+        model.intermediate_size);
   add_expert_reasons(config, facts, reasons);
   if (config.sequence_parallel) {
     for (const std::int64_t length : facts.seq_lens) {
       if (length % config.tp == 0) continue;
-      reasons.push_back(
-          {"parallel.tp", cat(config.tp),
-           formatted("must divide the length of the sequences, {}, with parallel.sequence_parallel",
-                     length)});
+      add(reasons, "parallel.tp", config.tp,
+          "must divide the sequence length {} with parallel.sequence_parallel", length);
     }
   }
   for (const std::int64_t length : facts.seq_lens) {
-    const std::int64_t pieces = config.cp > 1 ? 2 * config.cp : 1;
-    if (length % pieces != 0) {
-      reasons.push_back(
-          {"parallel.cp", cat(config.cp),
-           formatted("2 cp = {} must divide the length of the sequences, {}", pieces, length)});
+    const std::int64_t chunks = config.cp > 1 ? 2 * config.cp : 1;
+    if (length % chunks != 0) {
+      add(reasons, "parallel.cp", config.cp, "2 x cp = {} must divide the sequence length {}",
+          chunks, length);
     } else if (config.sequence_parallel && length / config.cp % config.tp != 0 &&
-               length % config.tp == 0) {
-      reasons.push_back({"parallel.tp", cat(config.tp),
-                         formatted("must divide the {} tokens that a rank of cp has of a sequence, "
-                                   "with parallel.sequence_parallel",
-                                   length / config.cp)});
-    }
+               length % config.tp == 0)
+      add(reasons, "parallel.tp", config.tp,
+          "must divide the {} tokens of a sequence on each rank of cp with parallel.sequence_parallel",
+          length / config.cp);
   }
   for (const std::int64_t length : facts.seq_lens) {
     const std::int64_t tokens = entering_tokens(config, length);
     if (config.tp == 1 || config.tp_chunks <= std::max<std::int64_t>(tokens, 1)) continue;
-    reasons.push_back({"parallel.tp_chunks", cat(config.tp_chunks),
-                       formatted("must be at most the {} tokens that a rank has of a sequence of "
-                                 "{} where it enters a block",
-                                 tokens, length)});
+    add(reasons, "parallel.tp_chunks", config.tp_chunks,
+        "must be at most the {} tokens that a rank has of a sequence of {} tokens at block input",
+        tokens, length);
   }
-  if (config.cp > 1 && model.attention_dropout > 0) {
-    reasons.push_back({"parallel.cp", cat(config.cp),
-                       formatted("must be 1 with model.attention_dropout = {}: attention over "
-                                 "tokens of several ranks ({}) drops no probabilities",
-                                 number_text(model.attention_dropout), config.cp_form)});
-  }
+  if (config.cp > 1 && model.attention_dropout > 0)
+    add(reasons, "parallel.cp", config.cp,
+        "must be 1 with model.attention_dropout = {}: attention over tokens of several ranks ({}) does not support dropout",
+        number_text(model.attention_dropout), config.cp_form);
   for (int rank = 0; config.cp_form == "ulysses" && config.cp > 1 && rank < config.tp; ++rank) {
     const std::int64_t heads =
         split_range(model.num_heads, {}, static_cast<int>(config.tp), rank).count();
     if (heads % config.cp == 0) continue;
-    reasons.push_back({"parallel.cp", cat(config.cp),
-                       formatted("must divide the {} heads of a rank of tp, with parallel.cp_form "
-                                 "= ulysses",
-                                 heads)});
+    add(reasons, "parallel.cp", config.cp,
+        "must divide the {} heads of each rank of tp with parallel.cp_form = ulysses", heads);
     break;
   }
   add_data_reasons(config, reasons);
   add_stage_reasons(config, facts, reasons);
   const std::int64_t model_ranks = config.tp * config.cp * config.pp;
   if (facts.ranks % model_ranks != 0) {
-    reasons.push_back({"parallel.tp * cp * pp", cat(model_ranks),
-                       formatted("must divide the {} ranks started (a run that goes on keeps "
-                                 "its own layout unless these keys are given)",
-                                 facts.ranks)});
+    add(reasons, "parallel.tp * cp * pp", model_ranks,
+        "must divide the {} ranks started (a resumed run keeps its layout unless these keys are set)",
+        facts.ranks);
   } else if (config.zero > 0 && config.zero_shard > 0) {
     const std::int64_t data = facts.ranks / (config.tp * config.pp);
     if (data % config.zero_shard != 0)
-      reasons.push_back({"parallel.zero_shard", cat(config.zero_shard),
-                         formatted("must divide dp x cp = {}", data)});
+      add(reasons, "parallel.zero_shard", config.zero_shard, "must divide dp x cp = {}", data);
   }
   return reasons;
 }

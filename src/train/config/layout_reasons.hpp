@@ -7,17 +7,17 @@
 
 namespace trireme {
 
-/// A key, its value and what it must be.
+/// One reason why a layout is invalid: a key, its value and the allowed values.
 struct Reason {
   std::string key;
   std::string value;
   std::string allowed;
 };
 
-/// Every reason why a layout cannot be; none if it can.
+/// Returns all reasons why the layout is invalid; empty if it is valid.
 std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts);
 
-/// Tokens of a sequence of `length` that enter a block on a rank: of them pieces are made.
+/// Returns the number of tokens of a sequence of `length` tokens that a rank has at block input.
 std::int64_t entering_tokens(const ParallelConfig& config, std::int64_t length);
 
 }  // namespace trireme

@@ -22,7 +22,7 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
   const std::string* saved = saved_value(facts, "train.global_batch");
   if (train.global_batch == 0 && saved != nullptr)
     train.global_batch = parse_integer(*saved).value_or(0);
-  const std::int64_t sequences = train.micro_batch * facts.data_ranks;  // of one micro-step
+  const std::int64_t sequences = train.micro_batch * facts.data_ranks;  // per accumulation step
   const std::string factors =
       formatted("{} x train.micro_batch {}", counted(facts.data_ranks, "data-parallel rank"),
                 train.micro_batch);
@@ -31,22 +31,23 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
     if (train.global_batch != 0 && train.global_batch != accumulated)
       problems.add(
           "train.accumulation", train.accumulation,
-          formatted("makes {} sequences an update (with {}), but train.global_batch = {}{}",
-                    accumulated, factors, train.global_batch,
-                    saved != nullptr ? " is what this run has: leave accumulation out, and"
-                                       " it is kept on any ranks that divide it"
-                                     : ": give one of them"));
+          formatted(
+              "makes {} sequences per update (with {}), but train.global_batch = {}{}", accumulated,
+              factors, train.global_batch,
+              saved != nullptr
+                  ? " belongs to this run: leave out accumulation to keep it (any number of ranks that divides it works)"
+                  : ": set only one of them"));
     train.global_batch = accumulated;
-    train.accumulation = 0;  // on other ranks another number of micro-steps makes the same update
+    train.accumulation = 0;  // global_batch alone keeps the update equal on another rank count
   }
   if (train.global_batch != 0) return "";
   train.global_batch = (kSmallestChosenBatch + sequences - 1) / sequences * sequences;
   return formatted(
-      "train.global_batch = {} is chosen: the next multiple of {} from {}; train.accumulation or train.global_batch set another",
+      "train.global_batch = {} is chosen: the next multiple of {} from {}; set train.accumulation or train.global_batch to change it",
       train.global_batch, factors, kSmallestChosenBatch);
 }
 
-/// So that the run goes on from any folder with what its config.toml says.
+/// Makes all paths absolute, so that config.toml is valid in every working directory.
 void make_paths_absolute(RunConfig& config) {
   config.data.path = absolute_plan(config.data.path);
   config.data.valid_path = absolute_plan(config.data.valid_path);

@@ -23,7 +23,7 @@ HeartbeatOptions leaving_run(HeartbeatOptions options, const LaunchInfo& launch,
     const int speaker = loss.rank == 0 ? 1 : 0;
     if (launch.rank == speaker && loss.exit_code == exit_code(ErrorKind::comm))
       log::error(network_advice(network));
-    // The step under way is not done; 0: the run folder is not ours yet.
+    // The current step is not complete. Step 0: the run directory is not claimed yet.
     const std::int64_t step = activity->snapshot().step;
     if (step > 0) leave_run(folder, *journal, launch, loss, step - 1, num_oom_kills() > kills);
     log::flush();
@@ -50,7 +50,7 @@ HeartbeatOptions watch_options(double timeout_s) {
 
 std::string network_advice(const std::string& network) {
   return formatted(
-      "if the system killed that rank (out of memory: dmesg or sacct say so), the network is well. If not, look at the network between the hosts: NCCL_SOCKET_IFNAME and OMPI_MCA_btl_tcp_if_include must name an interface that all of them have, firewalls must let its ports through, NCCL_DEBUG=INFO shows what is chosen. Interfaces and settings now:{}",
+      "if the system killed that rank (dmesg or sacct report out of memory), the network is not the cause. Otherwise check the network between the hosts: NCCL_SOCKET_IFNAME and OMPI_MCA_btl_tcp_if_include must name an interface that all hosts have, firewalls must allow its ports, and NCCL_DEBUG=INFO shows the chosen interface. Interfaces and settings now:{}",
       network);
 }
 

@@ -9,32 +9,32 @@
 #include "job/journal.hpp"
 #include "job/run_folder.hpp"
 
-/// What a rank of a trainer has beside comm/launch.hpp.
+/// Services of a training rank, in addition to comm/launch.hpp.
 namespace trireme {
 
-/// Options for the groups of a trainer: their operations are seen by the heartbeat, which acts
-/// before they time out, because it knows who is missing and has the stacks written.
+/// Returns options for communicators that the heartbeat watches. The heartbeat acts before their
+/// timeout, because it knows the missing rank and requests stacks.
 CommOptions watched_comm(double timeout_s);
 
-/// The heartbeat beside such groups.
+/// Returns the heartbeat options for such communicators.
 HeartbeatOptions watch_options(double timeout_s);
 
-/// What to look at after Error(comm), with the settings of all ranks (`network`).
+/// Returns advice after Error(comm). `network`: network settings of all ranks.
 std::string network_advice(const std::string& network);
 
-/// Watches over one rank while it trains. When a peer is lost, this process leaves its verdict in
-/// the run folder and its journal (leave_run.hpp) and ends at once with the exit code of that loss; SIGUSR1 has its
-/// stacks written there.
+/// Watches one rank while it trains. If another rank is lost, this process writes its failure
+/// report into the run directory (leave_run.hpp) and exits with the exit code of that loss. After
+/// SIGUSR1 it writes its stacks there.
 class RankWatch {
  public:
-  /// Collective. `activity`: of the groups to watch. `options.on_loss` is set here. `network`: what
-  /// one rank shows beside a loss that may be the network's (comm/liveness/network_settings.hpp).
+  /// Starts watching. `activity`: activity of the communicators. Sets `options.on_loss`. `network`:
+  /// text that one rank shows if the network may be the cause. Collective.
   RankWatch(Communicator& world, const LaunchInfo& launch, const RunFolder& folder,
             std::shared_ptr<Journal> journal, std::shared_ptr<Activity> activity,
             HeartbeatOptions options, const std::string& network);
 
-  /// This rank ends by an error of its own: the others end with its code. Its message is out by
-  /// now.
+  /// Tells the other ranks that this rank ends with an error; they end with its exit code. Call it
+  /// after the error message is written.
   void announce_failure(int code) noexcept;
 
  private:

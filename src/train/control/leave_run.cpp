@@ -45,7 +45,7 @@ void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& laun
 void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept {
   try {
     folder.prepare();
-  } catch (const std::exception&) {  // no run folder; the message is in the log
+  } catch (const std::exception&) {  // there is no run directory; the message is in the log
     return;
   }
   write_verdict(folder, {failure.rank,
@@ -61,11 +61,13 @@ void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
                       const std::string& reason) noexcept {
   if (step <= 0) {
     log::warn(formatted(
-        "asked for stacks ({}) before the first step: the run folder is not ours yet", reason));
+        "ignored a request for stacks ({}) before the first step: the run directory is not claimed yet",
+        reason));
     return;
   }
-  write_stacks(folder.stacks() / rank_file(rank, ".txt"),
-               formatted("pid {} on {}, in step {}: {}", ::getpid(), this_hostname(), step, reason));
+  write_stacks(
+      folder.stacks() / rank_file(rank, ".txt"),
+      formatted("pid {} on {}, in step {}: {}", ::getpid(), this_hostname(), step, reason));
 }
 
 }  // namespace trireme

@@ -10,15 +10,17 @@
 
 namespace trireme {
 
-/// What a rank leaves in the run folder when a peer is lost, before it ends with loss.exit_code:
-/// its verdict, on rank 0 the leg's end in the journal and status.json ("failed"), and after a hang
-/// the stacks of its threads. Called on the heartbeat's thread; never throws. `step`: done.
-/// `memory_ran_out`: the kernel has killed for want of memory on this node since the start.
+/// Writes the records of this rank after another rank was lost, before it exits with
+/// loss.exit_code: its failure report; on rank 0 the end of the attempt in the event log and
+/// status.json ("failed"); after a hang also its stacks. Runs on the heartbeat's thread; never
+/// throws. `step`: number of completed steps. `memory_ran_out`: true if the kernel killed a
+/// process on this node since the start.
 void leave_run(const RunFolder& folder, Journal& journal, const LaunchInfo& launch,
                const PeerLoss& loss, std::int64_t step, bool memory_ran_out) noexcept;
 
-/// Leaves the verdict of a start that took too long, from which `trireme job finish` has its cause.
-/// Nothing is left in a folder of something else. Called on the watching thread; never throws.
+/// Writes the failure report of a start that timed out. `trireme job finish` reads the root cause
+/// from it. Writes nothing into a directory that is not a run. Runs on the watching thread; never
+/// throws.
 void leave_stuck_start(const RunFolder& folder, const StartFailure& failure) noexcept;
 
 /// Appends this rank's stacks to `stacks/rank-NNNNN.txt`.

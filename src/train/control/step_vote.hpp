@@ -9,24 +9,23 @@
 
 namespace trireme {
 
-/// One small reduction a step, posted before it and read after it, so that it costs no waiting: all
-/// ranks stop after the same step though a signal reached only one, all save when one is asked to,
-/// all commit a checkpoint once every writer is done, and all learn the sum of the traces of the
-/// step before (step_chain.hpp).
+/// One small all-reduce per step. It is posted before the step and read after it, so that no rank
+/// waits. All ranks stop or save after the same step although only one has the request. All commit
+/// a checkpoint once every writer is done. All learn the sum of the traces of the previous step.
 class StepVote {
  public:
   struct Vote {
     bool stop = false;
     bool save = false;
-    bool writer_done = false;  // this rank's checkpoint writer has ended
+    bool writer_done = false;  // true if this rank's checkpoint writer has ended
     std::uint64_t trace = 0;
   };
 
   struct Result {
-    bool stop = false;          // some rank was asked to stop
-    bool save = false;          // some rank was asked to save
-    bool writers_done = false;  // every rank's checkpoint writer is done
-    std::uint64_t trace = 0;    // sum over ranks, modulo 2^64
+    bool stop = false;          // true if a rank has a stop request
+    bool save = false;          // true if a rank has a save request
+    bool writers_done = false;  // true if the checkpoint writers of all ranks have ended
+    std::uint64_t trace = 0;    // sum over all ranks, modulo 2^64
   };
 
   explicit StepVote(Communicator& world) : world_(world) {}
@@ -41,7 +40,7 @@ class StepVote {
                                .tag = "stop vote"});
   }
 
-  /// Between the two, now and then: the reduction goes in rounds, which move when it is asked.
+  /// Lets the reduction progress. Call it now and then between post() and take().
   void advance() {
     if (work_) work_->poll();
   }
@@ -58,39 +57,40 @@ class StepVote {
   WorkPtr work_;
 };
 
-/// Lets all ranks cancel the same update or validation before the same piece of it: a micro-batch or
-/// a batch, of which every rank has equally many.
+/// Lets all ranks cancel the same update or validation before the same work item (a micro-batch or
+/// a validation batch). All ranks have the same number of items.
 ///
-/// A vote is posted before one piece and read before a later one, about a second of work apart, so
-/// that no rank waits. Shorter work has no vote.
+/// A vote is posted before one item and read about a second later, before another item, so that no
+/// rank waits. Shorter updates have no vote.
 class CancelVote {
  public:
-  /// `requested`: returns true if a stop is requested on this rank.
+  /// `requested` returns true if this rank has a stop request.
   CancelVote(Communicator& world, std::function<bool()> requested)
       : vote_(world), requested_(std::move(requested)) {}
 
-  /// What a piece takes, the same number on all ranks. Before the first call: there is a vote
-  /// around each piece.
+  /// Sets the time of one item, which must be equal on all ranks. Without a call, every item has a
+  /// vote.
   void piece_takes(double seconds) {
     every_ = seconds > 0 ? std::clamp(static_cast<std::int64_t>(kBetween_s / seconds),
-                                      std::int64_t{1}, kMostPieces)
+                                      std::int64_t{1}, kMaxItems)
                          : 1;
   }
 
-  /// On all ranks before piece `i` of `n`, from 0 on: true on all of them or on none.
+  /// Returns true if the work must be cancelled before item `i` of `n`. All ranks call it for each
+  /// item from 0 on, and all get the same result.
   [[nodiscard]] bool before(std::int64_t i, std::int64_t n) {
     if (i % every_ != 0) {
       vote_.advance();
       return false;
     }
     if (i > 0 && vote_.take().stop) return true;
-    if (i + every_ < n) vote_.post({.stop = requested_()});  // there is a place to read it
+    if (i + every_ < n) vote_.post({.stop = requested_()});  // a later item reads it
     return false;
   }
 
  private:
   static constexpr double kBetween_s = 1;
-  static constexpr std::int64_t kMostPieces = 1'000'000;
+  static constexpr std::int64_t kMaxItems = 1'000'000;
 
   StepVote vote_;
   std::function<bool()> requested_;

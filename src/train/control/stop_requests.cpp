@@ -1,9 +1,7 @@
 #include "train/control/stop_requests.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
-#include <string_view>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -15,8 +13,8 @@ namespace {
 
 constexpr const char* kStopFile = "STOP";
 constexpr const char* kTimeLimit = "time limit";
-constexpr double kLeave_s = 10;           // metrics, status, MPI_Finalize
-constexpr double kLeastBandwidth = 50e6;  // bytes/s of a rank on a busy file system, for the guess
+constexpr double kLeave_s = 10;           // time for metrics, status, MPI_Finalize
+constexpr double kLeastBandwidth = 50e6;  // bytes/s of a rank on a busy file system
 
 }  // namespace
 
@@ -45,7 +43,7 @@ bool TimeLimit::reached(double now_s) const {
 
 void TimeLimit::forget_past(double now_s) {
   if (!end_s_ || now_s < *end_s_) return;
-  log::info(formatted("{} has passed: it is of another job, and no limit of this one",
+  log::info(formatted("{} is in the past: it belongs to another job and is ignored",
                       scheduler().variables().job_end));
   end_s_.reset();
 }
@@ -53,7 +51,7 @@ void TimeLimit::forget_past(double now_s) {
 void TimeLimit::moved_to(double end_s) {
   const double by_s = end_s - end_s_.value_or(end_s);
   if (by_s == 0) return;
-  log::info(formatted("the scheduler ends the job {} s {} than it said before",
+  log::info(formatted("the scheduler now ends the job {} s {} than before",
                       std::abs(static_cast<std::int64_t>(by_s)), by_s > 0 ? "later" : "earlier"));
   end_s_ = end_s;
 }

@@ -1,5 +1,4 @@
 #pragma once
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -9,13 +8,13 @@
 
 namespace trireme {
 
-/// When a run must begin its last save, so that the scheduler's time limit does not cut it off.
-///
-/// Margin: two steps and the validation between them, twice the longest save (before the first one:
-/// a guess from the size of the state), and time to leave.
+/// Decides when a run must begin its last save before the scheduler's time limit. The margin is two
+/// steps, one validation, twice the longest save (before the first save: an estimate from the state
+/// size) and time to exit.
 class TimeLimit {
  public:
-  /// `end_s`: Unix time of the job's end; none: no limit. `state_bytes`: what this rank saves.
+  /// `end_s`: Unix time of the job's end; nullopt: no limit. `state_bytes`: bytes that this rank
+  /// saves.
   TimeLimit(std::optional<double> end_s, double state_bytes);
 
   void step_took(double seconds);
@@ -25,28 +24,28 @@ class TimeLimit {
   [[nodiscard]] double margin_s() const;
   [[nodiscard]] bool reached(double now_s) const;
 
-  /// An end that has passed already is another job's, whose variables this one was submitted with.
+  /// Ignores a limit in the past: it belongs to another job whose environment this job inherited.
   void forget_past(double now_s);
 
-  /// The scheduler ends the job at another time now.
+  /// Sets a new end of the job that the scheduler has reported.
   void moved_to(double end_s);
 
  private:
   std::optional<double> end_s_;
-  double step_s_ = 0;  // longest of late: fades, since the first step is a slow one
+  double step_s_ = 0;  // decaying maximum, because the first step is slow
   double validation_s_ = 0;
   double save_s_;
 };
 
-/// Everything that asks a run to save, or to save and stop: signals on any rank; on rank 0 also the
-/// files STOP and SAVE in the run folder and the job's time limit.
+/// All requests to stop or save a run: signals on any rank; on rank 0 also the files STOP and SAVE
+/// in the run directory and the job's time limit.
 class StopRequests {
  public:
-  /// Asks the scheduler for the job's end as it is now (Unix time); none: no answer.
+  /// Asks the scheduler for the current end of the job (Unix time); nullopt: no answer.
   using AskEnd = std::function<std::optional<double>()>;
 
-  /// `limit` must outlive this object. `ask_end` is called before a stop for the time limit, because
-  /// the limit may have been changed.
+  /// `limit` must outlive this object. `ask_end` is called before a stop for the time limit,
+  /// because the limit may have changed.
   StopRequests(RunFolder folder, bool first_rank, TimeLimit& limit, AskEnd ask_end = {});
 
   struct Request {
@@ -54,27 +53,27 @@ class StopRequests {
     bool save = false;
   };
 
-  /// Returns the requests before a step. Reads the run folder at most twice a second.
+  /// Returns the requests before a step. Reads the run directory at most twice a second.
   [[nodiscard]] Request poll();
 
-  /// Returns true if a signal or a file requests a stop. The time limit counts in whole steps and is
-  /// left to poll().
+  /// Returns true if a signal or a file requests a stop. Only poll() checks the time limit, which
+  /// counts in whole steps.
   [[nodiscard]] bool stop_requested();
 
-  /// Returns the reason for the stop of poll() on this rank: "STOP" (before all others), "SIGTERM",
-  /// "time limit", or "signal" if another rank got it.
+  /// Returns the source of the stop request on this rank: "STOP" (wins over others), "SIGTERM",
+  /// "time limit", or "signal" if another rank received it.
   [[nodiscard]] const std::string& requested_by() const { return requested_by_; }
 
-  /// Returns requested_by() in words.
+  /// Returns requested_by() as text for messages.
   [[nodiscard]] std::string reason() const;
 
-  /// Removes the files of requests that are on disk now. requested_by() tells a file STOP that was
-  /// not read before.
+  /// Removes the files of fulfilled requests. If a file STOP is removed that was not read before,
+  /// requested_by() returns it.
   void fulfilled(bool stopped);
 
  private:
   void look();
-  /// True if the last save must begin now, also by what the scheduler says.
+  /// Returns true if the last save must begin now. Asks the scheduler for a changed limit first.
   [[nodiscard]] bool at_time_limit();
 
   static constexpr double kLook_s = 0.5;
@@ -83,7 +82,7 @@ class StopRequests {
   bool first_rank_;
   TimeLimit& limit_;
   AskEnd ask_end_;
-  double start_unix_s_;  // the wall clock is asked once: it may be set back during a run
+  double start_unix_s_;  // read once, because the wall clock may change during a run
   Timer since_start_;
   Timer since_look_;
   bool looked_ = false;

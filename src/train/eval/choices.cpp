@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <numeric>
@@ -18,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxChoiceBytes = std::size_t{1} << 30;
 constexpr const char* kChoiceForm = "{\"ctx\": \"...\", \"endings\": [\"...\", ...], \"label\": 0}";
 
-/// What Python's str.rstrip removes.
+/// Returns true for the characters that Python's str.rstrip removes.
 bool is_python_space(std::uint32_t c) {
   constexpr std::array<std::uint32_t, 9> kSingle{0x20,   0x85,   0xA0,   0x1680, 0x2028,
                                                  0x2029, 0x202F, 0x205F, 0x3000};
@@ -26,7 +25,7 @@ bool is_python_space(std::uint32_t c) {
          std::find(kSingle.begin(), kSingle.end(), c) != kSingle.end();
 }
 
-/// Bytes of valid UTF-8 before the white space at its end.
+/// Returns the number of bytes before trailing white space. `text` is valid UTF-8.
 std::size_t length_without_spaces(std::string_view text) {
   std::size_t end = 0;
   std::size_t length = 0;
@@ -75,7 +74,7 @@ std::vector<ChoiceItem> read_choices(const std::filesystem::path& file) {
     items.push_back(choice_item(record, where));
   });
   if (items.empty())
-    fail(ErrorKind::data, "{} holds no item; a line is {}", file.string(), kChoiceForm);
+    fail(ErrorKind::data, "{} holds no item; each line must be {}", file.string(), kChoiceForm);
   return items;
 }
 
@@ -99,7 +98,7 @@ ContextAndEnding encode_pair(const Tokenizer& tokenizer, std::uint32_t prefix,
   if (pair.ending.empty()) {
     fail(
         ErrorKind::data,
-        "{}: the tokenizer joins the ending '{}' with its context, no token of it is left to score",
+        "{}: the tokenizer joins the ending '{}' with its context, so no token of the ending is left to score",
         where, ending);
   }
   return pair;
@@ -120,7 +119,8 @@ Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max
   batch.segment_bounds.push_back(0);
   for (const auto& [context, ending] : texts) {
     if (std::ssize(ending) > max_length) {
-      fail(ErrorKind::data, "an ending of {} tokens, the model takes {}: model.max_seq_len",
+      fail(ErrorKind::data,
+           "an ending has {} tokens, but the model accepts at most {} (model.max_seq_len)",
            ending.size(), max_length);
     }
     std::vector<std::uint32_t> ids = context;

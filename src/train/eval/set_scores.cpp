@@ -14,8 +14,8 @@
 namespace trireme {
 namespace {
 
-/// Calls with the numbers of each batch of `rows` of `total` that is this rank's: batch i is rank i
-/// modulo their number's. All ranks agree on errors.
+/// Calls `call` with the sample numbers of each batch of this rank: batch i belongs to rank i
+/// modulo the number of ranks. An error on one rank is thrown on all ranks.
 template <class Call>
 void for_own_batches(Communicator& world, std::int64_t total, std::int64_t rows, Call call) {
   all_or_none(world, [&] {
@@ -31,18 +31,18 @@ Head head(Transformer& model, ops::Path path) {
   return head_of(model.registry(), model.head_weight(), model.tensor(), path);
 }
 
-/// Adds what the model says of the targets of `batch`, whose row i is scores[i].
+/// Adds the scores of the targets of `batch`. Row i of the batch belongs to scores[i].
 void add_scores(Transformer& model, const Batch& batch, const std::vector<std::int64_t>& bytes,
                 ops::Path path, std::span<SequenceScore> scores) {
   const Microbatch micro =
       to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
   const TargetRows targets(micro, model.hidden(micro));
-  const ops::TokenScores said =
+  const ops::TokenScores token_results =
       token_scores(head(model, path), targets.rows, targets.targets, {.want_correct = true});
   const at::Tensor index = targets.index.to(at::kCPU);
   const at::Tensor ids = targets.targets.to(at::kCPU);
-  const at::Tensor log_probs = said.log_probs.to(at::kCPU);
-  const at::Tensor correct = said.correct.to(at::kCPU);
+  const at::Tensor log_probs = token_results.log_probs.to(at::kCPU);
+  const at::Tensor correct = token_results.correct.to(at::kCPU);
   for (std::int64_t i = 0; i < index.numel(); ++i) {
     const auto row = static_cast<std::size_t>(index.const_data_ptr<std::int64_t>()[i] / batch.T);
     const auto id = static_cast<std::size_t>(ids.const_data_ptr<std::int64_t>()[i]);
@@ -53,7 +53,7 @@ void add_scores(Transformer& model, const Batch& batch, const std::vector<std::i
   }
 }
 
-/// The values of all ranks on rank 0, one rank after another.
+/// Returns the values of all ranks, in rank order, on rank 0.
 template <class T>
 std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -68,7 +68,7 @@ std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
   return all;
 }
 
-/// Sums of log p of the endings.
+/// Returns the sum of log p of each ending.
 std::vector<double> ending_scores(Transformer& model, std::span<const ContextAndEnding> texts,
                                   ops::Path path) {
   const Batch batch = batch_of_endings(texts, model.config().max_seq_len);
@@ -84,7 +84,7 @@ std::vector<double> ending_scores(Transformer& model, std::span<const ContextAnd
 void check_set(const TokenSet& set, const std::string& folder,
                std::span<const std::string_view> kinds, const Tokenizer& tokenizer) {
   require_kind(set, kinds, cat("--data ", folder));
-  // A model whose tokenizer cannot be read takes ids of any.
+  // A model with an unreadable tokenizer accepts the ids of any tokenizer.
   const std::string own = tokenizer.content_hash();
   if (!own.empty() && set.manifest().tokenizer_hash != own)
     fail(ErrorKind::usage,
@@ -93,18 +93,18 @@ void check_set(const TokenSet& set, const std::string& folder,
          folder);
 }
 
-/// Tokens of a sequence, or of a side of a pair.
+/// Returns the number of tokens per sequence, or per side of a preference pair.
 std::int64_t checked_length(const TokenSet& set, const std::string& folder, std::int64_t seq_len,
                             std::int64_t most) {
   const std::int64_t length = seq_len == 0 ? set.seq_len() : seq_len;
   if (length > most) {
-    fail(ErrorKind::usage, "{}: sequences of {} tokens, the model takes {}: give --seq-len", folder,
+    fail(ErrorKind::usage,
+         "{}: sequences have {} tokens, but the model accepts at most {}: give --seq-len", folder,
          length, most);
   }
   return length;
 }
 
-/// The score of one ending.
 struct EndingScore {
   std::int64_t item = 0;
   std::int64_t ending = 0;
@@ -203,7 +203,9 @@ SetFigures summarize(const std::vector<SequenceScore>& scores) {
     figures.num_correct += score.num_correct;
   }
   if (figures.num_targets == 0)
-    fail(ErrorKind::data, "the set has nothing to predict: no sequence has a target");
+    fail(
+        ErrorKind::data,
+        "the data set has no targets: every token is masked. Check the chat template and the roles in its input");
   figures.loss = loss_sum / static_cast<double>(figures.num_targets);
   figures.perplexity = std::exp(figures.loss);
   figures.bits_per_byte = bits_per_byte(loss_sum, bytes);

@@ -11,7 +11,7 @@ namespace trireme {
 namespace {
 
 struct Change {
-  std::string options;  // as typed
+  std::string options;  // options as typed on the command line
   std::string price;
   std::function<void(RunConfig&, int& ranks)> make;
 };
@@ -35,7 +35,7 @@ std::vector<Change> possible_changes(const RunConfig& config, int ranks) {
   if (rows > 1) {
     const std::int64_t fewer = rows / smallest_factor(rows);
     changes.push_back({formatted("--train.micro_batch {}", fewer),
-                       formatted("the same updates, in {} micro-steps instead of {}",
+                       formatted("the same updates, in {} accumulation steps instead of {}",
                                  config.train.global_batch / (fewer * data),
                                  config.train.global_batch / (rows * data)),
                        [fewer](RunConfig& run, int&) { run.train.micro_batch = fewer; }});
@@ -54,8 +54,7 @@ std::vector<Change> possible_changes(const RunConfig& config, int ranks) {
   }
   if (parallel.local_steps == 1) {
     changes.push_back({formatted("{} ranks with --parallel.zero 3", 2 * ranks),
-                       "if train.global_batch can be dealt to them",
-                       [](RunConfig& run, int& count) {
+                       "if they divide train.global_batch", [](RunConfig& run, int& count) {
                          run.parallel.zero = 3;
                          count *= 2;
                        }});
@@ -73,7 +72,7 @@ bool is_out_of_memory(const Error& error) {
 std::string memory_advice(const RunConfig& config, int ranks) {
   const double now = rank_bytes(config, ranks);
   std::string text = formatted(
-      "out of memory. By formula a rank holds {} in weights, gradients, moments and activations; on the same run, each of these lowers it:",
+      "out of memory. By formula a rank holds {} in weights, gradients, optimizer state and activations; on the same run, each of these lowers it:",
       format_bytes(now));
   for (const Change& change : possible_changes(config, ranks)) {
     RunConfig other = config;

@@ -6,12 +6,12 @@
 
 namespace trireme {
 
-/// True for an error that an allocation refused by the system, or by a GPU's allocator, became.
+/// Returns true for an error of a failed allocation on the host or on a GPU.
 bool is_out_of_memory(const Error& error);
 
-/// What lowers the memory of a rank of a run on `ranks`, the mildest first: a line an option, with
-/// the bytes of weights, gradients, moments and activations by formula (train/cost/memory_formula)
-/// now and then. `config` is resolved.
+/// Returns the options that reduce a rank's memory, mildest first, one line each, with the current
+/// and the reduced bytes of weights, gradients, optimizer state and activations
+/// (cost/memory_formula). `config` is resolved; the run has `ranks` ranks.
 std::string memory_advice(const RunConfig& config, int ranks);
 
 }  // namespace trireme

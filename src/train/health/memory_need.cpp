@@ -28,28 +28,28 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
   std::vector<MemoryPart> parts{{"gradients", state.grads, shape}};
   if (!offloaded) {
     parts.insert(parts.begin(), {"weights", two_copies ? state.main : state.weights, shape});
-    parts.push_back({"moments", state.optimizer, shape});
+    parts.push_back({"optimizer state", state.optimizer, shape});
   }
-  if (two_copies || offloaded) parts.push_back({"weights to compute with", state.weights, shape});
+  if (two_copies || offloaded) parts.push_back({"compute weights", state.weights, shape});
   if (config.lora.on())
     parts.push_back({"frozen weights", weight_bytes(facts, elements.frozen), shape});
   if (beside.count > 0) {
-    parts.push_back({"a frozen model beside it",
+    parts.push_back({"the task's frozen model",
                      weight_bytes(facts, mean_elements(facts, beside.count, beside.experts)),
                      beside.key.empty() ? shape : std::vector{beside.key}});
   }
-  // cos and sin of half a head each, at every position
+  // Each position has cos and sin for half a head.
   const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
   parts.push_back(
       {"rotary tables",
        static_cast<double>(model.max_seq_len) * static_cast<double>(model.head_dim) * angle,
        {"model.max_seq_len", "model.head_dim"}});
-  // The count is in floating point, because absurd sizes are counted, too.
+  // The product is in floating point, because absurd sizes must not overflow.
   const double stream_rows = static_cast<double>(config.train.micro_batch) *
                              static_cast<double>(config.train.seq_len) /
                              static_cast<double>(facts.stream_ranks());
   parts.push_back(
-      {"inputs of the blocks",
+      {"block inputs",
        stream_rows * static_cast<double>(model.hidden_size) *
            static_cast<double>(model.num_layers) / static_cast<double>(parallel.pp) *
            static_cast<double>(facts.compute_size()),
@@ -61,7 +61,7 @@ void count_activations(const RunConfig& config, int ranks, int rank,
                        std::vector<MemoryPart>& parts) {
   const auto bytes =
       static_cast<double>(memory_formula(facts_of_run(config, ranks), rank).activation_peak_bytes);
-  if (bytes < parts.back().bytes) return;  // -1: not known
+  if (bytes < parts.back().bytes) return;  // -1: unknown
   parts.back().what = "activations";
   parts.back().bytes = bytes;
 }
@@ -93,7 +93,7 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
 void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
                 bool whole_rows, const FrozenParameters& beside) {
   const at::Device device = choose_device(config.train.device, launch.local_rank);
-  // A GPU may be this rank's alone under the name that all ranks see (CUDA_VISIBLE_DEVICES).
+  // With CUDA_VISIBLE_DEVICES, ranks may use different GPUs under the same name.
   const int sharing = device.is_cpu() ? launch.local_size : 1;
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t data = data_ranks(parallel, ranks) * parallel.cp;

@@ -44,7 +44,7 @@ void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
   const auto file = folder_.skipped() / rank_file(rank_, ".jsonl");
   try {
     append_to_file(file, line.dump() + "\n");
-  } catch (const Error& error) {  // must not end what training itself can bear
+  } catch (const Error& error) {  // a failed report must not end the run
     log::warn(error.what());
   }
 }

@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-constexpr double kSigmaOfMad = 1.4826;    // of a normal distribution
-constexpr double kLeastDeviation = 1e-3;  // of the median: a flat window makes no spikes of noise
+constexpr double kSigmaOfMad = 1.4826;    // standard deviation / MAD of a normal distribution
+constexpr double kLeastDeviation = 1e-3;  // relative to the median: noise is no spike
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -9,9 +9,9 @@
 namespace trireme {
 namespace {
 
-constexpr double kTokenBytes = 4;  // of a shard, at most: an id, and a bit of mask beside it
+constexpr double kTokenBytes = 4;  // upper limit per token in a shard: token id and mask bit
 
-/// In percent, with one decimal.
+/// Returns a share in percent, rounded to one decimal.
 double percent(double part, double whole) {
   return std::round(1000 * part / whole) / 10;
 }
@@ -19,8 +19,8 @@ double percent(double part, double whole) {
 }  // namespace
 
 void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
-  if (!begun_) {
-    begun_ = true;
+  if (!has_begun_) {
+    has_begun_ = true;
     return;
   }
   const auto count = static_cast<double>(steps);
@@ -34,15 +34,15 @@ void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
 }
 
 bool StepShares::data_became_slow() {
-  if (told_ || steps_ < kLeastSteps || sums_.data_wait <= kSlowData * sums_.step) return false;
-  told_ = true;
+  if (warned_ || steps_ < kLeastSteps || sums_.data_wait <= kSlowData * sums_.step) return false;
+  warned_ = true;
   return true;
 }
 
 std::string StepShares::text() const {
   if (steps_ == 0) return "";
   const double all = sums_.step;
-  // Exposed communication is waiting for other ranks, too.
+  // peer_wait contains comm_exposed.
   return formatted(
       "data wait {} %, exposed communication {} %, other ranks {} %, saves {} %, validation {} %",
       percent(sums_.data_wait, all), percent(sums_.comm_exposed, all),
@@ -57,16 +57,16 @@ std::string data_advice(const StepShares& shares, double batch_tokens, int threa
   const double step_s = sums.step / steps;
   const double bytes_per_s = batch_tokens * kTokenBytes / (step_s - sums.data_wait / steps);
   std::string text = formatted(
-      "waiting for data takes {} % of {} steps ({} of {} a step). All ranks together read at most {}/s from {}: a disk that is slower (dd if=SHARD of=/dev/null bs=8M) wants a copy of the set on a local one (cp -r, then --data there)",
+      "waiting for data takes {} % of {} steps ({} of {} a step). All ranks together read at most {}/s from {}. If that disk is slower (dd if=SHARD of=/dev/null bs=8M), copy the data set to a local disk (cp -r, then --data there)",
       percent(sums.data_wait, sums.step), shares.steps(), format_seconds(sums.data_wait / steps),
       format_seconds(step_s), format_bytes(bytes_per_s), path);
   text +=
       threads > 1
           ? formatted(
-                ", a fast one leaves too little processor to the thread that makes batches: --train.threads {} instead of {}",
+                ". If it is faster, the thread that makes batches has too little CPU time: give --train.threads {} instead of {}",
                 threads - 1, threads)
           : std::string(
-                ", a fast one leaves too little processor to the thread that makes batches: a second core for each rank (--cpus-per-task)");
+                ". If it is faster, the thread that makes batches has too little CPU time: give each rank a second core (--cpus-per-task)");
   return text;
 }
 

@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-/// Seconds of a step, as a report gives them: means over its steps.
+/// Mean seconds per step of one report.
 struct StepSeconds {
   double step = 0;
   double data_wait = 0;
@@ -14,35 +14,34 @@ struct StepSeconds {
   double validation = 0;
 };
 
-/// Where the time of a run goes, over all steps but the first of this start, which pays for warm-up.
+/// Shares of the run's time, over all steps of this start except the first one (warm-up).
 class StepShares {
  public:
-  static constexpr std::int64_t kLeastSteps = 20;  // before data is called slow
-  static constexpr double kSlowData = 0.05;        // of the time
+  static constexpr std::int64_t kLeastSteps = 20;  // least number of steps for a warning
+  static constexpr double kSlowData = 0.05;        // share of the time that causes a warning
 
   void add(const StepSeconds& mean, std::int64_t steps);
 
-  /// True once, when waiting for data has taken more than kSlowData of the time.
+  /// Returns true once, when waiting for data has taken more than kSlowData of the time.
   bool data_became_slow();
 
-  /// "data wait 0.2 %, exposed communication 3.1 %, other ranks 0.4 %, saves 1.0 %, validation
-  /// 0.0 %"; "" without steps.
+  /// Returns a text such as "data wait 0.2 %, exposed communication 3.1 %, other ranks 0.4 %, saves
+  /// 1.0 %, validation 0.0 %"; "" without steps.
   [[nodiscard]] std::string text() const;
 
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }
 
-  /// Sums of all steps.
   [[nodiscard]] const StepSeconds& sums() const noexcept { return sums_; }
 
  private:
   StepSeconds sums_;
   std::int64_t steps_ = 0;
-  bool begun_ = false;
-  bool told_ = false;
+  bool has_begun_ = false;
+  bool warned_ = false;
 };
 
-/// What to do about slow data: `batch_tokens` an update over all ranks, `threads` of LibTorch a
-/// rank, on a set in `path`.
+/// Returns advice on slow data. `batch_tokens`: tokens per update over all ranks. `threads`:
+/// LibTorch threads per rank. `path`: the data set.
 std::string data_advice(const StepShares& shares, double batch_tokens, int threads,
                         const std::string& path);
 

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"
@@ -17,7 +16,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   if (start.error) throw Error(*start.error);
   if (config.data.path.empty())
     fail(ErrorKind::usage,
-         "--data is missing: give a token set (a folder that trireme-data pack wrote)");
+         "--data is missing: give a token set (a directory that trireme-data pack wrote)");
   if (!on_gpu && config.train.device == "cuda")
     fail(ErrorKind::usage, "train.device = cuda, but the nodes have no GPUs");
   Problems problems;
@@ -26,8 +25,8 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   if (divides_ranks) facts.data_ranks = data_ranks(config.parallel, ranks);
   facts.has_bf16 = on_gpu;
   if (start.kind == RunStart::Kind::go_on) facts.saved = start.values.config;
-  Problems unsaid;
-  fill_open_values(config, facts, divides_ranks ? problems : unsaid);
+  Problems ignored;
+  fill_open_values(config, facts, divides_ranks ? problems : ignored);
   keys.finish();
   const std::vector<std::string_view> kinds = task.set_kinds();
   const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
@@ -42,7 +41,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   const UpdateFacts update = facts_of_run(config, ranks);
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
   plan.checkpoint_bytes = checkpoint_bytes(update);
-  // One more while the oldest is still there.
+  // The oldest checkpoint is deleted after the next one is committed.
   const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
   plan.disk_bytes = plan.checkpoint_bytes * kept;
   return plan;

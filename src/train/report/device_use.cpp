@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaskWords = CPU_SETSIZE / 64;
 
-/// One node's share of describe_devices.
+/// Returns the entry of describe_devices for one node.
 std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
   const auto on_gpu = [](const DeviceUse* one) { return one->gpu >= 0; };
   const auto count = ranks.size();
@@ -27,7 +27,7 @@ std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
       used.insert(one->gpu);
       seen = std::max(seen, one->num_gpus);
     }
-    if (seen == 1 && count > 1) return formatted("{} GPUs, one that each rank sees alone", count);
+    if (seen == 1 && count > 1) return formatted("{} GPUs, each visible to one rank only", count);
     const auto idle = static_cast<std::size_t>(seen) - used.size();
     return formatted(
         "{} of {} GPUs, {}{}", used.size(), seen,

@@ -4,27 +4,26 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "comm/session.hpp"
 
 namespace trireme {
 
-/// What one rank computes on, and what it could.
+/// The devices that one rank uses and could use.
 struct DeviceUse {
   int node = 0;
-  int gpu = -1;      // among those it sees; -1: the CPU
-  int num_gpus = 0;  // that it sees
+  int gpu = -1;      // index among its visible GPUs; -1: CPU
+  int num_gpus = 0;  // number of visible GPUs
   int threads = 1;
-  std::vector<std::uint64_t> cpus{};  // it may run on: a bit each
+  std::vector<std::uint64_t> cpus{};  // bit mask of the CPUs that it may run on
 };
 
-/// What is used on each node and what idles: "devices: node n1: 4 of 8 GPUs, 4 idle; ...", equal
-/// nodes together. Ranks that see one GPU each (--gpus-per-task) have theirs alone.
+/// Returns the used and idle devices of each node, such as "node n1: 4 of 8 GPUs, 4 idle; ...".
+/// Equal nodes share an entry. If each rank sees one GPU (--gpus-per-task), no GPU counts as idle.
 std::string describe_devices(const std::vector<DeviceUse>& ranks);
 
-/// Collective: of all ranks, on every rank.
+/// Returns the devices of all ranks, on every rank. Collective.
 std::vector<DeviceUse> gather_device_use(Communicator& world, const DeviceUse& mine);
 
-/// This process: the processors of its mask.
+/// Returns the CPU affinity mask of this process.
 std::vector<std::uint64_t> allowed_cpus();
 
 }  // namespace trireme

@@ -12,16 +12,16 @@
 namespace trireme {
 namespace {
 
-/// Cuts off a last line without its end (a full disk, a lost node): it would run into the next one.
-void cut_torn_line(const std::filesystem::path& file) {
+/// Removes an incomplete last line (full disk, lost node), which would join with the next line.
+void remove_incomplete_line(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return;
   const Fd fd = open_read(file);
   const std::uint64_t size = std::filesystem::file_size(file);
-  std::uint64_t whole = size;  // up to and with the last end of a line
-  std::array<char, 4096> piece{};
+  std::uint64_t whole = size;  // size up to the end of the last complete line
+  std::array<char, 4096> buffer{};
   while (whole > 0) {
-    const std::uint64_t begin = whole - std::min<std::uint64_t>(whole, piece.size());
-    const std::span<char> bytes(piece.data(), static_cast<std::size_t>(whole - begin));
+    const std::uint64_t begin = whole - std::min<std::uint64_t>(whole, buffer.size());
+    const std::span<char> bytes(buffer.data(), static_cast<std::size_t>(whole - begin));
     read_all(fd.get(), std::as_writable_bytes(bytes), begin, file);
     const std::size_t end = std::string_view(bytes.data(), bytes.size()).rfind('\n') + 1;
     whole = begin + end;  // npos + 1 is 0
@@ -42,14 +42,14 @@ std::string json_value(const Metric& metric) {
     case Metric::Form::real:
       break;
   }
-  return number_text(metric.value);  // nlohmann's are sometimes a digit longer
+  return number_text(metric.value);  // nlohmann's text is sometimes one digit longer
 }
 
 }  // namespace
 
 JsonlSink::JsonlSink(const SinkSetup& setup)
     : file_(setup.folder.metrics()), attempt_(setup.attempt) {
-  cut_torn_line(file_);
+  remove_incomplete_line(file_);
 }
 
 void JsonlSink::write(const MetricsLine& line) {

@@ -3,16 +3,16 @@
 
 namespace trireme {
 
-/// metrics.jsonl: a JSON object a line, numbers in the shortest form that reads back to the same
-/// bits. JSON has no NaN or infinity: null. Each line ends with `attempt`: after a kill, steps since
-/// the last checkpoint are taken again, and of several lines of one step the last one counts.
+/// Writes metrics.jsonl: one JSON object per line. Numbers have the shortest form that reads back
+/// to the same bits; NaN and infinity become null. Each line ends with `attempt`: after a kill,
+/// steps since the last checkpoint are repeated, and the last line of a step counts.
 class JsonlSink final : public MetricsSink {
  public:
-  /// A half line that a lost process left at the end of the file is cut off, so that every line
-  /// parses.
+  /// Removes an incomplete last line that a lost process left, so that every line parses.
   explicit JsonlSink(const SinkSetup& setup);
 
-  /// One write a line: a reader never sees half of one. Throws Error(resource) on a full disk.
+  /// Writes each line with one call, so that readers see complete lines only. Throws
+  /// Error(resource) if the disk is full.
   void write(const MetricsLine& line) override;
 
  private:

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kQuietSteps = 20;  // between two warnings of spikes
+constexpr std::int64_t kQuietSteps = 20;  // least distance of two spike warnings
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
@@ -49,7 +49,7 @@ std::optional<MetricsLine> Metrics::flush() {
   pending_->wait();
   pending_.reset();
   double ended_s = 0;
-  std::vector<double> packed;  // without the ends
+  std::vector<double> packed;  // measures of all ranks, without the end times
   for (std::size_t at = 0; at < all_.size(); at += mine_.size()) {
     ended_s = std::max(ended_s, all_[at]);
     packed.insert(packed.end(), all_.begin() + static_cast<std::ptrdiff_t>(at) + 1,

@@ -46,7 +46,7 @@ ProgressLine::ProgressLine(const SinkSetup& setup)
       terminal_(is_terminal()) {}
 
 std::string ProgressLine::eta(std::int64_t step, double step_time_s) {
-  // The first step pays for warm-up of caches: it does not count. Long enough to hold saves.
+  // The first step does not count because of warm-up. The window is long enough to contain saves.
   const std::int64_t counted = std::clamp<std::int64_t>(step - first_step_ - 1, 1, kEtaSteps);
   const std::int64_t new_ones = std::clamp<std::int64_t>(step - last_step_, 1, counted);
   const double share = static_cast<double>(new_ones) / static_cast<double>(counted);

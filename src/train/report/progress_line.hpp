@@ -2,18 +2,17 @@
 #include <cstdint>
 #include <string>
 
-#include "core/timer.hpp"
 #include "train/report/sinks.hpp"
 
 namespace trireme {
 
-/// The line a person watches. On a terminal one line is redrawn; in a batch log full lines are
-/// written, never a carriage return, every `log_every` steps and for the first and last step.
+/// The progress line. On a terminal one line is redrawn. In a batch log, full lines without
+/// carriage return are written every `log_every` steps and for the first and last step.
 class ProgressLine final : public MetricsSink {
  public:
   explicit ProgressLine(const SinkSetup& setup);
 
-  /// Lines of steps; events are in the log.
+  /// Shows lines of steps only; events are in the log.
   void write(const MetricsLine& line) override;
   /// Ends the redrawn line.
   void pause() override;
@@ -21,10 +20,10 @@ class ProgressLine final : public MetricsSink {
  private:
   [[nodiscard]] std::string eta(std::int64_t step, double step_time_s);
 
-  static constexpr std::int64_t kEtaSteps = 1000;  // that the rate is a mean of
+  static constexpr std::int64_t kEtaSteps = 1000;  // number of steps that the mean rate covers
 
   std::int64_t first_step_;
-  std::int64_t last_step_;  // shown
+  std::int64_t last_step_;  // last step that was shown
   std::int64_t total_steps_;
   std::int64_t log_every_;
   bool terminal_;
@@ -32,7 +31,7 @@ class ProgressLine final : public MetricsSink {
   double smooth_step_s_ = 0;
 };
 
-/// 1240000 -> "1.24M".
+/// Formats a count with a unit: 1240000 -> "1.24M".
 std::string format_count(double value);
 
 }  // namespace trireme

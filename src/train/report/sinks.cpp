@@ -17,13 +17,12 @@ namespace {
 constexpr const char* kNoSink = "none";
 
 constexpr std::array kSinks{
-    sink_row<JsonlSink>("jsonl", "metrics.jsonl in the folder of the run",
-                        SinkFailure::ends_attempt),
-    sink_row<ProgressLine>("progress", "the progress line on the terminal or in the job's log",
+    sink_row<JsonlSink>("jsonl", "metrics.jsonl in the run directory", SinkFailure::ends_attempt),
+    sink_row<ProgressLine>("progress", "the progress line on the terminal or in the job log",
                            SinkFailure::ends_attempt),
 };
 
-/// Passes everything on to a sink until the sink fails.
+/// Forwards to a sink until the sink fails.
 class OptionalSink final : public MetricsSink {
  public:
   OptionalSink(const SinkRow& row, const SinkSetup& setup) : name_(row.name) {
@@ -42,7 +41,8 @@ class OptionalSink final : public MetricsSink {
   void attempt(const std::function<void()>& work) {
     const auto error = capture(work);
     if (!error) return;
-    log::warn(formatted("the metrics sink {} is off from here on: {}", name_, error->what()));
+    log::warn(
+        formatted("the metrics sink {} is now off because of an error: {}", name_, error->what()));
     sink_.reset();
   }
 
@@ -83,7 +83,7 @@ double MetricsLine::value(std::string_view name) const {
   for (const Metric& metric : metrics) {
     if (metric.name == name) return metric.value;
   }
-  fail(ErrorKind::internal, "this line of metrics has no {}", name);
+  fail(ErrorKind::internal, "this line of metrics has no value {}", name);
 }
 
 std::span<const SinkRow> sink_rows() {
@@ -112,7 +112,7 @@ void check_sinks(const MetricsConfig& config, Problems& problems, std::span<cons
   for (const std::string& name : names)
     problems.one_of("metrics.sinks", name.empty() ? "''" : name, allowed);
   if (names.size() > 1 && std::find(names.begin(), names.end(), kNoSink) != names.end())
-    problems.add("metrics.sinks", config.sinks, "must be none alone, or names of sinks");
+    problems.add("metrics.sinks", config.sinks, "must be either none or names of sinks");
   for (const SinkRow& row : rows) {
     if (row.check != nullptr) row.check(config.keys, problems);
   }

@@ -16,8 +16,7 @@
 
 namespace trireme {
 
-/// What a run tells: a step, or one of the events between steps. Metrics in the order they are
-/// shown.
+/// A line of metrics: one step, or an event between steps. Metrics are in display order.
 struct MetricsLine {
   enum class Kind { step, resumed, validation, end };
 
@@ -28,43 +27,43 @@ struct MetricsLine {
   MetricsLine& add(std::string_view name, std::int64_t value);
   MetricsLine& add(std::string_view name, bool value);
 
-  /// Throws Error(internal) if there is none of this name.
+  /// Returns the value of a metric. Throws Error(internal) if there is none of this name.
   [[nodiscard]] double value(std::string_view name) const;
 };
 
-/// Receives the metrics of a run, on rank 0 only. It may hold a connection for as long as it lives.
+/// Receives the metrics of a run, on rank 0 only. A sink may hold a connection during its
+/// lifetime.
 ///
-/// A sink is a file with
+/// To add one, write
 ///   a class with a constructor of (const SinkSetup&)
-///   if it has keys in [metrics]: a struct `Config` in the class, with fields(), `bool on() const`
-///   (the keys turn the sink on, also if metrics.sinks does not name it) and a function
-///   check(const Config&, Problems&)
-/// and a row in sinks.cpp.
+///   for keys in [metrics]: a struct `Config` in the class with fields() and `bool on() const` (true
+///   if the keys turn the sink on), and a function check(const Config&, Problems&)
+///   a row in sinks.cpp
 class MetricsSink {
  public:
-  /// If no line of Kind::end came before, the attempt failed.
+  /// If no line of Kind::end was written, the attempt has failed.
   virtual ~MetricsSink() = default;
 
-  /// The last line of an attempt that ends by itself has Kind::end; `done` is then 1 if the run is
-  /// complete and 0 if a request stopped it.
+  /// An attempt that ends without failure writes a last line of Kind::end. Its metric `done` is 1
+  /// if the run is complete and 0 if a request stopped it.
   virtual void write(const MetricsLine& line) = 0;
 
-  /// Before other output of this process: ends what is half shown.
+  /// Completes partial output before this process writes other output.
   virtual void pause() {}
 };
 
-/// The facts of a run that its sinks are made from.
+/// Facts of a run that its sinks are made from.
 struct SinkSetup {
   RunFolder folder{};
-  std::string run_id{};                         // the same in all attempts of the run
-  std::string task{};                           // "pretrain"
-  std::map<std::string, std::string> config{};  // the resolved keys: "optim.lr" -> "0.0003"
+  std::string run_id{};                         // equal in all attempts of a run
+  std::string task{};                           // for example "pretrain"
+  std::map<std::string, std::string> config{};  // resolved keys: "optim.lr" -> "0.0003"
   std::int64_t num_ranks = 1;
   std::int64_t attempt = 0;     // number of this attempt, from 0
   std::int64_t first_step = 0;  // the attempt begins after this step
   std::int64_t total_steps = 0;
   std::int64_t log_every = 1;
-  std::vector<OwnKey> keys{};  // those of all sinks
+  std::vector<OwnKey> keys{};  // keys of all sinks
 
   /// Returns the keys of one sink.
   template <class Config>
@@ -73,19 +72,18 @@ struct SinkSetup {
   }
 };
 
-/// The effect of a sink that cannot be opened or written.
+/// Defines what happens if a sink cannot be opened or written.
 enum class SinkFailure {
-  ends_attempt,  // the error ends the attempt: the sink is part of the run's record
+  ends_attempt,  // the error ends the attempt, because the sink is part of the run's records
   is_logged,     // one warning; the run continues without the sink
 };
 
-/// One row of the table of sinks.
 struct SinkRow {
   const char* name;
   const char* help;
   SinkFailure failure;
   std::unique_ptr<MetricsSink> (*make)(const SinkSetup& setup);
-  std::vector<OwnKey> (*keys)() = nullptr;  // null, as the next two, for a sink without keys
+  std::vector<OwnKey> (*keys)() = nullptr;  // null, like the next two, if the sink has no keys
   bool (*is_on)(const std::vector<OwnKey>& keys) = nullptr;
   void (*check)(const std::vector<OwnKey>& keys, Problems& problems) = nullptr;
 };
@@ -106,7 +104,7 @@ constexpr SinkRow sink_row(const char* name, const char* help, SinkFailure failu
   return row;
 }
 
-/// The table of sinks. The functions below take other rows for tests.
+/// Returns the table of sinks. Tests pass other rows to the functions below.
 std::span<const SinkRow> sink_rows();
 
 /// Adds the keys of all sinks to `config`, and returns the fields of section [metrics].
@@ -115,8 +113,8 @@ std::vector<Field> sink_fields(MetricsConfig& config, std::span<const SinkRow> r
 void check_sinks(const MetricsConfig& config, Problems& problems,
                  std::span<const SinkRow> rows = sink_rows());
 
-/// Opens the sinks that `config` turns on, in the order of the table. Throws what opening a sink
-/// of SinkFailure::ends_attempt throws.
+/// Opens the sinks that `config` turns on, in table order. Throws the error of a sink with
+/// SinkFailure::ends_attempt.
 std::vector<std::unique_ptr<MetricsSink>> make_sinks(const MetricsConfig& config, SinkSetup setup,
                                                      std::span<const SinkRow> rows = sink_rows());
 

@@ -19,7 +19,7 @@
 namespace trireme {
 namespace {
 
-/// "2 ranks of AMD EPYC with 4 threads, 2 on the node": equal for starts that can be compared.
+/// Returns a key such as "2 ranks of AMD EPYC with 4 threads, 2 on the node" for comparable starts.
 std::string describe(const RunRequest& run, at::Device device) {
   const std::string mine =
       formatted("{} with {}, {} on the node", device_name(device),
@@ -31,7 +31,7 @@ std::string describe(const RunRequest& run, at::Device device) {
   });
 }
 
-/// The list in RUN/peak.json: objects of "where", "dtype" and "flops".
+/// Returns the list in RUN/peak.json: objects with "where", "dtype" and "flops".
 Json kept_list(const RunFolder& folder) {
   try {
     std::error_code absent;
@@ -39,7 +39,7 @@ Json kept_list(const RunFolder& folder) {
     Json list = read_json(folder.peak(), {});
     if (list.is_array()) return list;
   } catch (const Error& error) {
-    log::warn(formatted("{}: the peak is measured anew", error.what()));
+    log::warn(formatted("{}: the compute peak is measured again", error.what()));
   }
   return Json::array();
 }
@@ -75,7 +75,7 @@ ComputePeak find_peak(const RunRequest& run, const RunModel& model) {
   });
   peak.flops = all_reduce_value(world, kept, ReduceOp::sum, "peak");
   if (peak.flops > 0) return peak;
-  world.barrier();  // ranks of a node share its clock rate and its memory
+  world.barrier();  // ranks of one node share its clock rate and memory, so measure together
   const double mine = known > 0 ? known : measured_peak_flops(device, compute);
   peak.flops = all_reduce_value(world, mine, ReduceOp::sum, "peak");
   peak.is_new = true;
@@ -84,9 +84,9 @@ ComputePeak find_peak(const RunRequest& run, const RunModel& model) {
 
 void keep_peak(const RunRequest& run, const ComputePeak& peak) {
   if (peak.where.empty() || run.ranks.world.rank() != 0) return;
-  log::info(formatted("MFU is a share of {}FLOP/s in {}, {} ({})", format_count(peak.flops),
-                      peak.dtype, peak.is_new ? "measured now" : "as this run measured before",
-                      peak.where));
+  log::info(formatted(
+      "the compute peak for MFU is {}FLOP/s in {}, {} ({})", format_count(peak.flops), peak.dtype,
+      peak.is_new ? "measured now" : "as measured by an earlier start", peak.where));
   if (!peak.is_new) return;
   Json list = kept_list(run.folder);
   list.push_back({{"where", peak.where}, {"dtype", peak.dtype}, {"flops", peak.flops}});

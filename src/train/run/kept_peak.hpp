@@ -4,21 +4,21 @@
 
 namespace trireme {
 
-/// The compute peak of all ranks together, in FLOP/s, which MFU is a share of.
+/// The compute peak of all ranks together, in FLOP/s. MFU is measured against it.
 struct ComputePeak {
   double flops = 1;
-  std::string where{};  // devices, threads and ranks that it is of; "" if nothing is to be kept
+  std::string where{};  // devices, threads and ranks that were measured; "": not stored
   std::string dtype{};
-  bool is_new = false;  // measured by this start
+  bool is_new = false;  // true if this start measured it
 };
 
-/// Returns the figure that RUN/peak.json holds for this dtype on the same devices, threads and ranks;
-/// if there is none, all ranks measure at once (data-sheet values of GPUs are not measured).
-/// Collective, with the run's lock. A file that cannot be read counts as absent.
+/// Returns the stored peak (RUN/peak.json) for this dtype on the same devices, threads and ranks.
+/// If there is none, all ranks measure it at the same time; GPUs with data-sheet values are not
+/// measured. An unreadable file counts as missing. Collective; the caller holds the run's lock.
 ComputePeak find_peak(const RunRequest& run, const RunModel& model);
 
-/// Writes a new figure into RUN/peak.json, so that later starts print equal MFU for equal
-/// throughput, and logs the figure. On rank 0; nothing on others.
+/// Stores a new peak in RUN/peak.json and logs it, so that later starts print the same MFU for the
+/// same throughput. Does nothing on ranks other than 0.
 void keep_peak(const RunRequest& run, const ComputePeak& peak);
 
 }  // namespace trireme

@@ -32,7 +32,7 @@ void attach_hooks(TrainingRun& run) {
   });
 }
 
-/// Returns the values of a checkpoint of the current step.
+/// Returns the values that a checkpoint of the current step holds.
 RunValues values_now(const TrainingRun& run) {
   const RunConfig& config = run.config();
   RunValues values = run.beginning.carried;
@@ -51,13 +51,13 @@ RunValues values_now(const TrainingRun& run) {
   return values;
 }
 
-/// Saves a checkpoint of the current step. The step hash log must have this step.
+/// Saves a checkpoint of the current step. The step hash log must already hold this step.
 void save(TrainingRun& run) {
   run.enter("save");
   const CountTime counted(run.measures.all, run.measures.save_s);
   run.since_save.restart();
-  // Lines of the steps that the checkpoint holds must be on disk before it: a resumed run does not
-  // write them again.
+  // Metrics lines must be on disk before the checkpoint of their steps, because a resumed run does
+  // not write these lines again.
   show_last_metrics(run);
   CheckpointSaver& saver = run.services.saver;
   saver.wait_copied();
@@ -84,8 +84,8 @@ void complete_chain(TrainingRun& run, StepVote& vote) {
   run.services.chain.append(run.progress.step, vote.take().trace);
 }
 
-/// Returns true if a validation is due at the current step, or was cancelled there by a stop.
-bool owes_validation(const TrainingRun& run) {
+/// Returns true if a validation is due at the current step, including one that a stop cancelled.
+bool is_validation_due(const TrainingRun& run) {
   return run.progress.step > 0 && is_due(run.progress.step, run.config().train.eval_every) &&
          run.valid_loss.step != run.progress.step;
 }
@@ -96,14 +96,14 @@ void check_learned(const TrainingRun& run) {
     return;
   fail(
       ErrorKind::numeric,
-      "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run folder has the samples).");
+      "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run directory has the samples).");
 }
 
-/// Takes the steps of the run. Returns true if a stop ended them.
+/// Runs the steps of the run. Returns true if a stop ended them.
 bool take_steps(TrainingRun& run, StepVote& vote) {
   const RunConfig& config = run.config();
   TrainerServices& services = run.services;
-  if (run.beginning.goes_on && owes_validation(run) && !validate(run)) return true;
+  if (run.beginning.goes_on && is_validation_due(run) && !validate(run)) return true;
   while (run.progress.step < config.train.steps) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
@@ -119,8 +119,8 @@ bool take_steps(TrainingRun& run, StepVote& vote) {
     }
     if (result.save) run.record.requested("save", "SAVE");
     if (result.stop || cancelled) return true;
-    // Before the save, which keeps its result.
-    if (owes_validation(run) && !validate(run)) return true;
+    // Validate before the save, because the checkpoint holds the validation loss.
+    if (is_validation_due(run) && !validate(run)) return true;
     const bool is_last = run.progress.step == config.train.steps;
     if (is_last || is_due(run.progress.step, config.checkpoint.every) || result.save) {
       complete_chain(run, vote);
@@ -134,7 +134,7 @@ bool take_steps(TrainingRun& run, StepVote& vote) {
   return false;
 }
 
-/// Reports what the run has done, to the sinks and to the log.
+/// Reports the result of the run to the sinks and to the log.
 void log_summary(const TrainingRun& run, bool done) {
   const std::int64_t steps = run.progress.step - run.beginning.progress.step;
   const std::int64_t tokens = run.progress.tokens - run.beginning.progress.tokens;
@@ -167,10 +167,10 @@ void log_summary(const TrainingRun& run, bool done) {
   }
   if (const std::int64_t skipped = run.services.skipped.in_a_row(); skipped > 0)
     log::warn(formatted(
-        "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run folder has the samples)",
+        "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run directory has the samples)",
         skipped));
   if (const std::string shares = run.shares.text(); !shares.empty())
-    log::info(formatted("of the time: {}", shares));
+    log::info(formatted("shares of the time: {}", shares));
   log::info(formatted(
       "{} at step {}/{}: {}; {}, {}{}", how, run.progress.step, run.config().train.steps, what,
       folder.root.string(), newest,
@@ -180,7 +180,7 @@ void log_summary(const TrainingRun& run, bool done) {
 int train(TrainingRun& run) {
   TrainerServices& services = run.services;
   StepVote vote(run.world());
-  const bool has_work = run.progress.step < run.config().train.steps || owes_validation(run);
+  const bool has_work = run.progress.step < run.config().train.steps || is_validation_due(run);
   vote.post({.stop = has_work && services.requests.stop_requested()});
   if (vote.take().stop) {
     services.requests.fulfilled(/*stopped=*/true);
@@ -194,13 +194,13 @@ int train(TrainingRun& run) {
   const std::string asked_by = services.requests.requested_by();
   if (stopped) run.record.requested("stop", asked_by);
   complete_chain(run, vote);
-  const bool nothing_new = stopped && run.progress.step == run.beginning.progress.step;
-  if (run.saved_step != run.progress.step && !nothing_new) save(run);
+  const bool has_no_new_step = stopped && run.progress.step == run.beginning.progress.step;
+  if (run.saved_step != run.progress.step && !has_no_new_step) save(run);
   commit(run);
   show_last_metrics(run);
-  // Also of a run that came to its end before it looked.
+  // Remove request files also if the run ended before it read them.
   services.requests.fulfilled(/*stopped=*/true);
-  const bool done = run.progress.step >= run.config().train.steps && !owes_validation(run);
+  const bool done = run.progress.step >= run.config().train.steps && !is_validation_due(run);
   if (!done && services.requests.requested_by() != asked_by)  // STOP came during the save
     run.record.requested("stop", services.requests.requested_by());
   log_summary(run, done);
@@ -215,7 +215,7 @@ int train_loop(TrainingRun& run) {
   try {
     return train(run);
   } catch (const Error& error) {
-    // All ranks diverge at the same step: what is known of the steps before is shown.
+    // All ranks diverge at the same step, so they can flush the metrics of earlier steps.
     if (error.kind() == ErrorKind::numeric) {
       if (const auto failed = capture([&] { show_last_metrics(run); })) log::warn(failed->what());
     }

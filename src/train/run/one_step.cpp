@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "comm/agree.hpp"
@@ -23,7 +22,7 @@
 namespace trireme {
 namespace {
 
-/// Adapts the run to a line of metrics, which is the same on all ranks.
+/// Updates the services with a line of metrics. The line is the same on all ranks.
 void handle_metrics(TrainingRun& run, const MetricsLine& line) {
   const double step_s =
       line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
@@ -39,7 +38,7 @@ void handle_metrics(TrainingRun& run, const MetricsLine& line) {
                         at::get_num_threads(), run.config().data.path));
 }
 
-/// Throws Error(data), on all ranks, for an update without a target: its mean is not defined.
+/// Throws Error(data) on all ranks if the update has no target, because its mean loss is undefined.
 void check_targets(TrainingRun& run, const UpdateSamples& samples) {
   const Batch& batch = samples.batches.front();
   if (batch.update_targets > 0) return;
@@ -49,7 +48,7 @@ void check_targets(TrainingRun& run, const UpdateSamples& samples) {
     show_last_metrics(run);
     fail(
         ErrorKind::data,
-        "step {}: its samples {} to {} have nothing to predict (every piece of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
+        "step {}: its samples {} to {} have no training targets (every part of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
         run.progress.step + 1, first, end - 1, run.model.samples->origin(first, end));
   });
 }
@@ -62,18 +61,18 @@ UpdateSamples next_samples(TrainingRun& run) {
   return samples;
 }
 
-/// In all collectives of this rank so far.
+/// Returns the total time this rank has waited in collectives, in seconds.
 double waited_s(const TrainingRun& run) {
   return run.activity() != nullptr ? run.activity()->waited_s() : 0;
 }
 
-/// Of this rank's share of the main weights, those that are trained.
+/// Hashes the trainable master weights that this rank owns.
 std::uint64_t weights_hash(const ParamRegistry& registry) {
   const UnitLayout& layout = registry.layout();
   std::vector<std::uint64_t> hashes;
   for (const std::size_t unit : layout.trained_units()) {
     const IndexRange share = layout.share_of_part(unit);
-    const at::Tensor weights =  // no copy where it is on the host already
+    const at::Tensor weights =  // no copy if they are in host memory
         registry.main_part(unit).narrow(0, share.begin, share.count()).to(at::kCPU);
     hashes.push_back(
         xxh3_64({static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes()}));
@@ -81,7 +80,7 @@ std::uint64_t weights_hash(const ParamRegistry& registry) {
   return xxh3_64(std::as_bytes(std::span(hashes)));
 }
 
-/// What this rank did, for the chain: with its main weights at the steps that take them in.
+/// Returns this rank's step trace for the step hash log. It includes a weights hash every N steps.
 std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vector<Batch>& batches,
                        const UpdateResult& result, double lr) {
   const std::int64_t every = run.config().train.hash_weights_every;
@@ -90,8 +89,9 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vec
                     hashed ? weights_hash(run.model.registry) : 0);
 }
 
-/// Positions that all ranks trained on. Rows of pairs are as long as their pairs: there it takes a
-/// sum over the ranks (collective), of one of those that share a row.
+/// Returns the number of positions that all ranks trained on in this step. Rows of preference
+/// pairs vary in length, so for pairs this is a collective sum over one rank of each group with
+/// equal rows.
 std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& batches) {
   if (run.model.objective->term() == LossTerm::target)
     return batches.front().update_samples * batches.front().T;
@@ -105,8 +105,8 @@ std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& ba
   return all_reduce_value(run.world(), mine, ReduceOp::sum, "tokens");
 }
 
-/// RUN/layout.json is of the first update of this process and, where schedule auto finds another
-/// list, of the first one that runs it.
+/// Returns true if RUN/layout.json is complete: it holds the first update of this process and, if
+/// schedule auto found a schedule, the first update that ran it.
 bool is_recorded(const TrainingRun& run) {
   return run.layout_recorded && (run.schedule_recorded || !run.model.step.schedules().found());
 }
@@ -133,7 +133,7 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   Metrics& metrics = run.services.metrics;
   RunMeasures& measures = run.measures;
   const TrainConfig& train = run.config().train;
-  // Ranks of tp and pp have the same loss, those of cp the same rows: one of them tells it.
+  // Ranks of tp and pp have the same loss, and ranks of cp the same rows: one of them reports.
   const bool tells_loss = run.model.mesh.rank(Axis::tp) == 0 && run.model.mesh.rank(Axis::pp) == 0;
   const bool tells_targets = tells_loss && run.model.mesh.rank(Axis::cp) == 0;
   metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_terms : 0,

@@ -14,12 +14,12 @@
 namespace trireme {
 namespace {
 
-/// What cannot be written of a record costs no run that goes well.
-void try_to(const std::function<void()>& write) {
+/// Runs `write`; a failure is only a warning, because records must not end a healthy run.
+void warn_on_error(const std::function<void()>& write) {
   if (const auto error = capture(write)) log::warn(error->what());
 }
 
-std::vector<std::string> each_once(const std::vector<std::string>& hosts) {
+std::vector<std::string> without_duplicates(const std::vector<std::string>& hosts) {
   std::vector<std::string> nodes;
   for (const std::string& host : hosts) {
     if (std::find(nodes.begin(), nodes.end(), host) == nodes.end()) nodes.push_back(host);
@@ -43,13 +43,13 @@ void RunRecord::claim() {
 
 void RunRecord::take_folder() {
   const RunFolder& folder = run_.folder;
-  std::error_code refused;  // a name that cannot be is told by prepare()
+  std::error_code refused;  // prepare() reports an invalid path
   had_root_ = std::filesystem::exists(folder.root, refused);
   had_run_ = had_root_ && folder.holds_run();
   folder.prepare();
   const JobPlace& place = run_.ranks.place;
   lock_.emplace(folder.root, RunLockOptions{.job_id = place.job, .order = place.order()});
-  // From here on a kill leaves a folder that the next start knows as its own.
+  // After a kill from here on, the next start recognizes the directory as its own.
   if (!std::filesystem::exists(folder.status())) show("running", kExitDone, -1);
   remove_temporaries(folder.root);
   remove_temporaries(folder.checkpoints());
@@ -57,7 +57,7 @@ void RunRecord::take_folder() {
       !list_steps(folder.checkpoints()).empty()) {
     fail(
         ErrorKind::usage,
-        "checkpoint.resume = never, but {} holds checkpoints; give a new --run, or let it resume (auto)",
+        "checkpoint.resume = never, but {} holds checkpoints; give a new --run, or --resume auto to resume this run",
         folder.checkpoints().string());
   }
 }
@@ -76,7 +76,7 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
 
 void RunRecord::begin(std::int64_t step, std::int64_t own_step,
                       std::map<std::string, std::string> hashes) {
-  nodes_ = each_once(gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
+  nodes_ = without_duplicates(gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
   begun_ = true;
   step_ = step;
   if (run_.ranks.world.rank() != 0) return;
@@ -89,7 +89,7 @@ void RunRecord::reached(std::int64_t step) {
   step_ = step;
   if (stepped_) return;
   stepped_ = true;
-  try_to([&] { journal_->ready({step, process_age_s()}); });
+  warn_on_error([&] { journal_->ready({step, process_age_s()}); });
 }
 
 bool RunRecord::may_write() {
@@ -107,12 +107,12 @@ void RunRecord::committed(std::int64_t step) {
 }
 
 void RunRecord::requested(const std::string& want, const std::string& by) {
-  try_to([&] { journal_->request({want, by, step_}); });
+  warn_on_error([&] { journal_->request({want, by, step_}); });
 }
 
 void RunRecord::end(const char* state, int code) {
   if (!may_write()) return;
-  try_to([&] { journal_->end({state, code, step_}); });
+  warn_on_error([&] { journal_->end({state, code, step_}); });
   write_status(run_.folder, state, code, step_);
 }
 
@@ -125,14 +125,15 @@ int RunRecord::stopped_before_first_step() {
     if (run_.ranks.world.rank() == 0 && !started_) start(run_.start.own ? step_ : -1, {});
     ended(/*done=*/false);
   }
-  log::info("stopped on request before the first step: nothing was begun; the same command starts");
+  log::info(
+      "stopped on request before the first step: nothing was changed; the same command starts the run");
   return kExitStopped;
 }
 
 void RunRecord::leave_folder() {
   lock_.reset();
   if (had_run_) return;
-  std::error_code code;  // what is not empty stays
+  std::error_code code;  // directories that are not empty stay
   std::filesystem::remove(run_.folder.status(), code);
   std::filesystem::remove(run_.folder.checkpoints(), code);
   if (!had_root_) std::filesystem::remove(run_.folder.root, code);
@@ -148,8 +149,8 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
   const Verdict verdict{rank, run_.ranks.launch.hostname, kind, code, step_, message};
   write_verdict(run_.folder, verdict);
   if (!may_write()) return;
-  // What went wrong first is the news, also where the disk takes no more of it.
-  try_to([&] {
+  // The caller reports the first error, even if the disk is too full for this record.
+  warn_on_error([&] {
     if (!started_) start(run_.start.own ? step_ : -1, {});
     journal_->verdict(verdict, journal_->leg());
     end("failed", code);

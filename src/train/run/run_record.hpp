@@ -11,38 +11,41 @@
 
 namespace trireme {
 
-/// What a run says of itself in its folder: LOCK, the journal, status.json, verdicts. Outlives all
-/// else of the run, to say how it ended. A leg that was fenced (run_lock.hpp) says nothing more.
+/// Writes the records of a run into its directory: LOCK, event log, status.json and failure
+/// reports. It is destroyed after all other parts of the run, so that it can record the end. If
+/// the attempt has lost its lock (run_lock.hpp), it writes nothing more.
 class RunRecord {
  public:
-  /// Nothing is touched.
+  /// Changes no file.
   explicit RunRecord(const RunRequest& run);
 
-  /// Collective: the folder is this run's from here on, or what forbids it is thrown on all ranks.
+  /// Claims the run directory for this run. Collective; throws on all ranks if that is refused.
   void claim();
 
-  /// The run's lock, on rank 0 once it is claimed; else null.
+  /// Returns the run's lock on rank 0 after claim(); null otherwise.
   [[nodiscard]] RunLock* lock() { return lock_ ? &*lock_ : nullptr; }
 
-  /// Collective, once nothing can be wrong with the request any more: the leg starts, verdicts of
-  /// the one before go. `own_step`: the checkpoint of its own that it goes on from, -1: none.
+  /// Records the start of the attempt and removes the failure reports of the previous one. Call it
+  /// when nothing in the request can be refused any more. `own_step`: step of the run's own
+  /// checkpoint that it resumes from, or -1. Collective.
   void begin(std::int64_t step, std::int64_t own_step, std::map<std::string, std::string> hashes);
 
-  /// The step that the end will name.
+  /// Sets the step that the record of the end will name.
   void reached(std::int64_t step);
 
-  /// Rank 0: a checkpoint is published.
+  /// Records that a checkpoint is published. Rank 0.
   void committed(std::int64_t step);
 
-  /// Rank 0: what the run was asked for ("stop", "save") and by what.
+  /// Records a request ("stop" or "save") and its source. Rank 0.
   void requested(const std::string& want, const std::string& by);
   void ended(bool done);
 
-  /// After StoppedEarly, which is on all ranks: kExitStopped.
+  /// Records a stop before the first step (StoppedEarly on all ranks). Returns kExitStopped.
   [[nodiscard]] int stopped_before_first_step();
 
-  /// After an error, if the folder was claimed: this rank's verdict, and the leg's end. A request
-  /// that is refused before the run begins leaves the folder as it was. `kind` as in Verdict.
+  /// Records an error if the directory was claimed: this rank's failure report and the end of the
+  /// attempt. If the request was refused before the run began, restores the directory instead.
+  /// `kind`: see Verdict.
   void failed(const std::string& kind, int code, const std::string& message);
 
  private:
@@ -55,14 +58,14 @@ class RunRecord {
 
   const RunRequest& run_;
   std::shared_ptr<Journal> journal_;
-  std::optional<RunLock> lock_;  // rank 0
+  std::optional<RunLock> lock_;  // on rank 0
   bool claimed_ = false;         // on all ranks
   bool begun_ = false;           // on all ranks
-  bool started_ = false;         // rank 0: the leg has its first line
-  bool stepped_ = false;         // a step of this leg is done
-  bool had_root_ = false;        // rank 0, before the claim: the folder was there
-  bool had_run_ = false;         // and held a run
-  std::int64_t step_;            // done
+  bool started_ = false;         // on rank 0: the event log has the start of this attempt
+  bool stepped_ = false;         // true after the first step of this attempt
+  bool had_root_ = false;        // on rank 0: the directory existed before the claim
+  bool had_run_ = false;         // on rank 0: the directory held a run before the claim
+  std::int64_t step_;            // number of completed steps
   std::vector<std::string> nodes_;
 };
 

@@ -2,21 +2,26 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/manifest.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/files/file.hpp"
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "core/problems.hpp"
 #include "core/process/stop_signals.hpp"
 #include "data/order/length_warning.hpp"
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
-#include "train/health/divergence_advice.hpp"
 #include "train/health/memory_advice.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/report/device_use.hpp"
@@ -55,7 +60,7 @@ void check_ranks(const RunRequest& run) {
   });
 }
 
-/// Logs a warning for each data set that loses something at a length below the packed one.
+/// Warns about each data set that loses tokens at a sequence length below its packed length.
 void warn_of_length(const RunData& data) {
   for (const SampleSet* samples : data.sample_sets()) {
     const std::string text = length_warning(*samples, "train.seq_len =");
@@ -63,8 +68,8 @@ void warn_of_length(const RunData& data) {
   }
 }
 
-/// Preflight checks before anything waits for all devices: devices, threads and libraries of all
-/// ranks. Returns true if the devices of all ranks compute in bf16. Collective; throws on all ranks.
+/// Checks devices, threads and libraries of all ranks before anything waits for all devices.
+/// Returns true if the devices of all ranks support bf16. Collective; throws on all ranks.
 bool preflight_ranks(const RunRequest& run) {
   Communicator& world = run.ranks.world;
   const std::int64_t bf16 = all_or_none(world, [&] {
@@ -73,13 +78,13 @@ bool preflight_ranks(const RunRequest& run) {
     });
   });
   check_ranks(run);
-  // One precision for all, whatever GPUs the nodes have.
+  // All ranks use one precision, whatever GPUs their nodes have.
   return all_reduce_value(world, bf16, ReduceOp::min, "bf16") != 0;
 }
 
-/// Preflight checks of the resolved configuration, before the run changes anything: the task's files,
-/// its frozen model and this machine's memory. Rank 0 warns of data sets that lose something at the
-/// run's length. Throws Error(usage), Error(data) or Error(resource).
+/// Checks the resolved configuration before the run changes anything: files of the task, its frozen
+/// model, and memory. Rank 0 warns about data sets that lose tokens at this sequence length. Throws
+/// Error(usage), Error(data) or Error(resource).
 void preflight_run(const RunRequest& run, const RunData& data) {
   run.task.check_files(run.config, data.sample_sets());
   if (run.ranks.world.rank() == 0) warn_of_length(data);
@@ -117,15 +122,15 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   log::info(formatted("global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
                       counted(run.model.mesh.size(Axis::dp), "data rank"),
                       counted(train.micro_batch, pairs ? "pair" : "sequence"),
-                      counted(run.micro_steps(), "micro-step"), train.seq_len,
+                      counted(run.micro_steps(), "accumulation step"), train.seq_len,
                       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
-  log::info(formatted("steps {} to {} ({}{} tokens a step), run folder {}", run.progress.step,
+  log::info(formatted("steps {} to {} ({}{} tokens per step), run directory {}", run.progress.step,
                       train.steps, pairs ? "at most " : "", format_count(tokens),
                       run.request.folder.root.string()));
 }
 
-/// All parts of a run, each from those before it, then its loop.
+/// Creates all parts of a run in order, then runs the training loop.
 int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   Communicator& world = run.ranks.world;
   all_or_none(world, [&] {
@@ -163,12 +168,52 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   return train_loop(training);
 }
 
-/// After Error(numeric), which all ranks throw at the same step: one of them speaks for all.
+constexpr std::int64_t kLeastWarmup = 100;
+
+/// Returns the run directory with the first free number, such as "runs/first-2".
+std::filesystem::path next_folder(const std::filesystem::path& run) {
+  const std::filesystem::path plain = run.has_filename() ? run : run.parent_path();
+  for (int number = 2;; ++number) {
+    std::filesystem::path next = plain;
+    next += formatted("-{}", number);
+    std::error_code code;
+    if (!std::filesystem::exists(next, code)) return next;
+  }
+}
+
+/// Returns advice on a run that diverged: a command line that starts a new run with half the
+/// learning rate, from the newest checkpoint or, if there is none, from the beginning.
+std::string divergence_advice(const RunRequest& run) {
+  const RunConfig& config = run.config;
+  const RunFolder& folder = run.folder;
+  const int ranks = run.ranks.world.size();
+  const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
+  const double lr = config.optim.lr / 2;
+  std::string command = formatted("{} {}", shell_word(run.program), run.name);
+  command +=
+      steps.empty()
+          ? formatted(" --config {}", shell_word(folder.config().string()))
+          : formatted(
+                " --resume {}",
+                shell_word((folder.checkpoints() / step_folder_name(steps.front())).string()));
+  command += formatted(" --run {}", shell_word(next_folder(folder.root).string()));
+  command += formatted(" --optim.lr {}", number_text(lr));
+  if (config.optim.min_lr > lr) command += formatted(" --optim.min_lr {}", number_text(lr));
+  if (steps.empty()) {
+    const std::int64_t warmup = std::max(2 * config.optim.warmup_steps, kLeastWarmup);
+    command += formatted(" --optim.warmup_steps {}", warmup);
+  }
+  if (config.train.precision == "fp16") command += " --train.precision bf16";
+  return formatted("a new run {} with half the learning rate{}:\n  {}",
+                   steps.empty() ? "from the beginning" : "from the last checkpoint",
+                   ranks > 1 ? formatted(", under the launcher of this one ({} ranks)", ranks) : "",
+                   command);
+}
+
+/// Handles Error(numeric), which all ranks throw at the same step: only rank 0 reports it.
 [[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
   if (run.ranks.world.rank() != 0) throw PeerFailed(exit_code(error.kind()));
-  const std::string advice =
-      divergence_advice(run.config, run.folder, run.program, run.name, run.ranks.world.size());
-  throw AgreedError(Error(error.kind(), formatted("{}\n{}", error.what(), advice)));
+  throw AgreedError(Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
 }
 
 }  // namespace

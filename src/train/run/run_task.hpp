@@ -3,10 +3,10 @@
 
 namespace trireme {
 
-/// Collective: trains, from opened data to the last checkpoint; a command after its arguments and
-/// its start (read_start) are read. Returns the exit code and leaves status.json. Whatever is wrong
-/// on any rank is thrown on all (comm/agree.hpp).
-///   config  the same object as run.config; only this function assigns it, until it is whole
+/// Runs the whole training of a command whose arguments and start (read_start) have been read.
+/// Returns the exit code; status.json holds it, too. Collective; an error on any rank is thrown on
+/// all ranks (comm/agree.hpp).
+///   config  the same object as run.config; only this function changes it while it is resolved
 int run_task(const RunRequest& run, RunConfig& config);
 
 }  // namespace trireme

@@ -12,8 +12,8 @@
 namespace trireme {
 namespace {
 
-/// The same configuration was begun here before, and ended before a checkpoint: its steps are taken
-/// again, and compared.
+/// Returns true if the same configuration was started here before and ended before a checkpoint.
+/// Its steps are then compared with the repeated ones.
 bool is_repeated(const RunRequest& run) {
   const std::filesystem::path config = run.folder.config();
   return std::filesystem::exists(config) && read_file(config) == run.keys.to_toml();
@@ -65,9 +65,9 @@ void TrainerServices::restore(const RunRequest& run, const Beginning& beginning)
   const RunValues& saved = beginning.saved;
   if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::go_on && !is_repeated(run))
     std::filesystem::remove(run.folder.chain());
-  // Absent in checkpoints of version 0.1: the chain then starts anew at this step.
+  // Checkpoints of version 0.1 lack the step hash: the log then starts again at this step.
   chain.start(step, saved.chain.value_or(""));
-  // A new run is judged by its own steps.
+  // For a new run, only its own steps count.
   if (run.start.kind == RunStart::Kind::go_on && saved.skipped_in_a_row)
     skipped.restore(number_in(saved, &RunValues::skipped_in_a_row, 0, step));
   metrics.restore_windows(saved.loss_spikes.value_or(""), saved.grad_norm_spikes.value_or(""));

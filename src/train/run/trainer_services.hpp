@@ -12,21 +12,20 @@
 
 namespace trireme {
 
-/// The numbers that the loop itself measures; seconds are of this rank.
+/// Measures that the training loop records; seconds are those of this rank.
 struct RunMeasures {
-  Measures all;                                             // components declare theirs here, too
-  Measures::Id data_wait_s = all.declare({"data_wait_s"});  // for the loader
-  Measures::Id comm_s = all.declare({"comm_s"});            // in the update
+  Measures all;                                             // other components declare theirs here
+  Measures::Id data_wait_s = all.declare({"data_wait_s"});  // time without data from the loader
+  Measures::Id comm_s = all.declare({"comm_s"});            // communication time in the update
   Measures::Id comm_exposed_s = all.declare({"comm_exposed_s"});
-  Measures::Id save_s = all.declare({"save_s"});              // checkpoints, and their copies
-  Measures::Id validation_s = all.declare({"validation_s"});  // since the step before
-  /// Waiting for other ranks, wherever that was; who waited least kept the others waiting.
+  Measures::Id save_s = all.declare({"save_s"});              // time of saves, with their copies
+  Measures::Id validation_s = all.declare({"validation_s"});  // since the previous step
+  /// Waiting time for other ranks at any place. The rank that waited least was the slowest.
   Measures::Id peer_wait_s = all.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
   Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
 };
 
-/// Services beside the steps of a run: saves, metrics, the step hash log, skipped steps, stop
-/// requests.
+/// Services around the steps of a run: saves, metrics, step hash log, skipped steps, stop requests.
 struct TrainerServices {
   CheckpointSaver saver;
   Metrics metrics;
@@ -34,17 +33,17 @@ struct TrainerServices {
   SkippedSteps skipped;
   TimeLimit time_limit;
   StopRequests requests;
-  CancelVote cancel_vote;  // of an update or a validation
+  CancelVote cancel_vote;  // cancels an update or a validation
 
-  /// Restores each service from the beginning.
+  /// Creates each service with its saved state.
   TrainerServices(const RunRequest& run, const RunData& data, const RunModel& model,
                   const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
                   RunRecord& record);
 
-  /// Opens the sinks of the metrics on rank 0, once the journal holds this attempt.
+  /// Opens the metrics sinks on rank 0. Call it after the event log holds this attempt.
   void open_sinks(const RunRequest& run, const Beginning& beginning);
 
-  /// Puts chain, skipped steps and windows of z-scores into the values of a checkpoint.
+  /// Puts step hash, skipped steps and the windows of the z-scores into the values of a checkpoint.
   void put_history(RunValues& values) const;
 
  private:

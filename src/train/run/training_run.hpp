@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <string>
 
 #include "comm/liveness/activity.hpp"
 #include "core/timer.hpp"
@@ -13,7 +12,7 @@
 
 namespace trireme {
 
-/// Adds the time that it lives to a measure.
+/// Adds its own lifetime to a measure, in seconds.
 class CountTime {
  public:
   CountTime(Measures& measures, Measures::Id id) : measures_(measures), id_(id) {}
@@ -29,7 +28,7 @@ class CountTime {
   Timer timer_;
 };
 
-/// A run between its first step and its last: its parts and its position. All functions below are
+/// The parts and the position of a run between its first and last step. All functions below are
 /// collective.
 struct TrainingRun {
   const RunRequest& request;
@@ -41,20 +40,20 @@ struct TrainingRun {
   const Beginning& beginning;
 
   Progress progress = beginning.progress;
-  std::int64_t saved_step = beginning.own_step;  // in its own folder, being written or committed
-  std::uint64_t trace = 0;                       // of the last step, not in the chain yet
-  ValidLoss valid_loss = beginning.valid_loss;   // the newest one
-  Timer run_time{};                              // since the first step began
-  Timer since_save{};                            // the last one's start
+  std::int64_t saved_step = beginning.own_step;  // newest step that is written or being written
+  std::uint64_t trace = 0;                       // last step's trace, not in the step hash log yet
+  ValidLoss valid_loss = beginning.valid_loss;   // newest validation loss
+  Timer run_time{};                              // started before the first step
+  Timer since_save{};                            // started with the newest save
   std::int64_t steps_since_report = 0;
-  double waited_reported_s = 0;    // of all that this rank waited for others
-  StepShares shares{};             // of the time since the start
-  bool layout_recorded = false;    // what an update of this process took
-  bool schedule_recorded = false;  // and what one with a schedule that was found took
+  double waited_reported_s = 0;    // waiting time of this rank that metrics already contain
+  StepShares shares{};             // time shares since this start
+  bool layout_recorded = false;    // true if layout.json holds an update of this process
+  bool schedule_recorded = false;  // true if it holds an update with the schedule that was found
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 
-  /// Returns the number of micro-batches of this rank in one update.
+  /// Returns the number of gradient-accumulation steps of one update.
   [[nodiscard]] std::int64_t micro_steps() const {
     return micro_steps_of(config().train.global_batch, config().train.micro_batch,
                           model.mesh.size(Axis::dp));
@@ -62,7 +61,7 @@ struct TrainingRun {
 
   [[nodiscard]] Communicator& world() const { return request.ranks.world; }
 
-  /// Returns the activity that the heartbeat watches; null if there is none.
+  /// Returns the activity object that the heartbeat watches; null if there is none.
   [[nodiscard]] Activity* activity() const { return request.ranks.options.activity.get(); }
 
   void enter(const char* phase) const {
@@ -70,17 +69,17 @@ struct TrainingRun {
   }
 };
 
-/// Trains to the last step and returns kExitDone. If a stop is requested on a rank (StopRequests),
-/// cancels the update between micro-batches and returns kExitStopped after a committed checkpoint.
-/// Throws StoppedEarly before the first step. If it throws an error, the last committed checkpoint is
-/// intact and the sinks have the lines of all steps.
+/// Trains to the last step and returns kExitDone. If a rank has a stop request (StopRequests),
+/// cancels the update between micro-batches, commits a checkpoint and returns kExitStopped. Throws
+/// StoppedEarly before the first step. After an error, the last committed checkpoint is valid and
+/// the sinks have the lines of all steps.
 int train_loop(TrainingRun& run);
 
-/// Runs one step: samples, update, step hash, report. Returns false if the update was cancelled for a
-/// stop; then nothing has changed.
+/// Runs one step: samples, update, step hash, report. Returns false if a stop cancelled the update;
+/// then nothing has changed.
 [[nodiscard]] bool do_step(TrainingRun& run);
 
-/// Reports the held-out loss. Returns false if the validation was cancelled for a stop.
+/// Reports the validation loss. Returns false if a stop cancelled the validation.
 [[nodiscard]] bool validate(TrainingRun& run);
 
 /// Writes the line of the last reported step and ends the progress line.

@@ -10,21 +10,21 @@
 #include "train/run/training_run.hpp"
 #include "train/step/microbatches.hpp"
 
-/// The validation of a run on held-out samples.
+/// Validation on held-out samples.
 namespace trireme {
 namespace {
 
 struct Validation {
-  double loss = 0;            // loss sum of all ranks / its terms on all ranks
-  double num_terms = 0;       // targets, or pairs
-  std::vector<double> means;  // of Objective::evaluated(), over the same terms
+  double loss = 0;            // loss sum / number of terms, over all ranks
+  double num_terms = 0;       // number of targets, or of preference pairs
+  std::vector<double> means;  // means of Objective::evaluated() over the same terms
 };
 
-/// Batches that go through a pipeline together, for each of its ranks: it fills and empties once.
+/// Micro-batches per pp rank in one pipeline schedule. More of them amortize its fill and drain.
 constexpr std::int64_t kAtOnce = 4;
 
-/// The samples of one data rank in one round; where none are left one without targets: all ranks
-/// gather weights alike.
+/// Returns the samples of one data rank in one round. If none are left, returns one sample without
+/// targets, because all ranks must take part in collectives.
 std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batch, const Mesh& mesh,
                                      std::int64_t total) {
   const std::int64_t first = (round * mesh.size(Axis::dp) + mesh.rank(Axis::dp)) * micro_batch;
@@ -34,10 +34,9 @@ std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batc
   return indices;
 }
 
-/// Returns the mean loss over all of `sets`, each sample once, split over the data ranks. It is the
-/// same for every number of ranks up to rounding. `cancel_before(i, n)` runs before batch i of n of
-/// every set, equal numbers on all ranks. If it returns true, on all ranks, the validation is
-/// cancelled (nullopt). Collective.
+/// Returns the mean loss over all of `sets`, with each sample once, split over the data ranks. It
+/// depends on the number of ranks only by rounding. `cancel_before(i, n)` runs before batch i of n
+/// of every set; if it returns true (on all ranks), returns nullopt. Collective.
 std::optional<Validation> evaluate(
     Step& step, std::span<const SampleSet> sets, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {
@@ -45,7 +44,7 @@ std::optional<Validation> evaluate(
   const Objective& objective = step.parts().objective;
   const at::Device device = step.parts().model.registry().device();
   const auto num_sums = static_cast<std::int64_t>(1 + objective.evaluated().size());
-  at::Tensor sums =  // of the loss and what is evaluated beside it; terms
+  at::Tensor sums =  // loss, the objective's evaluated() values, number of terms
       at::zeros({num_sums + 1}, at::TensorOptions().dtype(at::kDouble).device(device));
   const bool counts = mesh.rank(Axis::cp) == 0 && mesh.rank(Axis::pp) == 0;
   const std::int64_t at_once = mesh.size(Axis::pp) == 1 ? 1 : kAtOnce * mesh.size(Axis::pp);

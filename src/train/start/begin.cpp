@@ -15,19 +15,18 @@
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/continuation.hpp"
-#include "train/state/load_converted.hpp"
 #include "train/state/resume.hpp"
 
 namespace trireme {
 namespace {
 
-/// What an imported model says of its generation, which no token set has.
+/// Files of an imported model that token sets do not have.
 constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
 
-/// What the model is to others, which training does not change.
+/// Values that describe the model for exports and that training does not change.
 constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
 
-/// As the run's own checkpoint keeps it, where the run still validates on the same.
+/// Returns the saved validation loss if the run still validates on the same data.
 ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
   const auto& loss = saved.valid_loss;
   if (run.start.kind != RunStart::Kind::go_on || !loss || !std::isfinite(*loss)) return {};
@@ -37,8 +36,8 @@ ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int6
   return {step, *loss};
 }
 
-/// checkpoint.resume is a path, which names where a run without checkpoints starts. Throws
-/// Error(usage) if it is an older one of this run, which would have to go back.
+/// Handles a path in checkpoint.resume if the run has checkpoints of its own: they count. Throws
+/// Error(usage) if the path is an older checkpoint of this run, because a run cannot go back.
 void check_named(const RunRequest& run, std::int64_t newest) {
   const std::string& start = run.config.checkpoint.resume;
   const std::string newest_name = step_folder_name(newest);
@@ -48,14 +47,14 @@ void check_named(const RunRequest& run, std::int64_t newest) {
       std::filesystem::equivalent(place.parent_path(), run.folder.checkpoints(), code)) {
     fail(
         ErrorKind::usage,
-        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to branch off there, or resume auto to go on",
+        "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to start from the older one, or --resume auto to resume this run",
         start, newest_name);
   }
-  log::info(formatted("this run has {} of its own: it goes on from there, not from {}", newest_name,
+  log::info(formatted("this run has {} of its own: it resumes from there, not from {}", newest_name,
                       start));
 }
 
-/// Moves unusable checkpoints of later steps out of the way (rank 0).
+/// Renames unusable checkpoints of later steps, on rank 0.
 void set_aside_after(const RunRequest& run, std::int64_t step) {
   if (run.ranks.world.rank() != 0) return;
   const auto& folder = run.folder.checkpoints();
@@ -65,7 +64,7 @@ void set_aside_after(const RunRequest& run, std::int64_t step) {
   }
 }
 
-/// Of the run's own, whose newest step is `newest`.
+/// Returns the run's newest valid checkpoint. `newest` is the newest step in the directory.
 Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   Communicator& world = run.ranks.world;
   const auto folder = run.folder.checkpoints();
@@ -73,16 +72,17 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
     all_or_none(world, [&] { check_named(run, newest); });
   if (newest < run.start.committed && world.rank() == 0)
     log::warn(formatted(
-        "step {} was committed, but {} has only step {} and older: its steps are done again",
+        "step {} was committed, but {} has only step {} and older: the missing steps are repeated",
         run.start.committed, folder.string(), newest));
   auto found = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   all_or_none(world, [&] {
     if (!found) {
-      fail(ErrorKind::data,
-           "no checkpoint in {} is whole; nothing was changed. Give another --run to start anew",
-           folder.string());
+      fail(
+          ErrorKind::data,
+          "no checkpoint in {} is whole; nothing was changed. Give another --run to start a new run",
+          folder.string());
     }
-    set_aside_after(run, found->step());  // the run will come to those steps again
+    set_aside_after(run, found->step());  // the run will write these steps again
   });
   return *std::move(found);
 }
@@ -91,7 +91,7 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
                const Checkpoint& checkpoint, const RunValues& values,
                const std::string& fresh_data) {
   const bool is_own = run.start.kind == RunStart::Kind::go_on;
-  // The checkpoint that a Hugging Face folder or adapters were made into is gone after the start.
+  // The checkpoint of a converted start is deleted after the start, so name its source.
   const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
                                 ? checkpoint.path().string()
                                 : run.start.checkpoint;
@@ -107,20 +107,20 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
     log::info(formatted("resumed from {} at step {}; {}", where, beginning.progress.step,
                         fresh_data.empty()
                             ? describe_continuation(continuation)
-                            : formatted("the data begins at its sample 0: {}", fresh_data)));
+                            : formatted("the data begins at sample 0: {}", fresh_data)));
   }
   if (is_own) return;
   const auto changes = changed_keys(values, run.keys);
   if (!changes.empty())
-    log::info(formatted("configuration other than in {}: {}", where, changes_text(changes)));
+    log::info(formatted("configuration that differs from {}: {}", where, changes_text(changes)));
 }
 
-/// Adapters of which the checkpoint that the run begins with has none.
-bool makes_adapters(const RunRequest& run) {
+/// Returns true if the run trains adapters and its start has none.
+bool creates_adapters(const RunRequest& run) {
   return run.config.lora.on() && !holds_adapters(run.start.values.model);
 }
 
-/// Collective: takes what the run wants of it into the model and `beginning`.
+/// Loads the required parts of the checkpoint into the model and `beginning`. Collective.
 void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
           Beginning& beginning) {
   const RunValues values = all_or_none(
@@ -130,7 +130,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
   beginning.goes_on = kind != RunStart::Kind::weights && values.is_training_state();
   std::string fresh_data;
   StateDict state;
-  const bool new_adapters = makes_adapters(run);
+  const bool new_adapters = creates_adapters(run);
   for (StateTensor& tensor : model.state.tensors()) {
     if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
@@ -150,7 +150,7 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
     }
     if (!beginning.goes_on) return;
     check_has_moments(checkpoint, state);
-    // The scale of another precision is none.
+    // The loss scale of another precision is not valid here.
     LossScaler unused(false);
     const std::string& precision = run.config.train.precision;
     const bool scaled = values.configured("train.precision").value_or(precision) == precision;
@@ -195,7 +195,7 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
     found = frozen.start->checkpoint;
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
-  if (!found || makes_adapters(run))
+  if (!found || creates_adapters(run))
     model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);

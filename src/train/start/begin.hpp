@@ -11,28 +11,28 @@
 
 namespace trireme {
 
-/// Of a held-out set.
+/// The result of a validation.
 struct ValidLoss {
-  std::int64_t step = -1;  // none
+  std::int64_t step = -1;  // -1: no validation yet
   double loss = 0;
 };
 
-/// Where a run stands before its first step.
+/// The state of a run before its first step.
 struct Beginning {
-  Fingerprint fingerprint;  // of this start
+  Fingerprint fingerprint;  // fingerprint of this start
   Progress progress;
-  std::int64_t own_step = -1;  // the checkpoint in the run's own folder that it goes on from
-  bool goes_on = false;        // from a state, its own or another run's: not from weights alone
-  ValidLoss valid_loss;        // of that state, where it was validated
-  RunValues saved;             // of the checkpoint that has that state
-  RunValues carried;           // into every checkpoint of this run: for exports and the next resume
-  std::map<std::string, std::string> files;  // carried into them, by name
+  std::int64_t own_step = -1;  // step of the run's own checkpoint that it resumes from; -1: none
+  bool goes_on = false;        // true: has a training state (own or from another run)
+  ValidLoss valid_loss;        // validation loss that is saved in this state, if there is one
+  RunValues saved;             // values of the checkpoint that this state comes from
+  RunValues carried;           // values that every checkpoint of this run repeats (for exports)
+  std::map<std::string, std::string> files;  // files that every checkpoint repeats, by name
 };
 
-/// Collective: sets the weights, and all else of the state, from the checkpoint that the run begins
-/// with (its own newest good one, else the one that checkpoint.resume names), or initializes them.
-/// Adapters: what they are added to comes from `frozen`, and new ones are initialized. Damaged
-/// checkpoints of later steps are moved out of the way. Throws on all ranks.
+/// Loads the weights and the training state from the checkpoint that the run starts from: its own
+/// newest valid one, otherwise the one that checkpoint.resume names. Initializes the weights if
+/// there is none. For LoRA, the base weights come from `frozen`, and new adapters are initialized.
+/// Renames damaged checkpoints of later steps. Collective; throws on all ranks.
 Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
                 RunModel& model);
 

@@ -21,12 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names in RunValues::weights_sha256, beside those of FrozenNeed.
+/// Keys in RunValues::weights_sha256. FrozenNeed::name adds further keys.
 constexpr const char* kBase = "base";
 constexpr const char* kInit = "init";
 constexpr std::string_view kWeights = "param/";
 
-/// Returns the hash of weights that a run which is resumed began with.
+/// Returns the saved hash of the frozen weights `name` if the run resumes; nullopt otherwise.
 std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
   if (run.start.kind != RunStart::Kind::go_on) return std::nullopt;
   const RunValues::Texts& saved = run.start.values.weights_sha256;
@@ -34,22 +34,24 @@ std::optional<std::string> saved_hash(const RunRequest& run, const std::string& 
   return found == saved.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// A run folder that holds imported adapters, in which whole weights were to be trained.
+/// Throws Error(usage): the run directory holds imported adapters, but the run trains whole
+/// weights.
 [[noreturn]] void refuse_adapters(const RunRequest& run, const Checkpoint& checkpoint) {
   fail(
       ErrorKind::usage,
-      "{} holds adapters alone. To train them on, give their lora.* keys; to train the whole model, give --init {} and another --run",
+      "{} holds only adapters. To train them further, set their lora.* keys; to train the whole model, give --init {} and another --run",
       checkpoint.path().string(), run.folder.root.string());
 }
 
-/// What the run starts from: what the command names, else what lies in its own folder (imported).
+/// Returns the model that the run starts from: the named one, or its own directory (imported
+/// weights).
 std::string start_place(const RunRequest& run) {
   return run.config.checkpoint.names_checkpoint() ? run.config.checkpoint.resume
                                                   : run.folder.root.string();
 }
 
-/// Checks that a model beside the trained one reads the tokens and the chats of the run's data.
-/// Throws Error(usage).
+/// Checks that a frozen model fits the tokenizer and the chat format of the data. Throws
+/// Error(usage).
 void check_reads(const ModelDescription& model, const FrozenNeed& need, const RunRequest& run,
                  const RunData& data) {
   const TokenSet& set = data.stream().first_set();
@@ -63,26 +65,25 @@ void check_reads(const ModelDescription& model, const FrozenNeed& need, const Ru
   if (rows < least) {
     fail(
         ErrorKind::usage,
-        "{} has a vocabulary of {} tokens, must be {} or more: the data set's tokenizer has so many",
+        "{} has a vocabulary of {} tokens, must be {} or more like that of the data set's tokenizer",
         where, rows, least);
   }
 }
 
-/// Says so if the two models have embeddings of different sizes.
-void tell_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
+/// Logs the difference if the two models have embeddings of different sizes.
+void log_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
   const std::string where = teacher.path().string();
   const std::int64_t rows = model_from_values(teacher.manifest().values, where).vocab_size;
   const std::int64_t own = config.model.vocab_size;
   if (rows == own) return;
   log::info(formatted(
-      "{} has {} embedding rows, the trained model {}: their distributions are compared over the {} "
-      "ids that both have",
+      "{} has {} embedding rows, the trained model has {}: their distributions are compared over the {} ids that both have",
       where, rows, own, std::min(rows, own)));
 }
 
-/// `work()`; an error of it names the key that had the checkpoint.
+/// Returns work(). Adds the configuration key of the frozen model to its errors.
 template <class Work>
-auto under_key(const FrozenNeed& need, const Work& work) {
+auto with_key_in_errors(const FrozenNeed& need, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
@@ -91,19 +92,19 @@ auto under_key(const FrozenNeed& need, const Work& work) {
   }
 }
 
-/// The place whose whole weights are copied into `kept`. Throws Error(data) if that is gone.
-std::string place_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
+/// Returns the model to copy into `kept`. Throws Error(data) if a resumed run has lost its copy.
+std::string source_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
   if (!need.checkpoint.empty()) return need.checkpoint;
   if (run.start.kind == RunStart::Kind::go_on) {
     fail(
         ErrorKind::data,
-        "{} is {}, and with it the weights that this run began from: put it back, or begin anew with --init and another --run",
-        kept.string(), list_steps(kept).empty() ? "gone" : "damaged");
+        "{} is {}. It held the weights that this run started from: restore it, or start a new run with --init and another --run",
+        kept.string(), list_steps(kept).empty() ? "missing" : "damaged");
   }
   return start_place(run);
 }
 
-/// Collective: makes `kept` from what the run starts from.
+/// Copies the weights that the run starts from into `kept`. Collective.
 Checkpoint publish_start(const RunRequest& run, const std::optional<WholeModel>& start,
                          const fs::path& kept) {
   Communicator& world = run.ranks.world;
@@ -112,44 +113,44 @@ Checkpoint publish_start(const RunRequest& run, const std::optional<WholeModel>&
   return Checkpoint::open(publish_weights(source, kept, world), world);
 }
 
-KeptWeights keep(const RunRequest& run, const RunData& data, const FrozenNeed& need,
-                 const std::optional<WholeModel>& start) {
+KeptWeights store_weights(const RunRequest& run, const RunData& data, const FrozenNeed& need,
+                          const std::optional<WholeModel>& start) {
   Communicator& world = run.ranks.world;
   const std::string& name = need.name;
   const fs::path folder = run.folder.root / name;
   auto checkpoint = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   if (!checkpoint) {
     const std::string place = all_or_none(world, [&] {
-      return under_key(need, [&] {
-        const std::string found = place_of(run, need, folder);
+      return with_key_in_errors(need, [&] {
+        const std::string found = source_of(run, need, folder);
         if (!need.checkpoint.empty()) check_reads(read_model_description(found), need, run, data);
         return found;
       });
     });
     checkpoint = all_or_none(world, [&] {
-      return under_key(need, [&] {
+      return with_key_in_errors(need, [&] {
         return need.checkpoint.empty() ? publish_start(run, start, folder)
                                        : publish_model(place, folder, world);
       });
     });
     if (world.rank() == 0)
-      log::info(formatted("{}: the weights of {}, kept for this run", folder.string(), place));
+      log::info(formatted("{}: copied the weights of {} for this run", folder.string(), place));
   }
-  if (need.same_vocabulary && world.rank() == 0) tell_shared_ids(*checkpoint, run.config);
+  if (need.same_vocabulary && world.rank() == 0) log_shared_ids(*checkpoint, run.config);
   const std::string hash = hash_verified(*checkpoint, world, kWeights);
   const auto begun_with = saved_hash(run, name);
   all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {
       fail(ErrorKind::data,
-           "{} does not hold the weights that this run began with ({}, now {}): put them back",
+           "{} does not hold the weights that this run started with ({}, now {}): restore them",
            folder.string(), *begun_with, hash);
     }
   });
   return {*std::move(checkpoint), name, hash};
 }
 
-/// Collective: opens what a new run takes its weights from; none where it goes on, or begins with
-/// random weights.
+/// Opens the model that a new run takes its weights from. Returns nullopt if the run resumes or
+/// begins with random weights. Collective.
 std::optional<WholeModel> open_start(const RunRequest& run) {
   if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::go_on)
     return std::nullopt;
@@ -164,20 +165,20 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
     if (holds_adapters(found) && run.task.compares_with_start(run.config)) {
       fail(
           ErrorKind::usage,
-          "{} holds adapters, which are trained on: name the model to compare with (dpo.reference), which may be {} as well",
+          "{} holds adapters, which this run trains further: set dpo.reference to the model to compare with, for example {}",
           found.path().string(), start_place(run));
     }
     return {std::move(found), false};
   });
 }
 
-/// Returns the hash of the weights that the run started from, as its checkpoints keep it.
+/// Returns the hash of the weights that the run started from; "" if they were random.
 std::string init_hash(const RunRequest& run, const std::optional<WholeModel>& start) {
   if (start) return hash_tensors(start->checkpoint, run.ranks.world, kWeights);
   return saved_hash(run, kInit).value_or("");
 }
 
-/// Nothing if there is none to read.
+/// Returns the shape of a model; nullopt if it cannot be read.
 std::optional<ModelConfig> shape_at(const fs::path& place) {
   try {
     return model_from_values(read_model_description(place).values, place.string());
@@ -195,7 +196,7 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
     return FrozenParameters{model.num_parameters_wide(), model.num_expert_parameters_wide(), key};
   };
   if (need->checkpoint.empty()) return of(run.config.model, "");
-  auto shape = shape_at(run.folder.root / need->name);  // of a run that goes on
+  auto shape = shape_at(run.folder.root / need->name);  // exists if the run resumes
   if (!shape) shape = shape_at(need->checkpoint);
   if (!shape) return {};
   return of(*shape, need->key);
@@ -204,8 +205,8 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
 void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
   if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
-  under_key(*need,
-            [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
+  with_key_in_errors(
+      *need, [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
 }
 
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
@@ -218,9 +219,9 @@ FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
     });
   }
   frozen.init_sha256 = init_hash(run, frozen.start);
-  if (run.config.lora.on()) frozen.base = keep(run, data, {.name = kBase}, frozen.start);
+  if (run.config.lora.on()) frozen.base = store_weights(run, data, {.name = kBase}, frozen.start);
   if (const auto need = run.task.frozen(run.config))
-    frozen.model = keep(run, data, *need, frozen.start);
+    frozen.model = store_weights(run, data, *need, frozen.start);
   return frozen;
 }
 

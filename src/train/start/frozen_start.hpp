@@ -8,47 +8,49 @@
 #include "train/start/run_data.hpp"
 #include "train/start/run_request.hpp"
 
-/// Weights that a run reads and never changes are kept in its folder, so that it goes on when what
-/// it began from is gone.
+/// Frozen weights are copied into the run directory, so that the run can resume after their source
+/// was deleted.
 namespace trireme {
 
-/// Folder in a run's: the checkpoint that is made of a start that is none (a Hugging Face folder,
-/// adapters that are not trained on), until its weights are loaded.
+/// Subdirectory of the run directory for a start that is not a checkpoint of whole weights (a
+/// Hugging Face directory, or adapters that are not trained). It is removed after its weights are
+/// loaded.
 inline constexpr const char* kMadeStart = "init";
 
 struct KeptWeights {
   Checkpoint checkpoint;  // RUN/<name>/step-000000000
-  std::string name;       // in RunValues::weights_sha256: "reference"
+  std::string name;       // key in RunValues::weights_sha256, for example "reference"
   std::string sha256;     // hash_tensors of the weights
 };
 
-/// What a run holds frozen beside what it trains.
+/// The frozen weights of a run, and the weights that it starts from.
 struct FrozenStart {
-  std::optional<WholeModel> start;   // what a new run takes its weights from; none: it goes on
-  std::string init_sha256;           // of what it started from; "": random weights
-  std::optional<KeptWeights> base;   // that its adapters are added to: RUN/base
-  std::optional<KeptWeights> model;  // of the task's own model
+  std::optional<WholeModel> start;   // source of the weights of a new run; empty if it resumes
+  std::string init_sha256;           // hash of the weights that the run started from; "": random
+  std::optional<KeptWeights> base;   // base weights of LoRA adapters: RUN/base
+  std::optional<KeptWeights> model;  // frozen model of the task (reference or teacher)
 };
 
-/// Of the model that the task of `run`, whose configuration is resolved, will hold beside its own, as
-/// manifests say; 0: none, or none can be read now, of which keep_frozen speaks.
+/// Returns the parameter counts of the task's frozen model, as its manifest states them. The
+/// configuration of `run` is resolved. Returns zeros if the task has none or the manifest cannot be
+/// read.
 FrozenParameters frozen_parameters(const RunRequest& run);
 
-/// Before anything is made: that the model which the task names is there and reads the tokens of
-/// `data`, as manifests say; nothing where the run's folder has it already. Throws Error(data),
-/// Error(usage).
+/// Checks, by manifests only, that the task's frozen model exists and fits the tokens of `data`.
+/// Does nothing if the run directory already has a copy. Throws Error(data) or Error(usage).
 void check_frozen(const RunRequest& run, const RunData& data);
 
-/// Collective, with the run's lock; weights are held to the tokenizer of `data`: what lies in the run's folder already, else copies of what the
-/// task names or the run starts from, made now. Throws Error(data) if they are gone, damaged, or not
-/// those that the run began with. Models that are no checkpoint of whole weights (Hugging Face
-/// folders, adapters) are made one: the start in RUN/init, others in the folder that keeps them.
+/// Copies the frozen weights into the run directory, or opens the copy that is already there, and
+/// checks their tokenizer against `data`. Converts a source that is not a checkpoint of whole
+/// weights (Hugging Face directory, adapters). Throws Error(data) if the weights are missing,
+/// damaged, or not the ones that the run started with. Collective; the caller holds the run's
+/// lock.
 FrozenStart keep_frozen(const RunRequest& run, const RunData& data);
 
-/// Rank 0 removes what was made of the start (RUN/init): its weights are loaded.
+/// Removes the converted start (RUN/init) on rank 0. Call it after its weights are loaded.
 void remove_made_start(const FrozenStart& frozen, const RunRequest& run);
 
-/// Puts the hashes into the values of the run's checkpoints.
+/// Puts the hashes of the frozen weights into the values of the run's checkpoints.
 void put_frozen(const FrozenStart& frozen, RunValues& values);
 
 }  // namespace trireme

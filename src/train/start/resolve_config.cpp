@@ -2,17 +2,18 @@
 
 #include <algorithm>
 
-#include "checkpoint/format/state.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
+#include "text/chat/markers.hpp"
+#include "text/tokenizer.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
-#include "train/start/chat_markers.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
@@ -20,19 +21,20 @@
 namespace trireme {
 namespace {
 
-/// Checks the chat templates of the data against that of the start, and that of a validation set
-/// against the one that the model is trained on. Throws Error(usage).
+/// Checks the chat templates of the data against the start, and the template of the validation set
+/// against the template that the model is trained on. Throws Error(usage).
 void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
   const bool allowed = config.allow_template_change;
-  const std::string taught = template_of(start.values.model);
+  const std::string model_template = template_of(start.values.model);
   if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
     check_same_template(
-        {cat("--data ", config.path), data.chat_template(), start.checkpoint, taught}, allowed);
+        {cat("--data ", config.path), data.chat_template(), start.checkpoint, model_template},
+        allowed);
   }
   const bool by_data = !data.chat_template().empty();
   check_same_template({cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
                        by_data ? cat("--data ", config.path) : start.checkpoint,
-                       by_data ? data.chat_template() : taught},
+                       by_data ? data.chat_template() : model_template},
                       allowed);
 }
 
@@ -42,16 +44,52 @@ std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
   return parse_integer(start.values.configured("parallel.local_steps").value_or("1"));
 }
 
+/// Returns the training and validation sets of a run without duplicates.
+std::vector<const TokenSet*> sets_of(const RunData& data) {
+  std::vector<const TokenSet*> sets = data.stream().sets();
+  for (const SampleSet& samples : data.validation()) {
+    if (std::find(sets.begin(), sets.end(), &samples.set()) == sets.end())
+      sets.push_back(&samples.set());
+  }
+  return sets;
+}
+
+/// Checks that the tokenizer of each data set has the markers of the set's chat format as tokens:
+/// a model that learns them as ordinary text does not end its answers with a token. Throws
+/// Error(usage) for the first set that lacks one, unless data.allow_missing_markers is set or the
+/// run resumes. Then returns a warning; "" if nothing is missing.
+std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::Kind start) {
+  const Tokenizer tokenizer =
+      Tokenizer::from_files(data.tokenizer_files(), data.stream().first_set().folder().string());
+  for (const TokenSet* set : sets_of(data)) {
+    const std::string name = set->manifest().chat_template();
+    if (name.empty()) continue;
+    const auto missing = missing_markers(chat_template(name), tokenizer);
+    if (missing.empty()) continue;
+    const std::string what =
+        formatted("{} was packed with --template {}, and its tokenizer does not have {} as {}",
+                  set->folder().string(), name, joined(missing, " "),
+                  missing.size() == 1 ? "a token" : "tokens");
+    if (is_allowed || start == RunStart::Kind::go_on)
+      return what + ": the model learns them as ordinary text";
+    fail(
+        ErrorKind::usage,
+        "{}. A model that learns them as ordinary text has no token that ends an answer. Pack with a --template of this tokenizer, or with a tokenizer that has these tokens (`trireme-data tokenizer train --special-tokens` adds them), or give --allow-missing-markers",
+        what);
+  }
+  return "";
+}
+
 /// Logs a warning on rank 0, unless it is empty.
 void warn(const RunRequest& run, const std::string& text) {
   if (!text.empty() && run.ranks.world.rank() == 0) log::warn(text);
 }
 
-/// Resolves the model's shape by the tokenizer of the data.
+/// Sets the model's shape by the tokenizer of the data.
 void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
                    const RunData& data) {
   const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
-  // A vocabulary that the user did not choose is that of the weights.
+  // If the user did not choose a vocabulary size, it is that of the weights.
   const bool is_of_weights =
       start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
   if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
@@ -67,18 +105,18 @@ OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
   RunConfig& config = choice.config;
   OpenValueFacts facts{.has_bf16 = has_bf16};
   if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values.config;
-  // What a new run has from the checkpoint it starts from gives way to what this command says.
+  // A value from another run's checkpoint yields to the accumulation that the command sets.
   if (facts.saved.empty() && config.train.accumulation > 0 &&
       !run.keys.is_set("train.global_batch"))
     config.train.global_batch = 0;
   all_or_none(world, [&] {
-    // A layout that does not divide the ranks is refused with all that is known against it: when
-    // the data is open.
+    // A layout that does not divide the ranks is refused later, together with all other reasons
+    // against it. They are known once the data is open.
     const bool layout_divides = divides(config.parallel, world.size());
     if (layout_divides) facts.data_ranks = data_ranks(config.parallel, world.size());
     Problems problems = run.keys.problems();
-    Problems unsaid;
-    choice.note = fill_open_values(config, facts, layout_divides ? problems : unsaid);
+    Problems ignored;
+    choice.note = fill_open_values(config, facts, layout_divides ? problems : ignored);
     problems.throw_if_any();
   });
   return choice;
@@ -89,7 +127,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   if (data.path.empty())
     fail(
         ErrorKind::usage,
-        "--data is missing: give a token set (a folder that trireme-data pack wrote); in {} is no run to go on from",
+        "--data is missing: give a token set (a directory that trireme-data pack wrote); {} holds no run to resume",
         run.folder.root.string());
   if (run.config.train.eval_every == 0 && run.ranks.world.rank() == 0 &&
       !(data.valid_path.empty() && data.split.empty())) {
@@ -172,7 +210,7 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
   if (start.kind == RunStart::Kind::go_on) {
     check_same_run(start.values, keys, start.checkpoint);
     const SampleStream::State& saved = start.values.stream;
-    // A source that makes its samples may have no position in the data set.
+    // A task that generates its samples may have no position in the data set.
     if (saved.plan || saved.content_hash)
       data.stream().check_state(saved, saved_next_sample(start.values), start.checkpoint);
   } else if (start.kind != RunStart::Kind::nothing) {

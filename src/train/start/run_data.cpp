@@ -10,18 +10,18 @@
 namespace trireme {
 namespace {
 
-/// Of the first set of a plan.
+/// Opens the tokenizer of the first set of a plan.
 Tokenizer first_tokenizer(const StreamConfig& stream) {
   const std::string& set = stream.phases.front().sources.front().folders.front();
   return Tokenizer::from_files(TokenSet::open(set).tokenizer_files(), set);
 }
 
-/// Of a row whose length is its content's: what every layout can cut it into.
+/// Returns the multiple that row lengths are padded to, so that every axis can split them.
 std::int64_t row_multiple(const ParallelConfig& parallel) {
   return parallel.tp * (parallel.cp == 1 ? 1 : 2 * parallel.cp);
 }
 
-/// A model answers in one format.
+/// Returns the chat format of all sets. Throws Error(usage) if they differ.
 std::string common_chat_template(const SampleStream& stream, const std::string& path) {
   const std::string first = stream.first_set().manifest().chat_template();
   for (const TokenSet* set : stream.sets()) {
@@ -64,7 +64,7 @@ SampleStream RunData::open_stream(const RunConfig& config, std::span<const std::
     }
   }
   stream.row_multiple = row_multiple(config.parallel);
-  std::optional<Tokenizer> tokenizer;  // opened by the first word, for all
+  std::optional<Tokenizer> tokenizer;  // opened for the first word and then reused
   choose(stream, [&](std::string_view word) {
     if (!tokenizer) tokenizer = first_tokenizer(stream);
     return tokenizer->encode(word, {.add_special_tokens = false});
@@ -79,7 +79,7 @@ RunData::RunData(const RunConfig& config, std::span<const std::string_view> kind
   require_kind(set, kinds, cat("--data ", config.data.path));
   seq_len_ = config.train.seq_len == 0 ? set.seq_len() : config.train.seq_len;
   chat_template_ = common_chat_template(stream_, config.data.path);
-  tokenizer_files_ = set.tokenizer_files();  // damage in them is told before the first step
+  tokenizer_files_ = set.tokenizer_files();  // reports damaged files before the first step
   open_validation(config, kinds);
 }
 
@@ -122,7 +122,7 @@ std::int64_t RunData::samples_of_epochs(double epochs) const {
   if (!size) {
     fail(
         ErrorKind::usage,
-        "train.steps = 0 (train.epochs passes) needs one pass over the data, which weights and phases of data.path do not have: give train.steps");
+        "train.steps = 0 needs the number of samples in one pass over the data, which data.path with weights or phases does not have: set train.steps");
   }
   constexpr double kRounding = 1e-9;  // 0.1 x 30 is 3, not 4
   const double samples = std::ceil(epochs * static_cast<double>(*size) * (1 - kRounding));

@@ -16,13 +16,14 @@
 
 namespace trireme {
 
-/// What a run draws from: the stream of its samples, and what it is validated on.
+/// The data of a run: the stream of training samples and the validation samples.
 class RunData {
  public:
-  /// Opens the sets of config.data, which must be of one of `kinds`. `choose`: sets what of the
-  /// stream is the task's own; it may ask the first set's tokenizer. Throws as SampleStream::open;
-  /// Error(usage) for a set of another kind, sets of several chat formats, a validation set of
-  /// another tokenizer, or validation without anything to validate on.
+  /// Opens the token sets of config.data. Their kind must be in `kinds`. `choose` sets the
+  /// task-specific fields of the stream; it may use the tokenizer of the first set. Throws the
+  /// errors of SampleStream::open. Throws Error(usage) for a set of another kind, several chat
+  /// formats, a validation set with another tokenizer, or train.eval_every without validation
+  /// data.
   using Choose = std::function<void(StreamConfig&, const EncodeWord&)>;
 
   RunData(const RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
@@ -31,43 +32,43 @@ class RunData {
 
   [[nodiscard]] const SampleStream& stream() const { return stream_; }
 
-  /// train.seq_len; if that is 0, the length that the first set was packed for.
+  /// Returns train.seq_len; if it is 0, the length that the first set was packed for.
   [[nodiscard]] std::int64_t seq_len() const { return seq_len_; }
 
-  /// Of a set of its own, or a part of each training set; may be none.
+  /// Returns the validation samples: a separate set, or a part of each training set. May be empty.
   [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
 
-  /// Every set that is trained on or, if train.eval_every asks for it, validated on.
+  /// Returns all sets of the run: training sets and, if train.eval_every is not 0, validation sets.
   [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
 
-  /// Names and contents of the tokenizer's files, as they were when the set was opened.
+  /// Returns contents of the tokenizer's files by name, as they were when the set was opened.
   [[nodiscard]] const std::map<std::string, std::string>& tokenizer_files() const {
     return tokenizer_files_;
   }
 
-  /// The chat format of the training sets; "" for texts.
+  /// Returns the chat format of the training sets; "" for plain text.
   [[nodiscard]] const std::string& chat_template() const { return chat_template_; }
 
-  /// The chat format of data.valid_path; "" for texts, and where there is no such set.
+  /// Returns the chat format of data.valid_path; "" for plain text or without such a set.
   [[nodiscard]] std::string valid_chat_template() const {
     return valid_set_ ? valid_set_->manifest().chat_template() : std::string();
   }
 
-  /// Samples of `epochs` passes over the data, at least 1: a part of a sample counts as one. Throws
-  /// Error(usage) where one pass over the data is not defined.
+  /// Returns the number of samples of `epochs` passes over the data, rounded up, at least 1. Throws
+  /// Error(usage) if the data has no defined length (blend weights or phases).
   [[nodiscard]] std::int64_t samples_of_epochs(double epochs) const;
 
-  /// "800 sequences in ", for a log line that goes on with the path.
+  /// Returns text such as "800 sequences in ". The path follows it in a log line.
   [[nodiscard]] std::string size_text() const;
 
  private:
-  /// Where to read a set: its copy, where data.stage asks for one.
+  /// Returns the directory to read a set from: its copy if data.stage is set.
   std::string local(const std::string& folder, const std::string& stage);
   SampleStream open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
                            const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
-  std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the folder that was named
+  std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the original directory
   SampleStream stream_;
   std::int64_t seq_len_ = 0;
   std::map<std::string, std::string> tokenizer_files_;

@@ -10,7 +10,6 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
-#include "train/config/check.hpp"
 #include "train/report/sinks.hpp"
 
 namespace trireme {
@@ -18,25 +17,26 @@ namespace {
 
 constexpr std::optional<double> kLoraLr = 1e-4;  // MiniMind V3's trainer/train_lora.py
 
-void leave_out_lora(std::string_view task, ConfigSet& keys) {
+void remove_lora_keys(std::string_view task, ConfigSet& keys) {
   for (const std::string& name : keys.names("lora")) {
     const std::string key = cat("lora.", name);
     if (keys.is_set(key)) {
-      keys.problems().add(key, keys.value(key),
-                          formatted("is no key of {}: sft, dpo and distill train adapters", task));
+      keys.problems().add(
+          key, keys.value(key),
+          formatted("is not a key of {}: sft, dpo and distill train adapters", task));
     }
     keys.leave_out(key);
   }
 }
 
-/// Lets train.steps win over train.epochs, unless the command line gives epochs and only a file or
-/// the environment gives steps.
+/// Lets train.steps win over train.epochs. Exception: the command line sets epochs, and steps come
+/// from a file or from the environment.
 void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
   if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
   const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
   if (is_typed("train.epochs") && !is_typed("train.steps"))
     return keys.set("train.steps", "0", "--train.epochs");
-  // The file of a resolved configuration holds both, epochs with their default.
+  // A file with a resolved configuration has both keys, with epochs at their default.
   if (!is_typed("train.epochs") && train.epochs == TrainConfig{}.epochs) return;
   keys.warn(formatted(
       "train.steps = {} ({}) is the length of the run. train.epochs = {} ({}) would count if "
@@ -52,12 +52,12 @@ bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
                      [&](const OptimizerKey& key) { return key.name == name; });
 }
 
-/// Once `optim.name` is known: gives the chosen optimizer's keys its defaults where nobody set
-/// them, and leaves out the keys that it lacks. One of those that a command gives is a problem.
-void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
+/// Applies the defaults of the chosen optimizer (`optim.name`) to keys that are not set, and
+/// removes keys that it does not have. Adds a problem if the command sets one of the removed keys.
+void resolve_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
   OptimConfig chosen = optimizer_defaults(optim.name);
   const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
-  if (own.empty()) return;  // no known optimizer: its check says so
+  if (own.empty()) return;  // unknown optimizer: check() reports it
   const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
   for (const OptimizerKey& key : chosen.keys) {
     const std::string name = formatted("{}.{}", kOptimSection, key.name);
@@ -65,7 +65,7 @@ void settle_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
     keys.leave_out(name, lacks);
     if (lacks && keys.is_set(name)) {
       keys.problems().add(name, keys.value(name),
-                          formatted("is no key of {}, which has {}", optim.name, own_names));
+                          formatted("is not a key of {}, which has {}", optim.name, own_names));
     }
   }
   std::vector<Field> defaults = fields_of(kOptimSection, chosen);
@@ -111,11 +111,11 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
   choose_length_key(config.train, keys);
-  settle_optimizer_keys(config.optim, keys);
+  resolve_optimizer_keys(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   check_sinks(config.metrics, keys.problems());
-  // Only of a command: a run from before min_lr followed lr goes on with the end that it has.
+  // Check only values of the command: runs of older versions may have a larger min_lr.
   if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
     keys.problems().add("optim.min_lr", config.optim.min_lr,
                         formatted("must be at most optim.lr = {}", number_text(config.optim.lr)));
@@ -126,7 +126,7 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, Conf
                       const RunStart& start) {
   check_task(name, start);
   task.make_paths_absolute();
-  if (!task.trains_adapters()) leave_out_lora(name, keys);
+  if (!task.trains_adapters()) remove_lora_keys(name, keys);
   if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
     OptimConfig own;
     own.lr = *lr;

@@ -9,18 +9,18 @@
 
 namespace trireme {
 
-/// All sections of a training run; the last one is its task's own.
+/// Returns all sections of a training run. `section` holds the fields of the task, in last place.
 std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Field>& section = {});
 
-/// Once all sources are read, the start of the run among them: fills model.* from its preset where
-/// nothing else set them, and checks every value.
+/// Completes the keys after all sources (files, environment, options, start) are read: applies the
+/// model preset to model.* keys that are not set, and checks every value.
 void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start = {});
 
-/// The same of a run of `task`, the command `name`: with its own defaults and checks.
+/// Does the same for a run of `task` with the command `name`: applies its defaults and checks, too.
 void finish_task_keys(Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
                       const RunStart& start);
 
-/// The keys of a run of any task: the sections of all tasks.
+/// The keys of all tasks together.
 struct KeysOfAllTasks {
   KeysOfAllTasks();
 

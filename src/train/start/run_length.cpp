@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Where the run stands before its first update.
+/// The position of the run before its first update.
 struct Position {
   std::int64_t step = 0;
   std::int64_t next_sample = 0;
@@ -22,31 +22,31 @@ Position position_of(const RunStart& start, const ConfigSet& keys, const SampleS
   return {start.step(), other ? 0 : saved_next_sample(start.values)};
 }
 
-/// Updates that `samples` make, the last one of fewer; not above 0 if there are none.
+/// Returns the number of updates for `samples`, rounded up; 0 or less if there are none.
 std::int64_t updates_of(std::int64_t samples, std::int64_t global_batch) {
   return samples > 0 ? (samples - 1) / global_batch + 1 : samples / global_batch;
 }
 
-/// `num_samples`: those of the epochs that were asked for; `done`: those that the run has trained on
-/// before. "" if a whole update fits into the epochs, or if no sample is left.
+/// Returns a warning if all epochs hold fewer samples than one update; "" otherwise. `num_samples`:
+/// samples of all requested epochs. `done`: samples that the run has already trained on.
 std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples,
                               std::int64_t done) {
   const std::int64_t left = num_samples - done;
   if (num_samples >= train.global_batch || left <= 0) return "";
   return formatted(
-      "an update takes {} samples (train.global_batch), but train.epochs = {} asks for {} in all{}: the run has one {}update, of {}{}",
+      "an update has {} samples (train.global_batch), but train.epochs = {} gives only {} in total{}: the run has one {}update with {}{}",
       train.global_batch, number_text(train.epochs), num_samples,
       done > 0 ? formatted(", and {} of them are done", done) : "", done > 0 ? "more " : "", left,
       left > 1 ? ". A smaller train.global_batch makes more updates" : "");
 }
 
-/// An update holds samples of one length.
+/// Throws Error(usage) if a phase begins inside an update: an update needs samples of one length.
 void check_phases(const SampleStream& stream, std::int64_t next_sample, std::int64_t global_batch) {
   const auto step = stream.cut_update(next_sample, global_batch);
   if (!step) return;
   fail(
       ErrorKind::usage,
-      "data.path changes the sequence length at step {}, inside an update: the run stands at sample {}, from which updates of {} (train.global_batch) do not end there. Give all phases one length, or begin anew with the weights (--init and another --run)",
+      "data.path changes the sequence length at step {}, inside an update: the run is at sample {}, and updates of {} samples (train.global_batch) from there do not end at the change. Give all phases one length, or start a new run from the weights (--init and another --run)",
       *step, next_sample, global_batch);
 }
 
@@ -68,14 +68,14 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const Confi
       position.step + updates_of(length.num_samples - position.next_sample, train.global_batch);
   if (is_open) {
     length.steps = std::max<std::int64_t>(needed, 0);
-  } else if (train.steps > std::max(needed, position.step)) {  // updates without a sample
+  } else if (train.steps > std::max(needed, position.step)) {  // steps without samples
     if (keys.is_set("train.num_samples")) {
       fail(ErrorKind::usage,
            "train.steps = {}, but train.num_samples = {} are used up at step {}: leave one of "
            "them out",
            train.steps, train.num_samples, needed);
     }
-    length.num_samples = 0;  // of the run before, which had other data or another global batch
+    length.num_samples = 0;  // a value of the earlier run, which had other data or batch size
   }
   return length;
 }

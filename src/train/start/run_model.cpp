@@ -29,40 +29,39 @@ TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
           ExpertGroup(mesh)};
 }
 
-/// What of the configuration makes a difference on this device.
-ParallelConfig parallel_on(const RunRequest& run, at::Device device) {
+/// Returns the parallel configuration without options that have no effect on this device.
+ParallelConfig effective_parallel(const RunRequest& run, at::Device device) {
   ParallelConfig config = run.config.parallel;
   if (device.is_cpu() && config.offload != "none") {
     if (run.ranks.world.rank() == 0)
-      log::info("parallel.offload changes nothing on a CPU: host memory is where all of it lies");
+      log::info("parallel.offload changes nothing on a CPU: everything is in host memory already");
     config.offload = "none";
   }
   return config;
 }
 
 Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
-  const ParallelConfig config = parallel_on(run, device);
+  const ParallelConfig config = effective_parallel(run, device);
   std::vector<int> nodes;
   if (config.hierarchical)
     nodes = all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
   Mesh mesh(world, config, nodes);
   if (config.hierarchical && mesh.node_levels() == nullptr && world.rank() == 0) {
     log::info(
-        "parallel.hierarchical changes nothing: it takes two nodes or more that hold equally many data ranks, two or more each");
+        "parallel.hierarchical changes nothing: it needs at least two nodes with equally many data ranks, at least two each");
   }
   return mesh;
 }
 
-/// A frozen model's, as many as the trained one's.
-ModelStages stages_beside(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
+/// Returns this rank's stages of a frozen model: as many stages as the trained model has.
+ModelStages frozen_stages(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
   ParallelConfig parallel = config.parallel;
   if (shape.num_layers != config.model.num_layers) parallel.stages = "auto";
   const int stages = stage_placement(parallel).stages();
   if (parallel.pp > 1 && stages > shape.num_layers) {
     fail(
         ErrorKind::usage,
-        "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the model "
-        "beside: a stage has a layer or more",
+        "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the frozen model: each stage needs at least one layer",
         parallel.pp, stages, parallel.schedule, shape.num_layers);
   }
   return rank_stages(shape, parallel, config.train.seq_len, mesh.rank(Axis::pp));
@@ -77,7 +76,7 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
   shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
   TransformerOptions options = model_options(config, mesh);
   options.lora = {};
-  return std::make_unique<FrozenModel>(shape, stages_beside(config, shape, mesh), options, mesh,
+  return std::make_unique<FrozenModel>(shape, frozen_stages(config, shape, mesh), options, mesh,
                                        precision_dtypes(config.train.precision).compute, device);
 }
 

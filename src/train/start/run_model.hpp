@@ -16,13 +16,13 @@
 
 namespace trireme {
 
-/// What is built from the configuration once it is resolved, in the order of its dependencies.
+/// All objects that are built from the resolved configuration, in order of their dependencies.
 struct RunModel {
-  std::unique_ptr<Communicator> device_world;  // null on a CPU: the control world serves
+  std::unique_ptr<Communicator> device_world;  // null on a CPU, which uses the control world
   Mesh mesh;
   ParamRegistry registry;
   Transformer transformer;
-  std::unique_ptr<FrozenModel> frozen;  // the task's; null: it needs none
+  std::unique_ptr<FrozenModel> frozen;  // frozen model of the task; null if it has none
   std::unique_ptr<Objective> objective;
   std::unique_ptr<SampleSource> samples;
   std::unique_ptr<Optimizer> optimizer;
@@ -30,18 +30,18 @@ struct RunModel {
   Step step;
   StateView state;
 
-  /// Allocates; no weight is set. The objective and the step declare their measures.
+  /// Allocates memory but sets no weights. The objective and the step declare their measures.
   RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
            at::Device device, Measures& measures);
 
-  /// Bytes of the state that this rank saves.
+  /// Returns the number of bytes of the training state that this rank saves.
   [[nodiscard]] std::size_t state_bytes() const;
 
-  /// Ranks, micro-batch and mesh, as text: what the order of sums depends on.
+  /// Returns ranks, micro-batch size and mesh as text: the order of sums depends on them.
   [[nodiscard]] std::string layout(const RunRequest& run) const;
 };
 
-/// Threads, kernels and device of this rank, then the model on it.
+/// Sets up threads, kernels and device of this rank, then builds the model on this device.
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
                                       const FrozenStart& frozen_start, Measures& measures);
 

@@ -14,27 +14,27 @@
 
 namespace trireme {
 
-/// Where a run stands: all ranks, and backends for devices that only some programs link.
+/// The ranks of a run, and the communication backends for devices (only some programs link them).
 struct RunRanks {
   const LaunchInfo& launch;
   Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
-  std::span<const CommBackend> device_backends;  // "nccl" where it was built
+  std::span<const CommBackend> device_backends;  // "nccl" if it was built
   CommOptions options;
-  JobPlace place;  // of this leg, where a scheduler started it
+  JobPlace place;  // scheduler job of this attempt; empty without a scheduler
 };
 
-/// What a program hands to a run. `keys` reads `config`, which run_task completes before the first
-/// step (resolve_config.hpp).
+/// The request that a program passes to run_task. `keys` refers to `config`, which run_task
+/// resolves before the first step (resolve_config.hpp).
 struct RunRequest {
-  std::string program;    // as the user called it: "trireme"
-  std::string_view name;  // of the task: "pretrain"
+  std::string program;    // name as the user typed it, for example "trireme"
+  std::string_view name;  // name of the task, for example "pretrain"
   const Task& task;
   const RunConfig& config;
   const ConfigSet& keys;
   RunFolder folder;
   RunStart start;
   RunRanks ranks;
-  std::shared_ptr<Journal> journal;  // of the folder, inert until that is claimed
+  std::shared_ptr<Journal> journal;  // event log; writes nothing until the directory is claimed
 };
 
 }  // namespace trireme

@@ -23,7 +23,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
-/// The newest one whose manifest can be read; its files are verified when it is loaded.
+/// Returns the newest checkpoint with a readable manifest. Its files are verified when it is
+/// loaded.
 std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
   for (const std::int64_t step : list_steps(checkpoints)) {
     try {
@@ -34,7 +35,7 @@ std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
   return std::nullopt;
 }
 
-/// One JSON text from rank 0 to all; an Error there becomes its member "error".
+/// Broadcasts a JSON text from rank 0. An Error on rank 0 becomes the member "error".
 template <class Read>
 Json shared(Communicator& world, const Read& read) {
   Json facts = Json::object();
@@ -66,10 +67,10 @@ void take(const Json& facts, RunStart& start) {
     start.error = std::move(wrong);
 }
 
-/// What lies in the run's folder; nothing is wrong with one that does not exist.
+/// Reads the run directory. A directory that does not exist is not an error.
 void read_folder(const RunFolder& folder, Json& facts) {
   if (!folder.holds_run()) return;
-  facts["committed"] = committed_step(folder);  // before the list: it cannot be ahead of it
+  facts["committed"] = committed_step(folder);  // read before the list, so that it is never ahead
   facts["own"] = !list_steps(folder.checkpoints()).empty();
   if (const auto own = newest_readable(folder.checkpoints())) put(facts, *own);
   if (!fs::exists(folder.config())) return;
@@ -84,7 +85,7 @@ void read_folder(const RunFolder& folder, Json& facts) {
   }
 }
 
-/// Where a key was filled in from another one that this command gives anew.
+/// A key whose value was derived from another key. It is dropped if the command sets the other key.
 struct Derived {
   std::string_view key;
   std::string_view from;
@@ -96,7 +97,8 @@ constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
                                            {"train.num_samples", "train.steps"},
                                            {"train.global_batch", "train.accumulation"}}};
 
-/// `never` of a run whose checkpoints are gone is said anew or not at all.
+/// Returns true if an earlier value must not be applied again. `never` is dropped if the run has
+/// lost its checkpoints, because the user must repeat this option.
 bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
   const auto is_derived_anew = [&](const Derived& one) {
     return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
@@ -105,7 +107,7 @@ bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValu
          std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
 }
 
-/// The end of the learning rate was a tenth of its peak, and the peak is given anew.
+/// Returns true if min_lr was the default (a tenth of the peak) and the command sets another peak.
 bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValue>& values,
                             const EarlierValue& value) {
   if (value.key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
@@ -116,7 +118,7 @@ bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValu
   return std::abs(parse_number(value.text).value_or(0) - tenth) <= 1e-9 * tenth;
 }
 
-/// Fills `keys`, or says in a warning why not.
+/// Applies earlier values to `keys`. Warns if they are invalid.
 void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
   const bool anew = start.kind != RunStart::Kind::go_on && !start.own;
   const std::vector<EarlierValue> all = values;
@@ -124,7 +126,8 @@ void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
     return is_left_out(keys, start, value) || (anew && is_tenth_of_another_lr(keys, all, value));
   });
   const std::string wrong = keys.apply_earlier(values);
-  if (!wrong.empty()) return keys.warn(formatted("not taken from the run before: {}", wrong));
+  if (!wrong.empty())
+    return keys.warn(formatted("values of the earlier run are ignored: {}", wrong));
   for (const EarlierValue& value : values) {
     if (value.key == "model.hidden_size") start.has_shape = true;
     if (value.key == "model.preset" && start.preset.empty()) start.preset = value.text;
@@ -133,7 +136,7 @@ void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
 
 void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
   if (facts.contains("config_error")) {
-    keys.warn(formatted("config.toml of the run is left out: {}",
+    keys.warn(formatted("config.toml of the run is ignored: {}",
                         facts["config_error"].get<std::string>()));
     return;
   }
@@ -150,18 +153,18 @@ void apply_checkpoint(ConfigSet& keys, RunStart& start) {
   const bool weights_alone = start.kind == RunStart::Kind::weights;
   const RunValues::Texts& model = start.values.model;
   for (const auto& [key, text] : weights_alone ? model : start.values.config) {
-    // Adapters that are trained further keep their meaning, not the way they are trained.
+    // Continued training keeps the adapters' meaning, but not their dropout.
     const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(model) &&
                              key.starts_with("lora.") && key != "lora.dropout";
     if (weights_alone && !key.starts_with("model.") && !of_adapters) continue;
-    // How that run began says nothing about this one.
+    // The start of the other run does not apply to this run.
     if (key == "checkpoint.resume" || key == "checkpoint.start") continue;
     values.push_back({key, text, start.checkpoint});
   }
   apply(keys, std::move(values), start);
 }
 
-/// The run had checkpoints, and nobody says that it is to begin anew.
+/// Returns true if the run's checkpoints are missing and the command does not ask for a new start.
 bool is_lost(const RunStart& start, const CheckpointConfig& config) {
   return !start.own && start.committed >= 0 && config.resume != "never";
 }
@@ -205,9 +208,9 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
   if (!start.error && is_lost(start, config.checkpoint)) {
     start.error = Error(
         ErrorKind::data,
-        formatted("{} has committed step {}, and {} holds no checkpoint: put them back, or give "
-                  "--resume never to start anew, or another --run",
-                  folder.root.string(), start.committed, folder.checkpoints().string()));
+        formatted(
+            "{} has committed step {}, and {} holds no checkpoint: restore the checkpoints, or give --resume never to start again, or another --run",
+            folder.root.string(), start.committed, folder.checkpoints().string()));
   }
   start.kind = kind_of(start, config.checkpoint);
   apply_checkpoint(keys, start);
@@ -221,16 +224,17 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
   if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
     keys.problems().add(
         "checkpoint.resume", place,
-        formatted("{} goes on from a trained model: give --init a {}", name, kModelPlaceHelp));
+        formatted("{} starts from a trained model: give --init with a {}", name, kModelPlaceHelp));
   }
   const auto begun = start.values.configured("checkpoint.resume");
   if (start.kind != RunStart::Kind::go_on || !begun || !config.checkpoint.names_checkpoint())
     return;
   if (fs::weakly_canonical(place) != fs::weakly_canonical(*begun)) {
-    keys.problems().add("checkpoint.resume", place,
-                        formatted("but this run began from {}: leave it out to go on, or give "
-                                  "another --run",
-                                  *begun));
+    keys.problems().add(
+        "checkpoint.resume", place,
+        formatted(
+            "but this run started from {}: leave out this option to resume, or give another --run",
+            *begun));
   }
 }
 
@@ -238,10 +242,10 @@ void check_task(std::string_view name, const RunStart& start) {
   if (start.kind != RunStart::Kind::go_on) return;
   const auto& task = start.values.task;
   if (!task || *task == name) return;
-  fail(ErrorKind::usage,
-       "{} is of a run of `trireme {}`, which {} cannot go on: give --init that checkpoint, and "
-       "another --run",
-       start.checkpoint, *task, name);
+  fail(
+      ErrorKind::usage,
+      "{} belongs to a run of `trireme {}`, which {} cannot resume: give this checkpoint to --init, and another --run",
+      start.checkpoint, *task, name);
 }
 
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
@@ -249,14 +253,16 @@ void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet&
   const std::string& wanted = config.checkpoint.start;
   const bool is_named = config.checkpoint.names_checkpoint();
   if (wanted == "state" && start.kind == RunStart::Kind::weights) {
-    keys.problems().add("checkpoint.start", wanted,
-                        formatted("but {} holds weights alone: leave it out", start.checkpoint));
+    keys.problems().add(
+        "checkpoint.start", wanted,
+        formatted("but {} holds only weights: leave out this option", start.checkpoint));
   }
   if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
     keys.problems().add(
         "checkpoint.start", wanted,
-        formatted("but this run goes on from its own {}: give that to --init, and a new --run",
-                  start.checkpoint));
+        formatted(
+            "but this run resumes from its own {}: give that checkpoint to --init, and a new --run",
+            start.checkpoint));
   } else if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::nothing) {
     keys.problems().add("checkpoint.start", wanted, "needs a checkpoint: --init, or --resume");
   }

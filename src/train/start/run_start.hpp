@@ -13,50 +13,51 @@
 
 namespace trireme {
 
-/// Where a run begins: what its folder and the checkpoint it goes on from hold, read before
-/// anything is opened, so that the configuration is whole when it is checked.
+/// The start of a run: the contents of its directory and of the checkpoint that it starts from.
+/// They are read before the data is opened, so that the whole configuration can be checked at
+/// once.
 struct RunStart {
   enum class Kind {
     nothing,  // random weights
-    go_on,    // the run's own newest checkpoint
-    state,    // a new run: weights, moments, step and place in the data of another run's
-    weights,  // a new run: weights alone
+    go_on,    // resume from the run's own newest checkpoint
+    state,    // new run: weights, optimizer state, step and data position of another run
+    weights,  // new run: weights only
   };
 
   Kind kind = Kind::nothing;
-  std::string checkpoint;       // whose `values` these are
-  bool own = false;             // the run's folder holds checkpoints
-  RunValues values;             // of the newest one with a readable manifest
-  std::int64_t committed = -1;  // newest step that status.json knows of; -1: none
-  bool has_shape = false;       // model.* was taken from here
-  std::string preset;           // its model.preset
-  std::optional<Error>
-      error;  // the checkpoint that was named cannot be read, or the run's are gone
+  std::string checkpoint;       // path of the checkpoint that `values` come from
+  bool own = false;             // true if the run directory holds checkpoints
+  RunValues values;             // values of the newest checkpoint with a readable manifest
+  std::int64_t committed = -1;  // newest step in status.json; -1: none
+  bool has_shape = false;       // true if model.* keys were taken from this start
+  std::string preset;           // model.preset of this start
+  /// Set if the named checkpoint cannot be read, or the run's own checkpoints are missing.
+  std::optional<Error> error;
 
-  /// `--resume never` began this run: given again, it goes on.
+  /// Returns true if `--resume never` created this run. The same option then resumes it.
   [[nodiscard]] bool begun_anew() const;
-  /// Steps done there; 0 where the run begins at step 0.
+  /// Returns the number of completed steps; 0 if the run begins at step 0.
   [[nodiscard]] std::int64_t step() const;
 };
 
-/// Collective: rank 0 reads, all get the same. Fills `keys` where this command says nothing: from
-/// the run's config.toml, then from the checkpoint; with weights alone only the model's shape, and what adapters mean. A
-/// run that has committed nothing is begun anew as the command says; one that names neither data
-/// nor a start takes config.toml.
-///   config  what `keys` fill: checkpoint.resume and checkpoint.start decide
-/// A config.toml that cannot be read is passed over with a warning (ConfigSet::warnings).
+/// Reads the start on rank 0 and broadcasts it. Sets the `keys` that the command does not set:
+/// from the run's config.toml, then from the checkpoint. If only weights are taken, only the
+/// model's shape and the meaning of its adapters are set. A run without a committed checkpoint
+/// starts again as the command says; config.toml counts only if the command names neither data nor
+/// a start. A config.toml that cannot be read causes a warning (ConfigSet::warnings). Collective.
+///   config  the object that `keys` refer to; checkpoint.resume and checkpoint.start are read
 RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
                     Communicator& world);
 
-/// Of the task `name`, which goes on from a trained model: adds that there is none, or that this run
-/// began from another one than the command names.
+/// Adds a problem if the task `name` needs a trained model and the run has none, or if the command
+/// names another model than the one that this run started from.
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
                 ConfigSet& keys);
 
-/// Throws Error(usage) if the run that `name` would go on with is one of another task.
+/// Throws Error(usage) if the run to resume belongs to another task than `name`.
 void check_task(std::string_view name, const RunStart& start);
 
-/// Adds what checkpoint.start asks for and the start does not have.
+/// Adds a problem if checkpoint.start asks for something that the start does not have.
 void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys);
 
 }  // namespace trireme

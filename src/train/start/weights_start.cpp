@@ -14,15 +14,11 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 7> kMayDiffer{"model.preset",
-                                                     "model.dropout",
-                                                     "model.attention_dropout",
-                                                     "model.max_seq_len",
-                                                     "model.router_bias_rate",
-                                                     "model.router_aux_loss",
-                                                     "model.router_aux_loss_coef"};
-constexpr std::array<std::string_view, 3> kFitAnyShape{"model.rope_theta", "model.rope_scaling",
-                                                       "model.norm_eps"};
+constexpr auto kMayDiffer = std::to_array<std::string_view>(
+    {"model.preset", "model.dropout", "model.attention_dropout", "model.max_seq_len",
+     "model.router_bias_rate", "model.router_aux_loss", "model.router_aux_loss_coef"});
+constexpr auto kFitAnyShape =
+    std::to_array<std::string_view>({"model.rope_theta", "model.rope_scaling", "model.norm_eps"});
 
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& keys, const std::string& key) {
@@ -41,7 +37,7 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
     if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
-    const bool has_bias = *has == "bias" || value == "bias";  // which is a weight
+    const bool has_bias = *has == "bias" || value == "bias";  // the bias is a weight
     if (key == "model.router_balance" && !has_bias) continue;
     differences +=
         formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key), *has);
@@ -49,7 +45,7 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
   if (!differences.empty()) {
     fail(
         ErrorKind::usage,
-        "this model is not the one of the weights in {}:{}\nLeave these keys out, and they are taken from there.",
+        "this model does not match the weights in {}:{}\nLeave out these keys to take their values from the weights.",
         start.checkpoint, differences);
   }
 }
@@ -58,8 +54,8 @@ void check_same_adapters(const RunStart& start, const LoraConfig& lora, const Mo
   if (!lora.on() || !holds_adapters(start.values.model)) return;
   const LoraConfig theirs = lora_from_values(start.values.model, start.checkpoint);
   const auto differs = [&](const char* key, const auto& mine, const auto& has) {
-    fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give that", key, mine,
-         start.checkpoint, has);
+    fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give the same value", key,
+         mine, start.checkpoint, has);
   };
   if (theirs.rank != lora.rank) differs("lora.rank", lora.rank, theirs.rank);
   if (lora_targets(theirs, model) != lora_targets(lora, model))
@@ -72,7 +68,7 @@ void check_same_adapters(const RunStart& start, const LoraConfig& lora, const Mo
 
 namespace {
 
-/// The hash of a model's tokenizer; "": it has none that can be read, and takes ids of any.
+/// Returns the hash of a model's tokenizer; "" if it is missing or unreadable, which fits any ids.
 std::string tokenizer_hash_of(const std::map<std::string, std::string>& files,
                               const std::string& where) {
   const auto file = files.find("tokenizer.json");
@@ -114,7 +110,7 @@ void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
     if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
     fail(
         ErrorKind::usage,
-        "{} has no {}, which the optimizer of this run goes on with: give --checkpoint.start weights, or --init in place of --resume",
+        "{} has no {}, which the optimizer of this run needs: give --checkpoint.start weights, or --init instead of --resume",
         checkpoint.path().string(), tensor.name);
   }
 }

@@ -12,14 +12,14 @@
 namespace trireme {
 namespace {
 
-/// Past it two schedules count as equal: a cosine's end that moves shows far sooner.
+/// Learning-rate schedules that agree for so many steps count as equal.
 constexpr std::int64_t kMostStepsCompared = 1'000'000;
 
 std::optional<std::int64_t> steps_before(const RunValues& values) {
   return parse_integer(values.configured("train.steps").value_or(""));
 }
 
-/// "from step 5 on ..." where another train.steps moves the end of the schedule.
+/// Returns "from step 5 on ..." if a new train.steps changes the learning-rate schedule.
 std::string rate_changes(const Continuation& c) {
   const std::int64_t now = c.config.train.steps;
   const std::int64_t before = steps_before(c.values).value_or(now);
@@ -36,42 +36,43 @@ std::string rate_changes(const Continuation& c) {
   return "";
 }
 
-/// Phases that come later are free, so the samples before the checkpoint may be all that is equal.
+/// Compares the plan of the data. Later phases may change, so only earlier samples must be equal.
 std::string plan_changes(const Continuation& c) {
   const auto& saved = c.values.plan_hash;
   if (!saved || c.plan_hash.empty() || *saved == c.plan_hash) return "";
-  return "later phases of data.path are others";
+  return "later phases of data.path have changed";
 }
 
-/// That a save between two averages of local steps made one of its own.
+/// Returns a text if a save averaged the replicas between two regular averages of local steps.
 std::string average_changes(const Continuation& c) {
   const std::int64_t every = c.config.parallel.local_steps;
   for (const std::int64_t regular : {every, c.config.checkpoint.every, c.config.train.eval_every})
     if (regular > 0 && c.step % regular == 0) return "";
   return formatted(
-      "weights and moments were averaged at step {} for the save, between two averages of "
-      "parallel.local_steps = {}",
+      "weights and optimizer state were averaged at step {} for the save, between two averages of parallel.local_steps = {}",
       c.step, every);
 }
 
-/// Why the steps to come are another training though the state is exact; "" where they are not.
+/// Returns the reason why later steps are a different training although the state is exact; "" if
+/// there is none.
 std::string training_changes(const Continuation& c, const std::string& machine,
                              const std::vector<ChangedKey>& changes) {
   const std::int64_t local_steps = c.config.parallel.local_steps;
   if (local_steps > 1 && machine.find("layout") != std::string::npos)
-    return formatted("ranks train on their own for parallel.local_steps = {}, and these are others",
-                     local_steps);
+    return formatted(
+        "each data rank trains a replica of its own for parallel.local_steps = {}, and the ranks have changed",
+        local_steps);
   const MoeConfig& moe = c.config.model.moe;
   if (!moe.has_aux_loss() || moe.router_aux_loss != "micro_batch") return "";
   for (const ChangedKey& change : changes) {
     if (change.key != "train.micro_batch") continue;
-    return "the auxiliary loss is of each micro-batch (model.router_aux_loss), and these are others";
+    return "the auxiliary loss is a mean per micro-batch (model.router_aux_loss), and the micro-batches have changed";
   }
   return "";
 }
 
-/// Those that say something.
-std::string said(std::vector<std::string> texts) {
+/// Joins the texts that are not empty.
+std::string joined_texts(std::vector<std::string> texts) {
   std::erase(texts, "");
   return joined(texts, "; ");
 }
@@ -83,33 +84,34 @@ std::string describe_continuation(const Continuation& continuation) {
       fingerprint_changes(continuation.values.fingerprint, continuation.fingerprint);
   std::vector<std::string> rounding;
   if (machine && !machine->empty()) rounding.push_back(*machine);
-  bool is_another = false;
+  bool is_other_training = false;
   const std::vector<ChangedKey> changes = changed_keys(continuation.values, continuation.keys);
   for (const ChangedKey& change : changes) {
-    if (!may_differ(change.key)) is_another = true;
+    if (!may_differ(change.key)) is_other_training = true;
     if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
-  if (is_another) return "the state goes on under another configuration";
-  const std::string later =
-      said({rate_changes(continuation), plan_changes(continuation), average_changes(continuation)});
+  if (is_other_training) return "the state continues under another configuration";
+  const std::string later = joined_texts(
+      {rate_changes(continuation), plan_changes(continuation), average_changes(continuation)});
   if (!machine) {
-    return said(
-        {"the checkpoint does not tell what it was computed with: the state is exact, losses go on "
-         "within rounding",
+    return joined_texts(
+        {"the checkpoint does not say how it was computed: the state is exact, losses continue within rounding",
          later});
   }
   if (const std::string why = training_changes(continuation, *machine, changes); !why.empty())
-    return said({formatted("the state is exact, the steps to come are another training: {}: "
-                           "changed {}",
-                           why, joined(rounding, ", ")),
-                 later});
+    return joined_texts(
+        {formatted(
+             "the state is exact, the following steps are a different training: {}: changed {}",
+             why, joined(rounding, ", ")),
+         later});
   if (!rounding.empty())
-    return said({formatted("the state is exact, losses go on within rounding: changed {}",
-                           joined(rounding, ", ")),
-                 later});
+    return joined_texts(
+        {formatted("the state is exact, losses continue within rounding: changed {}",
+                   joined(rounding, ", ")),
+         later});
   if (!later.empty()) return formatted("the state is exact; {}", later);
-  return "exact: losses and weights go on bit for bit as without the interruption";
+  return "exact: losses and weights continue bit for bit as without the interruption";
 }
 
 }  // namespace trireme

@@ -8,18 +8,18 @@
 
 namespace trireme {
 
-/// What a run that goes on from a checkpoint is compared with.
+/// The values of a resumed run that are compared with its checkpoint.
 struct Continuation {
-  const RunValues& values;  // of the checkpoint
-  const RunConfig& config;  // resolved
+  const RunValues& values;  // values of the checkpoint
+  const RunConfig& config;  // resolved configuration
   const ConfigSet& keys;
   const Fingerprint& fingerprint;
-  std::string plan_hash;  // SampleStream's, "" where the data is another
-  std::int64_t step = 0;  // done
+  std::string plan_hash;  // SampleStream::plan_hash; "" if the data is other data
+  std::int64_t step = 0;  // number of completed steps
 };
 
-/// One line: what equality to expect of the steps to come, beside those of the run that the
-/// checkpoint is from; which of them differ, and why.
+/// Returns one line for the log: how closely the next steps will match those of the run that wrote
+/// the checkpoint, which steps differ, and why.
 std::string describe_continuation(const Continuation& continuation);
 
 }  // namespace trireme

@@ -26,7 +26,7 @@ namespace {
 /// Libraries whose arithmetic or order of sums may change with their version.
 constexpr std::array<std::string_view, 5> kLibraries{"libtorch_cpu", "libc10.", "libmpi", "libgomp",
                                                      "libm.so"};
-/// Those of a GPU; where there is a driver they are in a CPU's process too.
+/// GPU libraries. A CPU process loads them, too, if the machine has a driver.
 constexpr std::array<std::string_view, 6> kGpuLibraries{"libtorch_cuda", "libc10_cuda", "libnccl",
                                                         "libcuda",       "libcublas",   "libcudnn"};
 
@@ -103,16 +103,16 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
                    {"layout", layout}};
   std::string binary;
   all_or_none(world, [&] { binary = hash_file("/proc/self/exe"); });
-  const std::string strangers = differing_ranks(world, binary);
-  const std::string unlike = differing_ranks(world, to_text(mine));
+  const std::string other_binaries = differing_ranks(world, binary);
+  const std::string other_machines = differing_ranks(world, to_text(mine));
   all_or_none(world, [&] {
-    if (!strangers.empty() && world.rank() == 0)
-      fail(ErrorKind::usage, "rank {} runs another trireme binary than rank 0", strangers);
+    if (!other_binaries.empty() && world.rank() == 0)
+      fail(ErrorKind::usage, "rank {} runs another trireme binary than rank 0", other_binaries);
   });
-  if (!unlike.empty() && world.rank() == 0) {
+  if (!other_machines.empty() && world.rank() == 0) {
     log::warn(formatted(
-        "rank {} differs from rank 0 in libraries, threads, instruction set or device: another placement of the ranks may give other last bits",
-        unlike));
+        "rank {} differs from rank 0 in libraries, threads, instruction set or device: another placement of the ranks may change the last bits",
+        other_machines));
   }
   mine["binary"] = binary;
   return parse(broadcast_text(world, to_text(mine)));

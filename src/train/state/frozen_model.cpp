@@ -1,12 +1,11 @@
 #include "train/state/frozen_model.hpp"
 
 #include "parallel/pipeline/stage_plan.hpp"
-#include "train/state/load_converted.hpp"
 
 namespace trireme {
 namespace {
 
-/// Whatever is declared in it from here on.
+/// Marks all parameters that are declared later as frozen.
 ParamRegistry& frozen(ParamRegistry& registry) {
   registry.freeze();
   return registry;

@@ -10,18 +10,17 @@
 
 namespace trireme {
 
-/// Collective over `world`: sets the weights of a registry, all or the frozen ones, from a checkpoint
-/// that has them and no other, as load_converted.
+/// Loads the weights of a registry, or only its frozen ones, from a checkpoint like load_converted.
+/// The checkpoint must hold exactly these weights. Collective over `world`.
 void load_weights(ParamRegistry& registry, StateOf of, const Checkpoint& checkpoint,
                   const Mesh& mesh, Communicator& world);
 
-/// Forward passes through the stages of a model that is read, not trained, beside a pipeline's.
+/// Runs forward passes through the pipeline stages of a frozen model.
 class StagesBeside {
  public:
-  /// Collective over the ranks of pp; all outlive this.
+  /// All arguments must outlive this object. Collective over pp.
   StagesBeside(const Transformer& model, const Mesh& mesh);
 
-  /// As forward_stages.
   void forward(std::span<const Microbatch> micro_batches,
                const std::function<void(std::size_t, const at::Tensor&)>& call);
 
@@ -31,19 +30,20 @@ class StagesBeside {
   StageLinks links_;
 };
 
-/// A model that is read and never trained (a reference, a teacher), on the layout of the one beside
-/// it: the weights that it computes with and nothing else.
+/// A model that is only read (a reference or a teacher), on the layout of the trained model. It
+/// holds only the weights that it computes with.
 class FrozenModel {
  public:
-  /// Allocates; no weight is set. `mesh` must outlive this. `config`: resolved; `stages`: this rank's.
+  /// Allocates memory but sets no weights. `mesh` must outlive this object. `config` is resolved;
+  /// `stages` are this rank's.
   FrozenModel(const ModelConfig& config, const ModelStages& stages,
               const TransformerOptions& options, const Mesh& mesh, at::ScalarType dtype,
               at::Device device);
 
-  /// Collective over `world`, as load_converted.
+  /// Loads all weights like load_converted. Collective over `world`.
   void load(const Checkpoint& checkpoint, Communicator& world);
 
-  /// Hidden states [B, T, D], without dropout. Of a whole model.
+  /// Returns the hidden states [B, T, D] without dropout. The model must not be split into stages.
   [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const;
 
   [[nodiscard]] const Transformer& transformer() const { return transformer_; }
@@ -56,7 +56,7 @@ class FrozenModel {
 
  private:
   const Mesh& mesh_;
-  mutable ParamRegistry registry_;  // gathers what it is asked for
+  mutable ParamRegistry registry_;  // gathers weights when they are read
   Transformer transformer_;
 };
 

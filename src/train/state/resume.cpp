@@ -12,51 +12,38 @@
 namespace trireme {
 namespace {
 
-/// Sections and keys that may differ between the parts of one run. Every other key must agree.
-constexpr std::array<std::string_view, 19> kMayDiffer{"parallel.",
-                                                      "checkpoint.",
-                                                      "data.",
-                                                      "metrics.",
-                                                      "model.preset",
-                                                      "train.steps",
-                                                      "train.epochs",
-                                                      "train.num_samples",
-                                                      "train.micro_batch",
-                                                      "train.accumulation",
-                                                      "train.device",
-                                                      "train.log_every",
-                                                      "train.metrics_every",
-                                                      "train.eval_every",
-                                                      "train.threads",
-                                                      "train.comm_timeout_s",
-                                                      "train.start_timeout_s",
-                                                      "train.max_skipped_steps",
-                                                      "train.hash_weights_every"};
+/// Sections and keys that may differ between attempts of one run. All other keys must agree.
+constexpr auto kMayDiffer = std::to_array<std::string_view>(
+    {"parallel.", "checkpoint.", "data.", "metrics.", "model.preset", "train.steps", "train.epochs",
+     "train.num_samples", "train.micro_batch", "train.accumulation", "train.device",
+     "train.log_every", "train.metrics_every", "train.eval_every", "train.threads",
+     "train.comm_timeout_s", "train.start_timeout_s", "train.max_skipped_steps",
+     "train.hash_weights_every"});
 
 struct LaterKey {
   std::string_view key;
   std::string_view before;
 };
 
-/// Keys that came after version 0.1, and the value that every checkpoint without them has.
-constexpr std::array kLaterKeys{LaterKey{"model.activation", "silu"},
-                                LaterKey{"dpo.score", "all"},
-                                LaterKey{"model.rope_scaling", ""},
-                                LaterKey{"parallel.local_steps", "1"},
-                                LaterKey{"lora.rank", "0"},
-                                LaterKey{"model.num_experts", "0"},
-                                LaterKey{"model.num_experts_per_tok", "2"},
-                                LaterKey{"model.moe_intermediate_size", "0"},
-                                LaterKey{"model.num_shared_experts", "0"},
-                                LaterKey{"model.first_dense_layers", "0"},
-                                LaterKey{"model.norm_topk_prob", "true"},
-                                LaterKey{"model.router_score", "softmax"},
-                                LaterKey{"model.router_balance", "aux"},
-                                LaterKey{"model.router_aux_loss", "sequence"},
-                                LaterKey{"model.router_aux_loss_coef", "0.001"},
-                                LaterKey{"model.router_bias_rate", "0.001"}};
+/// Keys that were added after version 0.1, with the value that older checkpoints were trained with.
+constexpr auto kLaterKeys = std::to_array<LaterKey>({{"model.activation", "silu"},
+                                                     {"dpo.score", "all"},
+                                                     {"model.rope_scaling", ""},
+                                                     {"parallel.local_steps", "1"},
+                                                     {"lora.rank", "0"},
+                                                     {"model.num_experts", "0"},
+                                                     {"model.num_experts_per_tok", "2"},
+                                                     {"model.moe_intermediate_size", "0"},
+                                                     {"model.num_shared_experts", "0"},
+                                                     {"model.first_dense_layers", "0"},
+                                                     {"model.norm_topk_prob", "true"},
+                                                     {"model.router_score", "softmax"},
+                                                     {"model.router_balance", "aux"},
+                                                     {"model.router_aux_loss", "sequence"},
+                                                     {"model.router_aux_loss_coef", "0.001"},
+                                                     {"model.router_bias_rate", "0.001"}});
 
-/// The texts, or the numbers that they are.
+/// Returns true if both texts are equal or stand for the same number.
 bool is_equal(const std::string& one, const std::string& other) {
   if (one == other) return true;
   const auto number = parse_number(one);
@@ -73,7 +60,7 @@ std::optional<std::string> value_before(std::string_view key) {
 }
 
 bool may_differ(const std::string& key) {
-  if (key == "parallel.local_steps") return false;  // another training, not another layout
+  if (key == "parallel.local_steps") return false;  // it changes the training, not only the layout
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
     return one.back() == '.' ? key.starts_with(one) : key == one;
   });
@@ -83,7 +70,7 @@ std::vector<ChangedKey> changed_keys(const RunValues& values, const ConfigSet& c
   std::vector<ChangedKey> changes;
   for (const std::string& key : config.keys()) {
     auto before = values.configured(key);
-    const auto shape = values.model.find(key);  // weights alone have this of the configuration
+    const auto shape = values.model.find(key);  // a checkpoint of weights only holds model keys
     if (!before) before = shape != values.model.end() ? shape->second : value_before(key);
     if (!before || key.starts_with("checkpoint.")) continue;
     const std::string now = config.value(key);
@@ -116,7 +103,7 @@ void check_same_run(const RunValues& values, const ConfigSet& config,
   if (!differences.empty()) {
     fail(
         ErrorKind::usage,
-        "this configuration does not continue {}:{}\nLeave these keys out and it goes on with the checkpoint's. To go on from there with other values: --resume {} and another --run.",
+        "this configuration does not continue {}:{}\nLeave out these keys to resume with the checkpoint's values. To start from this checkpoint with other values, give --resume {} and another --run.",
         checkpoint, differences, checkpoint);
   }
 }

@@ -12,34 +12,34 @@ namespace trireme {
 /// Returns the resolved configuration as a checkpoint keeps it (RunValues::config).
 RunValues::Texts config_texts(const ConfigSet& config);
 
-/// What a checkpoint from before a key was made with; nothing for keys that are as old as the format.
+/// Returns the value that checkpoints without this key were trained with; nullopt for original
+/// keys.
 std::optional<std::string> value_before(std::string_view key);
 
-/// A key for which a checkpoint holds another value.
+/// A key whose value differs from the checkpoint.
 struct ChangedKey {
   std::string key;
   std::string was;
   std::string now;
 };
 
-/// Every key that differs, but how a run starts and saves (checkpoint.*).
+/// Returns all keys that differ, except checkpoint.* keys.
 std::vector<ChangedKey> changed_keys(const RunValues& values, const ConfigSet& config);
 
-/// "optim.lr 0.003 -> 1e-4, data.path a -> b"
+/// Returns a text such as "optim.lr 0.003 -> 1e-4, data.path a -> b".
 std::string changes_text(const std::vector<ChangedKey>& changes);
 
-/// True for keys that only say how, where or how long a run computes.
+/// Returns true if the key does not change what is computed (layout, logging, length of the run).
 bool may_differ(const std::string& key);
 
-/// Compares what a checkpoint was trained with against `config`. Keys that change what is computed
-/// must agree; those that only say how, where or how long (layout, device, micro-batch, logging,
-/// number of steps) may differ. Throws Error(usage) naming every field that differs with both
-/// values and the place of the new one.
+/// Compares the configuration of a checkpoint with `config`. Keys that change the computation must
+/// agree; other keys (see may_differ) may differ. Throws Error(usage); the message names every
+/// field that differs, both values and the origin of the new one.
 void check_same_run(const RunValues& values, const ConfigSet& config,
                     const std::string& checkpoint);
 
-/// One word for what the run computes: hash of the keys above that must agree and of the data. A
-/// run keeps its own under a version that knows more keys.
+/// Returns a hash of the data and of all keys that must agree. A newer version with more keys
+/// returns the same hash.
 std::string run_identity(const ConfigSet& config, const std::string& data_hash);
 
 }  // namespace trireme

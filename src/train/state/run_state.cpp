@@ -1,13 +1,36 @@
 #include "train/state/run_state.hpp"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "device/torch_bridge.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme {
+namespace {
+
+/// A tensor that is saved in another dtype, with the buffer for its bytes before the conversion.
+struct Conversion {
+  at::Tensor saved;
+  at::Tensor wanted;
+};
+
+at::Tensor flat_tensor(std::span<std::byte> bytes, DType dtype) {
+  const auto count = static_cast<std::int64_t>(bytes.size() / size_of(dtype));
+  return at::from_blob(bytes.data(), {count}, at::TensorOptions(to_scalar_type(dtype)));
+}
+
+bool converts(DType from, DType to) {
+  return from != to && at::isFloatingType(to_scalar_type(from)) &&
+         at::isFloatingType(to_scalar_type(to));
+}
+
+}  // namespace
 
 StateView::StateView(ParamRegistry& registry, StateOf of) : registry_(registry) {
   const std::vector<Unit>& all = registry.layout().units();
@@ -40,7 +63,7 @@ void StateView::add(const std::string& prefix, const std::vector<std::size_t>& u
     const std::int64_t part_begin = layout.part(unit).begin;
     for (const ParamSpan& span : layout.spans(unit, layout.share(unit))) {
       const IndexRange& owned = layout.param(span.id).owned;
-      // Before, in and after what this rank saves.
+      // Split into the elements before, inside and after the range that this rank saves.
       const std::int64_t end = span.first + span.count;
       std::int64_t first = span.first;
       for (const auto& [border, owner] :
@@ -85,12 +108,30 @@ void StateView::spread(const Mesh& mesh) {
       if (copies.size() == 1) continue;
       const at::Tensor& part = parts.tensors[i];
       const std::int64_t size = part.numel() / copies.size();
-      const at::Tensor whole = part.to(registry_.device());  // no copy unless it is offloaded
+      const at::Tensor whole = part.to(registry_.device());  // copies only if it is offloaded
       all_gather(copies, whole.narrow(0, size * copies.rank(), size), whole, "loaded state")
           ->wait();
       if (part.device() != whole.device()) at::Tensor(part).copy_(whole);
     }
   }
+}
+
+void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world) {
+  StateDict read{state.tensors, {}, {}};
+  std::vector<Conversion> conversions;
+  for (StateTensor& tensor : read.tensors) {
+    const auto found = checkpoint.manifest().tensors.find(tensor.name);
+    if (found == checkpoint.manifest().tensors.end()) continue;  // load_tensors names it
+    const DType dtype = found->second.dtype;
+    if (!converts(dtype, tensor.dtype)) continue;
+    const at::Tensor wanted = flat_tensor(tensor.bytes, tensor.dtype);
+    const at::Tensor saved = at::empty(wanted.sizes(), at::TensorOptions(to_scalar_type(dtype)));
+    tensor.dtype = dtype;
+    tensor.bytes = {static_cast<std::byte*>(saved.mutable_data_ptr()), saved.nbytes()};
+    conversions.push_back({saved, wanted});
+  }
+  load_tensors(checkpoint, read, world, {.may_ignore = {"optim/"}});
+  for (Conversion& conversion : conversions) conversion.wanted.copy_(conversion.saved);
 }
 
 }  // namespace trireme

@@ -1,35 +1,35 @@
 #pragma once
-#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "checkpoint/format/state.hpp"
+#include "checkpoint/load/load.hpp"
 #include "optim/optimizer.hpp"
 
 namespace trireme {
 
-/// Which parameters a StateView has.
+/// Selects the parameters of a StateView.
 enum class StateOf { all, trained, frozen };
 
-/// This rank's share of the training state as a StateDict: "param/<name>" (main weights; of frozen
-/// parameters those that the model computes with) and "optim/<slot>/<name>". Of elements that
-/// several ranks of tp hold, one saves and reads them (load_tensors gives them to the others). CPU
-/// tensors are described in place; GPU tensors through host copies that live in this object.
+/// This rank's shards of the training state as a StateDict: "param/<name>" (master weights; for
+/// frozen parameters the compute weights) and "optim/<slot>/<name>". If several ranks of tp hold
+/// the same elements, one of them saves and loads them, and load_tensors sends them to the others.
+/// CPU tensors are used in place; GPU tensors through host copies that this object owns.
 class StateView {
  public:
   StateView(ParamRegistry& registry, Optimizer& optimizer, StateOf of = StateOf::all);
-  /// Weights alone.
+  /// Views the weights only.
   explicit StateView(ParamRegistry& registry, StateOf of = StateOf::all);
 
   [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
 
   [[nodiscard]] const std::vector<StateTensor>& tensors() const { return tensors_; }
 
-  /// Device to host copies, before a save. Nothing to do on a CPU.
+  /// Copies device tensors to the host before a save. Does nothing on a CPU.
   void stage();
 
-  /// After a load: host to device copies, then every rank's share to the ranks that update the
-  /// same elements (collective).
+  /// Copies host tensors to the device after a load, then sends every shard to the ranks that
+  /// update the same elements. Collective.
   void spread(const Mesh& mesh);
 
  private:
@@ -40,10 +40,10 @@ class StateView {
 
   struct Parts {
     std::vector<std::size_t> units;
-    std::vector<at::Tensor> tensors;  // of each this rank's part
+    std::vector<at::Tensor> tensors;  // this rank's shard of each unit
   };
 
-  /// Shares of `parts[i]`, this rank's part of units[i].
+  /// Adds the owned shards of `parts[i]`, which is this rank's shard of units[i].
   void add(const std::string& prefix, const std::vector<std::size_t>& units,
            std::vector<at::Tensor> parts);
   void add_piece(const std::string& name, const ParamSpan& piece, const at::Tensor& values,
@@ -54,5 +54,9 @@ class StateView {
   std::vector<Mirror> mirrors_;
   std::vector<Parts> parts_;
 };
+
+/// Like load_tensors, but converts floating-point tensors of another dtype, and ignores optimizer
+/// state that `state` does not name. Collective.
+void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
 
 }  // namespace trireme

@@ -33,7 +33,7 @@ bool parse(const std::string& text, std::optional<std::int64_t>& value) {
   return value.has_value();
 }
 
-/// A validation loss may be infinite or not a number, which parse_number refuses.
+/// Parses a number. A validation loss may be infinite or NaN, which parse_number refuses.
 bool parse(const std::string& text, std::optional<double>& value) {
   value = parse_number(text);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -44,7 +44,7 @@ bool parse(const std::string& text, std::optional<double>& value) {
   return value.has_value();
 }
 
-/// The name within a group; nullopt if the key is not one of the group.
+/// Returns the name inside a group; nullopt if the key does not belong to the group.
 std::optional<std::string> name_in(const std::string& key, std::string_view prefix,
                                    std::string_view suffix) {
   if (!key.starts_with(prefix) || !key.ends_with(suffix)) return std::nullopt;

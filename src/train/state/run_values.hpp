@@ -10,29 +10,29 @@
 
 namespace trireme {
 
-/// Position of a run, beside its tensors: a few integers, valid for any layout.
+/// Position of a run: a few integers, valid for any layout.
 struct Progress {
-  std::int64_t step = 0;         // steps done
-  std::int64_t update = 0;       // steps that were not skipped
-  std::int64_t next_sample = 0;  // global index
-  std::int64_t tokens = 0;       // positions trained on, all ranks
+  std::int64_t step = 0;         // completed steps
+  std::int64_t update = 0;       // completed steps that were not skipped
+  std::int64_t next_sample = 0;  // global index of the next sample
+  std::int64_t tokens = 0;       // positions that all ranks trained on
 };
 
-/// The values of a run's checkpoint (StateDict::values): what a resume needs beside tensors and
-/// files. fields() and groups() hold the only list of their keys. Keys and texts are the checkpoint
-/// format: a change makes older checkpoints unreadable. A value that a checkpoint does not have is
-/// nullopt, because older versions wrote fewer, and weights alone have none but `model`.
+/// The values of a run's checkpoint (StateDict::values): everything that a resume needs except
+/// tensors and files. fields() and groups() hold the only list of their keys. Keys and texts are
+/// part of the checkpoint format: a change makes older checkpoints unreadable. A missing value is
+/// nullopt: older versions wrote fewer values, and checkpoints of weights only have just `model`.
 struct RunValues {
   using Texts = std::map<std::string, std::string>;
 
   std::optional<std::string> task;     // name of the task that trained
   std::optional<std::int64_t> step;    // see Progress, for this and the next three
-  std::optional<std::int64_t> update;  // a training state has it, weights alone do not
+  std::optional<std::int64_t> update;  // set for a training state, not for weights only
   std::optional<std::int64_t> next_sample;
   std::optional<std::int64_t> tokens;
   std::optional<double> loss_scale;        // see LossScaler
   std::optional<std::int64_t> good_steps;  // see LossScaler
-  SampleStream::State stream;              // what the run has been given before next_sample
+  SampleStream::State stream;              // state of the data before next_sample
   std::optional<std::string> plan_hash;    // SampleStream::plan_hash
   std::optional<std::int64_t> data_began;  // step at which the data was at sample 0; absent: 0
   std::optional<std::string> schedule;     // parallel.schedule auto: the pipeline schedule found
@@ -40,7 +40,7 @@ struct RunValues {
   std::optional<std::int64_t> skipped_in_a_row;
   std::optional<std::string> loss_spikes;       // SpikeDetector::text
   std::optional<std::string> grad_norm_spikes;  // SpikeDetector::text
-  std::optional<double> valid_loss;             // at this step, if it was validated here
+  std::optional<double> valid_loss;             // set if the run was validated at this step
 
   Texts config;          // the resolved configuration by key: "optim.lr" -> "0.0003"
   Texts fingerprint;     // Fingerprint, by its names: "threads" -> "2"
@@ -84,14 +84,14 @@ struct RunValues {
   static RunValues from_values(const Texts& values);
   [[nodiscard]] Texts to_values() const;
 
-  /// Returns true if the checkpoint has a training state, false for weights alone.
+  /// Returns true if the checkpoint has a training state, false for weights only.
   [[nodiscard]] bool is_training_state() const { return update.has_value(); }
 
   /// Returns the value of a configuration key ("optim.lr"); nullopt if the checkpoint has none.
   [[nodiscard]] std::optional<std::string> configured(const std::string& key) const;
 };
 
-/// Returns a value that must be there and in [least, most]. Throws Error(data) otherwise.
+/// Returns a value that must exist and lie in [least, most]. Throws Error(data) otherwise.
 std::int64_t number_in(const RunValues& values, std::optional<std::int64_t> RunValues::*member,
                        std::int64_t least, std::int64_t most);
 
@@ -101,7 +101,7 @@ void put_progress(RunValues& values, const Progress& progress, const LossScaler&
 /// Error(data) for a value that is missing or out of range.
 Progress load_progress(const RunValues& values, std::int64_t step, LossScaler& scaler);
 
-/// Returns the next_sample of the progress alone. Throws as load_progress.
+/// Returns only next_sample of the progress. Throws the errors of load_progress.
 std::int64_t saved_next_sample(const RunValues& values);
 
 }  // namespace trireme

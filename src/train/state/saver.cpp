@@ -1,8 +1,5 @@
 #include "train/state/saver.hpp"
 
-#include <array>
-#include <cstdio>
-
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/retention.hpp"
 #include "comm/agree.hpp"
@@ -13,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Of a checkpoint, or what is left of it: only for people.
+/// Returns the size of the files in a checkpoint directory, for log messages.
 double bytes_in(const std::filesystem::path& folder) {
   double total = 0;
   std::error_code code;
@@ -100,7 +97,7 @@ void CheckpointSaver::reserve(std::size_t bytes) {
 }
 
 void CheckpointSaver::make_room() {
-  // Pruning reads what it keeps: not where nothing can go.
+  // Pruning reads the kept checkpoints, so skip it if there is nothing to delete.
   const auto keep = static_cast<std::size_t>(config_.keep_last);
   if (world_.rank() == 0 && list_steps(folder_).size() > keep) prune();
 }
@@ -115,7 +112,7 @@ void CheckpointSaver::prune() {
                              .keep_every = config_.keep_every,
                              .keep_best = config_.keep_best,
                              .trusted = trusted_};
-  // What cannot be deleted costs space, not the run.
+  // A checkpoint that cannot be deleted costs disk space, but the run continues.
   if (const auto error = capture([&] { prune_checkpoints(folder_, options, warn); }))
     warn(error->what());
 }

@@ -12,50 +12,50 @@
 
 namespace trireme {
 
-/// Writes the run's checkpoints, at once or behind training, and prunes old ones. All methods are
-/// collective where nothing else is said.
+/// Writes the run's checkpoints, synchronously or in the background, and prunes old ones. Methods
+/// are collective unless stated otherwise.
 class CheckpointSaver {
  public:
-  /// `lock`: the run's, on the rank that holds it; nothing is published once it is lost.
+  /// `lock`: the run's lock, on the rank that holds it. Nothing is published after it is lost.
   CheckpointSaver(std::filesystem::path folder, std::string run_id, const CheckpointConfig& config,
                   RunLock* lock, Communicator& world);
 
-  /// Rank 0 calls it with each step that is committed, before older ones are pruned.
+  /// Sets a function that rank 0 calls with each committed step, before older checkpoints are
+  /// pruned.
   void on_commit(std::function<void(std::int64_t)> note) { on_commit_ = std::move(note); }
 
-  /// Not collective. With checkpoint.async: makes the memory of this rank's copy of `bytes` beside
-  /// the first steps.
+  /// With checkpoint.async: allocates this rank's copy buffer of `bytes` during the first steps.
+  /// Not collective.
   void reserve(std::size_t bytes);
 
-  /// Not collective. A step of the folder that was verified, the one resumed from.
+  /// Marks a step of the directory as verified: the run resumed from it. Not collective.
   void trust(std::int64_t step) { trusted_.push_back(step); }
 
-  /// The first save begins with the pruning that each ends with: after a resume with a lower
-  /// checkpoint.keep_last the disk may be full.
-  /// With checkpoint.async: returns at once, while a thread copies the state and writes the copy;
-  /// the state must stay as it is until wait_copied. A save still in flight is committed first.
-  /// Otherwise returns when the checkpoint is published. Throws on all ranks what failed on one,
-  /// earlier saves included.
+  /// Saves `state`. The first save prunes first, because the disk may be full after a resume with
+  /// a lower checkpoint.keep_last. With checkpoint.async: commits a pending save and returns at
+  /// once; a thread copies and writes the state, which must not change before wait_copied().
+  /// Otherwise returns after the checkpoint is published. Throws on all ranks if a save, this or
+  /// an earlier one, failed on any rank.
   void save(std::int64_t step, const StateDict& state);
 
-  /// Not collective. Blocks until the state of a save in flight may change.
+  /// Waits until the state of a pending save may change. Not collective.
   void wait_copied();
 
-  /// Not collective. True when a writer thread of this rank has ended and its
-  /// result waits for commit.
+  /// Returns true if this rank's writer thread has ended and its result waits for commit(). Not
+  /// collective.
   [[nodiscard]] bool writer_done() const;
 
-  /// The same on all ranks.
+  /// Returns true if a save is pending. The result is the same on all ranks.
   [[nodiscard]] bool in_flight() const { return writer_.in_flight(); }
 
-  /// Publishes the save in flight; waits for the writer if it must.
+  /// Publishes the pending save; waits for the writer if necessary.
   void commit();
 
  private:
   void confirm_lock();
   void announce(std::int64_t step, const std::string& how);
   void make_room();
-  /// Rank 0; what it cannot do is a warning.
+  /// Prunes on rank 0. A failure is only a warning.
   void prune();
 
   std::filesystem::path folder_;
@@ -67,10 +67,10 @@ class CheckpointSaver {
   std::filesystem::path published_;
   std::vector<std::int64_t> trusted_;  // steps saved or verified by this process
   bool has_saved_ = false;
-  std::set<std::string> warned_;  // each of pruning's warnings is shown once
+  std::set<std::string> warned_;  // warnings of pruning that were already shown
   std::int64_t staged_step_ = 0;
-  Timer since_start_;    // of the save in flight
-  double waited_s_ = 0;  // training for it, on this rank
+  Timer since_start_;    // started with the pending save
+  double waited_s_ = 0;  // time that training on this rank waited for the pending save
   WriteBehind writer_;
 };
 

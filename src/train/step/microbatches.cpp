@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Values as elements of type T.
+/// Returns a tensor of element type T with these values.
 template <class T, class Value>
 at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at::Device device) {
   const auto dtype = c10::CppTypeToScalarType<T>::value;
@@ -21,8 +21,8 @@ at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at
   return tensor.to(device, /*non_blocking=*/true);
 }
 
-/// Flat bounds 0..B*T become one list a row; every row starts a segment, so each row's list starts
-/// at 0 and ends at T.
+/// Splits the flat segment bounds 0..B*T into one list per row. Every row starts a segment, so each
+/// list starts at 0 and ends at T.
 std::vector<std::vector<std::int64_t>> row_bounds(const Batch& batch) {
   std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(batch.B));
   for (const std::int32_t bound : batch.segment_bounds) {
@@ -34,10 +34,10 @@ std::vector<std::vector<std::int64_t>> row_bounds(const Batch& batch) {
   return rows;
 }
 
-/// A number of each token of a batch of pairs, a function of its pair's global index, its side and
-/// its position: dropout masks drawn for it are the same on any layout. Equal numbers of two tokens
-/// are as rare as chance has it, and harmless.
-std::vector<std::int64_t> pair_places(const Batch& batch) {
+/// Returns one number per token of a batch of preference pairs, computed from pair index, side and
+/// position. It seeds dropout, so that masks are the same on every layout. Rare collisions of two
+/// tokens are harmless.
+std::vector<std::int64_t> dropout_positions(const Batch& batch) {
   std::vector<std::int64_t> places(batch.tokens.size(), 0);
   for (std::size_t i = 0; i < places.size(); ++i) {
     const auto sequence = static_cast<std::uint64_t>(batch.sequence_of[i]);
@@ -56,7 +56,7 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
   result.num_pairs = batch.num_pairs;
   result.pair_records = batch.pair_records;
   result.pair_keys = batch.pair_keys;
-  result.places = to_tensor<std::int64_t>(pair_places(batch), {1, batch.T}, device);
+  result.places = to_tensor<std::int64_t>(dropout_positions(batch), {1, batch.T}, device);
   result.samples = at::zeros({1}, result.places.options());
 }
 
@@ -66,7 +66,7 @@ void add_padding(const Batch& batch, at::Device device, Microbatch& result) {
   result.padding = at::arange(batch.T, lengths.options()).ge(lengths);
 }
 
-/// Returns the number of terms of the auxiliary loss of the whole update: sequences, or
+/// Returns the number of terms of the auxiliary loss in the whole update: sequences or
 /// micro-batches.
 double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
   TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);

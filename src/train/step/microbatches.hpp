@@ -10,15 +10,15 @@
 
 namespace trireme {
 
-/// A batch as tensors on `device`. `step` and `training` are what dropout reads.
+/// Returns a batch as tensors on `device`. Dropout reads `step` and `training`.
 Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training);
 
-/// How many terms of a loss a batch has, and the whole update that it is of.
+/// Returns the number of loss terms of a batch, or of the whole update that the batch belongs to.
 std::int64_t num_terms(const Batch& batch, LossTerm term);
 std::int64_t update_terms(const Batch& batch, LossTerm term);
 
-/// Returns this rank's shards (context parallelism) of the micro-batches of a training step. The
-/// auxiliary loss of the routers is `scale` times its mean over the whole update.
+/// Returns this rank's shards (context parallelism) of the micro-batches of a training step.
+/// `scale` is the factor of the routers' auxiliary loss, which is a mean over the whole update.
 std::vector<Microbatch> make_microbatches(std::span<const Batch> batches, at::Device device,
                                           std::int64_t step, const MoeConfig& moe, double scale,
                                           const Mesh& mesh);

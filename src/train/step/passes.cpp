@@ -31,7 +31,7 @@ struct Passes::Update {
     return pass.stage + 1 == placement.stages();
   }
 
-  /// Among all stage-micro-batches.
+  /// Returns a unique number for this micro-batch in this stage.
   [[nodiscard]] std::size_t number(const Pass& pass) const {
     return static_cast<std::size_t>(pass.stage) * micro_batches.size() +
            static_cast<std::size_t>(pass.micro_batch);
@@ -44,8 +44,8 @@ bool Passes::run(const pipeline::Schedule& schedule, std::span<const Microbatch>
   const Update update{schedule.placement, micro_batches, grad_scale, hooks, activations, loss_sum};
   const std::vector<Pass>& list = schedule.lists[static_cast<std::size_t>(pp_rank_)];
   const auto num_micro_batches = static_cast<std::int64_t>(micro_batches.size());
-  // Ranks of a pipeline are at different passes: they agree before the first one alone, when no
-  // receive is under way.
+  // Ranks of a pipeline run different actions at one time, so they vote only before the first one,
+  // when no receive is pending.
   const bool alone = schedule.placement.ranks == 1;
   if (!alone && hooks.cancel_before(0, num_micro_batches)) return false;
   begin(schedule, micro_batches);

@@ -15,22 +15,22 @@
 
 namespace trireme {
 
-/// Functions that run around the passes of an update. Those before a pass run when its input is
-/// there.
+/// Functions that run around the pipeline actions of an update. Functions before an action run when
+/// its input has arrived.
 struct PassHooks {
-  /// Runs before micro-batch i of n; in a pipeline before the update (i = 0). True cancels the
-  /// update.
+  /// Runs before micro-batch i of n; in a pipeline only before the update (i = 0). If it returns
+  /// true, the update is cancelled.
   std::function<bool(std::int64_t, std::int64_t)> cancel_before;
   std::function<void()> before_forward;
-  /// `last`: the last pass in which this rank adds gradients of weights.
+  /// `last` is true for the last action in which this rank adds weight gradients.
   std::function<void(bool last)> before_backward;
-  /// Gets the seconds of each pass, on a GPU to its end, without the wait for other stages. Empty:
-  /// passes are not timed.
+  /// Receives the duration of each action in seconds, without waiting for other stages; on a GPU
+  /// until the action is complete. If it is empty, actions are not timed.
   std::function<void(const pipeline::Pass&, double)> pass_took;
 };
 
-/// Counts the bytes that forward passes leave for their backward passes, without gathered weights.
-/// Does nothing unless it is on.
+/// Counts the bytes of saved activations, without gathered weights. Does nothing unless `on` is
+/// true.
 class ActivationCount {
  public:
   ActivationCount(const UnitWeights& weights, bool on) : weights_(weights) {
@@ -41,7 +41,7 @@ class ActivationCount {
     if (memory_) before_ = own_bytes();
   }
 
-  /// `others`: bytes that the pass keeps and another made, less those that it made for another.
+  /// `others`: bytes of saved inputs from another stage minus bytes of outputs for another stage.
   void after_forward(std::size_t micro_batch, std::int64_t others = 0) {
     if (!memory_) return;
     kept_[micro_batch] = own_bytes() - before_ + others;
@@ -52,7 +52,7 @@ class ActivationCount {
 
   void after_backward(std::size_t micro_batch) { kept_.erase(micro_batch); }
 
-  /// Returns the most bytes at any time.
+  /// Returns the largest number of bytes at any time.
   [[nodiscard]] std::int64_t peak_bytes() const { return peak_; }
 
  private:
@@ -67,32 +67,32 @@ class ActivationCount {
   std::int64_t peak_ = 0;
 };
 
-/// Runs any schedule's passes on one rank: what it needs arrives, what it makes leaves, and the
-/// gradients of weights are added when their pass comes.
+/// Runs the pipeline actions of a schedule on one rank: receives inputs, sends outputs, and adds
+/// weight gradients when the schedule says so.
 class Passes {
  public:
-  /// All must outlive this.
+  /// All arguments must outlive this object.
   Passes(Transformer& model, Objective& objective, StageLinks& links, int pp_rank)
       : model_(model), objective_(objective), links_(links), pp_rank_(pp_rank) {}
 
   Passes(const Passes&) = delete;
   Passes& operator=(const Passes&) = delete;
 
-  /// One update. Losses, whose gradients are those of grad_scale * their sum, are added to
-  /// `loss_sum` on the rank with the last stage. Returns false if the update was cancelled.
+  /// Runs one update. Adds the losses to `loss_sum` on the rank with the last stage. Gradients are
+  /// those of grad_scale * loss sum. Returns false if the update was cancelled.
   bool run(const pipeline::Schedule& schedule, std::span<const Microbatch> micro_batches,
            double grad_scale, const PassHooks& hooks, ActivationCount& activations,
            at::Tensor& loss_sum);
 
-  /// Micro-batches of this rank's stages in the last run, the most at any time.
+  /// Returns the largest number of micro-batches in flight on this rank's stages in the last run.
   [[nodiscard]] int most_under_way() const { return most_under_way_; }
 
  private:
-  /// A micro-batch in a stage, from its forward pass to that of its weights' gradients.
+  /// A micro-batch in a stage, from its forward pass until its weight gradients are added.
   struct UnderWay {
     ForwardTape tape;
     ObjectiveTape loss;
-    std::vector<std::function<void()>> turns;  // what adds gradients of weights
+    std::vector<std::function<void()>> turns;  // deferred weight gradients
   };
 
   struct Update;

@@ -17,20 +17,20 @@
 namespace trireme {
 namespace {
 
-/// Returns the seconds of a message to the next rank of pp while one arrives from the previous rank.
-double transfer_s(Communicator& pp, const at::Tensor& cargo) {
+/// Returns the time of a message to the next pp rank while one arrives from the previous rank.
+double transfer_s(Communicator& pp, const at::Tensor& message) {
   constexpr int kTries = 3;
-  const at::Tensor space = at::empty_like(cargo);
+  const at::Tensor space = at::empty_like(message);
   const int next = (pp.rank() + 1) % pp.size();
   const int before = (pp.rank() + pp.size() - 1) % pp.size();
   double least = 0;
   for (int i = 0; i < kTries; ++i) {
     const Timer timer;
-    const Message send{next, cargo.data_ptr(), cargo.nbytes()};
+    const Message send{next, message.data_ptr(), message.nbytes()};
     const Message receive{before, space.data_ptr(), space.nbytes()};
     pp.exchange({.sends = {&send, 1},
                  .receives = {&receive, 1},
-                 .stream = current_stream(cargo.device()),
+                 .stream = current_stream(message.device()),
                  .tag = "time of a transfer"})
         ->wait();
     least = i == 0 ? timer.seconds() : std::min(least, timer.seconds());
@@ -66,28 +66,28 @@ void ScheduleChoice::pass_took(const pipeline::Pass& pass, double seconds) {
 }
 
 void ScheduleChoice::after_update(std::span<const Microbatch> micro_batches) {
-  constexpr int kTimedUpdates = 2;  // the first one is slower than those that follow
+  constexpr int kTimedUpdates = 2;  // the first update is slower than later ones
   if (!times_passes() || micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
   timing_ = slowest_times(space_between_stages(model_, micro_batches.front()));
   stop_timing();
   found_ = stage_schedule(mesh_.config(), schedule_.micro_batches, timing_);
   if (mesh_.world().rank() != 0) return;
   log::info(formatted(
-      "schedule auto: by the measured times of passes, bubble {} is predicted; up to here {}",
+      "schedule auto: with the measured action times, the predicted bubble is {}; before it was {}",
       bubble_text(*found_, timing_), bubble_text(schedule_, timing_)));
 }
 
-/// Returns the times of all stages and of a message of `cargo`: the maximum over all ranks.
-pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& cargo) const {
+/// Returns the maximum over all ranks of the action times and of the time of one stage message.
+pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& message) const {
   std::vector<double> mine;
   for (const auto& [forward, backward, input_grad, weight_grad] : least_s_) {
-    // An undivided backward pass: assume that its two products of each matrix take equally long.
+    // For an undivided backward action, assume that both of its matrix products take equally long.
     mine.push_back(forward);
     mine.push_back(input_grad > 0 ? input_grad : backward / 2);
     mine.push_back(weight_grad > 0 ? weight_grad : backward / 2);
   }
-  mine.push_back(transfer_s(mesh_.group(Axis::pp), cargo));
-  const at::Tensor all = at::tensor(mine, at::kDouble).to(cargo.device());
+  mine.push_back(transfer_s(mesh_.group(Axis::pp), message));
+  const at::Tensor all = at::tensor(mine, at::kDouble).to(message.device());
   all_reduce(mesh_.world(), all, ReduceOp::max, "times of passes")->wait();
   const at::Tensor slowest = all.to(at::kCPU);
   const auto* value = slowest.const_data_ptr<double>();
@@ -104,7 +104,7 @@ void ScheduleChoice::take(const std::string& text) {
   pipeline::Schedule known = pipeline::parse_schedule(text, "the checkpoint's schedule");
   const bool is_in_limit =
       config.in_flight == 0 ||
-      simulate(known, {{pipeline::PassTimes{}}}).peak() <= config.in_flight;  // may be a new limit
+      simulate(known, {{pipeline::PassTimes{}}}).peak() <= config.in_flight;  // limit may be new
   if (is_in_limit && known.placement == stage_placement(config)) found_ = std::move(known);
 }
 

@@ -13,47 +13,45 @@
 namespace trireme {
 
 /// Chooses the pipeline schedule of each update. With parallel.schedule = auto, the first updates
-/// measure the pass times of this run, and later updates use the schedule that is found with them.
+/// measure the action times of this run, and later updates use the schedule that a search finds.
 class ScheduleChoice {
  public:
   /// Both must outlive this object.
   ScheduleChoice(const Mesh& mesh, const Transformer& model);
 
-  /// Returns the schedule of an update of `micro_batches`. The found schedule is used if it has as
-  /// many. The reference is valid until the next call.
+  /// Returns the schedule of an update. Uses the found schedule if its number of micro-batches is
+  /// equal. The reference is valid until the next call.
   const pipeline::Schedule& choose(int micro_batches);
 
-  /// Returns true while pass times are measured.
   [[nodiscard]] bool times_passes() const { return !least_s_.empty(); }
 
-  /// Records the time of one pass on this rank, in seconds, without the wait for other ranks. The
-  /// minimum of each stage and kind counts.
+  /// Records the time of one action on this rank in seconds, without waiting for other ranks. The
+  /// minimum for each stage and kind counts.
   void pass_took(const pipeline::Pass& pass, double seconds);
 
-  /// Searches the schedule once the pass times are measured. Collective over the world.
+  /// Searches the schedule once the action times are measured. Collective over the world.
   void after_update(std::span<const Microbatch> micro_batches);
 
-  /// Returns the schedule that the search found or that a checkpoint had. A resumed run uses the
-  /// same one: the order of passes is the order of sums in a tied embedding with both uses on one
-  /// rank.
+  /// Returns the schedule that the search found or that a checkpoint holds. A resumed run must use
+  /// the same one, because the order of actions is the order of sums in a tied embedding with both
+  /// uses on one rank.
   [[nodiscard]] const std::optional<pipeline::Schedule>& found() const { return found_; }
 
-  /// Returns true if the last update ran the found schedule.
   [[nodiscard]] bool ran_found() const { return runs_found_; }
 
-  /// Takes the found schedule of a checkpoint. A schedule of another placement is ignored. Throws
-  /// as parse_schedule.
+  /// Uses the found schedule of a checkpoint. Ignores it if the stage placement differs. Throws the
+  /// errors of parse_schedule.
   void take(const std::string& text);
 
  private:
   void stop_timing() { least_s_.clear(); }
 
-  [[nodiscard]] pipeline::Timing slowest_times(const at::Tensor& cargo) const;
+  [[nodiscard]] pipeline::Timing slowest_times(const at::Tensor& message) const;
 
   const Mesh& mesh_;
   const Transformer& model_;
-  pipeline::Schedule schedule_;                       // of the last update
-  pipeline::Timing timing_{{pipeline::PassTimes{}}};  // that a search uses
+  pipeline::Schedule schedule_;                       // schedule of the last update
+  pipeline::Timing timing_{{pipeline::PassTimes{}}};  // times that the search uses
   std::vector<std::array<double, 4>> least_s_;        // by stage and PassKind; empty: not timed
   std::optional<pipeline::Schedule> found_;
   bool runs_found_ = false;

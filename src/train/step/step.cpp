@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "core/process/failpoints.hpp"
-#include "core/timer.hpp"
 #include "model/stages/stage_forward.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/step/microbatches.hpp"
@@ -12,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// Makes the loss or a gradient not finite, as a fault on this rank would.
+/// Makes the loss or a gradient not finite if a failpoint asks for it.
 void trigger_failpoints(ParamRegistry& registry, at::Tensor& loss_sum) {
   if (failpoint_triggered("train.bad_loss"))
     loss_sum.fill_(std::numeric_limits<double>::infinity());
@@ -30,6 +29,65 @@ void scale_grads(const ParamRegistry& registry, double factor) {
 }
 
 }  // namespace
+
+StageSums::StageSums(Transformer& model, const Mesh& mesh, Measures& measures)
+    : model_(model), mesh_(mesh), measures_(measures) {
+  Communicator& pp = mesh.group(Axis::pp);
+  if (pp.size() == 1) return;
+  if (model.registry().device().is_cpu())
+    bubble_share_ = measures.declare({"bubble_share", Combine::mean});
+  if (!model.config().tie_embeddings) return;
+  const auto table = model.table_in_two();
+  const bool trained = table && !model.registry().layout().units()[*table].frozen;
+  table_group_ = pp.split(trained ? 0 : -1, pp.rank(), "tied");
+}
+
+std::optional<double> StageSums::add(at::Tensor& loss_sum, const Timer& passes, double busy_s,
+                                     bool has_passes) {
+  Communicator& pp = mesh_.group(Axis::pp);
+  if (pp.size() == 1) return std::nullopt;
+  const at::Tensor sums = at::stack({loss_sum, at::full_like(loss_sum, busy_s)});
+  all_reduce(pp, sums, ReduceOp::sum, "loss")->wait();
+  loss_sum = sums[0];
+  std::optional<double> bubble_share;
+  if (bubble_share_ && has_passes) {  // the sum above has synchronized all ranks
+    bubble_share = passes.seconds() * pp.size() / sums[1].item<double>() - 1;
+    measures_.record(*bubble_share_, *bubble_share);
+  }
+  if (table_group_) {
+    const at::Tensor grads = model_.registry().grad_part(*model_.table_in_two());
+    all_reduce(*table_group_, grads, ReduceOp::sum, "grads of tied table")->wait();
+  }
+  return bubble_share;
+}
+
+GradSummary ReplicaSync::summarize(const at::Tensor& loss_sum) const {
+  return mesh_.trains_alone() ? summarize_own_grads(registry_, mesh_, loss_sum)
+                              : summarize_grads(registry_, mesh_.world(), loss_sum);
+}
+
+void ReplicaSync::average() {
+  const at::NoGradGuard no_grad;
+  Communicator& dp = mesh_.group(Axis::dp);
+  std::vector<at::Tensor> values;
+  for (const std::size_t unit : registry_.layout().trained_units())
+    values.push_back(registry_.main_part(unit));
+  for (const OptimizerSlot& slot : optimizer_.slots()) values.push_back(slot.flat);
+  std::vector<WorkPtr> works;
+  for (at::Tensor& one : values) {
+    if (one.device() == registry_.device()) {
+      works.push_back(all_reduce(dp, one, ReduceOp::sum, "average"));
+      continue;
+    }
+    at::Tensor on_device = one.to(registry_.device());  // offloaded values: one by one
+    all_reduce(dp, on_device, ReduceOp::sum, "average")->wait();
+    one.copy_(on_device);
+  }
+  for (const WorkPtr& work : works) work->wait();
+  for (at::Tensor& one : values) one.div_(dp.size());
+  registry_.refresh_trained();
+  differ_ = false;
+}
 
 Step::Step(const StepParts& parts, double clip_norm)
     : parts_(parts),
@@ -63,7 +121,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
   ActivationCount activations(registry_.weights(), counts_activations_);
 
-  // Forward and backward: buckets of gradients leave while backward runs.
+  // Forward and backward. Gradient buckets are sent while backward runs.
   router_.begin();
   reduction_->begin();
   registry_.begin_update(static_cast<int>(batches.size()));
@@ -85,7 +143,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
   router_.report(scale);
 
-  // One norm for all ranks: an update that is not finite changes nothing on any rank.
+  // All ranks have the same norm, so a non-finite update changes nothing on any rank.
   const GradSummary summary = replicas_.summarize(loss_sum);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
@@ -100,7 +158,7 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
 
 PassHooks Step::pass_hooks(at::Tensor& loss_sum) {
   PassHooks hooks;
-  // Gradients leave in the last backward pass: up to there no rank waits for another's.
+  // Gradients are sent in the last backward pass. Before it, no rank waits for another one.
   hooks.cancel_before = cancel_before_;
   hooks.before_forward = [] { failpoint("train.forward"); };
   hooks.before_backward = [this, &loss_sum](bool last) {

@@ -1,35 +1,154 @@
 #pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 
+#include "core/measures.hpp"
+#include "core/timer.hpp"
 #include "data/batch.hpp"
+#include "model/transformer.hpp"
 #include "objective/objective.hpp"
+#include "optim/grad_norm.hpp"
 #include "optim/loss_scaler.hpp"
+#include "optim/optimizer.hpp"
 #include "optim/sign_step.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/mesh.hpp"
 #include "parallel/pipeline/stage_links.hpp"
 #include "parallel/units/grad_reduction.hpp"
 #include "train/step/passes.hpp"
-#include "train/step/replica_sync.hpp"
-#include "train/step/router_report.hpp"
 #include "train/step/schedule_choice.hpp"
-#include "train/step/stage_sums.hpp"
 
 namespace trireme {
 
-/// Statistics of the passes of one update on this rank.
+/// Sums over the ranks of pp at the end of an update: the loss, the gradients of a tied embedding
+/// on two stages, and the idle time. Without a pipeline all functions do nothing.
+class StageSums {
+ public:
+  /// Declares the measure bubble_share for a pipeline on CPUs. Both arguments must outlive this
+  /// object. Collective over pp.
+  StageSums(Transformer& model, const Mesh& mesh, Measures& measures);
+
+  /// Broadcasts loss_sum from the last stage by a sum over pp. `passes`: timer that was started
+  /// before the first action. `busy_s`: time of the actions without waiting for other stages.
+  /// Returns idle time / busy time over all ranks of pp; nullopt if it is not measured or
+  /// `has_passes` is false. Collective over pp.
+  std::optional<double> add(at::Tensor& loss_sum, const Timer& passes, double busy_s,
+                            bool has_passes);
+
+  /// Returns the group of the two ranks with the tied embedding; null on other ranks.
+  [[nodiscard]] Communicator* table_group() const { return table_group_.get(); }
+
+ private:
+  Transformer& model_;
+  const Mesh& mesh_;
+  Measures& measures_;
+  std::optional<Measures::Id> bubble_share_;
+  std::unique_ptr<Communicator> table_group_;
+};
+
+/// Reports the routing of a model with experts as two measures. `aux_loss` is this rank's part of
+/// the auxiliary loss. `expert_load_max` is the largest load of an expert in any layer, divided by
+/// the mean load, over all ranks (with local steps: of this rank). Does nothing for a model
+/// without experts.
+class RouterReport {
+ public:
+  /// All arguments must outlive this object.
+  RouterReport(Transformer& model, const Mesh& mesh, Measures& measures)
+      : model_(model), mesh_(mesh), measures_(measures) {
+    if (!model.config().moe.on()) return;
+    aux_loss_ = measures.declare({"aux_loss", Combine::sum});
+    expert_load_max_ = measures.declare({"expert_load_max", Combine::max});
+  }
+
+  /// Resets the routing statistics. Call it before the first pass of an update.
+  void begin() {
+    const ModelConfig& config = model_.config();
+    if (config.moe.on())
+      model_.router_tally().reset(config.moe, config.num_layers, model_.registry().device());
+  }
+
+  /// Records the measures of an update. `scale`: factor of its auxiliary loss. Collective over the
+  /// world, except with local steps.
+  void report(double scale) {
+    const MoeConfig& moe = model_.config().moe;
+    if (!moe.on()) return;
+    const RouterTally& tally = model_.router_tally();
+    if (!mesh_.trains_alone())
+      all_reduce(mesh_.world(), tally.counts, ReduceOp::sum, "load of experts")->wait();
+    const auto num_experts = static_cast<double>(moe.num_experts);
+    const at::Tensor mean = tally.counts.sum(1) / num_experts;
+    const at::Tensor load = tally.counts.amax(1) / mean.clamp_min(1.0 / num_experts);
+    const at::Tensor both = at::stack({tally.aux_loss / scale, load.amax()}).to(at::kCPU);
+    measures_.record(aux_loss_, both[0].item<double>());
+    measures_.record(expert_load_max_, both[1].item<double>());
+  }
+
+ private:
+  Transformer& model_;
+  const Mesh& mesh_;
+  Measures& measures_;
+  Measures::Id aux_loss_ = 0;
+  Measures::Id expert_load_max_ = 0;
+};
+
+/// Local SGD (parallel.local_steps = K > 1): each dp rank, with its ranks of tp, cp and pp,
+/// updates its own replica, and the replicas are averaged after every K steps. Without local
+/// steps, all replicas are equal and average() does nothing. Source: Stich, "Local SGD converges
+/// fast and communicates little", ICLR 2019.
+class ReplicaSync {
+ public:
+  /// All arguments must outlive this object.
+  ReplicaSync(ParamRegistry& registry, Optimizer& optimizer, const Mesh& mesh)
+      : registry_(registry), optimizer_(optimizer), mesh_(mesh) {}
+
+  /// Returns the factor of the gradients: the loss of a replica is divided by update_terms / dp
+  /// (the mean number of terms of a dp rank) and not by update_terms.
+  [[nodiscard]] double grad_factor() const {
+    return mesh_.trains_alone() ? mesh_.size(Axis::dp) : 1;
+  }
+
+  /// Returns norm and loss of the update over the ranks that share it. Collective over the world.
+  [[nodiscard]] GradSummary summarize(const at::Tensor& loss_sum) const;
+
+  /// Records that this rank has changed its weights.
+  void updated() { differ_ = mesh_.trains_alone(); }
+
+  [[nodiscard]] bool differ() const { return differ_; }
+
+  /// Returns true if the replicas must be averaged after `step`.
+  [[nodiscard]] bool due(std::int64_t step) const {
+    return mesh_.trains_alone() && step % mesh_.config().local_steps == 0;
+  }
+
+  /// Replaces master weights and optimizer state by their mean over the dp ranks, added in rank
+  /// order. Collective over dp.
+  void average();
+
+ private:
+  ParamRegistry& registry_;
+  Optimizer& optimizer_;
+  const Mesh& mesh_;
+  bool differ_ = false;
+};
+
+/// Statistics of one update's forward and backward passes on this rank.
 struct PassStats {
-  std::int64_t activation_bytes = 0;        // the most that forward passes left for backward passes
-  int in_flight = 0;                        // the most micro-batches at any time, over its stages
+  std::int64_t activation_bytes = 0;        // peak of saved activations
+  int in_flight = 0;                        // peak of micro-batches in flight, over its stages
   std::optional<double> bubble_share = {};  // see StageSums::add
 };
 
 /// Results of one update, on this rank unless stated otherwise.
 struct UpdateResult {
-  double loss_sum = 0;           // of this rank's terms, on every rank of pp
-  std::int64_t num_terms = 0;    // of this rank: the loss is a mean over them (Objective::term)
-  std::int64_t num_targets = 0;  // of this rank
-  double grad_norm = 0;          // global, before the clip
+  double loss_sum = 0;           // sum over this rank's terms, on every rank of pp
+  std::int64_t num_terms = 0;    // this rank's terms: the loss is a mean over all terms
+  std::int64_t num_targets = 0;  // this rank's targets
+  double grad_norm = 0;          // global norm before clipping
   bool skipped = false;          // a loss or gradient was not finite: no rank changed its weights
   bool overflow = false;         // skipped, and the fp16 loss scaler has a lower scale to try
-  bool cancelled = false;  // cancelled between micro-batches: nothing changed, all else is empty
+  bool cancelled = false;  // cancelled between micro-batches: nothing changed, other fields unset
   OverlapTimes overlap;
   PassStats passes;
 };
@@ -44,9 +163,9 @@ struct StepParts {
   Measures& measures;
 };
 
-/// One optimizer step: the passes of this rank's micro-batches through its stages, gradients summed
-/// over the data ranks while backward runs, global norm, clip, update of this rank's shards. With
-/// local steps (ReplicaSync), gradients, norm and clip are those of one dp rank.
+/// One optimizer step: forward and backward of this rank's micro-batches, gradient reduction over
+/// the data ranks that overlaps backward, global norm, clipping, update of this rank's shards.
+/// With local steps (ReplicaSync), gradients, norm and clipping are those of one dp rank.
 ///
 /// Failpoints: train.forward, train.backward, train.reduce, train.optimizer; train.overflow and
 /// train.bad_loss make a gradient or the loss of this rank not finite.
@@ -54,26 +173,28 @@ class Step {
  public:
   Step(const StepParts& parts, double clip_norm);
 
-  /// `call` runs on this rank before weights and optimizer state change, in every update that is not
-  /// skipped. It waits for readers of the old values.
+  /// Sets a function that runs on this rank before weights and optimizer state change, in every
+  /// update that is not skipped. It waits for readers of the old values.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
 
-  /// `call(i, n)` runs before micro-batch i of n. If it returns true, on all ranks, the update is
-  /// cancelled.
+  /// Sets `call(i, n)`, which runs before micro-batch i of n. If it returns true, on all ranks, the
+  /// update is cancelled.
   void cancel_before(std::function<bool(std::int64_t, std::int64_t)> call) {
     cancel_before_ = std::move(call);
   }
 
-  /// Runs one update. `batches`: this rank's share of the update, may be empty. `update_terms`: the
-  /// number of terms of the whole update, over all ranks and micro-batches; all gradients are those
-  /// of loss sum / update_terms (without local steps). `step` seeds dropout. `update` counts updates
-  /// that were not skipped, from 1. Both are the same on all ranks. If a loss or gradient is not
-  /// finite on any rank, no rank changes its weights or optimizer state (skipped).
+  /// Runs one update. If a loss or gradient is not finite on any rank, no rank changes its weights
+  /// or optimizer state (skipped). Collective over the world.
+  ///   batches       this rank's micro-batches; may be empty
+  ///   update_terms  number of loss terms of the whole update, over all ranks and micro-batches;
+  ///                 gradients are those of loss sum / update_terms (without local steps)
+  ///   step          seed of dropout; the same on all ranks
+  ///   update        number of this update, without skipped ones, from 1; the same on all ranks
   UpdateResult run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
                    std::int64_t update, double lr);
 
-  /// Runs forward passes for a validation. `call` gets the number and the hidden states of each
-  /// micro-batch, on the rank with the last stage. Collective over the ranks of pp.
+  /// Runs forward passes for a validation. `call` receives the number and the hidden states of each
+  /// micro-batch on the rank with the last stage. Collective over pp.
   void forward(std::span<const Microbatch> micro_batches,
                const std::function<void(std::size_t, const at::Tensor&)>& call);
 
@@ -104,8 +225,8 @@ class Step {
   ScheduleChoice schedules_;
   StageLinks links_;
   Passes passes_;
-  Measures::Id first_bucket_s_;  // from the step's start until its first gradient bucket left
-  Measures::Id last_grad_s_;     // from the step's start until its last gradient was complete
+  Measures::Id first_bucket_s_;  // time from the start of the step to the first gradient bucket
+  Measures::Id last_grad_s_;     // time from the start of the step to the last complete gradient
   StageSums stage_sums_;
   RouterReport router_;
   ReplicaSync replicas_;

@@ -54,20 +54,21 @@ void StepChain::start(std::int64_t step, const std::string& value) {
   std::int64_t last = 0;
   if (std::filesystem::exists(file_)) {
     std::istringstream lines(read_file(file_));
-    std::int64_t noted = 0;
+    std::int64_t logged_step = 0;
     std::string hash;
     for (std::string line; std::getline(lines, line);) {
       std::istringstream words(line);
-      if (!(words >> noted >> hash) || hash.size() != value_.size()) break;  // torn by a lost node
-      if (noted > step) {
-        before_[noted] = hash;
+      if (!(words >> logged_step >> hash) || hash.size() != value_.size())
+        break;  // incomplete line
+      if (logged_step > step) {
+        before_[logged_step] = hash;
         continue;
       }
-      kept += line_of(noted, hash);
-      last = noted;
+      kept += line_of(logged_step, hash);
+      last = logged_step;
     }
   }
-  // Lines that a lost node did not bring to the disk: the checkpoint knows where they led to.
+  // A lost node may not have written its last lines; the checkpoint has the hash of its step.
   if (step > 0 && last != step) kept += line_of(step, value_);
   write_file_atomic(file_, kept);
   fd_ = Fd(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
@@ -84,15 +85,15 @@ void StepChain::append(std::int64_t step, std::uint64_t trace) {
   step_ = step;
   if (!writes_) return;
   const std::string line = line_of(step, value_);
-  // One write per line: a reader never sees half of one, whatever happens to this process.
-  errno = ENOSPC;  // what a short write means
+  // One write per line, so that a reader never sees an incomplete line.
+  errno = ENOSPC;  // the cause of a short write
   if (::write(fd_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
     fail_to_write("append to", file_, errno);
-  const auto noted = before_.find(step);
-  if (noted != before_.end() && noted->second != value_) {
+  const auto logged_step = before_.find(step);
+  if (logged_step != before_.end() && logged_step->second != value_) {
     log::warn(formatted(
         "step {} is not bit for bit what this run computed before it was interrupted ({}: {} then, {} now)",
-        step, file_.filename().string(), noted->second, value_));
+        step, file_.filename().string(), logged_step->second, value_));
     before_.clear();
   }
 }

@@ -10,29 +10,29 @@
 
 namespace trireme {
 
-/// What one rank did in one step, as one number: the bits of its loss, gradient norm and learning
-/// rate, the samples it saw and the hash of its main weights, 0 where they are not looked at. The
-/// chain takes the sum over all ranks, so `rank` is part of it.
+/// Returns a hash of one rank's work in one step: the bits of loss, gradient norm and learning
+/// rate, the sample indices, and a hash of the master weights (0 if they were not hashed). The
+/// step hash log sums these numbers over all ranks, so `rank` is part of each hash.
 std::uint64_t step_trace(int rank, std::span<const Batch> batches, double loss_sum,
                          double grad_norm, double lr, std::uint64_t weights_hash);
 
-/// The history of a run in one line: H_k = XXH3-128(H_{k-1}, k, sum over ranks
-/// of step_trace), H_0 of nothing.
+/// The step hash log (`chain.txt` in the run directory): one line "step hash" per step with H_k =
+/// XXH3-128(H_{k-1}, k, sum over ranks of step_trace); H_0 is the hash of nothing. Two runs on the
+/// same layout took bitwise equal steps exactly if their last lines are equal.
 ///
-/// `chain.txt` in the run folder has a line "step hash" for every step; two runs on the same layout
-/// took the same steps, bit for bit, exactly when their last lines are equal. The file survives a
-/// kill; a resumed run cuts it back to its checkpoint, whose value goes on. Steps that are taken
-/// again are compared with what the killed part of the run had noted.
+/// The file survives a kill. A resumed run truncates it to the step of its checkpoint and
+/// continues from the checkpoint's hash. Repeated steps are compared with the lines from before
+/// the kill.
 class StepChain {
  public:
-  /// `writes`: this rank keeps the file (rank 0); the others only the value.
+  /// `writes`: true on the rank that writes the file (rank 0). Other ranks only keep the value.
   StepChain(std::filesystem::path file, bool writes);
 
-  /// Goes on after `step` with the value that a checkpoint holds; call once, before append().
-  /// Step 0 and "": a new run. Throws Error(resource) if the file cannot be written.
+  /// Continues after `step` with the value of a checkpoint; 0 and "" start a new run. Call it once,
+  /// before append(). Throws Error(resource) if the file cannot be written.
   void start(std::int64_t step, const std::string& value);
 
-  /// The next step. Warns, once, when it differs from what was noted before for the same step.
+  /// Adds the next step. Warns once if a repeated step differs from its earlier line.
   void append(std::int64_t step, std::uint64_t trace);
 
   [[nodiscard]] const std::string& value() const { return value_; }
@@ -45,7 +45,7 @@ class StepChain {
   Fd fd_;
   std::int64_t step_ = 0;
   std::string value_;
-  std::map<std::int64_t, std::string> before_;  // steps after the checkpoint, noted before a kill
+  std::map<std::int64_t, std::string> before_;  // lines after the checkpoint, from before a kill
 };
 
 }  // namespace trireme

@@ -33,7 +33,7 @@ std::int64_t UpdateTargets::of(std::vector<Batch>& batches) {
   if (held != share_) {
     fail(
         ErrorKind::data,
-        "the set's tables count {} targets in samples from {} on, which hold {}: pack the set again (`trireme-data verify` looks for damage)",
+        "the tables of the data set count {} targets in samples from {} on, but these samples hold {}: pack the data set again (`trireme-data verify` looks for damage)",
         share_, batches.front().sample_indices.empty() ? 0 : batches.front().sample_indices.front(),
         held);
   }

@@ -8,28 +8,27 @@
 
 namespace trireme {
 
-/// Targets of whole updates, over all data ranks: each counts its own share (DataLoader), and the
-/// shares are added up while the update before is trained. All functions but the last are
-/// collective.
+/// Counts the targets of whole updates over all data ranks. Each rank counts its own share
+/// (DataLoader); the sum for the next update overlaps with the current update.
 class UpdateTargets {
  public:
-  /// `world`: all ranks of the mesh, with host memory. Both must outlive this.
+  /// `world`: all ranks of the mesh, with host memory. All arguments must outlive this object.
   UpdateTargets(DataLoader& loader, Communicator& world, const Mesh& mesh);
   UpdateTargets(const UpdateTargets&) = delete;
   UpdateTargets& operator=(const UpdateTargets&) = delete;
 
-  /// The next update, whose batches on this rank these are: fills their update_targets and returns
-  /// it. Throws Error(data) if they do not hold as many targets as the share that was counted.
+  /// Sets update_targets of `batches`, this rank's batches of the next update, and returns it.
+  /// Throws Error(data) if their number of targets differs from the counted share. Collective.
   std::int64_t of(std::vector<Batch>& batches);
 
-  /// Begins to add up the shares of the update after the one that `of` was last asked for. May be
-  /// left out, then `of` waits for it.
+  /// Starts the sum for the update after the one of the last call of `of`. This call is optional;
+  /// without it `of` waits for the sum. Collective.
   void begin_next();
 
  private:
   DataLoader& loader_;
   Communicator& world_;
-  bool counts_;  // of the ranks that train on the same rows (tp, cp) the first one
+  bool counts_;  // true on the first of the ranks that train on the same rows (tp, cp, pp)
   std::int64_t share_ = 0;
   std::int64_t counted_ = 0;
   std::int64_t total_ = 0;

@@ -18,13 +18,14 @@ struct DistillConfig {
   static void fields(Self& self, Visit&& visit) {
     visit(
         "teacher", self.teacher,
-        "a checkpoint, run (LoRA too) or Hugging Face folder: any shape, the student's tokenizer");
+        "teacher model (checkpoint, run or Hugging Face directory, also LoRA); any shape, with the student's tokenizer");
     DistillationConfig::fields(self.loss, visit);
   }
 };
 
-/// Its states of each micro-batch when they are asked for, or where its stages lie on several ranks, of
-/// all before an update's passes: these lie on the last stage's rank until the next update.
+/// A frozen teacher. It computes the hidden states of a micro-batch when they are requested. If
+/// its stages lie on several ranks, it computes those of all micro-batches before the update's
+/// passes; the last stage's rank then holds them until the next update.
 class FrozenTeacher final : public Teacher {
  public:
   FrozenTeacher(FrozenModel& model, ops::Path path, const Mesh& mesh) : model_(model), path_(path) {
@@ -50,7 +51,7 @@ class FrozenTeacher final : public Teacher {
   FrozenModel& model_;
   ops::Path path_;
   std::optional<StagesBeside> stages_;
-  std::map<const void*, at::Tensor> prepared_;  // by their tokens
+  std::map<const void*, at::Tensor> prepared_;  // by the data pointer of the tokens
 };
 
 class Distill final : public Task {

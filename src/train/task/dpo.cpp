@@ -25,19 +25,18 @@ struct DpoConfig {
     PreferenceConfig::fields(self.loss, visit);
     visit(
         "reference", self.reference,
-        "a checkpoint, run (LoRA too), Hugging Face folder, or what `trireme dpo-reference` wrote; "
-        "empty: the model that the run starts from");
+        "reference model (checkpoint, run or Hugging Face directory, also LoRA) or output of `trireme dpo-reference`; empty: the model that the run starts from");
   }
 };
 
-/// Scores of a model that is not trained: beside each micro-batch, or where its stages lie on several
-/// ranks, before an update's passes.
+/// Scores of a frozen model. They are computed with each micro-batch or, if the stages lie on
+/// several ranks, before the passes of an update.
 class ModelScores final : public ReferenceScores {
  public:
   struct Setup {
     const Transformer& model;
-    std::function<Head()> head;  // of the last stage
-    bool adapters = true;        // false: the model as if it had none
+    std::function<Head()> head;  // head on the last stage
+    bool adapters = true;        // false: compute without adapters
     ContextGroup context = {};
   };
 
@@ -74,7 +73,7 @@ class ModelScores final : public ReferenceScores {
 
   Setup setup_;
   std::optional<StagesBeside> stages_;
-  std::map<const void*, at::Tensor> prepared_;  // by their tokens
+  std::map<const void*, at::Tensor> prepared_;  // by the data pointer of the tokens
 };
 
 class Dpo final : public Task {
@@ -85,8 +84,8 @@ class Dpo final : public Task {
 
   void make_paths_absolute() override { config_.reference = absolute_place(config_.reference); }
 
-  /// IPO compares means of log-probabilities: sums grow with the length of an answer, and the loss
-  /// is their squared distance from 1 / (2 beta).
+  /// For IPO, sets dpo.logprob to "mean": sums grow with the length of an answer, and the loss is
+  /// the squared distance of their difference from 1 / (2 beta).
   void choose_defaults(ConfigSet& keys) override {
     if (config_.loss.loss != "ipo") return;
     PreferenceConfig ipo;
@@ -107,7 +106,7 @@ class Dpo final : public Task {
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kDpoLr; }
 
-  /// None of adapters beside their own base, nor of scores that were computed before.
+  /// No frozen model is needed for adapters with their own base, or for precomputed scores.
   [[nodiscard]] std::optional<FrozenNeed> frozen(const RunConfig& config) const override {
     const bool is_start = config_.reference.empty();
     if (is_start ? config.lora.on() : is_reference(config_.reference)) return std::nullopt;
@@ -172,13 +171,13 @@ class Dpo final : public Task {
   void compare_origin(const ReferenceOrigin& origin, const TaskContext& context) const {
     if (origin.weights_sha256 != context.start_sha256) {
       log::info(formatted(
-          "dpo.reference = {}: its scores are of other weights than those that this run starts from",
+          "dpo.reference = {}: its scores were computed with other weights than the weights that this run starts from",
           config_.reference));
     }
     const std::string& precision = context.config.train.precision;
     if (!origin.precision.empty() && origin.precision != precision) {
       log::warn(formatted(
-          "dpo.reference = {} was computed in {}, this run is in {}: margins do not begin at 0",
+          "dpo.reference = {} was computed in {}, but this run uses {}: the margins do not begin at 0",
           config_.reference, origin.precision, precision));
     }
   }

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// The samples of the data sets in the order of their global index. The state is that index.
+/// The samples of the data sets in the order of their global index, which is the saved state.
 class OrderedSamples final : public SampleSource {
  public:
   explicit OrderedSamples(const SourceContext& context) : context_(context) {}
@@ -64,7 +64,7 @@ class OrderedSamples final : public SampleSource {
   }
 
   SourceContext context_;
-  std::int64_t next_sample_ = 0;  // of the first update
+  std::int64_t next_sample_ = 0;  // first sample of the first update
   std::optional<DataLoader> loader_;
   std::optional<UpdateTargets> targets_;
 };

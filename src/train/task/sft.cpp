@@ -10,9 +10,9 @@ struct SftConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("token_weights", self.token_weights,
-          "factors of the loss of single tokens, as in <think>=10,</think>=10; the mean is still "
-          "over all targets");
+    visit(
+        "token_weights", self.token_weights,
+        "loss weights of single tokens, such as <think>=10,</think>=10; the mean is still over all targets");
   }
 };
 

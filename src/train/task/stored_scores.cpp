@@ -4,22 +4,13 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/escape.hpp"
 #include "core/join.hpp"
 
 namespace trireme {
 namespace {
 
-/// A word of a shell command.
-std::string shell_word(const std::string& text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/+=:,";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-/// The command that computes all scores that the run needs.
+/// Returns the command that computes all scores that the run needs.
 std::string command_for(const ScoreReader& reader) {
   const RunConfig& config = reader.config;
   const bool named = config.checkpoint.names_checkpoint();
@@ -33,13 +24,13 @@ std::string command_for(const ScoreReader& reader) {
   return cat(text, " --output ", shell_word(reader.folder));
 }
 
-[[noreturn]] void refuse(const ScoreReader& reader, const std::string& what) {
+[[noreturn]] void fail_reference(const ScoreReader& reader, const std::string& what) {
   fail(ErrorKind::usage,
-       "dpo.reference = {} {}. Move that folder away and compute the scores again:\n  {}",
+       "dpo.reference = {} {}. Move that directory away and compute the scores again:\n  {}",
        reader.folder, what, command_for(reader));
 }
 
-/// The reason why the table has nothing of a data set at this length.
+/// Returns the reason why the table has no scores of a data set at this sequence length.
 std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
   const std::string& content = samples.set().content_hash();
   std::vector<std::string> lengths;
@@ -49,8 +40,9 @@ std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
     others.push_back(set.name.empty() ? cat("content ", set.content_xxh3) : set.name);
   }
   if (!lengths.empty()) {
-    return formatted("the data set was scored at {} tokens a side, this run cuts at {}",
-                     joined(lengths, " and "), samples.seq_len());
+    return formatted(
+        "the data set was scored with at most {} tokens per side, but this run uses {}",
+        joined(lengths, " and "), samples.seq_len());
   }
   return formatted("it was computed for {}", joined(others, ", "));
 }
@@ -59,8 +51,8 @@ std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
 
 void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
   if (table.origin.score != reader.score) {
-    refuse(reader, formatted("was computed with dpo.score = {}, this run has {}",
-                             table.origin.score, reader.score));
+    fail_reference(reader, formatted("was computed with dpo.score = {}, but this run has {}",
+                                     table.origin.score, reader.score));
   }
   for (const SampleSet* samples : reader.sets) {
     const TokenSet& set = samples->set();
@@ -70,7 +62,8 @@ void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
       if (found != nullptr && found->has(document)) continue;
       const std::string reason =
           found == nullptr ? reason_of(table, *samples) : "that pair was not scored";
-      refuse(reader, formatted("has no score of pair {} of data set {} (content {}): {}", document,
+      fail_reference(reader,
+                     formatted("has no score of pair {} of data set {} (content {}): {}", document,
                                set.folder().string(), set.content_hash(), reason));
     }
   }

@@ -10,7 +10,7 @@ constexpr std::array kTasks{
     TaskRow{"pretrain", "train a model on a token set", make_pretrain},
     TaskRow{"sft", "fine-tune a model on chats", make_sft},
     TaskRow{"dpo", "train a model on preferred and rejected answers", make_dpo},
-    TaskRow{"distill", "train a model on what a teacher model says", make_distill},
+    TaskRow{"distill", "train a model on the outputs of a teacher model", make_distill},
 };
 
 }  // namespace

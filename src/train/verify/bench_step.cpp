@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <vector>
 
 #include "comm/agree.hpp"
@@ -11,7 +10,6 @@
 #include "core/timer.hpp"
 #include "device/memory_count.hpp"
 #include "train/audit/update_count.hpp"
-#include "train/verify/trial_batches.hpp"
 #include "train/verify/trial_model.hpp"
 
 namespace trireme {
@@ -19,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kWarmUpSteps = 2;
 
-/// This rank's micro-batches of update `step`, dealt as the loader deals them.
+/// Returns this rank's micro-batches of update `step`, assigned to ranks like in the data loader.
 std::vector<Batch> batches_of(const StepBench& bench, const Mesh& mesh, std::int64_t step) {
   const TrainConfig& train = bench.config.train;
   const std::int64_t dp = mesh.size(Axis::dp);
@@ -39,7 +37,7 @@ double memory_high_water(at::Device device) {
   return static_cast<double>(peak_memory_bytes(device));
 }
 
-/// Of the rank whose peak is the highest.
+/// Sets the memory figures of the rank with the highest peak.
 void take_memory(Communicator& control, double before_bytes, double counted_bytes,
                  at::Device device, StepFigures& figures) {
   const auto peaks = all_gather_value(control, memory_high_water(device), "memory");
@@ -86,7 +84,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
     const double waited_before_s = activity.waited_s();
     const Timer timer;
     const UpdateResult result = trial.step.run(batches, targets, i + 1, i + 1, config.optim.lr);
-    const double took_s = timer.seconds();  // the norm has waited for a device
+    const double took_s = timer.seconds();  // complete: the norm has synchronized the device
     if (i < kWarmUpSteps) continue;
     step_s.push_back(all_reduce_value(control, took_s, ReduceOp::max, "step time"));
     const double waited_s = activity.waited_s() - waited_before_s;
@@ -105,7 +103,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
       static_cast<double>(sequences * config.train.seq_len) / figures.step_time_s;
   if (!bench.audit) return figures;
 
-  // With local steps one that ends with an average.
+  // With local steps, audit an update that ends with an average.
   const std::int64_t every = config.parallel.local_steps;
   const std::int64_t last = (kWarmUpSteps + bench.steps + every) / every * every - 1;
   const std::vector<Batch> batches = batches_of(bench, trial.mesh, last);

@@ -12,32 +12,32 @@ namespace trireme {
 
 class Activity;
 
-/// What a step of a layout takes on this machine; the same on all ranks.
+/// Measurements of a step on this machine. They are the same on all ranks.
 struct StepFigures {
-  double tokens_per_s = 0;    // of all ranks
-  double step_time_s = 0;     // median over the steps of the slowest rank's
-  double comm_s = 0;          // of it, with bytes under way or waited for; mean over ranks
-  double comm_exposed_s = 0;  // of it, in which a rank only waited
-  double mem_peak_bytes = 0;  // of the rank with most
-  /// Of it, what was there before the model; and the most that tensors took since, as they are
-  /// counted where they are allocated. The same rank's.
+  double tokens_per_s = 0;    // sum over all ranks
+  double step_time_s = 0;     // median over the steps, of the slowest rank
+  double comm_s = 0;          // communication time per step, overlapped or not; mean over ranks
+  double comm_exposed_s = 0;  // part of comm_s in which a rank only waited
+  double mem_peak_bytes = 0;  // maximum over the ranks
+  /// Memory before the model was built, and peak of tensor allocations since then, of the same
+  /// rank.
   double mem_before_bytes = 0;
   double mem_counted_bytes = 0;
-  std::vector<CollectiveRow> collectives;  // of this rank in one update, with audit
-  std::vector<CollectiveRow> formulas;     // what they should be
-  std::string differences;  // what a rank sent or held and formulas do not say; "": none
+  std::vector<CollectiveRow> collectives;  // with audit: counted on this rank in one update
+  std::vector<CollectiveRow> formulas;     // with audit: predicted by the formulas
+  std::string differences;  // differences between counts and formulas on any rank; "": none
 };
 
 struct StepBench {
-  RunConfig config;  // resolved: shape, precision, lengths, accumulation; check_layout has passed
+  RunConfig config;  // resolved and accepted by check_layout
   std::int64_t steps = 5;
   bool audit = false;
   at::Device device = at::kCPU;
 };
 
-/// Trains the configured model from random weights on random documents for `bench.steps` updates,
-/// after two to warm up. Collective. `control`: ranks on the host; `world`: those that train, the
-/// same or a GPU's; `activity`: this rank's, for the time that it waited.
+/// Trains the configured model from random weights on random documents for `bench.steps` updates
+/// after two warm-up updates. `control`: communicator on the host. `world`: ranks that train, the
+/// same or on GPUs. `activity`: this rank's waiting time. Collective.
 StepFigures measure_step(Communicator& control, Communicator& world, Activity& activity,
                          const StepBench& bench);
 

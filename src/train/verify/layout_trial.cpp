@@ -15,14 +15,14 @@ double sum_over(Communicator& group, double value, at::Device device) {
   return sum.item<double>();
 }
 
-/// Of the whole model, whatever of it a rank has.
+/// Returns the parameters of the whole model, including those of other ranks.
 std::vector<GatheredParam> params_of(const TrialShape& shape) {
   ParamRegistry registry;
   const Transformer model(registry, shape.model, {.lora = shape.lora});
   return gathered_params(registry);
 }
 
-/// Of the update that was counted; rank 0 has what all say.
+/// Returns the differences between counts and formulas of all ranks on rank 0.
 std::string audit(Communicator& world, const UpdateFacts& facts, const UpdateCount& count) {
   const std::string mine =
       differences(count.collectives(), collectives_formula(facts, world.rank())) +

@@ -1,5 +1,8 @@
 #include "train/verify/trial_model.hpp"
 
+#include <algorithm>
+#include <random>
+
 #include "core/by_name.hpp"
 #include "model/stages/rank_stages.hpp"
 
@@ -12,6 +15,40 @@ std::unique_ptr<Optimizer> allocate(ParamRegistry& registry, Transformer& model,
   model.prepare();
   registry.initialize(TrialModel::kSeed);
   return make_optimizer(shape.optim, registry);
+}
+
+void append_row(Batch& batch, std::int64_t index, std::int64_t length, std::int64_t vocab_size) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(index) * 7919 + 1);
+  const bool single_tokens = index % 5 == 4;
+  const std::int64_t row_begin = batch.B * length;
+  const std::int64_t filled = length - static_cast<std::int64_t>(random() % 4);
+  std::int64_t at = 0;
+  while (at < length) {
+    const bool padding = at >= filled;
+    const std::int64_t rest = (padding ? length : filled) - at;
+    std::int64_t size =
+        single_tokens
+            ? 1
+            : 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(length / 2));
+    size = padding ? rest : std::min(size, rest);
+    for (std::int64_t i = 0; i < size; ++i) {
+      batch.tokens.push_back(
+          padding ? 0
+                  : static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(vocab_size)));
+      batch.positions.push_back(i);
+    }
+    for (std::int64_t i = 0; i < size; ++i) {
+      const bool target = !padding && i + 1 < size;
+      batch.targets.push_back(
+          target ? batch.tokens[static_cast<std::size_t>(row_begin + at + i + 1)] : kIgnoreTarget);
+      batch.num_targets += target ? 1 : 0;
+    }
+    at += size;
+    batch.segment_bounds.push_back(static_cast<std::int32_t>(row_begin + at));
+  }
+  batch.sample_indices.push_back(index);
+  batch.row_lengths.push_back(filled);
+  ++batch.B;
 }
 
 }  // namespace
@@ -40,5 +77,14 @@ TrialModel::TrialModel(Communicator& world, const TrialShape& shape)
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),
       step({model, objective, *optimizer, scaler, mesh, measures}, shape.optim.clip_norm) {}
+
+Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,
+                std::int64_t vocab_size) {
+  Batch batch;
+  batch.T = length;
+  batch.segment_bounds.push_back(0);
+  for (const std::int64_t index : indices) append_row(batch, index, length, vocab_size);
+  return batch;
+}
 
 }  // namespace trireme

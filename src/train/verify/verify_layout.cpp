@@ -9,7 +9,7 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/layout.hpp"
 #include "train/verify/layout_trial.hpp"
-#include "train/verify/trial_batches.hpp"
+#include "train/verify/trial_model.hpp"
 
 namespace trireme {
 namespace {
@@ -18,10 +18,11 @@ constexpr std::int64_t kMicroBatch = 2;
 constexpr std::int64_t kDefaultAccumulation = 2;
 constexpr std::int64_t kLeastLength = 12;
 constexpr std::int64_t kMostExperts = 16;
-constexpr std::int64_t kMostChunks = 64;  // that the small model's length is made for
+constexpr std::int64_t kMostChunks = 64;  // upper limit for the small model's length
 constexpr double kLearningRate = 1e-2;
 
-/// Largest difference over the largest element; all-zero tensors are equal or infinitely far.
+/// Returns the largest difference over the largest element; infinity if only `expected` is all
+/// zero.
 double distance(const at::Tensor& value, const at::Tensor& expected) {
   const double difference = (value - expected).abs().max().item<double>();
   if (difference == 0) return 0;
@@ -33,13 +34,13 @@ double distance(double value, double expected) {
   return value == expected ? 0 : std::abs(value - expected) / std::abs(expected);
 }
 
-/// NaN counts as the farthest.
+/// Keeps the larger distance; NaN counts as infinity.
 void keep_worst(double& worst, double distance) {
   if (!(distance <= worst))
     worst = std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-/// Sequences [first, first + count) in micro-batches, of an update of `all`.
+/// Returns the sequences [first, first + count) of an update of `all` sequences, in micro-batches.
 std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t all,
                                  std::int64_t length, std::int64_t vocab) {
   std::vector<Batch> batches;
@@ -84,7 +85,7 @@ LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected
 ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel) {
   ModelConfig small = model;
   const std::int64_t stages = stage_placement(parallel).stages();
-  const bool uneven = stages > 1;  // so that layers do not divide evenly
+  const bool uneven = stages > 1;  // one more layer, so that layers do not divide evenly
   if (parallel.pp == 1 || parallel.stages == "auto")
     small.num_layers = std::max<std::int64_t>(2, stages + (uneven ? 1 : 0));
   small.hidden_size = 16;
@@ -94,11 +95,11 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
     moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
     const std::int64_t least =
         std::max(moe.num_experts_per_tok, std::min(moe.num_experts, kMostExperts));
-    const bool deals_evenly = moe.num_experts % parallel.ep == 0;  // else it is refused
+    const bool deals_evenly = moe.num_experts % parallel.ep == 0;  // otherwise check_layout fails
     moe.num_experts = deals_evenly ? (least + parallel.ep - 1) / parallel.ep * parallel.ep : least;
     moe.first_dense_layers = std::min(moe.first_dense_layers, small.num_layers - 1);
   }
-  const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // what a row's length is divided by
+  const std::int64_t cut = 2 * parallel.tp * parallel.cp;  // divisor of the sequence length
   const std::int64_t chunks = parallel.tp > 1 ? std::min(parallel.tp_chunks, kMostChunks) : 1;
   const std::int64_t least = std::max(kLeastLength, chunks * parallel.tp * parallel.cp);
   small.max_seq_len = (least + cut - 1) / cut * cut;
@@ -113,8 +114,9 @@ void check_verifiable(const RunConfig& config, int ranks) {
   check_layout(config.parallel, {model, {model.max_seq_len}, ranks}, problems);
   check_targets(config.lora, model, problems);
   if (config.parallel.local_steps > 1) {
-    problems.add("parallel.local_steps", config.parallel.local_steps,
-                 "must be 1 here: ranks that train on their own are not one process's training");
+    problems.add(
+        "parallel.local_steps", config.parallel.local_steps,
+        "must be 1 here: training with local steps differs from the training of one process by design");
   }
   problems.throw_if_any();
   check_micro_batches(config.parallel, accumulation_of(config));
@@ -134,7 +136,7 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   const std::int64_t length = plan.model.max_seq_len;
   check_verifiable(config, world.size());
   const int data = data_ranks(config.parallel, world.size());
-  const std::int64_t share = kMicroBatch * accumulation_of(config);  // sequences of one data rank
+  const std::int64_t share = kMicroBatch * accumulation_of(config);  // sequences per data rank
   const std::int64_t vocab = plan.model.vocab_size;
   plan.targets = [=](std::int64_t step) {
     std::int64_t targets = 0;

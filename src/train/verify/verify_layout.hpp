@@ -10,12 +10,12 @@
 
 namespace trireme {
 
-/// How far a layout's training lies from that of one process, in fp64. All distances are relative:
-/// of tensors the largest difference over the largest element, the worst tensor of the worst step.
+/// Distances between the training on a layout and on one process, in fp64. All are relative: the
+/// largest difference over the largest element, for the worst tensor of the worst step.
 struct LayoutVerdict {
   double loss_rel = 0;
   double grad_rel = 0;
-  std::string grad_worst;  // the parameter's name
+  std::string grad_worst;  // name of the parameter with the largest distance
   double norm_rel = 0;
   double weight_rel = 0;
   double moment_rel = 0;
@@ -28,19 +28,19 @@ struct LayoutVerdict {
   }
 };
 
-/// Of the same updates, on a layout and on one process.
+/// Compares the trial of a layout with the trial of one process.
 LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected);
 
-/// A small model of the same shape as `model`: its heads, activation, norms, ties and dropout; two
-/// layers, odd sizes that every axis can be cut by.
+/// Returns a small model like `model`: the same heads, activation, norms, weight tying and dropout,
+/// but two layers or more, and odd sizes that every axis can split.
 ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel);
 
-/// Throws Error(usage) as check_layout, or where the layout trains otherwise by intent.
+/// Throws the errors of check_layout, and Error(usage) if the layout trains differently on purpose.
 void check_verifiable(const RunConfig& config, int ranks);
 
-/// Trains that model for `steps` updates on the layout config.parallel, over all ranks of `world`,
-/// and on one process, and compares. `node_of_rank`: Mesh's. Collective; the verdict is
-/// rank 0's. Throws Error(usage) as check_layout, and with local steps.
+/// Trains the small model for `steps` updates on the layout config.parallel, over all ranks of
+/// `world`, and on one process, and compares them. `node_of_rank`: see Mesh. Returns the result on
+/// rank 0. Throws the errors of check_verifiable. Collective.
 LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
                             at::Device device, const std::vector<int>& node_of_rank = {});
 

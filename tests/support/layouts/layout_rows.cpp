@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "train/verify/trial_batches.hpp"
+#include "train/verify/trial_model.hpp"
 
 namespace trireme::testing {
 namespace {

@@ -59,7 +59,7 @@ TEST(Advice, OfMemoryNamesWhatLowersItWithTheBytes) {
   const RunConfig config = large_run();
   const std::string two = memory_advice(config, 2);
   EXPECT_TRUE(says(two, "--train.micro_batch 3: ")) << two;
-  EXPECT_TRUE(says(two, "in 8 micro-steps instead of 4")) << two;
+  EXPECT_TRUE(says(two, "in 8 accumulation steps instead of 4")) << two;
   EXPECT_TRUE(says(two, "--parallel.recompute full: ")) << two;
   EXPECT_TRUE(says(two, "--parallel.zero 1: ")) << two;
   EXPECT_TRUE(says(two, "--parallel.zero 3: ")) << two;
@@ -100,7 +100,7 @@ TEST(Advice, DevicesInUseAndIdle) {
   EXPECT_EQ(describe_devices({gpu(0, 0, 2), gpu(0, 1, 2), gpu(0, 0, 2)}),
             "2 of 2 GPUs, none idle, shared by 3 ranks");
   EXPECT_EQ(describe_devices({gpu(0, 0, 1), gpu(0, 0, 1)}),
-            "2 GPUs, one that each rank sees alone");
+            "2 GPUs, each visible to one rank only");
   EXPECT_EQ(describe_devices({{0, -1, 0, 1, {0b0011}}, {0, -1, 0, 1, {0b0110}}}),
             "2 threads on 3 CPUs, 1 idle");
   EXPECT_EQ(describe_devices({{0, -1, 0, 4, {0b11}}}),

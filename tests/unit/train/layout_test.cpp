@@ -80,7 +80,7 @@ TEST(Layout, EveryReasonIsGivenAndTheNearestThatWorks) {
   expect_refused({.zero = 2, .zero_shard = 3},
                  {"parallel.zero_shard = 3", "dp x cp = 8", "--parallel.zero_shard"});
   expect_refused({.tp = 5, .sequence_parallel = true, .ranks = 8},
-                 {"num_heads", "8 ranks", "length of the sequences, 64", "--parallel.tp 4"});
+                 {"num_heads", "8 ranks", "sequence length 64", "--parallel.tp 4"});
 }
 
 TEST(Layout, MoreChunksThanTokensAreRefused) {
@@ -89,7 +89,7 @@ TEST(Layout, MoreChunksThanTokensAreRefused) {
   expect_refused({.tp = 4, .sequence_parallel = true, .tp_chunks = 17},
                  {"parallel.tp_chunks = 17", "16 tokens", "--parallel.tp_chunks 16"});
   expect_refused({.tp = 3, .sequence_parallel = true, .tp_chunks = 99},
-                 {"length of the sequences", "8 ranks", "21 tokens",
+                 {"sequence length", "8 ranks", "21 tokens",
                   "--parallel.tp 4 --parallel.tp_chunks 16"});
 }
 

@@ -186,7 +186,7 @@ TEST(MemoryNeed, OfActivationsIsCountedWhereItIsKnown) {
   all = inputs;
   config.train.precision = "fp64";
   count_activations(config, 1, 0, all);
-  EXPECT_EQ(all.back().what, "inputs of the blocks");
+  EXPECT_EQ(all.back().what, "block inputs");
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ TEST(RunKeys, AKeyThatTheOptimizerLacksIsRefusedOnlyWhenGiven) {
   const auto keys = run_keys(config, {{"optim.name", "sgd"}, {"optim.eps", "1e-8"}});
   ASSERT_EQ(keys->problems().lines().size(), 1U);
   EXPECT_EQ(keys->problems().lines()[0],
-            "optim.eps = 1e-08, is no key of sgd, which has weight_decay, momentum, nesterov "
+            "optim.eps = 1e-08, is not a key of sgd, which has weight_decay, momentum, nesterov "
             "(--optim.eps)");
 
   RunConfig adamw;

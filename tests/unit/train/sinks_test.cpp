@@ -133,7 +133,7 @@ TEST(MetricsKeys, AnUnknownSinkIsOneErrorWithTheKnownOnes) {
   const std::vector<std::pair<const char*, std::string>> refused{
       {"jsonl,jsnl", "jsnl, must be one of jsonl, progress, none; did you mean 'jsonl'?"},
       {"", "'', must be one of jsonl, progress, none"},
-      {"none,jsonl", "none,jsonl, must be none alone, or names of sinks"}};
+      {"none,jsonl", "none,jsonl, must be either none or names of sinks"}};
   for (const auto& [given, expected] : refused) {
     RunConfig config;
     const auto keys = make_run_keys(config);

@@ -282,7 +282,7 @@ class ContinuationTest : public ::testing::Test {
 
 TEST_F(ContinuationTest, IsExactWhereOnlyOutputsDiffer) {
   const std::string exact =
-      "exact: losses and weights go on bit for bit as without the interruption";
+      "exact: losses and weights continue bit for bit as without the interruption";
   EXPECT_EQ(describe(), exact);
   config_.train.log_every = 1;
   config_.train.eval_every = 3;
@@ -313,7 +313,7 @@ TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
   expect({"within rounding: changed layout ranks 3 (was ranks 2), parallel.bucket_mb",
           "; from step 4 on"});
   values_.fingerprint.erase("binary");
-  expect({"does not tell", "from step 4 on"});
+  expect({"does not say", "from step 4 on"});
 }
 
 TEST_F(ContinuationTest, OtherMicroBatchesAreAnotherAuxiliaryLossOfExperts) {
@@ -325,7 +325,7 @@ TEST_F(ContinuationTest, OtherMicroBatchesAreAnotherAuxiliaryLossOfExperts) {
   moe.router_aux_loss = "micro_batch";
   values_.config = config_texts(*keys_);
   values_.config["train.micro_batch"] = "4";
-  expect({"another training: the auxiliary loss is of each micro-batch", "changed layout"});
+  expect({"a different training: the auxiliary loss is a mean per micro-batch", "changed layout"});
   moe.router_aux_loss = "sequence";
   values_.config = config_texts(*keys_);
   values_.config["train.micro_batch"] = "4";
@@ -333,7 +333,7 @@ TEST_F(ContinuationTest, OtherMicroBatchesAreAnotherAuxiliaryLossOfExperts) {
 }
 
 TEST_F(ContinuationTest, LaterPhasesAndAnotherConfigurationAreNamed) {
-  EXPECT_NE(describe("another plan").find("later phases of data.path are others"),
+  EXPECT_NE(describe("another plan").find("later phases of data.path have changed"),
             std::string::npos);
   optim_key<double>(config_.optim, "beta1") = 0.5;
   expect({"under another configuration"});

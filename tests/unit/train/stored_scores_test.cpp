@@ -135,7 +135,7 @@ TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
   EXPECT_NE(refusal(partial, {&train}).find("that pair was not scored"), std::string::npos);
   const SampleSet shorter(*a_, 4);
   EXPECT_NE(refusal({{}, {scored(train)}}, {&shorter})
-                .find("was scored at 8 tokens a side, this run cuts at 4"),
+                .find("was scored with at most 8 tokens per side, but this run uses 4"),
             std::string::npos);
 }
 
@@ -144,7 +144,7 @@ TEST_F(StoredScores, OfAnotherScoreAreRefused) {
   ReferenceTable table{{}, {scored(train)}};
   score_ = "answer";
   const std::string text = refusal(table, {&train});
-  EXPECT_NE(text.find("was computed with dpo.score = all, this run has answer"), std::string::npos);
+  EXPECT_NE(text.find("was computed with dpo.score = all, but this run has answer"), std::string::npos);
   EXPECT_NE(text.find("--dpo.score answer"), std::string::npos);
   table.origin.score = "answer";
   EXPECT_EQ(refusal(table, {&train}), "");
