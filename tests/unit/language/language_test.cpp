@@ -93,6 +93,7 @@ TEST(Language, OnlyTheFirstLineOfACommentBlockIsChecked) {
   EXPECT_EQ(findings_in("src/x.cpp", "/// Returns the size\n/// of the row.\nint f();\n"), 0U);
   EXPECT_EQ(findings_in("src/x.cpp", "int f();\n// Of the row.\n"), 1U);
   EXPECT_EQ(findings_in("src/x.cpp", "int i;  // in tokens\n        // of a row\n"), 1U);
+  EXPECT_EQ(findings_in("src/x.cpp", "}  // namespace x\n// Of a row.\n"), 1U);
   EXPECT_EQ(findings_in("src/x.cpp", "int i;  // in tokens\nint j;  // of a row\n"), 2U);
   EXPECT_EQ(findings_in("src/x.cpp", "f(/*of=*/1, 1'000, 'a');  /* in tokens */\n"), 1U);
   EXPECT_EQ(findings_in("src/x.cpp", "auto t = R\"(// of x)\"; auto u = \"// in x\\\" // of\";"),

@@ -28,19 +28,24 @@ bool is_letter_or_digit(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// Collects the comment lines of one file. A comment line that stands alone on its line continues
-/// the comment of the line before.
+/// Collects the comment lines of one file. A comment line continues the comment of the line before
+/// if both stand alone on their lines, or if it is aligned with a comment behind code.
 class Comments {
  public:
-  void add(std::size_t line, std::string_view comment, bool stands_alone) {
+  /// `column` is the position in its line, and `stands_alone` is true if no code precedes.
+  void add(std::size_t line, std::size_t column, std::string_view comment, bool stands_alone) {
     comment.remove_prefix(std::min(comment.find_first_not_of("/!<#* \t"), comment.size()));
-    if (stands_alone && !texts_.empty() && last_line_ + 1 == line) {
+    const bool is_aligned = last_stands_alone_ || column == last_column_;
+    const bool continues = stands_alone && is_aligned && last_line_ + 1 == line;
+    if (continues && !texts_.empty()) {
       texts_.back().text += '\n';
       texts_.back().text += trimmed(comment);
     } else {
       texts_.push_back({line, std::string(trimmed(comment))});
     }
+    if (!continues) last_stands_alone_ = stands_alone;
     last_line_ = line;
+    last_column_ = column;
   }
 
   std::vector<Text> take() { return std::move(texts_); }
@@ -48,6 +53,8 @@ class Comments {
  private:
   std::vector<Text> texts_;
   std::size_t last_line_ = 0;
+  std::size_t last_column_ = 0;
+  bool last_stands_alone_ = false;
 };
 
 /// Reads C++ one character after another.
@@ -67,7 +74,9 @@ class CppReader {
   void step() {
     const char c = rest_.front();
     if (rest_.starts_with("//")) {
-      comments_.add(line_, take(rest_.find('\n')), !has_code_);
+      const bool stands_alone = !has_code_;
+      const std::size_t column = column_;
+      comments_.add(line_, column, take(rest_.find('\n')), stands_alone);
     } else if (rest_.starts_with("/*")) {
       block_comment();
     } else if (rest_.starts_with("R\"") && !after_word_) {
@@ -89,9 +98,10 @@ class CppReader {
   void block_comment() {
     const bool stands_alone = !has_code_;
     std::size_t line = line_;
+    const std::size_t column = column_;
     std::string_view comment = take(past(rest_.find("*/"), 2));
     if (comment.ends_with("*/")) comment.remove_suffix(2);
-    while (!comment.empty()) comments_.add(line++, take_line(comment), stands_alone);
+    while (!comment.empty()) comments_.add(line++, column, take_line(comment), stands_alone);
   }
 
   void add_message(std::string_view literal) {
@@ -108,8 +118,10 @@ class CppReader {
     rest_.remove_prefix(taken.size());
     message_line_ = line_;
     for (const char c : taken) {
+      ++column_;
       if (c == '\n') {
         ++line_;
+        column_ = 0;
         has_code_ = false;
       } else if (kBlanks.find(c) == std::string_view::npos) {
         has_code_ = true;
@@ -124,6 +136,7 @@ class CppReader {
   Comments comments_;
   std::vector<Text> messages_;
   std::size_t line_ = 1;
+  std::size_t column_ = 0;
   std::size_t message_line_ = 1;
   bool has_code_ = false;  // on the current line
   bool after_word_ = false;
@@ -167,14 +180,14 @@ std::vector<Text> script_texts(std::string_view content, std::string_view mark) 
       if (text.starts_with("\"\"\"")) text.remove_prefix(3);
       if (const std::size_t end = text.find("\"\"\""); end != std::string_view::npos)
         text = text.substr(0, end);
-      comments.add(number, text, !begins);
+      comments.add(number, 0, text, !begins);
       continue;
     }
     if (quotes % 2 == 1) in_string = !in_string;
     if (in_string) continue;
     const std::size_t at = comment_begin(line, mark);
     if (at != std::string_view::npos)
-      comments.add(number, line.substr(at), trimmed(line.substr(0, at)).empty());
+      comments.add(number, at, line.substr(at), trimmed(line.substr(0, at)).empty());
   }
   return comments.take();
 }
