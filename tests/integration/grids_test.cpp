@@ -1,5 +1,5 @@
-/// Grids of all axes beside one process, with ranks as threads: the covering set by default; with
-/// TRIREME_TEST_MATRIX=K/N part K of N of all cases (label matrix).
+/// Compares grids of all axes with one process; ranks are threads. Runs the covering set by
+/// default, and with TRIREME_TEST_MATRIX=K/N part K of N of all cases (label matrix).
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(Grids, HaveEveryPairOfFactors) {
   EXPECT_LE(covering_cases(all).size(), 70U);
 }
 
-// What was given up leaves no message under way: neither the end nor the next update waits for it.
+// A cancelled update leaves no pending message: neither the exit nor the next update waits for one.
 TEST(Pipeline, AnUpdateMayBeGivenUp) {
   run_ranks(2, [](Communicator& world) {
     at::set_num_threads(1);
@@ -101,8 +101,8 @@ TEST(Pipeline, StagesMayBeSaid) {
   EXPECT_EQ(verdict.audit, "");
 }
 
-/// fp16, 4 experts, on `ranks`; `poison` makes a weight infinite in the first of two updates, on the
-/// ranks that hold it.
+/// Trains in fp16 with 4 experts on `ranks`. `poison` makes a weight infinite in the first of two
+/// updates, on the ranks that own the weight.
 void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::string& poison) {
   run_ranks(ranks, [&](Communicator& world) {
     at::set_num_threads(1);
@@ -174,7 +174,7 @@ RunConfig pipeline_config(std::int64_t micro_batches) {
   return config;
 }
 
-// Passes are timed in two updates, the searched schedule trains the others.
+// The first two updates measure the pipeline actions. The searched schedule trains the others.
 TEST(Pipeline, SchedulesMayBeSearched) {
   for (const std::int64_t stages_a_rank : {1, 2}) {
     for (const std::int64_t in_flight : {0, 3}) {
@@ -195,7 +195,7 @@ TEST(Pipeline, SchedulesMayComeFromAFile) {
     const int stages = pipeline::stages_a_rank(name, 1);
     std::ofstream(file) << pipeline::text_of(pipeline::named_schedule(name, {2, stages, 4}));
     RunConfig config = pipeline_config(4);
-    // Files are read once: a name for each.
+    // A schedule file is read only once, so each schedule has its own file name.
     const std::string own = file + "." + std::string(name);
     std::filesystem::rename(file, own);
     config.parallel.schedule = own;

@@ -1,5 +1,5 @@
-/// Every command with `--json`, found in the program's own list of options: one JSON document on one
-/// line, or for a stream one document a line (JSON Lines).
+/// Tests every command with `--json` (found in the program's own list of options): it prints one
+/// JSON document on one line, or one document per line for a stream (JSON Lines).
 
 #include <fstream>
 #include <map>
@@ -38,7 +38,7 @@ class JsonOutput : public testing::RunProgram {
     return testing::Process(words, {{"OMP_NUM_THREADS", "1"}}, path("json.log")).wait(kLimit_s);
   }
 
-  /// The commands that have the option, as the completion script for bash lists them.
+  /// Returns the commands that have the option, from the completion script for bash.
   static std::set<std::string> commands_with_json(const char* program) {
     std::istringstream script(run(1, program, {"completion", "bash"}).out);
     std::set<std::string> commands;

@@ -1,6 +1,6 @@
-/// Every layout trains as one process does, in fp64: losses, norms, every gathered gradient, weights
-/// and moments of 5 updates. By default a covering set (every pair of values of two factors); with
-/// TRIREME_TEST_MATRIX=K/N part K of N of all layouts (label matrix).
+/// Every layout trains like one process in fp64: losses, norms, every gathered gradient, weights
+/// and optimizer state of 5 updates. Runs a covering set by default (every pair of values of two
+/// factors), and with TRIREME_TEST_MATRIX=K/N part K of N of all layouts (label matrix).
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace trireme::testing {
 namespace {
 
-/// The worst of all cases, and which it was.
+/// The largest distance of all cases and the name of its case.
 struct Worst {
   double distance = -1;
   std::string where = "none";
@@ -36,7 +36,7 @@ class LayoutsAndOneProcess {
   void compare(const LayoutCase& one) {
     const TrialTrace& expected = one_process(one);
     TrialPlan plan = layout_plan(one);
-    plan.audit = turns_of(one).rows != RowKind::uneven;  // formulas are of equal micro-batches
+    plan.audit = turns_of(one).rows != RowKind::uneven;  // the formulas assume equal micro-batches
     run_ranks(one.ranks(), [&](Communicator& world) {
       at::set_num_threads(1);
       const TrialTrace trace = run_trial(world, plan);
@@ -82,7 +82,7 @@ TEST(Layouts, AreAsManyAsCounted) {
   for (const LayoutCase& one : cases) factorizations.insert({one.dp, one.tp, one.cp});
 
   EXPECT_EQ(factorizations.size(), 32U);
-  EXPECT_EQ(cases.size(), 2U * 2010U);  // of each layout clipped SGD and AdamW
+  EXPECT_EQ(cases.size(), 2U * 2010U);  // each layout with clipped SGD and with AdamW
 }
 
 TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
@@ -93,7 +93,7 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
   std::set<std::int64_t> persists;
   std::set<bool> hierarchical;
   std::set<bool> offload;
-  std::set<std::pair<bool, std::int64_t>> chunks;  // with and without sequence parallelism
+  std::set<std::pair<bool, std::int64_t>> chunks;  // (sequence parallelism, chunks)
   for (const LayoutCase& one : covering_set(all_layout_cases())) {
     const LayoutTurns turns = turns_of(one);
     shapes.insert(turns.shape);
@@ -117,12 +117,13 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
 }
 
 TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
-  // The last unit of a pass still waits when the next pass begins: untied, that is the peak.
+  // The last unit of a backward pass still waits for its sum when the next backward pass begins.
+  // With an untied head, this is the peak.
   RunConfig untied;
   untied.model = model_preset("minimind-2");
   untied.parallel.reproducible = true;
   untied.train.accumulation = 3;
-  RunConfig small = untied;  // everything lies in the unit of small parameters
+  RunConfig small = untied;  // the unit of small parameters has everything
   small.model = model_preset("tiny");
   small.parallel.zero = 3;
   small.parallel.zero_persist = 1000000;
@@ -169,7 +170,7 @@ TEST(Layouts, OfAdaptersBesideFrozenWeightsEqualOneProcess) {
   }
   std::cout << cases.size() << " runs\n";
   layouts.print();
-  if (is_matrix_run()) return;  // a part of it has what it has
+  if (is_matrix_run()) return;  // a part of the matrix need not have all of them
   EXPECT_EQ(targets.size(), 3U);
   EXPECT_EQ(dropouts.size(), 2U);
 }

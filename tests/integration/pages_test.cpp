@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// README.md, docs and the READMEs below slurm and data_prep.
+/// Returns README.md, docs and the READMEs of the product directories.
 std::vector<fs::path> pages() {
   const fs::path root = TRIREME_SOURCE_ROOT;
   std::vector<fs::path> found{root / "README.md"};
@@ -52,7 +52,7 @@ std::vector<std::string> command_lines(const std::string& page) {
   return lines;
 }
 
-/// Splits at blanks; text in quotes is one word without its quotes. Shell operators are words.
+/// Splits at blanks. Text in quotes is one word without its quotes. Shell operators are words.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words(1);
   char quote = 0;
@@ -74,7 +74,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// The program and the command that a word of a shell line starts, "" if it starts none.
+/// Returns the program and the command that a word of a shell line starts; empty if it starts none.
 std::vector<std::string> started_by(const std::string& word) {
   static const std::map<std::string, std::vector<std::string>> kScripts{
       {"pretrain_a100.sbatch", {"trireme", "pretrain"}},
@@ -146,7 +146,7 @@ class Pages : public testing::RunProgram {
     return true;
   }
 
-  /// True for the first word of commands of two words.
+  /// Returns true for the first word of a command with two words.
   static bool is_group(const std::vector<std::string>& command) {
     const std::vector<std::string> groups{"checkpoint", "bench", "config", "job", "tokenizer"};
     return command.size() == 2 && std::ranges::count(groups, command[1]) > 0;

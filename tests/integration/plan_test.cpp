@@ -1,4 +1,5 @@
-/// `trireme plan` from outside: what it proposes, pretrain takes; where nothing fits, it says what would.
+/// Runs `trireme plan` as a program: pretrain accepts every layout that it proposes. If no layout
+/// fits, it says what would fit.
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -56,7 +57,7 @@ TEST_F(PlanLayouts, ThatArePrintedCanBeStarted) {
   }
 }
 
-// The file has an accumulation, which makes another batch on other data ranks.
+// The configuration file has an accumulation, which gives another batch size on other data ranks.
 TEST_F(PlanLayouts, StartTheUpdateThatWasPlanned) {
   const std::string file = path("plan.toml").string();
   write_file_atomic(

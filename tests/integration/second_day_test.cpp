@@ -1,5 +1,5 @@
-/// What users do on the second day: the same command again, refused commands on a run that is
-/// there, other data, a start that was killed, a request to a run that is done.
+/// Tests what users do on the second day: the same command again, refused commands on an existing
+/// run, other data, a start that was killed, a request to a finished run.
 
 #include <filesystem>
 #include <fstream>
