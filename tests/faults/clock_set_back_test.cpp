@@ -1,5 +1,5 @@
-// A wall clock that is set back, or runs to and fro: checkpoints go by step,
-// waits by the steady clock.
+// Sets the wall clock back, or moves it back and forth. Checkpoints are ordered by step, and waits
+// use the steady clock.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -35,7 +35,8 @@ double seconds_since(Steady::time_point begin) {
   return std::chrono::duration<double>(Steady::now() - begin).count();
 }
 
-/// What a file system of this hour would have noted; utimensat, for the kernel's clock is right.
+/// Sets the file times that a file system would have recorded at this (wrong) time; the kernel's
+/// own clock is right.
 void stamp(const fs::path& step) {
   const timespec now{Wall::to_time_t(Wall::now()), 0};
   const timespec times[2] = {now, now};
@@ -44,7 +45,7 @@ void stamp(const fs::path& step) {
   ASSERT_EQ(::utimensat(AT_FDCWD, step.c_str(), times, 0), 0);
 }
 
-/// Five saves, the clock set back by an hour before each.
+/// Makes five saves and sets the clock back by an hour before each.
 class ClockSetBack : public testing::Test {
  protected:
   ClockSetBack() {
@@ -57,7 +58,7 @@ class ClockSetBack : public testing::Test {
 
   ~ClockSetBack() override { set_wall_clock(0); }
 
-  /// A byte of its first shard; the file keeps no older time.
+  /// Flips one byte of the first shard of `step`. The file gets the current (wrong) time.
   void damage(int step) const {
     const fs::path shard = folder_ / step_folder_name(step) / "shard-00000-of-00002.h5";
     std::string content = read_file(shard);
@@ -164,7 +165,7 @@ TEST(RestlessClock, ADeadHolderElsewhereIsTakenOverAfterItsTime) {
   EXPECT_LT(seconds_since(begin), 10);
 }
 
-/// Rank 0 waits for rank 1, which does `meanwhile` instead of coming.
+/// Rank 0 waits for rank 1, which runs `meanwhile` and never arrives.
 void expect_a_timeout(const std::function<void()>& meanwhile) {
   CommOptions options;
   options.timeout_s = 0.5;
@@ -204,7 +205,8 @@ TEST(RestlessClock, HeartbeatLosesNobody) {
     launch.size = world.size();
     launch.hostname = "localhost";
     HeartbeatOptions options;
-    options.interval_s = world.rank() == 0 ? 0.03 : 0.3;  // looked at many times between reports
+    // the clock is read many times between reports
+    options.interval_s = world.rank() == 0 ? 0.03 : 0.3;
     options.silence_s = 5;
     options.on_loss = [](const PeerLoss& loss) {
       ADD_FAILURE() << "rank " << loss.rank << " taken for lost: " << loss.reason;

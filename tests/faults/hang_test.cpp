@@ -1,5 +1,6 @@
-/// Ranks that stop or hang without dying: the others notice, say who it is and where everybody
-/// stands, and all end with 5 in bounded time. And ranks that die: who failed first is on record.
+/// Ranks that stop or hang without dying: the others detect it, name the rank, report where every
+/// rank is, and all exit with 5 in bounded time. If a rank dies, the failure reports show which
+/// rank failed first.
 
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -105,7 +106,7 @@ TEST_F(Hang, AnErrorOfOneRankIsOnRecordThere) {
   EXPECT_EQ(first["message"], "fault injected at train.step");
   EXPECT_EQ(verdict("thrown", 0)["kind"], "peer");
 
-  // The next part of the run begins with a clean record.
+  // The next attempt starts without old failure reports.
   Arguments four = kShort;
   four[1] = "4";
   ASSERT_EQ(pretrain("thrown", four, {.ranks = 2}).code, 0);
@@ -135,7 +136,7 @@ TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
   EXPECT_NE(text.find("trireme::DataLoader::produce"), std::string::npos) << text;
 }
 
-/// The ranks that came say who did not, instead of waiting in MPI_Init for ever.
+/// The ranks that have arrived name the missing rank instead of waiting in MPI_Init for ever.
 TEST_F(Hang, ARankThatNeverStartsEndsTheOthersWithinTheLimit) {
   std::ofstream(path("short.toml")) << "[train]\nstart_timeout_s = 1.5\n";
   const auto before = std::chrono::steady_clock::now();

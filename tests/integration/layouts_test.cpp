@@ -123,7 +123,7 @@ TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
   untied.model = model_preset("minimind-2");
   untied.parallel.reproducible = true;
   untied.train.accumulation = 3;
-  RunConfig small = untied;  // the unit of small parameters has everything
+  RunConfig small = untied;  // all parameters are in the unit of small parameters
   small.model = model_preset("tiny");
   small.parallel.zero = 3;
   small.parallel.zero_persist = 1000000;
