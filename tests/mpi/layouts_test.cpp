@@ -1,5 +1,5 @@
-/// 8 of the layouts that integration/layouts_test has ranks as threads for, on real ranks: the first 3
-/// of a covering set of 2 ranks, 2 of one of 3, and 3 of one of 4.
+/// Runs 8 of the layouts of integration/layouts_test on real ranks instead of threads: the first 3
+/// of a covering set with 2 ranks, 2 of one with 3, and 3 of one with 4.
 
 #include <ATen/Parallel.h>
 
@@ -40,7 +40,8 @@ TEST(GridsOverMpi, EqualOneProcess) {
   const auto world = make_world("mpi", *g_launch);
   std::vector<GridCase> cases = all_grid_cases();
   std::erase_if(cases, [&](const GridCase& one) { return one.ranks() != world->size(); });
-  std::ranges::stable_partition(cases, &GridCase::folds);  // of equal gain the first is chosen
+  // the first of several with equal gain is chosen
+  std::ranges::stable_partition(cases, &GridCase::folds);
   if (cases.empty()) return;  // 3 ranks
   cases = covering_cases(cases);
   ASSERT_GE(cases.size(), 3U);
