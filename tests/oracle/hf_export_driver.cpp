@@ -1,10 +1,11 @@
-// usage: hf_export_driver export OUT qwen3|llama tied|untied f32|bf16|f16   a small random model to
-// OUT
-//        hf_export_driver import HF OUT [f32|bf16]   directory HF to a checkpoint and to OUT
-//        hf_export_driver chat OUT TEMPLATE TOKENIZER   a random model of a run with that chat
-//        template
-//                                                and the tokenizer of that directory to OUT
-//        hf_export_driver rope HEAD_DIM THETA SCALING   prints {"frequencies", "attention_factor"}
+// usage: hf_export_driver export OUT qwen3|llama tied|untied f32|bf16|f16
+//            exports a small random model to OUT
+//        hf_export_driver import HF OUT [f32|bf16]
+//            imports the directory HF to a checkpoint and exports it to OUT
+//        hf_export_driver chat OUT TEMPLATE TOKENIZER
+//            exports a random model with that chat template and the tokenizer of that directory
+//        hf_export_driver rope HEAD_DIM THETA SCALING
+//            prints {"frequencies", "attention_factor"}
 // hf_export_oracle.py loads the written directories with transformers.
 #include <cstdio>
 #include <cstring>

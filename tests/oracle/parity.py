@@ -7,11 +7,10 @@ Both start from the same weights and use the same batches. The oracle uses torch
 SGD (their loop forms) and a clip by global norm. Shapes are Qwen3 and Llama, tied or not, with 3
 micro-batches per update and rows of several documents, once with rows of one document each, and
 on layouts of 4 ranks that shard the model (LAYOUTS):
-loss of every step      |ours - theirs| <= bound * |theirs|
-gradients of step 1     after the clip, for each parameter ||ours - theirs|| <= bound *
-||theirs||
-final weights           like gradients; this is where a wrong weight decay shows
-gradient norms          like losses, in fp64; learning rates are taken from the run
+  loss of every step   |ours - theirs| <= bound * |theirs|
+  gradients of step 1  after the clip, for each parameter ||ours - theirs|| <= bound * ||theirs||
+  final weights        like gradients; this is where a wrong weight decay shows
+  gradient norms       like losses, in fp64; learning rates are taken from the run
 The bound is 1e-5 in fp32 and 1e-10 in fp64. fp32 uses the fast kernels; fp64 has none.
 
 Then the rounding of the fast kernels is measured: distances of losses, gradients and weight

@@ -5,8 +5,8 @@
 // Writes to --out everything that another implementation needs to do the same, as whole tensors:
 //   initial.safetensors, final.safetensors   master weights
 //   grads.safetensors                        master gradients of step 1, after the clip
-//   batches.safetensors                      tokens, targets, positions [steps, micro-batches, B,
-//   T] i64;
+//   batches.safetensors                      tokens, targets, positions
+//                                            [steps, micro-batches, B, T] i64;
 //                                            segment_bounds i32 of all micro-batches, concatenated;
 //                                            bounds_begin [steps * micro-batches + 1] i64
 //   run.json                                 resolved model, optim and train values; loss,

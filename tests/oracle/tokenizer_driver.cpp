@@ -1,9 +1,8 @@
 // Runs the tokenizer over jsonl for tokenizer_oracle.py; not a user program.
 //   train OUTPUT_DIR OPTIONS.json IN.jsonl     {"text"} lines; options: vocab_size, min_frequency,
 //                                              max_token_length, lines, reserved
-//   encode TOKENIZER IN.jsonl OUT.jsonl        {"text"} lines to {"ids", "raw"} (raw: added tokens
-//   not
-//                                              matched)
+//   encode TOKENIZER IN.jsonl OUT.jsonl        {"text"} lines to {"ids", "raw"} (raw: no added
+//                                              tokens are matched)
 //   decode TOKENIZER IN.jsonl OUT.jsonl        {"ids"} lines to {"all", "skip", "stream"}
 //   bench TOKENIZER IN.jsonl SECONDS           prints MB/s of encode on one thread, cold and warm
 #include <chrono>
