@@ -155,7 +155,7 @@ TEST(Damage, EmptyAndAbsentFoldersHoldNothing) {
   EXPECT_TRUE(list_steps(folder.path()).empty());
 }
 
-/// `good` with a change, and a hash that fits again.
+/// Returns `good` with a change and a matching hash.
 std::string forged(std::string good, const std::string& from, const std::string& to) {
   good.resize(good.rfind("\"self_hash\""));
   const std::size_t at = good.find(from);
@@ -206,8 +206,8 @@ TEST(Damage, ATensorWithoutItsShardIsRefused) {
   }
 }
 
-/// A manifest that lies, with a hash that fits: every claim is checked against
-/// the files and the shapes.
+/// Tests a manifest with wrong content and a matching hash: every value is checked against the
+/// files and the shapes.
 TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
   const Saved saved;
   const std::string good = read_file(saved.step / kManifestName);

@@ -20,7 +20,7 @@ namespace {
 
 using namespace test;
 
-/// A run, and beside it the Hugging Face folder of its model with this chat template.
+/// Makes a run, and next to it the Hugging Face directory of its model with this chat template.
 void save_models(const TempFolder& folder, const std::string& jinja) {
   save_model(folder / "run/checkpoints", small(true, true), 2);
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
@@ -31,7 +31,7 @@ std::map<std::string, std::string> values_of(const fs::path& place) {
   return read_model_description(place).values;
 }
 
-/// A run of adapters of all q_proj on the model that save_models leaves.
+/// Makes a LoRA run with adapters of all q_proj on the model that save_models makes.
 void save_adapters(const fs::path& run, const fs::path& base) {
   SelfCommunicator alone;
   const Checkpoint whole = Checkpoint::open(base);
@@ -120,7 +120,7 @@ TEST(ModelPlace, AHuggingFaceFolderIsTheModelOfItsImport) {
   EXPECT_EQ(checkpoint_hash(folder / "hf"), checkpoint_hash(folder / "back"));
   overwrite(folder / "kept", "");
   fs::remove(folder / "kept");
-  fs::create_directories(folder / "kept/step-000000000");  // what a kill has left
+  fs::create_directories(folder / "kept/step-000000000");  // files of a killed command
   run_ranks(2, [&](Communicator& world) {
     const WholeModel made = open_whole_model(folder / "hf", folder / "kept", world);
     EXPECT_TRUE(made.made);
@@ -171,7 +171,7 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
     export_command({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
   });
 
-  // They come back on a Hugging Face folder, with the template that they were trained with.
+  // The adapters are imported on a Hugging Face directory with the chat template of their training.
   import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
   EXPECT_EQ(template_of(values_of(folder / "back")), "chatml");
   EXPECT_EQ(checkpoint_hash(folder / "back/base"), checkpoint_hash(folder / "hf"));

@@ -20,7 +20,7 @@ RunLockOptions fast() {
   return {.job_id = "42", .heartbeat_s = 0.05, .takeover_s = 0.5};
 }
 
-/// A child that takes the lock and holds it until killed.
+/// Starts a child that takes the lock and holds it until it is killed.
 pid_t hold_in_child(const fs::path& run) {
   int ready[2];
   EXPECT_EQ(::pipe(ready), 0);
@@ -69,7 +69,7 @@ TEST(RunLock, OfADeadProcessIsTakenOverEvenAsAZombie) {
   ::kill(child, SIGKILL);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT),
-            0);  // dead, not yet reaped
+            0);  // dead, but not yet waited for
   { const RunLock lock(run.path(), fast()); }
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(fs::is_empty(run.path()));
@@ -115,7 +115,7 @@ TEST(RunLock, ALaterLegOfTheSameJobFencesALiveEarlierOne) {
   {
     RunLock fencing(run.path(), later);
     EXPECT_TRUE(fencing.is_held());
-    // The earlier one does not get it back, and neither does another job.
+    // The earlier job does not get the lock back, and no other job gets it.
     message_of(ErrorKind::usage, [&] { const RunLock earlier(run.path(), fast()); });
     RunLockOptions other = fast();
     other.job_id = "43";
@@ -136,8 +136,8 @@ TEST(RunLock, UnreadableRecordIsAnErrorNotATakeover) {
   EXPECT_EQ(read_file(run / "LOCK"), "not ours");
 }
 
-/// Of many that start at once on a dead lock exactly one gets it; `faulty` of them die in the
-/// middle of the takeover.
+/// If many processes start at once on the lock of a dead process, exactly one gets it; `faulty` of
+/// them die during the takeover.
 void race(const fs::path& run, int contenders) {
   int go[2];
   int won[2];
@@ -191,12 +191,14 @@ void race(const fs::path& run, int contenders) {
 TEST(RunLock, RaceOnADeadLockHasOneWinnerEveryTime) {
   const TempFolder run;
   for (int round = 0; round < 25; ++round)
-    race(run.path(), 8);  // each winner is killed: the next round finds it dead
+    // each winner is killed, so the lock of the next round belongs to a dead process
+    race(run.path(), 8);
 }
 
 TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
   const TempFolder run;
-  RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});  // no heartbeat sees it
+  // no other process sees its heartbeat
+  RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});
   lock.confirm();
   overwrite(run / "LOCK", foreign_record("00000000000000000001"));
 

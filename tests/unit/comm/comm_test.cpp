@@ -35,7 +35,7 @@ bool contains(const Error& error, const std::string& part) {
   return std::string(error.what()).find(part) != std::string::npos;
 }
 
-/// The definition of half precision, by arithmetic.
+/// Converts half precision by its definition, with arithmetic.
 float half_by_definition(std::uint16_t bits) {
   const float sign = (bits & 0x8000U) != 0 ? -1.0F : 1.0F;
   const int exponent = (bits >> 10) & 31;
@@ -197,7 +197,7 @@ TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
            {},
            {{"SLURM_STEP_NUM_TASKS", "1"}},
            {{"PMIX_RANK", "0"}},
-           {{"FLUX_TASK_RANK", "0"}},  // the script of a flux batch
+           {{"FLUX_TASK_RANK", "0"}},  // the script of a Flux batch job
            {{"PMI_RANK", "x"}},
            // mpirun -n 1 on two nodes: the tasks are its daemons
            {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}})

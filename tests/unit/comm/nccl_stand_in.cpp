@@ -13,7 +13,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 
-// The handles of the real headers, given a body.
+// Definitions of the opaque handles of the real headers.
 struct ncclComm {
   std::unique_ptr<trireme::Communicator> ranks;
   int device = -1;
@@ -24,7 +24,7 @@ struct CUstream_st {
   int number = 0;
   int device = 0;
   int priority = 0;
-  std::set<int> ready_for;  // streams whose events it has waited for since its last collective
+  std::set<int> ready_for;  // streams with events that it has waited for since its last collective
 };
 
 struct CUevent_st {
@@ -84,7 +84,7 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   EXPECT_GT(std::strlen(id.internal), 0U) << "an id that nobody made";
   *comm = new ncclComm{world->communicator(rank), t_rank.device, id.internal};
   note(formatted("init_rank {}/{} device {}", rank, size, t_rank.device));
-  (*comm)->ranks->barrier();  // the real call also returns when all have come
+  (*comm)->ranks->barrier();  // the real call also returns when all ranks have arrived
   return ncclSuccess;
 }
 
@@ -94,7 +94,7 @@ ncclResult_t destroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/// What must hold whenever a collective is put on a stream.
+/// Checks the rules for a collective on a stream.
 void check_enqueue(const char* what, ncclComm_t comm, cudaStream_t stream) {
   EXPECT_EQ(t_rank.device, comm->device) << what << " with another current device";
   ASSERT_NE(stream, nullptr) << what << " on the default stream";

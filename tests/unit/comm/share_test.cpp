@@ -41,7 +41,7 @@ TEST(Share, EveryRankHasTheTextOfEveryPieceAndEachPieceIsDoneOnce) {
   }
 }
 
-/// Whoever fails first, all throw what one rank alone would have met.
+/// Any rank may fail first; all throw the error that one rank alone would have thrown.
 TEST(Share, TheErrorOfTheLowestPieceIsThrownOnAllRanks) {
   const std::vector<std::uint64_t> bytes(6);
   for (const int size : {1, 2, 3}) {
@@ -92,7 +92,8 @@ TEST(Share, TheFirstRankWorksAndAllHaveItsTextOrItsError) {
   });
 }
 
-/// The peers of a rank that ends alone may wait for it: they are told. Where all know, nobody is.
+/// The peers of a rank that fails alone may wait for it, so they are notified. If all ranks know
+/// the error, none is notified.
 TEST(RunRank, OnlyAnErrorOfThisRankAloneAbandonsTheOthers) {
   int abandoned = -1;
   const auto run = [&](const std::function<int()>& body) {

@@ -15,7 +15,7 @@ namespace {
 
 using testing_config::Sample;
 
-/// A program with one command that has a configuration, and a group of two that have none.
+/// A program with one command that has a configuration, and a group of two commands without one.
 struct Program {
   Sample sample;
   ConfigSet set{sample.fields()};

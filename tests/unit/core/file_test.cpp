@@ -18,7 +18,7 @@ namespace {
 
 using File = Scratch;
 
-/// No file of this process may grow past `bytes` while it lives; stands in for a full disk.
+/// Limits the size of every file of this process to `bytes` until destruction, like a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
