@@ -81,8 +81,8 @@ TEST(SampleOrder, WithoutShuffleCountsUp) {
   EXPECT_EQ(order.place(12).epoch, 2U);
 }
 
-/// Chi-square of "where does index k land" in 16 x 16 cells: 255 - 31 degrees of freedom or so,
-/// mean 225, sd 21.
+/// Returns chi-square of "where does index k land" in 16 x 16 cells: about 255 - 31 degrees of
+/// freedom, mean 225, sd 21.
 TEST(SampleOrder, SpreadsNeighboursEvenly) {
   constexpr std::uint64_t kSize = 65537;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -124,8 +124,8 @@ TEST(SampleOrder, HandlesHugeSetsAndRefusesEmptyOnes) {
   EXPECT_THROW(SampleOrder(0, 1), Error);
 }
 
-/// Values from a second implementation (Python). A change here changes the data
-/// order of runs that are resumed.
+/// These values come from a second implementation (Python). A change here changes the data order of
+/// resumed runs.
 TEST(SampleOrder, NeverChanges) {
   const SampleOrder order(1000003, 42);
 

@@ -31,7 +31,7 @@ class StagedSets : public ::testing::Test {
     write_manifest(path, 2);
   }
 
-  /// What lies in the folder of copies.
+  /// Returns the names in the directory of copies.
   [[nodiscard]] std::size_t num_entries() const {
     const fs::path staged = place_ / "trireme-staged";
     return fs::exists(staged)
@@ -82,7 +82,7 @@ TEST_F(StagedSets, OfAKilledProcessAreCheckedBeforeTheyAreRead) {
   const fs::path left = place_ / "trireme-staged" / hash();
   fs::create_directories(left.parent_path());
   fs::copy(set_, left, fs::copy_options::recursive);
-  EXPECT_FALSE(StagedSet(set_, place_).made());  // whole: read as it is, then deleted
+  EXPECT_FALSE(StagedSet(set_, place_).made());  // complete: read as it is, then deleted
   EXPECT_EQ(num_entries(), 0U);
 
   fs::copy(set_, left, fs::copy_options::recursive);

@@ -116,7 +116,7 @@ TEST_F(ChatPairs, AFolderOfAnotherRuleIsRefused) {
   }
 }
 
-/// What is left of a side that is stored whole at another length: all of its rule, said again.
+/// Returns the part of a stored side that remains at another length, computed independently.
 SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len) {
   SortedJson kept = {{"ids", SortedJson::array()}, {"target", SortedJson::array()}};
   for (std::size_t i = cut; i < std::min(side["ids"].size(), cut + seq_len); ++i) {
@@ -126,7 +126,8 @@ SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len
   return kept;
 }
 
-/// A side that lost its end needs a target behind the prompt, another one any.
+/// A side that lost its end needs a target after the prompt; any other side needs a target
+/// anywhere.
 bool keeps_answer(const SortedJson& side, const SortedJson& whole, std::size_t prompt,
                   std::size_t cut) {
   const auto& target = side["target"];

@@ -1,4 +1,4 @@
-/// A format of numbered rows, as a columnar file has them: positions are no bytes.
+/// A format of numbered rows, like in a columnar file: positions are not bytes.
 
 #include <gtest/gtest.h>
 
@@ -15,10 +15,10 @@ namespace {
 
 using testing::TemporaryFolder;
 
-constexpr std::uint64_t kGroup = 10;       // rows that can only be read together
+constexpr std::uint64_t kGroup = 10;  // rows that can only be read together
 constexpr std::uint64_t kRowBytes = 1000;  // as the format counts them
 
-/// Row 12 of 25: {"text": "row 12"}.
+/// Row 12 of 25 is {"text": "row 12"}.
 class NumberedRows final : public RecordSource {
  public:
   RecordBatch read(const InputRange& range) override {

@@ -12,7 +12,7 @@ namespace {
 constexpr double kStart_s = 100;
 constexpr double kBegan = 1000;
 
-/// A leg of job 7 that was `trained_s` past its first step when it ended with `code`.
+/// Adds an attempt of job 7 that ended with `code`, `trained_s` after its first step.
 Leg leg(std::int64_t restart, int code, double trained_s, std::int64_t resumed_from,
         std::int64_t committed, const std::string& asked_by = "SIGUSR2") {
   Leg one;
@@ -89,7 +89,7 @@ TEST(Decide, TwentyHealthyLegsAreNoFailures) {
     const Decision decision = decide(legs, facts(restart, restart));
     ASSERT_EQ(decision.verdict, "requeue") << restart;
     ASSERT_EQ(decision.failures_in_a_row, 0);
-    if (restart % 3 != 0) legs.back().decision = decision;  // some scripts are cut off
+    if (restart % 3 != 0) legs.back().decision = decision;  // some job scripts are cut off
   }
 }
 
@@ -135,10 +135,10 @@ TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
   second.start->hashes["config"] = "b";
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 1);
 
-  first.decision.reset();  // its script was cut off with its node
+  first.decision.reset();  // its job script was cut off together with its node
   second.start->hashes["config"] = "a";
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 2);
-  first.start->place.job = "";  // somebody tried it by hand
+  first.start->place.job = "";  // a user started it by hand
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 1);
 }
 

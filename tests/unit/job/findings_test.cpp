@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Two nodes of two ranks each, on which nothing is wrong.
+/// Two nodes with two ranks each and without problems.
 std::vector<RankFacts> healthy() {
   std::vector<RankFacts> ranks;
   for (int rank = 0; rank < 4; ++rank) {
@@ -37,7 +37,7 @@ std::vector<RankFacts> healthy() {
   return ranks;
 }
 
-/// The one finding with this id, which names `where`.
+/// Returns the only finding with this id, which names `where`.
 void expect(const std::vector<RankFacts>& ranks, const std::string& id, const char* severity,
             const std::string& where) {
   const auto findings = findings_of(ranks);

@@ -24,7 +24,7 @@ class FinishTest : public Scratch {
  protected:
   [[nodiscard]] RunFolder run() const { return {at("run")}; }
 
-  /// A leg of job 7 whose rank 0 was killed after it had committed `committed`.
+  /// An attempt of job 7 with a rank 0 that was killed after it had committed `committed`.
   void killed_leg(std::int64_t restart, std::int64_t committed) const {
     run().prepare();
     write_status(run(), "running", 0, committed, committed);
@@ -45,7 +45,7 @@ class FinishTest : public Scratch {
   }
 };
 
-/// While one exists no file can be written, as on a full disk.
+/// While this object exists no file can be written, like on a full disk.
 class FullDisk {
  public:
   FullDisk() {
@@ -141,7 +141,7 @@ TEST_F(FinishTest, LostStartsAreRememberedAlsoWhereThereIsNoFolderYet) {
   EXPECT_EQ(third.verdict, "stop");
   EXPECT_EQ(third.exit_code, 93);
   EXPECT_EQ(read_journal(run().journal()).legs.size(), 3U);
-  run().prepare();  // a start still takes the folder for its own
+  run().prepare();  // the next attempt can still take the directory
 }
 
 TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
@@ -164,7 +164,7 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   EXPECT_EQ(first.root_cause.message, "the start took longer");
   EXPECT_TRUE(first.exclude.empty());
   EXPECT_EQ(wait_in_vain(1).exclude, std::vector<std::string>{"n2"}) << "twice is no accident";
-  run().prepare();  // a start still takes the folder for its own
+  run().prepare();  // the next attempt can still take the directory
   EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1) << "the verdict of an earlier leg";
 }
 

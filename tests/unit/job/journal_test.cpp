@@ -21,7 +21,7 @@ class JournalTest : public Scratch {
     std::ofstream(file(), std::ios::app | std::ios::binary) << text;
   }
 
-  /// Two legs of one job, the second one begun alone.
+  /// Two attempts of one job; the second one started without a job script.
   void write_two_legs() const {
     Journal first(file());
     first.open([] { return true; });
@@ -61,7 +61,7 @@ TEST_F(JournalTest, TellsWhatWasWritten) {
   EXPECT_EQ(leg.verdicts[0].host, "n2");
   EXPECT_EQ(content.legs[1].start->resumed_from, 7);
   EXPECT_FALSE(content.legs[1].end);
-  // Each line for itself, as another program reads it.
+  // Parses each line separately, like another program reads it.
   std::ifstream lines(file());
   std::int64_t seq = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -148,7 +148,7 @@ TEST_F(JournalTest, AFencedWritersLinesArePassedOver) {
   old.start({{"7", 0, 0}, {"n1"}, 1, {}, -1});
   Journal young(file());
   young.open([] { return true; });
-  old.commit(5);  // it had not noticed yet
+  old.commit(5);  // it had not detected the new owner yet
   young.start({{"7", 1, 0}, {"n2"}, 1, {}, -1});
   old.commit(6);
   young.commit(3);

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// A controller that knows these jobs: lines of `scontrol -o show job`, by the id that is asked for.
+/// A controller that knows these jobs: lines of `scontrol -o show job` by job id.
 SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
   return [jobs](const std::string& id) {
     const auto found = jobs.find(id);
@@ -42,7 +42,8 @@ class RunJobsTest : public Scratch {
     write_submission(place, {id, chain, time});
   }
 
-  /// An attempt of job 7 that has saved step 5, and is decided if `verdict` is given.
+  /// Adds an attempt of job 7 that has saved step 5. If `verdict` is given, the attempt has this
+  /// restart decision.
   void attempt(const std::string& verdict, const std::string& why = "") const {
     run().prepare();
     write_status(run(), "running", 0, 5, 5);

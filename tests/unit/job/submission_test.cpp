@@ -196,7 +196,7 @@ TEST_F(SubmissionTest, WhatWaitsStaysAsItIs) {
   EXPECT_FALSE(std::filesystem::exists(second.home / "chain-code"));
   one.chain = 2;
   EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain-code"));
-  RunFolder{one.run}.prepare();  // a start takes the folder for its own
+  RunFolder{one.run}.prepare();  // the next attempt takes the directory
 }
 
 }  // namespace

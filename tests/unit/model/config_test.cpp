@@ -29,7 +29,7 @@ std::string error_of(ModelConfig config, std::int64_t vocab = 6400) {
   return "";
 }
 
-// Counts of reference models at a vocabulary of 6,400, as their authors' logs print them.
+// Parameter counts of reference models with a vocabulary of 6,400, from the logs of their authors.
 TEST(ModelConfig, PresetsHaveTheKnownParameterCounts) {
   EXPECT_EQ(resolved("minimind-3", 6400).num_parameters(), 63'912'192);
   EXPECT_EQ(resolved("minimind-2-small", 6400).num_parameters(), 25'829'888);
@@ -115,7 +115,8 @@ TEST(RopeScaling, TextsParseToWhatTheySay) {
   }
 }
 
-/// What turns often over the old length stays, what turns less than once is stretched by factor.
+/// Frequencies that turn often within the old length stay; those that turn less than once are
+/// stretched by factor.
 TEST(RopeScaling, StretchesSlowFrequenciesAlone) {
   const auto plain = rope_frequencies(64, 1e6, {});
   for (const char* name : {"yarn", "llama3"}) {
@@ -291,7 +292,7 @@ TEST(ModelConfig, CountsFlopsOfATokenAsThePalmPaperDoes) {
                    6 * weights + attention);  // tied: the table multiplies once, as the head
   config.tie_embeddings = false;
   EXPECT_DOUBLE_EQ(config.flops_per_token(512),
-                   6 * weights + attention);  // a lookup is no multiplication
+                   6 * weights + attention);  // a lookup is not a multiplication
 }
 
 TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {

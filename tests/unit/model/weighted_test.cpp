@@ -53,8 +53,8 @@ class Weights {
 
 using Operation = std::function<Tensors(const Tensors& activations, ParamRegistry& registry)>;
 
-/// The operation and its gradients, of activations and of registry weights, against ATen's own in
-/// fp64 on the same values. `reference` gets activations, then weights.
+/// Compares the operation and its gradients, of activations and of registry weights, with ATen's
+/// own in fp64 on the same values. `reference` gets activations, then weights.
 void expect_same(const Case& c, const Tensors& activations, const Tensors& values,
                  const Operation& operation, const ops::testing::Operation& reference,
                  const std::string& what) {
@@ -117,7 +117,7 @@ TEST(Weighted, NormsEqualAutograd) {
           return Tensors{weighted::rms_norm(in[0], registry, {0}, kEps, c.path)};
         },
         [](const Tensors& in) { return Tensors{reference_norm(in[0], in[1])}; }, "rms_norm");
-    if (c.dtype == at::kBFloat16) continue;  // its sum is rounded before the norm
+    if (c.dtype == at::kBFloat16) continue;  // the sum is rounded before the norm
     expect_same(
         c, {random({3, 5, 16}), random({3, 5, 16})}, {random({16})},
         [&](const Tensors& in, ParamRegistry& registry) {
@@ -198,7 +198,7 @@ TEST(Weighted, AsksForTheWeightAgainInBackward) {
   const auto normed = weighted::rms_norm(x, weights.registry, {1}, kEps, ops::Path::plain);
   const auto y = weighted::linear(normed, weights.registry, {0});
 
-  weights.set(later);  // as where the buffer of a gathered weight serves another in between
+  weights.set(later);  // simulates a gather buffer that another weight uses in between
   const auto grad_x = torch::autograd::grad({y}, {x}, {grad})[0];
 
   const auto again = x.detach().requires_grad_();
@@ -219,7 +219,7 @@ TEST(Weighted, GradientsLeaveOneByOneInTheOrderOfBackward) {
   EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
 }
 
-/// A rank's result, input gradient and weight gradient of two linears between which it holds a part.
+/// A rank's result, input gradient and weight gradient of two linears with a shard between them.
 Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_t chunks,
                         std::int64_t rows, at::ScalarType dtype) {
   const TensorGroup group(world, sequence_parallel, chunks);
