@@ -4,7 +4,7 @@
 #include "core/error.hpp"
 #include "unit/ops/attention_reference.hpp"
 
-/// Queries and keys of different length, at places of a row whose documents are known.
+/// Queries and keys of different length, at positions of a row with known documents.
 namespace trireme::ops::testing {
 namespace {
 
@@ -97,7 +97,7 @@ TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
             return Tensors{attention(in[0], in[1], in[2], s.setup, c.path)};
           },
           [&](const Tensors& in) {
-            // + 0 x: a gradient also where no query sees a key.
+            // Adding 0 x gives a gradient even if no query sees a key.
             const auto out = reference_attention(in[0], in[1], in[2], s.setup).out;
             return Tensors{out + 0 * (in[0].sum() + in[1].sum() + in[2].sum())};
           },
@@ -127,7 +127,7 @@ TEST(AttentionPlaces, LseIsTheLogOfTheSumAndMinusInfinityWithoutKeys) {
 
 TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
   at::manual_seed(3);
-  // The first queries see no key of the second block, some none of either.
+  // The first queries see no key of the second chunk, and some see no key of either.
   const RowPlaces queries{{{20, 30}, {70, 40}}};
   const RowPlaces blocks[2]{{{{30, 40}, {100, 10}}}, {{{75, 20}}}};
   const RowBounds bounds{{0, 40, 110}};
@@ -212,7 +212,7 @@ TEST(AttentionPlaces, WholeRowsNamedOrNotAreTheSameBits) {
   }
 }
 
-/// [queries, keys] of one row, from a plan.
+/// Returns the mask [queries, keys] of one row, from a plan.
 at::Tensor pairs_of(const AttentionPlan& plan, std::int64_t num_queries, std::int64_t num_keys) {
   auto pairs = at::zeros({num_queries, num_keys}, at::kInt);
   for (const DocumentPlan& document : plan) {
@@ -239,7 +239,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random_bits() % static_cast<std::uint32_t>(n));
   };
-  // Blocks of up to 4 places in random order: each side takes some of them.
+  // Chunks of up to 4 positions in random order: each side takes some of them.
   const auto side = [&](std::int64_t length) {
     std::vector<TokenRange> ranges;
     for (std::int64_t place = 0; place < length;) {
@@ -303,11 +303,11 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   const auto refused = [](const AttentionSetup& setup) {
     EXPECT_THROW(plan_attention(setup, 1, 4, 4), Error);
   };
-  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});            // 3 places, 4 queries
+  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});  // 3 positions, 4 queries
   refused({1.0, true, {}, {{{0, 4}}}, {{{0, 4}}, {{0, 4}}}});  // two rows
-  refused({1.0, true, {}, {{{-1, 4}}}, {{{0, 4}}}});           // before the row
-  refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
-  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at place 1
+  refused({1.0, true, {}, {{{-1, 4}}}, {{{0, 4}}}});  // before the row
+  refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});  // past its bounds
+  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});  // two keys at position 1
   EXPECT_THROW(plan_attention({}, 1, 3, 4), Error) << "different lengths and no places";
   EXPECT_THROW(plan_attention({.window = -1}, 1, 4, 4), Error);
 }

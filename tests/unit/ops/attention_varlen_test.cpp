@@ -2,11 +2,12 @@
 #include "ops/attention/varlen.hpp"
 #include "unit/ops/attention_reference.hpp"
 
-/// The host's part of the varlen kernels, over a kernel of plain loops with their contract.
+/// Tests the host part of the varlen kernels with a kernel of plain loops that fulfils their
+/// contract.
 namespace trireme::ops::testing {
 namespace {
 
-/// One sequence as one row: q [n, H, D] to [1, H, n, D].
+/// Returns one sequence as one row: q [n, H, D] to [1, H, n, D].
 at::Tensor as_row(const at::Tensor& x, std::int64_t first, std::int64_t end) {
   return x.narrow(0, first, end - first).transpose(0, 1).unsqueeze(0).to(at::kDouble);
 }

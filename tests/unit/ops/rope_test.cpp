@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kTheta = 1e4;
 
-/// Element i and i + D/2 as a complex number, turned by position * theta^(-2i/D).
+/// Rotates elements i and i + D/2 as a complex number by position * theta^(-2i/D).
 at::Tensor reference_rope(const at::Tensor& x, const at::Tensor& positions) {
   const auto half = x.size(-1) / 2;
   const auto frequencies =

@@ -40,7 +40,7 @@ void expect_sums(int ranks, const ParallelConfig& config, int num_backwards,
     const auto reduction = make_grad_reduction(registry, mesh);
     registry.on_ready([&](ParamId id) { reduction->ready(id); });
 
-    for (int update = 0; update < 2; ++update) {  // the second one begins from zeros again
+    for (int update = 0; update < 2; ++update) {  // the second update starts from zeros again
       reduction->begin();
       registry.begin_update(num_backwards);
       for (int pass = 0; pass < num_backwards; ++pass) {

@@ -69,7 +69,7 @@ TEST(Mesh, ExpertsLieInAGridOfTheirOwnOverTheSameRanks) {
     EXPECT_EQ(mesh.size(Axis::expert_shard), 2) << "under ZeRO all ranks of edp share one copy";
     EXPECT_EQ(mesh.size(Axis::expert_replica), 1);
   });
-  config.zero_shard = 2;  // copies of 4 ranks: experts lie once in each
+  config.zero_shard = 2;  // replicas of 4 ranks: each has every expert once
   run_ranks(16, [&](Communicator& world) {
     const Mesh mesh(world, config);
 

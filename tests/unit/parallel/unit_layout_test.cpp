@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// A block with fewer key heads than query heads, a norm, an odd vocabulary.
+/// A block with fewer key heads than query heads, a norm, and a vocabulary of odd size.
 struct Declared {
   std::vector<ParamSpec> specs;
   std::vector<ParamId> starts{0, 1};
@@ -46,8 +46,8 @@ TEST(SplitRange, DealsPiecesThatDoNotDivideEvenly) {
 
 TEST(SplitRange, GivesARankTheKeyHeadsThatItsQueryHeadsRead) {
   const DimSplit keys{0, Axis::tp, 4, 6};  // 6 query heads read 2 key heads of 4 rows
-  EXPECT_EQ(split_range(8, keys, 3, 0), (IndexRange{0, 4}));  // queries 0, 1
-  EXPECT_EQ(split_range(8, keys, 3, 1), (IndexRange{0, 8}));  // 2 and 3
+  EXPECT_EQ(split_range(8, keys, 3, 0), (IndexRange{0, 4}));  // query heads 0, 1
+  EXPECT_EQ(split_range(8, keys, 3, 1), (IndexRange{0, 8}));  // query heads 2 and 3
   EXPECT_EQ(split_range(8, keys, 3, 2), (IndexRange{4, 8}));
   for (int rank = 0; rank < 6; ++rank)
     EXPECT_EQ(split_range(8, keys, 6, rank).begin, rank < 3 ? 0 : 4);

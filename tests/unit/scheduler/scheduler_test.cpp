@@ -1,4 +1,5 @@
-/// The seam to the scheduler: the table, the choice by the environment, and the words of Slurm's commands.
+/// Tests the scheduler interface: the table, the choice by the environment, and the output of
+/// Slurm's commands.
 
 #include "scheduler/scheduler.hpp"
 

@@ -72,7 +72,7 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
   EXPECT_EQ(third.status, 429);
   EXPECT_EQ(HttpClient::header(third.head, "retry-after"), "1");
   EXPECT_EQ(Json::parse(third.body).at("error").at("code"), "queue_full");
-  // More answers than have room are made one after another.
+  // If there are more answers than the queue can take, they are made one after another.
   source_->is_endless = false;
   first.wait_for("[DONE]");
   second.wait_for("[DONE]");
@@ -82,7 +82,7 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
 TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
   source_->max_queue = 1;
   script = [&](const Request&) {
-    source_->max_queue = 0;  // from the first answer on, others take what becomes free
+    source_->max_queue = 0;  // from the first answer on, the queue accepts no other request
     return said({"Hel", "lo"});
   };
   EXPECT_EQ(json(chat(R"("n": 3)")).at("choices").size(), 3U);

@@ -1,4 +1,4 @@
-/// What a run says about its machine: what it uses, where its time goes, what would fit.
+/// Tests what a run reports about its machine: its use, its time, and settings that would fit.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(Advice, SlowDataIsSeenOnceAfterTheWarmUp) {
       "data wait 10 %, exposed communication 10 %, other ranks 5 %, saves 0 %, validation 0 %");
   const std::string advice = data_advice(shares, 1e6, 2, "sets/a");
   EXPECT_TRUE(says(advice, "10 % of 20 steps")) << advice;
-  EXPECT_TRUE(says(advice, "2.2 MB/s from sets/a")) << advice;  // 4 bytes a token in 1.8 s
+  EXPECT_TRUE(says(advice, "2.2 MB/s from sets/a")) << advice;  // 4 bytes per token in 1.8 s
   EXPECT_TRUE(says(advice, "--train.threads 1 instead of 2")) << advice;
 }
 

@@ -1,4 +1,4 @@
-/// The formulas of train/cost against values that are known without them.
+/// Compares the formulas of train/cost with values that are known independently.
 
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ TEST(StateBytes, OfTheMeanRankAreTheMeanOverAllRanks) {
                                   one.optimizer_bytes) /
               8;
     }
-    // Norms and routers are whole on each rank of tp, and units are padded.
+    // Each rank of tp has whole norms and routers, and units are padded.
     EXPECT_NEAR(sum_of(state_bytes(facts, mean_elements(facts).trained)) / mean, 1, 0.02)
         << "tp " << parallel.tp << " pp " << parallel.pp << " ep " << parallel.ep;
   }
@@ -108,7 +108,7 @@ TEST(StateBytes, OfACheckpointAreThoseOfMasterWeightsAndMoments) {
 
 TEST(RankWidths, OfAllRanksOfTpAreTheWhole) {
   ParallelConfig parallel;
-  parallel.tp = 5;  // divides nothing
+  parallel.tp = 5;  // no size is divisible by 5
   const UpdateFacts facts = facts_of(small_model(), kFp32, parallel, 5);
   std::int64_t heads = 0;
   std::int64_t mlp = 0;

@@ -28,7 +28,7 @@ MetricsLine line_of(std::int64_t step, double step_time_s) {
   return line.add("skipped", step == 2);
 }
 
-/// What a batch log would hold for steps first+1 .. last.
+/// Returns the lines of a batch log for steps first+1 .. last.
 std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress({.first_step = first, .total_steps = total, .log_every = every});

@@ -63,7 +63,7 @@ TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndGoesOn) {
     }
     whole = file();
   }
-  std::ofstream(at("chain.txt"), std::ios::app) << "000000005 ab";  // torn
+  std::ofstream(at("chain.txt"), std::ios::app) << "000000005 ab";  // incomplete
   ::testing::internal::CaptureStderr();
   StepChain resumed(at("chain.txt"), true);
   resumed.start(2, at_two);
@@ -252,7 +252,7 @@ TEST(FingerprintTest, SaysWhatEqualityToExpect) {
   EXPECT_EQ(fingerprint_changes(before, now), std::nullopt);
 }
 
-/// What is said of a run that stopped at step 3 of 10 and goes on with some keys changed.
+/// The messages about a run that stopped at step 3 of 10 and resumes with some keys changed.
 class ContinuationTest : public ::testing::Test {
  protected:
   ContinuationTest() : keys_(make_run_keys(config_)) {

@@ -1,4 +1,4 @@
-/// Constants from what bench step printed.
+/// Tests constants that are fitted to the output of bench step.
 
 #include "train/planner/calibration.hpp"
 
@@ -13,7 +13,7 @@
 namespace trireme::planner {
 namespace {
 
-/// As the command prints it, of a step that takes as long as `constants` say.
+/// Returns the output of the command for a step time that `constants` predict.
 Json row(const ParallelConfig& parallel, int ranks, const TimeConstants& constants) {
   const ModelConfig model = model_of("minimind-2-small", 6400);
   const UpdateShape shape{2, 512, 4};

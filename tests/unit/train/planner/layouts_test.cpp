@@ -1,4 +1,5 @@
-/// The search: what it proposes can be trained, is the best there is, and agrees with published layouts.
+/// Tests the layout search: its proposals can be trained, are the best ones, and agree with
+/// published layouts.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +48,7 @@ LayoutPlan plan(const Wish& wish, const Cluster& cluster, std::size_t top) {
   return rank_layouts(wish, predictor, top);
 }
 
-/// Its place in the plan, from 1; 0: it is not there.
+/// Returns the rank in the plan, from 1; 0 if the layout is not in the plan.
 std::size_t place_of(const LayoutPlan& plan, std::int64_t tp, std::int64_t cp, std::int64_t pp) {
   for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
     const ParallelConfig& p = plan.layouts[i].layout.parallel;
@@ -71,7 +72,8 @@ TEST(Layouts, OfGpt3On512GpusHaveThePublishedOne) {
   EXPECT_NE(place_of(found, 4, 1, 8), 0U);
 }
 
-/// These recipes have no ZeRO-3, which otherwise is predicted faster (README of the room).
+/// These recipes do not use ZeRO-3, which otherwise is predicted faster (README of
+/// src/train/planner).
 LayoutPlan plan_of_zero_1(const ModelConfig& model, int nodes, std::int64_t batch) {
   Wish wish = wish_of(model, 8192, batch);
   wish.config.parallel.zero = 1;
@@ -97,7 +99,7 @@ TEST(Layouts, OfLlama70BWithZero1HaveThePublishedOne) {
   EXPECT_NE(place_of(plan_of_zero_1(llama(8192, 80, 64, 28672), 8, 128), 4, 2, 4), 0U);
 }
 
-/// Zero-bubble and V-shaped schedules, which the recipe lacks, put longer pipelines before it.
+/// Zero-bubble and V-shaped schedules, which the recipe does not use, make longer pipelines faster.
 TEST(Layouts, OfLlama405BWithZero1AreHardlyFasterThanThePublishedOne) {
   const ModelConfig model = llama(16384, 126, 128, 53248);
   StepPredictor predictor(h100(128), {});
@@ -145,7 +147,7 @@ TEST(Layouts, AreTheBestOfAllThatThereAre) {
   EXPECT_LE(found.layouts.front().time.step_s, best * 1.005) << "half a percent: a tie";
 }
 
-// On two cores too, where eight ranks compute in one another's bubbles.
+// This holds for two cores as well, where eight ranks compute during one another's bubbles.
 TEST(Layouts, OfACpuHaveNoLeastTimeAboveThePredicted) {
   Wish wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
   wish.config.train.precision = "fp32";
@@ -211,7 +213,7 @@ TEST(Layouts, ThatAreFixedBeyondTheRanksAreRefusedWithReasons) {
       << problems.lines().front();
 }
 
-/// Schedules of pipelines with their stages a rank.
+/// Pipeline schedules with their numbers of stages per rank.
 std::set<std::pair<std::string, std::int64_t>> forms_of(const Wish& wish) {
   std::set<std::pair<std::string, std::int64_t>> forms;
   Rejected rejected;
@@ -263,13 +265,13 @@ TEST(Layouts, OfFourThousandGpusAreFoundInSeconds) {
   const LayoutPlan found = plan(wish_of(model_of("gpt-462b", 131072), 4096, 4096), h100(512), 5);
 
   EXPECT_EQ(found.layouts.size(), 5U);
-  EXPECT_LT(timer.seconds(), 30);  // 1 to 2 where nothing else runs
+  EXPECT_LT(timer.seconds(), 30);  // 1 to 2 s on an idle machine
 }
 
 TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
   Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
   wish.config.parallel.zero = 3;
-  wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one copy
+  wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one replica
   wish.fixed = {"parallel.zero", "parallel.zero_shard"};
 
   for (const std::string& change : changes_that_fit(wish, h100(513, 64), false))
@@ -290,7 +292,7 @@ TEST(Layouts, OfExpertsUseActiveFlopsAndHoldAllExperts) {
   const PlannedLayout of_sparse = predict_layout(sparse, layout, predictor);
   const PlannedLayout of_dense = predict_layout(dense, layout, predictor);
 
-  // Two of eight experts work as one MLP of twice the width, and all eight are there.
+  // Two of eight experts work like one MLP of twice the width, and memory has all eight.
   EXPECT_NEAR(of_sparse.time.spent.compute / of_dense.time.spent.compute, 1, 0.1);
   EXPECT_GT(of_sparse.memory.optimizer, 2.5 * of_dense.memory.optimizer);
 }

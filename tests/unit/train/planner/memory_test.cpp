@@ -1,5 +1,5 @@
-/// Predicted bytes beside those that Megatron-LM measured on eight H100 (functional tests gpt3_7b_tp1_pp4
-/// and tp4_pp1 of its repository, golden values of dgx_h100).
+/// Compares predicted bytes with those that Megatron-LM measured on eight H100 (functional tests
+/// gpt3_7b_tp1_pp4 and tp4_pp1 of its repository, golden values of dgx_h100).
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kGB = 1e9;
 
-/// Theirs has an MLP of 16384 without a gate: as many weights as a gated one of two thirds.
+/// Their MLP has a width of 16384 without a gate: as many weights as a gated MLP of two thirds.
 ModelConfig measured_model() {
   ModelConfig model;
   model.hidden_size = 4096;
@@ -35,8 +35,9 @@ struct Bytes {
   double peak = 0;
 };
 
-/// Of the rank with most. What they measured is tensors alone, with all logits at once: in 16 bits, in 32
-/// (which become exponentials and gradients), and the gradient in 16.
+/// Returns the bytes of the rank with the highest use. The measurement includes only tensors, with
+/// all logits at once: in 16 bits, in 32 bits (which become exponentials and gradients), and the
+/// gradient in 16 bits.
 Bytes predicted(const ParallelConfig& parallel, const UpdateShape& shape) {
   const UpdateFacts facts = facts_in_bf16(measured_model(), parallel, 8, shape);
   DeviceKind device = device_kind("h100");
