@@ -5,7 +5,7 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// Tests the four functions, in the form of this machine and widened to fp32.
+/// The four product functions, in the form of this machine and widened to fp32.
 struct Products {
   const char* name;
   at::Tensor (*product)(const at::Tensor&, const at::Tensor&);
