@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What becomes of a pack in a job, without a cluster: done, back in the queue, or its end.
+# Tests the ends of a pack in a job, without a cluster: done, requeued, or failed.
 # shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -48,7 +48,7 @@ packs_that_move_on_come_back() {
   expect_equal "code 0" "done" "$(pack_decision 0 10 20)"
 }
 
-# A pack in a job: its end, and what scontrol was told. COMMAND is its step.
+# Runs a pack in a job with the step COMMAND. Prints its end and the commands that scontrol got.
 pack_ends() { # [STATE=S] pack_ends SET COMMAND
   local rc=0
   fake scontrol <<'EOF'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The job scripts without a cluster: what they would run, and when a job goes back in the queue.
+# Tests the job scripts without a cluster: the commands that they would run, and when a job is requeued.
 # shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -57,7 +57,8 @@ outside_a_job_is_an_error() {
   expect_match "its message" 'submit with .sbatch' "$(<"$work/out")"
 }
 
-# What a job sees: a copy of the script in Slurm's spool, a working folder of its own, and scontrol that knows the script's path.
+# Simulates the environment of a job: a copy of the script in Slurm's spool, its own working directory, and scontrol with the path
+# of the script.
 a_job_finds_its_checkout() {
   local checkout=$PWD line rc=0
   mkdir -p "$work/spool" "$work/elsewhere" "$work/path"
@@ -83,7 +84,8 @@ EOF
   expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
 }
 
-# Slurm copies a script alone, so each script has to look for the shared file. These lines cannot be shared, so they must be equal.
+# Slurm copies a script alone, so each script must search for the shared file. These lines cannot be shared, so they must be
+# equal.
 job_scripts_share_their_opening() {
   local checkout=$PWD script opening line
   opening=$(sed -n '/^# Slurm runs a copy/,/^source /p' slurm/export.sbatch)
@@ -101,7 +103,7 @@ job_scripts_share_their_opening() {
   cd "$checkout"
 }
 
-# The program's URL becomes the line that leads there, and the token is this job's own.
+# The script prints the program's URL as a line that can be opened, and makes a token for this job only.
 a_server_says_how_to_reach_it() {
   local output
   mkdir -p "$work/serve"
@@ -115,14 +117,14 @@ EOF2
   expect_match "the token" '^[0-9a-f]{48}$' "$(<"$work/serve/serve-7.token")"
 }
 
-job_of_copy() { # job_of_copy COMMAND: what the job would run
+job_of_copy() { # job_of_copy COMMAND: prints the command that the job would run
   (
     unset TRIREME_BIN
     PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 COMMAND=$1 bash "$work/spool/slurm_script" --checkpoint a
   )
 }
 
-# sbatch as a file that keeps its arguments, answers 1, 2, 3 ... and refuses from the job REFUSE on
+# Replaces sbatch by a script that keeps its arguments, answers 1, 2, 3 ... and fails from the job REFUSE on.
 chain() { # chain FOLDER ARGUMENT...
   local output=$1
   shift
@@ -245,7 +247,7 @@ EOF
   fake_srun
 }
 
-# scontrol as a file that warns the job the moment it is asked
+# Replaces scontrol by a script that sends the warning to the job at its first query.
 a_warning_before_or_after_the_ranks_ends_no_script() {
   local script line
   # shellcheck disable=SC2016  # expanded where it runs
@@ -278,7 +280,7 @@ a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
   DRY_RUN=1 TRIREME_MAX_FAILURES=unlimited slurm/pretrain_a100.sbatch --data d >/dev/null || broken "unlimited is refused"
 }
 
-# The output of a command with a result is the result: no rank stands before its lines.
+# The output of a command with a result is the result, so its lines have no rank prefix.
 results_are_printed_as_they_are() {
   local script line
   for script in eval export health_check tokenizer; do
@@ -315,7 +317,7 @@ components_are_one_world() {
   expect_equal "its nodes and tasks" 'n[1-2],n7 17' "$(join_components; printf '%s %s' "$SLURM_JOB_NODELIST" "$SLURM_NTASKS")"
 }
 
-# A node is lost, and the decision is to go on here: the second step leaves it out, and ends the job.
+# A node is lost, and the job continues on its other nodes: the second step excludes the node, and ends the job.
 a_step_starts_again_on_the_nodes_that_are_left() {
   mkdir -p "$work/bin"
   cat >"$work/bin/trireme" <<'EOF'
