@@ -75,14 +75,15 @@ def run_ours(args, work, packed, extra=None):
 
 
 def print_hidden(title):
-    """Of our runs since the last call."""
+    """Returns the parts of this program's runs since the last call."""
     comm, exposed = (statistics.median(values) for values in zip(*COMMUNICATION))
     COMMUNICATION.clear()
     print(f"\n{title}: {comm:.4f} s of an update in communication, {exposed:.4f} s of it exposed: {1 - exposed / comm:.0%} hidden.", flush=True)
 
 
 def end_together(ranks):
-    """Exit codes; one that fails, or PEER_LIMIT_S, ends the others: gloo would wait for a lost rank for half an hour."""
+    """Returns exit codes. A failed process, or PEER_LIMIT_S, ends the others: gloo would wait
+    for a lost rank for half an hour."""
     end = time.monotonic() + PEER_LIMIT_S
     while any(rank.poll() is None for rank in ranks):
         if any(rank.poll() for rank in ranks) or time.monotonic() > end:
@@ -125,7 +126,7 @@ def cpu_model():
 
 
 def measure_pairs(args, title, run_left, run_right, pairs):
-    """`run_left` is ours; the order within a pair alternates."""
+    """`run_left` runs Trireme; the order within a pair alternates."""
     print(f"\n### {title}\n\n| pair | ours tokens/s | other tokens/s | ratio | load before |\n|---|---|---|---|---|", flush=True)
     ratios = []
     for pair in range(pairs):
@@ -147,7 +148,7 @@ def cpu_seconds(command):
 
 
 def our_cpu_time(args, work, packed):
-    """CPU seconds of one update: start-up and the writing of files cancel."""
+    """Returns the CPU seconds of one update: start-up and the writing of files cancel."""
     seconds = []
     for steps in (1, args.steps):
         out = tempfile.mkdtemp(dir=work)

@@ -90,7 +90,7 @@ def losses_of(run, steps):
 
 
 def curve(args, work, packed, name, parts):
-    """The losses of a run on (ranks, steps, layout) one after another."""
+    """Returns the losses of a run on one (ranks, steps, layout) after another."""
     run = os.path.join(work, name.replace(" ", "-").replace(",", ""))
     begin = time.monotonic()
     for ranks, steps, layout in parts:
@@ -105,7 +105,7 @@ def distances(losses, reference):
 
 
 def course(values, args):
-    """The largest so far, at some steps."""
+    """Returns the largest value so far, at some steps."""
     return " | ".join(f"{max(values[:step]):.1e}" for step in marks(args))
 
 

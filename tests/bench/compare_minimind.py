@@ -35,7 +35,7 @@ LOSS_BOUND = 1e-3
 RANKS, LR = 2, 1e-8
 SECTIONS = ("sft", "dpo", "reference")
 SCRIPT = {"sft": "train_full_sft.py", "dpo": "train_dpo.py"}
-FIRST = {"sft": "pretrain", "dpo": "full_sft"}  # the name that each script looks for its weights under
+FIRST = {"sft": "pretrain", "dpo": "full_sft"}  # each script searches its weights under this name
 
 
 def output(command, **options):
@@ -48,17 +48,17 @@ def environment(threads=1, **more):
 
 
 def rows_of(args, task):
-    """Rows or pairs of one process in one of their updates."""
+    """Returns the rows or pairs of one process in one of MiniMind's updates."""
     return (args.sft_rows if task == "sft" else args.dpo_pairs) * (RANKS if args.threads else 1)
 
 
 def ranks(args):
-    """Ours."""
+    """Trireme."""
     return 1 if args.cpu_time else RANKS
 
 
 def processes(args):
-    """Theirs."""
+    """MiniMind."""
     return 1 if args.threads else ranks(args)
 
 
@@ -67,7 +67,7 @@ def length_of(args, task):
 
 
 def that_fit(args, task, rows):
-    """Of pairs those that neither side has to cut: each cuts in a way of its own."""
+    """Returns the pairs that neither side has to cut, because each side cuts in its own way."""
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(os.path.join(args.minimind, "model"))
     for row in rows:
@@ -84,7 +84,8 @@ def take_rows(args, task, path):
             raise SystemExit(f"{getattr(args, task)} has {len(taken)} rows that fit, {count} are wanted: fewer --steps")
         for row in taken:
             for message in row.get("conversations", []):
-                for name in ("reasoning_content", "tools", "tool_calls"):  # the columns that its data set has
+                # the columns of MiniMind's data set
+                for name in ("reasoning_content", "tools", "tool_calls"):
                     message.setdefault(name, "")
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
@@ -115,7 +116,8 @@ def inspect(args, packed):
 
 
 def run_theirs(args, work, task, bf16=False):
-    """A whole epoch; -> tokens of each update over all processes, its time, and the sums of all."""
+    """Runs a whole epoch. Returns the tokens of each update over all processes, its time, and
+    the sums of all."""
     args.port += 1
     out, copy, size = os.path.join(work, "peer"), os.path.join(work, "minimind"), processes(args)
     cache = tempfile.mkdtemp(dir=work)
@@ -144,20 +146,21 @@ def run_theirs(args, work, task, bf16=False):
 
 
 def children_cpu():
-    """Seconds of all processes that this one started and that ended."""
+    """Returns the CPU seconds of all processes that this process started and that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def our_batch(args, task, packed):
-    """Sequences (sft) or pairs of one rank in an update: as many as hold about the tokens of one of theirs."""
+    """Returns the sequences (sft) or pairs of one rank in an update: as many as have about the
+    tokens of one of MiniMind's."""
     if task == "dpo":
         return args.dpo_pairs
     return max(1, round(inspect(args, packed)["tokens"] / args.steps / ranks(args) / args.sft_len))
 
 
 def run_ours(args, work, task, base, packed, precision, reference=None, steps=0):
-    """A whole epoch, or `steps` updates."""
+    """Runs a whole epoch, or `steps` updates."""
     run, before = os.path.join(work, "run"), children_cpu()
     shutil.rmtree(run, ignore_errors=True)
     batch = our_batch(args, task, packed)
@@ -206,7 +209,8 @@ def check(args, work, task, base, packed):
 
 
 def measure(args, sides, ratios, rounds):
-    """`sides`: name -> a function that gives its tokens/s; `ratios`: (over, under) names. The order of every second round is the reverse."""
+    """`sides`: name -> a function that returns its tokens/s; `ratios`: (over, under) names.
+    Every second round has the reverse order."""
     pairs = [f"{over} / {under}" for over, under in ratios]
     print("\n| round | " + " | ".join([f"{name} tokens/s" for name in sides] + pairs) + " | load before |\n|" + "---|" * (len(sides) + len(pairs) + 2), flush=True)
     seen = {pair: [] for pair in pairs}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TIME_BOUND, MEMORY_BOUND = 0.15, 0.10
-# The first is what constants are taken from.
+# The constants are fitted to the first layout.
 LAYOUTS = [
     (2, {}),
     (2, {"zero": 1}),
@@ -55,7 +55,8 @@ def arguments():
 
 
 def shape(args):
-    # bench step balances stages by the longest position, a run by train.seq_len: here both are one.
+    # bench step balances stages by the longest position, a run by train.seq_len: here both are
+    # equal.
     return ["--model.preset", args.preset, "--model.max_seq_len", str(args.seq_len), "--train.seq_len", str(args.seq_len), "--train.micro_batch", str(args.rows),
             "--train.global_batch", str(args.batch), "--train.precision", "fp32"]
 

@@ -58,7 +58,7 @@ def byte_of_char():
 
 
 def worker_encode(peer, tokenizer, corpus, limit):
-    """One timed encoding in this process; prints its figures."""
+    """Runs one timed encoding in this process and prints its figures."""
     if peer == "gigatoken":
         import gigatoken
         import awkward
@@ -108,7 +108,7 @@ def peer_run(threads, *arguments):
     done = subprocess.run([sys.executable, __file__, "--worker", *map(str, arguments)], capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
-    return json.loads(done.stdout.strip().splitlines()[-1])  # some peers talk
+    return json.loads(done.stdout.strip().splitlines()[-1])  # some peers print messages
 
 
 def figures(size, wall, cpu, tokens):

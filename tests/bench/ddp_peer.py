@@ -31,7 +31,8 @@ import model as oracle
 
 
 def load_batches(args, device_batches):
-    """For each step this rank's micro-batches (tokens, targets, positions) and the targets of the whole update."""
+    """Returns for each step this rank's micro-batches (tokens, targets, positions) and the
+    number of targets of the whole update."""
     steps, micro_steps, B, T = device_batches["tokens"].shape
     begin, updates = device_batches["bounds_begin"], []
     for step in range(steps):
@@ -54,7 +55,7 @@ def make_optimizer(net, c):
 
 
 def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
-    """One update; returns the loss sum of this rank."""
+    """Runs one update. Returns the loss sum of this rank."""
     total = torch.zeros((), dtype=torch.float64)
     for i, (tokens, targets, positions) in enumerate(micro_batches):
         last = i + 1 == len(micro_batches)
@@ -63,7 +64,8 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
         with contextlib.nullcontext() if last or args.fsdp else ddp.no_sync():
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16" and not args.fsdp):
                 loss = ddp(tokens, targets, positions)
-            # DDP averages over ranks: times size makes it the sum that the token-regime loss wants.
+            # DDP averages over ranks. Multiplied by size, the result is the sum that the
+            # token-regime loss needs.
             (loss * (args.size / num_targets)).backward()
         total += loss.detach()
     torch.nn.utils.clip_grad_norm_(ddp.parameters(), clip_norm)
@@ -73,7 +75,7 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
 
 
 def shard(net, dtype):
-    """FSDP2. Inputs are not cast: the rotary tables stay in fp32."""
+    """Applies FSDP2. Inputs are not cast: the rotary tables stay in fp32."""
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for layer in net.model.layers:
         fully_shard(layer, mp_policy=policy)
@@ -81,7 +83,7 @@ def shard(net, dtype):
 
 
 def peer_parser():
-    """The arguments of every peer."""
+    """Parses the arguments of every peer."""
     parser = argparse.ArgumentParser()
     for name in ("dump", "out"):
         parser.add_argument(f"--{name}", required=True)
@@ -92,7 +94,7 @@ def peer_parser():
 
 
 def leave(args, losses, times):
-    """The end of a peer's rank."""
+    """Ends a rank of the peer."""
     if args.rank == 0:
         with open(args.out, "w", encoding="utf-8") as file:
             json.dump({"losses": losses, "step_time_s": times}, file)

@@ -35,7 +35,7 @@ def read(path):
 
 
 def plain_roff(text):
-    """A man page without its macros: near enough to prose."""
+    """Returns a man page without its macros, which is close enough to prose."""
     text = re.sub(r'^\.\\".*$', "", text, flags=re.M)
     text = re.sub(r"^\.[A-Za-z]+ ?", "", text, flags=re.M)
     return re.sub(r"\\f[A-Z]|\\&|\\-", lambda m: "-" if m[0] == r"\-" else "", text)
@@ -56,7 +56,8 @@ def strings_of(value):
 
 
 def chain(texts, rng, size):
-    """Order-2 characters: natural in words and phrases, not in sentences."""
+    """Returns text of an order-2 character model: natural in words and phrases, not in
+    sentences."""
     after = {}
     for text in texts:
         for i in range(len(text) - 2):

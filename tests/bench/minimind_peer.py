@@ -35,7 +35,8 @@ def without_draws():
 
 
 def watch(record):
-    """Fills `record` as the trainer goes: of each update, this rank's tokens, the clocks after it, and of sft the sum of its loss and its targets."""
+    """Fills `record` during training: for each update this rank's tokens and the clocks after
+    it; for sft also the sum of its loss and its targets."""
     from model.model_minimind import MiniMindForCausalLM
     forward, step = MiniMindForCausalLM.forward, torch.optim.AdamW.step
 

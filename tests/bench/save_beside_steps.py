@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 
 RANKS, T = 2, 256
-WARM = 20  # steps before anything is timed
+WARM = 20  # steps before the measurement
 KEYS = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
         "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": 2,
         "train.global_batch": 4, "train.precision": "bf16", "train.threads": 1, "train.device": "cpu", "train.log_every": 0,

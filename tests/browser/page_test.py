@@ -39,7 +39,7 @@ class Cases:
             wanted = inspect.signature(case).parameters
             case(page, **{name: value for name, value in values.items() if name in wanted})
             print(f"passed  {case.__name__}  {time.monotonic() - start:.1f} s", flush=True)
-        except Exception:  # of any kind: the next case starts anew
+        except Exception:  # any exception: the next case starts anew
             self.failed.append(case.__name__)
             picture = os.path.join(self.arguments.pictures or self.work, f"{case.__name__}.png")
             page.picture(picture)

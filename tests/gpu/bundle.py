@@ -1,7 +1,8 @@
-"""Packs a directory that runs on a machine without our libraries: programs, shared libraries, Open MPI's plug-ins and these scripts.
+"""Packs a directory that runs on a machine without the libraries of this machine: programs,
+shared libraries, Open MPI's plug-ins and these scripts.
 
-Programs and libraries find each other through $ORIGIN. The C library, LibTorch and its CUDA libraries stay outside: the first belongs to
-the machine, the others come with the wheel.
+Programs and libraries find each other through $ORIGIN. The C library, LibTorch and its CUDA
+libraries stay outside: the first belongs to the machine, the others come with the wheel.
 """
 import datetime
 import fnmatch

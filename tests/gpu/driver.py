@@ -13,11 +13,11 @@ import sys
 import time
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-EXIT_SKIPPED = 77  # of a part's process, and of the driver if every part is skipped
+EXIT_SKIPPED = 77  # for a part's process, and for the driver if every part is skipped
 NO_DEVICE = "no device"
 NOT_RUN = "not run: the driver ended before this part"
 UNFINISHED = "the part was started and the driver ended before the part did"
-RESERVE_S = 2.0  # of the budget, for the last part's end
+RESERVE_S = 2.0  # reserved in the budget for the last part's end
 GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 3000
 

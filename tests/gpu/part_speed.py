@@ -40,8 +40,9 @@ def minimind(part):
 
 
 def gpt2(part):
-    """A model of GPT-2's size, 768 x 12 with a vocabulary of 50304, rows of 1024 tokens. Its blocks are ours (RMSNorm, rotary embedding, gated
-    MLP of the same number of weights as GPT-2's)."""
+    """A model of GPT-2's size, 768 x 12 with a vocabulary of 50304 and rows of 1024 tokens. Its
+    blocks are those of this project (RMSNorm, rotary embedding, gated MLP with the same number
+    of weights as GPT-2's)."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 4, "model.intermediate_size": 128,
              "model.vocab_size": 1024} if part.small else {
         "model.hidden_size": 768, "model.num_layers": 12, "model.num_heads": 12, "model.num_kv_heads": 12, "model.intermediate_size": 2048,
@@ -120,7 +121,7 @@ def compare(part, values):
         return
     try:
         compiled = peer(part, python, dump, "compiled", COMPILE_LIMIT_S)
-    except Failed as failed:  # the peer's failure is not ours; the reason shows it
+    except Failed as failed:  # a failure of the peer does not fail the part; the reason shows it
         part.reason = f"compiled PyTorch was not measured: {failed}"
         return
     check_loss(part, "compiled", compiled["losses"], result["losses"])

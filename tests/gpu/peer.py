@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch beside Trireme on one device: fp32 weights under bf16 autocast, fused AdamW, clip by global norm; eager or compiled.
+"""Trains with PyTorch on one device for a comparison with Trireme: fp32 weights under bf16
+autocast, fused AdamW, clip by global norm; eager or compiled.
 
 usage: peer.py --dump DIR --out FILE --device cuda|cpu --warmup N [--compile]
 
-DIR is what `parity_driver train --batches-only` left. Batches are on the device before the clock starts. Writes {"losses", "step_time_s"
-(after the warm-up steps), "first_step_s" (with compilation), "peak_memory_bytes", "peak_allocated_bytes"}. Needs torch alone.
+DIR is the output of `parity_driver train --batches-only`. Batches are on the device before the
+clock starts. Writes {"losses", "step_time_s" (after the warm-up steps), "first_step_s" (with
+compilation), "peak_memory_bytes", "peak_allocated_bytes"}. Needs only torch.
 """
 import argparse
 import json
