@@ -10,8 +10,8 @@
 #include "core/timer.hpp"
 
 /// Measures the speed of all_reduce and how much of it overlaps with polling computation, for the
-/// ordered
-/// and the library path, compared with a blocking MPI_Allreduce. Prints a table; not a test.
+/// ordered and the library path, compared with a blocking MPI_Allreduce. Prints a table; not a
+/// test.
 ///   mpirun -n 2 mpi_comm_overlap_bench [poll_ms] [chunk_kib] [chunks_in_flight]
 namespace trireme {
 namespace {

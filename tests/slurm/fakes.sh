@@ -20,7 +20,7 @@ EOF
 
 # Runs a job with a step that ends with SRUN_CODE and with VERDICT as the answer of `trireme job finish`. Prints the commands that
 # scontrol got. SILENT: how often the controller does not answer. SAYS: more of the decision. LAUNCHER: the command that starts
-# programs; without it they do not run.
+# programs. If it is set, they run only under it.
 job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] job_ends VERDICT EXIT_CODE SRUN_CODE
   mkdir -p "$work/bin"
   # shellcheck disable=SC2016  # expanded where it runs

@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
 # fault_night.sh --runs N --seed S --out FILE [--kinds K,K...] [BIN_DIR]: runs a small model many times under a real Slurm of
-# three
-# nodes. Each run is disturbed once at a random moment; the kinds of kFaults take turns. FILE gets one line per run, then the
-# totals:
+# three nodes. Each run is disturbed once at a random moment; the kinds of kFaults take turns. FILE gets one line per run, then
+# the totals:
 #
 #   {"run","fault","at_s","legs","committed_lost","redone_steps","hash_equal","hung","signal_to_commit_s","back_s","ours_s"}
 #
 # at_s: time of the fault after the first commit. back_s: time from the fault to the first step of the next attempt. ours_s: the
-# part
-# of back_s from the start of the ranks on. Exits with 1 if a fault did not happen, a commit was lost, a run hung, or a run ended
-# with
-# other weights than an undisturbed run.
+# part of back_s from the start of the ranks on. Exits with 1 if a fault did not happen, a commit was lost, a run hung, or a run
+# ended with other weights than an undisturbed run.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh

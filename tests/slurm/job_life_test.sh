@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # job_life_test.sh BIN_DIR [SCENARIO...]: tests the reports about a run and its jobs under a real Slurm of two nodes: `trireme
-# submit`
-# and its refusals, the states of `trireme job watch`, dependent jobs that are cancelled or used up, time limits that change while
-# a job runs, and the table of signals in docs/slurm.md. SCENARIO...: runs only these.
+# submit` and its refusals, the states of `trireme job watch`, dependent jobs that are cancelled or used up, time limits that
+# change while a job runs, and the table of signals in docs/slurm.md. SCENARIO...: runs only these.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # journey_test.sh BIN_DIR [build]: types the commands of docs/quickstart.md, "From jsonl to a model on a cluster, in ten
-# commands",
-# unchanged into a real Slurm of two nodes, in a fresh clone, and the same commands again on the next day. The test adds only what
-# the document assumes: a corpus of trireme-data synth, and a preset and nodes for a small machine. Without "build", the clone
-# gets the programs of BIN_DIR instead of command 2.
+# commands", unchanged into a real Slurm of two nodes, in a fresh clone, and the same commands again on the next day. The test
+# adds only what the document assumes: a corpus of trireme-data synth, and a preset and nodes for a small machine. Without
+# "build", the clone gets the programs of BIN_DIR instead of command 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh

@@ -90,8 +90,7 @@ a_chain_goes_on_until_its_run_has_ended() {
 }
 
 # Runs the second or third of several dependent tasks. Prints its exit code and the steps that it started. CODE: the content of
-# chain-code.
-# Earlier tasks are in the states STATE..., one for each query.
+# chain-code. Earlier tasks are in the states STATE..., one for each query.
 next_in_chain() { # [TASK=N] next_in_chain CODE STATE...
   local rc=0
   rm -rf "$work/frozen" && mkdir -p "$work/frozen" && cp -r slurm "$work/frozen/"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # start_test.sh BIN_DIR: tests how a command starts under a real Slurm of two nodes without GPUs: in interactive shells, with a
-# missing
-# rank, without srun, and with one srun too many.
+# missing rank, without srun, and with one srun too many.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
