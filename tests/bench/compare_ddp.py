@@ -8,7 +8,7 @@ A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16 (or fp32, for a CPU without i
 row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
 losses must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the mean over 8,000
 targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or by the clock, what lies between two steps included (ours),
-after `warmup` steps. --cpu-time, for a machine that is never quiet, measures only one rank's CPU seconds of a micro-step
+after `warmup` steps. --cpu-time, for a machine that is never quiet, measures only one rank's CPU seconds of a gradient-accumulation step
 (no communication; ours: runs of 4 steps less runs of 1, by 3; theirs: median of steps 2 to 4). Prints a Markdown page: every figure, the load when a run began, median and spread of the ratios.
 """
 import argparse

@@ -5,7 +5,7 @@ usage: compare_layouts.py BUILD_DIR --data TEXT.jsonl [--steps 200] [--seq-len 1
 
 A 30 M model (Qwen3 shape, 512 x 8, vocabulary 6400), or with --experts one of 8 experts and a shared one (256 x 4) on layouts for it, fp32, one thread a rank. TEXT.jsonl is packed once, with a tokenizer trained on it.
 The curve of one process is the reference; every other run starts from the same seed on one of LAYOUTS, stops after half of the
-steps, and goes on from its checkpoint on the layout after it (the last one: on the first).
+steps, and resumes from its checkpoint on the layout after it (the last one: on the first).
 
 It is one curve if the loss of every step k differs from the reference's by at most (relative)
   FACTOR max(u sqrt(R (1 + H / 2)) / 50, max_{j <= k} d_j)

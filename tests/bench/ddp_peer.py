@@ -8,7 +8,7 @@ usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--precision
 micro-batch, or kept whole up to the last one.
 
 DIR is what `parity_driver train --batches-only` left. Batches are in memory before the clock starts, so data loading costs
-the peer nothing. Rank r takes micro-step a * size + r of an update, as our loader deals them. A step, timed from
+the peer nothing. Rank r takes micro-batch a * size + r of an update, like the loader of Trireme. A step, timed from
 its batches to the end of the optimizer (ours lasts until the next one begins): forward and backward of each micro-batch (gradients are exchanged with the last
 one only, while backward runs), clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]};
 with --cpu-clock the times are the process's CPU seconds, which other programs on the machine do not lengthen.

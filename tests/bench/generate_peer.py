@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peers that compare_generate.py measures: CTranslate2 and transformers, on a Hugging Face folder. As `trireme bench generate`: random prompts,
+"""The peers that compare_generate.py measures: CTranslate2 and transformers, on a Hugging Face directory. Like `trireme bench generate`: random prompts,
 the likeliest token each time, no end; the fastest of the repeats behind one that is not counted.
 
 usage: generate_peer.py --engine ctranslate2|transformers --model DIR --out FILE [--batch B] [--prompt-tokens P] [--new-tokens N] [--threads T]

@@ -63,7 +63,7 @@ def tail(path):
 
 
 def read_result(path):
-    """What the part has written so far: {"figures": {...}, "reason": ...}."""
+    """Returns the result file of the part so far: {"figures": {...}, "reason": ...}."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

@@ -1,4 +1,4 @@
-"""What every part shares: its result file, and how it runs Trireme's programs."""
+"""The base of every part: its result file, and functions that run Trireme's programs."""
 import json
 import os
 import subprocess

@@ -32,7 +32,7 @@ def hard(part):
 
 
 def pretrain(part, name, values, codes=(0,), **environment):
-    """Trains the run `name` of this part, or goes on with it; returns its directory."""
+    """Trains the run `name` of this part, or resumes it; returns its directory."""
     run = part.path(name)
     part.trireme("pretrain", "--data", inputs.pretrain_set(part), "--run", run, *keys(values), codes=codes, **environment)
     return run

@@ -80,7 +80,7 @@ TEST_F(KillOneRank, WithACheckpointBeingWrittenBehind) {
                             "--model.dropout",    "0.1"};
   ASSERT_EQ(pretrain("whole_async", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
-      {"checkpoint.shard.done:0:1:kill9", 0, 0},  // in the writer thread
+      {"checkpoint.shard.done:0:1:kill9", 0, 0},  // kills the writer thread
       {"checkpoint.gathered:0:1:kill9", 0, 0},
       {"checkpoint.shard.sync:1:1:kill9", 1, 0},
       {"checkpoint.manifest:0:2:kill9", 0, 3},

@@ -24,7 +24,7 @@
 namespace trireme::testing {
 namespace {
 
-constexpr std::int64_t kRows = 24;  // of one update
+constexpr std::int64_t kRows = 24;  // rows of one update
 constexpr std::int64_t kLength = 48;
 constexpr std::int64_t kWidth = 4;
 constexpr std::int64_t kHidden = 9;  // odd, like kVocab

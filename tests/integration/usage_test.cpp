@@ -208,7 +208,7 @@ TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
   EXPECT_EQ(saved_steps("trunk").size(), 2U);
   EXPECT_EQ(pretrain("branch", from(older)).code, 0);
   EXPECT_EQ(metrics("branch").resumed_from, std::vector<std::int64_t>{2});
-  // The same command again, like from a requeued job: it continues with the stored configuration.
+  // Repeat the command, like a requeued job: it continues with the stored configuration.
   Arguments longer = from(older);
   longer[1] = "8";
   EXPECT_EQ(pretrain("branch", longer).code, 0);

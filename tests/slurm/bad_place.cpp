@@ -30,7 +30,7 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag,
               MPI_Request* request) {
   if (type == MPI_BYTE && count > kLarge_bytes && number_in("BAD_PLACE_DAMAGES") != 0) {
     auto* bytes = static_cast<unsigned char*>(const_cast<void*>(data));
-    bytes[count / 8 * 4 + 2] ^= 0x10U;  // in the fraction of a float
+    bytes[count / 8 * 4 + 2] ^= 0x10U;  // a bit in the fraction of a float
   }
   return PMPI_Isend(data, count, type, peer, tag, comm, request);
 }

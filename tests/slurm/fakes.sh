@@ -18,10 +18,10 @@ exec "$@"
 EOF
 }
 
-# Runs a job with a step that ends with SRUN_CODE and with VERDICT as the answer of `trireme job finish`. Prints the commands that
+# Runs a job with a step that ends with SRUN_CODE and with `VERDICT` as the answer of `trireme job finish`. Prints the commands that
 # scontrol got. SILENT: how often the controller does not answer. SAYS: more of the decision. LAUNCHER: the command that starts
 # programs. If it is set, they run only under it.
-job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] job_ends VERDICT EXIT_CODE SRUN_CODE
+job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] `job_ends VERDICT EXIT_CODE SRUN_CODE`
   mkdir -p "$work/bin"
   # shellcheck disable=SC2016  # expanded where it runs
   printf '#!/usr/bin/env bash\n[[ -n ${IN_IMAGE:-} || -z ${LAUNCHER:-} ]] || exit 127\nprintf "%%s\\n" "$@" >%q\nprintf %%s %q\nexit %s\n' "$work/asked" \

@@ -118,7 +118,7 @@ a_refusal_is_told_with_its_reason() {
 }
 
 # Tests a row of the table of signals: sends the signal to a job, and expects this end, these stacks and this checkpoint.
-sent_signal() { # sent_signal NAME: prints "saves", "stacks", "stacks, saves", "killed" or "goes on"
+sent_signal() { # sent_signal NAME: prints `saves`, `stacks`, `stacks, saves`, `killed` or `goes on`
   local effect=''
   if [[ -n $(compgen -G "$work/$1/stacks/*") ]]; then effect=stacks; fi
   if grep -q '^job  *exit 75 .*: requeue$' "$work/$1.out"; then

@@ -125,7 +125,7 @@ job_of_copy() { # job_of_copy COMMAND: prints the command that the job would run
 }
 
 # Replaces sbatch by a script that keeps its arguments, answers 1, 2, 3 ... and fails from the job REFUSE on.
-chain() { # chain FOLDER ARGUMENT...
+chain() { # chain DIR ARGUMENT...
   local output=$1
   shift
   mkdir -p "$work/elsewhere/in"

@@ -12,7 +12,7 @@ namespace trireme::test {
 /// Checkpoints of steps 1 and 2 by two ranks; tests damage the newer one.
 struct TwoSteps {
   TempFolder folder;
-  std::vector<Logical> logicals;  // of step 2
+  std::vector<Logical> logicals;  // content of step 2
   fs::path step = folder / "step-000000002";
 
   explicit TwoSteps(std::vector<Logical> newer = make_logicals(17)) : logicals(std::move(newer)) {

@@ -207,7 +207,7 @@ TEST_F(Compressed, AStreamIsDecompressedOnceWhateverThePartitions) {
 TEST_F(Compressed, AFailedChunkEndsThoseThatWait) {
   const std::string text = some_text(100'000, 7);
   auto files = inspect_inputs({file("one", gzip(text))});
-  files[0].size += 5000;  // as if the file had shrunk since
+  files[0].size += 5000;  // simulates a file that has shrunk since
   EXPECT_THROW(read_all_lines(files, 1000, 3), Error);
 }
 

@@ -16,7 +16,7 @@ namespace {
 using testing::TemporaryFolder;
 
 constexpr std::uint64_t kGroup = 10;  // rows that can only be read together
-constexpr std::uint64_t kRowBytes = 1000;  // as the format counts them
+constexpr std::uint64_t kRowBytes = 1000;  // the format reports this size
 
 /// Row 12 of 25 is {"text": "row 12"}.
 class NumberedRows final : public RecordSource {
@@ -94,7 +94,7 @@ TEST(InputFormats, DocumentsKeepThePositionOfTheirRecord) {
 
   ASSERT_EQ(result.documents.source.size(), 25U);
   EXPECT_EQ(result.documents.source_offset[2], 12U);
-  EXPECT_EQ(result.documents.line[12], 12U);  // of the rows of the first file in this partition
+  EXPECT_EQ(result.documents.line[12], 12U);  // rows of the first file in this partition
   EXPECT_EQ(result.documents.source[15], 1U);
   EXPECT_EQ(result.documents.source_offset[15], 0U);
   EXPECT_EQ(result.lines, (std::vector<std::uint64_t>{15, 10}));

@@ -349,7 +349,7 @@ TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
   config.threads = 2;
   config.max_bad = 3;
   config.documents.chat.seed = 4;
-  pack_with(config, tokenizer_, nullptr);  // the same data set
+  pack_with(config, tokenizer_, nullptr);  // packs an equal data set
   config.documents.text.eos = false;
   EXPECT_NE(error_of(config, ErrorKind::usage).find("--eos is true there, false here"),
             std::string::npos);

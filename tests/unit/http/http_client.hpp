@@ -21,7 +21,7 @@ struct ClientAnswer {
   int status = 0;  // 0: the connection ended without an answer
   std::string head = {};
   std::string body = {};
-  bool is_whole = false;  // as long as announced, or all chunks
+  bool is_whole = false;  // has the announced length, or all chunks
 };
 
 class HttpClient {

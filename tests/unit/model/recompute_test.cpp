@@ -186,7 +186,7 @@ struct KeptBytes {
   std::int64_t rows;  // tokens in this rank's residual stream
   // between entering and leaving tensor parallelism: t times as many with sequence parallelism
   std::int64_t tokens;
-  std::int64_t width;  // of the residual stream
+  std::int64_t width;  // width of the residual stream
   std::int64_t queries;  // elements per token on this rank
   std::int64_t keys;
   std::int64_t heads;

@@ -227,7 +227,7 @@ Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_
     return at::randn(shape, at::detail::createCPUGenerator(seed), at::kDouble);
   };
   const auto rank = static_cast<std::uint64_t>(world.rank());
-  const std::int64_t tokens = sequence_parallel ? 7 : 14;  // of a row on this rank
+  const std::int64_t tokens = sequence_parallel ? 7 : 14;  // tokens of a row on this rank
   const std::uint64_t whose = sequence_parallel ? rank : 0;
   Weights weights({random_on(10 + rank, {5, 6}), random_on(20 + rank, {4, 5})}, dtype);
   const auto x = random_on(30 + whose, {rows, tokens, 6}).to(dtype).requires_grad_();
@@ -258,7 +258,7 @@ TEST(Weighted, TokensThatEnterAndLeaveInPiecesGiveTheSame) {
           };
           const auto [expected, calls] = run(1);
           EXPECT_EQ(calls, sequence_parallel ? 4U : 2U);
-          for (const std::int64_t chunks : {2, 3, 7}) {  // of 7 tokens
+          for (const std::int64_t chunks : {2, 3, 7}) {  // each row has 7 tokens
             const auto [results, more_calls] = run(chunks);
             EXPECT_EQ(more_calls, calls * static_cast<std::uint64_t>(chunks));
             const double bound = dtype == at::kDouble ? 1e-13 : dtype == at::kFloat ? 1e-5 : 2e-2;

@@ -57,7 +57,7 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
       ASSERT_EQ(objective.evaluated().size(), 2U);
       at::Tensor sums = at::zeros({3}, at::kDouble);
       ObjectiveTape tape;
-      Microbatch before = batches[0];  // of an earlier step, so the report drops it
+      Microbatch before = batches[0];  // an earlier step, which the report drops
       before.step = 0;
       const Microbatch early = deal_tokens(before, rank.mesh);
       (void)objective.forward(early, rank.own(hidden, early), 1, tape);

@@ -125,7 +125,7 @@ TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
 TEST(Preference, InLowPrecisionStaysNearFp64) {
   struct Low {
     ParamDTypes dtypes;
-    double bound;  // of gradients: bf16 keeps 8 bits of logits, of their gradient and of the result
+    double bound;  // for gradients: bf16 keeps 8 bits of logits, of their gradient and of the result
   };
 
   const Microbatch batch = pairs();

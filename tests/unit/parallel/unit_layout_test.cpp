@@ -58,7 +58,7 @@ TEST(UnitLayout, EveryElementIsOwnedByExactlyOneRank) {
   for (const int tp : {1, 2, 3, 5}) {
     for (const auto& [shards, replicas, persist] :
          {std::array{1, 1, 0}, {1, 3, 0}, {2, 1, 0}, {3, 2, 7}, {4, 1, 67}}) {
-      std::map<std::pair<ParamId, std::int64_t>, int> owners;  // of global elements
+      std::map<std::pair<ParamId, std::int64_t>, int> owners;  // owners of global elements
       for (int t = 0; t < tp; ++t) {
         for (int s = 0; s < shards; ++s) {
           for (int r = 0; r < replicas; ++r) {

@@ -340,7 +340,7 @@ TEST_F(MaskTest, ArgumentsOfCallsAreObjectsWhateverTheSchemaSays) {
     EXPECT_EQ(call(schema, R"({"a": 1})"), "yes") << schema;
     EXPECT_EQ(call(schema, "{}"), "no") << schema;
   }
-  // Of many large schemas, those that fit into the grammar are enforced.
+  // Large schemas are enforced as long as they fit into the grammar together.
   std::vector<CallableTool> tools;
   for (int i = 0; i < 10; ++i)
     tools.push_back(
@@ -375,7 +375,7 @@ TEST_F(MaskTest, HoldsAnOpenedCallToItsGrammar) {
     for (const std::uint32_t id : tokenizer().encode(text)) mask.accept(id);
   };
   std::vector<std::uint64_t> bits((kVocab + 63) / 64, 0);
-  write("is <tool_call> of use?");  // in a thought
+  write("is <tool_call> of use?");  // part of a thought
   EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);
   write("</think>Let me add.");
   EXPECT_FALSE(mask.allow(bits, kVocab));  // every token may follow, including the end

@@ -48,7 +48,7 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
     const double r = world.rank();
     own.metrics.loss(10 + r, 4, 4);
     own.measures.record(own.save_s, r / 2);
-    own.measures.record(own.save_s, r / 2);  // of a second step
+    own.measures.record(own.save_s, r / 2);  // from a second step
     own.measures.record(own.peer_wait_s, r == 1 ? 0.1 : 2);
     own.measures.record(own.mem_peak_bytes, 100 * r);
     EXPECT_FALSE(own.metrics.report({8, 800, 120, 2, 0.5, 0.1, 1.0, false}, 4 + r));

@@ -53,7 +53,7 @@ TEST(ProgressLine, TheTimeLeftCountsSavesButNotTheFirstStep) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress({.first_step = 0, .total_steps = 200, .log_every = 1});
   for (std::int64_t step = 1; step <= 101; ++step) {
-    const bool after_a_save = step % 10 == 1;  // of 10 s
+    const bool after_a_save = step % 10 == 1;  // the save takes 10 s
     progress.write(line_of(step, step == 1 ? 1000 : after_a_save ? 11 : 1));
   }
   log::flush();

@@ -18,7 +18,7 @@ struct MegatronRow {
   std::int64_t tp;
   std::int64_t pp;
   std::int64_t batch;
-  double flops_per_s;  // of one GPU
+  double flops_per_s;  // for one GPU
 };
 
 constexpr double kTera = 1e12;
@@ -69,7 +69,7 @@ inline MeasuredStep measured_step(const MegatronRow& row) {
     parallel.virtual_stages = here % 2 == 0 ? here / 2 : here;
   }
   const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
-  const std::int64_t rows = row.batch / kMegatronData;  // of a data rank
+  const std::int64_t rows = row.batch / kMegatronData;  // rows of a data rank
   const UpdateShape shape =
       row.pp == 1 ? UpdateShape{rows, kMegatronLength, 1} : UpdateShape{1, kMegatronLength, rows};
   const double tokens = static_cast<double>(row.batch * kMegatronLength);
