@@ -18,7 +18,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// rank.
 struct ForkedRun {
   int ranks = 2;
-  std::filesystem::path set;  // data set
+  std::filesystem::path set;     // data set
   std::filesystem::path folder;  // run directory; the stderr of the ranks goes to <folder>.log
   Settings settings;
   std::string fault;  // TRIREME_FAULT; "" for none
@@ -26,9 +26,9 @@ struct ForkedRun {
 };
 
 struct RanksEnd {
-  std::vector<int> codes;  // exit code, or 128 + signal
+  std::vector<int> codes;    // exit code, or 128 + signal
   double after_first_s = 0;  // time from the first exit to the last
-  bool timed_out = false;  // the limit was reached and the remaining ranks were killed
+  bool timed_out = false;    // the limit was reached and the remaining ranks were killed
   std::string log;
 };
 

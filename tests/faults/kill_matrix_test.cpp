@@ -34,7 +34,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLimit_s = 60;  // time limit of one run
+constexpr double kLimit_s = 60;    // time limit of one run
 constexpr double kPromptly_s = 5;  // limit from a kill until all ranks have exited
 constexpr int kMostRanks = 4;
 constexpr int kSteps = 7;

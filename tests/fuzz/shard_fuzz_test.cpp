@@ -60,11 +60,11 @@ class ShardFile {
 
  private:
   static std::vector<std::string> names() {
-    std::vector<std::string> all{
-        schema::kTokens,      schema::kDocOffset, schema::kDocSource, schema::kDocSourceOffset,
-        schema::kDocTextHash, schema::kIntegrity, schema::kSources,   schema::kBad,
-        // three times, because this parser has the most forms
-        schema::kMeta,        schema::kMeta,      schema::kMeta};
+    std::vector<std::string> all{schema::kTokens, schema::kDocOffset, schema::kDocSource,
+                                 schema::kDocSourceOffset, schema::kDocTextHash, schema::kIntegrity,
+                                 schema::kSources, schema::kBad,
+                                 // three times, because this parser has the most forms
+                                 schema::kMeta, schema::kMeta, schema::kMeta};
     for (const std::int64_t length : {16, 64}) {
       for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"})
         all.push_back(schema::pack_group(length) + part);

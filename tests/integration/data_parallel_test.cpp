@@ -15,7 +15,7 @@ namespace {
 
 using testing::Shape;
 
-constexpr double kBound = 1e-10;  // fp64: the order of sums differs
+constexpr double kBound = 1e-10;   // fp64: the order of sums differs
 constexpr std::int64_t kRows = 2;  // rows of one data rank in one update
 
 /// A model and its step on one rank.

@@ -60,11 +60,11 @@ TEST_F(KillOneRank, AtAnyMomentOfARun) {
   const Arguments arguments{"--train.steps", "10", "--checkpoint.every", "3"};
   ASSERT_EQ(pretrain("whole", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
-      {"train.step:1:2:kill9", 1, 0},  // nothing is saved yet: the run starts anew
-      {"train.reduce:0:5:kill9", 0, 3},  // while gradient buckets are being sent
+      {"train.step:1:2:kill9", 1, 0},              // nothing is saved yet: the run starts anew
+      {"train.reduce:0:5:kill9", 0, 3},            // while gradient buckets are being sent
       {"checkpoint.shard.write:1:1:kill9", 1, 3},  // during the save of step 6
-      {"checkpoint.publish:0:1:kill9", 0, 3},  // just before the rename
-      {"checkpoint.published:0:1:kill9", 0, 6},  // just after the rename
+      {"checkpoint.publish:0:1:kill9", 0, 3},      // just before the rename
+      {"checkpoint.published:0:1:kill9", 0, 6},    // just after the rename
       {"train.stepped:1:2:kill9", 1, 6},
   };
 

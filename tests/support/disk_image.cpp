@@ -11,9 +11,9 @@ namespace fs = std::filesystem;
 
 struct LiveNode {
   bool is_folder = false;
-  std::string now;  // content after all calls
-  std::string synced;  // content at the last fsync
-  std::string some;  // content after a random subset of the writes
+  std::string now;                     // content after all calls
+  std::string synced;                  // content at the last fsync
+  std::string some;                    // content after a random subset of the writes
   std::map<std::string, int> entries;  // names after all calls
   std::map<std::string, int> synced_entries;
   std::map<std::string, int> early_entries;  // names after the calls up to a random one

@@ -20,9 +20,9 @@ struct DiskCall {
   int node = -1;  // for create, make_folder, write, resize and sync
   // for create, make_folder, rename (the source) and remove; relative to the directory
   std::string path;
-  std::string target;  // for rename
+  std::string target;        // for rename
   std::uint64_t offset = 0;  // for write; the new size for resize
-  std::string bytes;  // for write
+  std::string bytes;         // for write
 };
 
 /// Starts to record the calls below `folder`, an existing directory.
@@ -40,10 +40,10 @@ class DiskImage {
   /// Selects which calls that no fsync has covered reached the disk.
   enum class Lost {
     everything,  // nothing that was not synced
-    data,  // names reached the disk, contents did not: zeros
-    names,  // contents reached the disk, names did not
-    nothing,  // everything reached the disk: the process was killed, not the machine
-    some,  // a random subset of the writes, and names up to a random call
+    data,        // names reached the disk, contents did not: zeros
+    names,       // contents reached the disk, names did not
+    nothing,     // everything reached the disk: the process was killed, not the machine
+    some,        // a random subset of the writes, and names up to a random call
   };
 
   /// Returns the state after the first `count` of `calls` on a directory that was empty.

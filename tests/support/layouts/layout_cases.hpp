@@ -18,10 +18,10 @@ struct LayoutCase {
   std::int64_t cp = 1;
   std::int64_t zero = 0;
   bool sequence = false;
-  std::int64_t form = 0;  // for cp > 1
+  std::int64_t form = 0;       // for cp > 1
   std::int64_t recompute = 0;  // index in kRecomputes
   std::int64_t accumulation = 1;
-  bool sgd = false;  // SGD with a clip norm that takes effect; false: AdamW
+  bool sgd = false;   // SGD with a clip norm that takes effect; false: AdamW
   bool lora = false;  // trains adapters only; not a factor
 
   [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * cp); }

@@ -25,7 +25,7 @@ constexpr std::array<int, 3> kRanks{1, 2, 3};
 
 /// The results of all ranks of one start.
 struct Together {
-  std::string out;  // output of all ranks
+  std::string out;                    // output of all ranks
   std::vector<std::string> messages;  // the ranks would print these on stderr
   std::set<int> codes;
 };

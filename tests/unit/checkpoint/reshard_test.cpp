@@ -56,7 +56,7 @@ struct Parameter {
   std::vector<std::int64_t> shape;
   int tp_dim;  // -1: replicated over tp
   int ep_dim;  // -1: not an expert
-  int layer;  // -1: on the first stage; -2: on the last
+  int layer;   // -1: on the first stage; -2: on the last
 };
 
 const Parameter kParameters[] = {

@@ -189,8 +189,7 @@ TEST(ConfigSet, PrecedenceDoesNotDependOnTheOrderOfCalls) {
   std::string order = "cfgp";
   std::sort(order.begin(), order.end());
   do {
-    if (order.find('f') > order.find('g'))
-      continue;  // the order decides which file is the first
+    if (order.find('f') > order.find('g')) continue;  // the order decides which file is the first
     EXPECT_EQ(winner(order, "model.hidden_size"), "3 --model.hidden_size") << order;
     EXPECT_EQ(winner(order, "model.rope_theta"), "2 second.toml:3") << order;
     EXPECT_EQ(winner(order, "model.qk_norm"), "true first.toml:4") << order;

@@ -139,7 +139,7 @@ TEST_F(Hdf5, OpenRefusesWhatIsNotACompleteFile) {
   const std::string whole = read_file(at("whole"));
   write_file_atomic(at("cut"), whole.substr(0, whole.size() / 2));
   std::string flipped = whole;
-  flipped[20] = static_cast<char>(flipped[20] ^ 0x10);  // a bit of the superblock, which has a checksum
+  flipped[20] = static_cast<char>(flipped[20] ^ 0x10);  // the superblock has a checksum
   write_file_atomic(at("flipped"), flipped);
 
   for (const char* name : {"foreign", "empty", "absent", "cut", "flipped"}) {

@@ -257,7 +257,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
   for (const int size : {1, 2, 4}) {
     for (const std::int64_t micro_batch : {1, 2}) {
       std::map<std::int64_t, std::vector<std::int64_t>> rows;  // global sample -> its tokens
-      std::map<std::int64_t, std::int64_t> targets;  // number of targets of each update
+      std::map<std::int64_t, std::int64_t> targets;            // number of targets of each update
       for (int rank = 0; rank < size; ++rank) {
         DataLoader loader(
             stream, {.micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});

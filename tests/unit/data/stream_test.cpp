@@ -240,7 +240,7 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
   const SampleStream whole = open(plan);
   constexpr std::int64_t kSteps = 80;
   std::map<std::int64_t, std::vector<std::int64_t>> expected;  // sample -> its tokens
-  std::vector<std::int64_t> targets;  // number of targets of each step
+  std::vector<std::int64_t> targets;                           // number of targets of each step
   {
     DataLoader loader(whole, {.micro_batch = kBatch, .global_batch = kBatch});
     for (std::int64_t step = 0; step < kSteps; ++step) {

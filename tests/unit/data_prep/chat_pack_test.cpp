@@ -18,7 +18,7 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
   std::vector<std::string> lines;
   for (int i = 0; i < 90; ++i) {
     lines.push_back(sft(talk({formatted("question {}", i), formatted("answer {}", i)})));
-    if (i % 7 == 3) lines.push_back("");  // blank
+    if (i % 7 == 3) lines.push_back("");                              // blank
     if (i % 11 == 5) lines.push_back(R"({"conversations": "bad"})");  // invalid
   }
   const SortedJson found =

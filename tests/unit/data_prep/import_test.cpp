@@ -227,7 +227,7 @@ TEST_F(Import, LlmCFilesOfBothMagicsWithEitherPlaceOfTheToken) {
   auto documents = random_documents(60, 50, 40000, 3);
   for (Ids& document : documents) document.front() = 50256;
   Ids starts;  // <eot> text <eot> text
-  Ids ends;  // text <eot> text <eot>
+  Ids ends;    // text <eot> text <eot>
   for (const Ids& document : documents) {
     starts.insert(starts.end(), document.begin(), document.end());
     ends.insert(ends.end(), document.begin() + 1, document.end());

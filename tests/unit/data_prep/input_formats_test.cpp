@@ -15,7 +15,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-constexpr std::uint64_t kGroup = 10;  // rows that can only be read together
+constexpr std::uint64_t kGroup = 10;       // rows that can only be read together
 constexpr std::uint64_t kRowBytes = 1000;  // the format reports this size
 
 /// Row 12 of 25 is {"text": "row 12"}.

@@ -19,7 +19,7 @@ const std::map<std::string_view, Names>& module_rows() {
       {"objective", {"core", "comm", "device", "parallel", "ops"}},
       {"optim", {"core", "comm", "device", "parallel", "ops"}},
       {"model", {"core", "comm", "device", "parallel", "ops"}},
-      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},  // host memory: no LibTorch
+      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},   // host memory: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},       // runs without LibTorch
       {"job", {"core", "scheduler", "config", "comm", "checkpoint"}},  // runs without LibTorch
       {"generate",

@@ -28,7 +28,7 @@ struct MoeCase {
   std::string balance = "aux";
   std::string aux_loss = "sequence";
   std::string tokens = "padded";  // whole rows, padded rows, pairs
-  bool again = false;  // the input is computed again
+  bool again = false;             // the input is computed again
 
   [[nodiscard]] std::string name() const {
     return formatted("{} experts, {} a token, {} shared, {}{}, {} {}, {} tokens{}", experts, k,

@@ -186,7 +186,7 @@ struct KeptBytes {
   std::int64_t rows;  // tokens in this rank's residual stream
   // between entering and leaving tensor parallelism: t times as many with sequence parallelism
   std::int64_t tokens;
-  std::int64_t width;  // width of the residual stream
+  std::int64_t width;    // width of the residual stream
   std::int64_t queries;  // elements per token on this rank
   std::int64_t keys;
   std::int64_t heads;
@@ -196,12 +196,12 @@ struct KeptBytes {
 
   [[nodiscard]] std::int64_t selective() const {
     const std::int64_t stream = 2 * rows * (width * element + statistic);  // x, sum and their norms
-    return stream + tokens * (queries + 2 * keys + 2 * mlp) * element;  // qkv, gate and up
+    return stream + tokens * (queries + 2 * keys + 2 * mlp) * element;     // qkv, gate and up
   }
 
   [[nodiscard]] std::int64_t none() const {
     const std::int64_t inputs = tokens * (2 * width + mlp) * element;  // normed twice, hidden
-    const std::int64_t turned = tokens * (queries + keys) * element;  // q, k; v is part of qkv
+    const std::int64_t turned = tokens * (queries + keys) * element;   // q, k; v is part of qkv
     const std::int64_t attended = tokens * (queries * element + heads * 4);  // out, lse
     return selective() + inputs + turned + attended;
   }

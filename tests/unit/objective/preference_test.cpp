@@ -125,7 +125,8 @@ TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
 TEST(Preference, InLowPrecisionStaysNearFp64) {
   struct Low {
     ParamDTypes dtypes;
-    double bound;  // for gradients: bf16 keeps 8 bits of logits, of their gradient and of the result
+    // The bound for gradients: bf16 keeps 8 bits of logits, of their gradient and of the result.
+    double bound;
   };
 
   const Microbatch batch = pairs();

@@ -83,7 +83,7 @@ struct RankOfLayout {
   Mesh mesh;
   TensorGroup tensor;
   ParamRegistry registry;
-  std::int64_t first = 0;  // the first of this rank's classes
+  std::int64_t first = 0;    // the first of this rank's classes
   std::int64_t classes = 0;  // the number of this rank's classes
 };
 

@@ -303,11 +303,11 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   const auto refused = [](const AttentionSetup& setup) {
     EXPECT_THROW(plan_attention(setup, 1, 4, 4), Error);
   };
-  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});  // 3 positions, 4 queries
+  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});            // 3 positions, 4 queries
   refused({1.0, true, {}, {{{0, 4}}}, {{{0, 4}}, {{0, 4}}}});  // two rows
-  refused({1.0, true, {}, {{{-1, 4}}}, {{{0, 4}}}});  // before the row
-  refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});  // past its bounds
-  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});  // two keys at position 1
+  refused({1.0, true, {}, {{{-1, 4}}}, {{{0, 4}}}});           // before the row
+  refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
+  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at position 1
   EXPECT_THROW(plan_attention({}, 1, 3, 4), Error) << "different lengths and no places";
   EXPECT_THROW(plan_attention({.window = -1}, 1, 4, 4), Error);
 }

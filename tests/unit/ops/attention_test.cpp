@@ -30,7 +30,7 @@ const std::vector<AttentionShape> kAttentionShapes{
     {1, 2, 1, 130, 128, false, {{0, 65, 130}}},
     {1, 4, 1, 257, 64, true, {{0, 64, 257}}},
     {1, 2, 1, 40, 32, true, {}, 2},
-    {1, 4, 2, 100, 64, true, {}, 20},  // smaller than a tile
+    {1, 4, 2, 100, 64, true, {}, 20},   // smaller than a tile
     {1, 2, 2, 200, 32, true, {}, 100},  // larger than a tile
     {1, 2, 1, 40, 64, true, {}, 1000},  // larger than the row
     {1, 2, 1, 150, 64, true, {{0, 1, 30, 149, 150}}, 40},

@@ -68,7 +68,7 @@ TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
     Problem p = problem(1);
     const at::Tensor x = p.x.to(dtype, false, /*copy=*/true);
     at::Tensor weight = p.weight.to(dtype, false, /*copy=*/true);
-    weight[0].mul_(2).round_().div_(2);  // products of halves are exact in any order
+    weight[0].mul_(2).round_().div_(2);     // products of halves are exact in any order
     weight[kClasses - 1].copy_(weight[0]);  // the first of several equal ones counts
     x[1].copy_(weight[0]).mul_(20);  // rows in which these two classes have the largest logits
     x[3].copy_(x[1]);

@@ -86,7 +86,7 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
     const auto me = static_cast<std::size_t>(world.rank());
     const ContextSetup setup{c.rows(0.3), deal_places(ContextBalance::zigzag, {}, c.B, c.T, 4)};
     const Whole whole = whole_of(c, at::kFloat);
-    const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;  // k and v of T / c positions
+    const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;             // k and v of T / c positions
     const std::uint64_t heads = (2 * 8 + 2 * 4) * 2 * 12 * 8 * 4;  // q, out, k, v
     const std::array<std::array<std::uint64_t, 2>, 3> expected{
         {{3 * keys, 6 * keys}, {3 * keys, 6 * keys}, {heads * 3 / 4, heads * 3 / 4}}};

@@ -67,7 +67,7 @@ TEST(ParamRegistry, NormalValuesHaveMeanZeroAndVarianceOne) {
     sum += value;
     squares += value * value;
   }
-  EXPECT_NEAR(sum / 1e5, 0.0, 0.013);  // 4 standard errors of the mean
+  EXPECT_NEAR(sum / 1e5, 0.0, 0.013);      // 4 standard errors of the mean
   EXPECT_NEAR(squares / 1e5, 1.0, 0.018);  // 4 standard errors of the variance
 }
 
@@ -120,7 +120,7 @@ TEST(ParamRegistry, UniformValuesFillTheirRange) {
     sum += value;
     squares += value * value;
   }
-  EXPECT_NEAR(sum / 1e5, 0.0, 0.0074);  // 4 standard errors of the mean
+  EXPECT_NEAR(sum / 1e5, 0.0, 0.0074);          // 4 standard errors of the mean
   EXPECT_NEAR(squares / 1e5, 1.0 / 3, 0.0038);  // 4 standard errors of the mean square
   EXPECT_EQ(uniform_values(3, "w", shape, Slice{{7}, {2}, 0, 2}),
             (std::vector<double>{values[7], values[8]}));

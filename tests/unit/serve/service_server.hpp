@@ -95,7 +95,7 @@ class ServiceServer : public ::testing::Test {
   }
 
   bool opens_ = true;
-  std::int64_t vocab_size_ = 700;  // rows of the model; the tokenizer has 700
+  std::int64_t vocab_size_ = 700;             // rows of the model; the tokenizer has 700
   std::optional<Tokenizer> model_tokenizer_;  // for the next start(), instead of tokenizer()
   std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
     return said({"Hel", "lo"});

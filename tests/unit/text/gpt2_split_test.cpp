@@ -96,8 +96,8 @@ TEST(Gpt2Split, CutsAsThePatternSays) {
 }
 
 TEST(Gpt2Split, KnowsLettersOfUnicode16) {
-  EXPECT_EQ(split("a\U00010D50"), (Pieces{"a\U00010D50"}));  // Garay letter, new in Unicode 16
-  EXPECT_EQ(split("1\U00010D40"), (Pieces{"1\U00010D40"}));  // Garay digit
+  EXPECT_EQ(split("a\U00010D50"), (Pieces{"a\U00010D50"}));    // Garay letter, new in Unicode 16
+  EXPECT_EQ(split("1\U00010D40"), (Pieces{"1\U00010D40"}));    // Garay digit
   EXPECT_EQ(split("a\u180Eb"), (Pieces{"a", "\u180E", "b"}));  // no longer white space
 }
 

@@ -113,7 +113,7 @@ TEST(Splitter, CutsDigitsApart) {
   EXPECT_EQ(split(SplitStep::digits, "a12²b 3"), (Pieces{"a", "12²", "b ", "3"}));
   EXPECT_EQ(split(SplitStep::single_digits, "a12²b"), (Pieces{"a", "1", "2", "²", "b"}));
   EXPECT_EQ(split(SplitStep::digits, "x\U00011DE0"), (Pieces{"x", "\U00011DE0"}));  // Unicode 17
-  EXPECT_EQ(split(SplitStep::qwen2, "(\U00011DE0"), (Pieces{"(\U00011DE0"}));  // not in \p{N}
+  EXPECT_EQ(split(SplitStep::qwen2, "(\U00011DE0"), (Pieces{"(\U00011DE0"}));       // not in \p{N}
 }
 
 TEST(Splitter, KnowsPatternsByTheirExactString) {

@@ -153,7 +153,7 @@ TEST(TokenizerSpec, GivesAddedTokensTheIdsOfHuggingFace) {
     json["added_tokens"].push_back(
         token("a", json["model"]["vocab"]["a"].get<int>()));  // the model has this token already
     json["added_tokens"].push_back(token("<next>", 701));
-    json["added_tokens"].push_back(token("", 9999));  // ignored
+    json["added_tokens"].push_back(token("", 9999));      // ignored
     json["added_tokens"].push_back(token("<new>", 700));  // repeated with the same id
   });
 

@@ -21,10 +21,10 @@ TEST(Utf8, ReplacesEachMaximalSubpartOnce) {
   EXPECT_EQ(lossy("a\xFF"
                   "b"),
             std::string("a") + kBad + "b");
-  EXPECT_EQ(lossy("\xE4\xB8"), kBad);  // cut character
+  EXPECT_EQ(lossy("\xE4\xB8"), kBad);                                  // cut character
   EXPECT_EQ(lossy("\xE4\xB8\xE4\xB8\x96"), std::string(kBad) + "世");  // cut, then a whole one
   EXPECT_EQ(lossy("\xED\xA0\x80"),
-            std::string(kBad) + kBad + kBad);  // surrogate: no byte begins a character
+            std::string(kBad) + kBad + kBad);              // surrogate: no byte begins a character
   EXPECT_EQ(lossy("\xC0\xAF"), std::string(kBad) + kBad);  // overlong
   EXPECT_EQ(lossy("\xF4\x90\x80\x80"), std::string(kBad) + kBad + kBad + kBad);  // past U+10FFFF
   EXPECT_EQ(lossy("\xF0\x9F\x91"), kBad);

@@ -30,7 +30,7 @@ TEST(Choices, WhiteSpaceAtTheEndOfAContextBelongsToTheEnding) {
   expect("the other\t\n ", "world", "the other");
   expect("the other\u00A0\u3000", "world", "the other");  // Python strips these
   expect("the other\u200B", "world", "the other\u200B");  // Python does not strip this
-  expect("the re", "turn of the world", "the re");  // joined: "return" is one token
+  expect("the re", "turn of the world", "the re");        // joined: "return" is one token
   expect("<|im_start|>user", "<|im_end|>", "<|im_start|>user");
 }
 
@@ -76,7 +76,7 @@ TEST(Choices, BatchesScoreEndingsAloneAndCutContextsFromTheirBeginning) {
 TEST(Choices, TheHighestScoreIsChosenPerCharacterToo) {
   const ChoiceItem item{"", {"ab", "世界", "cde", "f"}, 1, ""};
   const ChoiceResult result = choose(item, {-3, -5, -4, -3});
-  EXPECT_EQ(result.choice, 0);  // the first of several equal ones
+  EXPECT_EQ(result.choice, 0);       // the first of several equal ones
   EXPECT_EQ(result.choice_norm, 2);  // -1.5, -2.5 (2 characters of 6 bytes), -1.33, -3
   EXPECT_EQ(result.scores, (std::vector<double>{-3, -5, -4, -3}));
 }
