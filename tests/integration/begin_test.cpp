@@ -299,8 +299,8 @@ TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
   EXPECT_EQ(trireme({"pretrain", "--run", path("gone").string()}).code, 0);
   EXPECT_TRUE(metrics("gone").resumed_from.back() == 2);
 
-  // Repeating the command resumes the run, like after a requeue. If the newest checkpoint is missing,
-  // the run says so.
+  // Repeating the command resumes the run, like after a requeue. If the newest checkpoint is
+  // missing, the run says so.
   EXPECT_EQ(pretrain("gone", anew).code, 0);
   std::filesystem::remove_all(path("gone") / "checkpoints" / "step-000000002");
   const Exit back = pretrain("gone", anew);
