@@ -66,7 +66,7 @@ int exit_code_of_reading_as_nobody(const fs::path& step) {
   }));
 }
 
-TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
+TEST(Hostile, PipesDevicesAndDirectoriesInPlaceOfFilesAreRefusedWithoutWaiting) {
   const Saved saved;
   for (const auto& [name, content] : contents(saved.step)) {
     const fs::path path = saved.step / name;
@@ -85,7 +85,7 @@ TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
   EXPECT_EQ(exit_code_of_reading(saved.step), 0);
 }
 
-TEST(Hostile, AStepThatIsNoFolderIsDamaged) {
+TEST(Hostile, AStepThatIsNotADirectoryIsDamaged) {
   const Saved saved;
   fs::rename(saved.step, saved.folder / "elsewhere");
   const auto expect_damaged = [&](const char* what) {
@@ -106,7 +106,7 @@ TEST(Hostile, AStepThatIsNoFolderIsDamaged) {
   EXPECT_TRUE(fs::exists(saved.folder / "elsewhere" / kManifestName));
 }
 
-TEST(Hostile, FilesAndFoldersWithoutPermissionAreRefused) {
+TEST(Hostile, FilesAndDirectoriesWithoutPermissionAreRefused) {
   const Saved saved;
   for (const fs::path& folder : {saved.folder.path(), saved.step})
     ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);

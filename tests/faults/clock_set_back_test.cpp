@@ -118,7 +118,7 @@ TEST_F(ClockSetBack, RetentionKeepsTheHighestSteps) {
   EXPECT_EQ(list_steps(folder_.path()), (Steps{5, 4}));
 }
 
-TEST_F(ClockSetBack, TheNextSaveGoesOnAndHoldsNoTime) {
+TEST_F(ClockSetBack, TheNextSaveSucceedsAndStoresNoTime) {
   set_wall_clock(-10 * 365 * 24 * kHour_s);
   save_layout(folder_.path(), 6, make_logicals(1), 2, kLayout);
   set_wall_clock(0);
@@ -140,7 +140,7 @@ TEST_F(ClockSetBack, NothingAsksForTheTimeOfDay) {
   EXPECT_EQ(num_wall_clock_reads(), before);
 }
 
-TEST(RestlessClock, WritePaceStaysTheSame) {
+TEST(RestlessClock, TheWriteRateStaysTheSame) {
   const RestlessWallClock restless;
   WritePace pace(1e6);
   const auto begin = Steady::now();
@@ -197,7 +197,7 @@ TEST_F(ClockSetBack, WhileACollectiveWaitsMovesNoTimeout) {
   expect_a_timeout([] { set_wall_clock(-24 * kHour_s); });
 }
 
-TEST(RestlessClock, HeartbeatLosesNobody) {
+TEST(RestlessClock, HeartbeatLosesNoRank) {
   const RestlessWallClock restless;
   run_ranks(2, [](Communicator& world) {
     LaunchInfo launch;

@@ -113,7 +113,7 @@ TEST_F(Hang, AnErrorOfOneRankIsOnRecordThere) {
   EXPECT_FALSE(std::filesystem::exists(path("thrown") / "verdicts"));
 }
 
-TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
+TEST_F(Hang, Sigusr1WritesStacksAndTrainingContinues) {
   const auto process = start("asked", kShort, {.ranks = 1});
   ASSERT_TRUE(testing::wait_for([&] { return !saved_steps("asked").empty(); }, 60));
 

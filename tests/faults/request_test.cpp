@@ -76,7 +76,7 @@ class Request : public testing::RunProgram {
   }
 };
 
-TEST_F(Request, SaveSavesAndGoesOnStopStops) {
+TEST_F(Request, SaveSavesAndContinuesStopStops) {
   const auto process = start("files", kEndless, {.ranks = 2});
   ASSERT_TRUE(steps_are_done("files"));
 

@@ -16,7 +16,7 @@ class AnyModel : public testing::PostTraining {};
 
 /// A Hugging Face directory and a LoRA run work wherever a model may be given: on several ranks,
 /// after a kill, and after the model was deleted.
-TEST_F(AnyModel, AModelMayBeAHuggingFaceFolderOrALoraRun) {
+TEST_F(AnyModel, AModelMayBeAHuggingFaceDirectoryOrALoraRun) {
   const auto text = [](const char* name) { return path(name).string(); };
   const TaskCase sft{"sft", "sft", "chats", {}};
   ASSERT_EQ(train(sft, "any lora", "start", {.ranks = 1}, {"--lora.rank", "2"}).code, 0);

@@ -21,7 +21,7 @@ class Begin : public testing::RunProgram {
   }
 };
 
-TEST_F(Begin, ARunBegunWithRelativePathsGoesOnFromAnyFolder) {
+TEST_F(Begin, ARunWithRelativePathsResumesFromAnyDirectory) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
   const auto in = [](const std::filesystem::path& folder, const Arguments& more) {
     Arguments all{"sh",
@@ -51,7 +51,7 @@ TEST_F(Begin, ARunBegunWithRelativePathsGoesOnFromAnyFolder) {
   EXPECT_EQ(saved_steps("relative").front(), 3);
 }
 
-TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
+TEST_F(Begin, ARunResumesWithItsConfigurationAndReportsTheEffectOfAnotherEnd) {
   ASSERT_EQ(pretrain("alone", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string run = path("alone").string();
   const std::string config = read_file(path("alone") / "config.toml");
@@ -89,7 +89,7 @@ TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
   expect_words(refused, {"optim.lr = 0.001 (--optim.lr), the checkpoint has 0.003"});
 }
 
-TEST_F(Begin, ARunFromImportedWeightsGoesOn) {
+TEST_F(Begin, ARunFromImportedWeightsResumes) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "2"}).code, 0);
   const std::string exported = path("exported").string();
   const std::string weights = path("weights").string();
@@ -162,7 +162,7 @@ TEST_F(Begin, WeightsAreTrainedAsTheModelTheyBelongTo) {
   EXPECT_NE(read_file(path("fitted") / "config.toml").find("rope_theta = 500"), std::string::npos);
 }
 
-TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
+TEST_F(Begin, ANewRunStartsFromAnyCheckpointWithAnotherConfiguration) {
   ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string from = (path("trunk") / "checkpoints" / "step-000000002").string();
   const auto branch = [&](const std::string& run, const Arguments& more) {
@@ -212,7 +212,7 @@ TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
   expect_words(shape, {"model.hidden_size = 64 (--model.hidden_size), the weights have 32"});
 }
 
-TEST_F(Begin, EveryOptimizerLearnsAndGoesOnBitForBit) {
+TEST_F(Begin, EveryOptimizerLearnsAndResumesBitForBit) {
   const std::vector<Arguments> optimizers{
       {"--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.nesterov", "true", "--optim.lr",
        "0.3", "--optim.weight_decay", "0"},
@@ -276,7 +276,7 @@ TEST_F(Begin, TheWarningOfAnUpdateThatHoldsMoreThanTheEpochsCountsWhatIsDone) {
   EXPECT_EQ(done.err.find("asks for"), std::string::npos) << done.err;
 }
 
-TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
+TEST_F(Begin, ARunWithLostCheckpointsDoesNotRestartSilently) {
   const Arguments arguments{"--train.steps", "2", "--checkpoint.every", "1"};
   // A run that was killed before its first commit starts anew without a question.
   ASSERT_EQ(pretrain("gone", arguments, {.fault = "train.step:0:1:kill9"}).code, 137);

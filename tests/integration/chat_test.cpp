@@ -139,7 +139,7 @@ TEST_F(ChatProgram, EndsAScriptAtItsFirstMistake) {
   EXPECT_EQ(piped("").code, 0);
 }
 
-TEST_F(ChatProgram, StopsAnAnswerAndGoesOnAtATerminal) {
+TEST_F(ChatProgram, StopsAnAnswerAndContinuesAtATerminal) {
   const auto terminal =
       typed({"--max-tokens", "16000", "--history", path("history").string(), "--temperature", "0"});
 

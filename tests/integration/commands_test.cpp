@@ -250,7 +250,7 @@ TEST_F(Commands, GenerateEndsWith6WhereLogitsAreNotFinite) {
   EXPECT_EQ(parse_json(exit.out, "line")["finish_reason"], "error");
 }
 
-TEST_F(Commands, GenerateTakesIdsChatsAndHuggingFaceFolders) {
+TEST_F(Commands, GenerateTakesIdsChatsAndHuggingFaceDirectories) {
   ASSERT_EQ(pretrain("model", {"--train.steps", "2"}).code, 0);
   const auto generate = [](const std::string& place, const Arguments& more) {
     Arguments all{TRIREME_PROGRAM,

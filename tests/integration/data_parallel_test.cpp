@@ -168,7 +168,7 @@ TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
   });
 }
 
-TEST(LocalSteps, OfOneDataRankAreNone) {
+TEST(LocalSteps, HaveNoEffectOnOneDataRank) {
   SelfCommunicator self;
   ParallelConfig local;
   local.local_steps = 4;
@@ -240,7 +240,7 @@ TEST(ZeroPersist, LeavesTheOtherUnitsGatheredForEachUse) {
   EXPECT_LT(persistent.payload_bytes, plain.payload_bytes);
 }
 
-TEST(Offload, OfTheOptimizerGivesTheSameBits) {
+TEST(Offload, OffloadingTheOptimizerGivesTheSameBits) {
   for (const ParamDTypes dtypes :
        {ParamDTypes{at::kFloat, at::kFloat}, ParamDTypes{at::kBFloat16, at::kFloat}}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {

@@ -75,7 +75,7 @@ class JsonOutput : public testing::RunProgram {
   }
 };
 
-TEST_F(JsonOutput, OfTriremeIsOneDocumentOrJsonLines) {
+TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
   const std::string model = path("model").string();
   const Arguments shape{"--model.preset", "tiny", "--model.hidden_size", "32",
                         "--train.seq_len", "16"};
@@ -108,7 +108,7 @@ TEST_F(JsonOutput, OfTriremeIsOneDocumentOrJsonLines) {
        {"verify-layout", {.arguments = {"--steps", "1"}}}});
 }
 
-TEST_F(JsonOutput, OfTriremeDataIsOneDocument) {
+TEST_F(JsonOutput, TriremeDataPrintsOneDocument) {
   expect_json(TRIREME_DATA_PROGRAM,
               {{"inspect", {.arguments = {set().string()}}},
                {"bench",

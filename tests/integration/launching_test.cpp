@@ -36,7 +36,7 @@ TEST_F(Launching, CommandsOfOneRankRefuseMoreAndWorkOnOne) {
 }
 
 /// If this MPI does not know a launcher, each process starts alone in the same directory.
-TEST_F(Launching, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
+TEST_F(Launching, AProcessIsRefusedIfMpiDoesNotSeeItsPeers) {
   for (const char* name : {"PALS_RANKID", "FLUX_TASK_RANK"})
     expect_refused(pretrain("none", {}, {.environment = {{name, "1"}}}), 2,
                    {formatted("{} = 1", name), "srun --mpi=pmix"});

@@ -216,7 +216,7 @@ void expect_bits(const ExactTrace& trace, const ExactTrace& expected, const std:
   EXPECT_TRUE(trace.weights.equal(expected.weights)) << name;
 }
 
-TEST(ExactLayouts, OfOneProcessRoundNothing) {
+TEST(ExactLayouts, RoundNothingOnOneProcess) {
   const ExactTrace narrow = train_exactly(1, {});
   const ExactTrace wide = train_exactly(1, {}, at::kDouble);
 

@@ -85,7 +85,7 @@ TEST(Layouts, AreAsManyAsCounted) {
   EXPECT_EQ(cases.size(), 2U * 2010U);  // each layout with clipped SGD and with AdamW
 }
 
-TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
+TEST(Layouts, InTheCoveringSetHaveEverySetting) {
   std::set<std::size_t> shapes;
   std::set<RowKind> rows;
   std::set<bool> by_work;
@@ -156,7 +156,7 @@ TEST(Layouts, EqualOneProcess) {
   layouts.print();
 }
 
-TEST(Layouts, OfAdaptersBesideFrozenWeightsEqualOneProcess) {
+TEST(Layouts, WithAdaptersOnFrozenWeightsEqualOneProcess) {
   const std::vector<LayoutCase> all = all_layout_cases();
   const std::vector<LayoutCase> cases =
       with_adapters(cases_of_this_run(each_value_once(all), covering_set(all)));

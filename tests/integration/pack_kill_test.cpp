@@ -181,7 +181,7 @@ TEST_F(PackProgram, SaysWhatAKillLeft) {
       << exit.err;
 }
 
-TEST_F(PackProgram, StopsOnASignalAndGoesOn) {
+TEST_F(PackProgram, StopsOnASignalAndContinuesLater) {
   Process whole = start(1, "whole");
   ASSERT_EQ(whole.wait(kLimit_s).code, 0);
   const auto files = files_below(path_ / "whole");

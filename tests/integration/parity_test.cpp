@@ -298,7 +298,7 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
   });
 }
 
-TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
+TEST(Overflow, OnOneRankSkipsTheUpdateOnAll) {
   // Thread ranks share one failpoint counter: the first backward pass of either rank overflows.
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);

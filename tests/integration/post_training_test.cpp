@@ -14,7 +14,7 @@ using testing::expect_steps;
 using testing::PostTraining;
 using testing::TaskCase;
 
-TEST_F(PostTraining, AKilledRunGoesOnBitForBitWhenItsStartIsGone) {
+TEST_F(PostTraining, AKilledRunResumesBitForBitWithoutItsInitialModel) {
   for (const TaskCase& one : cases()) {
     SCOPED_TRACE(one.name);
     const std::string start = formatted("start of {}", one.name);
@@ -91,7 +91,7 @@ TEST_F(PostTraining, LossesInStagesAreThoseOfOneRank) {
   for (std::size_t i = 0; i < valid.size(); ++i) EXPECT_NEAR(valid[i], expected[i], 1e-10);
 }
 
-TEST_F(PostTraining, LossesOfDealtExpertsAreThoseOfOneRank) {
+TEST_F(PostTraining, LossesOfShardedExpertsEqualThoseOfOneRank) {
   ASSERT_EQ(pretrain("experts", {"--train.steps", "2", "--model.num_experts", "4"}).code, 0);
   const Arguments fp64{"--train.precision", "fp64"};
   for (const TaskCase& one :
@@ -107,7 +107,7 @@ TEST_F(PostTraining, LossesOfDealtExpertsAreThoseOfOneRank) {
   }
 }
 
-TEST_F(PostTraining, EvaluatesAlikeOnAnyNumberOfRanks) {
+TEST_F(PostTraining, EvaluatesEquallyOnAnyNumberOfRanks) {
   std::ofstream(path("items.jsonl"))
       << R"({"ctx": "what is 3", "endings": [" it is 9", " no"], "label": 0})"
       << "\n"
@@ -267,7 +267,7 @@ TEST_F(PostTraining, AnImportedRunIsTrainedOnWhereItLies) {
   EXPECT_EQ(trained.code, 0) << trained.err;
 }
 
-TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
+TEST_F(PostTraining, AnUnsuitableInitialModelIsRefused) {
   const auto sft = [](const Arguments& more) {
     Arguments words{
         "sft",           "--data", path("chats").string(), "--run", path("refused").string(),
@@ -295,7 +295,7 @@ TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
   EXPECT_EQ(sft(allowed).code, 0);
 }
 
-TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
+TEST_F(PostTraining, ATokenizerWithoutTheChatMarkersIsRefused) {
   // Chat markers that are ordinary text take many tokens.
   ASSERT_EQ(pack("sft", "chats", "llama3", "no_markers", "192").code, 0);
   ASSERT_EQ(pack("dpo", "pairs", "llama3", "pairs_no_markers", "192").code, 0);

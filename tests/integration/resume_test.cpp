@@ -176,7 +176,7 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
   EXPECT_EQ(trireme({"checkpoint", "verify", path("hard").string()}).code, 0);
 }
 
-TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
+TEST_F(Resume, WithAPipelineIsBitwiseAndWorksOnAnyLayout) {
   expect_goes_on(
       "stages", {"--model.num_layers", "3"},
       {{"--parallel.pp", "2", "--parallel.schedule", "zb-h1"}, 2},
@@ -185,7 +185,7 @@ TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
   EXPECT_TRUE(metrics("whole_stages").steps.at(8).contains("bubble_share"));
 }
 
-TEST_F(Resume, OfDealtExpertsIsBitwiseAndGoesOnOnAnyLayout) {
+TEST_F(Resume, WithShardedExpertsIsBitwiseAndWorksOnAnyLayout) {
   expect_goes_on(
       "experts",
       {"--model.num_layers", "3", "--model.num_experts", "4", "--model.num_shared_experts", "1",

@@ -21,7 +21,7 @@ class SecondDay : public testing::RunProgram {
   }
 };
 
-TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepWhenTheRunGoesOn) {
+TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepAfterAResume) {
   ASSERT_EQ(pretrain("old", {"--train.steps", "2"}).code, 0);
   const Arguments arguments{"--resume",       path("old").string(),
                             "--train.steps",  "0",
@@ -38,7 +38,7 @@ TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepWhenTheRunGoesOn) {
   EXPECT_EQ(status("new")["state"], "done");
 }
 
-TEST_F(SecondDay, ADamagedTokenizerOfTheSetIsToldBeforeTheFirstStep) {
+TEST_F(SecondDay, ADamagedTokenizerOfTheSetIsReportedBeforeTheFirstStep) {
   fs::copy(set(), path("damaged"), fs::copy_options::recursive);
   std::ofstream(path("damaged") / "tokenizer/tokenizer.json", std::ios::app) << "\n";
 
@@ -118,7 +118,7 @@ TEST_F(SecondDay, AnotherValidationSetHasALossOfItsOwn) {
   EXPECT_EQ(count(text("valid", "metrics.jsonl"), "eval_step"), 2U);
 }
 
-TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
+TEST_F(SecondDay, OtherSinksMayBeChosenAtAResume) {
   expect_refused(pretrain("sinks", {"--metrics.sinks", "jsonl,paper"}), 2,
                  {"metrics.sinks = paper", "jsonl, progress, none", "(--metrics.sinks)"});
   const Exit first = pretrain("sinks", {"--train.steps", "2", "--metrics.sinks", "none"});
@@ -135,7 +135,7 @@ TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
   EXPECT_EQ(second.err.find("step 3/3  loss"), std::string::npos) << second.err;
 }
 
-TEST_F(SecondDay, ARunFromBeforeTheSinksCouldBeChosenGoesOnWithAllOfThem) {
+TEST_F(SecondDay, AnOldRunWithoutTheKeyOfSinksResumesWithAllSinks) {
   ASSERT_EQ(pretrain("before", {"--train.steps", "2"}).code, 0);
   std::string config = text("before", "config.toml");
   const std::size_t at = config.find("[metrics]");

@@ -160,7 +160,7 @@ TEST_F(ServeProgram, AnswersInTheFormThatIsAskedFor) {
   EXPECT_GT(Json::parse(call.at("arguments").get<std::string>()).at("n"), 0);
 }
 
-TEST_F(ServeProgram, ForgetsThoseWhoGoAndEndsWhenItIsTold) {
+TEST_F(ServeProgram, DropsLostClientsAndEndsOnASignal) {
   serve({"--drain-s", "20", "--max-context", "32"});
   const std::string endless = post("/v1/completions", R"({"prompt": "the", "ignore_eos": true,
                                                           "max_tokens": 1000, "stream": true})");

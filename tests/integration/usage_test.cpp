@@ -164,7 +164,7 @@ TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
   EXPECT_EQ(status("behind")["state"], "done");
 }
 
-TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
+TEST_F(Usage, ADirectoryThatIsNotARunIsNotTouched) {
   fs::create_directories(path("papers"));
   std::ofstream(path("papers") / "thesis.tex") << "x";
   expect_refused(pretrain("papers", {}), 2, {"papers", "not a run"});
@@ -193,7 +193,7 @@ TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
   EXPECT_EQ(metrics("first").steps.size(), 2U);
 }
 
-TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
+TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherDirectory) {
   ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string older = checkpoint("trunk", "step-000000002").string();
   const std::string newest = checkpoint("trunk", "step-000000004").string();
@@ -235,7 +235,7 @@ TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {
 
 /// Simulates a job that was suspended for long while a job on another host took over: the first job
 /// must not save.
-TEST_F(Usage, ARunWhoseLockIsAnothersEndsAndSavesNothing) {
+TEST_F(Usage, ARunThatLostItsLockEndsAndSavesNothing) {
   const Arguments arguments{"--train.steps", "6", "--checkpoint.every", "2"};
   const auto process = start("taken", arguments, {.fault = "train.step:0:4:stop"});
   ASSERT_TRUE(testing::wait_for([&] { return testing::process_state(process->pid()) == 'T'; }, 60));

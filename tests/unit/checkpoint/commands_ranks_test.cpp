@@ -98,7 +98,7 @@ TEST(SharedCommands, VerifyAndHashSayWhatOneRankSays) {
 
 /// Each rank verifies some of seven shards. A finding of any rank is reported once, in the words of
 /// one rank.
-TEST(SharedCommands, DamageInAnyShareIsToldOnce) {
+TEST(SharedCommands, DamageInAnyShardIsReportedOnce) {
   const TempFolder folder;
   save_layout(folder.path(), 1, make_logicals(1), 7, 3);
   const fs::path step = folder / "step-000000001";
@@ -121,7 +121,7 @@ TEST(SharedCommands, DamageInAnyShareIsToldOnce) {
   EXPECT_EQ(same_on_all({"checkpoint", "hash", step.string()}).codes, std::set<int>{3});
 }
 
-TEST(SharedCommands, ADamagedNewestIsPassedOverAlikeOnAllRanks) {
+TEST(SharedCommands, ADamagedNewestIsSkippedOnAllRanks) {
   const TempFolder folder;
   for (const int step : {1, 2}) save_layout(folder.path(), step, make_logicals(1), 3, 4);
   flip(folder / "step-000000002/shard-00001-of-00003.h5");

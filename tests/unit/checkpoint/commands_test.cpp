@@ -136,7 +136,7 @@ TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
   EXPECT_FALSE(fs::exists(folder / "run/LOCK"));
 }
 
-TEST(CheckpointCommands, AFolderInUseIsLeftAloneHoweverItIsNamed) {
+TEST(CheckpointCommands, ADirectoryInUseIsNotTouchedUnderAnyName) {
   const TempFolder folder;
   const fs::path steps = folder / "run/checkpoints";
   for (const int step : {1, 2, 3, 4}) save_layout(steps, step, make_logicals(1), 1, 0);

@@ -84,7 +84,7 @@ TEST(Damage, ShardsSwappedBetweenRanksAreFound) {
   saved.expect_never_wrong("swap");
 }
 
-TEST(Damage, FolderRenamedToAnotherStepIsFound) {
+TEST(Damage, ADirectoryRenamedToAnotherStepIsDetected) {
   const Saved saved;
   fs::rename(saved.step, saved.folder / "step-000000003");
   const auto found = find_newest_good(saved.folder.path(), [](std::string_view) {});
@@ -145,7 +145,7 @@ TEST(Damage, AllRanksFallBackTogether) {
   }
 }
 
-TEST(Damage, EmptyAndAbsentFoldersHoldNothing) {
+TEST(Damage, EmptyAndAbsentDirectoriesHaveNoCheckpoint) {
   const TempFolder folder;
   EXPECT_FALSE(find_newest_good(folder.path(), [](std::string_view) {}));
   EXPECT_FALSE(find_newest_good(folder / "none", [](std::string_view) {}));
@@ -186,7 +186,7 @@ TEST(Damage, ASliceThatIsNotAsTheManifestSaysIsFoundBeforeALoad) {
   verify_checkpoint(saved.step);
 }
 
-TEST(Damage, AStepIsKnownByItsFolderHoweverThatIsNamed) {
+TEST(Damage, AStepIsKnownByItsDirectoryUnderAnyPath) {
   const Saved saved;
   const fs::path wrong = saved.folder / "step-000000003";
   fs::rename(saved.step, wrong);

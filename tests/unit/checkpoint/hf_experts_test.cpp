@@ -148,7 +148,7 @@ TEST(HuggingFaceExperts, AreRefusedWhereNoArchitectureHasThem) {
   EXPECT_FALSE(fs::exists(folder / "hf"));
 }
 
-TEST(HuggingFaceExperts, InEverySecondLayerAreRefused) {
+TEST(HuggingFaceExperts, AreRefusedInEverySecondLayer) {
   Json config = parse_json(hf_config_text(with_experts(), DType::f32, {}), "test");
   config["decoder_sparse_step"] = 2;
   config["mlp_only_layers"] = {2};

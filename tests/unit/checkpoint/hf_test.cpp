@@ -88,7 +88,7 @@ TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
   }
 }
 
-TEST(HuggingFace, SeveralRanksExportTheFolderOfOne) {
+TEST(HuggingFace, SeveralRanksExportTheDirectoryOfOne) {
   const TempFolder folder;
   save_model(folder / "run", small(true, false), 3);
   const Checkpoint checkpoint = Checkpoint::open(folder / "run/step-000000040");
@@ -108,7 +108,7 @@ TEST(HuggingFace, SeveralRanksExportTheFolderOfOne) {
   }
 }
 
-TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
+TEST(HuggingFace, ExportRefusesAnExistingDirectoryAndForeignParameters) {
   const TempFolder folder;
   save_model(folder / "a", small(true, true), 1);
   fs::create_directory(folder / "hf");
@@ -124,7 +124,7 @@ TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
   EXPECT_FALSE(fs::exists(folder / ".tmp-x"));
 }
 
-TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
+TEST(HuggingFace, SplitAndHalfPrecisionModelsImport) {
   const TempFolder folder;
   save_model(folder / "run", small(false, false), 2);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
@@ -197,7 +197,7 @@ TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
   import("padded");
 }
 
-TEST(HuggingFace, TwoExportsOrImportsIntoOneFolderDoNotMix) {
+TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
   const TempFolder folder;
   save_model(folder / "run", small(true, true), 1);
   const ExportCommand one{.checkpoint = folder / "run", .output = folder / "hf"};

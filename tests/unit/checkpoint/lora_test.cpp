@@ -112,7 +112,7 @@ TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
   }
 }
 
-TEST(Lora, PeftFoldersGoOutAndComeIn) {
+TEST(Lora, PeftDirectoriesAreExportedAndImported) {
   const TempFolder folder;
   save_run(folder / "run", true);
   export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});

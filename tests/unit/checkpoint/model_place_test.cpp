@@ -59,7 +59,7 @@ void save_adapters(const fs::path& run, const fs::path& base) {
   save_checkpoint(run / "checkpoints", 5, state, alone, {});
 }
 
-TEST(ModelTemplate, TravelsFromAFolderThroughItsImport) {
+TEST(ModelTemplate, IsKeptFromADirectoryThroughItsImport) {
   const std::map<std::string, std::string> cases{
       {chat_template("minimind-v3").jinja(), "minimind-v3"},
       {"{{ '<|im_start|>' }}{%- if enable_thinking %}", "qwen3"},
@@ -79,7 +79,7 @@ TEST(ModelTemplate, TravelsFromAFolderThroughItsImport) {
   EXPECT_EQ(template_of(values_of(folder / "run")), "") << "of an older version";
 }
 
-TEST(ModelTemplate, OfOlderTransformersIsTheDefaultOfAList) {
+TEST(ModelTemplate, IsTheDefaultOfTheListOfOlderTransformers) {
   const Json config{{"chat_template",
                      {{{"name", "tools"}, {"template", "x"}},
                       {{"name", "default"}, {"template", chat_template("llama3").jinja()}}}}};
@@ -111,7 +111,7 @@ TEST(ModelTemplate, OtherTemplatesOfASetAreRefusedNamingBothAndTheWayOut) {
   EXPECT_EQ(custom.find("--template custom"), std::string::npos) << custom;
 }
 
-TEST(ModelPlace, AHuggingFaceFolderIsTheModelOfItsImport) {
+TEST(ModelPlace, AHuggingFaceDirectoryIsTheModelOfItsImport) {
   const TempFolder folder;
   save_models(folder, "");
   import_command({.hf = folder / "hf", .output = folder / "back"});
@@ -178,7 +178,7 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "lora"));
 }
 
-TEST(ModelPlace, AHuggingFaceFolderIsExportedInAnotherPrecision) {
+TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
   const TempFolder folder;
   save_models(folder, "");
   export_command({.checkpoint = folder / "hf", .output = folder / "half", .dtype = "bf16"});

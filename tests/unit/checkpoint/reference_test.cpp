@@ -107,7 +107,7 @@ void write_version_1(const fs::path& place, const std::vector<double>& sums,
   write_file_atomic(place / "reference.json", head);
 }
 
-TEST(Reference, OfVersion1HasOneSetWithoutKeys) {
+TEST(Reference, FromVersion1HasOneSetWithoutKeys) {
   const TempFolder folder;
   const double nan = std::nan("");
   write_version_1(folder / "old", {-1, -2, nan, nan, -5, -6}, {3, 4, 0, 0, 1, 2});

@@ -63,7 +63,7 @@ TEST(RunLock, IsFreeAfterTheHolderEnds) {
   const RunLock lock(run.path(), fast());
 }
 
-TEST(RunLock, OfADeadProcessIsTakenOverEvenAsAZombie) {
+TEST(RunLock, IsTakenOverFromADeadProcessEvenAsAZombie) {
   const TempFolder run;
   const pid_t child = hold_in_child(run.path());
   ::kill(child, SIGKILL);
@@ -107,7 +107,7 @@ TEST(RunLock, HolderNoticesThatItLostTheRun) {
   message_of(ErrorKind::usage, [&] { lock.check(); });
 }
 
-TEST(RunLock, ALaterLegOfTheSameJobFencesALiveEarlierOne) {
+TEST(RunLock, ALaterAttemptOfTheSameJobFencesALiveEarlierOne) {
   const TempFolder run;
   RunLockOptions later = fast();
   later.order = 2;

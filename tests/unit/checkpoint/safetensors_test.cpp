@@ -100,7 +100,7 @@ TEST(Safetensors, OneFileAndAnIndexOfOthersAreRefused) {
   EXPECT_EQ(open_safetensors_folder(folder.path()).size(), 1U);
 }
 
-TEST(Safetensors, IndexMayNotLeaveTheFolder) {
+TEST(Safetensors, IndexMayNotLeaveTheDirectory) {
   const TempFolder folder;
   overwrite(folder / "model.safetensors.index.json",
             R"({"weight_map": {"a": "../../etc/passwd"}})");

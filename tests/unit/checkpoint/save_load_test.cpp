@@ -281,7 +281,7 @@ TEST(SaveLoad, ExistingStepIsNeverOverwritten) {
   EXPECT_EQ(contents(folder / "step-000000001"), before);
 }
 
-TEST(SaveLoad, ElementWithTwoOwnersOrNoneIsOurBugAndNotSaved) {
+TEST(SaveLoad, AnElementWithTwoOwnersOrNoneIsAnInternalErrorAndNotSaved) {
   const TempFolder folder;
   for (const bool twice : {true, false}) {
     const std::string text = message_of(ErrorKind::internal, [&] {

@@ -51,7 +51,7 @@ StagedCheckpoint stage(const fs::path& folder, std::int64_t step, RankState& sta
 }
 
 /// The copy is slow and training continues as soon as it may. The saved state is that of the save.
-TEST(WriteBehind, SavesTheStateOfTheSaveThoughTrainingGoesOn) {
+TEST(WriteBehind, SavesTheStateOfTheSaveWhileTrainingContinues) {
   const TempFolder folder;
   const std::vector<Logical> logicals = make_logicals(5);
   const Fault slow_copy("checkpoint.copy:*:*:delay");
@@ -142,7 +142,7 @@ TEST(WriteBehind, AnErrorOfTheThreadIsThrownByTheCommit) {
   }
 }
 
-TEST(WriteBehind, IsSlowWhileNobodyWaitsAndFastOnceSomebodyDoes) {
+TEST(WriteBehind, IsSlowUntilAThreadWaits) {
   const TempFolder folder;
   std::vector<std::byte> bytes(std::size_t{24} << 20, std::byte{7});
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(bytes.size())};

@@ -48,7 +48,7 @@ float half_by_definition(std::uint16_t bits) {
   return sign * std::ldexp(1024.0F + fraction, exponent - 25);
 }
 
-TEST(Half, EveryValueWidensAndComesBack) {
+TEST(Half, EveryValueWidensAndNarrowsToItself) {
   for (unsigned i = 0; i < 65536; ++i) {
     const auto bits = static_cast<std::uint16_t>(i);
     const float expected = half_by_definition(bits);
@@ -212,7 +212,7 @@ TEST(Session, NodesAreNumberedByTheirFirstRank) {
   EXPECT_EQ(number_nodes(leaders, 4).num_nodes, 3);
 }
 
-TEST(Agreement, AStopBeforeTheStartIsEverybodys) {
+TEST(Agreement, AStopBeforeTheStartStopsAllRanks) {
   run_ranks(3, [](Communicator& world) {
     const auto action = [&] {
       if (world.rank() == 1) throw StoppedEarly();

@@ -176,7 +176,7 @@ TEST(Volume, IsWhatTheFormsSend) {
 }
 
 /// One rank sends what another receives: 2 (n - 1) buffers are sent in total.
-TEST(Volume, OfAnAllReduceAddsUp) {
+TEST(Volume, AddsUpForAnAllReduce) {
   for (const int size : {2, 3, 7, 64, 1024}) {
     for (const std::uint64_t bytes : {200'004UL, 1'000'000UL, 64UL << 20}) {
       std::uint64_t all = 0;

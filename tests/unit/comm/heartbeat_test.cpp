@@ -146,7 +146,7 @@ TEST(HeartbeatMessages, ValuesOutOfRangeAreRefused) {
   EXPECT_TRUE(decode(std::string(8, '\xff')).garbage);
 }
 
-TEST(HeartbeatMessages, OfALongTextTheBeginningIsSent) {
+TEST(HeartbeatMessages, SendTheBeginningOfALongText) {
   const Decoded first = decode(encode(Failure{1, std::string(100000, 'x')}));
 
   ASSERT_TRUE(first.message);

@@ -62,7 +62,7 @@ TEST(Share, TheErrorOfTheLowestPieceIsThrownOnAllRanks) {
   }
 }
 
-TEST(Share, TroubleWithAMachineNamesTheRank) {
+TEST(Share, AnErrorOfAMachineNamesTheRank) {
   const std::vector<std::uint64_t> bytes(3);
   std::atomic<int> thrown = 0;
   run_ranks(3, [&](Communicator& world) {

@@ -144,7 +144,7 @@ TEST_F(Stacks, AThreadThatBlocksTheSignalIsNamedWithoutAStack) {
   EXPECT_NE(text.find(" deaf: no answer"), std::string::npos) << text;
 }
 
-TEST_F(Stacks, Sigusr1IsAnsweredAndTheProgramGoesOn) {
+TEST_F(Stacks, Sigusr1IsAnsweredAndTheProgramContinues) {
   std::promise<void> asked;
   {
     const StackRequests requests([&] { asked.set_value(); });

@@ -237,7 +237,7 @@ TEST(CommandLine, AFlagMayBeGivenItsValue) {
       << Program().error({"pretrain", "--run", "r", "--dry-run=no"});
 }
 
-TEST(CommandLine, AnEmptyValueIsAValueButNamesNoFolder) {
+TEST(CommandLine, AnEmptyValueIsAValueButNoDirectory) {
   Program program;
 
   program.run({"pretrain", "--run", "r", "--model.preset", ""});

@@ -239,7 +239,7 @@ TEST(ConfigSet, AnEarlierPartOfTheRunRanksBetweenPresetAndFiles) {
   }
 }
 
-TEST(ConfigSet, OfADamagedEarlierPartNothingIsTaken) {
+TEST(ConfigSet, NothingIsTakenFromADamagedEarlierPart) {
   Sample sample;
   ConfigSet set(sample.fields());
 

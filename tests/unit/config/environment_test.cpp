@@ -92,7 +92,7 @@ TEST_F(Environment, AMistypedSectionIsAProblem) {
             "'TRIREME_OPTIM_LR'?");
 }
 
-TEST_F(Environment, AMistypedVariableOfOurScriptsIsAProblem) {
+TEST_F(Environment, AMistypedVariableOfTheJobScriptsIsAProblem) {
   define("TRIREME_MAX_FAILURE", "3");
 
   EXPECT_NE(load().find("did you mean 'TRIREME_MAX_FAILURES'?"), std::string::npos);

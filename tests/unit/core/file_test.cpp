@@ -60,7 +60,7 @@ TEST_F(File, AtomicWriteOnAFullDiskKeepsTheOldContentAndLeavesNothing) {
   EXPECT_EQ(num_files(), 1U);
 }
 
-TEST_F(File, AtomicWriteIntoAnAbsentFolderNamesIt) {
+TEST_F(File, AtomicWriteIntoAnAbsentDirectoryNamesIt) {
   EXPECT_TRUE(
       contains(error_of([&] { write_file_atomic(at("no/a"), "x"); }).what(), at("no/a").string()));
 }
@@ -94,7 +94,7 @@ TEST_F(File, ATakenPlaceOrAFileInTheWayIsUsage) {
   EXPECT_EQ(read_file(at("a")), "mine");
 }
 
-TEST_F(File, AFolderIsLockedForOneAndFreeAgainAfterIt) {
+TEST_F(File, ADirectoryIsLockedForOneProcessUntilItsEnd) {
   make_folders(at("a"));
   {
     const std::optional<Fd> mine = lock_folder(at("a"));
@@ -121,7 +121,7 @@ TEST_F(File, ThreadsMayReplaceOneFileAtTheSameTime) {
   EXPECT_EQ(num_files(), 1U);
 }
 
-TEST_F(File, ReadRefusesWhatIsAbsentAFolderOrTooLarge) {
+TEST_F(File, ReadRefusesAbsentFilesDirectoriesAndLargeFiles) {
   write_file_atomic(at("ten"), "0123456789");
 
   EXPECT_EQ(read_file(at("ten"), 10), "0123456789");

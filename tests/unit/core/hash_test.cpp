@@ -36,7 +36,7 @@ TEST_F(Hash, AFileHashesLikeItsContentAcrossBuffers) {
   EXPECT_EQ(hash_file(at("empty")), xxh3_128_hex(""));
 }
 
-TEST_F(Hash, AnAbsentFileOrAFolderIsADataError) {
+TEST_F(Hash, AnAbsentFileOrADirectoryIsADataError) {
   EXPECT_EQ(error_of([&] { hash_file(at("absent")); }).kind(), ErrorKind::data);
   EXPECT_EQ(error_of([&] { hash_file(at(".")); }).kind(), ErrorKind::data);
 }

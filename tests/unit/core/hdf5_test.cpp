@@ -147,7 +147,7 @@ TEST_F(Hdf5, OpenRefusesWhatIsNotACompleteFile) {
   }
 }
 
-TEST_F(Hdf5, OpenRefusesAFileWhoseWriterDied) {
+TEST_F(Hdf5, OpenRefusesAFileOfADeadWriter) {
   const pid_t child = ::fork();
   if (child == 0) {
     Hdf5File file = Hdf5File::create(at("f"));

@@ -135,7 +135,7 @@ TEST_F(ChatSet, APartOfASetHoldsItsChatsAlone) {
   }
 }
 
-TEST_F(ChatSet, AtAnotherLengthTheEpochGoesOnWithWholeChats) {
+TEST_F(ChatSet, AtAnotherLengthTheEpochContinuesWithWholeChats) {
   StreamConfig config;
   config.phases = parse_plan(
       formatted("{}; from 4 at 50: {}", folder_.path().string(), folder_.path().string()),

@@ -30,7 +30,7 @@ TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
   }
 }
 
-TEST(SampleOrder, OfChunksIsAPermutationInEveryEpoch) {
+TEST(SampleOrder, WithChunksIsAPermutationInEveryEpoch) {
   for (const std::uint64_t size : {1, 2, 15, 16, 17, 300, 1000}) {
     for (const std::uint64_t chunk : {1, 7, 16, 400}) {
       for (const std::uint64_t window : {1, 3, 64}) {
@@ -48,7 +48,7 @@ TEST(SampleOrder, OfChunksIsAPermutationInEveryEpoch) {
   }
 }
 
-TEST(SampleOrder, OfChunksReadsFewPlacesAtATime) {
+TEST(SampleOrder, WithChunksReadsFewPlacesAtATime) {
   constexpr std::uint64_t kChunk = 64;
   const SampleOrder order(1 << 20, {.seed = 3, .chunk = kChunk, .window = 8});
   std::vector<std::uint64_t> chunks;

@@ -104,7 +104,7 @@ std::vector<std::uint64_t> uniform_offsets(std::size_t documents, unsigned least
   return offset;
 }
 
-TEST(PackDocuments, PadsShortDocumentsOfAlikeLengthsByLessThanAThousandth) {
+TEST(PackDocuments, PadsShortDocumentsOfSimilarLengthsByLessThanAThousandth) {
   const auto offset = uniform_offsets(40'000, 40, 110);  // 3.0 M tokens
   for (const std::int64_t seq_len : {512, 2048, 4096}) {
     const std::uint64_t least = fewest(offset.back(), seq_len);
@@ -116,7 +116,7 @@ TEST(PackDocuments, PadsShortDocumentsOfAlikeLengthsByLessThanAThousandth) {
   }
 }
 
-TEST(PackDocuments, AvoidsRoomsThatNoNumberOfDocumentsFills) {
+TEST(PackDocuments, AvoidsGapsThatNoNumberOfDocumentsFills) {
   // Documents have 69 to 75 tokens: 27 of them have 2,025 tokens, 28 have 1,932 to 2,100. Longest
   // first pads 1.6 %.
   const auto offset = uniform_offsets(40'000, 69, 75);

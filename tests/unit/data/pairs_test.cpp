@@ -96,7 +96,7 @@ TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
   }
 }
 
-TEST_F(PairSet, AtAnotherLengthTheEpochGoesOnWithTheOtherPairs) {
+TEST_F(PairSet, AtAnotherLengthTheEpochContinuesWithTheOtherPairs) {
   const SampleStream stream = SampleStream::open(config("$a; from 3 at 12: $a; from 4 at 30: $a"));
   std::map<std::int64_t, int> seen;  // document -> number of times
   const auto see_records = [&](std::int64_t first, std::int64_t count) {

@@ -101,7 +101,7 @@ TEST(Plan, RefusesWhatIsWrongAndSaysWhere) {
   }
 }
 
-TEST(Plan, AValueIsAFolderAFileOrAPlan) {
+TEST(Plan, AValueIsADirectoryAFileOrAPlan) {
   const testing::TemporaryFolder folder("plan");
   const std::string odd = (folder.path() / "1 a + 2 b").string();
   std::filesystem::create_directories(odd);
@@ -211,7 +211,7 @@ TEST(Plan, RefusesABlendWhereOneSetIsWanted) {
   }
 }
 
-TEST(Plan, AbsoluteMeansTheSameFromAnyFolder) {
+TEST(Plan, AnAbsolutePlanIsTheSameFromAnyDirectory) {
   const testing::TemporaryFolder folder("plan");
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());

@@ -295,7 +295,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
   }
 }
 
-TEST_F(Samples, LoaderGoesOnWhereAnotherStopped) {
+TEST_F(Samples, LoaderContinuesWhereAnotherStopped) {
   const TokenSet set = TokenSet::open(folder_.path());
   const SampleSet samples(set, 16);
   const SampleStream stream(samples, {.seed = 5});

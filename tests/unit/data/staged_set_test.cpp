@@ -78,7 +78,7 @@ TEST_F(StagedSets, AreMadeByOneOfManyAtOnce) {
   EXPECT_EQ(num_entries(), 0U);
 }
 
-TEST_F(StagedSets, OfAKilledProcessAreCheckedBeforeTheyAreRead) {
+TEST_F(StagedSets, AreCheckedBeforeTheyAreReadAfterAKill) {
   const fs::path left = place_ / "trireme-staged" / hash();
   fs::create_directories(left.parent_path());
   fs::copy(set_, left, fs::copy_options::recursive);
@@ -94,7 +94,7 @@ TEST_F(StagedSets, OfAKilledProcessAreCheckedBeforeTheyAreRead) {
   EXPECT_NO_THROW(TokenSet::open(staged.folder()).verify(false));
 }
 
-TEST_F(StagedSets, OfOthersAreDeletedUnlessTheyAreRead) {
+TEST_F(StagedSets, AreDeletedIfNoOtherProcessReadsThem) {
   const fs::path other_set = folder_.path() / "other";
   write_set(other_set, 7);
   const StagedSet kept(other_set, place_);

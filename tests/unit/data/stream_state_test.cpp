@@ -86,7 +86,7 @@ TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
   EXPECT_NE(refusal(older, unprepared, stop).find("packing_rule"), std::string::npos);
 }
 
-TEST_F(StreamState, OfOlderCheckpointsIsTheSetsHash) {
+TEST_F(StreamState, FromOlderCheckpointsIsTheHashOfTheSet) {
   const SampleStream::State older{TokenSet::open(at("a")).content_hash(), std::nullopt};
 
   EXPECT_EQ(refusal(older, config("$a"), 99 * kBatch), "");

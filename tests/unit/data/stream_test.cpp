@@ -97,7 +97,7 @@ TEST_F(Stream, TellsThatAChangeOfLengthCutsAnUpdate) {
   EXPECT_FALSE(stream.cut_update(5 * kBatch + 5, kBatch)) << "it lies behind";
 }
 
-TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
+TEST_F(Stream, OverOneSetIsTheOrderOfThatSet) {
   const TokenSet set = TokenSet::open(at("a"));
   const SampleSet samples(set, 16);
   const SampleOrder order(samples.size(), 5);
@@ -120,7 +120,7 @@ TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
   }
 }
 
-TEST_F(Stream, OfAUnionHoldsEverySetOnceAnEpoch) {
+TEST_F(Stream, OverAUnionHasEverySetOncePerEpoch) {
   const SampleStream stream = open("$a + $b");
   const auto epoch = static_cast<std::int64_t>(stream.epoch_size().value());
   auto seen = tokens_of(stream, epoch, 2 * epoch);
@@ -147,7 +147,7 @@ TEST_F(Stream, DrawsFromSourcesByWeightEachInItsOwnOrder) {
   EXPECT_EQ(consumed[1], 700U);
 }
 
-TEST_F(Stream, PhasesGoOnWhereEachSourceStood) {
+TEST_F(Stream, PhasesContinueWhereEachSourceStopped) {
   const SampleStream stream = open(
       "3 $a + 1 $b; from 8: 1 $b + 1 $c; from 11: $a; from 15: 1 $c + 2 $a + 2 $b; from 300: 1 $a");
   std::vector<std::uint64_t> next(3, 0);
@@ -174,7 +174,7 @@ TEST_F(Stream, PhasesGoOnWhereEachSourceStood) {
   }
 }
 
-TEST_F(Stream, AnotherLengthGoesOnWithTheRestOfTheEpoch) {
+TEST_F(Stream, AnotherLengthContinuesWithTheRestOfTheEpoch) {
   // 16 tokens, then 40, then 24, then 16 again, all within the first epoch of a and of b.
   const SampleStream stream = open(
       "3 $a + 1 $b; from 6 at 40: 1 $a + 1 $b; from 8 at 24: $b; from 9 at 16: 1 $a; from 40: 1 $b "

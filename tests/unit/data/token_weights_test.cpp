@@ -37,7 +37,7 @@ TEST(TokenWeights, AreReadAsGiven) {
   EXPECT_EQ(parse(R"("a,b"=2, "="=3,a=bc=4)"), (TokenWeights{{3, 2}, {1, 3}, {4, 4}}));
 }
 
-TEST(TokenWeights, OfManyTokensOrNoneAreRefusedByName) {
+TEST(TokenWeights, ForManyTokensOrNoneAreRefusedByName) {
   EXPECT_NE(refusal("a b=10").find("sft.token_weights: a b is 2 tokens"), std::string::npos);
   EXPECT_NE(refusal("unknown=10").find("unknown is 0 tokens"), std::string::npos);
   EXPECT_NE(refusal("abc=10,xyz=1").find("xyz is given twice"), std::string::npos);

@@ -106,7 +106,7 @@ TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
   EXPECT_EQ(found["bad_lines"], 0);
 }
 
-TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
+TEST_F(ChatPack, MalformedRecordsAreReportedWithPlaceAndReason) {
   const std::string good = sft(talk({"q", "a"}));
   const SortedJson found =
       pack_lines("sft", {good, sft(SortedJson::array({message("bot", "x")})),

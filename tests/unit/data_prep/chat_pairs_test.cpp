@@ -99,7 +99,7 @@ TEST_F(ChatPairs, ByTheRuleDropLongOnesAreLeftOut) {
   }
 }
 
-TEST_F(ChatPairs, AFolderOfAnotherRuleIsRefused) {
+TEST_F(ChatPairs, ADirectoryOfAnotherRuleIsRefused) {
   pack_lines("dpo", {dpo("Why?", "Yes", "No")});
   PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
   config.documents.kind = "dpo";

@@ -211,7 +211,7 @@ TEST_F(Compressed, AFailedChunkEndsThoseThatWait) {
   EXPECT_THROW(read_all_lines(files, 1000, 3), Error);
 }
 
-TEST_F(Compressed, FoldersAndPatternsNameTheirFiles) {
+TEST_F(Compressed, DirectoriesAndPatternsExpandToTheirFiles) {
   std::filesystem::create_directories(folder_.path() / "in" / "sub");
   file("in/b.jsonl", "{}");
   file("in/a.jsonl.gz", gzip("{}"));

@@ -272,7 +272,7 @@ TEST_F(Import, SeveralFilesAreOneSetInOrder) {
   EXPECT_EQ(set.manifest().tokenizer_hash, "none");
 }
 
-TEST_F(Import, GoesOnAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
+TEST_F(Import, ContinuesAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   write_megatron<std::uint16_t>(folder_.path() / "m", 8, random_documents(300, 90, 50000, 2));
   ImportConfig asked = config("megatron", "m");
   asked.shard_tokens = 2000;

@@ -143,7 +143,7 @@ TEST_F(PackRanks, APartLeavesAloneWhatIsOfOthers) {
   }
 }
 
-TEST_F(PackRanks, GoOnWithWhatIsMissing) {
+TEST_F(PackRanks, ContinueWithTheMissingPartitions) {
   pack_with(config("whole"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "whole");
   std::filesystem::copy(path_ / "whole", path_ / "rest", std::filesystem::copy_options::recursive);
@@ -223,7 +223,7 @@ TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   }
 }
 
-TEST_F(PackRanks, CountBadLinesTogether) {
+TEST_F(PackRanks, CountInvalidRecordsTogether) {
   std::string bad;
   for (int i = 0; i < 30; ++i)
     bad += "bad line number " + std::to_string(i) + "\n" + text_.substr(0, text_.find('\n') + 1);

@@ -168,7 +168,7 @@ TEST_F(Pack, MakesALostShardOfAFinishedSetAgain) {
   EXPECT_EQ(files, files_below(path_ / "set"));
 }
 
-TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
+TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
   pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   PackConfig other = pack_config(corpus_, path_ / "set");
   other.documents.text.eos = false;
@@ -207,7 +207,7 @@ TEST_F(Pack, RefusesWhatIsNotBuilt) {
   EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
 }
 
-TEST_F(Pack, RefusesMoreShardsThanAFolderShouldHold) {
+TEST_F(Pack, RefusesTooManyShardsForADirectory) {
   write_synth(corpus_, 700, 3, true);
   PackConfig config = pack_config(corpus_, path_ / "set");
   config.unit_bytes = 1;
@@ -231,7 +231,7 @@ TEST_F(Pack, AnOutputThatCannotBeWrittenIsAMistakeOfUse) {
             std::string::npos);
 }
 
-TEST_F(Pack, CountsAndListsBadLines) {
+TEST_F(Pack, CountsAndListsInvalidRecords) {
   const std::string good = "{\"text\": \"one\"}\n";
   const std::string bad = "{\"text\": 1}\nnonsense\n\n{\"text\": \"\"}\n" + good;
   const std::string input = (path_ / "bad.jsonl").string();
@@ -290,7 +290,7 @@ TEST_F(Pack, RefusesInputsWithoutAnyDocument) {
             formatted("no document in {}: no record was found", input));
 }
 
-TEST_F(Pack, AFolderIsFreeAgainAfterAPackWithoutAnyDocument) {
+TEST_F(Pack, ADirectoryIsFreeAgainAfterAPackWithoutAnyDocument) {
   write_text(path_ / "in.jsonl", "{\"txt\": \"a\"}\n");
   PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
   EXPECT_NE(error_of(config, ErrorKind::data).find("no field 'text'"), std::string::npos);

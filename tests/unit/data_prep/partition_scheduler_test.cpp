@@ -130,7 +130,7 @@ TEST(PartitionScheduler, AStopOfOneRankEndsAll) {
   }
 }
 
-TEST(PartitionScheduler, AnErrorOfTheTallyEndsRankZero) {
+TEST(PartitionScheduler, AnErrorInTheCountEndsRankZero) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& world) {
                            PartitionScheduler scheduler(world, singles(20),

@@ -102,7 +102,7 @@ TEST_F(FieldsOfRecords, AreThoseThatATemplateDoesNotWrite) {
   EXPECT_EQ(found["ignored_fields"], expected);
 }
 
-TEST_F(FieldsOfRecords, OfATextAreCountedToo) {
+TEST_F(FieldsOfRecords, InsideATextAreCountedToo) {
   const auto texts = [](PackConfig& config) { config.documents.chat.format = ""; };
   const SortedJson found = pack_lines(
       "pretrain", {R"({"text": "a", "url": "u"})", R"({"text": "b", "url": ""})"}, texts);
@@ -234,7 +234,7 @@ TEST_F(FieldsOfRecords, EachWrongInputIsAnsweredWithAdviceThatFits) {
   }
 }
 
-TEST_F(FieldsOfRecords, AFolderThatWasThereStaysAndItsFilesToo) {
+TEST_F(FieldsOfRecords, AnExistingDirectoryStaysWithItsFiles) {
   const auto pack_nothing = [&] {
     write_text(path_ / "in.jsonl", "{\"messages\": []}\n");
     PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "mine");

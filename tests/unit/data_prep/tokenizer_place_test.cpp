@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(TokenizerPlace, IsAFileAFolderACheckpointOrARun) {
+TEST(TokenizerPlace, IsAFileADirectoryACheckpointOrARun) {
   const testing::TemporaryFolder folder("tokenizer_place");
   testing::write_text(folder.path() / "a.jsonl", "{\"text\": \"one two three\"}\n");
   const fs::path trained =

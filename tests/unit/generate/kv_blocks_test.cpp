@@ -42,7 +42,7 @@ TEST(KvBlocks, AreSharedUnderEqualChainsAlone) {
   EXPECT_EQ(blocks.used(), 3);
 }
 
-TEST(KvBlocks, WhatNobodyUsesStaysUntilItsPlaceIsNeeded) {
+TEST(KvBlocks, UnusedBlocksStayUntilTheirMemoryIsNeeded) {
   KvBlocks blocks(2);
   const auto a = blocks.take().value();
   const auto b = blocks.take().value();

@@ -64,7 +64,7 @@ TEST(Decide, WhatIsDoneIsDone) {
   EXPECT_EQ(decision.root_cause.kind, "");
 }
 
-TEST(Decide, ALegThatWasAskedToStopComesBackIfItTrainedLongerThanItTookToStart) {
+TEST(Decide, AStoppedAttemptIsRequeuedIfItTrainedLongerThanItsStartTook) {
   const Decision good = decide({leg(0, 75, kStart_s + 1, -1, 5)}, facts(0, 5));
   EXPECT_EQ(good.verdict, "requeue");
   EXPECT_EQ(good.exit_code, 75);
@@ -82,7 +82,7 @@ TEST(Decide, ALegThatWasAskedToStopComesBackIfItTrainedLongerThanItTookToStart) 
   EXPECT_EQ(third.failures_in_a_row, 3);
 }
 
-TEST(Decide, TwentyHealthyLegsAreNoFailures) {
+TEST(Decide, TwentySuccessfulAttemptsAreNoFailures) {
   std::vector<Leg> legs;
   for (std::int64_t restart = 0; restart < 30; ++restart) {
     legs.push_back(leg(restart, restart % 2 == 0 ? 75 : 5, 200, restart - 1, restart));
@@ -225,7 +225,7 @@ TEST(Decide, IncurableEndsEnd) {
   }
 }
 
-TEST(Decide, ALaterLegOfTheJobHasTheRun) {
+TEST(Decide, ALaterAttemptOfTheJobOwnsTheRun) {
   const std::vector<Leg> legs{leg(0, 2, 1, -1, 5), leg(1, 0, 1, 5, 9)};
   Leg later = legs[1];
   later.end.reset();

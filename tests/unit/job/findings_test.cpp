@@ -54,7 +54,7 @@ TEST(Findings, NothingIsWrongWithWhatIsHealthy) {
   EXPECT_TRUE(findings_of({}).empty());
 }
 
-TEST(Findings, EachIsToldOfWhereItIs) {
+TEST(Findings, EachIsReportedWithItsPlace) {
   using Break = std::function<void(std::vector<RankFacts>&)>;
 
   struct Case {
@@ -163,7 +163,7 @@ TEST(Findings, FactsGoBetweenRanksAsText) {
   EXPECT_EQ(to_text(rank_facts_from(to_text(own))), to_text(own));
 }
 
-TEST(Findings, OfWrongSumsTheNodeIsNamedThatHasNoRightOne) {
+TEST(Findings, ForWrongSumsNameTheNodeWithoutARightSum) {
   const auto hosts = [](const std::vector<NodeSpeed>& nodes) {
     std::string all;
     for (const Finding& one : wrong_nodes(nodes)) all += one.where;

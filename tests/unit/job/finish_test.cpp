@@ -102,7 +102,7 @@ TEST_F(FinishTest, ALostStartThatIsDecidedTwiceCountsOnce) {
   EXPECT_EQ(read_journal(run().journal()).legs.size(), 1U);
 }
 
-TEST_F(FinishTest, TakesInVerdictsAndWritesTheDecision) {
+TEST_F(FinishTest, ReadsFailureReportsAndWritesTheDecision) {
   killed_leg(0, 5);
   ::setenv("SLURM_JOB_ID", "7", 1);
   write_verdict(run(), {1, "n2", "peer", 5, 6, "rank 0 (host n1)", {0, "n1", "killed"}});
@@ -134,7 +134,7 @@ TEST_F(FinishTest, ADryRunTouchesNothing) {
   EXPECT_EQ(error_of([&] { finish_leg({at("none")}, of(0), true); }).kind(), ErrorKind::data);
 }
 
-TEST_F(FinishTest, LostStartsAreRememberedAlsoWhereThereIsNoFolderYet) {
+TEST_F(FinishTest, LostStartsAreRecordedBeforeTheRunDirectoryExists) {
   EXPECT_EQ(finish_leg(run(), of(0), false).failures_in_a_row, 1);
   EXPECT_EQ(finish_leg(run(), of(1), false).failures_in_a_row, 2);
   const Decision third = finish_leg(run(), of(2), false);
@@ -181,7 +181,7 @@ TEST_F(FinishTest, WhatWasRefusedLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(at("photos") / "journal.jsonl"));
 }
 
-TEST_F(FinishTest, ALaterLegThatTrainsIsLeftAlone) {
+TEST_F(FinishTest, ALaterAttemptThatTrainsIsNotTouched) {
   killed_leg(0, 5);
   const RunLock later(run().root, {.job_id = "7", .order = JobPlace{"7", 1, 0}.order()});
 

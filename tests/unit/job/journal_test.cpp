@@ -93,7 +93,7 @@ TEST_F(JournalTest, AllAttemptsShareTheIdOfTheRun) {
   EXPECT_NE(read_journal(file()).run_id(), id) << "a new run in the same folder";
 }
 
-TEST_F(JournalTest, OfAnyBeginningTheWholeLinesCount) {
+TEST_F(JournalTest, AnyBeginningCountsUpToItsLastWholeLine) {
   write_two_legs();
   const std::string whole = read_file(file());
 

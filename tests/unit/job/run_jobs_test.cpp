@@ -94,7 +94,7 @@ TEST_F(RunJobsTest, AChainIsUsedUpAfterItsLastJob) {
   EXPECT_EQ(state({{"7", first}, {"9", first + job("9", "COMPLETED")}}), "used up");
 }
 
-TEST_F(RunJobsTest, ACancelledRunAndAnotherJobAfterItAreTold) {
+TEST_F(RunJobsTest, ACancelledRunAndAnotherJobAfterItAreReported) {
   attempt("stop", kWhyCancelled);
   EXPECT_EQ(state({{"7", job("7", "CANCELLED")}}), "cancelled");
   EXPECT_EQ(state({}), "cancelled") << "the controller has forgotten the job";

@@ -98,7 +98,7 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
             (std::vector<std::string>{"--data", "my data", "--run", "runs/a"}));
 }
 
-TEST_F(SubmissionTest, WhatTheClusterForbidsIsTold) {
+TEST_F(SubmissionTest, LimitsOfTheClusterAreReported) {
   const NodeKind gpu = *choose_kind(read_nodes(kSinfo), "");
   const JobNeeds small{std::int64_t{1} << 30, 90};
   const auto ids = [&](const SubmitRequest& one, const std::string& time, const JobNeeds& needs) {

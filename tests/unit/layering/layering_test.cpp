@@ -119,7 +119,7 @@ TEST(Layering, ModulesIncludeOnlyThoseBelow) {
   EXPECT_NE(complaint("src/train/step/step.cpp", "#include \"bin/trireme.hpp\""), "");
 }
 
-TEST(Layering, RoomsOfAModuleKeepTheirRows) {
+TEST(Layering, SubdirectoriesOfAModuleFollowTheirTable) {
   EXPECT_EQ(complaint("src/text/learn/x.cpp", "#include \"text/split/splitter.hpp\""), "");
   EXPECT_EQ(complaint("src/text/tokenizer.cpp", "#include \"text/bpe/seams.hpp\""), "");
   EXPECT_EQ(complaint("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
@@ -130,7 +130,7 @@ TEST(Layering, RoomsOfAModuleKeepTheirRows) {
   EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
 }
 
-TEST(Layering, FoldersAreSmallAndHaveAPage) {
+TEST(Layering, DirectoriesAreSmallAndHaveAReadme) {
   std::vector<std::string> paths{"src/core/README.md"};
   for (int i = 0; i < 59; ++i) paths.push_back("src/core/" + std::to_string(i));
   EXPECT_EQ(joined(check_folders(paths)), "");
@@ -154,7 +154,7 @@ TEST(Layering, SiblingsNeverIncludeOneAnother) {
   }
 }
 
-TEST(Layering, OnlyTheUpperFloorsSeeConfig) {
+TEST(Layering, OnlyTheUpperLayersIncludeConfig) {
   for (const char* path : {"src/train/x.cpp", "src/serve/x.cpp", "data_prep/x.cpp", "bin/x.cpp"}) {
     EXPECT_EQ(complaint(path, "#include \"config/config_set.hpp\""), "") << path;
   }
@@ -199,7 +199,7 @@ TEST(Layering, EveryModuleHasAHeader) {
   EXPECT_EQ(check_headers({"src/core/a.hpp", "src/text/b.cpp"}), std::vector<std::string>{"text"});
 }
 
-TEST(Layering, AFolderThatNoLayerKnowsIsAProblem) {
+TEST(Layering, AnUnknownDirectoryIsAProblem) {
   EXPECT_NE(complaint("src/newcomer/x.cpp", "int x;"), "");
   EXPECT_NE(complaint("src/x.cpp", "int x;"), "");
 }

@@ -58,7 +58,7 @@ TEST(ModelConfig, ExpertsThatCannotBeAreNamed) {
   EXPECT_EQ(error_of(dense), "");
 }
 
-TEST(LoraTargets, OfAModelWithExpertsAreInAttention) {
+TEST(LoraTargets, AreInAttentionForAModelWithExperts) {
   LoraConfig lora;
   lora.rank = 4;
   const ModelConfig config = resolved("minimind-3-moe", 6400);

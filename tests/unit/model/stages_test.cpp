@@ -61,7 +61,7 @@ TEST(BalancedStages, NoOtherSplitHasACheaperDearestStage) {
   }
 }
 
-TEST(BalancedStages, OfManyLayersAreDealtByCostToo) {
+TEST(BalancedStages, DistributeManyLayersByCostToo) {
   ModelConfig config = model_of(2000, 64);
   config.moe.num_experts = 4;
   config.moe.num_experts_per_tok = 1;
@@ -142,7 +142,7 @@ struct Staged {
   }
 };
 
-TEST(Stages, OfOneRankAreTheWholeModel) {
+TEST(Stages, OnOneRankAreTheWholeModel) {
   for (const bool tied : {true, false}) {
     const ModelConfig config = model_of(5, 64, tied);
     Staged whole(config, {StageRange::whole(config)});

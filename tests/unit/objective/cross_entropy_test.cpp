@@ -58,7 +58,7 @@ TEST(CrossEntropy, WeightsCountInValidationToo) {
   });
 }
 
-TEST(CrossEntropy, OfNoTargetsIsZero) {
+TEST(CrossEntropy, IsZeroWithoutTargets) {
   Microbatch batch = batch_of_rows(1);
   batch.targets.fill_(ops::kIgnoredTarget);
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);

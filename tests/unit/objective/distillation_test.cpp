@@ -167,7 +167,7 @@ TEST(Distillation, GradientsAreTheSlopeOfTheEvaluatedLoss) {
   });
 }
 
-TEST(Distillation, InLowPrecisionStaysNearFp64) {
+TEST(Distillation, StaysNearFp64InLowPrecision) {
   Problem p;
   p.teacher_hidden = p.teacher_hidden.to(at::kBFloat16);
   p.teacher_weight = p.teacher_weight.to(at::kBFloat16);
@@ -184,7 +184,7 @@ TEST(Distillation, InLowPrecisionStaysNearFp64) {
   }
 }
 
-TEST(Distillation, OfItselfHasNoDivergenceAndOfNoTargetsNothing) {
+TEST(Distillation, HasNoDivergenceFromItselfAndNoLossWithoutTargets) {
   Problem p;
   p.teacher_hidden = p.hidden;
   p.teacher_weight = p.weight;

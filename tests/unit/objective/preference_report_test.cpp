@@ -174,7 +174,7 @@ TEST(Preference, EveryBadValueIsOneProblem) {
   }
 }
 
-TEST(Preference, ABatchWithoutPairsIsOurBug) {
+TEST(Preference, ABatchWithoutPairsIsAnInternalError) {
   const Microbatch rows = batch_of_rows(1);
   const TargetRows targets(rows, normal({1, kLength, kWidth}, 1));
   EXPECT_THROW((void)sequences_of(rows, targets), Error);

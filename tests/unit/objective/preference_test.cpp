@@ -122,7 +122,7 @@ TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
   }
 }
 
-TEST(Preference, InLowPrecisionStaysNearFp64) {
+TEST(Preference, StaysNearFp64InLowPrecision) {
   struct Low {
     ParamDTypes dtypes;
     // The bound for gradients: bf16 keeps 8 bits of logits, of their gradient and of the result.

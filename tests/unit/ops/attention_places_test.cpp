@@ -280,7 +280,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
   }
 }
 
-TEST(AttentionPlan, OfAWholeRowIsOneDiagonalADocument) {
+TEST(AttentionPlan, HasOneDiagonalPerDocumentForAWholeRow) {
   const AttentionPlan plan = plan_attention({1.0, true, {{0, 3, 8}}}, 1, 8, 8);
 
   ASSERT_EQ(plan.size(), 2U);
@@ -288,7 +288,7 @@ TEST(AttentionPlan, OfAWholeRowIsOneDiagonalADocument) {
   EXPECT_EQ(plan[1].queries, (std::vector<QueryPart>{{{3, 5}, {0, 1}, false, true}}));
 }
 
-TEST(AttentionPlan, OfAWindowIsADiagonalThenABand) {
+TEST(AttentionPlan, HasADiagonalAndABandForAWindow) {
   const AttentionPlan plan = plan_attention({.window = 3}, 1, 8, 8);
 
   ASSERT_EQ(plan.size(), 1U);
@@ -312,7 +312,7 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   EXPECT_THROW(plan_attention({.window = -1}, 1, 4, 4), Error);
 }
 
-TEST(MergeAttention, OfNothingAndNothingIsNothing) {
+TEST(MergeAttention, WithoutKeysOnBothSidesIsEmpty) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const auto options = at::TensorOptions().dtype(dtype);
     AttentionOutput sum{at::zeros({1, 1, 2, 4}, options), at::full({1, 1, 2}, -kInfinity, options)};

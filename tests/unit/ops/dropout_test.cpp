@@ -97,7 +97,7 @@ TEST(DropoutPhilox, EveryFieldChangesTheMask) {
   }
 }
 
-TEST(DropoutPhilox, OfZeroIsTheInput) {
+TEST(DropoutPhilox, WithProbabilityZeroIsTheInput) {
   const auto x = at::ones({1, 2, 3});
   auto mask = make_mask(1, 2);
   mask.p = 0.0;

@@ -92,14 +92,14 @@ TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
   }
 }
 
-TEST(LinearCrossEntropy, OfEqualLogitsTheFirstIsTheLikeliest) {
+TEST(LinearCrossEntropy, TakesTheFirstOfEqualLogitsAsTheLargest) {
   const auto scores = token_scores(at::ones({2, 4}), at::ones({5, 4}), at::arange(2, at::kLong),
                                    {.want_correct = true});
   EXPECT_TRUE(scores.correct[0].item<bool>());
   EXPECT_FALSE(scores.correct[1].item<bool>());
 }
 
-TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
+TEST(LinearCrossEntropy, IsEmptyWithoutRows) {
   const auto none = at::empty({0}, at::kLong);
   for (const auto& c : kLossCases) {
     const auto x = random({0, 8}).to(c.dtype);
@@ -112,7 +112,7 @@ TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
   }
 }
 
-TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
+TEST(LinearCrossEntropy, KeepsTheInputGradientWithAFrozenHead) {
   at::manual_seed(8);
   const auto targets = some_targets(20, 40);
   for (const auto& c : kLossCases) {
@@ -127,7 +127,7 @@ TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
   }
 }
 
-TEST(LinearCrossEntropy, OfIgnoredTargetsIsZeroWithZeroGradients) {
+TEST(LinearCrossEntropy, IsZeroWithZeroGradientsForIgnoredTargets) {
   at::manual_seed(2);
   const auto targets = at::full({9}, kIgnoredTarget, at::kLong);
   for (const auto& c : kLossCases) {

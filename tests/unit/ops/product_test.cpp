@@ -60,7 +60,7 @@ TEST(Product, IsThatOfFp64UpToRounding) {
   }
 }
 
-TEST(Product, OfTransposedRowsIsTheSumOverAllBlocks) {
+TEST(Product, WithTransposedRowsIsTheSumOverAllBlocks) {
   at::manual_seed(5);
   for (const Products& of : kProducts) {
     for (const auto& [type, tolerance] : kTypes) {
@@ -72,7 +72,7 @@ TEST(Product, OfTransposedRowsIsTheSumOverAllBlocks) {
   }
 }
 
-TEST(Product, OfNoRowsIsEmptyOrZero) {
+TEST(Product, WithoutRowsIsEmptyOrZero) {
   for (const Products& of : kProducts) {
     const at::Tensor none = at::empty({0, kIn}, at::kBFloat16);
     EXPECT_EQ(of.product(none, at::ones({kIn, kOut}, at::kBFloat16)).sizes(),
@@ -83,7 +83,7 @@ TEST(Product, OfNoRowsIsEmptyOrZero) {
   }
 }
 
-TEST(Product, OfFullWidthIsNeverWidened) {
+TEST(Product, WithFullWidthIsNeverWidened) {
   EXPECT_FALSE(widens_products(at::ones({1, 1}, at::kFloat)));
   EXPECT_FALSE(widens_products(at::ones({1, 1}, at::kDouble)));
 }

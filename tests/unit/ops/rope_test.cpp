@@ -82,7 +82,7 @@ TEST(QkNormRope, WorksWithoutNorm) {
   }
 }
 
-TEST(QkNormRope, OfAFusedProjectionGivesOneGradient) {
+TEST(QkNormRope, GivesOneGradientForAFusedProjection) {
   at::manual_seed(3);
   for (const auto& c : rounding_cases()) {
     for (const auto& s : kRopeShapes) {
@@ -137,7 +137,7 @@ TEST(QkNormRope, NamesAPositionOutsideTheTables) {
   }
 }
 
-TEST(RopeTables, OfGivenFrequenciesAreThoseTimesTheScale) {
+TEST(RopeTables, MultiplyGivenFrequenciesByTheScale) {
   const std::vector<double> frequencies{1.0, 0.25};
   const auto tables = rope_tables(9, frequencies, 1.5, at::kDouble);
 

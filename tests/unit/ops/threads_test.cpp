@@ -35,7 +35,7 @@ class Threads {
 
 // ThreadSanitizer cannot see how OpenMP's threads wait, because OpenMP is built without it
 #ifndef __SANITIZE_THREAD__
-TEST(Threads, ShareTheRowsOfOurKernels) {
+TEST(Threads, ShareTheRowsOfTheNativeKernels) {
   const Threads three(3);
   std::mutex mutex;
   std::set<int> seen;

@@ -49,7 +49,7 @@ void expect_same_as_whole(const Problem& p, int ranks) {
   EXPECT_TRUE(at::allclose(grad_x, whole.grad_x, 1e-12, 1e-14));
 }
 
-TEST(VocabParallel, EqualsTheWholeForAnyDealOfTheClasses) {
+TEST(VocabParallel, EqualsTheWholeForAnyShardingOfTheClasses) {
   for (const int ranks : {1, 2, 3, 5}) {
     expect_same_as_whole(problem(1), ranks);
     Problem weighted = problem(1);
@@ -63,7 +63,7 @@ TEST(VocabParallel, LargeScoresDoNotOverflow) {
 }
 
 /// Makes every other target the class with the largest logit.
-TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
+TEST(VocabParallel, TokenScoresEqualTheWholeForAnyShardingOfTheClasses) {
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     Problem p = problem(1);
     const at::Tensor x = p.x.to(dtype, false, /*copy=*/true);
@@ -96,7 +96,7 @@ TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
   }
 }
 
-TEST(VocabParallel, OfAFrozenHeadHasTheSameGradientOfItsInput) {
+TEST(VocabParallel, KeepsTheInputGradientWithAFrozenHead) {
   const Problem p = problem(1);
   run_ranks(2, [&](Communicator& world) {
     const std::int64_t first = world.rank() == 0 ? 0 : 6;

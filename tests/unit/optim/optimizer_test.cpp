@@ -196,7 +196,7 @@ TEST(Optimizer, DefaultsPassTheirChecksAndWrongValuesAreNamed) {
   EXPECT_EQ(problem("sgd", "eps", 0.0), "") << "sgd has no eps";
 }
 
-TEST(Optimizer, HelpSaysWhoseAKeyIs) {
+TEST(Optimizer, HelpNamesTheOptimizersOfEachKey) {
   const auto help = [](const char* name) {
     for (const OptimizerKey& key : optimizer_keys()) {
       if (key.name == name) return key.help;

@@ -70,7 +70,7 @@ TEST(GradReduction, SumsOverRanksWhateverTheBucketsAndStages) {
   for (const std::int64_t zero : {1, 2, 3}) expect_sums(4, config_of(zero, -1, 2), 3);
 }
 
-TEST(GradReduction, OnNodesFirstSumsAlikeAndSendsOneShareAcross) {
+TEST(GradReduction, HierarchicalSumsAreEqualAndSendOneShardAcrossNodes) {
   constexpr int kRanks = 6;
   const std::vector<int> nodes{0, 0, 0, 1, 1, 1};
   for (const double bucket_mb : {0.0, kBytesOfTwo, 25.0}) {

@@ -34,7 +34,7 @@ struct Declared {
   }
 };
 
-TEST(SplitRange, DealsPiecesThatDoNotDivideEvenly) {
+TEST(SplitRange, SplitsSizesThatDoNotDivideEvenly) {
   const DimSplit rows{0};
   EXPECT_EQ(split_range(11, rows, 3, 0), (IndexRange{0, 3}));
   EXPECT_EQ(split_range(11, rows, 3, 1), (IndexRange{3, 7}));

@@ -108,7 +108,7 @@ TEST(SharedProcessors, WaitWhereOneRankAloneHasWork) {
   EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {2, 1, 1}), {{{1, 1, 1}}, 0.5}, 1), 7, 1e-9);
 }
 
-TEST(SharedProcessors, OfAScheduleThatIsStuckAreNeverFree) {
+TEST(SharedProcessors, AreNeverFreeInAScheduleThatIsStuck) {
   Schedule schedule = named_schedule("1f1b", {2, 1, 2});
   std::swap(schedule.lists[0].front(), schedule.lists[0].back());
   EXPECT_EQ(shared_makespan(schedule, kEqualPasses, 1), kNever);

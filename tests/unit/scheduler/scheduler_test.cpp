@@ -93,7 +93,7 @@ TEST(Launchers, TheRankIsKnownBeforeMain) {
   EXPECT_EQ(rank({"SLURM_PROCID_OLD=3", "XPMIX_RANK=4", "PMIX_RANK"}), "none") << "other names";
 }
 
-TEST(Launchers, ATaskOfTheSchedulerIsTold) {
+TEST(Launchers, ATaskOfTheSchedulerIsDetected) {
   EXPECT_TRUE(is_scheduler_task({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_FALSE(is_scheduler_task({{"OMPI_COMM_WORLD_RANK", "0"}, {"SLURM_JOB_ID", "7"}}));
 }

@@ -170,7 +170,7 @@ TEST(ChatRequest, NamesFieldsThatAreKnownAndNotSupported) {
             "none");
 }
 
-TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
+TEST(ChatRequest, NamesUnknownFields) {
   for (const auto& [fields, name] : std::vector<std::pair<std::string, std::string>>{
            {R"("top_kk": 5)", "top_kk"},
            {R"("prompt": "a")", "prompt"},

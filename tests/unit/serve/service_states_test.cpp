@@ -12,7 +12,7 @@ using testing::said;
 
 class ServiceStates : public testing::ServiceServer {};
 
-TEST_F(ServiceStates, ToldWhatIsWrong) {
+TEST_F(ServiceStates, ErrorsNameTheProblem) {
   const auto error = [&](const std::string& bytes, int status) {
     return json(bytes, status).at("error");
   };
@@ -214,7 +214,7 @@ TEST_F(ServiceStates, NamesTheFieldThatNeedsATokenizerWhichTheModelLacks) {
   }
 }
 
-TEST_F(ServiceStates, NamesFieldsThatNobodyKnows) {
+TEST_F(ServiceStates, NamesUnknownFields) {
   const auto refused = [&](const char* path, const char* body) {
     return json(post(path, body), 400).at("error").at("param");
   };

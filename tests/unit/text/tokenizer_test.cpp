@@ -258,7 +258,7 @@ TEST(Tokenizer, RefusesInvalidUtf8) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(std::string("\0\x01", 2))), std::string("\0\x01", 2));
 }
 
-TEST(Tokenizer, LoadsAFolderOrAFile) {
+TEST(Tokenizer, LoadsADirectoryOrAFile) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "tokenizer_test";
   std::filesystem::create_directories(folder);
   for (const auto& [name, content] : samples::small_files())
@@ -275,7 +275,7 @@ TEST(Tokenizer, LoadsAFolderOrAFile) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Tokenizer, OfIdsAloneKnowsThemAndSaysWhyItTakesNoText) {
+TEST(Tokenizer, WithOnlyIdsKnowsThemAndSaysWhyItTakesNoText) {
   const Tokenizer ids = Tokenizer::ids_only({{"tokenizer.json", "{}"}}, 1000, "Unigram");
   EXPECT_EQ(ids.vocab_size(), 1000U);
   EXPECT_EQ(ids.decode(Ids{0, 65, 255, 999}), "");

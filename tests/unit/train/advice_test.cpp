@@ -55,7 +55,7 @@ RunConfig large_run() {
   return config;
 }
 
-TEST(Advice, OfMemoryNamesWhatLowersItWithTheBytes) {
+TEST(Advice, OnMemoryNamesSettingsThatLowerItWithTheBytes) {
   const RunConfig config = large_run();
   const std::string two = memory_advice(config, 2);
   EXPECT_TRUE(says(two, "--train.micro_batch 3: ")) << two;
@@ -66,7 +66,7 @@ TEST(Advice, OfMemoryNamesWhatLowersItWithTheBytes) {
   EXPECT_TRUE(says(two, "4 ranks with --parallel.zero 3: ")) << two;
 }
 
-TEST(Advice, OfMemoryLeavesOutWhatChangesNothing) {
+TEST(Advice, OnMemoryOmitsSettingsWithoutEffect) {
   RunConfig config = large_run();
   config.train.micro_batch = 1;
   config.parallel.recompute = "full";

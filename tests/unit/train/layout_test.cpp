@@ -118,7 +118,7 @@ TEST(Layout, GridsOfExpertsThatCannotBeAreRefused) {
                  {"parallel.zero_shard = 2", "one must divide the other"});
 }
 
-TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
+TEST(SmallModel, WithExpertsHasFewAndALayerOfThem) {
   ModelConfig model = model_preset("tiny");
   model.num_layers = 40;
   model.moe.num_experts = 4096;
@@ -170,7 +170,7 @@ TEST(Layout, AllContradictionsAreNamedAndNoneIsInTheNearest) {
       {"parallel.tp * cp * pp = 15", "parallel.local_steps = 2", "--parallel.zero_shard"});
 }
 
-TEST(Layout, ARunThatGoesOnIsOfferedItsOwnLocalSteps) {
+TEST(Layout, AResumedRunIsOfferedItsOwnLocalSteps) {
   expect_refused({.zero = 1, .local_steps = 4, .kept_local_steps = 4}, {"--parallel.zero 0"});
   expect_refused({.zero = 1, .local_steps = 4, .kept_local_steps = 1},
                  {"--parallel.local_steps 1"});

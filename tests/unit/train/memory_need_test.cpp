@@ -59,7 +59,7 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(fp32 - with("sgd", 0.9), 4 * P);
 }
 
-TEST(MemoryNeed, OfDealtExpertsIsTheirPart) {
+TEST(MemoryNeed, CountsTheOwnedShardOfExperts) {
   RunConfig config = tiny_run([](RunConfig& run) {
     run.model.moe.num_experts = 8;
     run.model.moe.moe_intermediate_size = 64;
@@ -79,7 +79,7 @@ TEST(MemoryNeed, OfDealtExpertsIsTheirPart) {
   EXPECT_EQ(bytes(2, 3), bytes(1, 3)) << "four ranks hold a quarter each, however they share it";
 }
 
-TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
+TEST(MemoryNeed, OnAPipelineIsTheMeanOfItsRanks) {
   RunConfig config = tiny_run();
   const double tables = 4.0 * 32768.0 * 32;
   const double whole = sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables;
@@ -87,7 +87,7 @@ TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables, whole / 4);
 }
 
-TEST(MemoryNeed, OfInputsOfTheBlocksIsTheRankSOwnTokens) {
+TEST(MemoryNeed, CountsBlockInputsForTheRanksOwnTokens) {
   RunConfig config = tiny_run();
   const auto inputs = [&] { return memory_need(config, {at::kFloat, at::kFloat}).back().bytes; };
   const double whole = inputs();
@@ -121,7 +121,7 @@ TEST(MemoryNeed, IsNotAboveTheFormulaOfARank) {
   }
 }
 
-TEST(MemoryNeed, OfFrozenWeightsIsTheirOwnBytesAlone) {
+TEST(MemoryNeed, CountsOnlyTheBytesOfFrozenWeights) {
   RunConfig config = tiny_run();
   config.lora.rank = 2;
   const auto P = static_cast<double>(config.model.num_parameters());
@@ -175,7 +175,7 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
   }
 }
 
-TEST(MemoryNeed, OfActivationsIsCountedWhereItIsKnown) {
+TEST(MemoryNeed, CountsActivationsWhereTheyAreKnown) {
   RunConfig config = tiny_run([](RunConfig& c) { c.train.seq_len = 64; });
   const ParamDTypes fp32{at::kFloat, at::kFloat};
   const std::vector<MemoryPart> inputs = memory_need(config, fp32);

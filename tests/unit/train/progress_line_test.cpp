@@ -38,7 +38,7 @@ std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, st
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(ProgressLine, InABatchLogIsWholeLinesOfFirstLastAndEveryNth) {
+TEST(ProgressLine, WritesWholeLinesForFirstLastAndEveryNthStepInABatchLog) {
   const std::string text = log_of(0, 12, 12, 5);
 
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;

@@ -121,7 +121,7 @@ TEST(Signals, AreRememberedNotObeyed) {
   EXPECT_THROW(leave_if_stop_asked(), StoppedEarly);
 }
 
-TEST(TimeLimit, LeavesRoomForTwoStepsTwoSavesAndTheWayOut) {
+TEST(TimeLimit, LeavesTimeForTwoStepsTwoSavesAndTheExit) {
   TimeLimit limit(1000, 100e6);  // 100 MB: a guess of 2 s per save
   EXPECT_DOUBLE_EQ(limit.margin_s(), 4 + 10);
   limit.step_took(30);
@@ -156,7 +156,7 @@ TEST_F(RunFolderTest, FilesOfRanksSortByRank) {
   EXPECT_EQ(rank_file(123456, ""), "rank-123456");
 }
 
-TEST_F(RunFolderTest, AVerdictIsPublishedAndClearedAgain) {
+TEST_F(RunFolderTest, AFailureReportIsPublishedAndCleared) {
   const RunFolder folder{at("run")};
   folder.prepare();
   write_verdict(folder, {2, "n7", "error", 4, 11, "disk \xff full"});  // not UTF-8: replaced

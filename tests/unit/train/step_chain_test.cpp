@@ -51,7 +51,7 @@ TEST_F(StepChainTest, ALineForEveryStepThatDependsOnAllBefore) {
   EXPECT_FALSE(std::filesystem::exists(at("silent.txt")));
 }
 
-TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndGoesOn) {
+TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndContinues) {
   std::string at_two;
   std::string whole;
   {
@@ -137,7 +137,7 @@ Batch two_pairs() {
   return batch;
 }
 
-TEST(MicrobatchesTest, PairsAreDealtWithTheirTokens) {
+TEST(MicrobatchesTest, PairsAreShardedWithTheirTokens) {
   const Microbatch whole = to_microbatch(two_pairs(), at::kCPU, 5, true);
   EXPECT_EQ(whole.num_pairs, 2);
   EXPECT_EQ(whole.pair_records, (std::vector<std::int64_t>{30, 4}));

@@ -139,7 +139,7 @@ TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
             std::string::npos);
 }
 
-TEST_F(StoredScores, OfAnotherScoreAreRefused) {
+TEST_F(StoredScores, WithAnotherScoreAreRefused) {
   const SampleSet train(*a_, 8);
   ReferenceTable table{{}, {scored(train)}};
   score_ = "answer";
@@ -154,7 +154,7 @@ TEST_F(StoredScores, OfAnotherScoreAreRefused) {
   EXPECT_THROW(sums(*reference, answers), Error);
 }
 
-TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
+TEST_F(StoredScores, FromVersion1ServeOnlyTheirOwnSet) {
   const SampleSet train(*a_, 8);
   const SampleSet valid(*b_, 8);
   const ReferenceTable table{{}, {scored(train, /*keys=*/false)}};
@@ -208,7 +208,7 @@ TEST(DpoKeys, IpoComparesMeansUnlessSumsAreAskedFor) {
   EXPECT_EQ(DpoKeys(Given{{"dpo.loss", "sigmoid"}, {"dpo.logprob", "sum"}}).warnings_of_sums(), 0U);
 }
 
-TEST(DpoKeys, ARunThatGoesOnKeepsWhatItBeganWith) {
+TEST(DpoKeys, AResumedRunKeepsItsFirstKeys) {
   const DpoKeys old(Given{}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_EQ(old.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(old.warnings_of_sums(), 0U);

@@ -249,7 +249,7 @@ TEST(ChatTargets, FindBordersWhereTheTokenizerAddsBytes) {
   }
 }
 
-TEST(ChatTargets, TheFirstTokenIsNobodysTarget) {
+TEST(ChatTargets, TheFirstTokenIsNeverATarget) {
   const Made made = make("plain", chat_of({{assistant, "Hello"}}));
   const auto spans = chat_targets(made.rendered, made.encoded, ChatMask::answer,
                                   MaskSearch::every_answer, SIZE_MAX);

@@ -65,7 +65,7 @@ TEST_F(CalibrationFile, HasRowsOneALineOrOneAfterAnother) {
   EXPECT_EQ(read(row({}, 2, {}).dump(2) + row({}, 2, {}).dump(2)).size(), 2U);
 }
 
-TEST_F(CalibrationFile, OfAnotherDeviceIsRefused) {
+TEST_F(CalibrationFile, FromAnotherDeviceIsRefused) {
   Json of_gpu = row({}, 2, {});
   of_gpu["device"] = "cuda";
 

@@ -59,14 +59,14 @@ std::size_t place_of(const LayoutPlan& plan, std::int64_t tp, std::int64_t cp, s
 
 // Published layouts: Megatron-LM's docs/user-guide/parallelism-guide.md.
 
-TEST(Layouts, OfLlama8BOnOneNodeAreThePublishedOnes) {
+TEST(Layouts, AreThePublishedOnesForLlama8BOnOneNode) {
   const LayoutPlan found = plan(wish_of(llama(4096, 32, 32, 14336), 8192, 128), h100(1), 5);
 
   EXPECT_EQ(place_of(found, 1, 1, 1), 1U);
   EXPECT_NE(place_of(found, 1, 2, 1), 0U) << "at 8k it is given as cp 2";
 }
 
-TEST(Layouts, OfGpt3On512GpusHaveThePublishedOne) {
+TEST(Layouts, IncludeThePublishedOneForGpt3On512Gpus) {
   const LayoutPlan found = plan(wish_of(model_of("gpt-177b", 51200), 2048, 1536), h100(64), 5);
 
   EXPECT_NE(place_of(found, 4, 1, 8), 0U);
@@ -95,12 +95,12 @@ Layout published_layout(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::
   return layout;
 }
 
-TEST(Layouts, OfLlama70BWithZero1HaveThePublishedOne) {
+TEST(Layouts, IncludeThePublishedOneForLlama70BWithZero1) {
   EXPECT_NE(place_of(plan_of_zero_1(llama(8192, 80, 64, 28672), 8, 128), 4, 2, 4), 0U);
 }
 
 /// Zero-bubble and V-shaped schedules, which the recipe does not use, make longer pipelines faster.
-TEST(Layouts, OfLlama405BWithZero1AreHardlyFasterThanThePublishedOne) {
+TEST(Layouts, AreHardlyFasterThanThePublishedOneForLlama405BWithZero1) {
   const ModelConfig model = llama(16384, 126, 128, 53248);
   StepPredictor predictor(h100(128), {});
   const PlannedLayout published =
@@ -148,7 +148,7 @@ TEST(Layouts, AreTheBestOfAllThatThereAre) {
 }
 
 // This holds for two cores as well, where eight ranks compute during one another's bubbles.
-TEST(Layouts, OfACpuHaveNoLeastTimeAboveThePredicted) {
+TEST(Layouts, TheLowerTimeBoundOnACpuIsNotAboveThePrediction) {
   Wish wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
   wish.config.train.precision = "fp32";
   const Cluster cluster{device_kind("cpu"), 1, 8};
@@ -260,7 +260,7 @@ TEST(Layouts, OfAScheduleSFileHaveItsMicroBatches) {
   EXPECT_EQ(changes_that_fit(wish, h100(1), true).front(), "--train.global_batch 12");
 }
 
-TEST(Layouts, OfFourThousandGpusAreFoundInSeconds) {
+TEST(Layouts, ForFourThousandGpusAreFoundInSeconds) {
   const Timer timer;
   const LayoutPlan found = plan(wish_of(model_of("gpt-462b", 131072), 4096, 4096), h100(512), 5);
 
@@ -278,7 +278,7 @@ TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
     EXPECT_FALSE(change.starts_with("--nodes ")) << change;
 }
 
-TEST(Layouts, OfExpertsUseActiveFlopsAndHoldAllExperts) {
+TEST(Layouts, WithExpertsUseActiveFlopsAndHoldAllExperts) {
   ModelConfig moe = llama(4096, 32, 32, 14336);
   moe.moe.num_experts = 8;
   moe.moe.num_experts_per_tok = 2;
@@ -297,7 +297,7 @@ TEST(Layouts, OfExpertsUseActiveFlopsAndHoldAllExperts) {
   EXPECT_GT(of_sparse.memory.optimizer, 2.5 * of_dense.memory.optimizer);
 }
 
-TEST(Layouts, OfExpertsPayForTheirExchange) {
+TEST(Layouts, WithExpertsPayForTheirExchange) {
   ModelConfig moe = llama(4096, 4, 32, 14336);
   moe.moe.num_experts = 8;
   moe.moe.moe_intermediate_size = 14336;

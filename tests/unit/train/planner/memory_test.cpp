@@ -57,7 +57,7 @@ void expect_within(double predicted, double measured, double bound, const char* 
   EXPECT_NEAR(predicted / measured, 1, bound) << what;
 }
 
-TEST(LayoutMemory, OfAPipelineIsWhatWasMeasured) {
+TEST(LayoutMemory, APipelineHasTheMeasuredMemory) {
   ParallelConfig parallel;
   parallel.pp = 4;
   parallel.schedule = "interleaved";
@@ -71,7 +71,7 @@ TEST(LayoutMemory, OfAPipelineIsWhatWasMeasured) {
   expect_within(bytes.peak, 60.72 * kGB, 0.1, "peak, tp1 pp4");
 }
 
-TEST(LayoutMemory, OfTensorParallelRanksIsWhatWasMeasured) {
+TEST(LayoutMemory, TensorParallelRanksHaveTheMeasuredMemory) {
   ParallelConfig parallel;
   parallel.tp = 4;
   parallel.zero = 1;
@@ -102,7 +102,7 @@ TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
   }
 }
 
-TEST(LayoutMemory, OfAMeanRankIsNotAboveTheWorstRank) {
+TEST(LayoutMemory, TheMeanRankIsNotAboveTheWorstRank) {
   ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
@@ -142,7 +142,7 @@ void expect_equal(const LayoutMemory& one, const LayoutMemory& other) {
 }
 
 // The formula itself counts every micro-batch of a list.
-TEST(LayoutMemory, OfManyMicroBatchesIsThatOfFewWithoutTheirList) {
+TEST(LayoutMemory, ManyMicroBatchesEqualFewWithoutTheirList) {
   const ModelConfig model = model_of("gpt-1.7b", 32000);
   const DeviceKind& device = device_kind("h100");
   for (const std::int64_t zero : {0, 1, 2, 3}) {
@@ -170,7 +170,7 @@ TEST(LayoutMemory, OfManyMicroBatchesIsThatOfFewWithoutTheirList) {
             all - of_one);
 }
 
-TEST(LayoutMemory, OfTheWorstRankIsNotBelowAnyRankS) {
+TEST(LayoutMemory, TheWorstRankIsNotBelowAnyRank) {
   ParallelConfig uneven;
   uneven.pp = 4;
   uneven.stages = "E2|2|18|2H";
@@ -192,7 +192,7 @@ TEST(LayoutMemory, OfTheWorstRankIsNotBelowAnyRankS) {
   }
 }
 
-TEST(LayoutMemory, OfEveryStageIsKnownUnderEverySchedule) {
+TEST(LayoutMemory, EveryStageIsKnownUnderEverySchedule) {
   const ModelConfig model = model_of("gpt-1.7b", 32000);
   for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "dualpipe-v"}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {

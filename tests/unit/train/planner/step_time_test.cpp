@@ -99,7 +99,7 @@ TEST(StepTime, OneRowOfTorchtitanPredictsSixteenTimesTheGpus) {
 }
 
 // ZeRO gives each rank the same number of elements, for every expert-parallel layout.
-TEST(StepTime, OfTheOptimizerIsTheSameForEveryNumberOfExpertRanks) {
+TEST(StepTime, IsTheSameInTheOptimizerForEveryNumberOfExpertRanks) {
   ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
