@@ -133,7 +133,7 @@ TEST(Hostile, FilesAndDirectoriesWithoutPermissionAreRefused) {
 }
 
 /// A step of another user cannot be pruned: the other steps are pruned, and later saves succeed.
-TEST(Hostile, WhatCannotBeDeletedStopsNeitherPruningNorSaving) {
+TEST(Hostile, AStepThatCannotBeDeletedStopsNeitherPruningNorSaving) {
   const TempFolder folder;
   const fs::path steps = folder / "checkpoints";
   for (const int step : {1, 2, 3}) save_layout(steps, step, make_logicals(1), 1, 0);

@@ -119,7 +119,7 @@ TEST_F(DataPlan, ASplitValidatesOnItsOwnPartAndConcatTrains) {
   EXPECT_NE(steps.err.find("train.steps"), std::string::npos) << steps.err;
 }
 
-TEST_F(DataPlan, WhatHasNothingToPredictIsRefusedBeforeTraining) {
+TEST_F(DataPlan, DataWithoutTargetsIsRefusedBeforeTraining) {
   const Arguments none{"--train.steps", "2", "--train.eval_every", "1"};
   const auto with = [&](const char* key, const std::string& value) {
     Arguments all = none;

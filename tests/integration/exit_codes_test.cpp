@@ -310,7 +310,7 @@ TEST_F(ExitCodes, EachWorks) {
 
 /// Each input is replaced by an absent file, a file of another kind, and one of the unusual paths
 /// in turn.
-TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
+TEST_F(ExitCodes, InputsThatAreAbsentOrDamagedAre3) {
   fs::create_directory(path("empty"));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0644), 0);
   const std::vector<fs::path> strange{path("absent-*.jsonl"), path("file") / "below", path("empty"),
@@ -334,7 +334,7 @@ TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
 
 /// Each output is replaced by a path below /proc, an existing path, and one of the other paths in
 /// turn.
-TEST_F(ExitCodes, WhatCannotBeMadeThereOrIsTakenIs2) {
+TEST_F(ExitCodes, OutputsThatCannotBeMadeOrExistAre2) {
   fs::create_directory(path("taken"));
   std::ofstream(path("taken") / "thesis.tex") << "x";
   const std::vector<fs::path> others{path(std::string(300, 'x')), path("file") / "below",

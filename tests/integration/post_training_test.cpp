@@ -185,7 +185,7 @@ TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenc
   EXPECT_NEAR(metrics("from hurt").losses().front(), std::log(2.0), 1e-6) << "reference is start";
 }
 
-TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
+TEST_F(PostTraining, DataOfAnotherModelOrTaskIsRefused) {
   const TaskCase sft{"sft", "sft", "chats", {}};
   const auto refused = [&](const TaskCase& one, const std::string& start, const Arguments& keys,
                            const std::vector<std::string>& words) {
@@ -252,7 +252,7 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
   EXPECT_FALSE(fs::exists(path("foreign"))) << "the next command has that name for itself";
 }
 
-TEST_F(PostTraining, AnImportedRunIsTrainedOnWhereItLies) {
+TEST_F(PostTraining, AnImportedRunIsTrainedInItsOwnDirectory) {
   ASSERT_EQ(trireme({"export", "--checkpoint", path("start").string(), "--output",
                      path("exported").string()})
                 .code,

@@ -150,7 +150,7 @@ TEST_F(SecondDay, AnOldRunWithoutTheKeyOfSinksResumesWithAllSinks) {
   EXPECT_NE(exit.err.find("step 3/3  loss"), std::string::npos) << exit.err;
 }
 
-TEST_F(SecondDay, WhatAnImportedModelSaysOfItsGenerationTravelsOn) {
+TEST_F(SecondDay, GenerationSettingsOfAnImportedModelAreKept) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
   const std::string folder = path("hf").string();
   ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", folder}).code,

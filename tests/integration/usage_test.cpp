@@ -61,7 +61,7 @@ TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
     EXPECT_NE(help.out.find(word), std::string::npos) << word << help.out;
 }
 
-TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
+TEST_F(Usage, MissingOrMisplacedInputsAreNamed) {
   expect_refused(trireme({"pretrain", "--run", path("none").string()}), 2, {"--data"});
   expect_refused(trireme({"pretrain", "--data", set().string(), "--run", path("none").string()}), 2,
                  {"--model.preset", "tiny, minimind-3", "--init", "model.hidden_size"});
@@ -79,7 +79,7 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
                  {"none2"});
 }
 
-TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
+TEST_F(Usage, AModelThatFitsNoMachineIsRefusedWithItsSize) {
   const std::vector<std::pair<Arguments, std::vector<std::string>>> absurd{
       {{"--model.num_layers", "100000000"}, {"model.num_layers = 100000000", "weights", "TB"}},
       {{"--model.hidden_size", "2147483648", "--model.head_dim", "16"},
@@ -92,7 +92,7 @@ TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
-TEST_F(Usage, WhatIsNoTokenSetSaysWhatItIsAndWhatToDo) {
+TEST_F(Usage, AnInvalidDataSetIsReportedWithWhatToDo) {
   std::ofstream(path("garbage")) << std::string("\x01\x02\0\xff", 4);
   fs::create_directories(path("nothing"));
   const auto refused = [&](const fs::path& data, int code, const std::string& words) {

@@ -208,7 +208,7 @@ TEST(Damage, ATensorWithoutItsShardIsRefused) {
 
 /// Tests a manifest with wrong content and a matching hash: every value is checked against the
 /// files and the shapes.
-TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
+TEST(Damage, AFalseManifestIsRefusedWithoutHarm) {
   const Saved saved;
   const std::string good = read_file(saved.step / kManifestName);
   const auto forge = [&](const std::string& from, const std::string& to) {

@@ -138,7 +138,7 @@ TEST(Lora, PeftDirectoriesAreExportedAndImported) {
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors"));
 }
 
-TEST(Lora, WhatIsNotPlainLoraIsRefusedByName) {
+TEST(Lora, UnsupportedAdaptersAreRefusedByName) {
   const TempFolder folder;
   save_run(folder / "run", false);
   export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});

@@ -229,7 +229,7 @@ TEST(MinimindImport, RenamesAndPutsRowsOfPairsIntoHalves) {
   }
 }
 
-TEST(MinimindImport, WhatDoesNotFitTheShapeIsListed) {
+TEST(MinimindImport, TensorsThatDoNotFitTheShapeAreListed) {
   const TempFolder folder;
   overwrite(folder / "moe.pth", v2_file("", true));
   const std::string extra = message_of(ErrorKind::data, [&] {

@@ -189,7 +189,7 @@ TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
     EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
 }
 
-TEST(ModelPlace, WhatIsNoModelIsNamedWithWhatToDo) {
+TEST(ModelPlace, AnInvalidModelIsReportedWithWhatToDo) {
   const TempFolder folder;
   save_models(folder, "");
   const std::string hf = message_of(ErrorKind::data, [&] { checkpoint_verify(folder / "hf"); });
@@ -201,7 +201,7 @@ TEST(ModelPlace, WhatIsNoModelIsNamedWithWhatToDo) {
   EXPECT_NE(peft.find("trireme import --peft"), std::string::npos) << peft;
 }
 
-TEST(ImportedTokenizer, ThatCannotBeReadIsRefusedOnRequest) {
+TEST(ImportedTokenizer, IsRefusedOnRequestIfItCannotBeRead) {
   const TempFolder folder;
   save_models(folder, "");
   const auto refused = [&] {

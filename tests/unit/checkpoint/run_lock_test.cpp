@@ -75,7 +75,7 @@ TEST(RunLock, IsTakenOverFromADeadProcessEvenAsAZombie) {
   EXPECT_TRUE(fs::is_empty(run.path()));
 }
 
-TEST(RunLock, OnAnotherHostIsTakenOverWhenItsCounterStandsStill) {
+TEST(RunLock, OnAnotherHostIsTakenOverIfItsCounterStops) {
   const TempFolder run;
   overwrite(run / "LOCK", foreign_record("00000000000000000005"));
   const auto begin = std::chrono::steady_clock::now();
@@ -206,7 +206,7 @@ TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
   message_of(ErrorKind::usage, [&] { lock.check(); });
 }
 
-TEST(RunLock, WhatIsNoLockSaysWhatToDo) {
+TEST(RunLock, AnInvalidLockFileSaysWhatToDo) {
   const TempFolder run;
   for (const char* content : {"", "{}",
                               "\x7f"

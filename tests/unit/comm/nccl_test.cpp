@@ -207,7 +207,7 @@ TEST(Nccl, TheLastGroupDestroysBothCommunicators) {
   });
 }
 
-TEST(Nccl, RanksThatOneHasDroppedAreMadeAnewByAll) {
+TEST(Nccl, AGroupThatOneRankDroppedIsMadeAgainByAll) {
   run_gpus([](Communicator& world, const LaunchInfo& launch) {
     auto group = world.split(launch.node, world.rank(), "dp");
     if (launch.local_rank == 2) group.reset();

@@ -13,7 +13,7 @@
 namespace trireme::testing {
 namespace {
 
-TEST(Share, TheLargestPiecesGoFirstToWhoHasLeast) {
+TEST(Share, TheLargestItemsGoFirstToTheRankWithLeast) {
   const std::vector<std::uint64_t> bytes{10, 100, 60, 50, 0, 0};
 
   EXPECT_EQ(owners_by_bytes(bytes, 1), (std::vector<int>{0, 0, 0, 0, 0, 0}));
@@ -22,7 +22,7 @@ TEST(Share, TheLargestPiecesGoFirstToWhoHasLeast) {
   EXPECT_TRUE(owners_by_bytes({}, 3).empty());
 }
 
-TEST(Share, EveryRankHasTheTextOfEveryPieceAndEachPieceIsDoneOnce) {
+TEST(Share, EveryRankHasTheTextOfEveryItemAndEachItemIsDoneOnce) {
   const std::vector<std::uint64_t> bytes{5, 1, 9, 0, 3};
   for (const int size : {1, 2, 3, 7}) {
     std::atomic<int> done = 0;
@@ -42,7 +42,7 @@ TEST(Share, EveryRankHasTheTextOfEveryPieceAndEachPieceIsDoneOnce) {
 }
 
 /// Any rank may fail first; all throw the error that one rank alone would have thrown.
-TEST(Share, TheErrorOfTheLowestPieceIsThrownOnAllRanks) {
+TEST(Share, TheErrorOfTheLowestItemIsThrownOnAllRanks) {
   const std::vector<std::uint64_t> bytes(6);
   for (const int size : {1, 2, 3}) {
     std::atomic<int> thrown = 0;

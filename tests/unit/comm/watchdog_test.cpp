@@ -98,7 +98,7 @@ TEST(StallWatch, TheRankBehindHasFewestStepsThenOperationsThenDoesNotWait) {
 class Stacks : public Scratch {};
 
 #ifndef __SANITIZE_THREAD__  // the wait blocks signals until the thread leaves it
-TEST_F(Stacks, NameTheFunctionInWhichAThreadStands) {
+TEST_F(Stacks, NameTheFunctionThatAThreadRuns) {
   std::promise<void> here;
   std::promise<void> go;
   std::thread thread([&here, future = go.get_future().share()] {

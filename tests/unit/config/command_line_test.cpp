@@ -112,7 +112,7 @@ TEST(CommandLine, TakesListsNegativeNumbersAndValuesThatLookLikeCommands) {
   EXPECT_EQ(program.max_tokens, 3);
 }
 
-TEST(CommandLine, WhatStandsBehindTwoDashesIsTakenAsItIs) {
+TEST(CommandLine, WordsAfterTwoDashesAreTakenUnchanged) {
   std::vector<std::string> rest;
   bool dry_run = false;
   CommandLine line("trireme", "", [] { return std::string(); });

@@ -106,7 +106,7 @@ TEST_F(Environment, AVariableThatIsNearNothingIsAWarning) {
   EXPECT_NE(set_.warnings()[0].find("TRIREME_SERVE_PORT"), std::string::npos);
 }
 
-TEST_F(Environment, OtherVariablesOfOursAreLeftAlone) {
+TEST_F(Environment, OtherTriremeVariablesAreAccepted) {
   for (const std::string_view name : kProgramVariables) define(std::string(name), "x");
 
   EXPECT_EQ(load(), "");

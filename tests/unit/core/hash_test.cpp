@@ -13,7 +13,7 @@ TEST_F(Hash, GivesThePublishedValues) {
   EXPECT_EQ(xxh3_128_hex(""), "99aa06d3014798d86001c324468d497f");
 }
 
-TEST_F(Hash, PiecesGiveTheHashOfTheWhole) {
+TEST_F(Hash, PartsGiveTheHashOfTheWhole) {
   const std::string text(10000, 'x');
   Hasher hasher;
   hasher.update(std::string_view(text).substr(0, 1));

@@ -119,7 +119,7 @@ TEST_F(ChatSet, AChatIsWholeOrLosesItsEndAtAnyLength) {
   }
 }
 
-TEST_F(ChatSet, APartOfASetHoldsItsChatsAlone) {
+TEST_F(ChatSet, APartOfASetHasOnlyItsChats) {
   const TokenSet set = TokenSet::open(folder_.path());
   for (const DocumentRange range : {DocumentRange{0, 70}, {5, 71}, {69, 72}, {80, 111}}) {
     const SampleSet samples(set, {.seq_len = 20, .documents = range});

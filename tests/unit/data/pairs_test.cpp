@@ -8,7 +8,7 @@
 namespace trireme::testing {
 namespace {
 
-TEST_F(PairSet, APartOfASetHoldsItsPairsAlone) {
+TEST_F(PairSet, APartOfASetHasOnlyItsPairs) {
   const TokenSet set = TokenSet::open(at("a"));
   for (const std::int64_t seq_len : {std::int64_t{9}, kLongestSide}) {
     for (const DocumentRange range : {DocumentRange{0, 50}, {7, 51}, {49, 54}, {60, 82}}) {
@@ -155,7 +155,7 @@ TEST_F(PairSet, TrainsOnTheFirstPartOfASplitOnly) {
   EXPECT_EQ(batch.T % 4, 0);
 }
 
-TEST_F(PairSet, WhatCannotBeIsRefused) {
+TEST_F(PairSet, InvalidOptionsAreRefused) {
   const TokenSet set = TokenSet::open(at("a"));
   EXPECT_THROW(SampleSet(set, {.seq_len = 16, .packing = Packing::concat}), Error);
   EXPECT_THROW(SampleSet(set, 1), Error);

@@ -169,7 +169,7 @@ TEST_F(Samples, ConcatAcrossDocumentsHasATargetForEveryTokenButTheLast) {
   EXPECT_THROW(SampleSet(set, {.seq_len = 16, .cross_documents = true}), Error);
 }
 
-TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
+TEST_F(Samples, ARangeOfDocumentsHasOnlyTheirTokens) {
   const TokenSet set = TokenSet::open(folder_.path());
   const TokenShard& second = set.shard(1);
   const std::uint64_t first_tokens = set.manifest().shards[0].counts.tokens;
@@ -210,7 +210,7 @@ std::string refusal(const TokenSet& set, const SampleConfig& config) {
   return "";
 }
 
-TEST_F(Samples, WhatHasNothingToPredictIsNotOpened) {
+TEST_F(Samples, DataWithoutTargetsIsNotOpened) {
   const TokenSet set = TokenSet::open(folder_.path());
   const testing::TemporaryFolder folder("no_targets");
   testing::write_documents(folder.path(), {{1}, {2}, {3}}, 0, 2, {16});
@@ -309,7 +309,7 @@ TEST_F(Samples, LoaderContinuesWhereAnotherStopped) {
   EXPECT_EQ(whole.next().sample_indices, (std::vector<std::int64_t>{24, 25}));
 }
 
-TEST(LoaderTest, ARankLooksUpItsOwnShareAlone) {
+TEST(LoaderTest, ARankLooksUpOnlyItsOwnSamples) {
   const TemporaryFolder folder("shares");
   // one sequence in each
   const testing::Documents documents(20, std::vector<std::uint16_t>(16, 7));

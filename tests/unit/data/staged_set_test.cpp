@@ -107,7 +107,7 @@ TEST_F(StagedSets, AreDeletedIfNoOtherProcessReadsThem) {
   EXPECT_TRUE(fs::exists(kept.folder() / "manifest.json"));
 }
 
-TEST_F(StagedSets, ThatAreDamagedLeaveNothing) {
+TEST_F(StagedSets, LeaveNothingIfTheyAreDamaged) {
   std::fstream(set_ / "shard-00001.h5", std::ios::in | std::ios::out | std::ios::binary).seekp(700)
       << 'x';
   try {

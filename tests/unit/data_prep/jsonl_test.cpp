@@ -106,7 +106,7 @@ TEST(TextFieldReader, FollowsThePolicyForBadText) {
   }
 }
 
-TEST(RepairJsonText, LeavesGoodTextAlone) {
+TEST(RepairJsonText, KeepsValidText) {
   const std::string good = R"({"text": "\\ud800 \" \u00e9 \ud83d\ude00 你😀é"})";
 
   const Repaired repaired = repair_json_text(good);

@@ -12,7 +12,7 @@
 namespace trireme::testing {
 namespace {
 
-TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
+TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndOnlyTheirRequest) {
   SmallModel small({.tie = false});
   for (ParamId id = 0; id < small.registry.size(); ++id) {
     if (small.registry.spec(id).name == "lm_head.weight") small.registry.weight(id).mul_(1e306);
@@ -195,7 +195,7 @@ TEST(GenerationEngine, RefusesBudgetsThatNoMachineHas) {
   EXPECT_TRUE(contains(refused({.max_batch = kMost}).what(), "--max-batch 92"));
 }
 
-TEST(GenerationEngine, RowsOfALongPromptBecomeFewerBesideOthers) {
+TEST(GenerationEngine, RowsOfALongPromptBecomeFewerAmongOtherRequests) {
   const SmallModel small({.dtype = at::kFloat});
   GenerationEngine engine(*small.model, small.tokenizer,
                           {.prompt_tokens_beside = 16, .row_cost_tokens = 50});

@@ -24,7 +24,7 @@ std::vector<Request> greedy_requests(const std::vector<Ids>& prompts, std::int64
 
 class EqualsUncached : public ::testing::TestWithParam<SmallOptions> {};
 
-TEST_P(EqualsUncached, AloneAndAmongOthersInPiecesOfPrompts) {
+TEST_P(EqualsUncached, AloneAndAmongOthersInChunksOfPrompts) {
   const SmallModel small(GetParam());
   constexpr std::int64_t kNew = 6;
   const auto prompts = random_prompts(32, 1, 40);
@@ -275,7 +275,7 @@ TEST(GenerationEngine, AMaskDecidesWhatMayFollow) {
   EXPECT_EQ(mask->accepted(), 4U);
 }
 
-TEST(GenerationEngine, LogitsThatAreNotFiniteEndTheirRequestAlone) {
+TEST(GenerationEngine, LogitsThatAreNotFiniteEndOnlyTheirRequest) {
   SmallModel small({.tie = false});
   small.registry.weight(ParamId{0})[9].fill_(NAN);  // the embedding of one token
   GenerationEngine engine(*small.model, small.tokenizer, {});
@@ -373,7 +373,7 @@ TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
   EXPECT_EQ(counters.running + counters.waiting, 0);
 }
 
-TEST(GenerationEngine, ALongPromptComesInPiecesBesideOthers) {
+TEST(GenerationEngine, ALongPromptRunsInChunksAmongOtherRequests) {
   const SmallModel small({.dtype = at::kFloat});
   GenerationEngine engine(*small.model, small.tokenizer,
                           {.prompt_tokens = 256, .prompt_tokens_beside = 16});

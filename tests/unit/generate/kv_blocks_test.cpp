@@ -20,7 +20,7 @@ Array tokens_from(std::uint32_t first) {
   return tokens;
 }
 
-TEST(KvBlocks, AreSharedUnderEqualChainsAlone) {
+TEST(KvBlocks, AreSharedOnlyUnderEqualPrefixHashes) {
   KvBlocks blocks(4);
   const auto a = blocks.take().value();
   const auto b = blocks.take().value();
@@ -111,7 +111,7 @@ TEST(AnswerText, StopsBeforeTheFirstStopString) {
   EXPECT_EQ(pieces_of("aab aaab", {"aaab"}).text, "aab ");
 }
 
-TEST(AnswerText, PiecesAreWholeCharacters) {
+TEST(AnswerText, PartsAreWholeCharacters) {
   const std::string text = "👍🏽 é 世 界\u200B";
   std::size_t shown = 0;
   for (const std::string& piece : pieces_of(text, {}).list) {

@@ -52,7 +52,7 @@ Decision decide_with(Leg one, const Decision& before, const FinishFacts& after) 
   return decide({last, one}, after);
 }
 
-TEST(Decide, WhatIsDoneIsDone) {
+TEST(Decide, ACompletedRunIsDone) {
   FinishFacts ended = facts(0, 40);
   says(ended, "JobState=COMPLETING Reason=None Restarts=0");  // cancelled a moment too late
 
@@ -162,7 +162,7 @@ TEST(Decide, AStartThatWasLostIsAFailure) {
   EXPECT_EQ(decide({}, facts(0, -1)).verdict, "requeue") << "the very first one";
 }
 
-TEST(Decide, WhatAPersonEndsStaysEnded) {
+TEST(Decide, ARunThatAUserCancelledStaysCancelled) {
   const Decision stop_file = decide({leg(0, 75, 1, -1, 5, "STOP")}, facts(0, 5));
   EXPECT_EQ(stop_file.verdict, "stop");
   EXPECT_EQ(stop_file.exit_code, 0);
@@ -237,7 +237,7 @@ TEST(Decide, ALaterAttemptOfTheJobOwnsTheRun) {
   EXPECT_EQ(decision.exit_code, 5);
 }
 
-TEST(Decide, WhereRequeueIsForbiddenItSaysWhatToDo) {
+TEST(Decide, SaysWhatToDoIfRequeueIsForbidden) {
   FinishFacts forbidden = facts(0, 5);
   says(forbidden, "JobState=RUNNING Reason=None Requeue=0 Restarts=0");
 

@@ -168,7 +168,7 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1) << "the verdict of an earlier leg";
 }
 
-TEST_F(FinishTest, WhatWasRefusedLeavesNothing) {
+TEST_F(FinishTest, ARefusedStartLeavesNothing) {
   FinishFacts refused = of(0);
   refused.srun_code = 2;
 

@@ -105,7 +105,7 @@ TEST_F(JournalTest, AnyBeginningCountsUpToItsLastWholeLine) {
   }
 }
 
-TEST_F(JournalTest, WhatFollowsADamagedLineIsCutOffByTheNextWriter) {
+TEST_F(JournalTest, TheNextWriterCutsOffTheLinesAfterADamagedOne) {
   write_two_legs();
   const std::string whole = read_file(file());
   const std::size_t third = whole.find('\n', whole.find('\n') + 1) + 1;

@@ -171,7 +171,7 @@ TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {
   EXPECT_DOUBLE_EQ(overhead_of(at("run"), 0, 1), 240);
 }
 
-TEST_F(SubmissionTest, WhatWaitsStaysAsItIs) {
+TEST_F(SubmissionTest, AWaitingSubmissionIsNotChanged) {
   std::filesystem::create_directories(at("home/slurm"));
   std::filesystem::create_directories(at("bin"));
   std::ofstream(at("home/slurm/env.sh")) << "old";

@@ -230,7 +230,7 @@ TEST(Adapters, HaveTheNamesAndFirstValuesOfPeft) {
             2 * 16 * (128 * 2 + (128 + 64) * 2 + 128 * 2 + (128 + 448) * 3));
 }
 
-TEST(Adapters, GradientsAndStateAreOfThemAlone) {
+TEST(Adapters, OnlyTheyHaveGradientsAndState) {
   Model model(rank_2(), false, {at::kBFloat16, at::kFloat});
   const std::int64_t trained = num_lora_parameters(rank_2(), model.config);
   const UnitLayout& layout = model.registry.layout();

@@ -117,7 +117,7 @@ TEST(RopeScaling, TextsParseToWhatTheySay) {
 
 /// Frequencies that turn often within the old length stay; those that turn less than once are
 /// stretched by factor.
-TEST(RopeScaling, StretchesSlowFrequenciesAlone) {
+TEST(RopeScaling, StretchesOnlySlowFrequencies) {
   const auto plain = rope_frequencies(64, 1e6, {});
   for (const char* name : {"yarn", "llama3"}) {
     const auto scaled = rope_frequencies(
@@ -254,7 +254,7 @@ TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
   EXPECT_EQ(config.scale(), 4);
 }
 
-TEST(LoraConfig, WhatIsWrongIsNamedWithWhatIsKnown) {
+TEST(LoraConfig, WrongValuesAreNamedWithTheKnownOnes) {
   LoraConfig config;
   config.rank = -1;
   config.alpha = -2;

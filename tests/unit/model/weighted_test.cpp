@@ -246,7 +246,7 @@ std::uint64_t calls_of(const Communicator& world) {
   return calls;
 }
 
-TEST(Weighted, TokensThatEnterAndLeaveInPiecesGiveTheSame) {
+TEST(Weighted, TokensThatEnterAndLeaveInChunksGiveTheSame) {
   run_ranks(2, [&](Communicator& world) {
     for (const bool sequence_parallel : {false, true}) {
       for (const std::int64_t rows : {1, 3}) {

@@ -107,7 +107,7 @@ TEST(AttentionVarlen, RefusesWindowsRatherThanIgnoringThem) {
   EXPECT_FALSE(flash_applies(x, setup));
 }
 
-TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBordersAndNothingIsGathered) {
+TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBoundariesAndNothingIsGathered) {
   const AttentionSetup setup{1.0, true, {{0, 5, 12}, {0, 12}}};
 
   const auto calls = varlen_calls(plan_attention(setup, 2, 12, 12), 2, 12, 12);

@@ -106,7 +106,7 @@ TEST(GradNorm, NotFiniteGradientsOfOneRankAreKnownToAll) {
   }
 }
 
-TEST(BlockSquares, AreTheSameByATenAlone) {
+TEST(BlockSquares, AreTheSameWithOnlyATen) {
   for (const std::int64_t begin : {0, 1, 63, 100}) {
     for (const std::int64_t count : {1, 63, 64, 65, 1000}) {
       const at::Tensor grads = at::arange(1, count + 1, at::kFloat).mul(0.5);  // sums are exact

@@ -126,7 +126,7 @@ TEST(ParamRegistry, UniformValuesFillTheirRange) {
             (std::vector<double>{values[7], values[8]}));
 }
 
-TEST(ParamRegistry, FrozenParametersHaveWeightsAlone) {
+TEST(ParamRegistry, FrozenParametersHaveOnlyWeights) {
   run_ranks(1, [](Communicator& world) {
     const Mesh mesh(world, {});
     ParamRegistry registry;

@@ -155,7 +155,7 @@ TEST(UnitLayout, SmallParametersLieInAUnitOfTheirOwn) {
       << "what is fused counts as one";
 }
 
-TEST(UnitLayout, WhatIsTrainedBesideFrozenParametersIsAUnitBehindAllOthers) {
+TEST(UnitLayout, TrainableParametersAmongFrozenOnesAreTheLastUnit) {
   Declared declared;
   for (ParamSpec& spec : declared.specs) spec.frozen = spec.name != "q" && spec.name != "k";
   const UnitLayout layout = declared.layout({2, 1, 3, 1, 1, 0}, 7);

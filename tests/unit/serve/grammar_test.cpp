@@ -65,7 +65,7 @@ TEST(JsonGrammar, TakesObjectsAndNothingElse) {
   EXPECT_EQ(fit(json, "{\"a\":" + std::string(2000, '[')), "part");  // any depth is allowed
 }
 
-TEST(GrammarReader, ForgetsAllButWhereItStands) {
+TEST(GrammarReader, KeepsOnlyItsCurrentState) {
   const TextGrammar json = json_object_grammar();
   GrammarReader reader(json.grammar, json.start);
   GrammarReader::State state = reader.start();

@@ -89,7 +89,7 @@ TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
   EXPECT_EQ(json(chat(), 429).at("error").at("code"), "queue_full");
 }
 
-TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
+TEST_F(ServiceStates, ARequestOfALostClientIsCancelled) {
   source_->is_endless = true;
   source_->pause_ms = 1;
   for (const char* fields : {R"("stream": true, "n": 3)", R"("n": 2)"}) {
@@ -105,7 +105,7 @@ TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
   }
 }
 
-TEST_F(ServiceStates, WhatTakesTooLongEnds) {
+TEST_F(ServiceStates, ARequestThatTakesTooLongEnds) {
   start({.request_timeout_s = 0.1}, "minimind-v3");
   source_->is_endless = true;
   source_->pause_ms = 1;

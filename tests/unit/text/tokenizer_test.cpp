@@ -92,7 +92,7 @@ TEST(Tokenizer, EqualsBpeByDefinition) {
   }
 }
 
-TEST(Tokenizer, EqualsBpeByDefinitionOnPiecesOfEveryLength) {
+TEST(Tokenizer, EqualsBpeByDefinitionOnWordsOfEveryLength) {
   // With few letters and many merges, most merges change what their neighbours may do next.
   samples::Rng rng(13);
   const auto random_piece = [&rng](std::size_t size) {
@@ -114,7 +114,7 @@ TEST(Tokenizer, EqualsBpeByDefinitionOnPiecesOfEveryLength) {
   }
 }
 
-TEST(Tokenizer, TakesHugePiecesInReasonableTime) {
+TEST(Tokenizer, TakesHugeWordsInReasonableTime) {
   const Tokenizer tokenizer = samples::small_tokenizer();
   for (const std::string unit : {"a", "ab", "世", " ", "\n", "!", "1", "'"}) {
     std::string text;

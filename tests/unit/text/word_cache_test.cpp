@@ -36,7 +36,7 @@ TEST(WordCache, ReturnsWhatWasKept) {
   }
 }
 
-TEST(WordCache, TellsPiecesApartThatDifferInOneByte) {
+TEST(WordCache, DistinguishesWordsThatDifferInOneByte) {
   WordCache cache;
   for (std::size_t size = 1; size < 20; ++size) {
     const std::string piece(size, '\0');

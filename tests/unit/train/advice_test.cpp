@@ -83,7 +83,7 @@ TEST(Advice, KnowsErrorsOfMemory) {
   EXPECT_FALSE(is_out_of_memory(Error(ErrorKind::internal, "out of memory")));
 }
 
-TEST(Advice, NetworkOfEqualRanksStandsTogether) {
+TEST(Advice, EqualRanksShareOneLineOfNetwork) {
   EXPECT_EQ(
       describe_network({{"a", "eth0 1"}, {"a", "eth0 1"}, {"b", "eth0 2"}, {"a", "eth0 1"}}),
       "\n  ranks 0 to 1 (host a): eth0 1\n  rank 2 (host b): eth0 2\n  rank 3 (host a): eth0 1");

@@ -124,7 +124,7 @@ TEST_F(ChoiceFile, ItemsComeInOrder) {
   EXPECT_EQ(items[1].where, path_ + ":3");
 }
 
-TEST_F(ChoiceFile, WhatIsNoItemIsNamedByLine) {
+TEST_F(ChoiceFile, InvalidItemsAreReportedByLine) {
   const std::string good = "{\"ctx\": \"\", \"endings\": [\"d\"], \"label\": 0}\n";
   for (const std::string bad :
        {"[]", "{\"endings\": [\"d\"], \"label\": 0}", "{\"ctx\": \"\", \"label\": 0}",

@@ -62,7 +62,7 @@ void expect_refused(const Given& given, const std::vector<std::string>& words) {
     EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in '" << text << "'";
 }
 
-TEST(Layout, WhatCanBeIsTaken) {
+TEST(Layout, ValidLayoutsAreAccepted) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({.tp = 4, .sequence_parallel = true}), "");
   EXPECT_EQ(refusal({.tp = 3, .ranks = 6}), "") << "heads need not divide evenly";

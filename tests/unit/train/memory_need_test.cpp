@@ -131,7 +131,7 @@ TEST(MemoryNeed, CountsOnlyTheBytesOfFrozenWeights) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat})), 2 * P + 18 * A + others);
 }
 
-TEST(MemoryNeed, WhatNeverFitsIsUsageAndWhatDoesNotFitNowAResource) {
+TEST(MemoryNeed, IsAUsageErrorIfItNeverFitsAndAResourceErrorIfItDoesNotFitNow) {
   RunConfig config = tiny_run();
   const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
   const std::vector<MemoryPart> parts = memory_need(config, {at::kFloat, at::kFloat});

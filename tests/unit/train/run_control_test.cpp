@@ -41,7 +41,7 @@ TEST(StepVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
   });
 }
 
-TEST(CancelVote, AllRanksStopBeforeTheSamePieceOfMany) {
+TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
   // a vote around each part, around two parts, for each part
   for (const double piece_s : {0.0, 0.4, 5.0}) {
     std::array<std::int64_t, 3> stopped_at{};
@@ -65,7 +65,7 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePieceOfMany) {
   }
 }
 
-TEST(CancelVote, ShortWorkIsLeftAlone) {
+TEST(CancelVote, ShortWorkHasNoVote) {
   run_ranks(2, [](Communicator& world) {
     CancelVote between(world, [] { return true; });
     between.piece_takes(0.001);

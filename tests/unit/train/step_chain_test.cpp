@@ -163,7 +163,7 @@ TEST(MicrobatchesTest, PairsAreShardedWithTheirTokens) {
   });
 }
 
-TEST(MicrobatchesTest, DropoutOfAPairIsThatOfThePairAlone) {
+TEST(MicrobatchesTest, DropoutOfAPairDependsOnlyOnThePair) {
   const Microbatch both = to_microbatch(two_pairs(), at::kCPU, 5, true);
   Batch second = two_pairs();
   second.T = 4;
@@ -305,7 +305,7 @@ TEST_F(ContinuationTest, AnotherEndOfTheScheduleMovesTheLearningRate) {
   EXPECT_EQ(describe().find("exact: "), 0U) << describe();
 }
 
-TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
+TEST_F(ContinuationTest, AnotherOrderOfSumsIsWithinRounding) {
   config_.parallel.bucket_mb = 1;
   expect({"within rounding: changed parallel.bucket_mb 1 (was -1)"});
   fingerprint_["layout"] = "ranks 3";

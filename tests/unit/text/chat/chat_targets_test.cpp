@@ -110,7 +110,7 @@ TEST(ChatTargets, FollowMinimindsSearchThroughOddTurns) {
             "B</s>|C</s>|");
 }
 
-TEST(ChatTargets, ATokenAcrossTheBorderIsNotTrained) {
+TEST(ChatTargets, ATokenAcrossTheBoundaryIsNotTrained) {
   ASSERT_NO_THROW(id_of_bytes(tokenizer(), "\n\n"));
   const Conversation chat =
       chat_of({{user, "A"}, {assistant, "\n\n\nB"}, {user, "C"}, {assistant, "D"}});
@@ -227,7 +227,7 @@ TEST(ChatTargets, TruncationNeverInventsTargets) {
   }
 }
 
-TEST(ChatTargets, FindBordersWhereTheTokenizerAddsBytes) {
+TEST(ChatTargets, FindBoundariesWhereTheTokenizerAddsBytes) {
   const Tokenizer prefixed = tokenizer_with(true);
   for (const char* name : kTemplates) {
     Made made;

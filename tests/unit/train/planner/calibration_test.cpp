@@ -83,7 +83,7 @@ TEST_F(CalibrationFile, FromAnotherDeviceIsRefused) {
   }
 }
 
-TEST_F(CalibrationFile, ThatIsNoneIsRefusedWithRowAndKey) {
+TEST_F(CalibrationFile, IsRefusedWithRowAndKeyIfItIsInvalid) {
   const auto message = [&](const std::string& text) -> std::string {
     try {
       read(text);

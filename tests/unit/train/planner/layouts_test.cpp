@@ -111,7 +111,7 @@ TEST(Layouts, AreHardlyFasterThanThePublishedOneForLlama405BWithZero1) {
   EXPECT_LE(published.memory.total(), usable_bytes(predictor.cluster()));
 }
 
-TEST(Layouts, ThatAreProposedCanBeTrained) {
+TEST(Layouts, CanBeTrainedIfTheyAreProposed) {
   Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 96);
   for (const int nodes : {1, 3, 12}) {
     const Cluster cluster = h100(nodes);
@@ -197,7 +197,7 @@ TEST(Layouts, HaveAUsualBatchThatAllRanksDivide) {
     EXPECT_EQ(usual_batch(ranks), batch);
 }
 
-TEST(Layouts, ThatAreFixedBeyondTheRanksAreRefusedWithReasons) {
+TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
   Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
   wish.config.parallel.tp = 8;
   wish.fixed = {"parallel.tp"};
