@@ -75,7 +75,7 @@ TEST(Hostile, PipesDevicesAndDirectoriesInPlaceOfFilesAreRefusedWithoutWaiting) 
     EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a pipe";
     fs::remove(path);
     fs::create_directory(path);
-    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a folder";
+    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a directory";
     fs::remove(path);
     fs::create_symlink("/dev/zero", path);
     EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a link to a device";

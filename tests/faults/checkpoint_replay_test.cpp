@@ -111,7 +111,7 @@ TEST(PowerCut, ARecordingHoldsWhatWasDone) {
   EXPECT_EQ(read_file(image / "a"), "one");
   for (std::size_t count = 0; count < calls.size(); ++count) {
     DiskImage(calls, count, Lost::everything).write(image.path());
-    EXPECT_FALSE(fs::exists(image / "a")) << "not before the folder is synced";
+    EXPECT_FALSE(fs::exists(image / "a")) << "must not exist before the directory is synced";
   }
 }
 

@@ -247,7 +247,7 @@ TEST_P(EndMpirun, LosesNothingThatWasCommitted) {
   const Exit exit = process->wait(30);
 
   ASSERT_FALSE(exit.timed_out) << exit.err;
-  EXPECT_NE(exit.code, 0) << "mpirun was told to end: never a success";
+  EXPECT_NE(exit.code, 0) << "an interrupted mpirun must not report success";
   RecordProperty("mpirun_code", exit.code);
   RecordProperty("rank_0_code", rank_code(0));
   EXPECT_GE(saved_steps(run).front(), committed);

@@ -58,7 +58,7 @@ TEST_F(SecondDay, AnotherPeakMovesTheEndOfTheLearningRateOfARunThatCommittedNoth
   EXPECT_EQ(exit.code, 0) << exit.err;
   EXPECT_NE(text("killed", "config.toml").find("min_lr = 1e-06"), std::string::npos)
       << text("killed", "config.toml");
-  EXPECT_EQ(exit.err.find("not bit for bit"), std::string::npos) << "nobody asked for that";
+  EXPECT_EQ(exit.err.find("not bit for bit"), std::string::npos) << "the option was not given";
 }
 
 TEST_F(SecondDay, ARefusedCommandLeavesTheRunAsItWas) {
@@ -78,7 +78,7 @@ TEST_F(SecondDay, ARefusedCommandLeavesTheRunAsItWas) {
   const Exit moments = pretrain(
       "lion", {"--resume", path("done").string(), "--optim.name", "lion", "--train.steps", "3"});
   EXPECT_EQ(moments.code, 2) << moments.err;
-  EXPECT_FALSE(fs::exists(path("lion"))) << "a folder of its own";
+  EXPECT_FALSE(fs::exists(path("lion"))) << "the directory of the refused run";
 }
 
 TEST_F(SecondDay, TheStatusNamesTheStepAtWhichANewRunBegan) {

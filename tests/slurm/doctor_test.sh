@@ -68,7 +68,7 @@ refused() {
   expect_equal "exit of pretrain ($1)" 2 "$rc"
   expect_match "its message" "$1" "$(<"$work/refused.out")"
   ((SECONDS - begin < 30)) || broken "pretrain ($1) took $((SECONDS - begin)) s"
-  [[ ! -e $work/refused ]] || broken "pretrain ($1) left a run folder"
+  [[ ! -e $work/refused ]] || broken "pretrain ($1) left a run directory"
 }
 
 nothing_is_wrong() {
@@ -133,7 +133,7 @@ environment() {
 
 folders() {
   finds folder-not-shared error 'rank 1 .*n2.*/dev/shm does not appear' '--run .*all nodes share' 2 all true --run /dev/shm/run
-  expect_equal "nodes to leave out of a folder of one" '' "$(excluded)"
+  expect_equal "nodes to exclude in a directory of one run" '' "$(excluded)"
   finds folder-not-shared error 'rank 1 .*n2.*does not appear' '--run .*all nodes share' 3 n2 "mount -t tmpfs none $work/shared" --run "$work/shared/run"
   expect_equal "nodes to leave out where the others have it" n2 "$(excluded)"
   finds folder-not-writable error 'rank 1 .*n2.*Read-only' '--run where you may write' 2 n2 "mount --bind -o ro $work/run $work/run" --run "$work/run"

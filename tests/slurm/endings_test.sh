@@ -91,7 +91,7 @@ a_later_leg_fences_the_earlier() {
   await 60 "the end of the first leg's ranks" only_two_ranks fenced
   on scancel "$job"
   break_node start "$node"
-  expect_equal "legs that the journal tells" '1 2' "$("$bin/trireme" job watch "$work/fenced" --once --json | sed -nE 's/.*"leg":([0-9]+).*/1 \1/p')"
+  expect_equal "attempts in the event log" '1 2' "$("$bin/trireme" job watch "$work/fenced" --once --json | sed -nE 's/.*"leg":([0-9]+).*/1 \1/p')"
   await 60 "the nodes" nodes_are_idle
 }
 

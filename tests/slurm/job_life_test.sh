@@ -104,7 +104,7 @@ a_requeued_job_that_is_cancelled_is_told() {
   on scancel -s USR2 "$id"
   await 60 "the requeue" is_watched_as again "saved and waiting"
   expect_match "the comment" '^saved and waiting|^queued' "$(on scontrol -o show job "$id" | sed -nE 's/.* Comment=(.*)$/\1/p')"
-  expect_match "what TRIREME_NOTIFY gets" "\"run\":\"$work/again\".*\"job\":\"$id\"" "$(<"$work/told")"
+  expect_match "the input of TRIREME_NOTIFY" "\"run\":\"$work/again\".*\"job\":\"$id\"" "$(<"$work/told")"
   on scancel "$id"
   await 60 "its end" ended "$id"
   expect_equal "the state" cancelled "$(watched again)"

@@ -80,11 +80,11 @@ a_chain_goes_on_until_its_run_has_ended() {
   local chain_file=$work/chain-code
   local -x SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MAX=2
   : >"$chain_file"
-  expect_equal "a leg after which the next job goes on" '0 ' "$(job_ends requeue 75 143)"
+  expect_equal "an attempt before the next dependent job" '0 ' "$(job_ends requeue 75 143)"
   expect_match "what finish is asked" ' --in-chain' "$(xargs <"$work/asked")"
   expect_equal "the last job's" '93 ' "$(SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
   expect_match "its message" 'the last job of the chain.*trireme submit --chain N -- pretrain --run ' "$(<"$work/out")"
-  expect_equal "the chain goes on" '' "$(<"$chain_file")"
+  expect_equal "the dependent jobs continue" '' "$(<"$chain_file")"
   expect_equal "one that fails for good" '3 ' "$(SAYS='"why":"bad data"' job_ends stop 3 3)"
   expect_equal "the chain has ended" '3 bad data' "$(<"$chain_file")"
 }
@@ -117,19 +117,19 @@ a_task_settles_what_became_of_the_one_before() {
   job_ends "done" 0 0 >/dev/null  # the output of trireme job finish
   fake_srun
   expect_equal "after one that ended the run" '3 none' "$(next_in_chain '3 another try would end the same' COMPLETED:00:01:00)"
-  expect_match "what it tells" 'an earlier job of this chain ended the run: another try would end the same' "$(<"$work/out")"
+  expect_match "its message" 'an earlier job of this chain ended the run: another try would end the same' "$(<"$work/out")"
   expect_equal "after one that saved" '0 started' "$(next_in_chain '' COMPLETED:00:01:00)"
   expect_equal "after one that the controller has forgotten" '0 started' "$(next_in_chain '' gone)"
   expect_equal "after one that was cancelled and still saves" '75 none' \
     "$(next_in_chain '' COMPLETING:00:01:00 COMPLETING:00:01:00 CANCELLED:00:01:00)"
-  expect_match "what it tells" 'ended the run: job 9_1 was cancelled' "$(<"$work/out")"
+  expect_match "its message" 'ended the run: job 9_1 was cancelled' "$(<"$work/out")"
   expect_equal "the chain" '75 job 9_1 was cancelled (scancel)' "$(<"$work/frozen/chain-code")"
   expect_match "what else" 'scancel 9$' "$(<"$work/calls")"
   expect_equal "after one that was taken out of the queue" '0 started' "$(TASK=3 next_in_chain '' CANCELLED:00:00:00 COMPLETED:00:01:00)"
   expect_match "which ones it asks about" "show job 9_2 -o show job 9_1 " "$(xargs <"$work/calls")"
   rm "$work/frozen/chain-code" && mkdir "$work/frozen/chain"{,-code}  # a user may have such files in a checkout
   CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || true
-  expect_match "steps where folders have these names" 'pretrain --data d' "$(cat "$work/calls.steps")"
+  expect_match "steps in a directory with these names" 'pretrain --data d' "$(cat "$work/calls.steps")"
 }
 
 fake_srun

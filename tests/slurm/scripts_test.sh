@@ -15,9 +15,9 @@ commands_are_printed_and_arguments_kept() {
   line=$(DRY_RUN=1 slurm/pretrain_a100.sbatch --data 'my data' --run runs/x --optim.lr 3e-4)
   expect_match "pretrain's command" ' --cpus-per-task=1 .*trireme pretrain --data my\\ data --run runs/x --optim.lr 3e-4 $' "$line"
   line=$(DRY_RUN=1 SLURM_CPUS_PER_TASK=8 SLURM_JOB_ID=7 SLURM_JOB_NAME=big slurm/pretrain_a100.sbatch --data d)
-  expect_match "the default run folder" '--cpus-per-task=8 .* --data d --run runs/big-7 $' "$line"
+  expect_match "the default run directory" '--cpus-per-task=8 .* --data d --run runs/big-7 $' "$line"
   line=$(DRY_RUN=1 SLURM_JOB_ID=9 SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=2 slurm/pretrain_a100.sbatch --data d)
-  expect_match "an array task's run folder" '--run runs/pretrain-7_2 $' "$line"
+  expect_match "the run directory of an array task" '--run runs/pretrain-7_2 $' "$line"
   line=$(DRY_RUN=1 TRIREME_LAUNCH='apptainer exec --nv x.sif' slurm/prep.sbatch --input a.jsonl)
   expect_match "prep's command in a container" '--label apptainer exec --nv x.sif [^ ]*/trireme-data pack --input a.jsonl $' "$line"
   line=$(DRY_RUN=1 SLURM_JOB_ID=7 slurm/serve.sbatch --checkpoint runs/x)
@@ -75,7 +75,7 @@ EOF
   line=$(job_of_copy "$work/elsewhere/mine.sbatch")
   expect_match "the program of a job submitted by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
   job_of_copy "(null)" >"$work/out" 2>&1 || rc=$?
-  expect_equal "exit of a job whose script lies nowhere" 2 "$rc"
+  expect_equal "exit code of a job without its script" 2 "$rc"
   expect_match "its message" 'no env.sh beside this script: .* or set TRIREME_HOME to the checkout' "$(<"$work/out")"
   line=$(TRIREME_HOME=$checkout job_of_copy "(null)")
   expect_match "the program of TRIREME_HOME" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
@@ -160,7 +160,7 @@ a_chain_is_submitted_from_any_folder() {
   expect_match "dpo" "--dependency=afterok:7:4 .*dpo_a100.sbatch --init out/runs/sft-2048 " "${calls[7]}"
   expect_match "export" "--kill-on-invalid-dep=yes --dependency=afterok:8 .*--checkpoint out/runs/dpo --output out/exported\$" "${calls[8]}"
   expect_match "what is printed" 'sft 2048  7' "$(<"$work/out")"
-  expect_equal "the folder of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
+  expect_equal "the directory of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
 }
 
 a_chain_refused_in_part_is_withdrawn() {
@@ -186,8 +186,8 @@ a_job_ends_as_is_decided() {
   expect_equal "a run that is done" '0 ' "$(job_ends "done" 0 143)"
   expect_equal "a stop" '6 ' "$(job_ends stop 6 143)"
   expect_equal "STOP" '0 ' "$(job_ends stop 0 75)"
-  expect_equal "a leg that comes back" '75 requeue 7' "$(job_ends requeue 75 143)"
-  expect_match "what is told" 'job +exit 75 \(srun 143\), last committed step 12, .*/run: requeue' "$(<"$work/out")"
+  expect_equal "an attempt that is requeued" '75 requeue 7' "$(job_ends requeue 75 143)"
+  expect_match "the message" 'job +exit 75 \(srun 143\), last committed step 12, .*/run: requeue' "$(<"$work/out")"
   expect_match "what finish is asked" "job finish --run $work/run --srun-code 143 --job-says JobId=7 JobState=RUNNING" "$(xargs <"$work/asked")"
   expect_equal "one that Slurm has put back" '5 ' "$(SAYS='"is_requeued":true' job_ends requeue 5 143)"
   expect_equal "an array's task" '75 requeue 9_2' "$(SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
@@ -196,8 +196,8 @@ a_job_ends_as_is_decided() {
 a_job_tells_how_it_stands_and_what_was_decided() {
   local describer
   expect_equal "a stop" '6 ' "$(TRIREME_NOTIFY="cat >$work/told" job_ends stop 6 143)"
-  expect_equal "what is told" '{"verdict":"stop","exit_code":6,"step_after":12}' "$(<"$work/told")"
-  expect_equal "one that cannot be told" '6 ' "$(TRIREME_NOTIFY="exit 3" job_ends stop 6 143)"
+  expect_equal "the notification" '{"verdict":"stop","exit_code":6,"step_after":12}' "$(<"$work/told")"
+  expect_equal "a notification that fails" '6 ' "$(TRIREME_NOTIFY="exit 3" job_ends stop 6 143)"
   expect_match "its message" 'TRIREME_NOTIFY ended with 3: exit 3' "$(<"$work/out")"
 
   printf '#!/bin/sh\necho "running  step 3/9  of $*"\n' >"$work/bin/trireme"
@@ -218,15 +218,15 @@ a_job_tells_how_it_stands_and_what_was_decided() {
 
 a_silent_controller_is_no_cancel() {
   expect_equal "one that answers later" '75 requeue 7' "$(SILENT=4 job_ends requeue 75 143)"
-  expect_match "what finish is told" 'JobState=RUNNING' "$(xargs <"$work/asked")"
+  expect_match "the input of finish" 'JobState=RUNNING' "$(xargs <"$work/asked")"
   expect_match "one that stays silent" '^75 requeue 7' "$(TRIREME_CONTROLLER_WAIT=0 SILENT=99 job_ends requeue 75 143)"
-  expect_match "what is told" 'silent for 0 s; when it is back: scontrol requeue 7, or submit' "$(<"$work/out")"
+  expect_match "the message" 'silent for 0 s; when it is back: scontrol requeue 7, or submit' "$(<"$work/out")"
 }
 
 a_job_about_which_nothing_is_decided_says_what_to_do() {
   expect_equal "its end" '127 ' "$(job_ends '' 127 143)"
   expect_match "its message" 'nothing was decided .*submit the same command again' "$(<"$work/out")"
-  expect_equal "a folder that cannot be" '2 ' "$(job_ends '' 2 2)"
+  expect_equal "an invalid directory" '2 ' "$(job_ends '' 2 2)"
   expect_match "its message" 'correct what the error above names, then submit the command again' "$(<"$work/out")"
 }
 

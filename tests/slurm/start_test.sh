@@ -77,7 +77,7 @@ a_step_within_a_step_and_one_program_of_two_tasks_work() {
   expect_match "its message" "takes one rank, this start has 2" "$text"
   rc=0
   text=$(on srun --ntasks=2 bash -c "if ((SLURM_PROCID == 0)); then exec $bin/trireme pretrain $(training lonely) --train.start_timeout_s 4; fi; sleep 30" 2>&1) || rc=$?
-  expect_match "what a rank whose peer never comes says" "1 of 2 ranks have not begun: rank 1, on node n1 \(1 of 2 ranks have begun\)" "$text"
+  expect_match "the message of a rank without its peer" "1 of 2 ranks have not begun: rank 1, on node n1 \(1 of 2 ranks have begun\)" "$text"
   ((rc != 0)) || broken "a start that lacks a rank ended with 0"
   cd "$checkout"
 }
@@ -121,7 +121,7 @@ a_forgotten_srun_is_a_warning() {
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/forgotten.out" --chdir="$work" --wrap "$bin/trireme pretrain $(training forgotten)" >/dev/null
   expect_match "the warning" 'this Slurm job has 2 tasks, and this command runs as one process alone.*srun [^ ]*trireme pretrain' "$(<"$work/forgotten.out")"
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/meant.out" --chdir="$work" --wrap "srun $bin/trireme pretrain $(training meant)" >/dev/null
-  [[ $(<"$work/meant.out") != *'one process alone'* ]] || broken "a warning where srun stands: $(<"$work/meant.out")"
+  [[ $(<"$work/meant.out") != *'one process alone'* ]] || broken "a warning although srun is used: $(<"$work/meant.out")"
 }
 
 a_script_below_srun_says_what_to_type() {

@@ -76,7 +76,7 @@ TEST(ModelTemplate, IsKeptFromADirectoryThroughItsImport) {
   const TempFolder folder;
   save_models(folder, "");
   EXPECT_EQ(template_of(values_of(folder / "hf")), "");
-  EXPECT_EQ(template_of(values_of(folder / "run")), "") << "of an older version";
+  EXPECT_EQ(template_of(values_of(folder / "run")), "") << "a run of an older version";
 }
 
 TEST(ModelTemplate, IsTheDefaultOfTheListOfOlderTransformers) {

@@ -164,7 +164,7 @@ void race(const fs::path& run, int contenders) {
   ::close(go[1]);  // all start
   ::close(won[1]);
   char byte = 0;
-  EXPECT_EQ(::read(won[0], &byte, 1), 1) << "nobody took the lock";
+  EXPECT_EQ(::read(won[0], &byte, 1), 1) << "no process took the lock";
   int refused = 0;
   std::vector<pid_t> alive;
   for (int wait = 0; wait < 500 && refused < contenders - 1; ++wait) {

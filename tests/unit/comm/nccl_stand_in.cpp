@@ -81,7 +81,7 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
     if (!slot) slot = std::make_shared<ThreadWorld>(size);
     world = slot;
   }
-  EXPECT_GT(std::strlen(id.internal), 0U) << "an id that nobody made";
+  EXPECT_GT(std::strlen(id.internal), 0U) << "an id that no call made";
   *comm = new ncclComm{world->communicator(rank), t_rank.device, id.internal};
   note(formatted("init_rank {}/{} device {}", rank, size, t_rank.device));
   (*comm)->ranks->barrier();  // the real call also returns when all ranks have arrived
@@ -219,7 +219,7 @@ cudaError_t free_stream(cudaStream_t stream) {
 }
 
 cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  EXPECT_TRUE(event->recorded) << "waiting for an event that nobody recorded orders nothing";
+  EXPECT_TRUE(event->recorded) << "waiting for an event that was not recorded orders nothing";
   if (stream != nullptr && event->stream != stream) {
     stream->ready_for.insert(event->stream == nullptr ? 0 : event->stream->number);
   }

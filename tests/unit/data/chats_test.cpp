@@ -70,7 +70,7 @@ void take_chats(const Batch& batch, std::map<std::int64_t, MaskedTokens>& left) 
     const auto end = static_cast<std::size_t>(batch.segment_bounds[s + 1]);
     if (batch.tokens[begin] == 0) continue;
     const auto chat = left.find(batch.tokens[begin]);
-    ASSERT_NE(chat, left.end()) << "a piece that begins inside a chat, or a chat twice";
+    ASSERT_NE(chat, left.end()) << "a segment that begins inside a chat, or a repeated chat";
     const auto& [ids, mask] = chat->second;
     ASSERT_EQ(std::vector<std::int64_t>(batch.tokens.begin() + static_cast<long>(begin),
                                         batch.tokens.begin() + static_cast<long>(end)),

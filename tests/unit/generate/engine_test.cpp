@@ -40,7 +40,7 @@ TEST_P(EqualsUncached, AloneAndAmongOthersInChunksOfPrompts) {
       const auto answers = answer_all(engine, greedy_requests(prompts, kNew));
       for (std::size_t i = 0; i < prompts.size(); ++i) {
         EXPECT_EQ(ids_of(answers[i]), expected[i])
-            << "batch " << batch << ", prompt " << i << ", pieces of " << config.prompt_tokens;
+            << "batch " << batch << ", prompt " << i << ", chunks of " << config.prompt_tokens;
         EXPECT_EQ(answers[i].finish, FinishReason::length);
       }
       EXPECT_EQ(engine.counters().kv_blocks_used, 0);

@@ -77,7 +77,7 @@ TEST(Decide, AStoppedAttemptIsRequeuedIfItTrainedLongerThanItsStartTook) {
   EXPECT_EQ(brief.failures_in_a_row, 1);
 
   const Decision third = decide_with(leg(1, 75, 1, 5, 6), {.failures_in_a_row = 2}, facts(1, 6));
-  EXPECT_EQ(third.verdict, "stop") << "a step a leg is no progress";
+  EXPECT_EQ(third.verdict, "stop") << "one step per attempt is no progress";
   EXPECT_EQ(third.exit_code, kExitNoProgress);
   EXPECT_EQ(third.failures_in_a_row, 3);
 }
@@ -116,7 +116,8 @@ TEST(Decide, TheLimitOfFailuresIsTheUsers) {
   FinishFacts none = facts(1, 10);
   none.max_failures = 0;
   EXPECT_EQ(decide_with(leg(1, 5, 900, 10, -1), {}, none).verdict, "stop");
-  EXPECT_EQ(decide_with(leg(1, 5, 900, 5, 10), {}, none).verdict, "requeue") << "it helped";
+  EXPECT_EQ(decide_with(leg(1, 5, 900, 5, 10), {}, none).verdict, "requeue")
+      << "the restart helped";
   FinishFacts any = facts(1, 10);
   any.max_failures.reset();
   EXPECT_EQ(decide_with(leg(1, 5, 900, 10, -1), {.failures_in_a_row = 99}, any).verdict, "requeue");

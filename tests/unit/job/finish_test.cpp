@@ -165,7 +165,8 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   EXPECT_TRUE(first.exclude.empty());
   EXPECT_EQ(wait_in_vain(1).exclude, std::vector<std::string>{"n2"}) << "twice is no accident";
   run().prepare();  // the next attempt can still take the directory
-  EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1) << "the verdict of an earlier leg";
+  EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1)
+      << "the failure report of an earlier attempt";
 }
 
 TEST_F(FinishTest, ARefusedStartLeavesNothing) {

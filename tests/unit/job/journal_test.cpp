@@ -57,7 +57,7 @@ TEST_F(JournalTest, TellsWhatWasWritten) {
   EXPECT_EQ(leg.ready->start_s, 2.5);
   EXPECT_EQ(leg.stop_request()->by, "SIGUSR2");
   EXPECT_EQ(leg.end->exit_code, 75);
-  ASSERT_EQ(leg.verdicts.size(), 1U) << "what the next leg found of it";
+  ASSERT_EQ(leg.verdicts.size(), 1U) << "the failure report that the next attempt found";
   EXPECT_EQ(leg.verdicts[0].host, "n2");
   EXPECT_EQ(content.legs[1].start->resumed_from, 7);
   EXPECT_FALSE(content.legs[1].end);
@@ -90,7 +90,7 @@ TEST_F(JournalTest, AllAttemptsShareTheIdOfTheRun) {
   Journal other(file());
   other.open([] { return true; });
   other.start({{"7", 0, 0}, {"n1"}, 4, {}, -1});
-  EXPECT_NE(read_journal(file()).run_id(), id) << "a new run in the same folder";
+  EXPECT_NE(read_journal(file()).run_id(), id) << "a new run in the same directory";
 }
 
 TEST_F(JournalTest, AnyBeginningCountsUpToItsLastWholeLine) {

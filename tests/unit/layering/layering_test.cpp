@@ -127,7 +127,7 @@ TEST(Layering, SubdirectoriesOfAModuleFollowTheirTable) {
             "src/data/shards/x.cpp:1: data/shards must not include data/* (\"data/batch.hpp\")\n");
   EXPECT_NE(complaint("src/text/unicode/x.cpp", "#include \"text/bpe/seams.hpp\""), "");
   EXPECT_NE(complaint("src/train/step/x.cpp", "#include \"train/run/y.hpp\""), "");
-  EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
+  EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a subdirectory without a row";
 }
 
 TEST(Layering, DirectoriesAreSmallAndHaveAReadme) {

@@ -38,7 +38,7 @@ TEST(Mesh, SplitsReplicasByNodeWhereAllNodesHoldEquallyMany) {
     EXPECT_EQ(found->across->rank(), world.rank() / 4);
   });
   levels({0, 0, 1, 1, 0, 0, 1, 1}, [](Communicator& world, const NodeLevels* found) {
-    ASSERT_NE(found, nullptr) << "ranks dealt to the nodes in turn";
+    ASSERT_NE(found, nullptr) << "ranks distributed to the nodes round-robin";
     EXPECT_EQ(found->node->rank(), world.rank() / 4);
     EXPECT_EQ(found->across->rank(), world.rank() / 2 % 2);
   });

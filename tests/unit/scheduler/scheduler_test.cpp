@@ -42,7 +42,7 @@ TEST(Schedulers, TheJobsVariableChooses) {
     ::unsetenv(one->variables().job);
   }
   EXPECT_EQ(&scheduler(), schedulers().front()) << "outside a job";
-  EXPECT_FALSE(job_end_from_scheduler()) << "outside a job nobody is asked";
+  EXPECT_FALSE(job_end_from_scheduler()) << "outside a job no scheduler is queried";
 }
 
 TEST(Slurm, ATaskOfAnArrayHasTheIdOfBoth) {

@@ -130,7 +130,7 @@ TEST(SmallModel, WithExpertsHasFewAndALayerOfThem) {
     const ModelConfig small = small_model_like(model, parallel);
     EXPECT_LE(small.moe.num_experts, 16);
     parallel.ep = 32;
-    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts, 32) << "dealt evenly";
+    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts, 32) << "distributed evenly";
     parallel.ep = 7;
     EXPECT_NE(small_model_like(model, parallel).moe.num_experts % 7, 0) << "as the model's";
     EXPECT_EQ(small.moe.layers_with_experts(small.num_layers), 1);

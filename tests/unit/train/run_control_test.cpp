@@ -59,7 +59,8 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
       }
       stopped_at[static_cast<std::size_t>(world.rank())] = i;
     });
-    EXPECT_EQ(stopped_at[0], piece_s == 0.4 ? 10 : 9) << "asked during piece 7, said before 8";
+    EXPECT_EQ(stopped_at[0], piece_s == 0.4 ? 10 : 9)
+        << "requested during part 7, reported before 8";
     EXPECT_EQ(stopped_at[1], stopped_at[0]);
     EXPECT_EQ(stopped_at[2], stopped_at[0]);
   }
