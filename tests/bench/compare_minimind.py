@@ -1,20 +1,29 @@
 #!/usr/bin/env python3
-"""Speed of `trireme sft` and `trireme dpo` on a CPU against MiniMind's own trainers, and of dpo with a stored reference against a live one,
-measured in one run, in interleaved rounds.
+"""Compares the speed of `trireme sft` and `trireme dpo` on a CPU with MiniMind's own trainers, and of dpo with a
+stored and a live reference, in interleaved rounds of one run.
 
 usage: compare_minimind.py BUILD_DIR --minimind DIR --sft FILE.jsonl --dpo FILE.jsonl [--only sft,dpo,reference] [--rounds 3] [--steps 10]
        [--warmup 2] [--hidden 384] [--layers 4] [--sft-len 512] [--dpo-len 1024] [--sft-rows 8] [--dpo-pairs 2] [--threads] [--cpu-time]
        [--port 29671]
 
-DIR is a checkout of jingyaogong/minimind (d65ef2c), which is copied, not changed; python needs torch, transformers and datasets. Both sides start from
-MiniMind's initial weights, on its tokenizer, and see the same rows: the first of FILE (of pairs, the first that fit whole), as many as `steps` of its updates take. Theirs: 2
-processes of one thread under DDP over gloo, `sft-rows` rows or `dpo-pairs` pairs each an update, no accumulation (--threads: one process of
-2 threads and twice the rows, the script as it is; minimind_peer.py says what is changed for the rest); fp32, which is all that it does on a CPU,
-and bf16 by autocast, one line more. Ours: 2 ranks of one thread, about as many tokens an update, fp32 and bf16.
+DIR is a checkout of jingyaogong/minimind (d65ef2c). It is copied and not changed. Python needs torch,
+transformers and datasets. Both sides start from MiniMind's initial weights, use its tokenizer, and read the
+same rows: the first rows of FILE (for pairs, the first that fit completely), as many as `steps` of its
+updates take.
 
-Tokens/s = tokens that are not padding, prompts too / time by the clock between updates, after `warmup` updates. --cpu-time, for a machine that is never
-quiet: one rank of one thread on each side, tokens / its CPU seconds (ours: of a whole run less those of one that ends after `warmup` updates). Before timing, what can be the same
-must be: the tokens, targets and mean loss of all rows for sft (ours by `trireme eval`), the tokens and the first loss for dpo. Prints a Markdown page: every figure, the load when a round began, median and spread of the ratios.
+- MiniMind: 2 processes of one thread under DDP over gloo, with `sft-rows` rows or `dpo-pairs` pairs each per
+  update, without accumulation. It uses fp32, the only precision of its scripts on a CPU, and bf16 by
+  autocast, which adds one line. --threads: one process of 2 threads with twice the rows, with the unchanged
+  script; minimind_peer.py lists the changes of the other case.
+- Trireme: 2 ranks of one thread, about as many tokens per update, fp32 and bf16.
+
+Tokens/s are the tokens without padding, including prompts, divided by the wall time between updates, after
+`warmup` updates. --cpu-time is for a machine that is never idle: one rank of one thread on each side, tokens
+divided by its CPU seconds (for Trireme those of a whole run less those of a run of `warmup` updates).
+
+Before timing, both sides are compared: the tokens, targets and mean loss of all rows for sft (Trireme's by
+`trireme eval`), the tokens and the first loss for dpo. Prints Markdown: every figure, the load at the start
+of each round, median and spread of the ratios.
 """
 import argparse
 import datetime

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Predicted beside measured steps on this machine's cores: `trireme bench step` on some layouts of 2 and 4 ranks,
-`trireme plan --calibration` from one of them for the others. Prints a table and, with --output, JSON.
+"""Compares predicted and measured steps on this machine's cores.
 
     python3 tests/bench/compare_plan.py --steps 5 [--output tests/bench/results/plan.json]
 
-Ranks beyond the cores share them: the model says so, and such rows are marked. Exit: 0, or 1 with --check if a row is
-off by more than 15 % in time or 10 % in memory.
+Runs `trireme bench step` on some layouts of 2 and 4 ranks, and `trireme plan --calibration` from one of them
+for the others. Prints a table and, with --output, JSON. Ranks beyond the number of cores share them: the
+model reports this, and such rows are marked. Exits with 0; with --check, exits with 1 if a row differs by
+more than 15 % in time or 10 % in memory.
 """
 import argparse
 import json

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Speed of `trireme serve` with 1, 8 and 32 clients, beside `transformers serve` on the same weights.
+"""Compares the speed of `trireme serve` with 1, 8 and 32 clients with `transformers serve` on the same weights.
 
 usage: compare_serve.py BUILD_DIR [--only ours,long,transformers,continuous] [--requests 64] [--preset minimind-3] [--threads 2] [--precision fp32]
 
-Chats of 16 to 256 tokens, answers of 16 to 128, the likeliest token each time; every client sends its next request when it has an answer. `long`: a
-prompt of 4,000 tokens arrives while 8 answers are streamed. Prints a Markdown page. Needs torch and transformers[serving].
+Chats have 16 to 256 tokens and answers 16 to 128, always with the most likely token. Every client sends its
+next request when it has an answer. `long`: a prompt of 4,000 tokens arrives while 8 answers are streamed.
+Prints Markdown. Needs torch and transformers[serving].
 """
 import argparse
 import datetime

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast (--precision fp32: without),
+"""Runs one rank of the peer of compare_ddp.py: PyTorch DDP over gloo, fp32 weights under bf16 autocast (--precision fp32: without),
 fused AdamW; or FSDP2.
 
 usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--precision bf16|fp32] [--compile] [--fsdp each|last] [--cpu-clock]
 
---fsdp: fully_shard of each block and of the rest, bf16 parameters, fp32 reduction; gradients are reduced after each
+--fsdp applies fully_shard to each block and to the rest: bf16 parameters, fp32 reduction; gradients are reduced after each
 micro-batch, or kept whole up to the last one.
 
-DIR is what `parity_driver train --batches-only` left. Batches are in memory before the clock starts, so data loading costs
-the peer nothing. Rank r takes micro-batch a * size + r of an update, like the loader of Trireme. A step, timed from
-its batches to the end of the optimizer (ours lasts until the next one begins): forward and backward of each micro-batch (gradients are exchanged with the last
-one only, while backward runs), clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]};
-with --cpu-clock the times are the process's CPU seconds, which other programs on the machine do not lengthen.
+DIR is the output of `parity_driver train --batches-only`. Batches are in memory before the clock starts, so data loading costs
+the peer nothing. Rank r takes micro-batch a * size + r of an update, like the loader of Trireme.
+
+A step is timed from its batches to the end of the optimizer (Trireme's step lasts until the next one begins): forward and backward
+of each micro-batch (gradients are exchanged only with the last one, while backward runs), clip, update. Rank 0 writes
+{"losses": [...], "step_time_s": [...]}. With --cpu-clock the times are CPU seconds of the process, which do not include other programs.
 """
 import argparse
 import contextlib

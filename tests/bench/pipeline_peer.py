@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of the pipeline peer that compare_ddp.py measures: torch.distributed.pipelining over gloo, 1F1B, fp32 weights (under bf16
+"""Runs one rank of the pipeline peer of compare_ddp.py: torch.distributed.pipelining over gloo, 1F1B, fp32 weights (under bf16
 autocast with --precision bf16), fused AdamW.
 
 usage: pipeline_peer.py --dump DIR --rank R --size N --port P --out FILE --layers 4,4 [--precision bf16|fp32]
 
-DIR is what `parity_driver train --batches-only` left. Rank r holds layers[r] layers, rank 0 the embedding, the last one norm and head;
-a tied table lies on both, and their gradients are added up before the clip, where it counts once. A step, timed as ddp_peer.py's: all
+DIR is the output of `parity_driver train --batches-only`. Rank r has layers[r] layers, rank 0 the embedding, the last one norm and head;
+both have a tied table, and their gradients are added before the clip, in which the table counts once. A step is timed like in ddp_peer.py: all
 micro-batches of an update, clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]}.
 """
 import argparse

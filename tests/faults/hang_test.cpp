@@ -27,7 +27,7 @@ const Arguments kShort{"--train.steps",      "100000", "--train.log_every",     
 
 class Hang : public testing::RunProgram {
  protected:
-  static Json verdict(const std::string& run, int rank) {
+  static Json failure_report(const std::string& run, int rank) {
     return read_json(path(run) / "verdicts" / ("rank-0000" + std::to_string(rank) + ".json"));
   }
 
@@ -45,7 +45,7 @@ TEST_F(Hang, AStoppedRankEndsAllWithinTheTimeout) {
   ASSERT_FALSE(exit.timed_out) << "mpirun hangs: " << exit.err;
   EXPECT_EQ(rank_code(0), 5) << exit.err;
   EXPECT_NE(exit.code, 0);
-  const Json mine = verdict("stopped", 0);
+  const Json mine = failure_report("stopped", 0);
   EXPECT_EQ(mine["kind"], "peer");
   EXPECT_EQ(mine["exit_code"], 5);
   EXPECT_EQ(mine["step"], 4);
@@ -67,7 +67,7 @@ TEST_F(Hang, ARankThatLivesButDoesNotMoveIsNamedWithTheCollectiveThatWaits) {
   ASSERT_FALSE(exit.timed_out) << exit.err;
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(rank_code(rank), 5) << "rank " << rank << ": " << exit.err;
-    EXPECT_EQ(verdict("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
+    EXPECT_EQ(failure_report("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
     EXPECT_NE(stacks("stuck", rank).find("trireme::Step::run"), std::string::npos)
         << stacks("stuck", rank);
   }
@@ -87,7 +87,7 @@ TEST_F(Hang, ADeadPeerIsOnRecord) {
   EXPECT_EQ(status("dead")["state"], "failed");
   EXPECT_EQ(status("dead")["exit_code"], 5);
   EXPECT_EQ(status("dead")["step"], 4);
-  const std::string message = verdict("dead", 0)["message"];
+  const std::string message = failure_report("dead", 0)["message"];
   EXPECT_NE(message.find("rank 1 (host "), std::string::npos) << message;
   EXPECT_NE(message.find("without a goodbye"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(path("dead") / "verdicts" / "rank-00001.json"));
@@ -99,12 +99,12 @@ TEST_F(Hang, AnErrorOfOneRankIsOnRecordThere) {
       "thrown", kShort, {.ranks = 2, .fault = "train.step:1:5:throw", .keep_rank_codes = true});
 
   EXPECT_EQ(rank_code(0), 4) << exit.err;
-  const Json first = verdict("thrown", 1);
+  const Json first = failure_report("thrown", 1);
   EXPECT_EQ(first["kind"], "error");
   EXPECT_EQ(first["exit_code"], 4);
   EXPECT_EQ(first["step"], 4);
   EXPECT_EQ(first["message"], "fault injected at train.step");
-  EXPECT_EQ(verdict("thrown", 0)["kind"], "peer");
+  EXPECT_EQ(failure_report("thrown", 0)["kind"], "peer");
 
   // The next attempt starts without old failure reports.
   Arguments four = kShort;
@@ -153,7 +153,7 @@ TEST_F(Hang, ARankThatNeverStartsEndsTheOthersWithinTheLimit) {
                           "have not begun: rank 1"),
             std::string::npos)
       << exit.err;
-  EXPECT_EQ(verdict("never", 0)["lost"]["rank"], 1);
+  EXPECT_EQ(failure_report("never", 0)["lost"]["rank"], 1);
   EXPECT_TRUE(std::filesystem::exists(path("never.start")));
 
   const Exit done = pretrain("never", {"--train.steps", "1"}, {.ranks = 2});

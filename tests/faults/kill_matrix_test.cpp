@@ -39,8 +39,8 @@ constexpr double kPromptly_s = 5;  // limit from a kill until all ranks have exi
 constexpr int kMostRanks = 4;
 constexpr int kSteps = 7;
 
-constexpr std::array kStepPlaces{"train.step",   "train.forward",   "train.backward",
-                                 "train.reduce", "train.optimizer", "train.stepped"};
+constexpr std::array kStepFailpoints{"train.step",   "train.forward",   "train.backward",
+                                     "train.reduce", "train.optimizer", "train.stepped"};
 /// Failpoints of the protocol that every rank reaches, one that ranks reach only with asynchronous
 /// checkpoints, and those of rank 0 alone.
 constexpr std::array kAllRanks{"checkpoint.stage",          "checkpoint.shard.create",
@@ -81,7 +81,7 @@ std::vector<Kill> sweep(int shift) {
         return least + (turn++ * 5 + shift) % (most - least + 1);
       };
       for (int victim = 0; victim < ranks; ++victim) {
-        for (const char* point : kStepPlaces) {
+        for (const char* point : kStepFailpoints) {
           const bool per_micro_step = std::string_view(point) == "train.forward" ||
                                       std::string_view(point) == "train.backward";
           const int visits = kSteps * (per_micro_step ? 12 / ranks : 1);

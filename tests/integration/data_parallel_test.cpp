@@ -190,10 +190,10 @@ TEST(Hierarchical, TrainsAsOneProcessDoes) {
     config.parallel.tp = tp;
     config.parallel.cp = cp;
     run_ranks(8, [&](Communicator& world) {
-      const LayoutVerdict verdict =
+      const LayoutVerdict comparison =
           verify_layout(world, config, 2, at::kCPU, {0, 0, 0, 0, 1, 1, 1, 1});
       if (world.rank() == 0) {
-        EXPECT_TRUE(verdict.equal()) << verdict.grad_rel << " " << verdict.grad_worst;
+        EXPECT_TRUE(comparison.equal()) << comparison.grad_rel << " " << comparison.grad_worst;
       }
     });
   }

@@ -33,7 +33,7 @@ struct Row {
   Arguments arguments;
   bool replaces_files = false;  // the output may exist: the command replaces this file
   // the command reports problems of a later command, and exits with 2 for any of them
-  bool tells_problems = false;
+  bool reports_problems = false;
   const char* input = nullptr;  // one line for standard input
 };
 
@@ -140,7 +140,7 @@ class ExitCodes : public testing::RunProgram {
   static void SetUpTestSuite() {
     RunProgram::SetUpTestSuite();
     make_inputs();
-    make_refusing_places();
+    make_refusing_directories();
   }
 
   static void TearDownTestSuite() {
@@ -177,7 +177,8 @@ class ExitCodes : public testing::RunProgram {
 
   /// Returns the arguments with real paths: existing inputs and new outputs. If `instead` is given,
   /// it replaces word `at`.
-  static Arguments placed(const Row& row, std::size_t at = SIZE_MAX, const fs::path& instead = {}) {
+  static Arguments with_real_paths(const Row& row, std::size_t at = SIZE_MAX,
+                                   const fs::path& instead = {}) {
     static int count = 0;
     const fs::path fresh = path("out") / std::to_string(++count);
     fs::create_directories(fresh);
@@ -257,7 +258,7 @@ class ExitCodes : public testing::RunProgram {
 
   /// Makes a read-only disk for root, who may write into any directory, or a directory without
   /// write permission for other users.
-  static void make_refusing_places() {
+  static void make_refusing_directories() {
     read_only_ = path("read-only");
     fs::create_directory(read_only_);
     std::ofstream(path("file")) << "not it\n";
@@ -305,7 +306,7 @@ TEST_F(ExitCodes, TheTableHasEveryCommand) {
 }
 
 TEST_F(ExitCodes, EachWorks) {
-  for (const Row& row : rows()) expect(row, placed(row), 0, "as it should be");
+  for (const Row& row : rows()) expect(row, with_real_paths(row), 0, "as it should be");
 }
 
 /// Each input is replaced by an absent file, a file of another kind, and one of the unusual paths
@@ -320,14 +321,14 @@ TEST_F(ExitCodes, InputsThatAreAbsentOrDamagedAre3) {
     for (std::size_t i = 0; i < row.arguments.size(); ++i) {
       const std::string& word = row.arguments[i];
       if (word[0] != '<') continue;
-      const int code = row.tells_problems ? 2 : 3;
-      expect(row, placed(row, i, path("absent")), code, "absent");
-      expect(row, placed(row, i, strange[turn++ % strange.size()]), code, "to be read");
+      const int code = row.reports_problems ? 2 : 3;
+      expect(row, with_real_paths(row, i, path("absent")), code, "absent");
+      expect(row, with_real_paths(row, i, strange[turn++ % strange.size()]), code, "to be read");
       const bool takes_plan = is_trainer(row) || row.command == Arguments{"dpo-reference"};
       const bool is_plan = takes_plan && i > 0 && row.arguments[i - 1] == "--data";
       const bool any_text_will_do = word == "<corpus.jsonl" || is_plan;
       if (!any_text_will_do)
-        expect(row, placed(row, i, path("file")), code, "another kind of file");
+        expect(row, with_real_paths(row, i, path("file")), code, "another kind of file");
     }
   }
 }
@@ -343,12 +344,13 @@ TEST_F(ExitCodes, OutputsThatCannotBeMadeOrExistAre2) {
   for (const Row& row : rows()) {
     for (std::size_t i = 0; i < row.arguments.size(); ++i) {
       if (row.arguments[i][0] != '>') continue;
-      expect(row, placed(row, i, "/proc/none"), 2, "to be made");
-      expect(row, placed(row, i, others[turn++ % others.size()]), 2, "to be made");
+      expect(row, with_real_paths(row, i, "/proc/none"), 2, "to be made");
+      expect(row, with_real_paths(row, i, others[turn++ % others.size()]), 2, "to be made");
       // a step directory inside a directory of steps
       const bool adds = row.command.back() == "reshard";
-      if (!adds) expect(row, placed(row, i, path("taken")), 2, "taken");
-      if (!row.replaces_files) expect(row, placed(row, i, path("file")), 2, "a file in the way");
+      if (!adds) expect(row, with_real_paths(row, i, path("taken")), 2, "taken");
+      if (!row.replaces_files)
+        expect(row, with_real_paths(row, i, path("file")), 2, "a file in the way");
     }
   }
   EXPECT_EQ(read_file(path("file")), "not it\n");
@@ -362,14 +364,14 @@ TEST_F(ExitCodes, AFullDiskIs4) {
     const auto at = static_cast<std::size_t>(output - row.arguments.begin());
     Exit exit;
     if (!writes) {
-      exit = run(row, placed(row), "", "/dev/full");
+      exit = run(row, with_real_paths(row), "", "/dev/full");
     } else if (!full_.empty()) {
-      exit = run(row, placed(row, at, full_ / formatted("out{}", at)));
+      exit = run(row, with_real_paths(row, at, full_ / formatted("out{}", at)));
       for (const auto& entry : fs::directory_iterator(full_)) fs::remove_all(entry.path());
     } else {
-      exit = run(row, placed(row), "ulimit -f 1; ");
+      exit = run(row, with_real_paths(row), "ulimit -f 1; ");
     }
-    EXPECT_EQ(exit.code, row.tells_problems ? 2 : 4) << line(row.command) << exit.err;
+    EXPECT_EQ(exit.code, row.reports_problems ? 2 : 4) << line(row.command) << exit.err;
   }
 }
 
@@ -382,7 +384,7 @@ TEST_F(ExitCodes, TooFewDescriptorsAre4) {
   for (const Row& row : rows()) {
     const std::string name = line(row.command);
     if (!opens_more.contains(name)) continue;
-    const Exit exit = run(row, placed(row), close_inherited + "ulimit -n 4; ");
+    const Exit exit = run(row, with_real_paths(row), close_inherited + "ulimit -n 4; ");
     EXPECT_EQ(exit.code, 4) << name << exit.err;
   }
 }

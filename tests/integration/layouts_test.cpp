@@ -42,16 +42,17 @@ class LayoutsAndOneProcess {
       const TrialTrace trace = run_trial(world, plan);
       if (world.rank() != 0) return;
       EXPECT_EQ(trace.audit, "") << name_of(one);
-      const LayoutVerdict verdict = compare_trials(trace, expected);
-      EXPECT_TRUE(verdict.equal())
-          << name_of(one) << ": loss " << verdict.loss_rel << ", gradients " << verdict.grad_rel
-          << " (" << verdict.grad_worst << "), norm " << verdict.norm_rel << ", weights "
-          << verdict.weight_rel << ", moments " << verdict.moment_rel;
-      worst_["loss"].keep(verdict.loss_rel, name_of(one));
-      worst_["gradient"].keep(verdict.grad_rel, verdict.grad_worst + ", " + name_of(one));
-      worst_["norm"].keep(verdict.norm_rel, name_of(one));
-      worst_["weight"].keep(verdict.weight_rel, name_of(one));
-      worst_["moment"].keep(verdict.moment_rel, name_of(one));
+      const LayoutVerdict comparison = compare_trials(trace, expected);
+      EXPECT_TRUE(comparison.equal())
+          << name_of(one) << ": loss " << comparison.loss_rel << ", gradients "
+          << comparison.grad_rel << " (" << comparison.grad_worst << "), norm "
+          << comparison.norm_rel << ", weights " << comparison.weight_rel << ", moments "
+          << comparison.moment_rel;
+      worst_["loss"].keep(comparison.loss_rel, name_of(one));
+      worst_["gradient"].keep(comparison.grad_rel, comparison.grad_worst + ", " + name_of(one));
+      worst_["norm"].keep(comparison.norm_rel, name_of(one));
+      worst_["weight"].keep(comparison.weight_rel, name_of(one));
+      worst_["moment"].keep(comparison.moment_rel, name_of(one));
     });
   }
 
@@ -133,9 +134,9 @@ TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
   for (const RunConfig& config : {untied, small, some}) {
     for (const int ranks : {1, 2}) {
       run_ranks(ranks, [&](Communicator& world) {
-        const LayoutVerdict verdict = verify_layout(world, config, 1, at::kCPU);
+        const LayoutVerdict comparison = verify_layout(world, config, 1, at::kCPU);
         if (world.rank() == 0) {
-          EXPECT_EQ(verdict.audit, "") << ranks << ", " << config.parallel.zero_persist;
+          EXPECT_EQ(comparison.audit, "") << ranks << ", " << config.parallel.zero_persist;
         }
       });
     }

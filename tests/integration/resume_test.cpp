@@ -61,8 +61,8 @@ class Resume : public testing::RunProgram {
   /// A run on one rank ("alone_TAG") and a run on `layout` ("whole_TAG") have the same losses. A
   /// run from the middle of the latter on the same layout continues bit for bit; a run on each of
   /// `others` has the same losses. All use fp64 and validations.
-  static void expect_goes_on(const std::string& tag, const Arguments& model, const Layout& layout,
-                             const std::vector<Layout>& others) {
+  static void expect_resumes_on(const std::string& tag, const Arguments& model,
+                                const Layout& layout, const std::vector<Layout>& others) {
     const std::string whole = "whole_" + tag;
     const auto train = [&](const std::string& run, const Layout& on, bool from_the_middle) {
       Arguments all{"--train.steps",          "8",      "--checkpoint.every", "4",
@@ -138,7 +138,7 @@ class Resume : public testing::RunProgram {
 
   /// Expects that no step was lost or repeated, and that losses and bits equal those of the whole
   /// run.
-  static void expect_as_whole(const std::string& run, const std::string& whole) {
+  static void expect_equals_whole(const std::string& run, const std::string& whole) {
     const RunMetrics mine = metrics(run);
     const std::size_t resumes = mine.resumed_from.size();
     EXPECT_EQ(mine.lines.size(), static_cast<std::size_t>(kSteps) + resumes + (resumes + 1))
@@ -160,7 +160,7 @@ TEST_F(Resume, AfterSignalsIsBitwiseAndLosesNoStep) {
   EXPECT_TRUE(std::is_sorted(stops.begin(), stops.end()));
   EXPECT_LT(stops.back(), kSteps) << "the last signal must have come before the end";
   EXPECT_EQ(metrics("stopped").resumed_from, stops);
-  expect_as_whole("stopped", "whole");
+  expect_equals_whole("stopped", "whole");
   EXPECT_EQ(status("stopped")["state"], "done");
 }
 
@@ -172,12 +172,12 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
   ASSERT_EQ(pretrain("hard", kHard, {.ranks = 2}).code, 0);
 
   EXPECT_EQ(metrics("hard").resumed_from, std::vector<std::int64_t>{stop_step});
-  expect_as_whole("hard", "whole_hard");
+  expect_equals_whole("hard", "whole_hard");
   EXPECT_EQ(trireme({"checkpoint", "verify", path("hard").string()}).code, 0);
 }
 
 TEST_F(Resume, WithAPipelineIsBitwiseAndWorksOnAnyLayout) {
-  expect_goes_on(
+  expect_resumes_on(
       "stages", {"--model.num_layers", "3"},
       {{"--parallel.pp", "2", "--parallel.schedule", "zb-h1"}, 2},
       {{{"--parallel.pp", "2", "--parallel.tp", "2", "--parallel.schedule", "interleaved"}, 4},
@@ -186,7 +186,7 @@ TEST_F(Resume, WithAPipelineIsBitwiseAndWorksOnAnyLayout) {
 }
 
 TEST_F(Resume, WithShardedExpertsIsBitwiseAndWorksOnAnyLayout) {
-  expect_goes_on(
+  expect_resumes_on(
       "experts",
       {"--model.num_layers", "3", "--model.num_experts", "4", "--model.num_shared_experts", "1",
        "--model.first_dense_layers", "1", "--model.router_balance", "bias"},
@@ -199,7 +199,7 @@ TEST_F(Resume, WithShardedExpertsIsBitwiseAndWorksOnAnyLayout) {
 // The checkpoint keeps the schedule that was found from the times of the first updates. The order
 // of pipeline actions changes the bits of a tied table with both uses on one rank.
 TEST_F(Resume, WithASearchedScheduleIsBitwise) {
-  expect_goes_on(
+  expect_resumes_on(
       "searched", {"--model.num_layers", "4"},
       {{"--parallel.pp", "2", "--parallel.schedule", "auto", "--parallel.virtual_stages", "2"}, 2},
       {});

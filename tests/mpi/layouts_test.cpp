@@ -28,10 +28,10 @@ TEST(LayoutsOverMpi, EqualOneProcess) {
     const TrialTrace trace = run_trial(*world, layout_plan(one));
     if (world->rank() != 0) continue;
     SelfCommunicator alone;
-    const LayoutVerdict verdict = compare_trials(trace, run_trial(alone, one_process_plan(one)));
-    EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel << " ("
-                                 << verdict.grad_worst << "), weights " << verdict.weight_rel;
-    std::cout << name_of(one) << ": gradients " << verdict.grad_rel << '\n';
+    const LayoutVerdict comparison = compare_trials(trace, run_trial(alone, one_process_plan(one)));
+    EXPECT_TRUE(comparison.equal()) << name_of(one) << ": gradients " << comparison.grad_rel << " ("
+                                 << comparison.grad_worst << "), weights " << comparison.weight_rel;
+    std::cout << name_of(one) << ": gradients " << comparison.grad_rel << '\n';
   }
 }
 
@@ -47,10 +47,10 @@ TEST(GridsOverMpi, EqualOneProcess) {
   ASSERT_GE(cases.size(), 3U);
   cases.resize(3);
   for (const GridCase& one : cases) {
-    const LayoutVerdict verdict = verify_layout(*world, config_of(one), 2, at::kCPU);
+    const LayoutVerdict comparison = verify_layout(*world, config_of(one), 2, at::kCPU);
     if (world->rank() != 0) continue;
-    EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel;
-    EXPECT_EQ(verdict.audit, "") << name_of(one);
+    EXPECT_TRUE(comparison.equal()) << name_of(one) << ": gradients " << comparison.grad_rel;
+    EXPECT_EQ(comparison.audit, "") << name_of(one);
   }
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 /// Rows of RowKind::masked have targets only at these first positions, which lie in the first of 2
 /// x 8 chunks.
-constexpr std::int64_t kTargetPlaces = 3;
+constexpr std::int64_t kTargetPositions = 3;
 
 /// Returns row `index`: one document that crosses every chunk edge. Its first `targets` positions
 /// have a target.
@@ -73,7 +73,8 @@ Batch LayoutRows::of(std::int64_t step, std::int64_t begin, std::int64_t count) 
     } else if (kind == RowKind::one_document) {
       append(batch, document_row(index, kRowLength, vocab));
     } else {
-      append(batch, document_row(index, row < first_without_targets() ? kTargetPlaces : 0, vocab));
+      append(batch,
+             document_row(index, row < first_without_targets() ? kTargetPositions : 0, vocab));
     }
   }
   return batch;

@@ -173,10 +173,10 @@ TEST_F(File, PublishRefusesToReplace) {
   EXPECT_EQ(error_of([&] { publish(at("folder"), at("taken")); }).kind(), ErrorKind::usage);
   EXPECT_EQ(read_file(at("old")), "old");
   publish(at("new"), at("fresh"));
-  publish(at("folder"), at("fresh_folder"));
+  publish(at("folder"), at("fresh_directory"));
   EXPECT_EQ(read_file(at("fresh")), "new");
   EXPECT_FALSE(std::filesystem::exists(at("new")));
-  EXPECT_TRUE(std::filesystem::is_directory(at("fresh_folder")));
+  EXPECT_TRUE(std::filesystem::is_directory(at("fresh_directory")));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct PlacedShape {
+struct ShapeWithPositions {
   const char* name;
   std::int64_t B, H, Hk, D;
   AttentionSetup setup;
@@ -33,7 +33,7 @@ AttentionSetup windowed(std::int64_t window, RowPlaces queries, RowPlaces keys,
   return setup;
 }
 
-std::vector<PlacedShape> shapes() {
+std::vector<ShapeWithPositions> shapes() {
   return {
       {"decode", 2, 4, 2, 64, {0.125, true, {}, {{{40, 1}}, {{40, 1}}}, {{{0, 41}}, {{0, 41}}}}},
       {"chunk of a prompt", 1, 2, 1, 32, {0.2, true, {}, {{{100, 70}}}, {{{0, 170}}}}},
@@ -82,14 +82,14 @@ std::vector<PlacedShape> shapes() {
   };
 }
 
-Tensors inputs_of(const PlacedShape& s) {
+Tensors inputs_of(const ShapeWithPositions& s) {
   return {random({s.B, s.H, s.queries(), s.D}), random({s.B, s.Hk, s.keys(), s.D}),
           random({s.B, s.Hk, s.keys(), s.D})};
 }
 
 TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
   at::manual_seed(1);
-  for (const PlacedShape& s : shapes()) {
+  for (const ShapeWithPositions& s : shapes()) {
     for (const Case& c : kAttentionCases) {
       expect_same_as_reference(
           c, inputs_of(s),
@@ -108,7 +108,7 @@ TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
 
 TEST(AttentionPlaces, LseIsTheLogOfTheSumAndMinusInfinityWithoutKeys) {
   at::manual_seed(2);
-  for (const PlacedShape& s : shapes()) {
+  for (const ShapeWithPositions& s : shapes()) {
     for (const Case& c : kAttentionCases) {
       Tensors in = inputs_of(s);
       for (at::Tensor& x : in) x = x.to(c.dtype);
@@ -165,7 +165,7 @@ TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
 TEST(AttentionPlaces, GradientsAreFiniteDifferences) {
   at::manual_seed(4);
   constexpr double kStep = 1e-6;
-  for (const PlacedShape& s : shapes()) {
+  for (const ShapeWithPositions& s : shapes()) {
     Tensors in = inputs_of(s);
     for (at::Tensor& x : in) x = x * 0.5;
     const auto incoming = random(in[0].sizes());
