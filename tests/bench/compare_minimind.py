@@ -93,7 +93,7 @@ def take_rows(args, task, path):
             raise SystemExit(f"{getattr(args, task)} has {len(taken)} rows that fit, {count} are wanted: fewer --steps")
         for row in taken:
             for message in row.get("conversations", []):
-                # the columns of MiniMind's data set
+                # These are the columns of MiniMind's data set.
                 for name in ("reasoning_content", "tools", "tool_calls"):
                     message.setdefault(name, "")
             out.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -125,7 +125,7 @@ def keyboard_alone(page):
     page.press(Keys.ESCAPE)
     page.press("/")
     assert page.focused() == "Write a message"
-    # the model has learned each of these as a first message
+    # The model has learned each of these as a first message.
     page.js("document.getElementById('new-chat').focus()")
     page.press(Keys.ENTER)
     page.until(lambda: page.focused() == "Write a message", "the focus in the message field")

@@ -205,7 +205,7 @@ TEST(RestlessClock, HeartbeatLosesNoRank) {
     launch.size = world.size();
     launch.hostname = "localhost";
     HeartbeatOptions options;
-    // the clock is read many times between reports
+    // The clock is read many times between reports.
     options.interval_s = world.rank() == 0 ? 0.03 : 0.3;
     options.silence_s = 5;
     options.on_loss = [](const PeerLoss& loss) {

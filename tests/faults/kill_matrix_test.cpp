@@ -116,7 +116,7 @@ std::vector<Kill> two_at_each_place(const std::vector<Kill>& all) {
 class KillMatrix : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    // kill -9 loses no written page, so a real disk would only be slower
+    // Use memory: kill -9 loses no written page, so a real disk would only be slower.
     const fs::path shared = "/dev/shm";
     const fs::path base = ::access(shared.c_str(), W_OK) == 0 ? shared : fs::temp_directory_path();
     root_ = base / formatted("trireme_kills.{}", ::getpid());

@@ -63,7 +63,7 @@ class ShardFile {
     std::vector<std::string> all{schema::kTokens, schema::kDocOffset, schema::kDocSource,
                                  schema::kDocSourceOffset, schema::kDocTextHash, schema::kIntegrity,
                                  schema::kSources, schema::kBad,
-                                 // three times, because this parser has the most forms
+                                 // The last one is repeated, because its parser has the most forms.
                                  schema::kMeta, schema::kMeta, schema::kMeta};
     for (const std::int64_t length : {16, 64}) {
       for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"})

@@ -69,7 +69,7 @@ TEST_F(DataProgram, ARunKilledAgainAndAgainLosesOnePartitionAtMost) {
   while (run(pack_arguments("killed"), "shard.published:0:1:kill9") == 137) ++kills;
 
   EXPECT_EQ(files_below(path_ / "killed"), files_below(path_ / "whole"));
-  // each run writes one shard
+  // Each run writes one shard.
   EXPECT_EQ(kills, static_cast<int>(files_below(path_ / "whole").size()) - 3);
 }
 

@@ -32,7 +32,7 @@ struct Row {
   Arguments command;
   Arguments arguments;
   bool replaces_files = false;  // the output may exist: the command replaces this file
-  // the command reports problems of a later command, and exits with 2 for any of them
+  // The command reports problems of a later command, and exits with 2 for any of them.
   bool reports_problems = false;
   const char* input = nullptr;  // one line for standard input
 };
@@ -144,7 +144,7 @@ class ExitCodes : public testing::RunProgram {
   }
 
   static void TearDownTestSuite() {
-    // a mounted directory cannot be deleted
+    // A mounted directory cannot be deleted.
     for (const fs::path& mounted : {path("read-only"), path("full")})
       (void)::umount(mounted.c_str());
     RunProgram::TearDownTestSuite();
@@ -346,7 +346,7 @@ TEST_F(ExitCodes, OutputsThatCannotBeMadeOrExistAre2) {
       if (row.arguments[i][0] != '>') continue;
       expect(row, with_real_paths(row, i, "/proc/none"), 2, "to be made");
       expect(row, with_real_paths(row, i, others[turn++ % others.size()]), 2, "to be made");
-      // a step directory inside a directory of steps
+      // reshard adds a step directory to an existing directory of steps.
       const bool adds = row.command.back() == "reshard";
       if (!adds) expect(row, with_real_paths(row, i, path("taken")), 2, "taken");
       if (!row.replaces_files)

@@ -54,7 +54,7 @@ double expect_within_rounding(const LayoutCase& one, const Precision& precision)
   SelfCommunicator alone;
   at::set_num_threads(1);
   TrialPlan plan = in_precision(layout_plan(one), precision);
-  // with the activations that fused kernels save
+  // Includes the activations that fused kernels save.
   plan.audit = turns_of(one).rows != RowKind::uneven;
   const TrialTrace expected = run_trial(alone, in_precision(one_process_plan(one), precision));
   const double bound = bound_of(one, plan, precision);
@@ -78,7 +78,7 @@ double expect_within_rounding(const LayoutCase& one, const Precision& precision)
         apart.push_back(param.of(trace.grads[i]) - whole.back());
       }
       const double size = root_of_squares(whole);
-      // a frozen parameter, or experts with equal loads
+      // Both are zero for a frozen parameter, or for experts with equal loads.
       if (size == 0 && root_of_squares(apart) == 0) continue;
       expect(root_of_squares(apart) / size, "gradient of " + param.name);
     }

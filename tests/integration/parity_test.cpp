@@ -279,7 +279,7 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     EXPECT_GT(result.overlap.first_launch_s, 0);
     EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
     EXPECT_GE(result.overlap.comm_s,
-              // includes the whole wait, up to the resolution of the clock
+              // The time includes the whole wait, up to the resolution of the clock.
               result.overlap.exposed_s - 1e-3);
     const std::vector<CommRecord> records = group.recent();
     ASSERT_EQ(records.size(), static_cast<std::size_t>(registry.layout().count()) / 64);

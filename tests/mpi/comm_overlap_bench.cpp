@@ -81,7 +81,7 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
       row.exposed.add(wait.seconds());
     });
   }
-  // uses the result, so that the computation is not optimized away
+  // Uses the result, so that the computation is not optimized away.
   if (checksum == 0) std::puts("");
   return row;
 }

@@ -40,7 +40,7 @@ TEST(GridsOverMpi, EqualOneProcess) {
   const auto world = make_world("mpi", *g_launch);
   std::vector<GridCase> cases = all_grid_cases();
   std::erase_if(cases, [&](const GridCase& one) { return one.ranks() != world->size(); });
-  // the first of several with equal gain is chosen
+  // The first of several cases with equal gain is chosen.
   std::ranges::stable_partition(cases, &GridCase::folds);
   if (cases.empty()) return;  // 3 ranks
   cases = covering_cases(cases);

@@ -132,7 +132,7 @@ class Model(nn.Module):
         if config["tie_embeddings"]:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.to(dtype)
-        # positions are not rounded to 8 bits, like in every trainer
+        # Positions are not rounded to 8 bits, like in every trainer.
         wide = torch.float32 if dtype == torch.bfloat16 else dtype
         cos, sin = rope_tables(length, config["head_dim"], config["rope_theta"], wide)
         self.register_buffer("cos", cos, persistent=False)

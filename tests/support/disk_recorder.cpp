@@ -29,7 +29,7 @@ struct Recorder {
 };
 
 Recorder& recorder() {
-  // is never destroyed, because static objects may access files at exit
+  // The recorder is never destroyed, because static objects may access files at exit.
   static auto* const one = new Recorder;
   return *one;
 }

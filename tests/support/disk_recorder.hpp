@@ -17,7 +17,8 @@ struct DiskCall {
   enum class Kind { create, make_folder, write, resize, sync, rename, remove };
 
   Kind kind = Kind::write;
-  int node = -1;  // for create, make_folder, write, resize and sync
+  // Set for create, make_folder, rename (the source) and remove; relative to the directory.
+  int node = -1;
   // for create, make_folder, rename (the source) and remove; relative to the directory
   std::string path;
   std::string target;        // for rename

@@ -9,7 +9,8 @@ namespace trireme::testing {
 /// number of factors.
 struct FactorValues {
   std::vector<std::int64_t> values;
-  // lower is chosen first among cases with the same number of new pairs; then the lower index
+  // Among cases with the same number of new pairs, the lowest cost is chosen, then the lowest
+  // index.
   int cost = 0;
 };
 

@@ -89,7 +89,7 @@ ModelConfig shape_of(std::size_t shape) {
   model.moe.num_shared_experts = sizes.shared_experts;
   model.moe.first_dense_layers = sizes.first_dense;
   model.moe.router_score = sizes.score;
-  // with one expert per token, the router would have no gradient
+  // With one expert per token, the router would have no gradient.
   model.moe.norm_topk_prob = sizes.experts_per_tok > 1;
   model.moe.router_balance = sizes.balance;
   model.moe.router_aux_loss_coef = 0.3;
@@ -148,7 +148,7 @@ TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
 }  // namespace
 
 LayoutTurns turns_of(const LayoutCase& one) {
-  // both optimizers of a layout get the same settings
+  // Both optimizers of a layout get the same settings.
   const auto layout = static_cast<std::uint64_t>(one.number / 2);
   const auto turn = [&](std::uint64_t what, std::size_t count) {
     return philox4x32(philox_key(12, "turns"), layout, what)[0] % count;

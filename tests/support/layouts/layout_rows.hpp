@@ -13,8 +13,8 @@ enum class RowKind : std::size_t {
   documents,     // documents of random length, two rows per micro-batch
   one_document,  // one document per row, which crosses every chunk edge
   uneven,        // documents; one or two rows per micro-batch, depending on rank and micro-batch
-  // one document per row: the last rank of dp has no target, the others have targets in one chunk
-  // only
+  // One document per row: the last rank of dp has no target, the others have targets in one chunk
+  // only.
   masked
 };
 

@@ -237,7 +237,7 @@ TEST(CheckpointCommands, BenchPrintsJson) {
   EXPECT_EQ(json_get<std::uint64_t>(json, "bytes", "bench"), 3'000'001U);
   for (const char* key : {"save_to_raw", "load_to_raw", "save_mb_per_s", "stall_s"})
     EXPECT_GT(json_get<double>(json, key, "bench"), 0) << key;
-  // noise may make it negative
+  // Noise may make this negative.
   const double extra_s = json_get<double>(json, "step_extra_s", "bench");
   EXPECT_TRUE(std::isfinite(extra_s)) << extra_s;
   EXPECT_FALSE(fs::exists(folder / "bench"));

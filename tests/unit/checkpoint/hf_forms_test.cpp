@@ -104,7 +104,7 @@ TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
   const std::string jinja = chat_template("minimind-v3").jinja();
   EXPECT_EQ(read_file(folder / "hf/chat_template.jinja"), jinja);
   EXPECT_EQ(read_json(folder / "hf/tokenizer_config.json").at("chat_template"), jinja);
-  // the architecture follows from the shape
+  // The architecture follows from the shape.
   EXPECT_EQ(read_json(folder / "hf/config.json").at("model_type"), "qwen3");
   save_model(folder / "newer", small(true, true), 1, {{kChatTemplateValue, "of-tomorrow"}});
   EXPECT_NE(

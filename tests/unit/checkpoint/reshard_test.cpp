@@ -131,7 +131,7 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
       part.flat_begin = begin;
       part.flat_end = end;
     } else {
-      // each replica is written by one rank
+      // Each replica is written by one rank.
       owner = owner && replica == static_cast<int>(i) % num_replicas;
     }
     std::vector<std::byte> bytes(static_cast<std::size_t>(part.count()) *

@@ -191,13 +191,13 @@ void race(const fs::path& run, int contenders) {
 TEST(RunLock, RaceOnADeadLockHasOneWinnerEveryTime) {
   const TempFolder run;
   for (int round = 0; round < 25; ++round)
-    // each winner is killed, so the lock of the next round belongs to a dead process
+    // Each winner is killed, so the lock of the next round belongs to a dead process.
     race(run.path(), 8);
 }
 
 TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
   const TempFolder run;
-  // no other process sees its heartbeat
+  // No other process sees its heartbeat.
   RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});
   lock.confirm();
   overwrite(run / "LOCK", foreign_record("00000000000000000001"));

@@ -199,7 +199,7 @@ TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
            {{"PMIX_RANK", "0"}},
            {{"FLUX_TASK_RANK", "0"}},  // the script of a Flux batch job
            {{"PMI_RANK", "x"}},
-           // mpirun -n 1 on two nodes: the tasks are its daemons
+           // This is mpirun -n 1 on two nodes: the tasks are its daemons.
            {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}})
     EXPECT_NO_THROW(check_launcher(whole, 1));
 }

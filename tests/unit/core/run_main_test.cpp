@@ -63,7 +63,7 @@ TEST(RunMain, MapsWhatTheSystemRefusesByItsNumber) {
     EXPECT_EQ(code(std::filesystem::filesystem_error("open", "a", number(machine))), 4) << machine;
   }
   EXPECT_EQ(code(std::filesystem::filesystem_error("open", "a", number(EACCES))), 3);
-  // the error names no file: a bug of the program
+  // The error names no file, so it is a bug of the program.
   EXPECT_EQ(code(std::system_error(number(EDEADLK))), 1);
   EXPECT_EQ(code(std::system_error(std::make_error_code(std::future_errc::no_state))), 1);
 }
@@ -102,7 +102,7 @@ TEST(RunMainDeathTest, AFullDiskUnderStandardOutputIsAResourceError) {
         print_to(::fileno(full), 0);
       },
       testing::ExitedWithCode(4),
-      // the message is printed once
+      // The message is printed once.
       "^trireme: error: cannot write standard output: No space left on device\n$");
 }
 

@@ -311,12 +311,12 @@ TEST_F(Samples, LoaderContinuesWhereAnotherStopped) {
 
 TEST(LoaderTest, ARankLooksUpOnlyItsOwnSamples) {
   const TemporaryFolder folder("shares");
-  // one sequence in each
+  // Each document is one sequence.
   const testing::Documents documents(20, std::vector<std::uint16_t>(16, 7));
   for (const std::uint64_t shard : {0U, 1U})
     write_documents(folder.path(), documents, shard, 2, {16});
   write_manifest(folder.path(), 2);
-  // the samples that rank 1 trains on
+  // This shard has only samples of rank 1.
   std::filesystem::remove(folder.path() / schema::shard_name(1));
   const TokenSet set = TokenSet::open(folder.path());
   const SampleSet samples(set, 16);

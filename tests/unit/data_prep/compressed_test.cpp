@@ -121,7 +121,7 @@ TEST_F(Compressed, InputsAreNamedByTheirMagicBytes) {
   EXPECT_EQ(compression("c.jsonl.gz", " \n{}"), Compression::none);
   EXPECT_EQ(compression("d.jsonl", "no json"), Compression::none);
   EXPECT_NE(error_of(file("e.gz", "no json"), ErrorKind::data).find("byte 0"), std::string::npos);
-  // compressed from nothing, like gzip("")
+  // This is the compressed form of an empty file, like gzip("").
   EXPECT_EQ(inspect_inputs({file("f.zst", "")}).at(0).size, 0U);
   const std::string xz("\xFD\x37zXZ\0rest", 10);
   EXPECT_NE(error_of(file("g.jsonl", xz), ErrorKind::data).find("is xz"), std::string::npos);

@@ -159,7 +159,7 @@ TEST(Schedule, AfterAStepThatFailedNothingIsTakenToBeComputed) {
     return all;
   };
 
-  // the block of the first request, which the second one shares
+  // This is the block of the first request, which the second one shares.
   ASSERT_EQ(schedule.next_step().size(), 1U);
   ASSERT_EQ(computed(), (std::vector<std::int64_t>{0, KvBlocks::kTokens}));
   schedule.forget();

@@ -104,7 +104,7 @@ TEST(SampleToken, DrawsInProportion) {
   double sum = 0;
   for (const double p : kProbabilities) sum += p * p;
   EXPECT_NEAR(sharp.at(1), 0.16 / sum, 0.015);
-  // top-k keeps 0.85; the cumulative sum crosses 0.595 of that at token 3
+  // Top-k keeps 0.85; the cumulative sum crosses 0.595 of that at token 3.
   const auto both = shares({.temperature = 1, .top_k = 3, .top_p = 0.7}, 20000);
   EXPECT_EQ(both.size(), 2U);
   EXPECT_NEAR(both.at(1), 0.4 / 0.65, 0.015);

@@ -169,7 +169,7 @@ TEST_F(Http, RefusesBodiesThatAreTooLarge) {
   start(config);
   EXPECT_EQ(status(post("/a", std::string(501, 'x'))), 503);
   EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);
-  // the memory of the first request was freed
+  // The memory of the first request was freed.
   EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);
 }
 

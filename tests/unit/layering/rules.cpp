@@ -83,7 +83,7 @@ std::string check_library(const std::string& path, std::string_view include) {
 
 std::string check_machine_path(std::string_view line) {
   for (const char* folder : {"home", "root", "work", "Users"}) {
-    // composed, because the test reads this line as well
+    // The prefix is composed, because the test reads this line as well.
     const std::string prefix = formatted("/{}/", folder);
     for (std::size_t at = line.find(prefix); at != std::string_view::npos;
          at = line.find(prefix, at + 1)) {

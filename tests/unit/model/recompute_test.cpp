@@ -184,7 +184,8 @@ INSTANTIATE_TEST_SUITE_P(
 /// Returns the bytes that a forward pass saves, computed from the shape: for each block, then once.
 struct KeptBytes {
   std::int64_t rows;  // tokens in this rank's residual stream
-  // between entering and leaving tensor parallelism: t times as many with sequence parallelism
+  // Tokens between entering and leaving tensor parallelism: t times as many with sequence
+  // parallelism.
   std::int64_t tokens;
   std::int64_t width;    // width of the residual stream
   std::int64_t queries;  // elements per token on this rank

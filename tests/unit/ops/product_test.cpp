@@ -39,7 +39,7 @@ TEST(Product, IsThatOfFp64UpToRounding) {
   for (const Products& of : kProducts) {
     for (const auto& [type, tolerance] : kTypes) {
       const std::string what = std::string(of.name) + ' ' + at::toString(type);
-      // rows with a stride
+      // These rows have a stride.
       const at::Tensor a = random({kRows, kIn + 8}).to(type).narrow(1, 4, kIn);
       const at::Tensor weight = random({kOut, kIn}).to(type);
       const at::Tensor expected = exact(a).mm(exact(weight).t());

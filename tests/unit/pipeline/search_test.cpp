@@ -61,7 +61,7 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
           ASSERT_EQ(mistake_in(schedule), "");
           const Simulation simulation = simulate(schedule, {{PassTimes{}}});
           ASSERT_EQ(simulation.stuck, "");
-          // stages of a rank: the minimum that any limit allows
+          // Every limit allows at least the number of stages of a rank.
           const int stages = placement.stages() / p;
           ASSERT_LE(simulation.peak(), std::max(limit, stages));
         }

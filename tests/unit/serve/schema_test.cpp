@@ -159,7 +159,7 @@ TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
                        "too large"));
   std::string deep = R"({"type": "integer"})";
   for (int i = 0; i < 30; ++i)
-    // would double at each level if it were written twice
+    // The schema would double at each level if it were written twice.
     deep = R"({"type": "array", "items": )" + deep + "}";
   EXPECT_EQ(problem_of(deep), "none");
 }

@@ -34,7 +34,7 @@ class ScriptedSource final : public AnswerSource {
   std::size_t max_queue = 1000;  // requests at once
   std::int64_t max_context = 1000;
   std::atomic<int> pause_ms = 0;  // before each part
-  // the last delta but one is repeated until the request is cancelled
+  // Repeats the last delta but one until the request is cancelled.
   std::atomic<bool> is_endless = false;
 
   [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const override {

@@ -262,7 +262,7 @@ TEST_F(ServiceAnswers, EchoesThePromptsLogProbabilities) {
   EXPECT_TRUE(logprobs.at("top_logprobs")[0].is_null());
   EXPECT_EQ(logprobs.at("token_logprobs")[1], -1.0);
   EXPECT_EQ(logprobs.at("token_logprobs")[3], -0.5);
-  // the most likely token, and the token itself
+  // The list has the most likely token, and the token itself.
   EXPECT_EQ(logprobs.at("top_logprobs")[1].size(), 2U);
   EXPECT_EQ(logprobs.at("text_offset")[0], 0);
   EXPECT_EQ(logprobs.at("text_offset").size(), 4U);

@@ -45,7 +45,7 @@ Merges plain_training(const WordCounter& counter, std::size_t num_merges) {
   for (int byte = 0; byte < 256; ++byte)
     id[to_byte_level(std::string(1, static_cast<char>(byte)))] = 0;
   std::size_t next = 0;
-  // sorted by code point, which equals the order of UTF-8
+  // The alphabet is sorted by code point, which equals the order of UTF-8.
   for (auto& [token, number] : id) number = next++;
   std::vector<std::pair<std::vector<std::string>, std::uint64_t>> words;
   for (const auto& [word, times] : sorted_words(counter)) {

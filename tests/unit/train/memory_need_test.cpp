@@ -113,7 +113,7 @@ TEST(MemoryNeed, IsNotAboveTheFormulaOfARank) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     RunConfig config = tiny_run(runs[i]);
     config.train.precision = "fp32";
-    // with full recompute, only the inputs of the blocks are saved
+    // With full activation checkpointing, only the inputs of the blocks are saved.
     config.parallel.recompute = "full";
     const double need = sum_of(memory_need(config, {at::kFloat, at::kFloat}, 4)) -
                         4.0 * 32768.0 * 32;  // rotary tables

@@ -36,7 +36,7 @@ TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
     return "";
   };
 
-  // the model shape is accepted: this data set has another problem
+  // The model shape is accepted: this data set has another problem.
   const std::string next = refusal({}, "");
   EXPECT_NE(next.find("tokenizer.json is missing"), std::string::npos) << next;
   EXPECT_EQ(refusal({{"train.seq_len", "32"}, {"model.max_seq_len", "16"}}, ""),

@@ -42,7 +42,7 @@ TEST(StepVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
 }
 
 TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
-  // a vote around each part, around two parts, for each part
+  // The durations give a vote around each part, a vote around two parts, and a vote for each part.
   for (const double piece_s : {0.0, 0.4, 5.0}) {
     std::array<std::int64_t, 3> stopped_at{};
     run_ranks(3, [&](Communicator& world) {

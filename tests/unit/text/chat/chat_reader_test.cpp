@@ -126,7 +126,7 @@ TEST(ChatReader, PutsAListedPromptBeforeBothSides) {
 
   ASSERT_FALSE(read(ChatForm::pair, R"({"prompt": [)" + user + "], " + answers + "}", sides));
 
-  // the second side repeats the prompt, which is kept once
+  // The second side repeats the prompt, which is kept once.
   for (const Conversation& side : sides) {
     ASSERT_EQ(side.messages.size(), 2U);
     EXPECT_EQ(side.messages[0].content, "q");

@@ -51,7 +51,7 @@ TEST(ChatWriter, EndsAnAnswerAtTheTextThatIsNoToken) {
   EXPECT_EQ(texts("minimind-v1"), std::vector<std::string>{"</s>"});
   for (const char* known : {"qwen3", "minimind-v3", "chatml", "plain"})
     EXPECT_EQ(texts(known), std::vector<std::string>()) << known;
-  // the embedding of the model has no row for it
+  // The embedding of the model has no row for the token.
   EXPECT_EQ(texts("qwen3", 1), std::vector<std::string>{"<|im_end|>"});
 }
 
