@@ -12,7 +12,7 @@ namespace {
 
 using namespace test;
 
-/// The newer checkpoint is large enough to be read without the page cache.
+/// Returns tensors for a checkpoint that is large enough to be read without the page cache.
 std::vector<Logical> large_logicals() {
   std::vector<Logical> logicals = make_logicals(17);
   std::mt19937 random(3);

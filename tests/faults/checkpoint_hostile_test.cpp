@@ -32,7 +32,7 @@ std::string sealed(std::string body) {
 
 constexpr int kStillRoot = 99;
 
-/// Root may read everything, so this process becomes the user nobody, permanently.
+/// Makes this process the user nobody, permanently, because root may read everything.
 void leave_root() {
   if (::geteuid() != 0) return;
   constexpr uid_t kNobody = 65534;

@@ -165,7 +165,7 @@ TEST(RestlessClock, ADeadHolderElsewhereIsTakenOverAfterItsTime) {
   EXPECT_LT(seconds_since(begin), 10);
 }
 
-/// Rank 0 waits for rank 1, which runs `meanwhile` and never arrives.
+/// Expects a timeout of rank 0, which waits for rank 1. Rank 1 runs `meanwhile` and never arrives.
 void expect_a_timeout(const std::function<void()>& meanwhile) {
   CommOptions options;
   options.timeout_s = 0.5;

@@ -153,7 +153,8 @@ class KillMatrix : public ::testing::Test {
             hash_tensors(Checkpoint::open(run / "checkpoints" / folder.str()), alone)};
   }
 
-  /// The result of a run that is never killed, made once for each number of ranks and mode.
+  /// Returns the result of a run that is never killed. It is made once for each number of ranks and
+  /// mode.
   static const Outcome& whole(const Kill& kill) {
     Outcome& known = whole_[{kill.ranks, kill.async}];
     if (!known.chain.empty()) return known;

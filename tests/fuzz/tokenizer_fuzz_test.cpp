@@ -31,7 +31,7 @@ Json small_file() {
   return parse_json(train_bpe(counter, {.vocab_size = 310}).at(kFile), "trained");
 }
 
-/// Compact files of several tokenizer families.
+/// Returns compact files of several tokenizer families.
 std::vector<std::string> seeds() {
   Json llama = small_file();
   const Json split = {{"type", "Split"},
@@ -101,8 +101,8 @@ const std::vector<std::string> kDictionary{"null",
                                            "\xC4\xA0",
                                            "[[[[[[[[[[[[[[[["};
 
-/// An edit in the vocabulary or the merges tests less than one elsewhere, so half of the edits
-/// avoid them.
+/// Returns `seed` with edits. An edit in the vocabulary or the merges tests less than one
+/// elsewhere, so half of the edits avoid them.
 std::string mutated(const std::string& seed, Mutator& mutator) {
   std::string text = seed;
   if (mutator.one_in(2)) {

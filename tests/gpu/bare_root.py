@@ -32,7 +32,7 @@ class Unable(Exception):
 
 
 def libraries_of(path):
-    """The files that a program or library loads, with the dynamic loader."""
+    """Returns the files that a program or library loads, found with the dynamic loader."""
     text = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
     return re.findall(r"(?:=> )?(/\S+) \(", text)
 

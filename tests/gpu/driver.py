@@ -53,7 +53,7 @@ def now():
 
 
 def tail(path):
-    """The end of a log, as text; "" if there is none."""
+    """Returns the end of a log as text; "" if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
@@ -87,7 +87,8 @@ def end_group(process):
 
 
 def wait_for(process, limit_s):
-    """True if the process ended within the limit. Its zombie stays until its group has been killed."""
+    """Returns True if the process ended within the limit. Its zombie stays until its group has
+    been killed."""
     end = time.monotonic() + limit_s
     while not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         if time.monotonic() >= end:
@@ -172,7 +173,7 @@ def one_part(run, index, part, has_device, budget_s, work):
 
 
 def say(entry):
-    """One line per part on standard output."""
+    """Prints one line per part on standard output."""
     text = entry["status"] + (f": {entry['reason'].splitlines()[0]}" if entry["reason"] else "")
     print(f"{entry['name']:<16} {entry['seconds']:7.1f} s  {text}", flush=True)
 

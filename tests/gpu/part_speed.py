@@ -34,15 +34,15 @@ def warmup(part):
 
 
 def minimind(part):
-    """MiniMind's largest published shape, 1024 x 16, rows of 512 tokens."""
+    """Measures MiniMind's largest published shape, 1024 x 16, with rows of 512 tokens."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2} if part.small else {}
     compare(part, {"model.preset": "minimind-1024x16", **sizes, "model.vocab_size": 6400, **(common(part, 128, 2, 1) if part.small else common(part, 512, 32, 1))})
 
 
 def gpt2(part):
-    """A model of GPT-2's size, 768 x 12 with a vocabulary of 50304 and rows of 1024 tokens. Its
-    blocks are those of this project (RMSNorm, rotary embedding, gated MLP with the same number
-    of weights as GPT-2's)."""
+    """Measures a model of GPT-2's size, 768 x 12 with a vocabulary of 50304 and rows of 1024
+    tokens. Its blocks are those of this project (RMSNorm, rotary embedding, gated MLP with the
+    same number of weights as GPT-2's)."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 4, "model.intermediate_size": 128,
              "model.vocab_size": 1024} if part.small else {
         "model.hidden_size": 768, "model.num_layers": 12, "model.num_heads": 12, "model.num_kv_heads": 12, "model.intermediate_size": 2048,

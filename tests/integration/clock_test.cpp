@@ -23,9 +23,9 @@ class Clock : public testing::RunProgram {
     return metrics.steps.begin()->second.at(key).get<double>();
   }
 
-  /// The step times add up to the wall time between the end of the first step and the end of the
-  /// last. Tolerance: 2 % and 0.1 s, because a busy machine may delay rank 0 before it reads the
-  /// clock.
+  /// Expects that the step times add up to the wall time between the end of the first step and the
+  /// end of the last. Tolerance: 2 % and 0.1 s, because a busy machine may delay rank 0 before it
+  /// reads the clock.
   static void expect_by_the_clock(const RunMetrics& metrics) {
     const double by_the_day = metrics.steps.rbegin()->second.at("time").get<double>() -
                               metrics.steps.begin()->second.at("time").get<double>();

@@ -45,7 +45,7 @@ struct Trainer {
     return step->run({&batch, 1}, targets, number, number, 1e-2);
   }
 
-  /// The weights, then the optimizer state.
+  /// Returns the weights, then the optimizer state.
   [[nodiscard]] std::vector<at::Tensor> state() const {
     const Gathering gathering(registry, world);
     std::vector<at::Tensor> all{gathering.weights()};

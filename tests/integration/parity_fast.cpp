@@ -43,7 +43,7 @@ constexpr double kLossFactor = 8;
 
 using Errors = std::map<std::string, double>;
 
-/// Factor of bound 2.
+/// Returns the factor of bound 2.
 double plain_factor(const Precision& precision) {
   return precision.narrow_sums ? 2 : 1.5;
 }

@@ -58,9 +58,9 @@ class Resume : public testing::RunProgram {
     int ranks;
   };
 
-  /// A run on one rank ("alone_TAG") and a run on `layout` ("whole_TAG") have the same losses. A
-  /// run from the middle of the latter on the same layout continues bit for bit; a run on each of
-  /// `others` has the same losses. All use fp64 and validations.
+  /// Expects that a run on one rank ("alone_TAG") and a run on `layout` ("whole_TAG") have the same
+  /// losses. A run from the middle of the latter on the same layout continues bit for bit; a run on
+  /// each of `others` has the same losses. All use fp64 and validations.
   static void expect_resumes_on(const std::string& tag, const Arguments& model,
                                 const Layout& layout, const std::vector<Layout>& others) {
     const std::string whole = "whole_" + tag;

@@ -9,7 +9,7 @@ namespace trireme::testing {
 /// gtest constructs the fixtures.
 inline const LaunchInfo* g_launch = nullptr;
 
-/// The main function of a test that mpirun starts.
+/// Runs a test program that mpirun starts.
 inline int run_launched_tests(int argc, char** argv) {
   const Session session(&argc, &argv);
   g_launch = &session.launch();

@@ -50,8 +50,8 @@ class Routed:
 
 
 def log_probs(net, side):
-    """Like post_training's, for a pass through all tokens of the sequence including the last
-    one, because routers count it."""
+    """Works like post_training's, for a pass through all tokens of the sequence including the
+    last one, because routers count it."""
     ids = torch.tensor([side["ids"]])
     scores = torch.log_softmax(base.logits_of(net, ids), dim=-1)[:-1]
     targets = ids[0, 1:]

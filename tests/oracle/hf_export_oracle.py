@@ -69,8 +69,8 @@ def check_import(driver, work, shape, tie, model, logits):
 
 
 def check_mistral(driver, work):
-    """A Mistral model that transformers writes is exported as Mistral, with the same tensors and
-    logits."""
+    """Checks that a Mistral model of transformers is exported as Mistral, with the same tensors
+    and logits."""
     torch.manual_seed(1)
     config = MistralConfig(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
                            num_key_value_heads=2, max_position_embeddings=64, sliding_window=64)

@@ -242,7 +242,7 @@ def check_variant(driver, checks, rng, name, text, strings, folder):
 
 
 def check_refusals(driver, checks, base, folder):
-    """Every change must be refused with exit code 3 and a message that names the part."""
+    """Checks that every change is refused with exit code 3 and a message that names the part."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     split = {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False}
     sequence = {"type": "Sequence", "pretokenizers": [byte_level, {"type": "Digits", "individual_digits": True}]}

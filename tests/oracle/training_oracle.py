@@ -53,7 +53,8 @@ def texts_of(case):
 
 
 def tied_at_the_limit(case, tokenizer):
-    """Hugging Face chooses at random between equally frequent characters."""
+    """Returns True if the limit cuts between equally frequent characters, where Hugging Face
+    chooses at random."""
     limit = case.get("limit_alphabet")
     if limit is None:
         return False

@@ -64,7 +64,8 @@ QkNormRope load_setup(AutogradContext* ctx, const tensor_list& saved, std::size_
           saved[first + 4]};
 }
 
-/// A function accepts an undefined tensor only as an empty optional.
+/// Returns `weight` as an optional: a function accepts an undefined tensor only as an empty
+/// optional.
 std::optional<at::Tensor> given(const at::Tensor& weight) {
   return weight.defined() ? std::optional(weight) : std::nullopt;
 }

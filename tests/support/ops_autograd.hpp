@@ -16,7 +16,7 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
                                                const at::Tensor& weight, double eps,
                                                Path path = Path::fast);
 
-/// Like qkv_norm_rope, for queries and keys without values.
+/// Works like qkv_norm_rope, for queries and keys without values.
 std::pair<at::Tensor, at::Tensor> qk_norm_rope(const at::Tensor& q, const at::Tensor& k,
                                                const QkNormRope& setup, Path path = Path::fast);
 

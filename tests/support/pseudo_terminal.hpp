@@ -78,8 +78,8 @@ class PseudoTerminal {
     wait_until([&] { return screen_.find(text) != std::string::npos; });
   }
 
-  /// The prompt appears before the child reads single keys. Until then the terminal edits the line
-  /// itself, and Ctrl-D would end a line that nobody reads.
+  /// Waits for the prompt and until the child reads single keys, which it does after the prompt.
+  /// Until then the terminal edits the line itself, and Ctrl-D would end a line that nobody reads.
   void wait_for_prompt(const std::string& prompt = "> ") {
     wait_for(prompt);
     wait_until([&] {

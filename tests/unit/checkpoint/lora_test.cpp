@@ -49,7 +49,7 @@ StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vect
   return state;
 }
 
-/// A LoRA run with adapters of q_proj and down_proj in both layers, and its base.
+/// Saves a LoRA run with adapters of q_proj and down_proj in both layers, and its base.
 void save_run(const fs::path& run, bool rslora) {
   SelfCommunicator alone;
   std::vector<std::vector<float>> base;

@@ -19,8 +19,8 @@ std::string floats(std::size_t count, float first = 0) {
   return bytes;
 }
 
-/// A file with {"a": [2, 3] of storage 0 from element 1 on, "b": [] bf16 of storage 1}, with the
-/// metadata of a state dict.
+/// Returns a file with {"a": [2, 3] of storage 0 from element 1 on, "b": [] bf16 of storage 1},
+/// with the metadata of a state dict.
 std::string good_file() {
   Pickle pickle;
   pickle.global("collections", "OrderedDict").raw(")Rq").raw(std::string(1, '\0')).raw("(");

@@ -136,8 +136,8 @@ TEST(RunLock, UnreadableRecordIsAnErrorNotATakeover) {
   EXPECT_EQ(read_file(run / "LOCK"), "not ours");
 }
 
-/// If many processes start at once on the lock of a dead process, exactly one gets it; `faulty` of
-/// them die during the takeover.
+/// Starts many processes at once on the lock of a dead process, and expects that exactly one gets
+/// it; `faulty` of them die during the takeover.
 void race(const fs::path& run, int contenders) {
   int go[2];
   int won[2];

@@ -89,7 +89,8 @@ void split_with_negative_color(Communicator& world) {
   world.barrier();
 }
 
-/// Two groups over the same ranks start in one order and are waited for in different orders.
+/// Starts operations of two groups over the same ranks in one order, and waits for them in
+/// different orders.
 void waiting_in_one_group_drives_the_other(Communicator& world) {
   const auto first = world.split(0, world.rank(), "first");
   const auto second = world.split(0, world.rank(), "second");

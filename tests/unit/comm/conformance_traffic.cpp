@@ -217,8 +217,8 @@ void purposes_are_counted_apart(Communicator& world) {
   EXPECT_EQ(total_traffic(rows, "all_reduce").payload_bytes, bytes[0] + bytes[1]);
 }
 
-/// The traffic of votes and measures grows with the logarithm of the number of ranks, not with the
-/// number.
+/// Expects that the traffic of votes and measures grows with the logarithm of the number of ranks,
+/// not with the number.
 void few_bytes_need_few_messages(Communicator& world) {
   CountedGroup group(world);
   if (!group.counted()) return;

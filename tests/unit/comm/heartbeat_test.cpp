@@ -174,7 +174,7 @@ bool is_closed(const Connection& connection) {
   return ::recv(connection.fd(), &byte, 1, 0) <= 0;
 }
 
-/// The test plays rank 1: strangers connect first, then it sends a valid hello.
+/// Plays rank 1: strangers connect first, then it sends a valid hello.
 void join_after_strangers(Communicator& world) {
   agree(world, std::nullopt);  // rank 0 has enough descriptors for the connections
   std::string text(2048, '\0');

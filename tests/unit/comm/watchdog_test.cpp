@@ -15,8 +15,8 @@
 
 namespace trireme {
 
-/// Outside the anonymous namespace and never inlined, because the test searches for its name in a
-/// stack.
+/// This function is outside the anonymous namespace and never inlined, because the test searches
+/// for its name in a stack.
 [[gnu::noinline, maybe_unused]] void stand_still_for_the_watchdog(
     std::promise<void>& here, const std::shared_future<void>& go) {
   here.set_value();
@@ -36,7 +36,7 @@ ActivitySnapshot at_step(std::int64_t step, std::uint64_t operations, const char
   return now;
 }
 
-/// After `steps` steps of `step_s` seconds each, the time is steps * step_s.
+/// Returns a watch after `steps` steps of `step_s` seconds each; the time is steps * step_s.
 StallWatch after_steps(HangRule rule, int steps, double step_s) {
   StallWatch watch(rule);
   for (int step = 1; step <= steps; ++step) {

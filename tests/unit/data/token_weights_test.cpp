@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// Token n is a word of n letters. Each blank in it makes one more token.
+/// Encodes a word: token n is a word of n letters, and each blank in it makes one more token.
 std::vector<std::uint32_t> encode(std::string_view word) {
   std::vector<std::uint32_t> ids(1, static_cast<std::uint32_t>(word.size()));
   for (const char c : word) {

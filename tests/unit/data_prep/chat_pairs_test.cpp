@@ -126,8 +126,8 @@ SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len
   return kept;
 }
 
-/// A side that lost its end needs a target after the prompt; any other side needs a target
-/// anywhere.
+/// Returns true if the answer is kept: a side that lost its end needs a target after the prompt;
+/// any other side needs a target anywhere.
 bool keeps_answer(const SortedJson& side, const SortedJson& whole, std::size_t prompt,
                   std::size_t cut) {
   const auto& target = side["target"];

@@ -12,7 +12,7 @@ namespace {
 constexpr double kStart_s = 100;
 constexpr double kBegan = 1000;
 
-/// Adds an attempt of job 7 that ended with `code`, `trained_s` after its first step.
+/// Returns an attempt of job 7 that ended with `code`, `trained_s` after its first step.
 Leg attempt(std::int64_t restart, int code, double trained_s, std::int64_t resumed_from,
             std::int64_t committed, const std::string& asked_by = "SIGUSR2") {
   Leg one;

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Two nodes with two ranks each and without problems.
+/// Returns two nodes with two ranks each and without problems.
 std::vector<RankFacts> healthy() {
   std::vector<RankFacts> ranks;
   for (int rank = 0; rank < 4; ++rank) {

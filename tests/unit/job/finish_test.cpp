@@ -24,7 +24,7 @@ class FinishTest : public Scratch {
  protected:
   [[nodiscard]] RunFolder run() const { return {at("run")}; }
 
-  /// An attempt of job 7 with a rank 0 that was killed after it had committed `committed`.
+  /// Adds an attempt of job 7 with a rank 0 that was killed after it had committed `committed`.
   void killed_leg(std::int64_t restart, std::int64_t committed) const {
     run().prepare();
     write_status(run(), "running", 0, committed, committed);

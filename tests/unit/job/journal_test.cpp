@@ -21,7 +21,7 @@ class JournalTest : public Scratch {
     std::ofstream(file(), std::ios::app | std::ios::binary) << text;
   }
 
-  /// Two attempts of one job; the second one started without a job script.
+  /// Writes two attempts of one job; the second one started without a job script.
   void write_two_legs() const {
     Journal first(file());
     first.open([] { return true; });

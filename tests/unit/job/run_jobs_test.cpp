@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// A controller that knows these jobs: lines of `scontrol -o show job` by job id.
+/// Returns a controller that knows these jobs: lines of `scontrol -o show job` by job id.
 SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
   return [jobs](const std::string& id) {
     const auto found = jobs.find(id);

@@ -20,7 +20,7 @@ constexpr std::array kPrivateWords{
     "pace",   "folder", "folders", "upkeep",   "likewise", "alike",      "whose",
     "shall",  "told",   "rooms",   "dealt",    "deals",    "micro-step", "micro-steps"};
 
-/// The phrases of the table of terms, in words.
+/// Returns the phrases of the table of terms, each as its words.
 const std::vector<std::vector<std::string_view>>& private_phrases() {
   static const std::vector<std::vector<std::string_view>> phrases{
       {"main", "weights"},     {"main", "gradients"},   {"stage", "links"}, {"our", "kernels"},
@@ -80,7 +80,7 @@ std::vector<Word> words_of(std::string_view text) {
   return words;
 }
 
-/// True for "In X, Y does Z": after the comma, a subject begins.
+/// Returns true for "In X, Y does Z": after the comma, a subject begins.
 bool is_in_sentence(std::string_view text, const std::vector<Word>& words) {
   static const std::set<std::string> kNoSubject{
       "and", "as", "at", "but", "by",   "for",  "from", "if",      "in",   "not",  "of",

@@ -132,7 +132,7 @@ TEST(Weighted, NormsEqualAutograd) {
   }
 }
 
-/// Two query heads, one key head, D = 4.
+/// Returns the setup of two query heads, one key head, D = 4.
 ops::QkNormRope rope(at::ScalarType dtype) {
   const auto tables = ops::rope_tables(8, 4, 1e4, dtype == at::kDouble ? at::kDouble : at::kFloat);
   return {{}, {}, kEps, tables, at::arange(3).expand({2, 3}).contiguous()};
@@ -219,7 +219,8 @@ TEST(Weighted, GradientsLeaveOneByOneInTheOrderOfBackward) {
   EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
 }
 
-/// A rank's result, input gradient and weight gradient of two linears with a shard between them.
+/// Returns a rank's result, input gradient and weight gradient of two linears with a shard between
+/// them.
 Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_t chunks,
                         std::int64_t rows, at::ScalarType dtype) {
   const TensorGroup group(world, sequence_parallel, chunks);

@@ -11,8 +11,8 @@ inline std::uint64_t key_of_record(std::int64_t record) {
   return 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(record + 1);
 }
 
-/// Chosen and rejected sides of 3 pairs in one row: `lengths` of the 6 sequences, then padding. A
-/// sequence of one token has no target; every third target is masked.
+/// Returns the chosen and rejected sides of 3 pairs in one row: `lengths` of the 6 sequences, then
+/// padding. A sequence of one token has no target; every third target is masked.
 inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 4, 3}) {
   Microbatch batch = batch_of_rows(1);
   batch.num_pairs = static_cast<std::int64_t>(lengths.size()) / 2;

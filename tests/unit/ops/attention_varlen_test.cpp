@@ -12,7 +12,8 @@ at::Tensor as_row(const at::Tensor& x, std::int64_t first, std::int64_t end) {
   return x.narrow(0, first, end - first).transpose(0, 1).unsqueeze(0).to(at::kDouble);
 }
 
-/// Query i of n sees keys up to m - n + i of m: the diagonal ends at the last key.
+/// Returns the setup of one sequence: query i of n sees keys up to m - n + i of m, so the diagonal
+/// ends at the last key.
 AttentionSetup sequence_setup(const VarlenCall& call, double scale, std::int64_t n,
                               std::int64_t m) {
   return {scale, call.causal, {}, {{{m - std::min(n, m), n}}}, {{{0, m}}}};

@@ -34,8 +34,8 @@ inline std::string name(const Case& c) {
   return std::string(c.path == Path::fast ? "fast " : "plain ") + at::toString(c.dtype);
 }
 
-/// One rounding of the result, and a few of sums in fp32. bf16 keeps 8 bits, so one rounding is
-/// 2^-9.
+/// Returns cases with bounds for one rounding of the result and a few of sums in fp32. bf16 keeps 8
+/// bits, so one rounding is 2^-9.
 inline const std::vector<Case>& rounding_cases() {
   static const std::vector<Case> cases{
       {Path::plain, at::kDouble, 1e-12},  {Path::fast, at::kDouble, 1e-12},

@@ -18,7 +18,7 @@ at::Tensor values_of(std::int64_t count, at::ScalarType dtype, std::uint64_t see
   return at::randn({count}, random, at::kDouble).to(dtype);
 }
 
-/// Some parameters share blocks of squares, and some do not.
+/// Declares parameters that share blocks of squares, and others that do not.
 void declare_all(ParamRegistry& registry) {
   registry.begin_unit("a");
   registry.declare({.name = "a", .shape = {37}});
@@ -28,7 +28,7 @@ void declare_all(ParamRegistry& registry) {
   registry.declare({.name = "b", .shape = {7, 129}});
 }
 
-/// Every rank of the layout has its shards of the summed gradients of values_of.
+/// Returns the summary on a layout. Every rank has its shards of the summed gradients of values_of.
 GradSummary summary_of(Communicator& world, const ParallelConfig& parallel, at::ScalarType dtype,
                        double loss) {
   const Mesh mesh(world, parallel);

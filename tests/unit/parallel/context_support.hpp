@@ -73,7 +73,8 @@ struct Whole {
   at::Tensor q, k, v, incoming;
 };
 
-/// Equal on every rank: the ranks of a test may be threads that share ATen's default generator.
+/// Returns tensors that are equal on every rank: the ranks of a test may be threads that share
+/// ATen's default generator.
 inline Whole whole_of(const ContextCase& c, at::ScalarType dtype) {
   auto generator = at::detail::createCPUGenerator(17);
   const auto draw = [&](std::int64_t heads) {

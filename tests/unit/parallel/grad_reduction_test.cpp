@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kParams = 5;
 constexpr double kBytesOfTwo = 2.0 * 64 * 4 / (1024 * 1024);  // MiB of two parameters below
 
-/// Five parameters of 64 elements in two units.
+/// Declares five parameters of 64 elements in two units.
 void declare_and_allocate(ParamRegistry& registry, const Mesh& mesh) {
   registry.begin_unit("a");
   for (std::size_t i = 0; i < kParams; ++i) {

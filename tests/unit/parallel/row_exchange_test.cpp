@@ -27,7 +27,7 @@ std::vector<std::int64_t> counts_of(int rank) {
   return {rank, 3 - rank, rank == 1 ? 4 : 0, 0, 2 * rank};
 }
 
-/// Each row (sender, expert, number) is stored as 2 values that identify it.
+/// Returns rows (sender, expert, number), each as 2 values that identify it.
 at::Tensor rows_of(int rank) {
   std::vector<double> values;
   const std::vector<std::int64_t> counts = counts_of(rank);

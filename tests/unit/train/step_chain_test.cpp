@@ -120,7 +120,7 @@ TEST_F(StepChainTest, EveryFactOfAStepMatters) {
   EXPECT_NE(trace(0, 1, 2, 3), base);
 }
 
-/// Two pairs of 3 + 2 and 1 + 3 tokens, and padding up to 12.
+/// Returns two pairs of 3 + 2 and 1 + 3 tokens, and padding up to 12.
 Batch two_pairs() {
   Batch batch;
   batch.B = 1;

@@ -17,7 +17,8 @@ namespace {
 using testing::MaskedPair;
 using testing::TemporaryFolder;
 
-/// A pair with a prompt of two tokens, the last of them a target, and `length` tokens of answer.
+/// Returns a pair with a prompt of two tokens, the last of them a target, and `length` tokens of
+/// answer.
 MaskedPair pair(std::int64_t first, std::size_t length) {
   MaskedPair result;
   result.prompt = 2;

@@ -17,7 +17,7 @@ const std::vector<const char*> kTemplates = {"minimind-v1", "minimind-v2", "mini
                                              "minimind-v3", "chatml",      "qwen3",
                                              "llama3",      "plain"};
 
-/// A tokenizer in which "\n\n" is one token, and the markers of every template are tokens.
+/// Returns a tokenizer in which "\n\n" is one token, and the markers of every template are tokens.
 Tokenizer tokenizer_with(bool prefix_space) {
   WordCounter counter;
   samples::Rng rng(3);

@@ -72,8 +72,8 @@ TEST(Layouts, IncludeThePublishedOneForGpt3On512Gpus) {
   EXPECT_NE(place_of(found, 4, 1, 8), 0U);
 }
 
-/// These recipes do not use ZeRO-3, which otherwise is predicted faster (README of
-/// src/train/planner).
+/// Plans with ZeRO-1, because the published recipes do not use ZeRO-3, which is predicted faster
+/// (README of src/train/planner).
 LayoutPlan plan_of_zero_1(const ModelConfig& model, int nodes, std::int64_t batch) {
   Wish wish = wish_of(model, 8192, batch);
   wish.config.parallel.zero = 1;
@@ -213,7 +213,7 @@ TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
       << problems.lines().front();
 }
 
-/// Pipeline schedules with their numbers of stages per rank.
+/// Returns pipeline schedules with their numbers of stages per rank.
 std::set<std::pair<std::string, std::int64_t>> forms_of(const Wish& wish) {
   std::set<std::pair<std::string, std::int64_t>> forms;
   Rejected rejected;

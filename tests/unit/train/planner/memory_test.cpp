@@ -16,7 +16,8 @@ namespace {
 
 constexpr double kGB = 1e9;
 
-/// Their MLP has a width of 16384 without a gate: as many weights as a gated MLP of two thirds.
+/// Returns the measured model. Its MLP has a width of 16384 without a gate: as many weights as a
+/// gated MLP of two thirds.
 ModelConfig measured_model() {
   ModelConfig model;
   model.hidden_size = 4096;
