@@ -130,8 +130,7 @@ TEST(HuggingFaceForms, AnExportThatReadsBackOtherwiseIsNotPublished) {
   EXPECT_FALSE(fs::exists(folder / ".tmp-hf"));
 }
 
-/// Tests all bit patterns of bf16 that are finite, and half of those of f32, the type of
-/// checkpoints.
+/// Tests all finite bit patterns of bf16, and half of those of f32, the type of checkpoints.
 TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const TempFolder folder;

@@ -219,7 +219,7 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
     const std::string text = message_of(ErrorKind::usage, import);
     EXPECT_NE(text.find("in use by"), std::string::npos) << text;
   }
-  // This process is killed during its save.
+  // A process that was killed during its save left this directory.
   fs::create_directories(folder / "back/checkpoints/.tmp-step-000000000");
   import();
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
