@@ -126,8 +126,7 @@ SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len
   return kept;
 }
 
-/// Returns true if the answer is kept: a side that lost its end needs a target after the prompt;
-/// any other side needs a target anywhere.
+/// Returns true if the side has a target, which must follow the prompt if the side lost its end.
 bool keeps_answer(const SortedJson& side, const SortedJson& whole, std::size_t prompt,
                   std::size_t cut) {
   const auto& target = side["target"];
