@@ -4,8 +4,8 @@
 usage: page_test.py TRIREME TRIREME_DATA [--only NAME,...] [--url URL] [--pictures DIR]
 
 --only      cases by name; --url: a server that is running already, instead of one of its own (cases that start one are left out)
---pictures  a picture of the page where a case fails (default: beside the other files of the test, which then stay)
-Exits 1 and prints what failed.
+--pictures  a picture of the page where a case fails (default: next to the other files of the test, which then stay)
+Exits with 1 and prints the failures.
 """
 import argparse
 import inspect

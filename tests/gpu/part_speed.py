@@ -1,8 +1,8 @@
-"""The parts that measure: step time, throughput, MFU and peak memory beside eager and compiled PyTorch.
+"""The measuring parts: step time, throughput, MFU and peak memory, compared with eager and compiled PyTorch.
 
-Both sides start from the same weights, see the same batches (parity_driver writes both) and must agree on the first loss before anything
-is compared. Their runs alternate. A step time is the median after the warm-up steps; ours lasts from the end of one step to the end of
-the next, so that data loading is part of it. MFU takes our metric's operations per token and peak for both sides.
+Both sides start from the same weights, read the same batches (parity_driver writes both) and must agree on the first loss before the
+comparison. Their runs alternate. A step time is the median after the warm-up steps. Trireme's step lasts from the end of one step to the
+end of the next, so data loading is part of it. MFU uses Trireme's operations per token and peak for both sides.
 """
 import json
 import os
@@ -51,10 +51,10 @@ def gpt2(part):
 
 
 def ours(part, packed, values):
-    """Trains with Trireme; -> losses, step times, peak memory and operations of a token over the peak."""
+    """Trains with Trireme. Returns losses, step times, peak memory and operations per token over the peak."""
     run, steps = part.path("run"), values["train.steps"]
     shutil.rmtree(run, ignore_errors=True)
-    # A run saves at its last step, here gigabytes that nobody reads: it is killed some steps behind those that count.
+    # A run saves at its last step, here unused gigabytes. So it is killed some steps after the measured ones.
     part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys({**values, "train.steps": steps + 4, "checkpoint.every": 0}),
                  codes=(-signal.SIGKILL,), TRIREME_ALLOW_FAULTS="1", TRIREME_FAULT=f"train.step:0:{steps + 3}:kill9")
     by_step = metrics(run)

@@ -8,8 +8,9 @@ import inputs
 from part import distance, keys, losses
 
 STEPS = 30
-# fp32 losses on two devices. The first step's differ by the rounding of one forward pass; training then amplifies that, as much as the loss
-# surface says. Another rounding on the CPU (plain operations) measures it: a step may differ by FACTOR times the largest such distance so far.
+# fp32 losses on two devices. Those of the first step differ by the rounding of one forward pass. Training then amplifies the difference,
+# depending on the loss surface. Another rounding on the CPU (plain operations) measures this: a step may differ by FACTOR times the largest
+# such distance so far.
 FIRST_BOUND = 1e-5
 FACTOR = 4
 BF16_BOUND = 2e-2  # bf16 rounds by 2^-9; a wrong kernel differs by far more
