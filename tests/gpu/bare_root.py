@@ -13,7 +13,7 @@ import sysconfig
 import places
 
 COMMANDS = ("bash", "sh", "env", "cat", "ls", "mkdir", "rm", "uname", "timeout", "sleep", "ldd")
-# These compiled modules of Python need libraries, and LibTorch's package needs them.
+# The compiled Python modules with libraries that LibTorch's package needs.
 MODULES = ("_ctypes", "zlib")
 C_LIBRARY = ("libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libutil.so.1", "libanl.so.1", "libnss_files.so.2", "libnss_dns.so.2")
 FORBIDDEN = ("libmpi*", "libopen-*", "libhdf5*", "libspdlog*", "libfmt*", "libsimdjson*", "libhwloc*", "libpmix*")

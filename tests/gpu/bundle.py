@@ -48,7 +48,7 @@ def loaded(path):
 
 
 def carried(path, wheel):
-    """Returns the libraries of a file that belong into the bundle: neither the C library's nor
+    """Returns the libraries of a file that belong in the bundle: neither the C library's nor
     below `wheel`, the site-packages of LibTorch."""
     return [(name, file) for name, file in loaded(path) if not OUTSIDE.match(name) and not os.path.realpath(file).startswith(wheel + os.sep)]
 
