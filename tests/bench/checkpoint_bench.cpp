@@ -1,8 +1,8 @@
-// usage: [mpirun -n N] checkpoint_bench FOLDER MEGABYTES [REPEATS [KEEP]]
-// Save, verified load and the stall of a save behind training, beside a raw write + fsync and a raw
-// read of the same bytes on the same disk, interleaved (checkpoint/bench/measure.hpp), as JSON.
-// FOLDER must not exist. Every rank holds the whole state; the ranks share the writing.
-// compare_dcp.py runs this beside torch.distributed.checkpoint.
+// usage: [mpirun -n N] checkpoint_bench DIR MEGABYTES [REPEATS [KEEP]]
+// Measures save, verified load and the stall of an asynchronous save, interleaved with a raw write
+// + fsync and a raw read of the same bytes on the same disk (checkpoint/bench/measure.hpp), and
+// prints JSON. DIR must not exist. Every rank has the whole state; the ranks share the writing.
+// compare_dcp.py compares this with torch.distributed.checkpoint.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,12 +1,14 @@
-"""Checkpoints beside torch.distributed.checkpoint: the same tensors, two ranks, one disk, in turns.
+"""Compares checkpoints with torch.distributed.checkpoint: the same tensors, two ranks, one disk,
+in turns.
 
-usage: compare_dcp.py BUILD FOLDER [--megabytes 512] [--pairs 3]
+usage: compare_dcp.py BUILD DIR [--megabytes 512] [--pairs 3]
 
-Every rank holds the whole state (data parallelism); both programs share the writing out among the ranks.
-Load is from disk: pages are dropped first, on both sides. Ours verifies every byte, the peer has no
-checksums. The stall of a save behind training is how long a rank cannot work: the peer's call of async_save; our call,
-and the wait for the copy after half a second or more of arithmetic, which stands for the next forward and backward pass.
-"extra" is all that the save adds to such work beside it: stall, copy, and the write as far as it has come.
+Every rank has the whole state (data parallelism); both programs share the writing among the
+ranks. Loads are from disk: pages are dropped first, on both sides. Trireme verifies every byte;
+the peer has no checksums. The stall of an asynchronous save is how long a rank cannot work: for
+the peer the call of async_save; for Trireme its call, and the wait for the copy after half a
+second or more of arithmetic, which simulates the next forward and backward pass. "extra" is all
+time that the save adds to such work during it: stall, copy, and the write as far as it has come.
 """
 import argparse
 import json
@@ -39,7 +41,7 @@ def peer(rank, folder, megabytes, repeats, port, results):
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    behind = dist.new_group(backend="gloo")  # async_save talks in a thread of its own
+    behind = dist.new_group(backend="gloo")  # async_save communicates in its own thread
     count = (megabytes << 20) // TENSOR_BYTES
     state = {f"t{i}": torch.arange(TENSOR_BYTES // 4, dtype=torch.float32).reshape(-1, 1024) + i for i in range(count)}
 

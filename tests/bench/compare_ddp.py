@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""Speed of `trireme pretrain` on 2 ranks against PyTorch DDP, FSDP2 and pipelining over gloo, and of our layouts against each other, measured in
-one run, in interleaved pairs.
+"""Compares the speed of `trireme pretrain` on 2 ranks with PyTorch DDP, FSDP2 and pipelining over gloo, and
+layouts with each other, in interleaved pairs of one run.
 
-usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp,pp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571] [--precision bf16] [--cpu-time]
+usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp,pp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571]
+       [--precision bf16] [--cpu-time]
 
-A 30 M model (Qwen3 shape, 512 x 8), T = 512, bf16 (or fp32, for a CPU without its instructions), one thread a rank, on the built-in corpus as one document, so that each
-row is one document. Both sides start from the same weights and see the same batches; before timing, the first step's
-losses must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the mean over 8,000
-targets cancels most of it). Tokens/s = tokens of the timed steps / their time on rank 0 (theirs) or by the clock, what lies between two steps included (ours),
-after `warmup` steps. --cpu-time, for a machine that is never quiet, measures only one rank's CPU seconds of a micro-step
-(no communication; ours: runs of 4 steps less runs of 1, by 3; theirs: median of steps 2 to 4). Prints a Markdown page: every figure, the load when a run began, median and spread of the ratios.
+The model has 30 M parameters (Qwen3 shape, 512 x 8), T = 512, bf16 (or fp32, for a CPU without bf16
+instructions), and one thread per rank. The data is the built-in corpus as one document, so each row is one
+document. Both sides start from the same weights and read the same batches. Before timing, the losses of the
+first step must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the
+mean over 8,000 targets cancels most of it).
+
+Tokens/s are the tokens of the timed steps, after `warmup` steps, divided by their time. The peer's time is
+measured on rank 0. Trireme's time is the wall time, including the time between two steps. --cpu-time is for a
+machine that is never idle. It measures only one rank's CPU seconds of a gradient-accumulation step without
+communication. For Trireme this is the difference of runs of 4 steps and of 1, divided by 3; for the peer the
+median of steps 2 to 4.
+
+Prints Markdown: every figure, the load at the start of each run, median and spread of the ratios.
 """
 import argparse
 import datetime
@@ -75,14 +83,15 @@ def run_ours(args, work, packed, extra=None):
 
 
 def print_hidden(title):
-    """Of our runs since the last call."""
+    """Returns the parts of this program's runs since the last call."""
     comm, exposed = (statistics.median(values) for values in zip(*COMMUNICATION))
     COMMUNICATION.clear()
     print(f"\n{title}: {comm:.4f} s of an update in communication, {exposed:.4f} s of it exposed: {1 - exposed / comm:.0%} hidden.", flush=True)
 
 
 def end_together(ranks):
-    """Exit codes; one that fails, or PEER_LIMIT_S, ends the others: gloo would wait for a lost rank for half an hour."""
+    """Returns exit codes. A failed process, or PEER_LIMIT_S, ends the others: gloo would wait
+    for a lost rank for half an hour."""
     end = time.monotonic() + PEER_LIMIT_S
     while any(rank.poll() is None for rank in ranks):
         if any(rank.poll() for rank in ranks) or time.monotonic() > end:
@@ -125,7 +134,7 @@ def cpu_model():
 
 
 def measure_pairs(args, title, run_left, run_right, pairs):
-    """`run_left` is ours; the order within a pair alternates."""
+    """`run_left` runs Trireme; the order within a pair alternates."""
     print(f"\n### {title}\n\n| pair | ours tokens/s | other tokens/s | ratio | load before |\n|---|---|---|---|---|", flush=True)
     ratios = []
     for pair in range(pairs):
@@ -147,7 +156,7 @@ def cpu_seconds(command):
 
 
 def our_cpu_time(args, work, packed):
-    """CPU seconds of one update: start-up and the writing of files cancel."""
+    """Returns the CPU seconds of one update: start-up and the writing of files cancel."""
     seconds = []
     for steps in (1, args.steps):
         out = tempfile.mkdtemp(dir=work)

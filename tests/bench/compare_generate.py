@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Speed of `trireme bench generate` against CTranslate2 and transformers on the same weights, in interleaved pairs.
+"""Compares the speed of `trireme bench generate` with CTranslate2 and transformers on the same weights, in
+interleaved pairs.
 
-usage: compare_generate.py BUILD_DIR [--only decode1,decode8,prefill,context] [--pairs 3] [--preset minimind-3] [--threads 2] [--precisions fp32,bf16]
+usage: compare_generate.py BUILD_DIR [--only decode1,decode8,prefill,context] [--pairs 3] [--preset minimind-3] [--threads 2]
+       [--precisions fp32,bf16]
 
-Weights after one step of training; 128 tokens behind prompts of 128 (prefill: behind 1,024). CTranslate2 reads the export in fp32: it has no
-bf16 on a CPU. `context`: ours alone, behind 4,096 tokens and behind 128. Prints a Markdown page. Needs torch, transformers and ctranslate2.
+The weights come from one step of training. 128 tokens follow prompts of 128 tokens (prefill: of 1,024).
+CTranslate2 reads the export in fp32, because it has no bf16 on a CPU. `context` runs only Trireme, after
+4,096 tokens and after 128. Prints Markdown. Needs torch, transformers and ctranslate2.
 """
 import argparse
 import datetime

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Trains one model on real text on several layouts, each run resumed on the next layout half-way, and compares the loss curves in fp32.
+"""Trains one model on real text on several layouts, resumes each run on the next layout half-way, and compares the loss
+curves in fp32.
 
-usage: compare_layouts.py BUILD_DIR --data TEXT.jsonl [--steps 200] [--seq-len 128] [--batch 4] [--lr 1e-4] [--vocab-size 6400] [--experts] [--keep DIR]
+usage: compare_layouts.py BUILD_DIR --data TEXT.jsonl [--steps 200] [--seq-len 128] [--batch 4] [--lr 1e-4] [--vocab-size 6400]
+       [--experts] [--keep DIR]
 
-A 30 M model (Qwen3 shape, 512 x 8, vocabulary 6400), or with --experts one of 8 experts and a shared one (256 x 4) on layouts for it, fp32, one thread a rank. TEXT.jsonl is packed once, with a tokenizer trained on it.
-The curve of one process is the reference; every other run starts from the same seed on one of LAYOUTS, stops after half of the
-steps, and goes on from its checkpoint on the layout after it (the last one: on the first).
+The model has 30 M parameters (Qwen3 shape, 512 x 8, vocabulary 6400), or with --experts 8 experts and a shared one (256 x 4) on
+layouts for experts. It trains in fp32 with one thread per rank. TEXT.jsonl is packed once, with a tokenizer trained on it. The curve
+of one process is the reference. Every other run starts from the same seed on one of LAYOUTS, stops after half of the steps, and
+resumes from its checkpoint on the layout after it (the last one: on the first).
 
-It is one curve if the loss of every step k differs from the reference's by at most (relative)
+Two curves are equal if the loss of every step k differs from the reference by at most (relative)
   FACTOR max(u sqrt(R (1 + H / 2)) / 50, max_{j <= k} d_j)
-with u = 2^-24. The first is the error of a loss on equal weights: that of R = 2 (15 L + 4) roundings and sums of H terms
-(tests/support/rounding.hpp), of which the mean over targets leaves a fiftieth (a hundred targets and more, each with a sign).
-Training amplifies rounding from update to update by as much as its loss surface says; d_j is that, measured: the distance of
-the same training on one process with plain operations (train.fused_ops false), which round elsewhere. A layout rounds elsewhere
-as well: its curve is another draw of the same noise, and FACTOR allows for chance.
-Prints a Markdown page with the largest difference of every run and its course. Exits 1 if a step is out of bounds.
+with u = 2^-24. The first term is the error of a loss on equal weights: that of R = 2 (15 L + 4) roundings and sums of H terms
+(tests/support/rounding.hpp). The mean over targets leaves a fiftieth of it (a hundred targets and more, each with a sign). Training
+amplifies rounding from update to update, depending on the loss surface. d_j measures this: it is the distance of the same training
+on one process with plain operations (train.fused_ops false), which round elsewhere. A layout also rounds elsewhere, so its curve is
+another sample of the same noise, and FACTOR allows for chance.
+
+Prints Markdown with the largest difference of every run and its course. Exits with 1 if a step is out of bounds.
 """
 import argparse
 import datetime
@@ -90,7 +94,7 @@ def losses_of(run, steps):
 
 
 def curve(args, work, packed, name, parts):
-    """The losses of a run on (ranks, steps, layout) one after another."""
+    """Returns the losses of a run on one (ranks, steps, layout) after another."""
     run = os.path.join(work, name.replace(" ", "-").replace(",", ""))
     begin = time.monotonic()
     for ranks, steps, layout in parts:
@@ -105,7 +109,7 @@ def distances(losses, reference):
 
 
 def course(values, args):
-    """The largest so far, at some steps."""
+    """Returns the largest value so far, at some steps."""
     return " | ".join(f"{max(values[:step]):.1e}" for step in marks(args))
 
 

@@ -1,20 +1,29 @@
 #!/usr/bin/env python3
-"""Speed of `trireme sft` and `trireme dpo` on a CPU against MiniMind's own trainers, and of dpo with a stored reference against a live one,
-measured in one run, in interleaved rounds.
+"""Compares the speed of `trireme sft` and `trireme dpo` on a CPU with MiniMind's own trainers, and of dpo with a
+stored and a live reference, in interleaved rounds of one run.
 
 usage: compare_minimind.py BUILD_DIR --minimind DIR --sft FILE.jsonl --dpo FILE.jsonl [--only sft,dpo,reference] [--rounds 3] [--steps 10]
        [--warmup 2] [--hidden 384] [--layers 4] [--sft-len 512] [--dpo-len 1024] [--sft-rows 8] [--dpo-pairs 2] [--threads] [--cpu-time]
        [--port 29671]
 
-DIR is a checkout of jingyaogong/minimind (d65ef2c), which is copied, not changed; python needs torch, transformers and datasets. Both sides start from
-MiniMind's initial weights, on its tokenizer, and see the same rows: the first of FILE (of pairs, the first that fit whole), as many as `steps` of its updates take. Theirs: 2
-processes of one thread under DDP over gloo, `sft-rows` rows or `dpo-pairs` pairs each an update, no accumulation (--threads: one process of
-2 threads and twice the rows, the script as it is; minimind_peer.py says what is changed for the rest); fp32, which is all that it does on a CPU,
-and bf16 by autocast, one line more. Ours: 2 ranks of one thread, about as many tokens an update, fp32 and bf16.
+DIR is a checkout of jingyaogong/minimind (d65ef2c). It is copied and not changed. Python needs torch,
+transformers and datasets. Both sides start from MiniMind's initial weights, use its tokenizer, and read the
+same rows: the first rows of FILE (for pairs, the first that fit completely), as many as `steps` of its
+updates take.
 
-Tokens/s = tokens that are not padding, prompts too / time by the clock between updates, after `warmup` updates. --cpu-time, for a machine that is never
-quiet: one rank of one thread on each side, tokens / its CPU seconds (ours: of a whole run less those of one that ends after `warmup` updates). Before timing, what can be the same
-must be: the tokens, targets and mean loss of all rows for sft (ours by `trireme eval`), the tokens and the first loss for dpo. Prints a Markdown page: every figure, the load when a round began, median and spread of the ratios.
+- MiniMind: 2 processes of one thread under DDP over gloo, with `sft-rows` rows or `dpo-pairs` pairs each per
+  update, without accumulation. It uses fp32, the only precision of its scripts on a CPU, and bf16 by
+  autocast, which adds one line. --threads: one process of 2 threads with twice the rows, with the unchanged
+  script; minimind_peer.py lists the changes of the other case.
+- Trireme: 2 ranks of one thread, about as many tokens per update, fp32 and bf16.
+
+Tokens/s are the tokens without padding, including prompts, divided by the wall time between updates, after
+`warmup` updates. --cpu-time is for a machine that is never idle: one rank of one thread on each side, tokens
+divided by its CPU seconds (for Trireme those of a whole run less those of a run of `warmup` updates).
+
+Before timing, both sides are compared: the tokens, targets and mean loss of all rows for sft (Trireme's by
+`trireme eval`), the tokens and the first loss for dpo. Prints Markdown: every figure, the load at the start
+of each round, median and spread of the ratios.
 """
 import argparse
 import datetime
@@ -35,7 +44,7 @@ LOSS_BOUND = 1e-3
 RANKS, LR = 2, 1e-8
 SECTIONS = ("sft", "dpo", "reference")
 SCRIPT = {"sft": "train_full_sft.py", "dpo": "train_dpo.py"}
-FIRST = {"sft": "pretrain", "dpo": "full_sft"}  # the name that each script looks for its weights under
+FIRST = {"sft": "pretrain", "dpo": "full_sft"}  # each script searches its weights under this name
 
 
 def output(command, **options):
@@ -48,17 +57,17 @@ def environment(threads=1, **more):
 
 
 def rows_of(args, task):
-    """Rows or pairs of one process in one of their updates."""
+    """Returns the rows or pairs of one process in one of MiniMind's updates."""
     return (args.sft_rows if task == "sft" else args.dpo_pairs) * (RANKS if args.threads else 1)
 
 
 def ranks(args):
-    """Ours."""
+    """Trireme."""
     return 1 if args.cpu_time else RANKS
 
 
 def processes(args):
-    """Theirs."""
+    """MiniMind."""
     return 1 if args.threads else ranks(args)
 
 
@@ -67,7 +76,7 @@ def length_of(args, task):
 
 
 def that_fit(args, task, rows):
-    """Of pairs those that neither side has to cut: each cuts in a way of its own."""
+    """Returns the pairs that neither side has to cut, because each side cuts in its own way."""
     from transformers import AutoTokenizer
     tokenizer = AutoTokenizer.from_pretrained(os.path.join(args.minimind, "model"))
     for row in rows:
@@ -84,7 +93,8 @@ def take_rows(args, task, path):
             raise SystemExit(f"{getattr(args, task)} has {len(taken)} rows that fit, {count} are wanted: fewer --steps")
         for row in taken:
             for message in row.get("conversations", []):
-                for name in ("reasoning_content", "tools", "tool_calls"):  # the columns that its data set has
+                # These are the columns of MiniMind's data set.
+                for name in ("reasoning_content", "tools", "tool_calls"):
                     message.setdefault(name, "")
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
@@ -115,7 +125,8 @@ def inspect(args, packed):
 
 
 def run_theirs(args, work, task, bf16=False):
-    """A whole epoch; -> tokens of each update over all processes, its time, and the sums of all."""
+    """Runs a whole epoch. Returns the tokens of each update over all processes, its time, and
+    the sums of all."""
     args.port += 1
     out, copy, size = os.path.join(work, "peer"), os.path.join(work, "minimind"), processes(args)
     cache = tempfile.mkdtemp(dir=work)
@@ -144,20 +155,21 @@ def run_theirs(args, work, task, bf16=False):
 
 
 def children_cpu():
-    """Seconds of all processes that this one started and that ended."""
+    """Returns the CPU seconds of all processes that this process started and that ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def our_batch(args, task, packed):
-    """Sequences (sft) or pairs of one rank in an update: as many as hold about the tokens of one of theirs."""
+    """Returns the sequences (sft) or pairs of one rank in an update: as many as have about the
+    tokens of one of MiniMind's."""
     if task == "dpo":
         return args.dpo_pairs
     return max(1, round(inspect(args, packed)["tokens"] / args.steps / ranks(args) / args.sft_len))
 
 
 def run_ours(args, work, task, base, packed, precision, reference=None, steps=0):
-    """A whole epoch, or `steps` updates."""
+    """Runs a whole epoch, or `steps` updates."""
     run, before = os.path.join(work, "run"), children_cpu()
     shutil.rmtree(run, ignore_errors=True)
     batch = our_batch(args, task, packed)
@@ -206,7 +218,8 @@ def check(args, work, task, base, packed):
 
 
 def measure(args, sides, ratios, rounds):
-    """`sides`: name -> a function that gives its tokens/s; `ratios`: (over, under) names. The order of every second round is the reverse."""
+    """`sides`: name -> a function that returns its tokens/s; `ratios`: (over, under) names.
+    Every second round has the reverse order."""
     pairs = [f"{over} / {under}" for over, under in ratios]
     print("\n| round | " + " | ".join([f"{name} tokens/s" for name in sides] + pairs) + " | load before |\n|" + "---|" * (len(sides) + len(pairs) + 2), flush=True)
     seen = {pair: [] for pair in pairs}

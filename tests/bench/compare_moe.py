@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Speed of training a mixture of experts in one process, `trireme pretrain` against transformers' Qwen3Moe, in interleaved pairs.
+"""Compares the training speed of a mixture of experts in one process, `trireme pretrain` and transformers'
+Qwen3Moe, in interleaved pairs.
 
 usage: compare_moe.py BUILD_DIR [--pairs 5] [--steps 5] [--warmup 2] [--threads 2] [--precision bf16|fp32] [--experts eager,grouped_mm]
 
-512 x 4, 8 experts of width 512, two a token, T = 512, 8 rows an update in micro-batches of 4, no auxiliary loss; otherwise as compare_ddp.py: the
-same start, batches and first loss (1e-3). --experts: implementations of transformers'. Prints a Markdown page.
+The model is 512 x 4 with 8 experts of width 512, two per token, T = 512, 8 rows per update in micro-batches
+of 4, without auxiliary loss. Everything else works like in compare_ddp.py: the same start, batches and first
+loss (1e-3). --experts selects implementations of transformers. Prints Markdown.
 """
 import argparse
 import datetime

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Predicted beside measured steps on this machine's cores: `trireme bench step` on some layouts of 2 and 4 ranks,
-`trireme plan --calibration` from one of them for the others. Prints a table and, with --output, JSON.
+"""Compares predicted and measured steps on this machine's cores.
 
     python3 tests/bench/compare_plan.py --steps 5 [--output tests/bench/results/plan.json]
 
-Ranks beyond the cores share them: the model says so, and such rows are marked. Exit: 0, or 1 with --check if a row is
-off by more than 15 % in time or 10 % in memory.
+Runs `trireme bench step` on some layouts of 2 and 4 ranks, and `trireme plan --calibration` from one of them
+for the others. Prints a table and, with --output, JSON. Ranks beyond the number of cores share them: the
+model reports this, and such rows are marked. Exits with 0; with --check, exits with 1 if a row differs by
+more than 15 % in time or 10 % in memory.
 """
 import argparse
 import json
@@ -18,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TIME_BOUND, MEMORY_BOUND = 0.15, 0.10
-# The first is what constants are taken from.
+# The constants are fitted to the first layout.
 LAYOUTS = [
     (2, {}),
     (2, {"zero": 1}),
@@ -55,7 +56,8 @@ def arguments():
 
 
 def shape(args):
-    # bench step balances stages by the longest position, a run by train.seq_len: here both are one.
+    # bench step balances stages by the longest position, a run by train.seq_len: here both are
+    # equal.
     return ["--model.preset", args.preset, "--model.max_seq_len", str(args.seq_len), "--train.seq_len", str(args.seq_len), "--train.micro_batch", str(args.rows),
             "--train.global_batch", str(args.batch), "--train.precision", "fp32"]
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Speed of `trireme serve` with 1, 8 and 32 clients, beside `transformers serve` on the same weights.
+"""Compares the speed of `trireme serve` with 1, 8 and 32 clients with `transformers serve` on the same weights.
 
 usage: compare_serve.py BUILD_DIR [--only ours,long,transformers,continuous] [--requests 64] [--preset minimind-3] [--threads 2] [--precision fp32]
 
-Chats of 16 to 256 tokens, answers of 16 to 128, the likeliest token each time; every client sends its next request when it has an answer. `long`: a
-prompt of 4,000 tokens arrives while 8 answers are streamed. Prints a Markdown page. Needs torch and transformers[serving].
+Chats have 16 to 256 tokens and answers 16 to 128, always with the most likely token. Every client sends its
+next request when it has an answer. `long`: a prompt of 4,000 tokens arrives while 8 answers are streamed.
+Prints Markdown. Needs torch and transformers[serving].
 """
 import argparse
 import datetime
@@ -56,12 +57,13 @@ class Server:
         return connection.getresponse()
 
     def answer(self, text, max_tokens):
-        """Completion tokens."""
+        """Returns the number of completion tokens."""
         return json.loads(self.post(text, max_tokens).read())["usage"]["completion_tokens"]
 
     def stream(self, text, max_tokens):
-        """Times at which tokens of the answer came, from the request on: with their log-probabilities, as a token may have no text of its own (half a
-        letter, one that the tokenizer does not know)."""
+        """Returns the times at which tokens of the answer came, from the request on. Uses the
+        log-probabilities, because a token may have no text of its own (half a letter, or one
+        that the tokenizer does not know)."""
         begin, times = time.perf_counter(), []
         for line in self.post(text, max_tokens, stream=True, logprobs=True):
             if line.startswith(b"data: {"):
@@ -79,7 +81,7 @@ class Server:
 
 
 def by_clients(number, requests, call):
-    """Results of `call` on all requests, and the seconds."""
+    """Returns the results of `call` for all requests, and the seconds."""
     left, results, lock = list(requests), [], threading.Lock()
 
     def client():
@@ -121,7 +123,8 @@ def measure_ours(args, server):
 
 
 def measure_long(server):
-    """Gaps between tokens of 8 answers, without and while a prompt of 4,000 tokens is read."""
+    """Returns the gaps between tokens of 8 answers, without and with a prompt of 4,000 tokens
+    that is read meanwhile."""
     draws = random.Random(3)
     normal, longest = [], []
     for sink, long_one in ((normal, False), (longest, True)):

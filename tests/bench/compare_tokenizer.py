@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Times encoding and training of ours, gigatoken, tiktoken and Hugging Face tokenizers on one corpus, one after another.
+"""Measures encoding and training of Trireme, gigatoken, tiktoken and Hugging Face tokenizers on one corpus, one
+after another.
 
 usage: compare_tokenizer.py BUILD CORPUS.jsonl [--rounds 3] [--parts encode threads train] [--hf-train] [--limit-mb 12] [--json FILE]
 
-Every figure is of a process of its own: MB of text (10^6 bytes of UTF-8) per second of wall clock, and per second of
-processor time (user + system of the timed part), which is what remains honest on a busy machine. Within a round the peers
-run one after another; the ratios are medians over rounds of the ratios of one round. All peers use the tokenizer that ours
-trained on the corpus (6,400 tokens), except in training.
-  encode   from a jsonl file in the page cache to ids in memory; tiktoken and Hugging Face get a list of texts made before,
-           and --limit-mb of text, because they would take minutes
-  threads  ours with 2 threads against two processes of 1 thread each at the same time, half of the corpus each
-  train    6,400 tokens from jsonl: ours is the whole program, the peers are their training call alone;
-           Hugging Face (minutes) only with --hf-train, once
-make_corpus.py makes a corpus. Peers that are not installed are left out and named.
+Each figure comes from its own process: MB of text (10^6 bytes of UTF-8) per second of wall time, and per
+second of processor time (user + system of the timed part), which is correct even on a busy machine. Within a
+round, the programs run one after another. A ratio is the median of the ratios of all rounds. All programs use
+the tokenizer that Trireme trained on the corpus (6,400 tokens), except in training.
+
+- encode: from a jsonl file in the page cache to ids in memory. tiktoken and Hugging Face get a prepared list
+  of texts, and only --limit-mb of text, because they would take minutes.
+- threads: Trireme with 2 threads against two processes of 1 thread at the same time, with half of the corpus
+  each.
+- train: 6,400 tokens from jsonl. Trireme's figure is the whole program, the others only their training call.
+  Hugging Face (minutes) runs only with --hf-train, once.
+
+make_corpus.py makes a corpus. Programs that are not installed are skipped and named.
 """
 import argparse
 import json
@@ -58,7 +62,7 @@ def byte_of_char():
 
 
 def worker_encode(peer, tokenizer, corpus, limit):
-    """One timed encoding in this process; prints its figures."""
+    """Runs one timed encoding in this process and prints its figures."""
     if peer == "gigatoken":
         import gigatoken
         import awkward
@@ -108,7 +112,7 @@ def peer_run(threads, *arguments):
     done = subprocess.run([sys.executable, __file__, "--worker", *map(str, arguments)], capture_output=True, text=True, env=environment)
     if done.returncode != 0:
         return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
-    return json.loads(done.stdout.strip().splitlines()[-1])  # some peers talk
+    return json.loads(done.stdout.strip().splitlines()[-1])  # some peers print messages
 
 
 def figures(size, wall, cpu, tokens):

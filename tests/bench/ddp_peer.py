@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""One rank of the peer that compare_ddp.py measures: PyTorch DDP over gloo, fp32 weights under bf16 autocast (--precision fp32: without),
+"""Runs one rank of the peer of compare_ddp.py: PyTorch DDP over gloo, fp32 weights under bf16 autocast (--precision fp32: without),
 fused AdamW; or FSDP2.
 
 usage: ddp_peer.py --dump DIR --rank R --size N --port P --out FILE [--precision bf16|fp32] [--compile] [--fsdp each|last] [--cpu-clock]
 
---fsdp: fully_shard of each block and of the rest, bf16 parameters, fp32 reduction; gradients are reduced after each
+--fsdp applies fully_shard to each block and to the rest: bf16 parameters, fp32 reduction; gradients are reduced after each
 micro-batch, or kept whole up to the last one.
 
-DIR is what `parity_driver train --batches-only` left. Batches are in memory before the clock starts, so data loading costs
-the peer nothing. Rank r takes micro-step a * size + r of an update, as our loader deals them. A step, timed from
-its batches to the end of the optimizer (ours lasts until the next one begins): forward and backward of each micro-batch (gradients are exchanged with the last
-one only, while backward runs), clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]};
-with --cpu-clock the times are the process's CPU seconds, which other programs on the machine do not lengthen.
+DIR is the output of `parity_driver train --batches-only`. Batches are in memory before the clock starts, so data loading costs
+the peer nothing. Rank r takes micro-batch a * size + r of an update, like the loader of Trireme.
+
+A step is timed from its batches to the end of the optimizer (Trireme's step lasts until the next one begins): forward and backward
+of each micro-batch (gradients are exchanged only with the last one, while backward runs), clip, update. Rank 0 writes
+{"losses": [...], "step_time_s": [...]}. With --cpu-clock the times are CPU seconds of the process, which do not include other programs.
 """
 import argparse
 import contextlib
@@ -31,7 +32,8 @@ import model as oracle
 
 
 def load_batches(args, device_batches):
-    """For each step this rank's micro-batches (tokens, targets, positions) and the targets of the whole update."""
+    """Returns for each step this rank's micro-batches (tokens, targets, positions) and the
+    number of targets of the whole update."""
     steps, micro_steps, B, T = device_batches["tokens"].shape
     begin, updates = device_batches["bounds_begin"], []
     for step in range(steps):
@@ -54,7 +56,7 @@ def make_optimizer(net, c):
 
 
 def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
-    """One update; returns the loss sum of this rank."""
+    """Runs one update. Returns the loss sum of this rank."""
     total = torch.zeros((), dtype=torch.float64)
     for i, (tokens, targets, positions) in enumerate(micro_batches):
         last = i + 1 == len(micro_batches)
@@ -63,7 +65,8 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
         with contextlib.nullcontext() if last or args.fsdp else ddp.no_sync():
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.precision == "bf16" and not args.fsdp):
                 loss = ddp(tokens, targets, positions)
-            # DDP averages over ranks: times size makes it the sum that the token-regime loss wants.
+            # DDP averages over ranks. Multiplied by size, the result is the sum that the
+            # token-regime loss needs.
             (loss * (args.size / num_targets)).backward()
         total += loss.detach()
     torch.nn.utils.clip_grad_norm_(ddp.parameters(), clip_norm)
@@ -73,7 +76,7 @@ def step(ddp, optimizer, micro_batches, num_targets, args, clip_norm):
 
 
 def shard(net, dtype):
-    """FSDP2. Inputs are not cast: the rotary tables stay in fp32."""
+    """Applies FSDP2. Inputs are not cast: the rotary tables stay in fp32."""
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32, cast_forward_inputs=False)
     for layer in net.model.layers:
         fully_shard(layer, mp_policy=policy)
@@ -81,7 +84,7 @@ def shard(net, dtype):
 
 
 def peer_parser():
-    """The arguments of every peer."""
+    """Parses the arguments of every peer."""
     parser = argparse.ArgumentParser()
     for name in ("dump", "out"):
         parser.add_argument(f"--{name}", required=True)
@@ -92,7 +95,7 @@ def peer_parser():
 
 
 def leave(args, losses, times):
-    """The end of a peer's rank."""
+    """Ends a rank of the peer."""
     if args.rank == 0:
         with open(args.out, "w", encoding="utf-8") as file:
             json.dump({"losses": losses, "step_time_s": times}, file)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The peers that compare_generate.py measures: CTranslate2 and transformers, on a Hugging Face folder. As `trireme bench generate`: random prompts,
-the likeliest token each time, no end; the fastest of the repeats behind one that is not counted.
+"""Measures CTranslate2 or transformers on a Hugging Face directory, for compare_generate.py. Works like `trireme bench generate`:
+random prompts, always the most likely token, no end token. The result is the fastest repeat after one that is not counted.
 
 usage: generate_peer.py --engine ctranslate2|transformers --model DIR --out FILE [--batch B] [--prompt-tokens P] [--new-tokens N] [--threads T]
                         [--precision fp32|bf16] [--repeats R]
 
-Writes {"prefill_tokens_per_s", "decode_tokens_per_s"}: prompt tokens until all texts have a token; tokens of all texts from there on.
+Writes {"prefill_tokens_per_s", "decode_tokens_per_s"}: first the prompt tokens until all texts
+have a token, then the tokens of all texts after it.
 """
 import argparse
 import json

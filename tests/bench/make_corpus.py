@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Writes a mixed corpus of English, Chinese and code from what a Linux machine has: for measuring, not for publishing.
+"""Writes a mixed corpus of English, Chinese and code from the files of a Linux machine. Use it for measurements,
+not for publishing.
 
 usage: make_corpus.py OUT.jsonl [--chinese DATA.jsonl...] [--megabytes 95] [--seed 1]
 
-English: documentation, man pages, read-mes. Code: C and C++ headers, Python libraries. Chinese: man pages, message
-catalogues, the Chinese texts of the --chinese files (any jsonl), and, because that is little, an order-2 chain of
-characters over them. Every paragraph is taken once (licences are everywhere). Prints what went in.
+- English: documentation, man pages, read-mes.
+- Code: C and C++ headers, Python libraries.
+- Chinese: man pages, message catalogues, the Chinese texts of the --chinese files (any jsonl). Because these
+  are small, an order-2 character model of them adds more.
+
+Every paragraph is used once (licences occur in many files). Prints the sources.
 """
 import argparse
 import gettext
@@ -35,7 +39,7 @@ def read(path):
 
 
 def plain_roff(text):
-    """A man page without its macros: near enough to prose."""
+    """Returns a man page without its macros, which is close enough to prose."""
     text = re.sub(r'^\.\\".*$', "", text, flags=re.M)
     text = re.sub(r"^\.[A-Za-z]+ ?", "", text, flags=re.M)
     return re.sub(r"\\f[A-Z]|\\&|\\-", lambda m: "-" if m[0] == r"\-" else "", text)
@@ -56,7 +60,8 @@ def strings_of(value):
 
 
 def chain(texts, rng, size):
-    """Order-2 characters: natural in words and phrases, not in sentences."""
+    """Returns text of an order-2 character model: natural in words and phrases, not in
+    sentences."""
     after = {}
     for text in texts:
         for i in range(len(text) - 2):

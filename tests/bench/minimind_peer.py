@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""One rank of MiniMind's own trainer (trainer/train_full_sft.py or train_dpo.py of a copy of its repository) on a CPU, for compare_minimind.py.
+"""Runs one rank of MiniMind's own trainer (trainer/train_full_sft.py or train_dpo.py of a copy of its
+repository) on a CPU, for compare_minimind.py.
 
 usage: minimind_peer.py COPY train_full_sft.py|train_dpo.py --out FILE [--bf16] -- FLAGS OF THE TRAINER
        minimind_peer.py COPY weights --hidden N --layers N --out FILE.pth
 
-The script runs as it is, but for this: at its end it says what it did (tokens that are not padding and the clock at each update, the losses it
-formed); draws that change a row (a system prompt added, an empty thought removed) are off, so that both sides see the same rows. With RANK in
-the environment it runs under DDP, which it can only with CUDA: then NCCL becomes gloo and its device the CPU. --bf16 puts autocast where
-it has none on a CPU.
+The script runs unchanged, with these exceptions. At its end it reports its work: tokens without padding and
+the clock at each update, and the losses. Random changes of a row (an added system prompt, a removed empty
+thought) are off, so both sides read the same rows. With RANK in the environment it runs under DDP, which the
+script supports only with CUDA, so NCCL becomes gloo and its device the CPU. --bf16 adds autocast, which the
+script does not have on a CPU.
 """
 import argparse
 import json
@@ -35,7 +37,8 @@ def without_draws():
 
 
 def watch(record):
-    """Fills `record` as the trainer goes: of each update, this rank's tokens, the clocks after it, and of sft the sum of its loss and its targets."""
+    """Fills `record` during training: for each update this rank's tokens and the clocks after
+    it; for sft also the sum of its loss and its targets."""
     from model.model_minimind import MiniMindForCausalLM
     forward, step = MiniMindForCausalLM.forward, torch.optim.AdamW.step
 

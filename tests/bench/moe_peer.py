@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The peer that compare_moe.py measures: transformers' Qwen3MoeForCausalLM in one process, fp32 weights (under bf16 autocast with
+"""Runs the peer of compare_moe.py: transformers' Qwen3MoeForCausalLM in one process, fp32 weights (under bf16 autocast with
 --precision bf16), fused AdamW.
 
 usage: moe_peer.py --dump DIR --out FILE --threads N [--precision bf16|fp32] [--experts eager|grouped_mm]
 
-DIR is what `parity_driver train --batches-only` left. A step, timed as ddp_peer.py's: all micro-batches of an update, clip, update. Routers have
+DIR is the output of `parity_driver train --batches-only`. A step is timed like in ddp_peer.py: all micro-batches of an update, clip, update. Routers have
 no auxiliary loss. Writes {"losses": [...], "step_time_s": [...]}.
 """
 import argparse

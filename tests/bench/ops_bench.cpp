@@ -1,7 +1,8 @@
-// Times every operation of a block, forward and backward, one thread, at the shape of a 30 M
+// Measures every operation of a block, forward and backward, on one thread, at the shape of a 30 M
 // parameter model (hidden 512, 8 query and 4 key heads of 64, FFN 1664, vocabulary 6400) for 4 x
-// 512 tokens: ours, and what eager PyTorch does (fp32 weights, bf16 autocast, ATen operations).
-// Thread CPU time, so that neighbours disturb little. Usage: ops_bench [repeats, default 7]
+// 512 tokens: the operations of this project and those of eager PyTorch (fp32 weights, bf16
+// autocast, ATen operations). Uses thread CPU time, so that other processes disturb little.
+// usage: ops_bench [repeats, default 7]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -49,7 +50,7 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Best of `repeats`, in milliseconds.
+/// Returns the best of `repeats`, in milliseconds.
 double time_ms(const std::function<void()>& body) {
   body();
   double best = 1e30;
@@ -66,7 +67,7 @@ struct Times {
   double both = 0;
 };
 
-/// Forward alone (graph included), then forward and backward to all `inputs`.
+/// Measures forward alone (graph included), then forward and backward to all `inputs`.
 Times time_op(const Tensors& inputs, const std::function<Tensors()>& op) {
   Times times;
   times.forward = time_ms([&] { op(); });
@@ -166,8 +167,8 @@ at::Tensor eager_layer(const Layer& l, const at::Tensor& x, const at::Tensor& co
   return h + at::linear(at::silu(at::linear(normed2, l.gate)) * at::linear(normed2, l.up), l.down);
 }
 
-/// As a model would chain layers: takes the stream and the last branch's output,
-/// gives the same pair.
+/// Chains layers like a model: takes the residual stream and the last branch's output, and returns
+/// the same pair.
 std::pair<at::Tensor, at::Tensor> our_layer(const Layer& l, const at::Tensor& stream,
                                             const at::Tensor& branch, QkNormRope setup,
                                             const AttentionSetup& attention_setup) {
@@ -299,7 +300,7 @@ Times bench_head(Times& eager) {
   const auto x32 = leaf({B * T, C}, at::kFloat);
   const auto w32 = leaf({V, C}, at::kFloat, 0.04);
   const auto targets = at::randint(0, V, {B * T}, at::kLong);
-  // Its backward is paid in forward.
+  // Its backward is computed in forward.
   const Times ours{time_ms([&] { linear_cross_entropy(x, w, targets, {.want_grads = false}); }),
                    time_ms([&] { linear_cross_entropy(x, w, targets); })};
   eager = time_op({x32, w32}, [&] {

@@ -1,5 +1,5 @@
-/// Padding and speed of pack_documents over document lengths of many kinds.
-///   packing_bench [--documents N] [SET...]    SET: folders that pack made, for real lengths
+/// Measures padding and speed of pack_documents for many distributions of document lengths.
+///   packing_bench [--documents N] [SET...]    SET: directories that pack made, for real lengths
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// Draws that are the same with every standard library.
+/// Draws random numbers that are the same with every standard library.
 class Draw {
  public:
   double uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
@@ -53,7 +53,7 @@ const std::vector<Kind> kKinds{
     {"uniform 1-2,048", [](Draw& d) { return d.between(1, 2049); }},
     {"uniform 300-800", [](Draw& d) { return d.between(300, 801); }}};
 
-/// One line of a Markdown table. `shards`: [D+1] each.
+/// Prints one line of a Markdown table. `shards`: [D+1] each.
 void measure(const std::string& name, const std::vector<std::vector<std::uint64_t>>& shards) {
   std::printf("| %s |", name.c_str());
   for (const std::int64_t seq_len : {512, 2048, 8192}) {

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""One rank of the pipeline peer that compare_ddp.py measures: torch.distributed.pipelining over gloo, 1F1B, fp32 weights (under bf16
+"""Runs one rank of the pipeline peer of compare_ddp.py: torch.distributed.pipelining over gloo, 1F1B, fp32 weights (under bf16
 autocast with --precision bf16), fused AdamW.
 
 usage: pipeline_peer.py --dump DIR --rank R --size N --port P --out FILE --layers 4,4 [--precision bf16|fp32]
 
-DIR is what `parity_driver train --batches-only` left. Rank r holds layers[r] layers, rank 0 the embedding, the last one norm and head;
-a tied table lies on both, and their gradients are added up before the clip, where it counts once. A step, timed as ddp_peer.py's: all
+DIR is the output of `parity_driver train --batches-only`. Rank r has layers[r] layers, rank 0 the embedding, the last one norm and head;
+both have a tied table, and their gradients are added before the clip, in which the table counts once. A step is timed like in ddp_peer.py: all
 micro-batches of an update, clip, update. Rank 0 writes {"losses": [...], "step_time_s": [...]}.
 """
 import argparse
@@ -27,7 +27,7 @@ import model as oracle
 
 
 class Stage(nn.Module):
-    """Layers [first, end) of the oracle's model, whose rows are one document each."""
+    """Layers [first, end) of the oracle's model, with rows of one document each."""
 
     def __init__(self, whole, first, end, has_embedding, has_head, precision):
         super().__init__()
@@ -55,7 +55,7 @@ def table_of(stage):
 
 
 def clip(stage, tied, args, clip_norm):
-    """By the norm of the whole model, in which a tied table counts once."""
+    """Clips by the norm of the whole model, in which a tied table counts once."""
     if tied:
         dist.all_reduce(table_of(stage).grad)
     counted = [p.grad for p in stage.parameters() if not (tied and args.rank > 0 and p is table_of(stage))]
@@ -77,7 +77,7 @@ def main():
     whole = oracle.Model(config["model"], config["train"]["seq_len"], torch.float32)
     whole.load(load_file(os.path.join(args.dump, "initial.safetensors")))
     batches = load_file(os.path.join(args.dump, "batches.safetensors"))
-    own = argparse.Namespace(rank=0, size=1)  # every rank sees all rows
+    own = argparse.Namespace(rank=0, size=1)  # every rank reads all rows
     updates = ddp_peer.load_batches(own, batches)
     layers = [int(count) for count in args.layers.split(",")]
     first, last_rank = sum(layers[:args.rank]), args.size - 1

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Step time while a checkpoint is written behind training, against the same steps of runs that write none, in turns.
+"""Compares the step time during an asynchronous save with the same steps of runs without a save, in turns.
 
 usage: save_beside_steps.py BUILD_DIR [--pairs 3] [--seconds 22]
 
-A 30 M model (Qwen3 shape, 512 x 8; 360 MB of state in fp32), bf16, 2 ranks of one thread. Both runs do the same steps; one
-saves halfway with checkpoint.async, its writer held to a speed that takes `seconds`. Compared are the steps that begin after
-the save does and end before it is committed. Their time is step_time_s of metrics.jsonl, which holds what training waited
-for the save, over their number. Prints a line a pair, then the median ratio, and the memory that the copy keeps.
+The model has 30 M parameters (Qwen3 shape, 512 x 8; 360 MB of state in fp32), bf16, on 2 ranks of one thread.
+Both runs do the same steps. One saves halfway with checkpoint.async, and its writer is limited to a speed
+that takes `seconds`. The compared steps begin after the save does and end before it is committed. Their time
+is the sum of step_time_s in metrics.jsonl, which includes the time that training waited for the save, divided
+by their number. Prints a line per pair, then the median ratio, and the memory of the copy.
 """
 import argparse
 import json
@@ -17,7 +18,7 @@ import subprocess
 import tempfile
 
 RANKS, T = 2, 256
-WARM = 20  # steps before anything is timed
+WARM = 20  # steps before the measurement
 KEYS = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
         "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": 2,
         "train.global_batch": 4, "train.precision": "bf16", "train.threads": 1, "train.device": "cpu", "train.log_every": 0,

@@ -1,4 +1,5 @@
-"""A headless Chromium on the page of a running server, driven as a user would: keys, clicks, what can be seen."""
+"""A headless Chromium on the page of a running server. It is driven like by a user: keys,
+clicks, visible text."""
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-s
 
 
 class Page:
-    """The page in a window of its own. `downloads`: a folder."""
+    """The page in its own window. `downloads`: a directory."""
 
     def __init__(self, url, downloads, language="en-US"):
         options = webdriver.ChromeOptions()
@@ -36,7 +37,7 @@ class Page:
     # ---- the window
 
     def fresh(self):
-        """The page as a new user sees it."""
+        """Opens the page like a new user sees it."""
         self.media("light")
         self.throttle(None)
         self.driver.get(self.url)
@@ -55,7 +56,8 @@ class Page:
         self.until(lambda: self.js("return document.getAnimations().length") == 0, "colours at rest")
 
     def throttle(self, bytes_per_s):
-        """A slow line: an answer then comes in pieces that can be watched and stopped."""
+        """Slows the connection down, so that an answer comes in parts that can be watched and
+        stopped."""
         self.cdp("Network.enable")
         self.cdp("Network.emulateNetworkConditions", offline=False, latency=0, downloadThroughput=bytes_per_s or -1, uploadThroughput=-1)
 
@@ -70,7 +72,7 @@ class Page:
         return self.driver.execute_script(text, *values)
 
     def later(self, text, *values):
-        """What an asynchronous function with this body returns."""
+        """Returns the result of an asynchronous function with this body."""
         return self.driver.execute_async_script(
             f"const done = arguments[arguments.length - 1]; (async function () {{ {text} }}).apply(null, arguments)"
             ".then(done, (error) => done('failed: ' + error.stack));", *values)
@@ -80,7 +82,7 @@ class Page:
         self.driver.save_screenshot(path)
 
     def hosts(self):
-        """Every host that a request of the page went to so far."""
+        """Returns every host that a request of the page went to so far."""
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
@@ -88,11 +90,12 @@ class Page:
         return {urlsplit(url).netloc for url in self.requests if urlsplit(url).scheme not in ("data", "blob", "chrome", "about")}
 
     def complaints(self):
-        """What the browser's console says of errors and of the policy, less of requests that a case lets fail."""
+        """Returns the errors and policy violations in the browser's console, without requests
+        that a case lets fail."""
         return [entry["message"] for entry in self.driver.get_log("browser")
                 if entry["level"] == "SEVERE" and "Failed to load resource" not in entry["message"]]
 
-    # ---- what is there
+    # ---- visible content
 
     def all(self, selector):
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
@@ -122,10 +125,10 @@ class Page:
     def until_done(self):
         self.until(lambda: not self.running(), "the end of the answer")
 
-    # ---- what a user does
+    # ---- user actions
 
     def press(self, *keys):
-        """Keys to whatever has the focus."""
+        """Sends keys to the element with the focus."""
         chain = webdriver.ActionChains(self.driver)
         for key in keys:
             chain.send_keys(key)
@@ -138,27 +141,27 @@ class Page:
         self.one("#input").send_keys(text, Keys.ENTER)
 
     def ask(self, text):
-        """Sends and waits for the whole answer."""
+        """Sends a message and waits for the whole answer."""
         count = len(self.all(".message.assistant"))
         self.send(text)
         self.until(lambda: len(self.all(".message.assistant")) > count, "an answer")
         self.until_done()
 
     def button(self, message, name):
-        """A button of a message, by its label."""
+        """Returns a button of a message by its label."""
         return message.find_element(By.CSS_SELECTOR, f"button[aria-label='{name}']")
 
     def click(self, element):
-        """As a click does it, whether or not the pointer would have to be there first."""
+        """Clicks an element, even if the pointer would have to be over it first."""
         self.js("arguments[0].click()", element)
 
     def leave_dialog(self):
-        """Escape; what is below takes keys only when the dialog is gone."""
+        """Presses Escape. The page below takes keys only when the dialog has closed."""
         self.press(Keys.ESCAPE)
         self.until(lambda: not self.all("dialog"), "the end of the dialog")
 
     def focused(self):
-        """What a screen reader says of the element with the focus."""
+        """Returns the text of a screen reader for the element with the focus."""
         return self.js("const node = document.activeElement; return node.ariaLabel || node.labels?.[0]?.firstElementChild?.textContent || node.labels?.[0]?.textContent || node.innerText || node.id")
 
     def set_number(self, name, value):

@@ -1,4 +1,4 @@
-"""What is done to a chat: written, streamed, stopped, made anew, edited, deleted, kept, carried elsewhere."""
+"""Tests the actions on a chat: write, stream, stop, regenerate, edit, delete, store, export."""
 import json
 import os
 
@@ -6,7 +6,7 @@ from selenium.webdriver.common.keys import Keys
 
 import taught
 
-SLOW = 3000  # bytes a second of the line: a piece of an answer is some hundreds of them
+SLOW = 3000  # bytes per second of the connection; a part of an answer has some hundreds of bytes
 
 
 def start(page):
@@ -44,7 +44,7 @@ def stop(page):
     cut = last_answer(page)
     assert taught.COUNT.startswith(cut) and len(cut) < len(taught.COUNT)
     assert "stopped" in page.text(".stats")
-    page.ask("short")  # what was cut goes with the next question
+    page.ask("short")  # the next question includes the interrupted answer
     page.reload()
     assert len(page.all(".message")) == 4 and page.all(".message.assistant .content")[0].text == cut
 
@@ -97,7 +97,7 @@ def delete(page):
     page.click(page.button(page.all(".message.user")[0], "Delete"))
     page.click(page.button(page.all(".message.assistant")[0], "Delete"))
     assert [node.text.split("\n")[0] for node in page.all(".message .bubble")] == ["markdown"]
-    page.click(page.one(".notice .small-button"))  # the last step back
+    page.click(page.one(".notice .small-button"))  # goes back one more step
     assert len(page.all(".message")) == 3
     page.reload()
     assert len(page.all(".message")) == 3
@@ -125,7 +125,8 @@ def several_chats(page):
 
 
 def answers_at_once(page):
-    """An answer goes on while another chat is open, and may have a second one beside it."""
+    """An answer continues while another chat is open, and a second answer may run at the same
+    time."""
     start(page)
     page.throttle(SLOW)
     page.send("count")
@@ -143,7 +144,7 @@ def answers_at_once(page):
 
 def left_while_answering(page):
     start(page)
-    page.throttle(8 * SLOW)  # the page itself comes over it again
+    page.throttle(8 * SLOW)  # the page itself is loaded over the slow connection again
     page.send("count")
     page.until(lambda: len(last_answer(page)) > 20, "the first words")
     early = last_answer(page)

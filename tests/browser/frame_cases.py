@@ -1,4 +1,5 @@
-"""What surrounds the chat: languages, input methods, narrow screens, keyboard alone, labels, colours, and that nothing leaves the host."""
+"""Tests everything around the chat: languages, input methods, narrow screens, keyboard-only use,
+labels, colours, and that no request leaves the host."""
 import json
 
 from selenium.webdriver.common.keys import Keys
@@ -16,7 +17,7 @@ for (const node of document.querySelectorAll('button, input, select, textarea, s
 }
 return unnamed;"""
 
-# Text whose colour is too near to that of its ground (WCAG 2: 4.5, and 3 for large text).
+# Returns text with too little contrast to its background (WCAG 2: 4.5, and 3 for large text).
 CONTRAST = """
 const paint = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
 const rgba = (colour) => {
@@ -94,14 +95,14 @@ def chinese_browser(page):
 
 
 def input_method(page):
-    """Enter chooses a word while it is being composed, and sends only afterwards."""
+    """During composition Enter chooses a word; it sends only afterwards."""
     start(page)
     page.one("#input").click()
     page.cdp("Input.imeSetComposition", text="nihao", selectionStart=5, selectionEnd=5)
     for kind in ("rawKeyDown", "keyUp"):
         page.cdp("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=229)
     assert not page.all(".message") and page.one("#input").get_attribute("value") == "nihao"
-    for kind in ("rawKeyDown", "keyUp"):  # as an input method that doesn't say 229
+    for kind in ("rawKeyDown", "keyUp"):  # like an input method that does not report key code 229
         page.cdp("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13)
     assert not page.all(".message"), "Enter was taken from the composition"
     page.cdp("Input.insertText", text="你好")
@@ -124,7 +125,8 @@ def keyboard_alone(page):
     page.press(Keys.ESCAPE)
     page.press("/")
     assert page.focused() == "Write a message"
-    page.js("document.getElementById('new-chat').focus()")  # what the model has learnt is a first message each
+    # The model has learned each of these as a first message.
+    page.js("document.getElementById('new-chat').focus()")
     page.press(Keys.ENTER)
     page.until(lambda: page.focused() == "Write a message", "the focus in the message field")
     page.throttle(3000)
@@ -214,7 +216,7 @@ def settings_are_sent(page):
     start(page)
     page.set_number("max_tokens", 3)
     page.set_number("top_p", 0.5)
-    page.set_number("top_k", -1)  # not possible: stays unset
+    page.set_number("top_k", -1)  # invalid value: stays unset
     page.click(page.one("#open-settings"))
     page.one("#set-system").send_keys("Be short.")
     page.leave_dialog()
@@ -229,7 +231,8 @@ def settings_are_sent(page):
 
 
 def nothing_leaves(page):
-    """After all cases before it in this window: no request went elsewhere, and the policy was never broken."""
+    """Runs after all other cases in this window: no request went elsewhere, and the policy was
+    never violated."""
     hosts = page.hosts()
     assert hosts == {page.url.split("/")[2]}, hosts
     headers = page.later("const reply = await fetch('.'); return Object.fromEntries(reply.headers);")

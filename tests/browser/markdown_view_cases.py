@@ -1,10 +1,11 @@
-"""The page's Markdown: cases, growth letter by letter, and time on texts made to be slow."""
+"""Tests the page's Markdown: cases, growth letter by letter, and the time for texts that are
+made to be slow."""
 import json
 import os
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "markdown_cases.json")
 
-# What a view shows, without what only serves looks, focus and screen readers.
+# Returns the content of a view without elements that only serve looks, focus and screen readers.
 SHOWN = """
 const { MarkdownView } = await import(new URL('page/markdown_view.js', document.baseURI).href);
 const outline = (view) => {
@@ -20,7 +21,7 @@ const show = (text) => { const view = new MarkdownView(); view.show(text); retur
 """
 
 LARGE = 200_000  # letters
-SLOW_S = 4.0     # linear work takes far under a second; a square of LARGE takes minutes
+SLOW_S = 4.0  # linear work takes far below a second; quadratic work on LARGE takes minutes
 HOSTILE = {
     "stars": "*", "stars and letters": "*a ", "closed stars": "**a*", "underscores": "_a_ ", "brackets": "[", "links": "[a](",
     "closed brackets": "[]", "ticks": "`a``b", "dollars": "$a", "maths": "\\(", "maths of lines": "\\[\n", "angles": "<", "addresses": "http://",
@@ -45,7 +46,8 @@ def cases(page):
 
 
 def growth(page):
-    """While a text grows, what is shown is at each letter what it would be at once; finished blocks keep their nodes."""
+    """While a text grows, the view at each letter equals that of the whole text so far. Finished
+    blocks keep their nodes."""
     page.fresh()
     text = "# a\n\ntext **bold** `c`\n\n- x\n  - y\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nif a:\n  b\n```\n\n> q\n\n$$\na_1\n$$\n\nend *em"
     failed = page.later(SHOWN + """
@@ -62,7 +64,7 @@ def growth(page):
 
 
 def speed(page):
-    """No text makes the page hang: the time to show it grows with its length alone."""
+    """No text makes the page hang: the time to show it grows only linearly with its length."""
     page.fresh()
     page.driver.set_script_timeout(120)
     for name, piece in HOSTILE.items():

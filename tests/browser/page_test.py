@@ -4,8 +4,8 @@
 usage: page_test.py TRIREME TRIREME_DATA [--only NAME,...] [--url URL] [--pictures DIR]
 
 --only      cases by name; --url: a server that is running already, instead of one of its own (cases that start one are left out)
---pictures  a picture of the page where a case fails (default: beside the other files of the test, which then stay)
-Exits 1 and prints what failed.
+--pictures  a picture of the page where a case fails (default: next to the other files of the test, which then stay)
+Exits with 1 and prints the failures.
 """
 import argparse
 import inspect
@@ -39,7 +39,7 @@ class Cases:
             wanted = inspect.signature(case).parameters
             case(page, **{name: value for name, value in values.items() if name in wanted})
             print(f"passed  {case.__name__}  {time.monotonic() - start:.1f} s", flush=True)
-        except Exception:  # of any kind: the next case starts anew
+        except Exception:  # any exception: the next case starts anew
             self.failed.append(case.__name__)
             picture = os.path.join(self.arguments.pictures or self.work, f"{case.__name__}.png")
             page.picture(picture)

@@ -1,4 +1,4 @@
-"""What the page makes of a server that wants a token, is busy, refuses, goes away or ends."""
+"""Tests the page with a server that requires a token, is busy, refuses, disconnects or exits."""
 import json
 import threading
 import time
@@ -13,7 +13,8 @@ LONG = {"messages": [{"role": "user", "content": "count"}], "max_tokens": 1900, 
 
 
 def load(url, count, enough):
-    """`count` clients with long requests beside the page's, one after another until `enough` is set."""
+    """Runs `count` clients with long requests next to the page's, one after another until
+    `enough` is set."""
     def ask():
         body = json.dumps(LONG).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {SECRET}"}
@@ -24,7 +25,7 @@ def load(url, count, enough):
                 assert error.code in (429, 503), error.read()  # busy, ending
                 time.sleep(0.01)
             except OSError:
-                return  # it has ended
+                return  # the server has exited
     threads = [threading.Thread(target=ask, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
@@ -33,7 +34,8 @@ def load(url, count, enough):
 
 
 def refused(page):
-    """A request that the server takes no part in: its own words are shown, and one may try again."""
+    """If the server does not answer a request, the page shows its own message, and the user may
+    try again."""
     start(page)
     page.one("#input").send_keys("x")
     page.js("arguments[0].value = 'word '.repeat(9000)", page.one("#input"))

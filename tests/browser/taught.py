@@ -1,4 +1,4 @@
-"""A small model that has learnt a few answers by heart, served by the real program."""
+"""A small model that has memorized a few answers, served by the real program."""
 import json
 import os
 import queue
@@ -11,7 +11,7 @@ TOOL = {"type": "function", "function": {"name": "get_weather", "description": "
 MARKUP = "<script>document.title = 'broken'</script> <img src=x onerror=\"document.title = 'broken'\"> <b>not bold</b>"
 MARKDOWN = "## Sky\n\nIt is **blue**:\n\n- one\n- two\n\n```python\nprint(1)\n```"
 COUNT = "Here they are: " + " ".join(str(number) for number in range(1, 120)) + "."
-# (what the user says, what the assistant thinks, what it answers)
+# (message of the user, thoughts of the assistant, answer)
 TALKS = [("markup", "", MARKUP), ("markdown", "", MARKDOWN), ("count", "", COUNT), ("你好", "", "你好，我在。"), ("short", "", "Yes."),
          ("two lines\nof text", "", "Two lines."), ("think", "One and one.", "Two.")]
 SHAPE = {"model.preset": "tiny", "model.hidden_size": 128, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 2, "model.head_dim": 32,
@@ -38,7 +38,7 @@ def call(*command):
 
 
 def teach(trireme, trireme_data, work):
-    """The run of a model that answers TALKS word for word at temperature 0."""
+    """Returns the run of a model that answers TALKS word for word at temperature 0."""
     path = lambda name: os.path.join(work, name)
     with open(path("chats.jsonl"), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records() for _ in range(8))
@@ -56,7 +56,7 @@ def teach(trireme, trireme_data, work):
 
 
 class Serving:
-    """`trireme serve` on a port of its own, until close()."""
+    """Runs `trireme serve` on its own port until close()."""
 
     def __init__(self, trireme, run, *more):
         self.process = subprocess.Popen([trireme, "serve", "--checkpoint", run, "--host", "127.0.0.1", "--port", "0", *more],

@@ -1,4 +1,4 @@
-// Real disks that refuse: full, read-only.
+// Tests real disks that refuse to write: full, read-only.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -20,8 +20,8 @@ using namespace test;
 constexpr unsigned kLayout = 4;
 constexpr int kSkip = 77;
 
-/// Runs `body` in a child with a small disk of its own, mounted at `place`;
-/// false: not allowed here.
+/// Runs `body` in a child with its own small disk, mounted at `place`. Returns false if this
+/// process may not mount disks.
 bool on_small_disk(const fs::path& place, const std::function<void()>& body) {
   const int code = shell_code(in_child([&] {
     const bool mounted = ::unshare(CLONE_NEWNS) == 0 &&

@@ -1,4 +1,5 @@
-// Ten thousand single-bit flips and every truncation at 512 bytes; damage_test.cpp has a sample.
+// Tests ten thousand single-bit flips and every truncation at a multiple of 512 bytes;
+// damage_test.cpp tests a sample.
 #include <gtest/gtest.h>
 
 #include "checkpoint/upkeep/verify.hpp"
@@ -11,7 +12,7 @@ namespace {
 
 using namespace test;
 
-/// The newer one is large enough to be read past the page cache.
+/// Returns tensors for a checkpoint that is large enough to be read without the page cache.
 std::vector<Logical> large_logicals() {
   std::vector<Logical> logicals = make_logicals(17);
   std::mt19937 random(3);
@@ -66,7 +67,7 @@ TEST(ManyTruncations, NoneAt512BytesIsAccepted) {
   }
 }
 
-/// As many values as are read at all, each as costly as can be: within 3 GB.
+/// The maximum number of values, each of the most expensive kind, stays below 3 GB.
 TEST(LargestManifest, IsParsedInBoundedMemory) {
   const Saved saved;
   std::string body = "{\n\"format\": \"trireme-checkpoint\",\n\"version\": 1,\n\"values\": [";

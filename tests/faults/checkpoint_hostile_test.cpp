@@ -1,5 +1,5 @@
-// Checkpoints made to harm whoever opens them: refused with kind data (exit code 3), nothing
-// outside the folder read, memory bounded.
+// Tests malicious checkpoints: they are refused with kind data (exit code 3), nothing outside of
+// their directory is read, and memory stays bounded.
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,14 +25,14 @@ struct Saved {
   Saved() { save_layout(folder.path(), 2, make_logicals(17), 1, 0); }
 };
 
-/// A manifest of any body, with a hash that fits.
+/// Returns a manifest with this body and a matching hash.
 std::string sealed(std::string body) {
   return body + formatted("\"self_hash\": \"{}\"\n}}\n", xxh3_128_hex(body));
 }
 
 constexpr int kStillRoot = 99;
 
-/// Root may read everything: this process goes on as nobody, for good.
+/// Makes this process the user nobody, permanently, because root may read everything.
 void leave_root() {
   if (::geteuid() != 0) return;
   constexpr uid_t kNobody = 65534;
@@ -47,7 +47,8 @@ void read_everything(const Checkpoint& checkpoint) {
   for (const SavedFile& file : checkpoint.manifest().files) (void)checkpoint.file(file.name);
 }
 
-/// The exit code of checking and reading everything within 3 GB of memory and a minute.
+/// Returns the exit code of a child that verifies and reads everything with at most 3 GB of memory
+/// in at most a minute.
 int exit_code_of_reading(const fs::path& step) {
   return shell_code(in_child([&] {
     ::alarm(60);
@@ -56,7 +57,8 @@ int exit_code_of_reading(const fs::path& step) {
   }));
 }
 
-/// The exit code of finding, checking and reading everything as somebody whom permissions bind.
+/// Returns the exit code of a child that finds, verifies and reads everything as a user with normal
+/// permissions.
 int exit_code_of_reading_as_nobody(const fs::path& step) {
   return shell_code(in_child([&] {
     leave_root();
@@ -64,7 +66,7 @@ int exit_code_of_reading_as_nobody(const fs::path& step) {
   }));
 }
 
-TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
+TEST(Hostile, PipesDevicesAndDirectoriesInPlaceOfFilesAreRefusedWithoutWaiting) {
   const Saved saved;
   for (const auto& [name, content] : contents(saved.step)) {
     const fs::path path = saved.step / name;
@@ -73,7 +75,7 @@ TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
     EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a pipe";
     fs::remove(path);
     fs::create_directory(path);
-    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a folder";
+    EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a directory";
     fs::remove(path);
     fs::create_symlink("/dev/zero", path);
     EXPECT_EQ(exit_code_of_reading(saved.step), 3) << name << " a link to a device";
@@ -83,7 +85,7 @@ TEST(Hostile, PipesDevicesAndFoldersInPlaceOfFilesAreRefusedWithoutWaiting) {
   EXPECT_EQ(exit_code_of_reading(saved.step), 0);
 }
 
-TEST(Hostile, AStepThatIsNoFolderIsDamaged) {
+TEST(Hostile, AStepThatIsNotADirectoryIsDamaged) {
   const Saved saved;
   fs::rename(saved.step, saved.folder / "elsewhere");
   const auto expect_damaged = [&](const char* what) {
@@ -104,7 +106,7 @@ TEST(Hostile, AStepThatIsNoFolderIsDamaged) {
   EXPECT_TRUE(fs::exists(saved.folder / "elsewhere" / kManifestName));
 }
 
-TEST(Hostile, FilesAndFoldersWithoutPermissionAreRefused) {
+TEST(Hostile, FilesAndDirectoriesWithoutPermissionAreRefused) {
   const Saved saved;
   for (const fs::path& folder : {saved.folder.path(), saved.step})
     ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
@@ -130,8 +132,8 @@ TEST(Hostile, FilesAndFoldersWithoutPermissionAreRefused) {
   }
 }
 
-/// A step of somebody else lies in the way of pruning: the others go, and saving goes on.
-TEST(Hostile, WhatCannotBeDeletedStopsNeitherPruningNorSaving) {
+/// A step of another user cannot be pruned: the other steps are pruned, and later saves succeed.
+TEST(Hostile, AStepThatCannotBeDeletedStopsNeitherPruningNorSaving) {
   const TempFolder folder;
   const fs::path steps = folder / "checkpoints";
   for (const int step : {1, 2, 3}) save_layout(steps, step, make_logicals(1), 1, 0);
@@ -158,15 +160,15 @@ TEST(Hostile, WhatCannotBeDeletedStopsNeitherPruningNorSaving) {
   for (const auto& entry : fs::directory_iterator(steps)) ::chmod(entry.path().c_str(), 0755);
 }
 
-/// Whatever a shard says in HDF5 (external storage, links, filters, virtual datasets, huge shapes)
-/// is never looked at: only the byte ranges of the manifest are, inside that file.
+/// The HDF5 content of a shard (external storage, links, filters, virtual datasets, huge shapes) is
+/// never parsed. Only the byte ranges of the manifest are read, inside the shard.
 TEST(Hostile, ShardsAreNeverParsed) {
   const Saved saved;
   std::string manifest = read_file(saved.step / kManifestName);
   std::string bytes = read_file(saved.shard);
   const CheckpointManifest parsed = parse_manifest(manifest, "m");
   const std::string old_hash = parsed.shards[0].hash;
-  for (std::size_t at = 0; at < 48; ++at) bytes[at] = 'x';  // no HDF5 file any more
+  for (std::size_t at = 0; at < 48; ++at) bytes[at] = 'x';  // no longer an HDF5 file
   overwrite(saved.shard, bytes);
   manifest.resize(manifest.rfind("\"self_hash\""));
   manifest.replace(manifest.find(old_hash), old_hash.size(), xxh3_128_hex(bytes));

@@ -1,4 +1,4 @@
-// Every changing call of a save fails once, by a full disk and by a broken one.
+// Makes every modifying call of a save fail once, with a full disk and with an I/O error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ constexpr unsigned kLayout = 4;
 constexpr int kSaved = 0;
 constexpr int kRefused = 10;
 
-/// Saves step 2 in a child whose nth changing call fails: libhdf5 is not left in a strange state in
-/// this process. kSaved, kRefused, or anything else: wrong.
+/// Saves step 2 in a child with a failing nth modifying call, so that libhdf5 keeps a valid state
+/// in this process. Returns kSaved or kRefused; any other value is an error.
 int save_with_failure(const fs::path& folder, std::uint64_t nth, int error) {
   return shell_code(in_child([&] {
     try {
@@ -61,12 +61,12 @@ TEST_P(RefusedCall, IsReportedAndTheEarlierCheckpointLoads) {
         find_newest_good(folder.path(), [](std::string_view text) { ADD_FAILURE() << text; });
     ASSERT_TRUE(found);
     EXPECT_TRUE(code != kSaved || found->step() == 2);
-    if (found->step() == 2) continue;  // also when only what follows the commit failed
+    if (found->step() == 2) continue;  // this also happens if only a call after the commit failed
     save_layout(folder.path(), 2, make_logicals(2), 2, kLayout);
     verify_checkpoint(folder / "step-000000002");
   }
-  // All but `latest`, a hint whose failure is a warning: its create, write, fsync, rename and the
-  // fsync of the folder.
+  // Five calls cannot fail the save, because `latest` is a hint and its failure is a warning: its
+  // create, write, fsync, rename and the fsync of its directory.
   EXPECT_GE(num_refused, num_calls - 5);
 }
 

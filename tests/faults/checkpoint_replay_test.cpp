@@ -1,5 +1,5 @@
-// A run's saves and its pruning, recorded call by call; then the power fails
-// after every one of them.
+// Records the calls of a run's saves and its pruning, then simulates a power failure after each
+// call.
 #include <gtest/gtest.h>
 
 #include "checkpoint/format/folder.hpp"
@@ -18,9 +18,9 @@ using Lost = DiskImage::Lost;
 constexpr int kRanks = 2;
 constexpr unsigned kLayout = 4;
 
-/// What the recorded run had promised when a call was done.
+/// A checkpoint that the recorded run had completed when a call returned.
 struct Promise {
-  std::size_t num_calls = 0;  // returned after so many calls
+  std::size_t num_calls = 0;  // the save returned after this number of calls
   std::int64_t step = 0;
 };
 
@@ -49,7 +49,7 @@ Story record_story() {
   std::int64_t step = 0;
   for (std::size_t i = 0; i < story.calls.size(); ++i) {
     const DiskCall& call = story.calls[i];
-    // A save has returned once `latest` is renamed and its folder synced.
+    // A save has returned once `latest` is renamed and its directory is synced.
     if (call.kind == DiskCall::Kind::rename && call.target.ends_with("/latest")) ++step;
     if (step > 0 && story.promises[static_cast<std::size_t>(step - 1)].num_calls == 0 &&
         call.kind == DiskCall::Kind::sync)
@@ -63,7 +63,8 @@ Story record_story() {
   return story;
 }
 
-/// The step that loads from an image, 0 for none; fails the test if it is not as it was saved.
+/// Returns the step that loads from an image; 0 if none does. Fails the test if the step differs
+/// from the saved one.
 std::int64_t loaded_step(const Story& story, const DiskImage& image, const fs::path& folder) {
   image.write(folder);
   const auto found = find_newest_good(folder / "run" / "checkpoints", [](std::string_view) {});
@@ -110,7 +111,7 @@ TEST(PowerCut, ARecordingHoldsWhatWasDone) {
   EXPECT_EQ(read_file(image / "a"), "one");
   for (std::size_t count = 0; count < calls.size(); ++count) {
     DiskImage(calls, count, Lost::everything).write(image.path());
-    EXPECT_FALSE(fs::exists(image / "a")) << "not before the folder is synced";
+    EXPECT_FALSE(fs::exists(image / "a")) << "must not exist before the directory is synced";
   }
 }
 

@@ -1,5 +1,5 @@
-// A wall clock that is set back, or runs to and fro: checkpoints go by step,
-// waits by the steady clock.
+// Sets the wall clock back, or moves it back and forth. Checkpoints are ordered by step, and waits
+// use the steady clock.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -35,7 +35,8 @@ double seconds_since(Steady::time_point begin) {
   return std::chrono::duration<double>(Steady::now() - begin).count();
 }
 
-/// What a file system of this hour would have noted; utimensat, for the kernel's clock is right.
+/// Sets the file times that a file system would have recorded at this (wrong) time; the kernel's
+/// own clock is right.
 void stamp(const fs::path& step) {
   const timespec now{Wall::to_time_t(Wall::now()), 0};
   const timespec times[2] = {now, now};
@@ -44,7 +45,7 @@ void stamp(const fs::path& step) {
   ASSERT_EQ(::utimensat(AT_FDCWD, step.c_str(), times, 0), 0);
 }
 
-/// Five saves, the clock set back by an hour before each.
+/// Makes five saves and sets the clock back by an hour before each.
 class ClockSetBack : public testing::Test {
  protected:
   ClockSetBack() {
@@ -57,7 +58,7 @@ class ClockSetBack : public testing::Test {
 
   ~ClockSetBack() override { set_wall_clock(0); }
 
-  /// A byte of its first shard; the file keeps no older time.
+  /// Flips one byte of the first shard of `step`. The file gets the current (wrong) time.
   void damage(int step) const {
     const fs::path shard = folder_ / step_folder_name(step) / "shard-00000-of-00002.h5";
     std::string content = read_file(shard);
@@ -117,7 +118,7 @@ TEST_F(ClockSetBack, RetentionKeepsTheHighestSteps) {
   EXPECT_EQ(list_steps(folder_.path()), (Steps{5, 4}));
 }
 
-TEST_F(ClockSetBack, TheNextSaveGoesOnAndHoldsNoTime) {
+TEST_F(ClockSetBack, TheNextSaveSucceedsAndStoresNoTime) {
   set_wall_clock(-10 * 365 * 24 * kHour_s);
   save_layout(folder_.path(), 6, make_logicals(1), 2, kLayout);
   set_wall_clock(0);
@@ -139,7 +140,7 @@ TEST_F(ClockSetBack, NothingAsksForTheTimeOfDay) {
   EXPECT_EQ(num_wall_clock_reads(), before);
 }
 
-TEST(RestlessClock, WritePaceStaysTheSame) {
+TEST(RestlessClock, TheWriteRateStaysTheSame) {
   const RestlessWallClock restless;
   WritePace pace(1e6);
   const auto begin = Steady::now();
@@ -164,7 +165,7 @@ TEST(RestlessClock, ADeadHolderElsewhereIsTakenOverAfterItsTime) {
   EXPECT_LT(seconds_since(begin), 10);
 }
 
-/// Rank 0 waits for rank 1, which does `meanwhile` instead of coming.
+/// Expects a timeout of rank 0, which waits for rank 1. Rank 1 runs `meanwhile` and never arrives.
 void expect_a_timeout(const std::function<void()>& meanwhile) {
   CommOptions options;
   options.timeout_s = 0.5;
@@ -196,7 +197,7 @@ TEST_F(ClockSetBack, WhileACollectiveWaitsMovesNoTimeout) {
   expect_a_timeout([] { set_wall_clock(-24 * kHour_s); });
 }
 
-TEST(RestlessClock, HeartbeatLosesNobody) {
+TEST(RestlessClock, HeartbeatLosesNoRank) {
   const RestlessWallClock restless;
   run_ranks(2, [](Communicator& world) {
     LaunchInfo launch;
@@ -204,7 +205,8 @@ TEST(RestlessClock, HeartbeatLosesNobody) {
     launch.size = world.size();
     launch.hostname = "localhost";
     HeartbeatOptions options;
-    options.interval_s = world.rank() == 0 ? 0.03 : 0.3;  // looked at many times between reports
+    // The clock is read many times between reports.
+    options.interval_s = world.rank() == 0 ? 0.03 : 0.3;
     options.silence_s = 5;
     options.on_loss = [](const PeerLoss& loss) {
       ADD_FAILURE() << "rank " << loss.rank << " taken for lost: " << loss.reason;

@@ -59,7 +59,7 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
   const auto world = make_socket_world(std::move(row), rank, options);
   HeartbeatOptions beat;
   beat.interval_s = 0.05;
-  beat.silence_s = 50;  // a loaded machine is no hang
+  beat.silence_s = 50;  // a loaded machine is not a hang
   std::optional<RankWatch> watch;
   const auto body = [&] {
     log::init({.rank = rank, .size = run.ranks});
@@ -98,7 +98,7 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
     ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
     ::setenv("TRIREME_FAULT", run.fault.c_str(), 1);
   }
-  ::_exit(rank_main(run, rank, mesh.take(rank)));  // no destructors of the test's own
+  ::_exit(rank_main(run, rank, mesh.take(rank)));  // exits without the destructors of the test
 }
 
 void prepare(const std::filesystem::path& folder, const std::string& arguments) {
@@ -130,7 +130,7 @@ void prepare_forks() {
 RanksEnd run_forked(const ForkedRun& run, double limit_s) {
   std::filesystem::create_directories(run.folder.parent_path());
   std::filesystem::remove(run.folder.string() + ".log");
-  std::fflush(nullptr);  // or every rank would print what is still in the buffers
+  std::fflush(nullptr);  // otherwise every rank would print what is still in the buffers
   std::vector<pid_t> pids;
   {
     SocketMesh mesh(run.ranks);

@@ -1,5 +1,6 @@
-/// Ranks that stop or hang without dying: the others notice, say who it is and where everybody
-/// stands, and all end with 5 in bounded time. And ranks that die: who failed first is on record.
+/// Ranks that stop or hang without dying: the others detect it, name the rank, report where every
+/// rank is, and all exit with 5 in bounded time. If a rank dies, the failure reports show which
+/// rank failed first.
 
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -26,7 +27,7 @@ const Arguments kShort{"--train.steps",      "100000", "--train.log_every",     
 
 class Hang : public testing::RunProgram {
  protected:
-  static Json verdict(const std::string& run, int rank) {
+  static Json failure_report(const std::string& run, int rank) {
     return read_json(path(run) / "verdicts" / ("rank-0000" + std::to_string(rank) + ".json"));
   }
 
@@ -44,7 +45,7 @@ TEST_F(Hang, AStoppedRankEndsAllWithinTheTimeout) {
   ASSERT_FALSE(exit.timed_out) << "mpirun hangs: " << exit.err;
   EXPECT_EQ(rank_code(0), 5) << exit.err;
   EXPECT_NE(exit.code, 0);
-  const Json mine = verdict("stopped", 0);
+  const Json mine = failure_report("stopped", 0);
   EXPECT_EQ(mine["kind"], "peer");
   EXPECT_EQ(mine["exit_code"], 5);
   EXPECT_EQ(mine["step"], 4);
@@ -66,7 +67,7 @@ TEST_F(Hang, ARankThatLivesButDoesNotMoveIsNamedWithTheCollectiveThatWaits) {
   ASSERT_FALSE(exit.timed_out) << exit.err;
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(rank_code(rank), 5) << "rank " << rank << ": " << exit.err;
-    EXPECT_EQ(verdict("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
+    EXPECT_EQ(failure_report("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
     EXPECT_NE(stacks("stuck", rank).find("trireme::Step::run"), std::string::npos)
         << stacks("stuck", rank);
   }
@@ -86,7 +87,7 @@ TEST_F(Hang, ADeadPeerIsOnRecord) {
   EXPECT_EQ(status("dead")["state"], "failed");
   EXPECT_EQ(status("dead")["exit_code"], 5);
   EXPECT_EQ(status("dead")["step"], 4);
-  const std::string message = verdict("dead", 0)["message"];
+  const std::string message = failure_report("dead", 0)["message"];
   EXPECT_NE(message.find("rank 1 (host "), std::string::npos) << message;
   EXPECT_NE(message.find("without a goodbye"), std::string::npos) << message;
   EXPECT_FALSE(std::filesystem::exists(path("dead") / "verdicts" / "rank-00001.json"));
@@ -98,21 +99,21 @@ TEST_F(Hang, AnErrorOfOneRankIsOnRecordThere) {
       "thrown", kShort, {.ranks = 2, .fault = "train.step:1:5:throw", .keep_rank_codes = true});
 
   EXPECT_EQ(rank_code(0), 4) << exit.err;
-  const Json first = verdict("thrown", 1);
+  const Json first = failure_report("thrown", 1);
   EXPECT_EQ(first["kind"], "error");
   EXPECT_EQ(first["exit_code"], 4);
   EXPECT_EQ(first["step"], 4);
   EXPECT_EQ(first["message"], "fault injected at train.step");
-  EXPECT_EQ(verdict("thrown", 0)["kind"], "peer");
+  EXPECT_EQ(failure_report("thrown", 0)["kind"], "peer");
 
-  // The next part of the run begins with a clean record.
+  // The next attempt starts without old failure reports.
   Arguments four = kShort;
   four[1] = "4";
   ASSERT_EQ(pretrain("thrown", four, {.ranks = 2}).code, 0);
   EXPECT_FALSE(std::filesystem::exists(path("thrown") / "verdicts"));
 }
 
-TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
+TEST_F(Hang, Sigusr1WritesStacksAndTrainingContinues) {
   const auto process = start("asked", kShort, {.ranks = 1});
   ASSERT_TRUE(testing::wait_for([&] { return !saved_steps("asked").empty(); }, 60));
 
@@ -135,7 +136,7 @@ TEST_F(Hang, Sigusr1WritesStacksAndTrainingGoesOn) {
   EXPECT_NE(text.find("trireme::DataLoader::produce"), std::string::npos) << text;
 }
 
-/// The ranks that came say who did not, instead of waiting in MPI_Init for ever.
+/// The ranks that have arrived name the missing rank instead of waiting in MPI_Init for ever.
 TEST_F(Hang, ARankThatNeverStartsEndsTheOthersWithinTheLimit) {
   std::ofstream(path("short.toml")) << "[train]\nstart_timeout_s = 1.5\n";
   const auto before = std::chrono::steady_clock::now();
@@ -152,7 +153,7 @@ TEST_F(Hang, ARankThatNeverStartsEndsTheOthersWithinTheLimit) {
                           "have not begun: rank 1"),
             std::string::npos)
       << exit.err;
-  EXPECT_EQ(verdict("never", 0)["lost"]["rank"], 1);
+  EXPECT_EQ(failure_report("never", 0)["lost"]["rank"], 1);
   EXPECT_TRUE(std::filesystem::exists(path("never.start")));
 
   const Exit done = pretrain("never", {"--train.steps", "1"}, {.ranks = 2});

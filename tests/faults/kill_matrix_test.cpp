@@ -1,10 +1,10 @@
-/// kill -9 of one rank at every letter of the checkpoint protocol and at six places of a step, for
-/// each of 2 to 4 ranks, with checkpoints written at once and behind training. After every kill:
-/// the others leave at once, what was committed is there and whole, and the next start goes on from
-/// it to the same history, bit for bit, as a run that was never killed.
+/// Kills one rank with kill -9 at every failpoint of the checkpoint protocol and at six points of a
+/// step, for each of 2 to 4 ranks, with synchronous and asynchronous checkpoints. After every kill,
+/// the other ranks exit at once, the committed checkpoints are complete, and the next start resumes
+/// from the last one with the same history, bit for bit, as a run that was never killed.
 ///
-/// CTest runs KillMatrix.TwoAtEachPlace by default and KillMatrix.Night, with
-/// TRIREME_FAULT_SWEEPS=n, as a test of its own (each sweep is 303 kills at other moments).
+/// CTest runs KillMatrix.TwoAtEachPlace by default. KillMatrix.Night is a test of its own with
+/// TRIREME_FAULT_SWEEPS=n (each sweep has 303 kills at other moments).
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -34,15 +34,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLimit_s = 60;    // of one run
-constexpr double kPromptly_s = 5;  // from a kill to the end of all ranks
+constexpr double kLimit_s = 60;    // time limit of one run
+constexpr double kPromptly_s = 5;  // limit from a kill until all ranks have exited
 constexpr int kMostRanks = 4;
 constexpr int kSteps = 7;
 
-constexpr std::array kStepPlaces{"train.step",   "train.forward",   "train.backward",
-                                 "train.reduce", "train.optimizer", "train.stepped"};
-/// Letters of the protocol that every rank comes to, that one only when it writes behind training,
-/// and those of rank 0 alone.
+constexpr std::array kStepFailpoints{"train.step",   "train.forward",   "train.backward",
+                                     "train.reduce", "train.optimizer", "train.stepped"};
+/// Failpoints of the protocol that every rank reaches, one that ranks reach only with asynchronous
+/// checkpoints, and those of rank 0 alone.
 constexpr std::array kAllRanks{"checkpoint.stage",          "checkpoint.shard.create",
                                "checkpoint.shard.skeleton", "checkpoint.shard.write",
                                "checkpoint.shard.sync",     "checkpoint.shard.folder",
@@ -71,7 +71,7 @@ struct Kill {
   }
 };
 
-/// All kills of one sweep. `shift` moves them to other moments of the run.
+/// Returns all kills of one sweep. `shift` moves them to other moments of the run.
 std::vector<Kill> sweep(int shift) {
   std::vector<Kill> kills;
   for (int ranks = 2; ranks <= kMostRanks; ++ranks) {
@@ -81,7 +81,7 @@ std::vector<Kill> sweep(int shift) {
         return least + (turn++ * 5 + shift) % (most - least + 1);
       };
       for (int victim = 0; victim < ranks; ++victim) {
-        for (const char* point : kStepPlaces) {
+        for (const char* point : kStepFailpoints) {
           const bool per_micro_step = std::string_view(point) == "train.forward" ||
                                       std::string_view(point) == "train.backward";
           const int visits = kSteps * (per_micro_step ? 12 / ranks : 1);
@@ -100,8 +100,8 @@ std::vector<Kill> sweep(int shift) {
   return kills;
 }
 
-/// Two kills of a sweep at each place; together they come to every victim of every number of ranks,
-/// in both modes.
+/// Returns two kills of a sweep for each failpoint. Together they contain every victim of every
+/// number of ranks, in both modes.
 std::vector<Kill> two_at_each_place(const std::vector<Kill>& all) {
   std::map<std::string, std::vector<Kill>> places;
   for (const Kill& kill : all) places[kill.point].push_back(kill);
@@ -116,7 +116,8 @@ std::vector<Kill> two_at_each_place(const std::vector<Kill>& all) {
 class KillMatrix : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    const fs::path shared = "/dev/shm";  // kill -9 loses no page: a disk would only be slower
+    // Use memory: kill -9 loses no written page, so a real disk would only be slower.
+    const fs::path shared = "/dev/shm";
     const fs::path base = ::access(shared.c_str(), W_OK) == 0 ? shared : fs::temp_directory_path();
     root_ = base / formatted("trireme_kills.{}", ::getpid());
     make_set(root_);
@@ -152,7 +153,8 @@ class KillMatrix : public ::testing::Test {
             hash_tensors(Checkpoint::open(run / "checkpoints" / folder.str()), alone)};
   }
 
-  /// Of the run that is never killed, made once for each number of ranks and mode.
+  /// Returns the result of a run that is never killed. It is made once for each number of ranks and
+  /// mode.
   static const Outcome& whole(const Kill& kill) {
     Outcome& known = whole_[{kill.ranks, kill.async}];
     if (!known.chain.empty()) return known;
@@ -164,7 +166,7 @@ class KillMatrix : public ::testing::Test {
     return known;
   }
 
-  /// Steps that rank 0 said were saved.
+  /// Returns the steps that rank 0 reported as saved.
   static std::int64_t last_announced(const std::string& log) {
     std::int64_t last = 0;
     const std::string mark = "/checkpoints/step-";
@@ -192,7 +194,7 @@ class KillMatrix : public ::testing::Test {
         formatted("{} ranks, {}{}", kill.ranks, kill.async ? "async, " : "sync, ", kill.fault()));
     const Outcome& expected = whole(kill);
     const ForkedRun killed = run_of(kill, "killed", true);
-    fs::remove_all(killed.folder);  // what a case that failed has left
+    fs::remove_all(killed.folder);  // files of a failed case
     const RanksEnd end = run_forked(killed, kLimit_s);
     ASSERT_FALSE(end.timed_out) << end.log;
     for (int rank = 0; rank < kill.ranks; ++rank) {
@@ -220,7 +222,8 @@ class KillMatrix : public ::testing::Test {
           << again.log;
     }
     EXPECT_EQ(again.log.find("is not bit for bit"), std::string::npos) << again.log;
-    // A run that was killed after its last save has no save left that would clear away.
+    // A run that was killed after its last save makes no other save that would delete temporary
+    // files.
     for (const auto& entry : fs::directory_iterator(killed.folder / "checkpoints")) {
       if (newest == kSteps) break;
       ASSERT_FALSE(entry.path().filename().string().starts_with(".")) << entry.path();

@@ -1,5 +1,5 @@
-/// A loss or gradient that is not finite: skipped on all ranks, its samples on record, the end
-/// after too many in a row.
+/// Tests losses and gradients that are not finite: all ranks skip the update, its samples are
+/// recorded, and too many in a row end the run.
 
 #include <fstream>
 
@@ -71,7 +71,8 @@ TEST_F(Numeric, TooManyInARowEndTheRunAndAResumeCountsOn) {
   EXPECT_EQ(skipped("row", 0).size(), 3U);
   EXPECT_EQ(status("row")["exit_code"], 6);
 
-  // The checkpoint of step 2 holds a row of two: the third ends it again.
+  // The checkpoint of step 2 records two skipped updates in a row: the third one ends the run
+  // again.
   const Exit again = pretrain("row", two, {.ranks = 2, .fault = "train.overflow:0:1:trigger"});
   EXPECT_EQ(again.code, 6) << again.err;
   EXPECT_EQ(metrics("row").resumed_from, std::vector<std::int64_t>{2});

@@ -1,5 +1,5 @@
-/// Requests to save or stop, from signals, files and the scheduler's clock; and what is left when
-/// mpirun itself is told to end.
+/// Tests requests to save or stop, from signals, files and the scheduler's time limit, and what
+/// remains if mpirun itself is stopped.
 
 #include <csignal>
 #include <ctime>
@@ -46,7 +46,7 @@ class Request : public testing::RunProgram {
     return steps;
   }
 
-  /// What a run has said so far.
+  /// Returns the output of a run so far.
   static bool has_said(const std::string& run, const std::string& text) {
     const auto log = path(run + ".log.err");
     return std::filesystem::exists(log) && read_file(log).find(text) != std::string::npos;
@@ -63,7 +63,7 @@ class Request : public testing::RunProgram {
     EXPECT_EQ(saved_steps(run).front(), status(run)["step"].get<std::int64_t>());
   }
 
-  /// The next start goes on from the last committed step.
+  /// Expects that the next start resumes from the last committed step.
   static void expect_resumes(const std::string& run) {
     ASSERT_FALSE(saved_steps(run).empty());
     const std::int64_t newest = saved_steps(run).front();
@@ -76,7 +76,7 @@ class Request : public testing::RunProgram {
   }
 };
 
-TEST_F(Request, SaveSavesAndGoesOnStopStops) {
+TEST_F(Request, SaveSavesAndContinuesStopStops) {
   const auto process = start("files", kEndless, {.ranks = 2});
   ASSERT_TRUE(steps_are_done("files"));
 
@@ -118,7 +118,7 @@ TEST_F(Request, StopsByItselfBeforeTheTimeLimit) {
   EXPECT_NE(exit.err.find("the time limit"), std::string::npos) << exit.err;
 }
 
-// Updates of six micro-batches; a validation tells when the first is done.
+// Updates have six micro-batches. A validation shows when the first update is done.
 const Arguments kSixMicroBatches{"--train.steps",      "3", "--train.micro_batch", "1",
                                  "--train.eval_every", "1", "--checkpoint.every",  "0"};
 
@@ -157,7 +157,7 @@ TEST_F(Request, EndsAValidationBetweenItsBatchesAndMakesUpForIt) {
   for (int i = 0; i < 50; ++i) testing::sleep_briefly();  // the first step is done
 
   testing::signal_process(testing::rank_pid(process->pid(), 1), SIGUSR2);
-  const Exit exit = process->wait(30);  // the whole validation takes minutes
+  const Exit exit = process->wait(30);  // the whole validation would take minutes
 
   EXPECT_EQ(exit.code, 75) << exit.err;
   EXPECT_NE(exit.err.find("[rank 1] SIGUSR2: "), std::string::npos)
@@ -184,7 +184,7 @@ TEST_F(Request, AStopDuringTheLastValidationLeavesItToDo) {
 }
 
 TEST_F(Request, WhileLibTorchLoadsBeginsNothing) {
-  // The loader tells when it calls the libraries' constructors: main is far.
+  // The dynamic loader prints when it calls the constructors of the libraries, long before main.
   const auto process = start("loading", kEndless, {.environment = {{"LD_DEBUG", "files"}}});
   wait_until_said("loading", "calling init: ");
 
@@ -231,8 +231,8 @@ TEST_F(Request, TermTwiceStopsAndASecondIntEndsAtOnce) {
   }
 }
 
-/// mpirun passes SIGTERM and SIGINT on and kills the ranks a second or two later, whatever they do:
-/// the last save may or may not be done by then, but nothing that was committed is lost.
+/// mpirun forwards SIGTERM and SIGINT, and kills the ranks a second or two later. The last save may
+/// be incomplete by then, but no committed checkpoint is lost.
 class EndMpirun : public Request, public ::testing::WithParamInterface<int> {};
 
 TEST_P(EndMpirun, LosesNothingThatWasCommitted) {
@@ -247,7 +247,7 @@ TEST_P(EndMpirun, LosesNothingThatWasCommitted) {
   const Exit exit = process->wait(30);
 
   ASSERT_FALSE(exit.timed_out) << exit.err;
-  EXPECT_NE(exit.code, 0) << "mpirun was told to end: never a success";
+  EXPECT_NE(exit.code, 0) << "an interrupted mpirun must not report success";
   RecordProperty("mpirun_code", exit.code);
   RecordProperty("rank_0_code", rank_code(0));
   EXPECT_GE(saved_steps(run).front(), committed);

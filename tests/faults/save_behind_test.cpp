@@ -1,4 +1,4 @@
-/// A save behind training holds the state of its step, although the next step has begun.
+/// An asynchronous save has the state of its step, although the next step has begun.
 
 #include "support/run_program.hpp"
 
@@ -31,7 +31,7 @@ TEST_F(SaveBehind, NoUpdateBeforeTheStateIsCopied) {
     ASSERT_EQ(pretrain(precision + "_at_once", arguments, {.ranks = 2}).code, 0);
     arguments.insert(arguments.end(), {"--checkpoint.async", "true"});
 
-    // The copies of rank 1 begin a second late; a step takes milliseconds.
+    // The copies of rank 1 start a second late, while a step takes milliseconds.
     const Exit exit = pretrain(precision + "_behind", arguments,
                                {.ranks = 2, .fault = "checkpoint.copy:1:*:delay"});
 

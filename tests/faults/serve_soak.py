@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""`trireme serve` for half an hour among clients that are slow, that go away and that send nonsense, beside good ones.
+"""Runs `trireme serve` for half an hour with clients that are slow, disconnect or send nonsense,
+and with good clients.
 
 usage: serve_soak.py TRIREME TRIREME_DATA [--minutes 30] [--slow 1000] [--good 4] [--out FILE]
 
-Slow: connections that send a byte of a request every few seconds. Gone: clients that ask for 1,500 tokens, read a few and hang up. Nonsense: random
-bytes, JSON 100,000 deep, bodies of 64 MiB, bad UTF-8. Good: chats, one after another, measured before and meanwhile. Exit 1 if the server ends, if an
-answer of a good client is wrong, if blocks are in use afterwards, if memory grows or if good clients take more than twice as long.
+- Slow clients send a byte of a request every few seconds.
+- Disconnecting clients ask for 1,500 tokens, read a few and close the connection.
+- Nonsense is random bytes, JSON 100,000 deep, bodies of 64 MiB, bad UTF-8.
+- Good clients send chats one after another. Their times are measured before and during the test.
+
+Exits with 1 if the server ends, if an answer of a good client is wrong, if blocks are in use
+afterwards, if memory grows, or if good clients take more than twice as long.
 """
 import argparse
 import http.client
@@ -110,7 +115,7 @@ class Soak:
                 connection, response = self.post(LONG)
                 for _ in range(draws.randint(0, 12)):
                     response.readline()
-                if draws.random() < 0.5 and connection.sock:  # no word of farewell
+                if draws.random() < 0.5 and connection.sock:  # without an orderly shutdown
                     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 response.close()
                 connection.close()

@@ -24,14 +24,14 @@ struct Header {
   std::uint64_t bytes = 0;
 };
 
-/// All messages of one rank, whatever the group.
+/// All received messages of one rank, for any group.
 class Mailboxes {
  public:
   explicit Mailboxes(std::vector<Fd> row) : peers_(row.size()) {
     for (std::size_t i = 0; i < row.size(); ++i) peers_[i].fd = std::move(row[i]);
   }
 
-  /// Returns the place in the stream to this rank where the message ends, in bytes.
+  /// Returns the position in the stream to this rank where the message ends, in bytes.
   std::uint64_t send(int to, Header header, const void* data) {
     Peer& peer = peers_[static_cast<std::size_t>(to)];
     peer.out.append(reinterpret_cast<const char*>(&header), sizeof header);
@@ -41,14 +41,15 @@ class Mailboxes {
     return end;
   }
 
-  /// Whether the stream to this rank has left up to `end`: what has left outlives this process.
+  /// Returns true if the stream to this rank has been sent up to `end`. Sent bytes outlive this
+  /// process.
   bool has_left(int to, std::uint64_t end) {
     const Peer& peer = peers_[static_cast<std::size_t>(to)];
     if (peer.left < end) progress();
     return peer.left >= end || peer.gone;
   }
 
-  /// The next message of this sender, group and tag, when it is here.
+  /// Returns the next message of this sender, group and tag if it has arrived.
   bool take(int from, std::uint64_t group, std::uint64_t tag, std::string& into) {
     progress();
     const auto found = arrived_.find({from, group, tag});
@@ -93,7 +94,7 @@ class Mailboxes {
     while (!peer.out.empty() && peer.fd) {
       const auto n =
           ::send(peer.fd.get(), peer.out.data(), peer.out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n < 0) return;  // full, or gone: reading tells
+      if (n < 0) return;  // the buffer is full or the peer is gone; reading shows which
       peer.out.erase(0, static_cast<std::size_t>(n));
       peer.left += static_cast<std::uint64_t>(n);
     }
@@ -178,7 +179,7 @@ class SocketTransport final : public GroupTransport {
 
   void pause(double) override { mailboxes_->pause(); }
 
-  /// Receives of one sender and tag are served in the order they were started.
+  /// Receives of one sender and tag complete in the order of their start.
   void drive(int peer, int tag) {
     auto& waiting = waiting_[{peer, tag}];
     std::string message;

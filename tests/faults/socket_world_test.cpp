@@ -1,4 +1,4 @@
-// The communicator of the kill matrix keeps the contract of all backends: its ranks are forks.
+// The communicator of the kill matrix fulfils the contract of all backends; its ranks are forks.
 #include "faults/socket_world.hpp"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST_P(SocketConformance, Holds) {
       if (HasFailure()) ::_exit(1);
     }));
   }
-  { const SocketMesh closed = std::move(mesh); }  // a peer's end is seen by the ranks alone
+  { const SocketMesh closed = std::move(mesh); }  // only the ranks notice the exit of a peer
 
   for (const pid_t child : children) EXPECT_EQ(test::shell_code(test::status_of(child)), 0);
 }

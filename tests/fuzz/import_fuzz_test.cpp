@@ -1,5 +1,5 @@
-/// Token files of other programs with damage: an error of kind data, or documents
-/// that cover every token once.
+/// Damaged token files of other programs must give an error of kind data, or documents that cover
+/// every token once.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -26,10 +26,10 @@ void put(std::string& bytes, T value) {
 
 struct Seed {
   std::string bin;
-  std::string idx;  // none: llm.c
+  std::string idx;  // empty for llm.c
 };
 
-/// Sequences of 0 to 5 tokens, one or two a document.
+/// Returns sequences of 0 to 5 tokens, one or two in a document.
 template <class T>
 Seed megatron(std::uint8_t code) {
   constexpr std::uint64_t kSequences = 12;
@@ -114,7 +114,7 @@ TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
     const bool has_index = !seed.idx.empty();
     std::string& damaged = has_index && i % 8 != 0 ? seed.idx : seed.bin;
     if (mutator.one_in(2)) {
-      mutator.damage(damaged, 0, has_index ? damaged.size() : 12);  // the sizes still fit
+      mutator.damage(damaged, 0, has_index ? damaged.size() : 12);  // the sizes remain consistent
     } else {
       mutator.mutate(damaged);
     }

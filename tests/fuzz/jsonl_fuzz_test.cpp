@@ -1,4 +1,4 @@
-/// Lines of jsonl, nearly right: the reader must say what they are, and agree with another parser.
+/// Nearly valid lines of jsonl: the reader must classify them, and agree with another parser.
 
 #include <gtest/gtest.h>
 
@@ -65,8 +65,8 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// The field as nlohmann's parser sees it, which reads neither bad text nor numbers as Python does;
-/// throws if that refuses the line.
+/// Returns the field as nlohmann's parser reads it; throws if nlohmann's parser refuses the line.
+/// That parser reads neither invalid text nor numbers in Python's form.
 std::string by_other_parser(std::string_view line) {
   if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
   const std::string mended = repair_json_text(line).text;

@@ -11,17 +11,19 @@
 #include <string_view>
 #include <vector>
 
-/// Random damage, the same for the same seed on every machine, and the frame of a fuzz test.
+/// Random damage, which is the same for the same seed on every machine, and the main loop of a fuzz
+/// test.
 namespace trireme::testing {
 
-/// Makes inputs that are nearly right: a seed text with some edits, pieces of
-/// a dictionary among them.
+/// Makes inputs that are nearly valid: a seed text with some edits, including words of a
+/// dictionary.
 class Mutator {
  public:
   Mutator(std::uint64_t seed, std::vector<std::string> dictionary)
       : random_(seed), dictionary_(std::move(dictionary)) {}
 
-  /// In [0, bound); bound > 0. (Distributions of the standard library differ between machines.)
+  /// Returns a number in [0, bound); bound > 0. (Distributions of the standard library differ
+  /// between machines.)
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
 
   bool one_in(std::size_t n) { return below(n) == 0; }
@@ -44,7 +46,7 @@ class Mutator {
     }
   }
 
-  /// One or two edits of any kind, sometimes more.
+  /// Makes one or two edits of any kind, sometimes more.
   void mutate(std::string& text) {
     for (std::size_t edits = 1 + below(one_in(4) ? 6 : 2); edits > 0; --edits) edit(text);
   }
@@ -84,26 +86,27 @@ class Mutator {
   std::vector<std::string> dictionary_;
 };
 
-/// TRIREME_FUZZ_CASES, else `usual`.
+/// Returns TRIREME_FUZZ_CASES; `usual` if it is not set.
 inline std::size_t fuzz_cases(std::size_t usual) {
   const char* asked = std::getenv("TRIREME_FUZZ_CASES");
   return asked == nullptr ? usual : static_cast<std::size_t>(std::atoll(asked));
 }
 
-/// Name of a TemporaryFolder that lies in memory where the system has a place for that.
+/// Returns the name for a TemporaryFolder, in memory if the system has a directory in memory.
 inline std::string memory_folder(const std::string& name) {
   return std::filesystem::exists("/dev/shm") ? "../dev/shm/" + name : name;
 }
 
-/// The most memory this process has had, in MB.
+/// Returns the peak memory of this process, in MB.
 inline long peak_mb() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss / 1024;
 }
 
-/// Calls run(case) for each case. Returns by how much the peak of memory grew after the first
-/// tenth, in MB: what a parser does not give back, or what a hostile input makes it take.
+/// Calls run(case) for each case. Returns how much the peak memory grew after the first tenth of
+/// the cases, in MB: memory that a parser does not free, or that a malicious input makes it
+/// allocate.
 template <class Run>
 long fuzz(const char* name, std::size_t cases, Run&& run) {
   long early_mb = 0;

@@ -1,4 +1,5 @@
-/// Plain, gzip and zstd streams with damage: an error of kind data, or every line exactly once.
+/// Damaged plain, gzip and zstd streams must give an error of kind data, or every line exactly
+/// once.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -65,7 +66,7 @@ std::vector<std::string> seeds() {
           zstd(std::string(100'000, 'a'))};
 }
 
-/// The whole stream; measures it first as inspect_inputs does.
+/// Reads the whole stream, and measures it first like inspect_inputs.
 std::string decompress(const MemoryFile& memory, InputFile& file) {
   Decompressor decoder(memory.fd(), file.path, file.packed_size, file.format->compression, {});
   std::string stream;
@@ -113,7 +114,7 @@ TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
       const std::string stream =
           file.format->compression == Compression::none ? content : decompress(memory, file);
       ++good;
-      const std::size_t least = stream.size() / 50 + 1;  // not too many chunks
+      const std::size_t least = stream.size() / 50 + 1;  // limits the number of chunks
       ASSERT_NO_FATAL_FAILURE(
           expect_each_line_once(file, stream, least + mutator.below(stream.size() + 100)));
     } catch (const Error& error) {
@@ -122,7 +123,7 @@ TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
     }
   });
   std::printf("%zu streams without an error\n", good);
-  EXPECT_LT(grown, 400);  // a few hundred bytes of zstd may stand for many MB
+  EXPECT_LT(grown, 400);  // a few hundred bytes of zstd may expand to many MB
 }
 
 }  // namespace

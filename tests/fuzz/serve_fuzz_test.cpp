@@ -1,4 +1,4 @@
-/// Requests, nearly right: what is no request is refused, and the server answers the next one.
+/// Nearly valid requests: the server refuses an invalid request and answers the next one.
 
 #include "fuzz/mutator.hpp"
 #include "serve/grammar/answer_grammar.hpp"
@@ -65,7 +65,7 @@ const std::vector<std::string> kWords{"null",
 const std::vector<std::string> kPaths{"/v1/chat/completions", "/v1/completions", "/tokenize",
                                       "/detokenize", "/apply-template"};
 
-/// Of a status that such a request may have.
+/// Returns true for an HTTP status that a damaged request may get.
 bool is_expected(int status) {
   return status == 200 || (status >= 400 && status < 414) || status == 429;
 }
@@ -157,7 +157,8 @@ TEST(GrammarFuzz, SchemasThatAreNearlyRight) {
       const TextGrammar grammar = json_schema_grammar(schema);
       GrammarReader reader(grammar.grammar, grammar.start);
       GrammarReader::State state = reader.start();
-      // Along any way that it allows: never into a place without one.
+      // Follows random transitions that the grammar allows: no state without a transition may be
+      // reached.
       for (int i = 0; i < 60 && !reader.may_end(state); ++i) {
         std::vector<GrammarReader::State> next;
         for (int byte = 0; byte < 256; ++byte) {

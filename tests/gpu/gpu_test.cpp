@@ -1,5 +1,5 @@
-/// Training and generation on a GPU, as a user starts them, beside a CPU's. One process: NCCL with one
-/// rank.
+/// Compares training and generation on a GPU with a CPU, started like by a user. One process: NCCL
+/// with one rank.
 
 #include <gtest/gtest.h>
 
@@ -55,7 +55,7 @@ TEST_F(Gpu, TrainsOnTheCurveOfACpu) {
                     1e-5);
 }
 
-/// Flash attention and the grouped products of experts beside plain operations.
+/// Compares flash attention and the grouped products of experts with plain operations.
 TEST_F(Gpu, FastOperationsTrainAsPlainOnes) {
   const Arguments bf16 = joined({"--train.precision", "bf16"}, kExperts);
   expect_same_curve(train("fast", "cuda", bf16),

@@ -35,7 +35,8 @@ def texts(path):
 
 
 def chats(rng, documents):
-    """Conversations in which the answer repeats a part of the question: a model can learn that in few steps."""
+    """Yields conversations in which the answer repeats a part of the question, which a model
+    learns in few steps."""
     for text in documents:
         words = text.split()[:12] or ["nothing"]
         yield {"conversations": [{"role": "user", "content": "Repeat: " + " ".join(words)},
@@ -43,7 +44,8 @@ def chats(rng, documents):
 
 
 def pairs(rng, documents):
-    """Preference pairs: the chosen answer repeats the question, the rejected one reverses it."""
+    """Yields preference pairs: the chosen answer repeats the question, the rejected one reverses
+    it."""
     for text in documents:
         words = text.split()[:rng.randint(4, 12)] or ["nothing"]
         question = {"role": "user", "content": "Repeat: " + " ".join(words)}
@@ -52,7 +54,7 @@ def pairs(rng, documents):
 
 
 def corpus(part):
-    """The directory with corpus.jsonl and tokenizer."""
+    """Returns the directory with corpus.jsonl and tokenizer."""
     folder = os.path.join(part.work, "inputs", "corpus")
     with made_once(folder) as new:
         if new:
@@ -73,12 +75,13 @@ def pack(part, name, kind, input_file, seq_len):
 
 
 def pretrain_set(part):
-    """Rows of several short documents."""
+    """Packs rows of several short documents."""
     return pack(part, "pretrain", "pretrain", lambda source, _: f"{source}/corpus.jsonl", SEQ_LEN)
 
 
 def one_document_set(part, seq_len):
-    """The whole corpus as one document, so that each row is one document: the PyTorch peer then needs no mask."""
+    """Packs the whole corpus as one document, so that each row is one document and the PyTorch
+    peer needs no mask."""
     def joined(source, new):
         write_lines(f"{new}/one.jsonl", [{"text": "\n".join(texts(f"{source}/corpus.jsonl"))}])
         return f"{new}/one.jsonl"

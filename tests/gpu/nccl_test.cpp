@@ -57,7 +57,7 @@ std::vector<float> numbers() {
   return values;
 }
 
-/// An output that holds a wrong value everywhere before the operation.
+/// Fills the output with a wrong value before the operation.
 void poison(const DeviceFloats& output) {
   output.write(std::vector<float>(kCount, -1.0F));
 }

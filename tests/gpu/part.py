@@ -1,4 +1,4 @@
-"""What every part shares: its result file, and how it runs Trireme's programs."""
+"""The base of every part: its result file, and functions that run Trireme's programs."""
 import json
 import os
 import subprocess
@@ -42,7 +42,8 @@ class Context:
             raise Failed(reason)
 
     def threads(self):
-        """A small rehearsal takes one thread: it shares the machine, and threads that wait for each other there cost more than they give."""
+        """Returns the number of threads. A small rehearsal uses one thread: it shares the
+        machine, and threads that wait for each other cost more than they give."""
         return {"OMP_NUM_THREADS": "1"} if self.small else {}
 
     def run(self, words, codes=(0,), **environment):
@@ -72,7 +73,7 @@ def keys(values):
 
 
 def metrics(run):
-    """The metrics of a run: {step: line}; the last line of a step counts."""
+    """Returns the metrics of a run: {step: line}; the last line of a step counts."""
     lines = {}
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
         for line in map(json.loads, file):
@@ -82,7 +83,7 @@ def metrics(run):
 
 
 def losses(run, steps):
-    """The losses of steps 1 to `steps`. Raises Failed if one is missing."""
+    """Returns the losses of steps 1 to `steps`. Raises Failed if one is missing."""
     lines = metrics(run)
     if sorted(lines) != list(range(1, steps + 1)):
         raise Failed(f"{run}/metrics.jsonl has the steps {sorted(lines)}, must have 1 to {steps}")
@@ -90,6 +91,6 @@ def losses(run, steps):
 
 
 def distance(values, reference):
-    """The largest relative difference of two lists; infinite if one of them holds a NaN."""
+    """Returns the largest relative difference of two lists; infinite if one of them has a NaN."""
     differences = [abs(a - b) / abs(b) if a == a and b == b else float("inf") for a, b in zip(values, reference)]
     return max(differences)

@@ -29,7 +29,8 @@ def foreign(libraries):
 
 
 def libraries(part):
-    """All libraries of all programs are found, the programs start, MPI starts in a process alone, and HDF5 writes."""
+    """Checks that all libraries of all programs are found, the programs start, MPI starts in a
+    process without a launcher, and HDF5 writes."""
     part.note(python=platform.python_version(), libc=" ".join(platform.libc_ver()), system=platform.platform(), cpus=os.cpu_count(), cpu=cpu_model(),
               bundle=places.is_bundle())
     part.note(torch_directory=places.torch_directory())
@@ -70,7 +71,8 @@ def cpu_model():
 
 
 def device(part):
-    """Facts and ceilings of the GPU: nvidia-smi, `trireme doctor`, a bf16 and an fp32 matrix product, a copy."""
+    """Notes facts and upper limits of the GPU: nvidia-smi, `trireme doctor`, a bf16 and an fp32
+    matrix product, a copy."""
     part.note(gpus=places.device_lines())
     report = part.trireme("doctor", "--json", codes=(0, 1, 2, 3, 4, 5))
     part.note(doctor=json.loads(report))
@@ -99,7 +101,7 @@ def test_results(report):
 
 
 def nccl(part):
-    """A real NCCL communicator of one rank, and the backend's world of one rank."""
+    """Checks a real NCCL communicator of one rank, and the backend's world of one rank."""
     google_test(part, "tests/gpu_nccl_test")
 
 

@@ -1,8 +1,8 @@
-"""The parts that measure: step time, throughput, MFU and peak memory beside eager and compiled PyTorch.
+"""The measuring parts: step time, throughput, MFU and peak memory, compared with eager and compiled PyTorch.
 
-Both sides start from the same weights, see the same batches (parity_driver writes both) and must agree on the first loss before anything
-is compared. Their runs alternate. A step time is the median after the warm-up steps; ours lasts from the end of one step to the end of
-the next, so that data loading is part of it. MFU takes our metric's operations per token and peak for both sides.
+Both sides start from the same weights, read the same batches (parity_driver writes both) and must agree on the first loss before the
+comparison. Their runs alternate. A step time is the median after the warm-up steps. Trireme's step lasts from the end of one step to the
+end of the next, so data loading is part of it. MFU uses Trireme's operations per token and peak for both sides.
 """
 import json
 import os
@@ -34,14 +34,15 @@ def warmup(part):
 
 
 def minimind(part):
-    """MiniMind's largest published shape, 1024 x 16, rows of 512 tokens."""
+    """Measures MiniMind's largest published shape, 1024 x 16, with rows of 512 tokens."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2} if part.small else {}
     compare(part, {"model.preset": "minimind-1024x16", **sizes, "model.vocab_size": 6400, **(common(part, 128, 2, 1) if part.small else common(part, 512, 32, 1))})
 
 
 def gpt2(part):
-    """A model of GPT-2's size, 768 x 12 with a vocabulary of 50304, rows of 1024 tokens. Its blocks are ours (RMSNorm, rotary embedding, gated
-    MLP of the same number of weights as GPT-2's)."""
+    """Measures a model of GPT-2's size, 768 x 12 with a vocabulary of 50304 and rows of 1024
+    tokens. Its blocks are those of this project (RMSNorm, rotary embedding, gated MLP with the
+    same number of weights as GPT-2's)."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 4, "model.intermediate_size": 128,
              "model.vocab_size": 1024} if part.small else {
         "model.hidden_size": 768, "model.num_layers": 12, "model.num_heads": 12, "model.num_kv_heads": 12, "model.intermediate_size": 2048,
@@ -50,10 +51,10 @@ def gpt2(part):
 
 
 def ours(part, packed, values):
-    """Trains with Trireme; -> losses, step times, peak memory and operations of a token over the peak."""
+    """Trains with Trireme. Returns losses, step times, peak memory and operations per token over the peak."""
     run, steps = part.path("run"), values["train.steps"]
     shutil.rmtree(run, ignore_errors=True)
-    # A run saves at its last step, here gigabytes that nobody reads: it is killed some steps behind those that count.
+    # A run saves at its last step, here unused gigabytes. So it is killed some steps after the measured ones.
     part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys({**values, "train.steps": steps + 4, "checkpoint.every": 0}),
                  codes=(-signal.SIGKILL,), TRIREME_ALLOW_FAULTS="1", TRIREME_FAULT=f"train.step:0:{steps + 3}:kill9")
     by_step = metrics(run)
@@ -120,7 +121,7 @@ def compare(part, values):
         return
     try:
         compiled = peer(part, python, dump, "compiled", COMPILE_LIMIT_S)
-    except Failed as failed:  # the peer's failure is not ours; the reason shows it
+    except Failed as failed:  # a failure of the peer does not fail the part; the reason shows it
         part.reason = f"compiled PyTorch was not measured: {failed}"
         return
     check_loss(part, "compiled", compiled["losses"], result["losses"])

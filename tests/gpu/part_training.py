@@ -8,8 +8,9 @@ import inputs
 from part import distance, keys, losses
 
 STEPS = 30
-# fp32 losses on two devices. The first step's differ by the rounding of one forward pass; training then amplifies that, as much as the loss
-# surface says. Another rounding on the CPU (plain operations) measures it: a step may differ by FACTOR times the largest such distance so far.
+# fp32 losses on two devices. Those of the first step differ by the rounding of one forward pass. Training then amplifies the difference,
+# depending on the loss surface. Another rounding on the CPU (plain operations) measures this: a step may differ by FACTOR times the largest
+# such distance so far.
 FIRST_BOUND = 1e-5
 FACTOR = 4
 BF16_BOUND = 2e-2  # bf16 rounds by 2^-9; a wrong kernel differs by far more
@@ -18,7 +19,8 @@ EXPERTS = {"model.num_experts": 4, "model.num_experts_per_tok": 2, "model.moe_in
 
 
 def shape(part):
-    """The model and the batches of these parts: 30 M parameters, or in a small rehearsal 60 thousand."""
+    """Returns the model and the batches of these parts: 30 M parameters, or 60 thousand in a
+    small rehearsal."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 2, "train.micro_batch": 4} if part.small else {
         "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4, "train.micro_batch": 8}
     return {"model.preset": "minimind-3", **sizes, "model.max_seq_len": 2 * inputs.SEQ_LEN, "train.global_batch": 2 * sizes["train.micro_batch"],
@@ -32,7 +34,7 @@ def hard(part):
 
 
 def pretrain(part, name, values, codes=(0,), **environment):
-    """Trains the run `name` of this part, or goes on with it; returns its directory."""
+    """Trains the run `name` of this part, or resumes it; returns its directory."""
     run = part.path(name)
     part.trireme("pretrain", "--data", inputs.pretrain_set(part), "--run", run, *keys(values), codes=codes, **environment)
     return run
@@ -45,7 +47,7 @@ def hash_of(part, run):
 
 
 def train_losses(part):
-    """30 steps in fp32 on the CPU and on the device, and in bf16 on the device."""
+    """Compares 30 steps in fp32 on the CPU and on the device, and in bf16 on the device."""
     base = shape(part)
     variants = {"cpu": {"train.device": "cpu", "train.precision": "fp32"},
                 "cpu_plain": {"train.device": "cpu", "train.precision": "fp32", "train.fused_ops": "false"},
@@ -70,7 +72,8 @@ def train_losses(part):
 
 
 def resume(part):
-    """A run that is killed at step 15 and started again ends with the same bits as a run that nobody disturbs."""
+    """Checks that a run that is killed at step 15 and started again ends with the same bits as
+    an undisturbed run."""
     values = hard(part)
     whole = hash_of(part, pretrain(part, "whole", values))
     pretrain(part, "killed", values, codes=(-signal.SIGKILL,), TRIREME_ALLOW_FAULTS="1", TRIREME_FAULT="train.step:0:15:kill9")
@@ -84,7 +87,7 @@ def resume(part):
 
 
 def deterministic(part):
-    """Two runs with the same seed have equal losses and equal bits."""
+    """Checks that two runs with the same seed have equal losses and equal bits."""
     values = hard(part)
     runs = [pretrain(part, name, values) for name in ("first", "second")]
     curves, hashes = [losses(run, values["train.steps"]) for run in runs], [hash_of(part, run) for run in runs]
@@ -94,7 +97,7 @@ def deterministic(part):
 
 
 def base_run(part):
-    """A pretrained run on the CPU in fp32, made once for the parts that need weights."""
+    """Returns a pretrained run on the CPU in fp32, made once for the parts that need weights."""
     folder = os.path.join(part.work, "inputs", "base")
     with inputs.made_once(folder) as new:
         if new:
@@ -111,7 +114,8 @@ def fine_tune(part, task, name, values):
 
 
 def fine_tuned(part, task, lr):
-    """Losses of the task on the CPU in fp32, on the device in fp32 and in bf16. The first step's fp32 losses must agree."""
+    """Compares losses of the task on the CPU in fp32, and on the device in fp32 and in bf16. The
+    first step's fp32 losses must agree."""
     curves = {}
     for name, device, precision in (("cpu", "cpu", "fp32"), ("device", part.device, "fp32"), ("device_bf16", part.device, "bf16")):
         plain = {"train.fused_ops": "false"} if name == "device" and device == "cpu" else {}
@@ -128,12 +132,13 @@ def fine_tuned(part, task, lr):
 
 
 def sft(part):
-    """Fine-tuning on chats."""
+    """Compares fine-tuning on chats."""
     fine_tuned(part, "sft", 1e-3)
 
 
 def dpo(part):
-    """Training on preference pairs. The first loss is log 2, because policy and reference are still the same model."""
+    """Compares training on preference pairs. The first loss is log 2, because policy and
+    reference are still the same model."""
     curves = fine_tuned(part, "dpo", 1e-4)
     for name in ("cpu", "device"):
         apart = abs(curves[name][0] - math.log(2))
@@ -141,7 +146,7 @@ def dpo(part):
 
 
 def generated(part, *more):
-    """Texts and token ids for three prompts in one batch."""
+    """Returns texts and token ids for three prompts in one batch."""
     prompts = part.path("prompts.jsonl")
     inputs.write_lines(prompts, [{"prompt": text} for text in ("Once upon a time", "The ", "1 + 1 = ")])
     out = part.trireme("generate", "--checkpoint", base_run(part), "--prompts", prompts, "--max-tokens", 48, "--ignore-eos", "--json", *more)
@@ -151,7 +156,8 @@ def generated(part, *more):
 
 
 def generate(part):
-    """Greedy text in fp32 is the same on CPU and device; sampling with a seed repeats itself; bf16 and fp16 give text; speed."""
+    """Checks that greedy text in fp32 is the same on CPU and device, that sampling with a seed
+    repeats itself, and that bf16 and fp16 give text. Notes the speed."""
     greedy = ("--temperature", 0)
     on_cpu, on_device = (generated(part, "--device", device, "--precision", "fp32", *greedy) for device in ("cpu", part.device))
     part.note(text=on_device[0]["text"], same_ids=[a["ids"] == b["ids"] for a, b in zip(on_cpu, on_device)])

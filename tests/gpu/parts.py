@@ -41,7 +41,7 @@ TABLE = [
 
 
 def run_one(args):
-    """One part in this process; its exit code tells the driver how it ended."""
+    """Runs one part in this process. Its exit code tells the driver how it ended."""
     row = next(row for row in TABLE if row.name == args.name)
     context = Context(args.name, args.device, args.size, args.work, args.result)
     context.write()

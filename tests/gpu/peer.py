@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch beside Trireme on one device: fp32 weights under bf16 autocast, fused AdamW, clip by global norm; eager or compiled.
+"""Trains with PyTorch on one device for a comparison with Trireme: fp32 weights under bf16
+autocast, fused AdamW, clip by global norm; eager or compiled.
 
 usage: peer.py --dump DIR --out FILE --device cuda|cpu --warmup N [--compile]
 
-DIR is what `parity_driver train --batches-only` left. Batches are on the device before the clock starts. Writes {"losses", "step_time_s"
-(after the warm-up steps), "first_step_s" (with compilation), "peak_memory_bytes", "peak_allocated_bytes"}. Needs torch alone.
+DIR is the output of `parity_driver train --batches-only`. Batches are on the device before the
+clock starts. Writes {"losses", "step_time_s" (after the warm-up steps), "first_step_s" (with
+compilation), "peak_memory_bytes", "peak_allocated_bytes"}. Needs only torch.
 """
 import argparse
 import json
@@ -30,8 +32,8 @@ def load_safetensors(path):
 
 
 def check_rows(bounds, targets):
-    """Each row is one document, with padding behind it at most: then causal attention needs no mask. `bounds`: where segments begin in the
-    rows one after another; targets [rows, T]."""
+    """Checks that each row is one document with padding only after it, so that causal attention
+    needs no mask. `bounds`: the starts of segments in the concatenated rows; targets [rows, T]."""
     T = targets.shape[1]
     for bound in bounds:
         row, column = divmod(int(bound), T)
@@ -40,7 +42,8 @@ def check_rows(bounds, targets):
 
 
 def load_updates(dump, device):
-    """For each update its micro-batches (tokens, targets, positions) on the device and the number of its targets."""
+    """Returns for each update its micro-batches (tokens, targets, positions) on the device and
+    the number of its targets."""
     batches = load_safetensors(os.path.join(dump, "batches.safetensors"))
     steps, micro_steps, _, _ = batches["tokens"].shape
     begin, updates = batches["bounds_begin"], []
@@ -61,7 +64,8 @@ def make_optimizer(net, values):
 
 
 def update(net, optimizer, micro_batches, num_targets, device, clip_norm):
-    """One update; returns the loss sum as a tensor on the device, so that the host does not wait."""
+    """Runs one update. Returns the loss sum as a tensor on the device, so that the host does not
+    wait."""
     total = torch.zeros((), device=device, dtype=torch.float64)
     for tokens, targets, positions in micro_batches:
         with torch.autocast(device, dtype=torch.bfloat16):

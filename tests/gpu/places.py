@@ -35,7 +35,8 @@ def bundle_facts():
 
 
 def program(name):
-    """The path of a program by its path below the build directory. Raises Missing if it was not built."""
+    """Returns the path of a program by its path below the build directory. Raises Missing if it
+    was not built."""
     path = os.path.join(BUILD, name)
     if not os.access(path, os.X_OK):
         raise Missing(f"{path} is not there. " + ("Pack the bundle again." if is_bundle() else
@@ -44,7 +45,8 @@ def program(name):
 
 
 def torch_of(python):
-    """The directory of the torch package of this interpreter; "" if it has none. Does not import torch, which takes seconds."""
+    """Returns the directory of the torch package of this interpreter; "" if it has none. Does
+    not import torch, which takes seconds."""
     try:
         found = subprocess.run([python, "-c", FIND_TORCH], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=TORCH_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -62,7 +64,8 @@ def python_with_torch():
 
 
 def torch_directory():
-    """The LibTorch that the programs load: TRIREME_TORCH_ROOT, else that of python_with_torch. Raises Missing."""
+    """Returns the LibTorch that the programs load: TRIREME_TORCH_ROOT if set, otherwise that of
+    python_with_torch. Raises Missing."""
     root = os.environ.get("TRIREME_TORCH_ROOT", "")
     for directory in (root, os.path.join(root, "torch")) if root else (python_with_torch()[1],):
         if directory and glob.glob(os.path.join(directory, "lib", "libtorch_cpu.so*")):
@@ -78,7 +81,8 @@ def torch_library_path(torch):
 
 
 def environment(**more):
-    """The environment of Trireme's programs. Outside a bundle they find their libraries by themselves."""
+    """Returns the environment of Trireme's programs. Outside a bundle they find their libraries
+    by themselves."""
     result = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     if is_bundle():
         openmpi = os.path.join(ROOT, "openmpi")
@@ -124,7 +128,7 @@ def ask_driver():
 
 
 def device_lines():
-    """One dict per GPU as nvidia-smi reports it; [] if nvidia-smi is not there or fails."""
+    """Returns one dict per GPU as nvidia-smi reports it; [] if nvidia-smi is absent or fails."""
     fields = ("name", "driver_version", "memory.total", "power.limit", "clocks.sm", "clocks.max.sm", "temperature.gpu")
     try:
         asked = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader"], stdout=subprocess.PIPE,

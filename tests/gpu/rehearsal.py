@@ -24,7 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def wrong_statuses(document, names):
-    """What is not as it must be, in words."""
+    """Yields a description of each wrong status."""
     gpu_only = {row.name for row in parts.TABLE if row.gpu_only}
     for entry in document["parts"]:
         wanted = (driver.SKIPPED, driver.NO_DEVICE) if entry["name"] in gpu_only else (driver.PASSED, None)

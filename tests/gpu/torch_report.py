@@ -25,7 +25,7 @@ def versions():
 
 
 def seconds(call, device):
-    """The median time of one call, after the warm-up."""
+    """Returns the median time of one call, after the warm-up."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     times = []
     for _ in range(WARMUP + REPEATS):

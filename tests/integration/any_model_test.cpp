@@ -1,5 +1,5 @@
-/// A model may be a checkpoint, a run, a LoRA run or a Hugging Face folder, and its chat template is
-/// held against every data set.
+/// A model argument may be a checkpoint, a run, a LoRA run or a Hugging Face directory. The chat
+/// template of the model is compared with the template of every data set.
 
 #include "support/post_training.hpp"
 
@@ -14,8 +14,9 @@ using testing::TaskCase;
 
 class AnyModel : public testing::PostTraining {};
 
-/// A Hugging Face folder and a LoRA run stand wherever a model may, on several ranks, killed and gone.
-TEST_F(AnyModel, AModelMayBeAHuggingFaceFolderOrALoraRun) {
+/// A Hugging Face directory and a LoRA run work wherever a model may be given: on several ranks,
+/// after a kill, and after the model was deleted.
+TEST_F(AnyModel, AModelMayBeAHuggingFaceDirectoryOrALoraRun) {
   const auto text = [](const char* name) { return path(name).string(); };
   const TaskCase sft{"sft", "sft", "chats", {}};
   ASSERT_EQ(train(sft, "any lora", "start", {.ranks = 1}, {"--lora.rank", "2"}).code, 0);
@@ -23,7 +24,8 @@ TEST_F(AnyModel, AModelMayBeAHuggingFaceFolderOrALoraRun) {
             0);
   ASSERT_EQ(trireme({"import", "--hf", text("any hf"), "--output", text("any run")}).code, 0);
 
-  // The adapters added to their base are the folder, and the folder is its import.
+  // Adapters that are merged into their base equal the exported directory, and the directory equals
+  // its import.
   const TaskCase dpo{"dpo", "dpo", "pairs", {}};
   const Arguments reference{"--dpo.reference", text("any run")};
   ASSERT_EQ(train(dpo, "of run", "any run", {.ranks = 2}, reference).code, 0);
@@ -69,7 +71,7 @@ TEST_F(AnyModel, TheTemplateOfAnImportedModelIsHeldAgainstEveryDataSet) {
   allowed.emplace_back("--allow-other-template");
   const Exit scored = trireme(allowed);
   EXPECT_EQ(scored.code, 0) << scored.err;
-  fs::remove(path("taught hf") / "tokenizer.json");  // the data set knows its tokens' bytes
+  fs::remove(path("taught hf") / "tokenizer.json");  // the data set knows the bytes of its tokens
   EXPECT_EQ(trireme(allowed).out, scored.out);
   expect_refused(
       trireme({"eval", "--checkpoint", text("taught hf"), "--choices", text("items.jsonl")}), 3,

@@ -1,4 +1,5 @@
-/// How a run begins: from its own folder alone, from imported weights, from another run's state.
+/// Tests how a run starts: from its own directory alone, from imported weights, and from the state
+/// of another run.
 
 #include <filesystem>
 #include <fstream>
@@ -20,7 +21,7 @@ class Begin : public testing::RunProgram {
   }
 };
 
-TEST_F(Begin, ARunBegunWithRelativePathsGoesOnFromAnyFolder) {
+TEST_F(Begin, ARunWithRelativePathsResumesFromAnyDirectory) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
   const auto in = [](const std::filesystem::path& folder, const Arguments& more) {
     Arguments all{"sh",
@@ -39,7 +40,7 @@ TEST_F(Begin, ARunBegunWithRelativePathsGoesOnFromAnyFolder) {
       in(path("."), {"--data", "set", "--data.valid_path", "./set", "--init", "source", "--run",
                      "relative", "--train.steps", "2", "--train.eval_every", "1"});
   EXPECT_EQ(first.code, 0) << first.err;
-  // As if killed before its first checkpoint: it needs what --init named.
+  // The run is killed before its first checkpoint, so the next start needs the model of --init.
   std::filesystem::remove_all(path("relative/checkpoints"));
   std::ofstream(path("relative/status.json"))
       << R"({"state": "running", "exit_code": 0, "step": 0, "committed": -1})";
@@ -50,7 +51,7 @@ TEST_F(Begin, ARunBegunWithRelativePathsGoesOnFromAnyFolder) {
   EXPECT_EQ(saved_steps("relative").front(), 3);
 }
 
-TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
+TEST_F(Begin, ARunResumesWithItsConfigurationAndReportsTheEffectOfAnotherEnd) {
   ASSERT_EQ(pretrain("alone", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string run = path("alone").string();
   const std::string config = read_file(path("alone") / "config.toml");
@@ -77,7 +78,7 @@ TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
   EXPECT_EQ(more.err.find("bit for bit"), std::string::npos) << more.err;
   EXPECT_EQ(metrics("alone").steps.size(), 8U);
 
-  // What is lost of its configuration is in the checkpoint.
+  // The checkpoint has the configuration keys that the run has lost.
   std::ofstream(path("alone") / "config.toml") << "[train\n";
   const Exit damaged = trireme({"pretrain", "--run", run, "--train.steps", "9"});
   EXPECT_EQ(damaged.code, 0) << damaged.err;
@@ -88,7 +89,7 @@ TEST_F(Begin, ARunAloneGoesOnAsItWasAndSaysWhatAnotherEndChanges) {
   expect_words(refused, {"optim.lr = 0.001 (--optim.lr), the checkpoint has 0.003"});
 }
 
-TEST_F(Begin, ARunFromImportedWeightsGoesOn) {
+TEST_F(Begin, ARunFromImportedWeightsResumes) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "2"}).code, 0);
   const std::string exported = path("exported").string();
   const std::string weights = path("weights").string();
@@ -110,7 +111,7 @@ TEST_F(Begin, ARunFromImportedWeightsGoesOn) {
                             "1",
                             "--train.steps",
                             "5"};
-  // Stopped as by Slurm, whose next start is the same command.
+  // Slurm stops the run; its next start is the same command.
   const Exit first = trireme(
       arguments,
       {.environment = {{"TRIREME_ALLOW_FAULTS", "1"}, {"TRIREME_FAULT", "train.step:0:3:kill9"}}});
@@ -146,7 +147,7 @@ TEST_F(Begin, WeightsAreTrainedAsTheModelTheyBelongTo) {
   EXPECT_EQ(other.code, 2) << other.err;
   expect_words(other, {"model.hidden_size = 64", "the weights have 32",
                        "model.rope_theta = 1e+06 (preset tiny)"});
-  // It fits any shape, so it may be meant: then it is named.
+  // A changed rope_theta fits any shape and may be intended, so the log only names it.
   const Exit turned = pretrain("turned", {"--resume", path("other_weights").string(),
                                           "--model.rope_theta", "900", "--train.steps", "1"});
   EXPECT_EQ(turned.code, 0) << turned.err;
@@ -161,7 +162,7 @@ TEST_F(Begin, WeightsAreTrainedAsTheModelTheyBelongTo) {
   EXPECT_NE(read_file(path("fitted") / "config.toml").find("rope_theta = 500"), std::string::npos);
 }
 
-TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
+TEST_F(Begin, ANewRunStartsFromAnyCheckpointWithAnotherConfiguration) {
   ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string from = (path("trunk") / "checkpoints" / "step-000000002").string();
   const auto branch = [&](const std::string& run, const Arguments& more) {
@@ -180,7 +181,7 @@ TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
   EXPECT_EQ(other.code, 0) << other.err;
   expect_words(other, {"at step 2", "begins at sample 0: train.seed = 7 (was 42)"});
 
-  // Through fp64 and back no digit of fp32 is lost, moments included.
+  // A conversion to fp64 and back loses no digit of fp32, in weights and optimizer state.
   const Exit wide =
       branch("wide", {"--resume", from, "--train.precision", "fp64", "--train.steps", "2"});
   EXPECT_EQ(wide.code, 0) << wide.err;
@@ -211,7 +212,7 @@ TEST_F(Begin, ANewRunGoesOnFromAnyCheckpointUnderAnotherConfiguration) {
   expect_words(shape, {"model.hidden_size = 64 (--model.hidden_size), the weights have 32"});
 }
 
-TEST_F(Begin, EveryOptimizerLearnsAndGoesOnBitForBit) {
+TEST_F(Begin, EveryOptimizerLearnsAndResumesBitForBit) {
   const std::vector<Arguments> optimizers{
       {"--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.nesterov", "true", "--optim.lr",
        "0.3", "--optim.weight_decay", "0"},
@@ -237,7 +238,7 @@ TEST_F(Begin, EveryOptimizerLearnsAndGoesOnBitForBit) {
     EXPECT_LT(losses.back(), losses.front() - 0.05) << name << " does not learn";
   }
 
-  // The state of one optimizer is not another's; its weights are.
+  // An optimizer cannot use the state of another optimizer, but its weights can be used.
   const std::string from = path("sgd_whole").string();
   const auto begin = [&](const std::string& run, const Arguments& more) {
     Arguments all{"pretrain", "--run", path(run).string(), "--optim.name", "lion"};
@@ -275,9 +276,9 @@ TEST_F(Begin, TheWarningOfAnUpdateThatHoldsMoreThanTheEpochsCountsWhatIsDone) {
   EXPECT_EQ(done.err.find("gives only"), std::string::npos) << done.err;
 }
 
-TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
+TEST_F(Begin, ARunWithLostCheckpointsDoesNotRestartSilently) {
   const Arguments arguments{"--train.steps", "2", "--checkpoint.every", "1"};
-  // One that was killed before its first commit is.
+  // A run that was killed before its first commit starts anew without a question.
   ASSERT_EQ(pretrain("gone", arguments, {.fault = "train.step:0:1:kill9"}).code, 137);
   ASSERT_EQ(pretrain("gone", arguments).code, 0);
   EXPECT_EQ(status("gone")["committed"], 2);
@@ -298,7 +299,8 @@ TEST_F(Begin, ARunWhoseCheckpointsAreGoneIsNotBegunAnewUnasked) {
   EXPECT_EQ(trireme({"pretrain", "--run", path("gone").string()}).code, 0);
   EXPECT_TRUE(metrics("gone").resumed_from.back() == 2);
 
-  // The same command goes on, as after a requeue; without the newest checkpoint not in silence.
+  // Repeating the command resumes the run, like after a requeue. If the newest checkpoint is
+  // missing, the run says so.
   EXPECT_EQ(pretrain("gone", anew).code, 0);
   std::filesystem::remove_all(path("gone") / "checkpoints" / "step-000000002");
   const Exit back = pretrain("gone", anew);

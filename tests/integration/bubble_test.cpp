@@ -1,5 +1,5 @@
-/// The executor's idle time on ranks whose work is timed waiting. Label slow: on a busy machine the ranks'
-/// own computing takes too long beside it.
+/// Measures the idle time of the pipeline executor on ranks that sleep instead of computing. Label
+/// slow: on a busy machine, the ranks' own computation takes too long compared to the sleep.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -24,8 +24,8 @@
 namespace trireme::testing {
 namespace {
 
-/// Idle over busy time of ranks on which each third of a stage's work waits for `third`, run by the
-/// executor. Busy: not waiting for another rank.
+/// Returns idle time over busy time of ranks that run a schedule. Each third of a stage's work
+/// sleeps for `third`. A rank is busy if it does not wait for another rank.
 double measured_bubble(std::string_view name, const pipeline::Shape& shape,
                        std::chrono::milliseconds third) {
   std::vector<double> busy_s(static_cast<std::size_t>(shape.ranks));
@@ -67,8 +67,8 @@ double measured_bubble(std::string_view name, const pipeline::Shape& shape,
   return took_s * shape.ranks / std::accumulate(busy_s.begin(), busy_s.end(), 0.0) - 1;
 }
 
-// Ranks that sleep need no core each. What else runs here only adds to idle time: the least of a few
-// tries counts.
+// Sleeping ranks do not need a core each. Other load on this machine only adds idle time, so the
+// smallest of a few results counts.
 TEST(Bubble, IsThatOfTheFormula) {
   constexpr std::chrono::milliseconds kThird{60};
   constexpr int kTries = 3;

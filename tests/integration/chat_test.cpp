@@ -1,4 +1,5 @@
-/// `trireme chat` with a model that the test trains: from a pipe, and typed at a terminal.
+/// Runs `trireme chat` with a model that the test trains, with input from a pipe and typed at a
+/// terminal.
 
 #include <fstream>
 
@@ -21,7 +22,8 @@ class ChatProgram : public testing::RunProgram {
     RunProgram::SetUpTestSuite();
     ASSERT_EQ(pretrain("base", {"--train.steps", "2", "--model.max_seq_len", "16384"}).code, 0);
     std::ofstream file(path("chats.jsonl"));
-    // Longer than a row, which loses its end: what the model learns of an answer is to go on.
+    // The chats are longer than a row, which cuts their ends off, so the model learns answers that
+    // do not end.
     std::string answer;
     for (int i = 0; i < 100; ++i) answer += "the end ";
     for (int i = 0; i < 12; ++i)
@@ -51,14 +53,14 @@ class ChatProgram : public testing::RunProgram {
     return words;
   }
 
-  /// With `lines` on standard input.
+  /// Runs chat with `lines` on standard input.
   static Exit piped(const std::string& lines, const Arguments& more = {}) {
     Arguments words{"sh", "-c", "printf '%b' \"$0\" | \"$@\"", lines};
     for (const std::string& word : chat(more)) words.push_back(word);
     return Process(words, {{"OMP_NUM_THREADS", "1"}}, path("chat")).wait(kLimit_s);
   }
 
-  /// The greedy answer of `trireme generate` to these messages.
+  /// Returns the greedy answer of `trireme generate` to these messages.
   static std::string answer_to(const Json& messages) {
     std::ofstream(path("messages.jsonl")) << Json{{"messages", messages}}.dump() << "\n";
     const Exit exit = trireme({"generate", "--checkpoint", path("model").string(), "--prompts",
@@ -68,7 +70,7 @@ class ChatProgram : public testing::RunProgram {
     return Json::parse(exit.out, nullptr, false).value("text", "");
   }
 
-  /// Chat at a terminal, ready for keys.
+  /// Starts chat at a terminal and waits until it reads keys.
   static std::unique_ptr<PseudoTerminal> typed(const Arguments& more) {
     auto terminal = std::make_unique<PseudoTerminal>([&] {
       Arguments words = chat(more);
@@ -137,7 +139,7 @@ TEST_F(ChatProgram, EndsAScriptAtItsFirstMistake) {
   EXPECT_EQ(piped("").code, 0);
 }
 
-TEST_F(ChatProgram, StopsAnAnswerAndGoesOnAtATerminal) {
+TEST_F(ChatProgram, StopsAnAnswerAndContinuesAtATerminal) {
   const auto terminal =
       typed({"--max-tokens", "16000", "--history", path("history").string(), "--temperature", "0"});
 
@@ -153,7 +155,7 @@ TEST_F(ChatProgram, StopsAnAnswerAndGoesOnAtATerminal) {
   terminal->forget_screen();
   enter(*terminal, "/set max_tokens 5");
   terminal->forget_screen();
-  enter(*terminal, "/re\t");  // completed: another answer
+  enter(*terminal, "/re\t");  // a completed word gives another answer
   EXPECT_NE(terminal->screen().find(" tokens/s"), std::string::npos) << terminal->screen();
 
   terminal->type("\x04");

@@ -1,5 +1,5 @@
-/// The times in metrics.jsonl are those of a clock on the wall, and the rank that holds the others
-/// up is the one that is named.
+/// The times in metrics.jsonl agree with the wall clock, and the log names the rank that delays the
+/// others.
 
 #include <cmath>
 
@@ -23,8 +23,9 @@ class Clock : public testing::RunProgram {
     return metrics.steps.begin()->second.at(key).get<double>();
   }
 
-  /// Step times add up to what the day's clock says passed between the first step's end and the
-  /// last one's. 2 %, and 0.1 s for a rank 0 that a busy machine holds up before it looks.
+  /// Expects that the step times add up to the wall time between the end of the first step and the
+  /// end of the last. Tolerance: 2 % and 0.1 s, because a busy machine may delay rank 0 before it
+  /// reads the clock.
   static void expect_by_the_clock(const RunMetrics& metrics) {
     const double by_the_day = metrics.steps.rbegin()->second.at("time").get<double>() -
                               metrics.steps.begin()->second.at("time").get<double>();
@@ -68,7 +69,7 @@ TEST_F(Clock, SavesAndValidationsAreInTheStepThatFollowsAndTheLastOnesInTheClosi
   EXPECT_NE(exit.err.find("newest checkpoint step-000000012"), std::string::npos) << exit.err;
 }
 
-/// Ranks, and which of them is held for a second before each step.
+/// The number of ranks, and the rank that is delayed by a second before each step.
 class HeldRank : public Clock, public ::testing::WithParamInterface<std::pair<int, int>> {};
 
 TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
@@ -84,7 +85,7 @@ TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
   for (const auto& [step, line] : lines.steps) {
     EXPECT_EQ(line["slowest_rank"], held) << line;
     EXPECT_GE(line["step_time_s"].get<double>(), 1.0) << line;
-    // All others wait for most of the second: they compute for some of it.
+    // All other ranks wait for most of the second. They compute during the rest.
     EXPECT_GT(line["peer_wait_s"].get<double>(), 0.7 * (ranks - 1) / ranks) << line;
     EXPECT_LE(line["peer_wait_s"].get<double>(), line["step_time_s"].get<double>()) << line;
   }
@@ -98,7 +99,7 @@ TEST_F(Clock, AMeanOverAWindowAddsUpAsWell) {
   ASSERT_EQ(exit.code, 0) << exit.err;
   const RunMetrics run = metrics("window");
 
-  ASSERT_EQ(run.steps.size(), 3U);  // 3, 6 and the last
+  ASSERT_EQ(run.steps.size(), 3U);  // steps 3, 6 and 7
   const auto time = [&](int step) { return run.steps.at(step)["step_time_s"].get<double>(); };
   EXPECT_GE(3 * time(6), 1.0);
   EXPECT_EQ(run.steps.at(6)["slowest_rank"], 0);
@@ -106,7 +107,7 @@ TEST_F(Clock, AMeanOverAWindowAddsUpAsWell) {
   EXPECT_LE(sum, closing(run)["time_s"].get<double>());
   EXPECT_NEAR(run.steps.at(7)["time"].get<double>() - run.steps.at(3)["time"].get<double>(),
               3 * time(6) + time(7),
-              0.15);  // a busy machine holds rank 0 up before it looks at the clock
+              0.15);  // a busy machine may delay rank 0 before it reads the clock
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-/// Commands beside training, as users type them: bench on several ranks, room
-/// on a full disk, prompts.
+/// Runs the commands besides training like users do: bench on several ranks, prune on a full disk,
+/// prompts.
 
 #include <sys/stat.h>
 
@@ -64,7 +64,7 @@ TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
   EXPECT_EQ(read_file(texts), "{\"text\": \"one\"}\n");
 }
 
-/// Two ranks, one state: each has its share of it, and one speaks.
+/// Two ranks share one state: each writes its shard, and only one rank prints.
 TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {
   const auto bench = [](const Arguments& more) {
     Arguments all{TRIREME_PROGRAM,       "bench", "checkpoint", "--repeats", "1", "--folder",
@@ -75,14 +75,15 @@ TEST_F(Commands, BenchCheckpointSharesTheStateOverItsRanks) {
 
   const Exit measured = bench({"--bytes", "33554432", "--json"});
   ASSERT_EQ(measured.code, 0) << measured.err;
-  const Json json = parse_json(measured.out, "bench");  // one object, not two
+  const Json json = parse_json(measured.out, "bench");  // the output is one object, not two
   EXPECT_EQ(json["ranks"], 2);
   EXPECT_EQ(json["bytes"], 33554432);
   EXPECT_EQ(json["copy_bytes"], 33554432 / 2);
   expect_refused(bench({"--byts", "8"}), 2, {"did you mean '--bytes'"});
 }
 
-/// A checkpoint of two shards, by one rank and by two: the text, the bytes and the codes of one.
+/// Verifies a checkpoint of two shards on one rank and on two: text, bytes and exit codes are the
+/// same.
 TEST_F(Commands, TheRanksOfMpirunShareVerifyHashReshardAndExport) {
   ASSERT_EQ(
       pretrain("shared", {"--train.steps", "2", "--checkpoint.every", "1"}, {.ranks = 2}).code, 0);
@@ -128,7 +129,7 @@ TEST_F(Commands, TheRanksOfMpirunShareVerifyHashReshardAndExport) {
   EXPECT_TRUE(fs::is_empty(path("none")));
 }
 
-/// The failing save stands for a disk that is full until the older checkpoints are gone.
+/// The failing save simulates a disk that is full until the older checkpoints are deleted.
 TEST_F(Commands, ALowerKeepLastFreesSpaceBeforeTheNextSave) {
   const Arguments kept{"--checkpoint.every", "1", "--checkpoint.keep_last", "4", "--train.steps"};
   Arguments first = kept;
@@ -187,7 +188,7 @@ TEST_F(Commands, GenerateTakesPromptsFromOptionStandardInputAndFile) {
   expect_refused(generate({"--prompts", path("long.jsonl").string()}), 3,
                  {"long.jsonl:1", "max_seq_len"});
   expect_refused(generate({"--prompts", path("absent.jsonl").string()}), 3, {"absent.jsonl"});
-  EXPECT_EQ(generate({"--prompt", ""}).code, 0);  // from the beginning-of-text token
+  EXPECT_EQ(generate({"--prompt", ""}).code, 0);  // starts at the beginning-of-text token
   expect_refused(generate({}), 2, {"--prompt", "--prompts"});
   expect_refused(generate({"--prompt", "x", "--prompts", file}), 2, {"either"});
   expect_refused(generate({"--prompt", "two", "texts"}), 2, {"quote it"});
@@ -221,7 +222,7 @@ TEST_F(Commands, NamesTheOptionThatIsWrongAsItWasGiven) {
   refused(generate, {"--presence-penalty", "-1e308"}, "--presence-penalty -1e+308, must be");
 }
 
-/// A run's newest checkpoint once more, with weights of the first block that are no numbers.
+/// Copies a run's newest checkpoint and sets the weights of the first block to NaN.
 void save_with_nans(const fs::path& run, const fs::path& folder) {
   const Checkpoint good = Checkpoint::open(find_place(run).path / step_folder_name(2));
   StateDict state;
@@ -249,7 +250,7 @@ TEST_F(Commands, GenerateEndsWith6WhereLogitsAreNotFinite) {
   EXPECT_EQ(parse_json(exit.out, "line")["finish_reason"], "error");
 }
 
-TEST_F(Commands, GenerateTakesIdsChatsAndHuggingFaceFolders) {
+TEST_F(Commands, GenerateTakesIdsChatsAndHuggingFaceDirectories) {
   ASSERT_EQ(pretrain("model", {"--train.steps", "2"}).code, 0);
   const auto generate = [](const std::string& place, const Arguments& more) {
     Arguments all{TRIREME_PROGRAM,

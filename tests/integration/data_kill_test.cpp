@@ -1,5 +1,6 @@
-/// The program itself: killed at every window of its protocol, then run again, the same bytes as
-/// without a kill; told by a file, the same as by options.
+/// Runs the program itself, kills it at every failpoint of its protocol and runs it again: the
+/// output has the same bytes as without a kill. Options from a file give the same bytes as options
+/// on the command line.
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -21,7 +22,7 @@ class DataProgram : public ::testing::Test {
     tokenizer_ = testing::tokenizer_of(path_, corpus_);
   }
 
-  /// Exit code, or 128 + signal.
+  /// Returns the exit code, or 128 + the signal.
   int run(const std::string& arguments, const std::string& fault = "") const {
     const std::string environment =
         fault.empty() ? "" : "TRIREME_ALLOW_FAULTS=1 TRIREME_FAULT=" + fault + " ";
@@ -68,7 +69,8 @@ TEST_F(DataProgram, ARunKilledAgainAndAgainLosesOnePartitionAtMost) {
   while (run(pack_arguments("killed"), "shard.published:0:1:kill9") == 137) ++kills;
 
   EXPECT_EQ(files_below(path_ / "killed"), files_below(path_ / "whole"));
-  EXPECT_EQ(kills, static_cast<int>(files_below(path_ / "whole").size()) - 3);  // one shard a run
+  // Each run writes one shard.
+  EXPECT_EQ(kills, static_cast<int>(files_below(path_ / "whole").size()) - 3);
 }
 
 TEST_F(DataProgram, AFullDiskLeavesNothingBroken) {

@@ -1,4 +1,4 @@
-/// Forms of data parallelism beside plain sums: what they compute, and what they send.
+/// Tests the forms of data parallelism besides plain sums: their results and their traffic.
 
 #include <gtest/gtest.h>
 
@@ -15,8 +15,8 @@ namespace {
 
 using testing::Shape;
 
-constexpr double kBound = 1e-10;   // fp64: sums in another order
-constexpr std::int64_t kRows = 2;  // of a data rank in one update
+constexpr double kBound = 1e-10;   // fp64: the order of sums differs
+constexpr std::int64_t kRows = 2;  // rows of one data rank in one update
 
 /// A model and its step on one rank.
 struct Trainer {
@@ -45,7 +45,7 @@ struct Trainer {
     return step->run({&batch, 1}, targets, number, number, 1e-2);
   }
 
-  /// Weights, then the optimizer's slots.
+  /// Returns the weights, then the optimizer state.
   [[nodiscard]] std::vector<at::Tensor> state() const {
     const Gathering gathering(registry, world);
     std::vector<at::Tensor> all{gathering.weights()};
@@ -73,7 +73,7 @@ OptimConfig adamw_that_clips() {
   return optim;
 }
 
-/// What any number may be: all ranks agree on it.
+/// All ranks must agree on this number; its value does not matter.
 constexpr std::int64_t kTargetsOfUpdate = 24;
 
 struct Expected {
@@ -81,8 +81,8 @@ struct Expected {
   std::vector<double> norms;
 };
 
-/// Processes that know nothing of one another, averaged by hand after every `local_steps` and at
-/// the end.
+/// Trains independent processes and averages their weights after every `local_steps` and at the
+/// end.
 Expected trained_alone(int dp, std::int64_t steps, std::int64_t local_steps) {
   SelfCommunicator self;
   std::vector<std::unique_ptr<Trainer>> ranks;
@@ -146,7 +146,7 @@ TEST(LocalSteps, AreProcessesThatTrainAloneAveragedEveryFewUpdates) {
 
 TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
   constexpr std::int64_t kSteps = 8;
-  OptimConfig sgd = optimizer_defaults("sgd");  // without momentum: weights alone are averaged
+  OptimConfig sgd = optimizer_defaults("sgd");  // without momentum, only weights are averaged
   run_ranks(2, [&](Communicator& world) {
     const auto payload = [&](std::int64_t local_steps) {
       ParallelConfig parallel;
@@ -168,7 +168,7 @@ TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
   });
 }
 
-TEST(LocalSteps, OfOneDataRankAreNone) {
+TEST(LocalSteps, HaveNoEffectOnOneDataRank) {
   SelfCommunicator self;
   ParallelConfig local;
   local.local_steps = 4;
@@ -190,16 +190,16 @@ TEST(Hierarchical, TrainsAsOneProcessDoes) {
     config.parallel.tp = tp;
     config.parallel.cp = cp;
     run_ranks(8, [&](Communicator& world) {
-      const LayoutVerdict verdict =
+      const LayoutVerdict comparison =
           verify_layout(world, config, 2, at::kCPU, {0, 0, 0, 0, 1, 1, 1, 1});
       if (world.rank() == 0) {
-        EXPECT_TRUE(verdict.equal()) << verdict.grad_rel << " " << verdict.grad_worst;
+        EXPECT_TRUE(comparison.equal()) << comparison.grad_rel << " " << comparison.grad_worst;
       }
     });
   }
 }
 
-/// Weights and moments after three updates of what two ranks or more hold together.
+/// Returns weights and optimizer state after three updates on two or more ranks.
 std::vector<at::Tensor> trained(const ParallelConfig& parallel, int ranks, ParamDTypes dtypes,
                                 bool one_place) {
   std::vector<at::Tensor> state;
@@ -234,12 +234,13 @@ TEST(ZeroPersist, LeavesTheOtherUnitsGatheredForEachUse) {
   const TrafficRow plain = gathers_of_update(0);
   const TrafficRow persistent = gathers_of_update(20);
 
-  // The head's unit is a norm alone, whose gather becomes that of all norms after the update.
+  // The head's unit has only a norm. Its gather becomes part of the gather of all norms after the
+  // update.
   EXPECT_EQ(persistent.count, plain.count);
   EXPECT_LT(persistent.payload_bytes, plain.payload_bytes);
 }
 
-TEST(Offload, OfTheOptimizerGivesTheSameBits) {
+TEST(Offload, OffloadingTheOptimizerGivesTheSameBits) {
   for (const ParamDTypes dtypes :
        {ParamDTypes{at::kFloat, at::kFloat}, ParamDTypes{at::kBFloat16, at::kFloat}}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {

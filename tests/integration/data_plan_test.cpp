@@ -1,4 +1,4 @@
-/// Runs over several sets: blends, phases, splits, and what a checkpoint says about them.
+/// Runs on several data sets: blends, phases, splits, and the record of them in checkpoints.
 
 #include <cmath>
 
@@ -25,7 +25,8 @@ class DataPlan : public testing::RunProgram {
     pack_texts("few", 4);
   }
 
-  /// 256 documents of one token, then `texts` that fill a sequence of 32 each.
+  /// Writes 256 documents of one token, and then `texts` documents that fill a sequence of 32
+  /// tokens each.
   static void pack_texts(const std::string& name, int texts) {
     std::string lines;
     for (int i = 0; i < 256; ++i) lines += "{\"text\":\"a\"}\n";
@@ -72,7 +73,8 @@ TEST_F(DataPlan, ABlendWithPhasesResumesOnOtherRanksWithTheSameLosses) {
   const std::vector<double> expected = metrics("whole").losses();
   ASSERT_EQ(expected.size(), 9U);
 
-  // Another length of the schedule would give other learning rates: the same steps, stopped early.
+  // A shorter schedule would give other learning rates. So the first run has the same number of
+  // steps and is stopped early.
   const Exit killed = pretrain("parts", all, {.ranks = 1, .fault = "train.step:0:6:kill9"});
   EXPECT_NE(killed.code, 0);
   const Exit rest = pretrain("parts", all, {.ranks = 3});
@@ -117,7 +119,7 @@ TEST_F(DataPlan, ASplitValidatesOnItsOwnPartAndConcatTrains) {
   EXPECT_NE(steps.err.find("train.steps"), std::string::npos) << steps.err;
 }
 
-TEST_F(DataPlan, WhatHasNothingToPredictIsRefusedBeforeTraining) {
+TEST_F(DataPlan, DataWithoutTargetsIsRefusedBeforeTraining) {
   const Arguments none{"--train.steps", "2", "--train.eval_every", "1"};
   const auto with = [&](const char* key, const std::string& value) {
     Arguments all = none;

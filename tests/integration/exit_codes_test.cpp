@@ -1,5 +1,5 @@
-/// Every command of both programs against one table: what an exit code means does not depend on the
-/// command. The same words as in src/core/files/refusal.hpp and in the README.
+/// Checks every command of both programs against one table: the meaning of an exit code does not
+/// depend on the command. The words are those of src/core/files/refusal.hpp and of the README.
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -25,15 +25,16 @@ using testing::Arguments;
 using testing::Exit;
 using testing::Process;
 
-/// A command with arguments that work. `<x` stands for a path that is read, `>x` for one that is
-/// made; both lie in the test's folder.
+/// A command with arguments that work. `<x` stands for a path that the command reads and `>x` for a
+/// path that it makes. Both lie in the directory of the test.
 struct Row {
   const char* program;
   Arguments command;
   Arguments arguments;
-  bool replaces_files = false;  // an output that is there is no mistake: a file that is replaced
-  bool tells_problems = false;  // of a command to come, which are 2 whatever they are
-  const char* input = nullptr;  // a line on standard input
+  bool replaces_files = false;  // the output may exist: the command replaces this file
+  // The command reports problems of a later command, and exits with 2 for any of them.
+  bool reports_problems = false;
+  const char* input = nullptr;  // one line for standard input
 };
 
 const std::vector<Row>& rows() {
@@ -139,11 +140,12 @@ class ExitCodes : public testing::RunProgram {
   static void SetUpTestSuite() {
     RunProgram::SetUpTestSuite();
     make_inputs();
-    make_refusing_places();
+    make_refusing_directories();
   }
 
   static void TearDownTestSuite() {
-    for (const fs::path& mounted : {path("read-only"), path("full")})  // else they cannot go
+    // A mounted directory cannot be deleted.
+    for (const fs::path& mounted : {path("read-only"), path("full")})
       (void)::umount(mounted.c_str());
     RunProgram::TearDownTestSuite();
   }
@@ -154,7 +156,7 @@ class ExitCodes : public testing::RunProgram {
     return text;
   }
 
-  /// Runs it under `limits` (`ulimit ...; `), standard output to `out`.
+  /// Runs the command under `limits` (`ulimit ...; `) with standard output to `out`.
   static Exit run(const Row& row, Arguments arguments, const std::string& limits = "",
                   const std::string& out = "") {
     const bool trainer = std::string(row.program) == "trireme";
@@ -162,7 +164,7 @@ class ExitCodes : public testing::RunProgram {
     const std::string command = limits + input + "exec \"$@\"" + (out.empty() ? "" : " >" + out);
     Arguments words{"/bin/sh", "-c", command, "sh",
                     trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
-    // A server that works goes on till it is told to end.
+    // A working server runs until it receives a signal.
     if (row.command == Arguments{"serve"})
       words.insert(words.end() - 1, {"timeout", "--preserve-status", "--signal=TERM", "10"});
     words.insert(words.end(), row.command.begin(), row.command.end());
@@ -173,9 +175,10 @@ class ExitCodes : public testing::RunProgram {
         .wait(kLimit_s);
   }
 
-  /// The arguments with their places: inputs that are there, outputs that are new; word `at` is
-  /// `instead` if one is given.
-  static Arguments placed(const Row& row, std::size_t at = SIZE_MAX, const fs::path& instead = {}) {
+  /// Returns the arguments with real paths: existing inputs and new outputs. If `instead` is given,
+  /// it replaces word `at`.
+  static Arguments with_real_paths(const Row& row, std::size_t at = SIZE_MAX,
+                                   const fs::path& instead = {}) {
     static int count = 0;
     const fs::path fresh = path("out") / std::to_string(++count);
     fs::create_directories(fresh);
@@ -206,10 +209,10 @@ class ExitCodes : public testing::RunProgram {
   }
 
   static inline fs::path read_only_;
-  static inline fs::path full_;  // a disk of one page; empty: not allowed to mount one
+  static inline fs::path full_;  // a disk with one page; empty if this process may not mount a disk
 
  private:
-  /// What the rows read, each made by a row before it or by the program itself.
+  /// Makes the inputs of the rows. A row before or the program itself makes each of them.
   static void make_inputs() {
     fs::create_directory(path("in"));
     fs::create_directory_symlink(set(), path("in/set"));
@@ -240,12 +243,12 @@ class ExitCodes : public testing::RunProgram {
       if (*fields != '\0') words.insert(words.end(), {"--fields", fields});
       make("pack ", words);
     }
-    // What sinfo says of a cluster of one node, for submit.
+    // The output of sinfo for a cluster with one node, for submit.
     fs::create_directory(path("in/cluster"));
     std::ofstream(in("cluster/sinfo"))
         << "#!/bin/sh\necho 'all|all*|2|4000|(null)|infinite|idle'\n";
     fs::permissions(in("cluster/sinfo"), fs::perms::owner_all);
-    // llm.c: 256 numbers of 32 bits, then ids of 16 bits.
+    // The format of llm.c: 256 numbers of 32 bits, then ids of 16 bits.
     std::string tokens(1024 + 200, '\0');
     const std::int32_t head[] = {20240520, 1, 100};
     std::memcpy(tokens.data(), head, sizeof head);
@@ -253,9 +256,9 @@ class ExitCodes : public testing::RunProgram {
     std::ofstream(in("tokens.bin"), std::ios::binary) << tokens;
   }
 
-  /// A read-only disk for root, who may write into any folder; a folder without
-  /// the right for others.
-  static void make_refusing_places() {
+  /// Makes a read-only disk for root, who may write into any directory, or a directory without
+  /// write permission for other users.
+  static void make_refusing_directories() {
     read_only_ = path("read-only");
     fs::create_directory(read_only_);
     std::ofstream(path("file")) << "not it\n";
@@ -267,7 +270,7 @@ class ExitCodes : public testing::RunProgram {
                          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
                          ::mount("tmpfs", read_only_.c_str(), "tmpfs", MS_RDONLY, "size=4k") == 0;
     if (!mounted) {
-      read_only_ = "/sys";  // root without the right to mount: there is no mkdir in it
+      read_only_ = "/sys";  // root without the right to mount cannot create files in this directory
       return;
     }
     full_ = path("full");
@@ -276,7 +279,7 @@ class ExitCodes : public testing::RunProgram {
   }
 };
 
-/// The commands that `--help` lists.
+/// Returns the commands that `--help` lists.
 std::set<std::string> commands_of_help(const std::string& help) {
   std::set<std::string> commands;
   std::istringstream lines(help);
@@ -303,11 +306,12 @@ TEST_F(ExitCodes, TheTableHasEveryCommand) {
 }
 
 TEST_F(ExitCodes, EachWorks) {
-  for (const Row& row : rows()) expect(row, placed(row), 0, "as it should be");
+  for (const Row& row : rows()) expect(row, with_real_paths(row), 0, "as it should be");
 }
 
-/// Each input: absent, another kind of file, and one of the stranger places in turn.
-TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
+/// Each input is replaced by an absent file, a file of another kind, and one of the unusual paths
+/// in turn.
+TEST_F(ExitCodes, InputsThatAreAbsentOrDamagedAre3) {
   fs::create_directory(path("empty"));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0644), 0);
   const std::vector<fs::path> strange{path("absent-*.jsonl"), path("file") / "below", path("empty"),
@@ -317,20 +321,21 @@ TEST_F(ExitCodes, WhatIsToBeReadAndIsAbsentOrDamagedIs3) {
     for (std::size_t i = 0; i < row.arguments.size(); ++i) {
       const std::string& word = row.arguments[i];
       if (word[0] != '<') continue;
-      const int code = row.tells_problems ? 2 : 3;
-      expect(row, placed(row, i, path("absent")), code, "absent");
-      expect(row, placed(row, i, strange[turn++ % strange.size()]), code, "to be read");
+      const int code = row.reports_problems ? 2 : 3;
+      expect(row, with_real_paths(row, i, path("absent")), code, "absent");
+      expect(row, with_real_paths(row, i, strange[turn++ % strange.size()]), code, "to be read");
       const bool takes_plan = is_trainer(row) || row.command == Arguments{"dpo-reference"};
       const bool is_plan = takes_plan && i > 0 && row.arguments[i - 1] == "--data";
       const bool any_text_will_do = word == "<corpus.jsonl" || is_plan;
       if (!any_text_will_do)
-        expect(row, placed(row, i, path("file")), code, "another kind of file");
+        expect(row, with_real_paths(row, i, path("file")), code, "another kind of file");
     }
   }
 }
 
-/// Each output: below /proc, taken, and one of the other places in turn.
-TEST_F(ExitCodes, WhatCannotBeMadeThereOrIsTakenIs2) {
+/// Each output is replaced by a path below /proc, an existing path, and one of the other paths in
+/// turn.
+TEST_F(ExitCodes, OutputsThatCannotBeMadeOrExistAre2) {
   fs::create_directory(path("taken"));
   std::ofstream(path("taken") / "thesis.tex") << "x";
   const std::vector<fs::path> others{path(std::string(300, 'x')), path("file") / "below",
@@ -339,11 +344,13 @@ TEST_F(ExitCodes, WhatCannotBeMadeThereOrIsTakenIs2) {
   for (const Row& row : rows()) {
     for (std::size_t i = 0; i < row.arguments.size(); ++i) {
       if (row.arguments[i][0] != '>') continue;
-      expect(row, placed(row, i, "/proc/none"), 2, "to be made");
-      expect(row, placed(row, i, others[turn++ % others.size()]), 2, "to be made");
-      const bool adds = row.command.back() == "reshard";  // a step to a folder of steps
-      if (!adds) expect(row, placed(row, i, path("taken")), 2, "taken");
-      if (!row.replaces_files) expect(row, placed(row, i, path("file")), 2, "a file in the way");
+      expect(row, with_real_paths(row, i, "/proc/none"), 2, "to be made");
+      expect(row, with_real_paths(row, i, others[turn++ % others.size()]), 2, "to be made");
+      // reshard adds a step directory to an existing directory of steps.
+      const bool adds = row.command.back() == "reshard";
+      if (!adds) expect(row, with_real_paths(row, i, path("taken")), 2, "taken");
+      if (!row.replaces_files)
+        expect(row, with_real_paths(row, i, path("file")), 2, "a file in the way");
     }
   }
   EXPECT_EQ(read_file(path("file")), "not it\n");
@@ -357,27 +364,27 @@ TEST_F(ExitCodes, AFullDiskIs4) {
     const auto at = static_cast<std::size_t>(output - row.arguments.begin());
     Exit exit;
     if (!writes) {
-      exit = run(row, placed(row), "", "/dev/full");
+      exit = run(row, with_real_paths(row), "", "/dev/full");
     } else if (!full_.empty()) {
-      exit = run(row, placed(row, at, full_ / formatted("out{}", at)));
+      exit = run(row, with_real_paths(row, at, full_ / formatted("out{}", at)));
       for (const auto& entry : fs::directory_iterator(full_)) fs::remove_all(entry.path());
     } else {
-      exit = run(row, placed(row), "ulimit -f 1; ");
+      exit = run(row, with_real_paths(row), "ulimit -f 1; ");
     }
-    EXPECT_EQ(exit.code, row.tells_problems ? 2 : 4) << line(row.command) << exit.err;
+    EXPECT_EQ(exit.code, row.reports_problems ? 2 : 4) << line(row.command) << exit.err;
   }
 }
 
 TEST_F(ExitCodes, TooFewDescriptorsAre4) {
   const std::string close_inherited = "exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ";
-  // For the others standard streams and one file are enough.
+  // For the other commands, standard streams and one file are enough.
   const std::set<std::string> opens_more{
       "pretrain ", "export ",  "import ",           "checkpoint reshard ", "bench checkpoint ",
       "pack ",     "inspect ", "tokenizer encode ", "tokenizer decode ",   "verify "};
   for (const Row& row : rows()) {
     const std::string name = line(row.command);
     if (!opens_more.contains(name)) continue;
-    const Exit exit = run(row, placed(row), close_inherited + "ulimit -n 4; ");
+    const Exit exit = run(row, with_real_paths(row), close_inherited + "ulimit -n 4; ");
     EXPECT_EQ(exit.code, 4) << name << exit.err;
   }
 }

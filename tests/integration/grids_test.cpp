@@ -1,5 +1,5 @@
-/// Grids of all axes beside one process, with ranks as threads: the covering set by default; with
-/// TRIREME_TEST_MATRIX=K/N part K of N of all cases (label matrix).
+/// Compares grids of all axes with one process; ranks are threads. Runs the covering set by
+/// default, and with TRIREME_TEST_MATRIX=K/N part K of N of all cases (label matrix).
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -23,14 +23,14 @@
 namespace trireme::testing {
 namespace {
 
-LayoutVerdict verdict_of(const RunConfig& config, int ranks, std::int64_t steps = 2) {
-  LayoutVerdict verdict;
+LayoutVerdict compare_with_one_process(const RunConfig& config, int ranks, std::int64_t steps = 2) {
+  LayoutVerdict comparison;
   run_ranks(ranks, [&](Communicator& world) {
     at::set_num_threads(1);
     const LayoutVerdict one = verify_layout(world, config, steps, at::kCPU);
-    if (world.rank() == 0) verdict = one;
+    if (world.rank() == 0) comparison = one;
   });
-  return verdict;
+  return comparison;
 }
 
 TEST(Grids, EqualOneProcess) {
@@ -44,12 +44,14 @@ TEST(Grids, EqualOneProcess) {
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(name_of(cases[i]));
-    const LayoutVerdict verdict = verdict_of(config_of(cases[i]), cases[i].ranks());
-    worst = std::max({worst, verdict.grad_rel, verdict.weight_rel, verdict.loss_rel});
-    EXPECT_TRUE(verdict.equal()) << "gradients " << verdict.grad_rel << " (" << verdict.grad_worst
-                                 << "), weights " << verdict.weight_rel << ", norm "
-                                 << verdict.norm_rel << ", loss " << verdict.loss_rel;
-    EXPECT_EQ(verdict.audit, "");
+    const LayoutVerdict comparison =
+        compare_with_one_process(config_of(cases[i]), cases[i].ranks());
+    worst = std::max({worst, comparison.grad_rel, comparison.weight_rel, comparison.loss_rel});
+    EXPECT_TRUE(comparison.equal())
+        << "gradients " << comparison.grad_rel << " (" << comparison.grad_worst << "), weights "
+        << comparison.weight_rel << ", norm " << comparison.norm_rel << ", loss "
+        << comparison.loss_rel;
+    EXPECT_EQ(comparison.audit, "");
     if ((i + 1) % 100 == 0) std::cout << i + 1 << " of " << cases.size() << " runs" << std::endl;
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
@@ -63,7 +65,7 @@ TEST(Grids, HaveEveryPairOfFactors) {
   EXPECT_LE(covering_cases(all).size(), 70U);
 }
 
-// What was given up leaves no message under way: neither the end nor the next update waits for it.
+// A cancelled update leaves no pending message: neither the exit nor the next update waits for one.
 TEST(Pipeline, AnUpdateMayBeGivenUp) {
   run_ranks(2, [](Communicator& world) {
     at::set_num_threads(1);
@@ -95,13 +97,13 @@ TEST(Pipeline, StagesMayBeSaid) {
   config.parallel.pp = 3;
   config.parallel.stages = "E1|4|1H";
   config.train.accumulation = 4;
-  const LayoutVerdict verdict = verdict_of(config, 3);
-  EXPECT_TRUE(verdict.equal()) << verdict.grad_rel;
-  EXPECT_EQ(verdict.audit, "");
+  const LayoutVerdict comparison = compare_with_one_process(config, 3);
+  EXPECT_TRUE(comparison.equal()) << comparison.grad_rel;
+  EXPECT_EQ(comparison.audit, "");
 }
 
-/// fp16, 4 experts, on `ranks`; `poison` makes a weight infinite in the first of two updates, on the
-/// ranks that hold it.
+/// Trains in fp16 with 4 experts on `ranks`. `poison` makes a weight infinite in the first of two
+/// updates, on the ranks that own the weight.
 void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::string& poison) {
   run_ranks(ranks, [&](Communicator& world) {
     at::set_num_threads(1);
@@ -173,7 +175,7 @@ RunConfig pipeline_config(std::int64_t micro_batches) {
   return config;
 }
 
-// Pipeline actions are timed in two updates; later updates use the schedule that was found.
+// The first two updates measure the pipeline actions. The searched schedule trains the others.
 TEST(Pipeline, SchedulesMayBeSearched) {
   for (const std::int64_t stages_a_rank : {1, 2}) {
     for (const std::int64_t in_flight : {0, 3}) {
@@ -181,9 +183,9 @@ TEST(Pipeline, SchedulesMayBeSearched) {
       config.parallel.schedule = "auto";
       config.parallel.virtual_stages = stages_a_rank;
       config.parallel.in_flight = in_flight;
-      const LayoutVerdict verdict = verdict_of(config, 2, /*steps=*/4);
-      EXPECT_TRUE(verdict.equal()) << stages_a_rank << " " << verdict.grad_rel;
-      EXPECT_EQ(verdict.audit, "");
+      const LayoutVerdict comparison = compare_with_one_process(config, 2, /*steps=*/4);
+      EXPECT_TRUE(comparison.equal()) << stages_a_rank << " " << comparison.grad_rel;
+      EXPECT_EQ(comparison.audit, "");
     }
   }
 }
@@ -194,13 +196,13 @@ TEST(Pipeline, SchedulesMayComeFromAFile) {
     const int stages = pipeline::stages_a_rank(name, 1);
     std::ofstream(file) << pipeline::text_of(pipeline::named_schedule(name, {2, stages, 4}));
     RunConfig config = pipeline_config(4);
-    // Files are read once: a name for each.
+    // A schedule file is read only once, so each schedule has its own file name.
     const std::string own = file + "." + std::string(name);
     std::filesystem::rename(file, own);
     config.parallel.schedule = own;
-    const LayoutVerdict verdict = verdict_of(config, 2);
-    EXPECT_TRUE(verdict.equal()) << name << " " << verdict.grad_rel;
-    EXPECT_EQ(verdict.audit, "") << name;
+    const LayoutVerdict comparison = compare_with_one_process(config, 2);
+    EXPECT_TRUE(comparison.equal()) << name << " " << comparison.grad_rel;
+    EXPECT_EQ(comparison.audit, "") << name;
     config.train.accumulation = 3;
     EXPECT_THROW(check_verifiable(config, 2), Error) << "a file is of one number";
   }

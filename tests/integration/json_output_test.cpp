@@ -1,5 +1,5 @@
-/// Every command with `--json`, found in the program's own list of options: one JSON document on one
-/// line, or for a stream one document a line (JSON Lines).
+/// Tests every command with `--json` (found in the program's own list of options): it prints one
+/// JSON document on one line, or one document per line for a stream (JSON Lines).
 
 #include <fstream>
 #include <map>
@@ -38,7 +38,7 @@ class JsonOutput : public testing::RunProgram {
     return testing::Process(words, {{"OMP_NUM_THREADS", "1"}}, path("json.log")).wait(kLimit_s);
   }
 
-  /// The commands that have the option, as the completion script for bash lists them.
+  /// Returns the commands that have the option, from the completion script for bash.
   static std::set<std::string> commands_with_json(const char* program) {
     std::istringstream script(run(1, program, {"completion", "bash"}).out);
     std::set<std::string> commands;
@@ -75,7 +75,7 @@ class JsonOutput : public testing::RunProgram {
   }
 };
 
-TEST_F(JsonOutput, OfTriremeIsOneDocumentOrJsonLines) {
+TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
   const std::string model = path("model").string();
   const Arguments shape{"--model.preset", "tiny", "--model.hidden_size", "32",
                         "--train.seq_len", "16"};
@@ -108,7 +108,7 @@ TEST_F(JsonOutput, OfTriremeIsOneDocumentOrJsonLines) {
        {"verify-layout", {.arguments = {"--steps", "1"}}}});
 }
 
-TEST_F(JsonOutput, OfTriremeDataIsOneDocument) {
+TEST_F(JsonOutput, TriremeDataPrintsOneDocument) {
   expect_json(TRIREME_DATA_PROGRAM,
               {{"inspect", {.arguments = {set().string()}}},
                {"bench",

@@ -1,5 +1,5 @@
-/// kill -9 of one rank at every window of a run: the others leave at once, and the next start goes
-/// on from the last committed step, bit for bit.
+/// Kills one rank with kill -9 at every failpoint of a run. The other ranks exit at once, and the
+/// next start resumes from the last committed step, bit for bit.
 
 #include "support/run_program.hpp"
 
@@ -15,7 +15,7 @@ constexpr double kPromptly_s = 5;
 struct Kill {
   const char* fault;
   int victim;
-  std::int64_t committed;  // newest checkpoint after it, 0: none
+  std::int64_t committed;  // newest checkpoint after the kill, 0: none
 };
 
 class KillOneRank : public testing::RunProgram {
@@ -60,11 +60,11 @@ TEST_F(KillOneRank, AtAnyMomentOfARun) {
   const Arguments arguments{"--train.steps", "10", "--checkpoint.every", "3"};
   ASSERT_EQ(pretrain("whole", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
-      {"train.step:1:2:kill9", 1, 0},              // nothing saved yet: starts anew
-      {"train.reduce:0:5:kill9", 0, 3},            // while buckets are on their way
-      {"checkpoint.shard.write:1:1:kill9", 1, 3},  // in the save of step 6
+      {"train.step:1:2:kill9", 1, 0},              // nothing is saved yet: the run starts anew
+      {"train.reduce:0:5:kill9", 0, 3},            // while gradient buckets are being sent
+      {"checkpoint.shard.write:1:1:kill9", 1, 3},  // during the save of step 6
       {"checkpoint.publish:0:1:kill9", 0, 3},      // just before the rename
-      {"checkpoint.published:0:1:kill9", 0, 6},    // just after it
+      {"checkpoint.published:0:1:kill9", 0, 6},    // just after the rename
       {"train.stepped:1:2:kill9", 1, 6},
   };
 
@@ -80,7 +80,7 @@ TEST_F(KillOneRank, WithACheckpointBeingWrittenBehind) {
                             "--model.dropout",    "0.1"};
   ASSERT_EQ(pretrain("whole_async", arguments, {.ranks = 2}).code, 0);
   const std::vector<Kill> kills{
-      {"checkpoint.shard.done:0:1:kill9", 0, 0},  // by the writer thread
+      {"checkpoint.shard.done:0:1:kill9", 0, 0},  // kills the writer thread
       {"checkpoint.gathered:0:1:kill9", 0, 0},
       {"checkpoint.shard.sync:1:1:kill9", 1, 0},
       {"checkpoint.manifest:0:2:kill9", 0, 3},

@@ -1,4 +1,4 @@
-/// Starts under launchers: which commands take several ranks, and which starts are refused.
+/// Starts under launchers: which commands accept several ranks, and which starts are refused.
 
 #include <map>
 #include <string>
@@ -35,8 +35,8 @@ TEST_F(Launching, CommandsOfOneRankRefuseMoreAndWorkOnOne) {
   }
 }
 
-/// A launcher that this MPI does not know starts each process alone in the same folder.
-TEST_F(Launching, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
+/// If this MPI does not know a launcher, each process starts alone in the same directory.
+TEST_F(Launching, AProcessIsRefusedIfMpiDoesNotSeeItsPeers) {
   for (const char* name : {"PALS_RANKID", "FLUX_TASK_RANK"})
     expect_refused(pretrain("none", {}, {.environment = {{name, "1"}}}), 2,
                    {formatted("{} = 1", name), "srun --mpi=pmix"});
@@ -45,7 +45,8 @@ TEST_F(Launching, AProcessWhosePeersMpiDoesNotSeeIsRefused) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
-/// An interactive shell is a step of one task without a PMI, or with a PMIx server that is gone.
+/// An interactive shell is a step with one task without a PMI, or with a PMIx server that has
+/// exited.
 TEST_F(Launching, AStepOfOneTaskStartsWithoutMpi) {
   const std::map<std::string, std::string> no_pmi{{"SLURM_JOB_ID", "7"},
                                                   {"SLURM_STEP_ID", "0"},
@@ -81,7 +82,7 @@ TEST_F(Launching, AForgottenSrunIsAWarning) {
                  {"train.start_timeout_s = 0, must be more than 0"});
 }
 
-/// The spin count that OpenMP took, as it prints it at its start.
+/// Returns the spin count of OpenMP, which OpenMP prints at its start.
 TEST_F(Launching, OpenmpWaitsBrieflyUnlessTheUserOrAJobSaysOtherwise) {
   const auto started = [](const std::vector<std::string>& variables) {
     Arguments command{"/usr/bin/env", "-u", "OMP_NUM_THREADS", "OMP_DISPLAY_ENV=verbose"};

@@ -1,4 +1,4 @@
-/// What a user meets whose layout cannot be, or has keys that change nothing.
+/// Tests the messages for invalid layouts and for keys without effect.
 
 #include <nlohmann/json.hpp>
 
@@ -99,7 +99,7 @@ TEST_F(LayoutUsage, LayoutJsonHasTheStagesOfEveryRank) {
   ASSERT_EQ(two.at("schedule_list").size(), 2U);
   EXPECT_TRUE(two["schedule_list"][0].get<std::string>().starts_with("F0.0 ")) << two.dump(2);
   EXPECT_EQ(two.at("schedule"), "auto");
-  // Of an update that ran what was found.
+  // Simulate the update that ran the found schedule.
   const pipeline::Simulation found = simulate(
       pipeline::parse_schedule(joined(two["schedule_list"].get<std::vector<std::string>>(), "\n"),
                                "schedule_list"),

@@ -1,4 +1,5 @@
-/// Gradients of a layout are those of its loss: finite differences in fp64, of no other program.
+/// Compares the gradients of a layout with finite differences of its loss in fp64, independently of
+/// any other program.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -13,8 +14,8 @@
 namespace trireme::testing {
 namespace {
 
-/// Of steps h and 2h, exact up to h^4. The norms of heads of 4 elements curve within 1e-3; h = 2e-5
-/// leaves less than 1e-9 of that, and 1e-15 / h of rounding.
+/// The differences use steps h and 2h and are exact up to h^4. The norms of heads with 4 elements
+/// change within 1e-3. h = 2e-5 leaves an error below 1e-9 of that, and 1e-15 / h of rounding.
 constexpr double kStep = 2e-5;
 constexpr double kBound = 1e-8;
 
@@ -22,13 +23,13 @@ at::Tensor direction_of(const ParamRegistry& registry, ParamId id) {
   return at::randn(registry.spec(id).shape, at::detail::createCPUGenerator(5000 + id), at::kDouble);
 }
 
-/// One update's loss and gradients at learned weights, of which parameter `moved` is moved by
+/// Returns loss and gradients of one update at learned weights. Parameter `moved` is shifted by
 /// `distance` along its direction.
 TrialTrace trace_at(TrialPlan plan, int ranks, ParamId moved, double distance) {
   plan.steps = 1;
   plan.lr = 0;
   plan.optim.clip_norm = 0;
-  plan.model.moe.router_balance = "none";  // whose loss is not in what is reported
+  plan.model.moe.router_balance = "none";  // the reported loss does not include the balance loss
   plan.prepare = [=](ParamRegistry& registry) {
     set_weights(registry, [&](ParamId id) {
       const at::Tensor values = learned_values(registry, id).to(at::kDouble);
@@ -65,7 +66,7 @@ void expect_gradients_of_the_loss(const LayoutCase& one) {
   }
 }
 
-/// dp 2, tp 2, cp 2 with sequence parallelism and ZeRO-3.
+/// Returns a case with dp 2, tp 2 and cp 2, sequence parallelism and ZeRO-3.
 LayoutCase case_with_head(bool tied, bool experts = false) {
   const std::vector<LayoutCase> cases = all_layout_cases();
   const auto found = std::find_if(cases.begin(), cases.end(), [&](const LayoutCase& one) {

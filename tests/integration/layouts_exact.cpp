@@ -1,8 +1,7 @@
-/// What moves numbers between ranks changes none of them: a network of small whole numbers, all of
-/// whose sums are exact in fp32, has the same bits on every layout. It goes through the same seams
-/// as the transformer: units, gathers, linear layers and their sink, tensor and sequence
-/// parallelism, dealt tokens, gradient sums, norm and optimizer; what rounds (softmax, norms) it
-/// has not.
+/// Communication must not change numbers. A network of small integers, with sums that are exact in
+/// fp32, gives the same bits on every layout. It uses the same building blocks as the transformer:
+/// units, gathers, linear layers and their gradients, tensor and sequence parallelism, sharded
+/// tokens, gradient sums, norm and optimizer. It has no operation that rounds (softmax, norms).
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -25,19 +24,19 @@
 namespace trireme::testing {
 namespace {
 
-constexpr std::int64_t kRows = 24;  // of the update
+constexpr std::int64_t kRows = 24;  // rows of one update
 constexpr std::int64_t kLength = 48;
 constexpr std::int64_t kWidth = 4;
-constexpr std::int64_t kHidden = 9;  // odd, as kVocab
+constexpr std::int64_t kHidden = 9;  // odd, like kVocab
 constexpr std::int64_t kVocab = 11;
 constexpr double kRate = 0x1p-12;
 
-/// -1, 0 or 1.
+/// Returns -1, 0 or 1 for each element.
 at::Tensor signs(const at::Tensor& numbers, at::ScalarType dtype) {
   return numbers.remainder(3).sub(1).to(dtype);
 }
 
-/// x + B (relu(A x') * (C x')), x' = R x.
+/// Computes x + B (relu(A x') * (C x')), x' = R x.
 class ExactLayer : public Layer {
  public:
   ExactLayer(ParamRegistry& registry, const TensorGroup& tensor)
@@ -69,8 +68,8 @@ class ExactLayer : public Layer {
   WeightRef row_;
 };
 
-/// The layer between an embedding and a head that are tied and dealt by vocabulary; the loss is the
-/// sum of all logits, each times a sign.
+/// A layer between an embedding and a head, which are tied and sharded by vocabulary. The loss is
+/// the sum of all logits with signs.
 class ExactNet {
  public:
   ExactNet(ParamRegistry& registry, const TensorGroup& tensor)
@@ -78,10 +77,10 @@ class ExactNet {
     registry.begin_unit("embedding");
     table_ = declare_table();
     layer_ = std::make_unique<ExactLayer>(registry, tensor);
-    declare_table();  // one more use
+    declare_table();  // the head uses the table again
   }
 
-  /// Forward and backward; returns this rank's part of the loss.
+  /// Runs forward and backward. Returns this rank's part of the loss.
   [[nodiscard]] at::Tensor run(const Microbatch& batch, Recompute recompute) {
     const at::NoGradGuard no_grad;
     const at::ScalarType dtype = registry_.dtypes().compute;
@@ -157,7 +156,7 @@ struct ExactLayout {
   std::int64_t accumulation = 1;
 };
 
-/// One update, of plain SGD.
+/// Runs one update of plain SGD.
 ExactTrace train_exactly(Communicator& world, const ExactLayout& layout,
                          at::ScalarType dtype = at::kFloat) {
   at::set_num_threads(1);
@@ -209,7 +208,7 @@ ExactTrace train_exactly(int ranks, const ExactLayout& layout, at::ScalarType dt
   return trace;
 }
 
-/// `trace` has the same bits.
+/// Expects `trace` to have the same bits.
 void expect_bits(const ExactTrace& trace, const ExactTrace& expected, const std::string& name) {
   EXPECT_EQ(trace.loss, expected.loss) << name;
   EXPECT_EQ(trace.norm, expected.norm) << name;
@@ -217,7 +216,7 @@ void expect_bits(const ExactTrace& trace, const ExactTrace& expected, const std:
   EXPECT_TRUE(trace.weights.equal(expected.weights)) << name;
 }
 
-TEST(ExactLayouts, OfOneProcessRoundNothing) {
+TEST(ExactLayouts, RoundNothingOnOneProcess) {
   const ExactTrace narrow = train_exactly(1, {});
   const ExactTrace wide = train_exactly(1, {}, at::kDouble);
 

@@ -1,6 +1,6 @@
-/// The layouts in fp32 and bf16 on the fast kernels, next to one process of the same precision: the
-/// losses, norms and gradients of one place. By default each value of each factor once, in the
-/// matrix the covering set.
+/// Compares the layouts in fp32 and bf16 on the fast kernels with one process of the same
+/// precision: losses, norms and gradients at fixed weights. By default each value of each factor
+/// occurs once; the matrix runs the covering set.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -16,12 +16,13 @@
 namespace trireme::testing {
 namespace {
 
-/// Both ways of the same training are that far from the exact one, and what a layout cuts is
-/// rounded on the way once more, independently, so that all squares add:
-///   tp   of every block two sums of partial results forward and two backward, of embedding and
-///        head one each; every partial result and every sum is rounded
-///   cp   of every block cp partial results of attention, and of its three gradients, are added up
-///   dp   so are the gradients of the ranks, and those of micro-batches, once
+/// Returns the bound for the distance between a layout and one process. Both differ from the exact
+/// result by their rounding errors. A layout rounds once more where it shards, independently, so
+/// all squares add:
+///   tp   in every block two sums of partial results forward and two backward, and one each in
+///        embedding and head; every partial result and every sum is rounded
+///   cp   in every block, cp partial results of attention and of its three gradients are added
+///   dp   the gradients of ranks and of micro-batches are added once
 double bound_of(const LayoutCase& one, const TrialPlan& plan, const Precision& precision) {
   const auto layers = static_cast<double>(plan.model.num_layers);
   double roundings = 2 * num_roundings(plan.model.num_layers);
@@ -41,18 +42,20 @@ double distance(const std::vector<double>& values, const std::vector<double>& ex
 TrialPlan in_precision(TrialPlan plan, const Precision& precision) {
   plan.dtypes = precision.dtypes;
   plan.path = ops::Path::fast;
-  plan.lr = 0;  // gradients of several updates at one place
-  // Of scores as near as rounding another expert would be picked, and all would differ.
+  plan.lr = 0;  // gradients of several updates at the same weights
+  // If two scores differ by less than rounding, a layout may choose another expert, which changes
+  // everything. So all experts are chosen.
   plan.model.moe.num_experts_per_tok = plan.model.moe.num_experts;
   return plan;
 }
 
-/// Returns the largest of the distances, as a share of the bound.
+/// Returns the largest distance divided by the bound.
 double expect_within_rounding(const LayoutCase& one, const Precision& precision) {
   SelfCommunicator alone;
   at::set_num_threads(1);
   TrialPlan plan = in_precision(layout_plan(one), precision);
-  plan.audit = turns_of(one).rows != RowKind::uneven;  // with activations, which fused kernels keep
+  // Includes the activations that fused kernels save.
+  plan.audit = turns_of(one).rows != RowKind::uneven;
   const TrialTrace expected = run_trial(alone, in_precision(one_process_plan(one), precision));
   const double bound = bound_of(one, plan, precision);
   double worst = 0;
@@ -75,7 +78,8 @@ double expect_within_rounding(const LayoutCase& one, const Precision& precision)
         apart.push_back(param.of(trace.grads[i]) - whole.back());
       }
       const double size = root_of_squares(whole);
-      if (size == 0 && root_of_squares(apart) == 0) continue;  // frozen; experts with equal loads
+      // Both are zero for a frozen parameter, or for experts with equal loads.
+      if (size == 0 && root_of_squares(apart) == 0) continue;
       expect(root_of_squares(apart) / size, "gradient of " + param.name);
     }
   });

@@ -1,6 +1,6 @@
-/// Every layout trains as one process does, in fp64: losses, norms, every gathered gradient, weights
-/// and moments of 5 updates. By default a covering set (every pair of values of two factors); with
-/// TRIREME_TEST_MATRIX=K/N part K of N of all layouts (label matrix).
+/// Every layout trains like one process in fp64: losses, norms, every gathered gradient, weights
+/// and optimizer state of 5 updates. Runs a covering set by default (every pair of values of two
+/// factors), and with TRIREME_TEST_MATRIX=K/N part K of N of all layouts (label matrix).
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace trireme::testing {
 namespace {
 
-/// The worst of all cases, and which it was.
+/// The largest distance of all cases and the name of its case.
 struct Worst {
   double distance = -1;
   std::string where = "none";
@@ -36,22 +36,23 @@ class LayoutsAndOneProcess {
   void compare(const LayoutCase& one) {
     const TrialTrace& expected = one_process(one);
     TrialPlan plan = layout_plan(one);
-    plan.audit = turns_of(one).rows != RowKind::uneven;  // formulas are of equal micro-batches
+    plan.audit = turns_of(one).rows != RowKind::uneven;  // the formulas assume equal micro-batches
     run_ranks(one.ranks(), [&](Communicator& world) {
       at::set_num_threads(1);
       const TrialTrace trace = run_trial(world, plan);
       if (world.rank() != 0) return;
       EXPECT_EQ(trace.audit, "") << name_of(one);
-      const LayoutVerdict verdict = compare_trials(trace, expected);
-      EXPECT_TRUE(verdict.equal())
-          << name_of(one) << ": loss " << verdict.loss_rel << ", gradients " << verdict.grad_rel
-          << " (" << verdict.grad_worst << "), norm " << verdict.norm_rel << ", weights "
-          << verdict.weight_rel << ", moments " << verdict.moment_rel;
-      worst_["loss"].keep(verdict.loss_rel, name_of(one));
-      worst_["gradient"].keep(verdict.grad_rel, verdict.grad_worst + ", " + name_of(one));
-      worst_["norm"].keep(verdict.norm_rel, name_of(one));
-      worst_["weight"].keep(verdict.weight_rel, name_of(one));
-      worst_["moment"].keep(verdict.moment_rel, name_of(one));
+      const LayoutVerdict comparison = compare_trials(trace, expected);
+      EXPECT_TRUE(comparison.equal())
+          << name_of(one) << ": loss " << comparison.loss_rel << ", gradients "
+          << comparison.grad_rel << " (" << comparison.grad_worst << "), norm "
+          << comparison.norm_rel << ", weights " << comparison.weight_rel << ", moments "
+          << comparison.moment_rel;
+      worst_["loss"].keep(comparison.loss_rel, name_of(one));
+      worst_["gradient"].keep(comparison.grad_rel, comparison.grad_worst + ", " + name_of(one));
+      worst_["norm"].keep(comparison.norm_rel, name_of(one));
+      worst_["weight"].keep(comparison.weight_rel, name_of(one));
+      worst_["moment"].keep(comparison.moment_rel, name_of(one));
     });
   }
 
@@ -82,10 +83,10 @@ TEST(Layouts, AreAsManyAsCounted) {
   for (const LayoutCase& one : cases) factorizations.insert({one.dp, one.tp, one.cp});
 
   EXPECT_EQ(factorizations.size(), 32U);
-  EXPECT_EQ(cases.size(), 2U * 2010U);  // of each layout clipped SGD and AdamW
+  EXPECT_EQ(cases.size(), 2U * 2010U);  // each layout with clipped SGD and with AdamW
 }
 
-TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
+TEST(Layouts, InTheCoveringSetHaveEverySetting) {
   std::set<std::size_t> shapes;
   std::set<RowKind> rows;
   std::set<bool> by_work;
@@ -93,7 +94,7 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
   std::set<std::int64_t> persists;
   std::set<bool> hierarchical;
   std::set<bool> offload;
-  std::set<std::pair<bool, std::int64_t>> chunks;  // with and without sequence parallelism
+  std::set<std::pair<bool, std::int64_t>> chunks;  // (sequence parallelism, chunks)
   for (const LayoutCase& one : covering_set(all_layout_cases())) {
     const LayoutTurns turns = turns_of(one);
     shapes.insert(turns.shape);
@@ -117,12 +118,13 @@ TEST(Layouts, OfTheCoveringSetHaveEveryTurn) {
 }
 
 TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
-  // The last unit of a pass still waits when the next pass begins: untied, that is the peak.
+  // The last unit of a backward pass still waits for its sum when the next backward pass begins.
+  // With an untied head, this is the peak.
   RunConfig untied;
   untied.model = model_preset("minimind-2");
   untied.parallel.reproducible = true;
   untied.train.accumulation = 3;
-  RunConfig small = untied;  // everything lies in the unit of small parameters
+  RunConfig small = untied;  // all parameters are in the unit of small parameters
   small.model = model_preset("tiny");
   small.parallel.zero = 3;
   small.parallel.zero_persist = 1000000;
@@ -132,9 +134,9 @@ TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
   for (const RunConfig& config : {untied, small, some}) {
     for (const int ranks : {1, 2}) {
       run_ranks(ranks, [&](Communicator& world) {
-        const LayoutVerdict verdict = verify_layout(world, config, 1, at::kCPU);
+        const LayoutVerdict comparison = verify_layout(world, config, 1, at::kCPU);
         if (world.rank() == 0) {
-          EXPECT_EQ(verdict.audit, "") << ranks << ", " << config.parallel.zero_persist;
+          EXPECT_EQ(comparison.audit, "") << ranks << ", " << config.parallel.zero_persist;
         }
       });
     }
@@ -155,7 +157,7 @@ TEST(Layouts, EqualOneProcess) {
   layouts.print();
 }
 
-TEST(Layouts, OfAdaptersBesideFrozenWeightsEqualOneProcess) {
+TEST(Layouts, WithAdaptersOnFrozenWeightsEqualOneProcess) {
   const std::vector<LayoutCase> all = all_layout_cases();
   const std::vector<LayoutCase> cases =
       with_adapters(cases_of_this_run(each_value_once(all), covering_set(all)));
@@ -169,7 +171,7 @@ TEST(Layouts, OfAdaptersBesideFrozenWeightsEqualOneProcess) {
   }
   std::cout << cases.size() << " runs\n";
   layouts.print();
-  if (is_matrix_run()) return;  // a part of it has what it has
+  if (is_matrix_run()) return;  // a part of the matrix need not have all of them
   EXPECT_EQ(targets.size(), 3U);
   EXPECT_EQ(dropouts.size(), 2U);
 }

@@ -1,5 +1,5 @@
-/// The whole way as a user goes it: corpus, tokenizer, shards, training on two MPI ranks,
-/// checkpoints, export, sample.
+/// Runs the whole way of a user: corpus, tokenizer, shards, training on two MPI ranks, checkpoints,
+/// export, text generation.
 
 #include <fstream>
 #include <sstream>
@@ -50,7 +50,7 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
 
   const RunMetrics metrics = RunProgram::metrics("job");
   ASSERT_EQ(metrics.steps.size(), 40U);
-  ASSERT_EQ(metrics.lines.size(), 42U);  // and a validation, and how it ended
+  ASSERT_EQ(metrics.lines.size(), 42U);  // the lines of the steps, of a validation, and of the end
   std::int64_t expected_step = 1;
   for (const auto& [step, line] : metrics.steps) {
     ASSERT_EQ(step, expected_step++);
@@ -62,11 +62,11 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
     ASSERT_EQ(line["tokens"], step * 12 * 32);
     ASSERT_GT(line["step_time_s"].get<double>(), 0);
     ASSERT_LE(line["comm_exposed_s"].get<double>(), line["comm_s"].get<double>() + 1e-3);
-    ASSERT_LT(line["first_bucket_s"], line["last_grad_s"]);  // it leaves during backward
+    ASSERT_LT(line["first_bucket_s"], line["last_grad_s"]);  // rank 1 exits during backward
     ASSERT_GT(line["mem_peak_bytes"].get<std::int64_t>(), 1 << 20);
   }
   const std::vector<double> losses = metrics.losses();
-  EXPECT_NEAR(losses.front(), 6.4, 0.2);  // ln 600: nothing known yet
+  EXPECT_NEAR(losses.front(), 6.4, 0.2);  // ln 600: an untrained model
   EXPECT_LT(losses.back(), 0.8 * losses.front());
   for (const auto& line : metrics.lines) {
     if (line.contains("eval_step")) {
@@ -102,7 +102,7 @@ TEST_F(MainJob, GoesFromACorpusToASample) {
   EXPECT_EQ(first.out.find("Once upon"), std::string::npos) << "only the new text";
   EXPECT_EQ(trireme(sample).out, first.out);
 
-  // The exported model is the trained one: back in, and the same words come out.
+  // The exported model is the trained model: after an import, it generates the same words.
   const std::string imported = path("imported").string();
   const Exit from_hf = trireme({"import", "--hf", exported, "--output", imported});
   ASSERT_EQ(from_hf.code, 0) << from_hf.err;
@@ -129,14 +129,14 @@ TEST_F(MainJob, ACheckpointCarriesItsTokenizerAndConfiguration) {
       0);
   EXPECT_EQ(hash("again"), hash("carried"));
 
-  // A tokenizer that was changed under it is damage.
+  // A tokenizer that was changed after packing counts as damage.
   std::ofstream(checkpoint / "tokenizer.json", std::ios::app) << " ";
   const Exit verify = trireme({"checkpoint", "verify", checkpoint.string()});
   EXPECT_EQ(verify.code, 3);
   EXPECT_NE(verify.err.find("tokenizer.json"), std::string::npos) << verify.err;
 }
 
-/// The losses that the training of src/README.md prints.
+/// Returns the losses that the training example of src/README.md prints.
 std::vector<double> simple_losses(const std::string& ranks, const std::string& set,
                                   const std::string& folder, const std::string& log) {
   const Exit exit = testing::Process({TRIREME_MPIEXEC, "--oversubscribe", "--bind-to", "none", "-n",
@@ -165,7 +165,7 @@ TEST_F(MainJob, TheTrainingOfTheReadmeRunsOnTwoRanks) {
   ASSERT_EQ(two.size(), 20U);
   ASSERT_EQ(one.size(), 20U);
   EXPECT_LT(two.back(), two.front() - 0.5);
-  EXPECT_NEAR(two.back(), one.back(), 1e-3 * one.back());  // fp32, sums in another order
+  EXPECT_NEAR(two.back(), one.back(), 1e-3 * one.back());  // fp32: the order of sums differs
   EXPECT_EQ(trireme({"checkpoint", "verify", folder}).code, 0);
 }
 

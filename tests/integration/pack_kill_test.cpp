@@ -1,5 +1,5 @@
-/// `pack` under mpirun, killed at random moments and started again, stopped by
-/// signals, short of disk.
+/// Runs `pack` under mpirun, kills it at random moments and starts it again; stops it by signals;
+/// fills its disk.
 
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ class PackProgram : public ::testing::Test {
     return {command(ranks, output), environment, path_ / "log"};
   }
 
-  /// Files of the output folder whose names begin with `prefix`.
+  /// Returns the number of files in the output directory with names that begin with `prefix`.
   std::size_t count(const std::string& output, const std::string& prefix) const {
     std::size_t found = 0;
     if (!std::filesystem::exists(path_ / output)) return 0;
@@ -71,7 +71,7 @@ class PackProgram : public ::testing::Test {
 
   using Markers = std::map<std::string, std::filesystem::file_time_type>;
 
-  /// Of partitions that killed packs have begun and not finished.
+  /// Returns the markers of partitions that killed packs have begun and not finished.
   Markers markers(const std::string& output) const {
     Markers found;
     if (!std::filesystem::exists(path_ / output)) return found;
@@ -87,7 +87,7 @@ class PackProgram : public ::testing::Test {
   std::string tokenizer_;
 };
 
-/// All ranks at once with mpirun, or one rank, for which mpirun then ends the others.
+/// Kills all ranks with mpirun at once, or one rank, after which mpirun ends the others.
 void kill_job(const Process& job, int ranks, bool all, std::mt19937& random) {
   std::vector<pid_t> pids;
   for (int rank = 0; ranks > 1 && rank < ranks; ++rank) {
@@ -121,13 +121,14 @@ TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOnePartitionARankA
   std::size_t most = 0;
   std::size_t sets = 0;
   int kills = 0;
-  double latest_s = whole_exit.seconds;  // less when runs end before their kill
+  double latest_s = whole_exit.seconds;  // fewer if runs end before their kill
   while (kills < kills_asked_for()) {
     const int ranks = ranks_of_kill[kills % 4];
     const std::size_t before = count("killed", "shard-");
     const Markers old = markers("killed");
     Process job = start(ranks, "killed");
-    // Half of the kills at any moment, starting of MPI included, half while shards appear.
+    // Half of the kills come at any moment, including the start of MPI; the other half while shards
+    // appear.
     if (random() % 2 == 0) {
       wait_for([&] { return !job.running() || count("killed", "shard-") > before; }, kLimit_s);
     }
@@ -136,7 +137,7 @@ TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOnePartitionARankA
     const bool killed = job.running();
     if (killed) {
       kill_job(job, ranks, random() % 2 == 0, random);
-      // mpirun itself may hang when a rank dies while MPI starts.
+      // mpirun itself may hang if a rank dies while MPI starts.
       if (!wait_for([&] { return !job.running(); }, 10)) kill_job(job, ranks, true, random);
     }
     const Exit exit = job.wait(kLimit_s);
@@ -150,10 +151,10 @@ TEST_F(PackProgram, GivesTheSameBytesAfterRandomKillsAndRedoesOnePartitionARankA
       continue;
     }
     ++kills;
-    // Ranks that lost mpirun may still be on their way out; the next pack must not meet them.
+    // Ranks that have lost mpirun may still be exiting. The next pack must not meet them.
     wait_for([&] { return rank_pid(job.pid(), 0) < 0; }, 5);
-    std::size_t begun =
-        0;  // by this job: one that was killed while MPI started leaves the old ones
+    // Count the markers of this job only: a job that was killed while MPI started leaves old ones.
+    std::size_t begun = 0;
     for (const auto& marker : markers("killed"))
       begun += std::find(old.begin(), old.end(), marker) == old.end() ? 1 : 0;
     ASSERT_LE(begun, static_cast<std::size_t>(ranks));
@@ -180,7 +181,7 @@ TEST_F(PackProgram, SaysWhatAKillLeft) {
       << exit.err;
 }
 
-TEST_F(PackProgram, StopsOnASignalAndGoesOn) {
+TEST_F(PackProgram, StopsOnASignalAndContinuesLater) {
   Process whole = start(1, "whole");
   ASSERT_EQ(whole.wait(kLimit_s).code, 0);
   const auto files = files_below(path_ / "whole");
@@ -193,7 +194,7 @@ TEST_F(PackProgram, StopsOnASignalAndGoesOn) {
       if (ranks == 1) {
         job.signal(number);
       } else {
-        signal_process(rank_pid(job.pid(), 1), number);  // one rank's signal stops all
+        signal_process(rank_pid(job.pid(), 1), number);  // the signal of one rank stops all ranks
       }
       const Exit exit = job.wait(kLimit_s);
       ASSERT_EQ(exit.code, 75) << exit.err;

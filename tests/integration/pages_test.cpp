@@ -1,17 +1,19 @@
-/// Commands in the documentation: each names a command and options that the programs have.
+/// Commands in the documentation, and the language of the help of all commands.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
+#include "unit/language/allowed.hpp"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// README.md, docs and the READMEs below slurm and data_prep.
+/// Returns README.md, docs and the READMEs of the product directories.
 std::vector<fs::path> pages() {
   const fs::path root = TRIREME_SOURCE_ROOT;
   std::vector<fs::path> found{root / "README.md"};
@@ -50,7 +52,7 @@ std::vector<std::string> command_lines(const std::string& page) {
   return lines;
 }
 
-/// Splits at blanks; text in quotes is one word without its quotes. Shell operators are words.
+/// Splits at blanks. Text in quotes is one word without its quotes. Shell operators are words.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words(1);
   char quote = 0;
@@ -72,7 +74,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-/// The program and the command that a word of a shell line starts, "" if it starts none.
+/// Returns the program and the command that a word of a shell line starts; empty if it starts none.
 std::vector<std::string> started_by(const std::string& word) {
   static const std::map<std::string, std::vector<std::string>> kScripts{
       {"pretrain_a100.sbatch", {"trireme", "pretrain"}},
@@ -93,7 +95,7 @@ std::vector<std::string> started_by(const std::string& word) {
 
 class Pages : public testing::RunProgram {
  protected:
-  /// The text of `COMMAND --help-all`, "" if there is no such command.
+  /// Returns the text of `COMMAND --help-all`; empty if there is no such command.
   const std::string& help(const std::vector<std::string>& command) {
     const auto [found, is_new] = help_.emplace(command, "");
     if (is_new) {
@@ -107,7 +109,7 @@ class Pages : public testing::RunProgram {
     return found->second;
   }
 
-  /// Checks each command of a shell line. Returns how many there were.
+  /// Checks each command of a shell line. Returns the number of commands.
   int check_line(const std::string& line, const std::string& where) {
     int commands = 0;
     std::vector<std::string> command;
@@ -135,7 +137,7 @@ class Pages : public testing::RunProgram {
   }
 
  private:
-  /// Adds `word` to `command` if that is a command, too.
+  /// Appends `word` to `command` if the result is a command. Returns false if it is not.
   bool extend(std::vector<std::string>& command, const std::string& word) {
     std::vector<std::string> longer = command;
     longer.push_back(word);
@@ -144,7 +146,7 @@ class Pages : public testing::RunProgram {
     return true;
   }
 
-  /// True for the first word of commands of two words.
+  /// Returns true for the first word of a command with two words.
   static bool is_group(const std::vector<std::string>& command) {
     const std::vector<std::string> groups{"checkpoint", "bench", "config", "job", "tokenizer"};
     return command.size() == 2 && std::ranges::count(groups, command[1]) > 0;
@@ -160,7 +162,8 @@ class Pages : public testing::RunProgram {
       ADD_FAILURE() << where << ": " << command.back() << " has no option " << option;
   }
 
-  std::map<std::vector<std::string>, std::string> help_;
+  // Pages of help are kept for all tests of this file: each program start takes 0.2 s.
+  inline static std::map<std::vector<std::string>, std::string> help_;
 };
 
 TEST_F(Pages, NameCommandsAndOptionsThatExist) {
@@ -172,6 +175,39 @@ TEST_F(Pages, NameCommandsAndOptionsThatExist) {
     }
   }
   EXPECT_GE(commands, 60);
+}
+
+/// Returns the names of the commands in the page of `PROGRAM --help`, each as its words.
+std::vector<std::vector<std::string>> commands_of(const std::string& program,
+                                                  const std::string& page) {
+  std::vector<std::vector<std::string>> commands;
+  std::istringstream lines(page.substr(std::min(page.find("\ncommands:\n") + 11, page.size())));
+  for (std::string line; std::getline(lines, line) && !line.empty();) {
+    if (!line.starts_with("  ") || line[2] == ' ') continue;
+    commands.push_back(words_of(line.substr(2, line.find("  ", 2) - 2)));
+    commands.back().insert(commands.back().begin(), program);
+  }
+  return commands;
+}
+
+TEST_F(Pages, HelpIsPlainEnglishInLinesOfAtMost100Columns) {
+  std::vector<language::Finding> findings;
+  for (const std::string program : {"trireme", "trireme-data"}) {
+    std::vector<std::vector<std::string>> commands = commands_of(program, help({program}));
+    EXPECT_GE(commands.size(), 10U) << program;
+    commands.push_back({program});
+    std::set<std::string> problems;  // commands share options: each line counts once
+    for (const std::vector<std::string>& command : commands) {
+      const std::string& page = help(command);
+      EXPECT_NE(page, "") << program << " has no help for " << command.back();
+      for (const std::string& problem : language::check_help(page)) problems.insert(problem);
+    }
+    for (const std::string& problem : problems) findings.push_back({"help:" + program, 0, problem});
+  }
+  const std::string problems =
+      language::check_allowed(fs::path(TRIREME_SOURCE_ROOT) / "tests/unit/language/allowed.txt",
+                              findings, language::AllowedScope::help);
+  if (!problems.empty()) ADD_FAILURE() << problems;
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
-/// The fast kernels (train.fused_ops) train as exactly as their precision lets them: losses, the
-/// gradient of every parameter and the way of the weights, next to plain operations in fp64.
+/// The fast kernels (train.fused_ops) train as exactly as their precision allows: losses, the
+/// gradient of every parameter and the weights, compared with plain operations in fp64.
 ///
-/// An error is a relative distance |x - x64| / |x64|. Two bounds hold it.
+/// An error is a relative distance |x - x64| / |x64|. It has two bounds:
 ///
-/// 1. From depth and width: support/rounding.hpp.
+/// 1. From depth and width, see support/rounding.hpp.
 ///
-/// 2. From the error of plain operations in the same precision on the same batches: they store the
-/// same tensors, so they have the same error up to chance and the order of sums (measured:
-/// 0.3 to 1.4 of it in fp32, 0.6 to 1.3 in bf16). It follows what bound 1 does not know:
-/// how much this model amplifies.
+/// 2. From the error of plain operations in the same precision on the same batches. They store the
+/// same tensors, so their error is the same up to chance and the order of sums (measured:
+/// 0.3 to 1.4 of it in fp32, 0.6 to 1.3 in bf16). This bound includes a factor that bound 1 does
+/// not have: how much this model amplifies errors.
 
 #include <gtest/gtest.h>
 
@@ -34,22 +34,23 @@ using testing::Trace;
 using testing::train;
 using testing::Training;
 
-/// AdamW moves a weight whose gradient is next to nothing by the gradient's sign, so a few weights
-/// decide the distance that the way ends apart.
+/// AdamW moves a weight with a nearly zero gradient by the sign of the gradient. So a few weights
+/// decide the distance between the final weights.
 constexpr double kWayFactor = 8;
-/// Three numbers, in which roundings cancel by chance: a hundredth of what the gradients have.
+/// There are only three losses, and roundings cancel in them by chance: their error is about a
+/// hundredth of the error of the gradients.
 constexpr double kLossFactor = 8;
 
 using Errors = std::map<std::string, double>;
 
-/// Of bound 2.
+/// Returns the factor of bound 2.
 double plain_factor(const Precision& precision) {
   return precision.narrow_sums ? 2 : 1.5;
 }
 
-/// No size but head_dim 32 is a multiple of a vector or of an attention tile.
-/// (With 53 words plain operations in bf16 pass bound 1 themselves, 0.128 of 0.116 in one gradient of
-/// layer 1; with 54 to 61 at most half of it was used.)
+/// No size but head_dim 32 is a multiple of a vector or of an attention tile. (With a vocabulary of
+/// 53, plain operations in bf16 exceed bound 1 themselves: 0.128 of 0.116 in one gradient of layer
+/// 1. With 54 to 61, at most half of the bound was used.)
 const Shape kQwen{.dropout = 0,
                   .hidden_size = 24,
                   .num_layers = 3,
@@ -57,7 +58,7 @@ const Shape kQwen{.dropout = 0,
                   .intermediate_size = 20,
                   .vocab = 55,
                   .length = 13};
-/// Documents of one to four tokens, one key head for all query heads.
+/// Documents have one to four tokens; one key head serves all query heads.
 const Shape kPairs{.preset = "minimind-2",
                    .tied = false,
                    .dropout = 0,
@@ -67,8 +68,8 @@ const Shape kPairs{.preset = "minimind-2",
                    .intermediate_size = 37,
                    .vocab = 67,
                    .length = 9};
-/// The bf16 attention kernel, documents longer than its tiles of 64 keys, more tokens than a tile
-/// of summed rows.
+/// This test uses the bf16 attention kernel, documents longer than its tiles of 64 keys, and more
+/// tokens than a tile of summed rows.
 const Shape kTiles{.tied = false,
                    .dropout = 0,
                    .hidden_size = 48,
@@ -99,7 +100,8 @@ Layout whole(const Shape& shape, ops::Path path) {
   return {{shape.samples}, shape.samples, {}, path};
 }
 
-/// Gradients of several updates at one place, so that chance in one of them does not decide.
+/// Uses the gradients of several updates at the same weights, so that chance in one update does not
+/// decide.
 Training at_one_place(ParamDTypes dtypes) {
   return {dtypes, 3, 0.0, true};
 }

@@ -1,5 +1,5 @@
-/// The same update, cut in every way over ranks, micro-steps and buckets, is the same update:
-/// losses, norms, every gradient and the final weights, in fp64.
+/// One update gives the same result for every distribution over ranks, gradient-accumulation steps
+/// and buckets: losses, norms, every gradient and the final weights, in fp64.
 
 #include <gtest/gtest.h>
 
@@ -107,14 +107,14 @@ TEST(Parity, HoldsWhileTheClipIsActive) {
   for (std::size_t i = 0; i < kSteps; ++i) {
     EXPECT_GT(expected.norms[i], 2e-2) << "the clip must bite";
     EXPECT_NEAR(expected.grads[i].norm().item<double>(), 1e-2,
-                1e-5);  // 1e-6 in the divisor of the clip
+                1e-5);  // the clip adds 1e-6 to the divisor
   }
   expect_same({{6, 6}, 2, cut(kFewBuckets), ops::Path::plain}, clipped, expected, "2 ranks");
   expect_same({{3, 3, 3, 3}, 1, cut(0, "full"), ops::Path::plain}, clipped, expected, "4 ranks");
 }
 
 TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
-  // Sample 4 of the first update is all one-token documents; a rank gets it alone.
+  // Sample 4 of the first update has only documents of one token. One rank gets this sample alone.
   ASSERT_EQ(make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
   const Shape shape;
   expect_same({{4, 1, 7}, 7, cut(kFewBuckets), ops::Path::plain}, shape, train({}, shape).front(),
@@ -122,7 +122,7 @@ TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
 }
 
 TEST(Parity, SeesWhatWouldBeMissed) {
-  // Dropout is on, seeds and rows matter: runs that must differ do.
+  // Dropout is on, and seeds and rows must matter: runs with different ones differ.
   const Trace with = train({}, {}).front();
   const Trace without = train({}, {"tiny", true, 0.0, 0}).front();
   EXPECT_GT(relative(with.grads[0], without.grads[0]), 1e-3);
@@ -158,7 +158,7 @@ TEST(Parity, HoldsForTensorParallelWithTiedEmbeddingAndNormedHeads) {
 }
 
 TEST(Parity, HoldsForTensorParallelWithOddSizesAndAnActiveClip) {
-  // 5 heads read one key head; no size but the length is a multiple of 2 or 3.
+  // 5 query heads read one key head. No size but the length is a multiple of 2 or 3.
   Shape odd{.preset = "minimind-2", .tied = false, .dropout = 0.1, .clip_norm = 1e-2};
   odd.num_heads = 5;
   odd.num_kv_heads = 1;
@@ -169,15 +169,15 @@ TEST(Parity, HoldsForTensorParallelWithOddSizesAndAnActiveClip) {
 
 TEST(Parity, HoldsWhereQueryHeadsOfARankReadUnequalNumbersOfKeyHeads) {
   Shape uneven;
-  uneven.num_heads = 6;  // of tp 3: the middle rank reads both key heads
+  uneven.num_heads = 6;  // tp 3: the middle rank reads both key heads
   expect_tensor_layouts_same(uneven);
   uneven.num_heads = 9;
-  uneven.num_kv_heads = 3;  // of tp 2: 4 and 5 query heads, 2 key heads each
+  uneven.num_kv_heads = 3;  // tp 2: 4 and 5 query heads, 2 key heads on each rank
   expect_tensor_layouts_same(uneven);
 }
 
 TEST(Parity, ZeroStagesGiveTheBitsOfDataParallel) {
-  // Sums run in rank order in any cut; with one micro-batch no other sum is left.
+  // Sums run in rank order for every distribution. With one micro-batch there is no other sum.
   const Trace expected = train({{6, 6}, 6, {}, ops::Path::fast}, {}).front();
   for (const std::int64_t stage : {1, 2, 3}) {
     const Trace trace = train({{6, 6}, 6, zero(stage), ops::Path::fast}, {}).front();
@@ -186,8 +186,8 @@ TEST(Parity, ZeroStagesGiveTheBitsOfDataParallel) {
   }
 }
 
-/// Trains reproducibly on `ranks` data ranks that take micro-batches of two samples in turn, as the
-/// loader deals them.
+/// Trains reproducibly on `ranks` data ranks. Micro-batches of two samples are distributed
+/// round-robin, like the loader does.
 Trace train_reproducibly(int ranks, const ParallelConfig& parallel, const Shape& shape,
                          const ParamDTypes& dtypes) {
   Trace result;
@@ -197,7 +197,7 @@ Trace train_reproducibly(int ranks, const ParallelConfig& parallel, const Shape&
     plan.model = testing::model_config(shape);
     plan.parallel = parallel;
     plan.parallel.reproducible = true;
-    plan.optim.clip_norm = 0.1;  // bites
+    plan.optim.clip_norm = 0.1;  // small enough to take effect
     plan.dtypes = dtypes;
     plan.path = ops::Path::fast;
     plan.targets = [&](std::int64_t step) {
@@ -279,13 +279,14 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
     EXPECT_GT(result.overlap.first_launch_s, 0);
     EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
     EXPECT_GE(result.overlap.comm_s,
-              result.overlap.exposed_s - 1e-3);  // all of the wait, up to the clock's readings
+              // The time includes the whole wait, up to the resolution of the clock.
+              result.overlap.exposed_s - 1e-3);
     const std::vector<CommRecord> records = group.recent();
     ASSERT_EQ(records.size(), static_cast<std::size_t>(registry.layout().count()) / 64);
     for (std::size_t i = 0; i < records.size(); ++i)
       EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
-    // Each gradient travels once in fp32, however many micro-steps there are; a rank of two sends
-    // 2 (n - 1) / n of it.
+    // Each gradient is sent once in fp32, for any number of gradient-accumulation steps. Each of n
+    // ranks sends 2 (n - 1) / n of it.
     const auto bytes = static_cast<std::uint64_t>(registry.layout().count()) * 4;
     const std::vector<TrafficRow> rows = traffic_between(before, group.traffic());
     ASSERT_EQ(rows.size(), 1U);
@@ -297,9 +298,8 @@ TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCount
   });
 }
 
-TEST(Overflow, OfOneRankSkipsTheUpdateOnAll) {
-  // Thread ranks count a failpoint together: the first backward pass of either
-  // rank is the one that overflows.
+TEST(Overflow, OnOneRankSkipsTheUpdateOnAll) {
+  // Thread ranks share one failpoint counter: the first backward pass of either rank overflows.
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);
   failpoints_init(0);

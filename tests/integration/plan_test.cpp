@@ -1,4 +1,5 @@
-/// `trireme plan` from outside: what it proposes, pretrain takes; where nothing fits, it says what would.
+/// Runs `trireme plan` as a program: pretrain accepts every layout that it proposes. If no layout
+/// fits, it says what would fit.
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -26,7 +27,7 @@ class PlanLayouts : public testing::RunProgram {
   }
 };
 
-TEST_F(PlanLayouts, ThatArePrintedCanBeStarted) {
+TEST_F(PlanLayouts, CanBeStartedIfTheyArePrinted) {
   const Exit exit =
       plan({"--gpu", "cpu", "--gpus-per-node", "2", "--top", "2", "--json", "--model.hidden_size",
             "32", "--model.num_layers", "2", "--model.num_heads", "4", "--model.vocab_size", "300",
@@ -56,7 +57,7 @@ TEST_F(PlanLayouts, ThatArePrintedCanBeStarted) {
   }
 }
 
-// The file has an accumulation, which makes another batch on other data ranks.
+// The configuration file has an accumulation, which gives another batch size on other data ranks.
 TEST_F(PlanLayouts, StartTheUpdateThatWasPlanned) {
   const std::string file = path("plan.toml").string();
   write_file_atomic(
@@ -86,7 +87,7 @@ TEST_F(PlanLayouts, StartTheUpdateThatWasPlanned) {
     EXPECT_NE(config.find(key), std::string::npos) << key << config;
 }
 
-TEST_F(PlanLayouts, ThatCannotBeEndWithTwoAndAllReasons) {
+TEST_F(PlanLayouts, EndWithTwoAndAllReasonsIfTheyAreInvalid) {
   const Arguments moe{"--gpu", "h100", "--model.preset", "minimind-3-moe"};
   const auto refused = [&](Arguments more, const std::vector<std::string>& says) {
     more.insert(more.begin(), moe.begin(), moe.end());
@@ -102,7 +103,7 @@ TEST_F(PlanLayouts, ThatCannotBeEndWithTwoAndAllReasons) {
           {"batch", "What would help: --train.global_batch 8"});
 }
 
-TEST_F(PlanLayouts, ThatDoNotFitEndWithFourAndWhatWould) {
+TEST_F(PlanLayouts, EndWithFourAndAChangeThatFitsIfTheyDoNotFit) {
   expect_refused(plan({"--gpu", "a100-40", "--nodes", "1", "--gpus-per-node", "1", "--model.preset",
                        "gpt-7.1b", "--train.micro_batch", "1"}),
                  4, {"memory", "What would help: ", "--nodes "});

@@ -1,5 +1,5 @@
-/// Fine-tuning as a user starts it: on several ranks, killed, resumed after what it began from is
-/// gone; and what is refused.
+/// Runs fine-tuning like a user does: on several ranks, killed, and resumed after the initial model
+/// was deleted. Also tests what is refused.
 
 #include "support/post_training.hpp"
 
@@ -14,7 +14,7 @@ using testing::expect_steps;
 using testing::PostTraining;
 using testing::TaskCase;
 
-TEST_F(PostTraining, AKilledRunGoesOnBitForBitWhenItsStartIsGone) {
+TEST_F(PostTraining, AKilledRunResumesBitForBitWithoutItsInitialModel) {
   for (const TaskCase& one : cases()) {
     SCOPED_TRACE(one.name);
     const std::string start = formatted("start of {}", one.name);
@@ -91,7 +91,7 @@ TEST_F(PostTraining, LossesInStagesAreThoseOfOneRank) {
   for (std::size_t i = 0; i < valid.size(); ++i) EXPECT_NEAR(valid[i], expected[i], 1e-10);
 }
 
-TEST_F(PostTraining, LossesOfDealtExpertsAreThoseOfOneRank) {
+TEST_F(PostTraining, LossesOfShardedExpertsEqualThoseOfOneRank) {
   ASSERT_EQ(pretrain("experts", {"--train.steps", "2", "--model.num_experts", "4"}).code, 0);
   const Arguments fp64{"--train.precision", "fp64"};
   for (const TaskCase& one :
@@ -107,7 +107,7 @@ TEST_F(PostTraining, LossesOfDealtExpertsAreThoseOfOneRank) {
   }
 }
 
-TEST_F(PostTraining, EvaluatesAlikeOnAnyNumberOfRanks) {
+TEST_F(PostTraining, EvaluatesEquallyOnAnyNumberOfRanks) {
   std::ofstream(path("items.jsonl"))
       << R"({"ctx": "what is 3", "endings": [" it is 9", " no"], "label": 0})"
       << "\n"
@@ -146,7 +146,7 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   const auto expected = metrics("live").losses();
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-10);
-  // So that the run goes on from any folder.
+  // Makes the path absolute, so that the run resumes from any directory.
   EXPECT_EQ(count(file("stored", "config.toml"), stored), 1U);
 
   const fs::path scores = fs::path(stored) / "reference.safetensors";
@@ -156,7 +156,7 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   EXPECT_FALSE(fs::exists(path("of half a table")));
   write_file_atomic(scores, whole);
 
-  // A reference may be any model, as one that is given as a checkpoint.
+  // The DPO reference may be any model, here a checkpoint.
   ASSERT_EQ(pretrain("stranger", {"--train.steps", "1"}).code, 0);
   Arguments live_keys = fp64;
   live_keys.insert(live_keys.end(), {"--dpo.reference", path("start").string()});
@@ -185,7 +185,7 @@ TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenc
   EXPECT_NEAR(metrics("from hurt").losses().front(), std::log(2.0), 1e-6) << "reference is start";
 }
 
-TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
+TEST_F(PostTraining, DataOfAnotherModelOrTaskIsRefused) {
   const TaskCase sft{"sft", "sft", "chats", {}};
   const auto refused = [&](const TaskCase& one, const std::string& start, const Arguments& keys,
                            const std::vector<std::string>& words) {
@@ -200,7 +200,8 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
                   {"--lora.rank", "2", "--lora.alpha", "6", "--lora.targets", "q_proj,v_proj"})
                 .code,
             0);
-  // What adapters mean goes with them; how they are trained does not.
+  // The checkpoint keeps the adapter keys that define the model, but not the keys of adapter
+  // training.
   ASSERT_EQ(train(sft, "adapted on", "adapted", {.ranks = 1}, {"--lora.rank", "2"}).code, 0);
   EXPECT_EQ(count(file("adapted on", "config.toml"), "alpha = 6"), 1U);
   EXPECT_EQ(count(file("adapted on", "config.toml"), "q_proj,v_proj"), 1U);
@@ -251,7 +252,7 @@ TEST_F(PostTraining, WhatIsOfAnotherModelOrTaskIsRefused) {
   EXPECT_FALSE(fs::exists(path("foreign"))) << "the next command has that name for itself";
 }
 
-TEST_F(PostTraining, AnImportedRunIsTrainedOnWhereItLies) {
+TEST_F(PostTraining, AnImportedRunIsTrainedInItsOwnDirectory) {
   ASSERT_EQ(trireme({"export", "--checkpoint", path("start").string(), "--output",
                      path("exported").string()})
                 .code,
@@ -266,7 +267,7 @@ TEST_F(PostTraining, AnImportedRunIsTrainedOnWhereItLies) {
   EXPECT_EQ(trained.code, 0) << trained.err;
 }
 
-TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
+TEST_F(PostTraining, AnUnsuitableInitialModelIsRefused) {
   const auto sft = [](const Arguments& more) {
     Arguments words{
         "sft",           "--data", path("chats").string(), "--run", path("refused").string(),
@@ -294,8 +295,8 @@ TEST_F(PostTraining, WhatItCannotGoOnFromIsRefused) {
   EXPECT_EQ(sft(allowed).code, 0);
 }
 
-TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
-  // Markers that are ordinary text take many tokens.
+TEST_F(PostTraining, ATokenizerWithoutTheChatMarkersIsRefused) {
+  // Chat markers that are ordinary text take many tokens.
   ASSERT_EQ(pack("sft", "chats", "llama3", "no_markers", "192").code, 0);
   ASSERT_EQ(pack("dpo", "pairs", "llama3", "pairs_no_markers", "192").code, 0);
   ASSERT_EQ(pretrain("long", {"--train.steps", "1", "--model.max_seq_len", "192"}).code, 0);
@@ -320,7 +321,7 @@ TEST_F(PostTraining, ChatsWhoseTokenizerLacksTheMarkersAreRefused) {
   expect_refused(train("dpo", "pairs_no_markers"), 2, words);
   expect_refused(train("distill", "no_markers", {"--distill.teacher", path("long").string()}), 2,
                  words);
-  // A validation set has a format of its own.
+  // A validation set has its own format.
   expect_refused(train("sft", "chats",
                        {"--data.valid_path", path("no_markers").string(), "--train.eval_every", "1",
                         "--train.seq_len", "192", "--allow-other-template"}),

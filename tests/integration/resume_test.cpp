@@ -1,4 +1,5 @@
-/// Runs that are stopped by signals or continued elsewhere end as the uninterrupted one.
+/// Runs that are stopped by signals, or continued elsewhere, end with the same result as an
+/// uninterrupted run.
 
 #include <algorithm>
 #include <csignal>
@@ -16,8 +17,8 @@ using testing::Start;
 
 constexpr std::int64_t kSteps = 10;
 const Arguments kPlain{"--train.steps", "10", "--checkpoint.every", "4"};
-// What could break bits across a stop: rounding weights, random masks, a writer
-// thread, many buckets.
+// These keys could change bits across a stop: rounded weights, random masks, a writer thread, many
+// buckets.
 const Arguments kHard{"--train.steps",        "10",   "--checkpoint.every",   "4",
                       "--train.precision",    "bf16", "--model.dropout",      "0.1",
                       "--checkpoint.async",   "true", "--parallel.bucket_mb", "0.05",
@@ -27,7 +28,7 @@ class Resume : public testing::RunProgram {
  protected:
   enum class Target { mpirun, rank };
 
-  /// Freezes rank 1 before it takes step `nth` of this start, sends the signal, thaws it.
+  /// Freezes rank 1 before step `nth` of this start, sends the signal, and continues the rank.
   static Exit stop(const std::string& run, const Arguments& arguments, int nth, int number,
                    Target target) {
     const auto process = start(
@@ -42,7 +43,7 @@ class Resume : public testing::RunProgram {
         << "rank 1 did not come to step " << nth;
     if (target == Target::mpirun) {
       process->signal(number);
-      for (int i = 0; i < 15; ++i) testing::sleep_briefly();  // mpirun passes it on
+      for (int i = 0; i < 15; ++i) testing::sleep_briefly();  // mpirun forwards the signal
     } else {
       testing::signal_process(testing::rank_pid(process->pid(), 0), number);
     }
@@ -57,11 +58,11 @@ class Resume : public testing::RunProgram {
     int ranks;
   };
 
-  /// Runs of a model on one rank ("alone_TAG") and on `layout` ("whole_TAG") have one curve; from the
-  /// middle of the latter one on the same layout goes on bit for bit, and each on `others` on the
-  /// curve. In fp64, with validations.
-  static void expect_goes_on(const std::string& tag, const Arguments& model, const Layout& layout,
-                             const std::vector<Layout>& others) {
+  /// Expects that a run on one rank ("alone_TAG") and a run on `layout` ("whole_TAG") have the same
+  /// losses. A run from the middle of the latter on the same layout continues bit for bit; a run on
+  /// each of `others` has the same losses. All use fp64 and validations.
+  static void expect_resumes_on(const std::string& tag, const Arguments& model,
+                                const Layout& layout, const std::vector<Layout>& others) {
     const std::string whole = "whole_" + tag;
     const auto train = [&](const std::string& run, const Layout& on, bool from_the_middle) {
       Arguments all{"--train.steps",          "8",      "--checkpoint.every", "4",
@@ -101,7 +102,7 @@ class Resume : public testing::RunProgram {
     }
   }
 
-  /// Loss and targets of each; and targets of the last step.
+  /// Returns loss and targets of each validation, and the targets of the last step.
   static void expect_same_validations(const std::string& run, const std::string& other) {
     const auto validations = [](const std::string& of) {
       std::vector<std::pair<double, std::int64_t>> found;
@@ -122,7 +123,8 @@ class Resume : public testing::RunProgram {
     EXPECT_EQ(metrics(run).steps.at(8)["num_targets"], metrics(other).steps.at(8)["num_targets"]);
   }
 
-  /// The run has stopped on request: a checkpoint of its last step, which is on record.
+  /// Expects that the run stopped on request: it has a checkpoint of its last step, and the metrics
+  /// have a line for it.
   static std::int64_t expect_stopped(const std::string& run, const Exit& exit) {
     EXPECT_EQ(exit.code, 75) << exit.err;
     const Json status = RunProgram::status(run);
@@ -134,8 +136,9 @@ class Resume : public testing::RunProgram {
     return step;
   }
 
-  /// No step was lost or done twice, and all came to the same losses and bits.
-  static void expect_as_whole(const std::string& run, const std::string& whole) {
+  /// Expects that no step was lost or repeated, and that losses and bits equal those of the whole
+  /// run.
+  static void expect_equals_whole(const std::string& run, const std::string& whole) {
     const RunMetrics mine = metrics(run);
     const std::size_t resumes = mine.resumed_from.size();
     EXPECT_EQ(mine.lines.size(), static_cast<std::size_t>(kSteps) + resumes + (resumes + 1))
@@ -157,7 +160,7 @@ TEST_F(Resume, AfterSignalsIsBitwiseAndLosesNoStep) {
   EXPECT_TRUE(std::is_sorted(stops.begin(), stops.end()));
   EXPECT_LT(stops.back(), kSteps) << "the last signal must have come before the end";
   EXPECT_EQ(metrics("stopped").resumed_from, stops);
-  expect_as_whole("stopped", "whole");
+  expect_equals_whole("stopped", "whole");
   EXPECT_EQ(status("stopped")["state"], "done");
 }
 
@@ -169,12 +172,12 @@ TEST_F(Resume, IsBitwiseInBf16WithDropoutAndAsynchronousCheckpoints) {
   ASSERT_EQ(pretrain("hard", kHard, {.ranks = 2}).code, 0);
 
   EXPECT_EQ(metrics("hard").resumed_from, std::vector<std::int64_t>{stop_step});
-  expect_as_whole("hard", "whole_hard");
+  expect_equals_whole("hard", "whole_hard");
   EXPECT_EQ(trireme({"checkpoint", "verify", path("hard").string()}).code, 0);
 }
 
-TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
-  expect_goes_on(
+TEST_F(Resume, WithAPipelineIsBitwiseAndWorksOnAnyLayout) {
+  expect_resumes_on(
       "stages", {"--model.num_layers", "3"},
       {{"--parallel.pp", "2", "--parallel.schedule", "zb-h1"}, 2},
       {{{"--parallel.pp", "2", "--parallel.tp", "2", "--parallel.schedule", "interleaved"}, 4},
@@ -182,8 +185,8 @@ TEST_F(Resume, OfAPipelineIsBitwiseAndGoesOnOnAnyLayout) {
   EXPECT_TRUE(metrics("whole_stages").steps.at(8).contains("bubble_share"));
 }
 
-TEST_F(Resume, OfDealtExpertsIsBitwiseAndGoesOnOnAnyLayout) {
-  expect_goes_on(
+TEST_F(Resume, WithShardedExpertsIsBitwiseAndWorksOnAnyLayout) {
+  expect_resumes_on(
       "experts",
       {"--model.num_layers", "3", "--model.num_experts", "4", "--model.num_shared_experts", "1",
        "--model.first_dense_layers", "1", "--model.router_balance", "bias"},
@@ -193,10 +196,10 @@ TEST_F(Resume, OfDealtExpertsIsBitwiseAndGoesOnOnAnyLayout) {
         4}});
 }
 
-// What was found by the times of the first updates goes on with the checkpoint: the order of passes shows
-// in the bits of a tied table with both uses on one rank.
+// The checkpoint keeps the schedule that was found from the times of the first updates. The order
+// of pipeline actions changes the bits of a tied table with both uses on one rank.
 TEST_F(Resume, WithASearchedScheduleIsBitwise) {
-  expect_goes_on(
+  expect_resumes_on(
       "searched", {"--model.num_layers", "4"},
       {{"--parallel.pp", "2", "--parallel.schedule", "auto", "--parallel.virtual_stages", "2"}, 2},
       {});
@@ -221,7 +224,7 @@ TEST_F(Resume, WithLocalStepsIsBitwiseFromASaveBetweenTwoAverages) {
   EXPECT_NE(exit.err.find("exact: losses and weights continue bit for bit"), std::string::npos)
       << exit.err;
 
-  // The end of a shorter run is one more average.
+  // The end of a shorter run adds one more average.
   Arguments five{"--train.steps",    "5",        "--parallel.local_steps", "3",
                  "--optim.schedule", "constant", "--checkpoint.every",     "0"};
   ASSERT_EQ(pretrain("five", five, {.ranks = 2}).code, 0);
@@ -339,7 +342,7 @@ TEST_F(Resume, AGradientThatIsNotFiniteEndsTheRunAndLeavesTheCheckpoint) {
   EXPECT_EQ(exit.err.find("not finite"), exit.err.rfind("not finite"))
       << "one message: " << exit.err;
   EXPECT_EQ(saved_steps("diverged"), std::vector<std::int64_t>{2});
-  // The message ends with a command that goes on from there; it works as it stands.
+  // The message ends with a command that resumes the run. The command works as printed.
   const std::size_t command = exit.err.rfind(std::string(TRIREME_PROGRAM) + " pretrain --resume");
   ASSERT_NE(command, std::string::npos) << exit.err;
   const std::string line = exit.err.substr(command, exit.err.find('\n', command) - command);

@@ -1,5 +1,5 @@
-/// What users do on the second day: the same command again, refused commands on a run that is
-/// there, other data, a start that was killed, a request to a run that is done.
+/// Tests what users do on the second day: the same command again, refused commands on an existing
+/// run, other data, a start that was killed, a request to a finished run.
 
 #include <filesystem>
 #include <fstream>
@@ -21,7 +21,7 @@ class SecondDay : public testing::RunProgram {
   }
 };
 
-TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepWhenTheRunGoesOn) {
+TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepAfterAResume) {
   ASSERT_EQ(pretrain("old", {"--train.steps", "2"}).code, 0);
   const Arguments arguments{"--resume",       path("old").string(),
                             "--train.steps",  "0",
@@ -38,7 +38,7 @@ TEST_F(SecondDay, EpochsOverOtherDataEndAtTheSameStepWhenTheRunGoesOn) {
   EXPECT_EQ(status("new")["state"], "done");
 }
 
-TEST_F(SecondDay, ADamagedTokenizerOfTheSetIsToldBeforeTheFirstStep) {
+TEST_F(SecondDay, ADamagedTokenizerOfTheSetIsReportedBeforeTheFirstStep) {
   fs::copy(set(), path("damaged"), fs::copy_options::recursive);
   std::ofstream(path("damaged") / "tokenizer/tokenizer.json", std::ios::app) << "\n";
 
@@ -58,7 +58,7 @@ TEST_F(SecondDay, AnotherPeakMovesTheEndOfTheLearningRateOfARunThatCommittedNoth
   EXPECT_EQ(exit.code, 0) << exit.err;
   EXPECT_NE(text("killed", "config.toml").find("min_lr = 1e-06"), std::string::npos)
       << text("killed", "config.toml");
-  EXPECT_EQ(exit.err.find("not bit for bit"), std::string::npos) << "nobody asked for that";
+  EXPECT_EQ(exit.err.find("not bit for bit"), std::string::npos) << "the option was not given";
 }
 
 TEST_F(SecondDay, ARefusedCommandLeavesTheRunAsItWas) {
@@ -78,7 +78,7 @@ TEST_F(SecondDay, ARefusedCommandLeavesTheRunAsItWas) {
   const Exit moments = pretrain(
       "lion", {"--resume", path("done").string(), "--optim.name", "lion", "--train.steps", "3"});
   EXPECT_EQ(moments.code, 2) << moments.err;
-  EXPECT_FALSE(fs::exists(path("lion"))) << "a folder of its own";
+  EXPECT_FALSE(fs::exists(path("lion"))) << "the directory of the refused run";
 }
 
 TEST_F(SecondDay, TheStatusNamesTheStepAtWhichANewRunBegan) {
@@ -118,7 +118,7 @@ TEST_F(SecondDay, AnotherValidationSetHasALossOfItsOwn) {
   EXPECT_EQ(count(text("valid", "metrics.jsonl"), "eval_step"), 2U);
 }
 
-TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
+TEST_F(SecondDay, OtherSinksMayBeChosenAtAResume) {
   expect_refused(pretrain("sinks", {"--metrics.sinks", "jsonl,paper"}), 2,
                  {"metrics.sinks = paper", "jsonl, progress, none", "(--metrics.sinks)"});
   const Exit first = pretrain("sinks", {"--train.steps", "2", "--metrics.sinks", "none"});
@@ -135,7 +135,7 @@ TEST_F(SecondDay, OtherSinksMayBeChosenWhenTheRunGoesOn) {
   EXPECT_EQ(second.err.find("step 3/3  loss"), std::string::npos) << second.err;
 }
 
-TEST_F(SecondDay, ARunFromBeforeTheSinksCouldBeChosenGoesOnWithAllOfThem) {
+TEST_F(SecondDay, AnOldRunWithoutTheKeyOfSinksResumesWithAllSinks) {
   ASSERT_EQ(pretrain("before", {"--train.steps", "2"}).code, 0);
   std::string config = text("before", "config.toml");
   const std::size_t at = config.find("[metrics]");
@@ -150,7 +150,7 @@ TEST_F(SecondDay, ARunFromBeforeTheSinksCouldBeChosenGoesOnWithAllOfThem) {
   EXPECT_NE(exit.err.find("step 3/3  loss"), std::string::npos) << exit.err;
 }
 
-TEST_F(SecondDay, WhatAnImportedModelSaysOfItsGenerationTravelsOn) {
+TEST_F(SecondDay, GenerationSettingsOfAnImportedModelAreKept) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
   const std::string folder = path("hf").string();
   ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", folder}).code,

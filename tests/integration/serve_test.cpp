@@ -1,4 +1,4 @@
-/// `trireme serve` with a model that the test trains: the server and the engine together.
+/// Runs `trireme serve` with a model that the test trains: the server and the engine together.
 
 #include <csignal>
 #include <filesystem>
@@ -27,13 +27,13 @@ class ServeProgram : public testing::RunProgram {
     ASSERT_EQ(pretrain("model", {"--train.steps", "3", "--model.max_seq_len", "1024"}).code, 0);
   }
 
-  /// Starts it and waits for its URL.
+  /// Starts the server and waits for its URL.
   void serve(const Arguments& more = {}) {
     Arguments words{TRIREME_PROGRAM,   "serve",      "--checkpoint", path("model").string(),
                     "--port",          "0",          "--model-name", "tiny",
                     "--chat-template", "minimind-v3"};
     words.insert(words.end(), more.begin(), more.end());
-    std::filesystem::remove(path("serve.out"));  // of the test before
+    std::filesystem::remove(path("serve.out"));  // from the test before
     process_ = std::make_unique<Process>(
         words, std::map<std::string, std::string>{{"OMP_NUM_THREADS", "1"}}, path("serve"));
     const bool ready =
@@ -42,7 +42,7 @@ class ServeProgram : public testing::RunProgram {
     port_ = static_cast<std::uint16_t>(std::stoi(url().substr(url().rfind(':') + 1)));
   }
 
-  /// The one line on standard output; "" before it is whole.
+  /// Returns the one line on standard output; "" if it is not complete yet.
   static std::string url() {
     if (!std::filesystem::exists(path("serve.out"))) return "";
     const std::string out = read_file(path("serve.out"));
@@ -57,7 +57,7 @@ class ServeProgram : public testing::RunProgram {
     return Json::parse(answer.body, nullptr, false);
   }
 
-  /// All metrics, of one moment.
+  /// Returns all metrics at one moment.
   [[nodiscard]] std::string scrape() const {
     HttpClient client(port_);
     client.send(get("/metrics"));
@@ -69,8 +69,8 @@ class ServeProgram : public testing::RunProgram {
     return at == std::string::npos ? -1 : std::stod(scraped.substr(at + name.size() + 2));
   }
 
-  /// All metrics of the next moment at which no request waits or runs: an answer's last token is sent
-  /// before its step ends, and a second scrape may be of another moment.
+  /// Returns all metrics at the next moment without waiting or running requests. The last token of
+  /// an answer is sent before its step ends, and a second scrape may show another moment.
   [[nodiscard]] std::string scrape_idle() const {
     std::string scraped;
     EXPECT_TRUE(testing::wait_for(
@@ -160,7 +160,7 @@ TEST_F(ServeProgram, AnswersInTheFormThatIsAskedFor) {
   EXPECT_GT(Json::parse(call.at("arguments").get<std::string>()).at("n"), 0);
 }
 
-TEST_F(ServeProgram, ForgetsThoseWhoGoAndEndsWhenItIsTold) {
+TEST_F(ServeProgram, DropsLostClientsAndEndsOnASignal) {
   serve({"--drain-s", "20", "--max-context", "32"});
   const std::string endless = post("/v1/completions", R"({"prompt": "the", "ignore_eos": true,
                                                           "max_tokens": 1000, "stream": true})");

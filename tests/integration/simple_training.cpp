@@ -1,4 +1,4 @@
-// A whole training in one file:  mpirun -n 2 simple_training SET FOLDER
+// Trains a model in one file:  mpirun -n 2 simple_training SET DIR
 #include <iostream>
 
 #include "checkpoint/format/model_values.hpp"
@@ -19,18 +19,18 @@ int main(int argc, char** argv) {
   using namespace trireme;
   return run_main("simple_training", [&] {
     hdf5_init();
-    if (argc != 3) fail(ErrorKind::usage, "usage: simple_training SET FOLDER");
+    if (argc != 3) fail(ErrorKind::usage, "usage: simple_training SET DIR");
     constexpr std::int64_t kSteps = 20;
     constexpr std::uint64_t kSeed = 7;
 
-    // Ranks come from MPI. The mesh names their axes; what is left of them is data parallel.
+    // The ranks come from MPI. The mesh assigns them to axes; all other ranks are data parallel.
     const Session session(&argc, &argv);
     const std::unique_ptr<Communicator> world = make_world("auto", session.launch());
     set_cpu_threads(0, session.launch().local_size);
     const Mesh mesh(*world, {});
     Communicator& data_group = mesh.group(Axis::data);
 
-    // Sample i of the run is a function of i and the seed: this rank takes its share of each batch.
+    // Sample i of the run depends only on i and the seed. This rank takes its part of each batch.
     const TokenSet set = TokenSet::open(argv[1]);
     const SampleSet samples(set, set.seq_len());
     const SampleStream stream(samples, {.seed = kSeed});
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
                                .size = mesh.size(Axis::dp)});
     UpdateTargets update_targets(loader, *world, mesh);
 
-    // Every parameter is declared once, then allocated and set: the same values on any layout.
+    // Every parameter is declared, allocated and set. Its values do not depend on the layout.
     ModelConfig config = model_preset("tiny");
     resolve(config, static_cast<std::int64_t>(set.vocab_size()));
     ParamRegistry registry;
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     registry.initialize(kSeed);
     model.prepare();
 
-    // The model ends at hidden states; the objective owns head and loss.
+    // The model returns hidden states; the objective owns head and loss.
     CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
     const OptimConfig optim{.lr = 3e-3};
     const std::unique_ptr<Optimizer> optimizer = make_optimizer(optim, registry);
@@ -60,10 +60,10 @@ int main(int argc, char** argv) {
     for (std::int64_t number = 1; number <= kSteps; ++number) {
       std::vector<Batch> batches;
       for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
-      const std::int64_t targets = update_targets.of(batches);  // of all ranks
+      const std::int64_t targets = update_targets.of(batches);  // on all ranks
       const double lr = learning_rate(optim, number, kSteps);
 
-      // Forward, backward with gradients on their way meanwhile, clip, update.
+      // Run forward, backward (which sends gradients meanwhile), clip and update.
       const UpdateResult result = step.run(batches, targets, number, number, lr);
 
       const double loss_sum = all_reduce_value(data_group, result.loss_sum, ReduceOp::sum, "loss");
@@ -72,7 +72,7 @@ int main(int argc, char** argv) {
                   << std::endl;
     }
 
-    // Each rank writes its share; one rename publishes the whole.
+    // Each rank writes its shard; one rename publishes the checkpoint.
     StateView view(registry, *optimizer);
     view.stage();
     StateDict state{view.tensors(), {}, set.tokenizer_files()};

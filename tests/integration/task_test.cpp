@@ -1,5 +1,5 @@
-/// Tasks that the program does not have, in real runs. One has a loss, a section of the configuration
-/// and a measure of its own. The other one makes its samples with the model that it trains.
+/// Defines tasks outside of the program and runs them. One has its own loss, configuration section
+/// and measure. The other makes its samples with the model that it trains.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ struct ScaledConfig {
   }
 };
 
-/// Cross entropy times a factor, which reports the largest target that it saw.
+/// Cross entropy times a factor. Reports the largest target that it saw.
 class ScaledEntropy final : public Objective {
  public:
   ScaledEntropy(Transformer& model, double factor, Measures& measures)
@@ -86,7 +86,7 @@ std::unique_ptr<Task> make_scaled() {
 }
 
 /// Makes the samples of each update with the current model: prompts that depend on all answers so
-/// far, and the most likely next tokens as targets.
+/// far, with the most likely next tokens as targets.
 class Rollouts final : public SampleSource {
  public:
   explicit Rollouts(const SourceContext& context) : context_(context) {}

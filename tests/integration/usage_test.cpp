@@ -1,5 +1,5 @@
-/// What a user meets who types something wrong, or whose run folder is not as it should be: one
-/// message, the right exit code, nothing harmed.
+/// Tests what users see after a wrong command or with a damaged run directory: one message, the
+/// right exit code, and nothing harmed.
 
 #include <csignal>
 #include <fstream>
@@ -61,7 +61,7 @@ TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
     EXPECT_NE(help.out.find(word), std::string::npos) << word << help.out;
 }
 
-TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
+TEST_F(Usage, MissingOrMisplacedInputsAreNamed) {
   expect_refused(trireme({"pretrain", "--run", path("none").string()}), 2, {"--data"});
   expect_refused(trireme({"pretrain", "--data", set().string(), "--run", path("none").string()}), 2,
                  {"--model.preset", "tiny, minimind-3", "--init", "model.hidden_size"});
@@ -79,7 +79,7 @@ TEST_F(Usage, WhatIsMissingOrElsewhereIsNamed) {
                  {"none2"});
 }
 
-TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
+TEST_F(Usage, AModelThatFitsNoMachineIsRefusedWithItsSize) {
   const std::vector<std::pair<Arguments, std::vector<std::string>>> absurd{
       {{"--model.num_layers", "100000000"}, {"model.num_layers = 100000000", "weights", "TB"}},
       {{"--model.hidden_size", "2147483648", "--model.head_dim", "16"},
@@ -92,7 +92,7 @@ TEST_F(Usage, WhatNoMachineHoldsIsRefusedWithItsSum) {
   EXPECT_FALSE(fs::exists(path("none")));
 }
 
-TEST_F(Usage, WhatIsNoTokenSetSaysWhatItIsAndWhatToDo) {
+TEST_F(Usage, AnInvalidDataSetIsReportedWithWhatToDo) {
   std::ofstream(path("garbage")) << std::string("\x01\x02\0\xff", 4);
   fs::create_directories(path("nothing"));
   const auto refused = [&](const fs::path& data, int code, const std::string& words) {
@@ -145,7 +145,7 @@ TEST_F(Usage, ValuesLeftOpenAreChosenSaidAndKept) {
        {"global_batch = 35\n", "accumulation = 0\n", "precision = \"fp32\"\n", "min_lr = 1e-06\n"})
     EXPECT_NE(config.find(line), std::string::npos) << line << " not in " << config;
 
-  Arguments again = open;  // what would be chosen now is 32
+  Arguments again = open;  // a new start would choose 32
   again.insert(again.end(), {"--train.micro_batch", "1", "--train.steps", "2"});
   const Exit second = trireme(again);
   EXPECT_EQ(second.code, 0) << second.err;
@@ -164,7 +164,7 @@ TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
   EXPECT_EQ(status("behind")["state"], "done");
 }
 
-TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
+TEST_F(Usage, ADirectoryThatIsNotARunIsNotTouched) {
   fs::create_directories(path("papers"));
   std::ofstream(path("papers") / "thesis.tex") << "x";
   expect_refused(pretrain("papers", {}), 2, {"papers", "not a run"});
@@ -172,7 +172,7 @@ TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
 
   std::ofstream(path("file")) << "x";
   expect_refused(pretrain("file", {}), 2, {"is a file"});
-  // Nobody can write there, not even root.
+  // No user can write there, not even root.
   expect_refused(trireme({"pretrain", "--data", set().string(), "--model.preset", "tiny", "--run",
                           "/proc/self/run"}),
                  2, {"/proc/self/run"});
@@ -193,7 +193,7 @@ TEST_F(Usage, ARunIsContinuedOnlyAsItWas) {
   EXPECT_EQ(metrics("first").steps.size(), 2U);
 }
 
-TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
+TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherDirectory) {
   ASSERT_EQ(pretrain("trunk", {"--train.steps", "4", "--checkpoint.every", "2"}).code, 0);
   const std::string older = checkpoint("trunk", "step-000000002").string();
   const std::string newest = checkpoint("trunk", "step-000000004").string();
@@ -208,7 +208,7 @@ TEST_F(Usage, ARunBranchesOffAnOlderCheckpointOnlyInAnotherFolder) {
   EXPECT_EQ(saved_steps("trunk").size(), 2U);
   EXPECT_EQ(pretrain("branch", from(older)).code, 0);
   EXPECT_EQ(metrics("branch").resumed_from, std::vector<std::int64_t>{2});
-  // The same command again, as a requeued job gives it: it goes on with what it has.
+  // Repeat the command, like a requeued job: it continues with the stored configuration.
   Arguments longer = from(older);
   longer[1] = "8";
   EXPECT_EQ(pretrain("branch", longer).code, 0);
@@ -229,12 +229,13 @@ TEST_F(Usage, ARunInUseIsRefusedAndUnharmed) {
   expect_refused(second, 2, {"shared", "process " + std::to_string(first->pid())});
   EXPECT_EQ(end.code, 0) << end.err;
   EXPECT_EQ(metrics("shared").steps.size(), 6U);
-  EXPECT_EQ(metrics("shared").lines.size(), 7U);  // and how it ended
+  EXPECT_EQ(metrics("shared").lines.size(), 7U);  // the lines of the steps and of the end
   EXPECT_EQ(saved_steps("shared").front(), 6);
 }
 
-/// As after a long stand-still, when a job on another host has taken over: this one must not save.
-TEST_F(Usage, ARunWhoseLockIsAnothersEndsAndSavesNothing) {
+/// Simulates a job that was suspended for long while a job on another host took over: the first job
+/// must not save.
+TEST_F(Usage, ARunThatLostItsLockEndsAndSavesNothing) {
   const Arguments arguments{"--train.steps", "6", "--checkpoint.every", "2"};
   const auto process = start("taken", arguments, {.fault = "train.step:0:4:stop"});
   ASSERT_TRUE(testing::wait_for([&] { return testing::process_state(process->pid()) == 'T'; }, 60));

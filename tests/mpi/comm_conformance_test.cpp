@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, MpiConformance,
 TEST(Session, KnowsItsPlace) {
   EXPECT_GE(g_launch->rank, 0);
   EXPECT_LT(g_launch->rank, g_launch->size);
-  EXPECT_EQ(g_launch->local_rank, g_launch->rank);  // one node here
+  EXPECT_EQ(g_launch->local_rank, g_launch->rank);  // this test has one node
   EXPECT_EQ(g_launch->local_size, g_launch->size);
   EXPECT_EQ(g_launch->num_nodes, 1);
   EXPECT_FALSE(g_launch->hostname.empty());

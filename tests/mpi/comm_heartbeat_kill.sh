@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# A rank dies (kill) or freezes (stop) in a collective: every survivor must name it and leave with code 5 by itself.
-# mpirun sees a death too, and may be first with its SIGTERM, which asks a run to stop; its SIGKILL comes a second later.
+# Kills or stops a rank in a collective. Every survivor must name the rank and exit with code 5 by itself.
+# mpirun detects a death as well. It may be first to send SIGTERM, which requests a run to stop; its SIGKILL follows a second
+# later.
 #   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop
 set -euo pipefail
 mpirun=$1 program=$2 ranks=$3 victim=$4 how=$5
@@ -8,7 +9,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 timeout 60 "$mpirun" --oversubscribe --bind-to none -n "$ranks" "$program" "$victim" "$how" "$folder" >"$folder/log" 2>&1 &
 launcher=$!
-if [ "$how" = stop ]; then # the frozen one must be ended by hand, or mpirun waits for it
+if [ "$how" = stop ]; then  # the stopped rank must be killed here, because mpirun waits for it
   for _ in $(seq 100); do
     if [ "$(find "$folder" -name 'loss.*' | wc -l)" -ge $((ranks - 1)) ]; then break; fi
     sleep 0.1

@@ -16,9 +16,9 @@
 #include "comm/session.hpp"
 #include "core/error.hpp"
 
-/// Plain run: goodbyes in every order are no deaths, announcements arrive.
-/// With arguments (started by comm_heartbeat_kill.sh): rank <victim> dies by SIGKILL, the others
-/// write what they saw.
+/// Without arguments: goodbyes in any order are not deaths, and announcements arrive. With
+/// arguments (from comm_heartbeat_kill.sh): rank <victim> dies by SIGKILL, and the others write
+/// what they detected.
 namespace trireme::testing {
 namespace {
 
@@ -46,7 +46,7 @@ TEST(Heartbeat, GoodbyesInAnyOrderAreNoDeaths) {
 
     const auto start = std::chrono::steady_clock::now();
     heartbeat.stop();
-    heartbeat.stop();  // twice is harmless
+    heartbeat.stop();  // a second call is harmless
 
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_LT(took.count(), 3.0);
@@ -83,7 +83,7 @@ void note(const std::string& folder, const std::string& what, const std::string&
 }
 
 int victim_run(int victim, const std::string& signal, const std::string& folder) {
-  std::signal(SIGTERM, [](int) {});  // as in a run, which would stop at its next step
+  std::signal(SIGTERM, [](int) {});  // a real run would stop at its next step
   const auto world = make_world("mpi", *g_launch);
   HeartbeatOptions options;
   options.interval_s = 0.05;
@@ -99,7 +99,7 @@ int victim_run(int victim, const std::string& signal, const std::string& folder)
     note(folder, "victim", std::to_string(getpid()));
     kill(getpid(), signal == "stop" ? SIGSTOP : SIGKILL);
   }
-  world->barrier();  // the survivors hang in a collective, as in a training step
+  world->barrier();  // the survivors wait in a collective, like in a training step
   return 0;
 }
 

@@ -8,7 +8,7 @@
 #include "mpi/launch_main.hpp"
 #include "unit/comm/values.hpp"
 
-/// What only the mpi backend has: the library path, timeouts and size errors over
+/// Tests the parts that only the mpi backend has: the library path, timeouts and size errors with
 /// real processes, huge messages.
 namespace trireme::testing {
 namespace {
@@ -91,7 +91,7 @@ TEST(MpiCommunicator, DifferentSizesAreNamed) {
   }
 }
 
-/// 2^31 + 3 elements of one byte: past the range of MPI's int counts. Run with
+/// Sends 2^31 + 3 elements of one byte, which exceeds the range of MPI's int counts. Run with
 /// --gtest_filter=*Huge* (label large).
 TEST(DISABLED_Huge, MessagesPastTwoToThe31Elements) {
   constexpr std::uint64_t kCount = (std::uint64_t{1} << 31) + 3;

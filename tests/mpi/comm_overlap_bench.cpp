@@ -9,13 +9,14 @@
 #include "comm/session.hpp"
 #include "core/timer.hpp"
 
-/// How fast an all_reduce is and how much of it hides behind compute that polls, for the ordered
-/// and the library path, beside plain blocking MPI_Allreduce. Not a test: prints a table.
+/// Measures the speed of all_reduce and how much of it overlaps with polling computation, for the
+/// ordered and the library path, compared with a blocking MPI_Allreduce. Prints a table; not a
+/// test.
 ///   mpirun -n 2 mpi_comm_overlap_bench [poll_ms] [chunk_kib] [chunks_in_flight]
 namespace trireme {
 namespace {
 
-/// Arithmetic in registers for about `seconds`; polls every `poll_s`.
+/// Computes in registers for about `seconds` and polls every `poll_s`.
 [[gnu::noipa]] double compute(double loops, double poll_s, Work* work, double* checksum) {
   const Timer total;
   Timer since;
@@ -31,7 +32,7 @@ namespace {
   return total.seconds();
 }
 
-/// The least of the repeats: other users of the machine only ever add time.
+/// Returns the smallest of the repeats: other users of the machine only add time.
 struct Least {
   double value = 1e300;
 
@@ -80,7 +81,8 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
       row.exposed.add(wait.seconds());
     });
   }
-  if (checksum == 0) std::puts("");  // keeps the arithmetic
+  // Uses the result, so that the computation is not optimized away.
+  if (checksum == 0) std::puts("");
   return row;
 }
 

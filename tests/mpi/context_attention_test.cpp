@@ -15,7 +15,7 @@ TEST(ContextAttentionOverMpi, EqualsOneProcessInEveryForm) {
   }
 }
 
-// Past MPI's eager limit: messages that are taken up only inside calls of the interface.
+// Messages over MPI's eager limit progress only inside calls of the MPI library.
 TEST(ContextAttentionOverMpi, WithLongMessages) {
   const auto world = make_world("mpi", *g_launch);
   const ContextCase large{"large", 2, 4, 4, 1024, 64, true, {{0, 700, 1024}, {0, 1024}}};

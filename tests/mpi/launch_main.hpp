@@ -5,10 +5,11 @@
 
 namespace trireme::testing {
 
-/// This rank's place, from run_launched_tests on. gtest makes the fixtures: no other way in.
+/// The launch information of this process, valid from run_launched_tests on. It is global because
+/// gtest constructs the fixtures.
 inline const LaunchInfo* g_launch = nullptr;
 
-/// The main of a test that mpirun starts.
+/// Runs a test program that mpirun starts.
 inline int run_launched_tests(int argc, char** argv) {
   const Session session(&argc, &argv);
   g_launch = &session.launch();

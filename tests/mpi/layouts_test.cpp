@@ -1,5 +1,5 @@
-/// 8 of the layouts that integration/layouts_test has ranks as threads for, on real ranks: the first 3
-/// of a covering set of 2 ranks, 2 of one of 3, and 3 of one of 4.
+/// Runs 8 of the layouts of integration/layouts_test on real ranks instead of threads: the first 3
+/// of a covering set with 2 ranks, 2 of one with 3, and 3 of one with 4.
 
 #include <ATen/Parallel.h>
 
@@ -28,10 +28,10 @@ TEST(LayoutsOverMpi, EqualOneProcess) {
     const TrialTrace trace = run_trial(*world, layout_plan(one));
     if (world->rank() != 0) continue;
     SelfCommunicator alone;
-    const LayoutVerdict verdict = compare_trials(trace, run_trial(alone, one_process_plan(one)));
-    EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel << " ("
-                                 << verdict.grad_worst << "), weights " << verdict.weight_rel;
-    std::cout << name_of(one) << ": gradients " << verdict.grad_rel << '\n';
+    const LayoutVerdict comparison = compare_trials(trace, run_trial(alone, one_process_plan(one)));
+    EXPECT_TRUE(comparison.equal()) << name_of(one) << ": gradients " << comparison.grad_rel << " ("
+                                 << comparison.grad_worst << "), weights " << comparison.weight_rel;
+    std::cout << name_of(one) << ": gradients " << comparison.grad_rel << '\n';
   }
 }
 
@@ -40,16 +40,17 @@ TEST(GridsOverMpi, EqualOneProcess) {
   const auto world = make_world("mpi", *g_launch);
   std::vector<GridCase> cases = all_grid_cases();
   std::erase_if(cases, [&](const GridCase& one) { return one.ranks() != world->size(); });
-  std::ranges::stable_partition(cases, &GridCase::folds);  // of equal gain the first is chosen
+  // The first of several cases with equal gain is chosen.
+  std::ranges::stable_partition(cases, &GridCase::folds);
   if (cases.empty()) return;  // 3 ranks
   cases = covering_cases(cases);
   ASSERT_GE(cases.size(), 3U);
   cases.resize(3);
   for (const GridCase& one : cases) {
-    const LayoutVerdict verdict = verify_layout(*world, config_of(one), 2, at::kCPU);
+    const LayoutVerdict comparison = verify_layout(*world, config_of(one), 2, at::kCPU);
     if (world->rank() != 0) continue;
-    EXPECT_TRUE(verdict.equal()) << name_of(one) << ": gradients " << verdict.grad_rel;
-    EXPECT_EQ(verdict.audit, "") << name_of(one);
+    EXPECT_TRUE(comparison.equal()) << name_of(one) << ": gradients " << comparison.grad_rel;
+    EXPECT_EQ(comparison.audit, "") << name_of(one);
   }
 }
 

@@ -1,9 +1,11 @@
 // Renders and encodes chats for chat_oracle.py; not a user program.
 //   chat_driver TOKENIZER TEMPLATE sft|dpo text|allow|error KEPT IN.jsonl OUT.jsonl
-// KEPT: tokens of a chat that masks are made for; 0: all. A line may hold "generation_prompt" and
-// "thinking". Output lines: {"problem"} or {"chats": [{"text", "ids", "answer", "minimind"}]}, the
-// masks as 0 or 1 a kept token.
-//   chat_driver jinja TEMPLATE     the Jinja text that exports have
+// KEPT is the number of tokens of a chat that get masks; 0: all. A line may have
+// "generation_prompt" and
+// "thinking". Output lines: {"problem"} or {"chats": [{"text", "ids", "answer", "minimind"}]}, with
+// the
+// masks as 0 or 1 for each kept token.
+//   chat_driver jinja TEMPLATE     prints the Jinja text of exports
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Compares our chats, and the Jinja texts of exports, with transformers' apply_chat_template and with MiniMind's search for masks.
+"""Compares the chats of this project, and the Jinja texts of exports, with transformers'
+apply_chat_template and with MiniMind's search for masks.
 
 usage: chat_oracle.py DRIVER TRIREME_DATA [--chats N] [--seed S] [--all]
 
-Conversations are generated here, hostile ones; with TRIREME_TEST_DATA=DIR those of DIR/*.jsonl are compared as well (the text
-of all, ids and masks of each eighth unless --all). With TRIREME_CHAT_TEMPLATES=DIR the text is also compared with the
-templates DIR/NAME.jinja, as their authors publish them. Exits 1 and prints the first differences if anything differs.
+Malicious conversations are generated here. With TRIREME_TEST_DATA=DIR, those of DIR/*.jsonl are
+compared as well (the text of all, ids and masks of each eighth unless --all). With
+TRIREME_CHAT_TEMPLATES=DIR, the text is also compared with the templates DIR/NAME.jinja, as their
+authors publish them. Exits with 1 and prints the first differences.
 """
 import argparse
 import glob
@@ -87,7 +89,7 @@ def some_chat(rng, forged):
 
 
 def lists_in_texts(messages):
-    """Messages and tools as MiniMind hands them to the template."""
+    """Returns messages and tools in the form in which MiniMind passes them to the template."""
     tools, ready = None, []
     for message in messages:
         message = dict(message)
@@ -99,10 +101,10 @@ def lists_in_texts(messages):
     return ready, tools
 
 
-# ---- the other side
+# ---- transformers
 
 class Reference:
-    """One template in transformers, with true and with secret markers."""
+    """One template in transformers, with the real and with secret markers."""
 
     def __init__(self, name, true_json, secret_json, own_jinja=None):
         bos, eos = roles_of(name)
@@ -128,7 +130,7 @@ class Reference:
             A1=ANSWER_END if spans else "", **marks, **extra)
 
     def structure(self, chat, messages):
-        """Ids and answer mask by secret markers: what the messages hold can be no marker."""
+        """Returns ids and answer mask by secret markers, which cannot occur in the messages."""
         marked = self.text(chat, messages, {key: SECRETS[mark] for key, mark in MARKS.items()}, True)
         text, ranges = "", []
         for piece in marked.split(ANSWER_BEGIN):
@@ -147,7 +149,7 @@ class Reference:
         return encoding.ids, mask, line
 
     def search(self, ids):
-        """MiniMind's masks: V1's last answer, V2's and V3's search."""
+        """Returns MiniMind's masks: the last answer for V1, the search of V2 and V3."""
         mask, i = [0] * len(ids), 0
         if self.name == "minimind-v1":
             starts = [k for k in range(len(ids)) if ids[k:k + len(self.header)] == self.header]
@@ -218,7 +220,8 @@ def is_benign(messages):
 
 
 def compare(checks, reference, chats, ours, allowed, shortened, kept, every):
-    """`ours`: special in content as text; `allowed`: as tokens; `shortened`: as `ours` with masks of `kept` tokens."""
+    """`ours`: special tokens in the content as text; `allowed`: as tokens; `shortened`: like
+    `ours`, with masks of `kept` tokens."""
     for i, chat in enumerate(chats):
         what = (reference.name, chat)
         if "problem" in ours[i]:
@@ -248,7 +251,8 @@ def shifted(mask, cut):
 
 
 def cut_pair(sides, length, rule):
-    """What is left of a pair, tokens lost at the beginning and whether a side lost its end; None if the pair is dropped."""
+    """Returns the rest of a preference pair, the number of tokens lost at the beginning, and
+    whether a side lost its end; None if the pair is dropped."""
     chosen, rejected = sides[0][0], sides[1][0]
     prompt = len(os.path.commonprefix([chosen, rejected]))
     excess = max(0, max(len(chosen), len(rejected)) - length)
@@ -262,7 +266,7 @@ def cut_pair(sides, length, rule):
 
 
 def expected_set(kind, ours, length, rule):
-    """What pack must make of the chats: documents by line, and counts."""
+    """Returns what pack must make of the chats: documents by line, and counts."""
     documents = {}
     counts = {"documents": 0, "tokens": 0, "target_tokens": 0, "truncated": 0, "dropped": 0, "cut_answers": 0, "cut_prompts": 0}
     for line, result in enumerate(ours):

@@ -1,7 +1,9 @@
-"""The chat templates as Jinja, written anew from what the formats are, for chat_oracle.py.
+"""The chat templates as Jinja for chat_oracle.py, written independently from the descriptions of
+the formats.
 
-Every marker is a variable, so that the same template can be rendered with markers that no text contains (that is how the
-oracle knows what a forged marker in a message must not do), and {{ A0 }}, {{ A1 }} enclose what an assistant says.
+Every marker is a variable, so the same template can be rendered with markers that no text
+contains. This is how the oracle knows what a forged marker in a message must not do. {{ A0 }}
+and {{ A1 }} enclose the text of the assistant.
 """
 
 TOOL_WORDS_BEFORE = ("# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
@@ -26,7 +28,7 @@ CALLS = """{%- for given in message.tool_calls or [] -%}
   {{ '}\\n' + CALL1 }}
 {%- endfor -%}"""
 
-# Where the thoughts of an answer are: beside the content, or inside it.
+# Position of the thoughts of an answer: in their own field, or inside the content.
 THOUGHTS = """{%- set thought = '' -%}
 {%- if message.reasoning_content is string -%}
   {%- set thought = message.reasoning_content -%}
@@ -41,7 +43,8 @@ PLAIN = "{{ content }}"
 
 
 def chatml(default_system, answer, prompt):
-    """ChatML with Qwen's tools. `answer` writes thoughts and content, `prompt` what follows the header of a generation prompt."""
+    """ChatML with Qwen's tools. `answer` writes thoughts and content, `prompt` writes the text
+    after the header of a generation prompt."""
     opening = """{%- set opens = messages[0].role == 'system' -%}
 {%- if tools -%}
   {{ S + 'system\\n' }}{%- if opens -%}{{ messages[0].content + '\\n\\n' }}{%- endif -%}{{ TOOLS0 }}

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Training of models with experts, by the real program and in plain PyTorch, from the same exported start.
+"""Compares the training of models with experts by the real program and in plain PyTorch, from
+the same exported start.
 
 usage: experts.py TRIREME TRIREME_DATA [--steps 3] [--keep DIR]
 
-As post_training.py, with `trireme sft` and `dpo`: besides loss and gradient norm the routers' auxiliary loss must agree within 1e-10. sft judges
-the tokens of a micro-batch together (MiniMind V3's loss), dpo each sequence by itself. Exits 1 and prints what is out of bounds.
+Works like post_training.py with `trireme sft` and `dpo`. In addition to loss and gradient norm,
+the auxiliary loss of the routers must agree within 1e-10. sft computes it over all tokens of a
+micro-batch (MiniMind V3's loss), dpo for each sequence. Exits with 1 and prints all values that
+are out of bounds.
 """
 import argparse
 import os
@@ -22,7 +25,8 @@ CASES = [("one a token", {"model.num_experts_per_tok": 1, "model.norm_topk_prob"
 
 
 class Routed:
-    """Assignments and scores of every layer's router, token by token, of the forward passes since the last clear()."""
+    """The assignments and scores of every layer's router for each token, in the forward passes
+    since the last clear()."""
 
     def __init__(self, net):
         self.layers = [layer.mlp for layer in net.model.layers if isinstance(layer.mlp, oracle.MoE)]
@@ -37,7 +41,7 @@ class Routed:
             self.scores[i].append(moe.scores[0])
 
     def loss(self, per_choice):
-        """Summed over layers, of all tokens noted."""
+        """Returns the sum over layers for all recorded tokens."""
         total = 0.0
         for chosen, scores in zip(self.chosen, self.scores):
             chosen, scores = torch.cat(chosen), torch.cat(scores)
@@ -46,7 +50,8 @@ class Routed:
 
 
 def log_probs(net, side):
-    """As post_training's, of a pass through all tokens of the sequence, the last one too: routers count it."""
+    """Works like post_training's, for a pass through all tokens of the sequence including the
+    last one, because routers count it."""
     ids = torch.tensor([side["ids"]])
     scores = torch.log_softmax(base.logits_of(net, ids), dim=-1)[:-1]
     targets = ids[0, 1:]
@@ -69,7 +74,7 @@ class Sft:
 
 
 class Dpo:
-    """Sums of log-probabilities, sigmoid, beta 0.1."""
+    """The DPO loss with sums of log-probabilities, sigmoid and beta 0.1."""
 
     def __init__(self, pairs, reference):
         self.pairs = pairs

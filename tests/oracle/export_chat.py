@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Chats as an export's tokenizer writes them in transformers, and as `pack` packed them: the same ids.
+"""Compares the chats that an export's tokenizer writes in transformers with the chats that
+`pack` packed: the same ids.
 
 usage: export_chat.py HF_EXPORT_DRIVER TRIREME_DATA [--chats N]
 
-For each of the eight templates: generated chats (tools, calls, results, thoughts, empty texts) are packed with `pack --template`,
-a run that names the template is exported, and `AutoTokenizer(export).apply_chat_template(messages, tools=...)` gives the ids of
-`inspect --line`. With TRIREME_TEST_DATA=DIR also the conversations of DIR/sft.jsonl and sft_tools.jsonl. Exits 1 and prints what differs.
+For each of the eight templates: generated chats (tools, calls, results, thoughts, empty texts)
+are packed with `pack --template`, a run that names the template is exported, and
+`AutoTokenizer(export).apply_chat_template(messages, tools=...)` gives the ids of `inspect
+--line`. With TRIREME_TEST_DATA=DIR also the conversations of DIR/sft.jsonl and sft_tools.jsonl.
+Exits with 1 and prints all differences.
 """
 import argparse
 import json
@@ -57,7 +60,7 @@ def compare(driver, trireme_data, work, tokenizer, template, chats):
         shown = subprocess.run([trireme_data, "inspect", packed, "--json", "--line", str(line)], capture_output=True, check=False)
         ours = json.loads(shown.stdout)["ids"] if shown.returncode == 0 else None
         if ours is None and "gave no document" in shown.stderr.decode():
-            continue  # nothing of it is trained: the set does not have it
+            continue  # the chat has no trained token, so the data set does not contain it
         if ours != ids:
             different += 1
             if different <= 3:

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Trains a little, exports, and compares the folder as transformers runs it with our own inference.
+"""Trains a little, exports, and compares the exported directory in transformers with inference
+by this project.
 
 usage: export_logits.py TRIREME TRIREME_DATA LOGITS_DRIVER
 
-For Qwen3 and Llama shapes, tied and not, each activation and scaling of rotary frequencies: ids of AutoTokenizer equal those of `tokenizer encode`; largest difference of
-fp32 logits under 1e-4; the greedy continuation of several prompts equals that of `trireme generate --temperature 0`. The
-weights are trained a few steps, so that logits are not those of noise. Exits 1 and prints what differs.
+For Qwen3 and Llama shapes, tied and not, each activation and scaling of rotary frequencies: ids
+of AutoTokenizer equal those of `tokenizer encode`; the largest difference of fp32 logits is
+below 1e-4; the greedy continuation of several prompts equals that of `trireme generate
+--temperature 0`. The weights are trained for a few steps, so that logits are not noise. Exits
+with 1 and prints all differences.
 """
 import json
 import os

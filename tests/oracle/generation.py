@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Compares `trireme generate` with transformers on the same Hugging Face folder, and draws with transformers' processors.
+"""Compares `trireme generate` with transformers on the same Hugging Face directory, and samples
+with transformers' processors.
 
 usage: generation.py TRIREME SAMPLING_DRIVER
 
-Greedy: 64 prompts of mixed lengths, 128 tokens each, 16 at once. At every place the token is the one with transformers' largest
-logit, or its logit is within 1e-4 of that; log-probabilities are within 1e-4. Sampling: 20,000 draws for each filter from the same
-logits; none outside what the processors leave, and chi-square p > 0.001. Exits 1 and prints what differs.
+Greedy: 64 prompts of mixed lengths, 128 tokens each, 16 at once. At every position the token has
+transformers' largest logit, or a logit within 1e-4 of it; log-probabilities are within 1e-4.
+Sampling: 20,000 draws for each filter from the same logits. No draw lies outside of the set that
+the processors keep, and chi-square p > 0.001. Exits with 1 and prints all differences.
 """
 import json
 import os

@@ -1,10 +1,12 @@
-// usage: hf_export_driver export OUT qwen3|llama tied|untied f32|bf16|f16   random small model ->
-// checkpoint -> OUT
-//        hf_export_driver import HF OUT [f32|bf16]   folder -> checkpoint -> OUT
-//        hf_export_driver chat OUT TEMPLATE TOKENIZER   random model of a run with that chat
-//        template and the tokenizer of that folder -> OUT
-//        hf_export_driver rope HEAD_DIM THETA SCALING   prints {"frequencies", "attention_factor"}
-// For hf_export_oracle.py, which loads what is written here with transformers.
+// usage: hf_export_driver export OUT qwen3|llama tied|untied f32|bf16|f16
+//            exports a small random model to OUT
+//        hf_export_driver import HF OUT [f32|bf16]
+//            imports the directory HF to a checkpoint and exports it to OUT
+//        hf_export_driver chat OUT TEMPLATE TOKENIZER
+//            exports a random model with that chat template and the tokenizer of that directory
+//        hf_export_driver rope HEAD_DIM THETA SCALING
+//            prints {"frequencies", "attention_factor"}
+// hf_export_oracle.py loads the written directories with transformers.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>

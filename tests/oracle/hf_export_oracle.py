@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
-"""Loads exported folders with Hugging Face transformers and compares every tensor; imports what transformers writes.
+"""Loads exported directories with Hugging Face transformers and compares every tensor; imports
+models that transformers writes.
 
 usage: hf_export_oracle.py DRIVER
 
-For Mistral and for scaled rotary frequencies: what transformers writes comes in and goes out again, equal. For each shape (qwen3, llama), tied or not, and dtype: all keys matched, none missing, unexpected or re-initialised, and
-no remote code; values equal to the float32 export rounded by torch. Then the other way: save_pretrained, in several
-files too, through our import and export, equal bit for bit. Exits 1 and prints what differs.
+- Mistral and scaled rotary frequencies: a model that transformers writes is imported and
+exported again, with equal values.
+- Each shape (qwen3, llama), tied or not, and dtype: all keys match, none is missing, unexpected
+or re-initialised, and there is no remote code. Values equal the float32 export rounded by torch.
+- The other direction: save_pretrained, also in several files, is imported and exported, equal
+bit for bit.
+
+Exits with 1 and prints all differences.
 """
 import itertools
 import json
@@ -63,7 +69,8 @@ def check_import(driver, work, shape, tie, model, logits):
 
 
 def check_mistral(driver, work):
-    """What transformers writes as Mistral comes back as Mistral, with the same tensors and logits."""
+    """Checks that a Mistral model of transformers is exported as Mistral, with the same tensors
+    and logits."""
     torch.manual_seed(1)
     config = MistralConfig(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
                            num_key_value_heads=2, max_position_embeddings=64, sliding_window=64)
@@ -78,7 +85,7 @@ def check_mistral(driver, work):
         before, after = (load_file(os.path.join(folder, "model.safetensors")) for folder in (written, back))
         assert before.keys() == after.keys() and all(before[key].view(torch.uint8).equal(after[key].view(torch.uint8)) for key in before)
         tokens = torch.arange(60).unsqueeze(0) % 96
-        # A window that covers all takes another path of attention: rounding differs.
+        # A window that covers everything takes another path of attention, so rounding differs.
         difference = float((again(tokens).logits - model(tokens).logits).abs().max())
         assert difference < (1e-5 if name == "f32" else 0.02), f"mistral {name}: logits differ by {difference}"
     print(f"mistral: {len(before)} tensors equal, imported and exported, f32 and bf16")
@@ -86,7 +93,7 @@ def check_mistral(driver, work):
 
 def frequencies_in_double(rope_type, config):
     narrow = torch.float, torch.float32
-    torch.float = torch.float32 = torch.float64  # what the formulas ask for by name
+    torch.float = torch.float32 = torch.float64  # the keys that the formulas use
     try:
         return ROPE_INIT_FUNCTIONS[rope_type](config, "cpu")
     finally:
@@ -94,7 +101,8 @@ def frequencies_in_double(rope_type, config):
 
 
 def check_rope(driver, work):
-    """Frequencies of transformers, computed in fp64, from the config that transformers reads back."""
+    """Returns the frequencies of transformers, computed in fp64 from the config that
+    transformers reads back."""
     cases = [{"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 2048, "attention_factor": 1.0},
              {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512, "beta_fast": 20.0, "beta_slow": 2.0},
              {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096, "mscale": 1.0, "mscale_all_dim": 0.7},

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Weights of other programs through `trireme import`: logits as those programs have them.
+"""Imports weights of other programs with `trireme import`: logits equal those of the other
+program.
 
 usage: imports.py minimind|peft TRIREME TRIREME_DATA LOGITS_DRIVER
 
-minimind: MiniMind V2's arithmetic in plain PyTorch (complex-number RoPE, names wq, w1, ...), saved by torch.save in fp32, fp16
-and bf16 and as safetensors, tied and not, and with experts; and V2.1's names (rotate-half), as transformers' Llama. peft: adapters that peft has
-made and saved (plain, rsLoRA, all-linear) come in, go out merged and as a PEFT folder, which peft loads again. Largest
-difference of logits below 1e-4. Exits 1 and prints what differs.
+- minimind: MiniMind V2's arithmetic in plain PyTorch (complex-number RoPE, names wq, w1, ...),
+saved by torch.save in fp32, fp16 and bf16 and as safetensors, tied and not, and with experts;
+also V2.1's names (rotate-half), as transformers' Llama.
+- peft: adapters that peft has made and saved (plain, rsLoRA, all-linear) are imported, and
+exported both merged and as a PEFT directory, which peft loads again.
+
+The largest difference of logits is below 1e-4. Exits with 1 and prints all differences.
 """
 import os
 import subprocess
@@ -51,7 +55,7 @@ def report(name, ours, theirs):
 
 # ---- MiniMind V2, written anew from its formulas
 
-EXPERTS, PER_TOKEN = 4, 2  # and a shared one: V2's
+EXPERTS, PER_TOKEN = 4, 2  # and one shared expert, like V2
 
 
 def v2_weights(tied, experts=False):
@@ -149,7 +153,7 @@ def check_minimind(trireme, trireme_data, driver, work):
 
 
 class Holder(torch.nn.Module):
-    """So that state_dict() is what trainers save: an ordered dict with metadata."""
+    """Makes state_dict() an ordered dict with metadata, like trainers save it."""
 
     def __init__(self, state):
         super().__init__()

@@ -1,5 +1,6 @@
-// usage: logits_driver CHECKPOINT TOKENS.safetensors LOGITS.safetensors TOKENS: "tokens" [B, T]
-// i64, each row one document. Writes "logits" [B, T, vocab] f32 of the checkpoint's model.
+// usage: logits_driver CHECKPOINT TOKENS.safetensors LOGITS.safetensors
+// TOKENS has "tokens" [B, T] i64; each row is one document. Writes "logits" [B, T, vocab] f32 of
+// the checkpoint's model.
 #include <cstring>
 
 #include "checkpoint/exchange/safetensors.hpp"

@@ -1,8 +1,10 @@
-"""The transformer of src/model in plain PyTorch, for tests only: eager, one module a concept, no fused kernel of ours.
+"""The transformer of src/model in plain PyTorch, for tests only: eager, one module per concept,
+without fused kernels.
 
-Covers Qwen3 (RMSNorm on each query and key head) and Llama shapes: RMSNorm, grouped-query attention, rotary embedding in
-the rotate-half convention, gated MLP or a mixture of them, tied or separate output matrix. Parameter names are those of Hugging Face.
-Sources: Su et al., "RoFormer", 2021; Shazeer, "GLU variants", 2020; Zhang and Sennrich, "RMSNorm", 2019.
+Covers Qwen3 (RMSNorm on each query and key head) and Llama shapes: RMSNorm, grouped-query
+attention, rotary embedding in the rotate-half convention, gated MLP or a mixture of experts,
+tied or separate output matrix. Parameter names are those of Hugging Face. Sources: Su et al.,
+"RoFormer", 2021; Shazeer, "GLU variants", 2020; Zhang and Sennrich, "RMSNorm", 2019.
 """
 import math
 
@@ -26,7 +28,7 @@ class RMSNorm(nn.Module):
 
 
 def rope_tables(length, head_dim, theta, dtype):
-    """cos and sin, each [length, head_dim], both halves alike; angles in fp64."""
+    """Returns cos and sin, each [length, head_dim] with equal halves; angles in fp64."""
     frequency = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
     angle = torch.cat([angle, angle], dim=-1)
@@ -34,7 +36,7 @@ def rope_tables(length, head_dim, theta, dtype):
 
 
 def rotate(x, cos, sin):
-    """x [B, heads, T, D]; cos, sin [B, 1, T, D]: element i turns with element i + D/2."""
+    """x [B, heads, T, D]; cos, sin [B, 1, T, D]: element i is rotated with element i + D/2."""
     first, second = x.chunk(2, dim=-1)
     return (x * cos + torch.cat([-second, first], dim=-1) * sin).to(x.dtype)
 
@@ -78,8 +80,9 @@ class MLP(nn.Module):
 
 
 class MoE(nn.Module):
-    """A token goes through the experts with its `num_experts_per_tok` largest softmax scores. `scores` and `chosen` [B, T, E] are those of
-    the last forward pass. Source: Fedus et al., "Switch Transformers", 2022."""
+    """A token passes through the experts with its `num_experts_per_tok` largest softmax scores.
+    `scores` and `chosen` [B, T, E] are from the last forward pass. Source: Fedus et al., "Switch
+    Transformers", 2022."""
 
     def __init__(self, c):
         super().__init__()
@@ -119,7 +122,8 @@ class Body(nn.Module):
 
 
 class Model(nn.Module):
-    """`config`: the model values of a run; `length`: the longest position; `dtype` of weights and tables."""
+    """`config`: model values of a run; `length`: the longest position; `dtype` of weights and
+    tables."""
 
     def __init__(self, config, length, dtype):
         super().__init__()
@@ -128,13 +132,14 @@ class Model(nn.Module):
         if config["tie_embeddings"]:
             self.lm_head.weight = self.model.embed_tokens.weight
         self.to(dtype)
-        wide = torch.float32 if dtype == torch.bfloat16 else dtype  # as in every trainer, positions are not rounded to 8 bits
+        # Positions are not rounded to 8 bits, like in every trainer.
+        wide = torch.float32 if dtype == torch.bfloat16 else dtype
         cos, sin = rope_tables(length, config["head_dim"], config["rope_theta"], wide)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
 
     def load(self, weights):
-        """All parameters by name, none missing, none left over."""
+        """Loads all parameters by name; none may be missing or unused."""
         own = dict(self.named_parameters())
         assert own.keys() == weights.keys(), f"parameters differ: {sorted(own.keys() ^ weights.keys())}"
         with torch.no_grad():
@@ -142,8 +147,8 @@ class Model(nn.Module):
                 parameter.copy_(weights[name])
 
     def forward(self, tokens, targets, positions, mask=None):
-        """Sum of -log p(target) over targets that are not IGNORE. tokens, targets, positions [B, T]; mask [B, 1, T, T] bool,
-        or None where each row is one document."""
+        """Returns the sum of -log p(target) over targets that are not IGNORE. tokens, targets,
+        positions [B, T]; mask [B, 1, T, T] bool, or None if each row is one document."""
         x = self.model.embed_tokens(tokens)
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
         for layer in self.model.layers:
@@ -155,13 +160,14 @@ class Model(nn.Module):
 
 
 def segments_of(bounds, B, T):
-    """Segment number of each token [B, T], from the flat bounds 0 .. B*T."""
+    """Returns the segment number of each token [B, T], from the flat bounds 0 .. B*T."""
     lengths = bounds[1:] - bounds[:-1]
     return torch.repeat_interleave(torch.arange(len(lengths)), lengths.long()).view(B, T)
 
 
 def attention_mask(segments):
-    """[B, 1, T, T], true where a query may see a key: same segment, not later. None when every row is one segment."""
+    """Returns the mask [B, 1, T, T], true if a query may see a key: same segment, not later.
+    Returns None if every row is one segment."""
     if bool((segments == segments[:, :1]).all()):
         return None
     same = segments[:, :, None] == segments[:, None, :]
@@ -169,7 +175,7 @@ def attention_mask(segments):
 
 
 def clip_gradients(grads, clip_norm):
-    """Scales gradients in place to at most `clip_norm`; returns the norm before."""
+    """Scales gradients in place to at most `clip_norm`. Returns the norm before."""
     norm = math.sqrt(sum(float(g.double().pow(2).sum()) for g in grads))
     if clip_norm > 0:
         for g in grads:

@@ -3,20 +3,23 @@
 
 usage: parity.py PARITY_DRIVER TRIREME_DATA [--steps N] [--keep DIR]
 
-Both start from the same weights and take the same batches; torch.optim.AdamW and SGD (their loop forms) and a clip by global norm
-stand for our optimizer. For each shape (Qwen3, Llama), tied or not, with 3 micro-batches an update and rows of several
-documents, once with rows that are one document each, and on layouts of 4 ranks that each hold a part of the model (LAYOUTS):
-  loss of every step      |ours - theirs| <= bound * |theirs|
-  gradients of step 1     after the clip, for each parameter ||ours - theirs|| <= bound * ||theirs||
-  final weights           as gradients; this is where a wrong decay shows
-  gradient norms          as losses, in fp64; learning rates are taken from the run
-with bound 1e-5 in fp32 and 1e-10 in fp64. fp32 takes the fast kernels, fp64 has none.
+Both start from the same weights and use the same batches. The oracle uses torch.optim.AdamW and
+SGD (their loop forms) and a clip by global norm. Shapes are Qwen3 and Llama, tied or not, with 3
+micro-batches per update and rows of several documents, once with rows of one document each, and
+on layouts of 4 ranks that shard the model (LAYOUTS):
+  loss of every step   |ours - theirs| <= bound * |theirs|
+  gradients of step 1  after the clip, for each parameter ||ours - theirs|| <= bound * ||theirs||
+  final weights        like gradients; this is where a wrong weight decay shows
+  gradient norms       like losses, in fp64; learning rates are taken from the run
+The bound is 1e-5 in fp32 and 1e-10 in fp64. fp32 uses the fast kernels; fp64 has none.
 
-What the fast kernels round is then measured: distances of losses, gradients and the way that weights went (final less
-initial) from the oracle in fp64, in fp32 and bf16, next to those of the oracle in the same precision, which rounds
-after each operation as ours does. Ours may be at most FACTOR times the oracle's, of a parameter the
-largest in any layer. The batches are checked on their own: positions and targets must follow from
-tokens and segment bounds. Exits 1 and prints every line that is out of bounds.
+Then the rounding of the fast kernels is measured: distances of losses, gradients and weight
+changes (final less initial) from the oracle in fp64, in fp32 and bf16, next to those of the
+oracle in the same precision, which also rounds after each operation. They may be at most FACTOR
+times those of the oracle, for each parameter the largest in any layer.
+
+The batches are checked separately: positions and targets must follow from tokens and segment
+bounds. Exits with 1 and prints every line that is out of bounds.
 """
 import argparse
 import json
@@ -33,10 +36,11 @@ import model as oracle
 
 BOUND = {"fp32": 1e-5, "fp64": 1e-10}
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-# Both round the same tensors, so what is left is chance and the order of sums: 1.0 as a rule, 1.7 at most in 200 gradients.
+# Both round the same tensors, so the difference is chance and the order of sums: usually 1.0, at
+# most 1.7 in 200 gradients.
 FACTOR = {"fp32": 3.0, "bf16": 2.0}
 SIZES = {"hidden_size": 64, "num_layers": 3, "num_heads": 4, "num_kv_heads": 2, "intermediate_size": 160}
-# preset, tied, QK-norm heads that are not hidden / heads, packed rows of several documents
+# (preset, tied, QK-norm heads that are not hidden / heads, packed rows of several documents)
 CASES = [
     {"name": "qwen3 tied", "preset": "tiny", "tie": "true", "head_dim": 24, "data": "short"},
     {"name": "qwen3 untied", "preset": "tiny", "tie": "false", "head_dim": 24, "data": "short"},
@@ -44,10 +48,11 @@ CASES = [
     {"name": "llama untied", "preset": "minimind-2-small", "tie": "false", "head_dim": 16, "data": "short"},
     {"name": "qwen3 tied, one document a row", "preset": "tiny", "tie": "true", "head_dim": 24, "data": "long"},
 ]
-# No size is a multiple of a vector; one key head for all query heads.
+# No size is a multiple of a vector; one key head serves all query heads.
 ODD = {"name": "odd sizes", "preset": "tiny", "tie": "false", "head_dim": 10, "data": "short",
        "keys": {"model.hidden_size": 41, "model.num_kv_heads": 1, "model.intermediate_size": 37, "train.seq_len": 45, "parallel.recompute": "full"}}
-# Another activation, in every precision; another optimizer, in fp64, where a sign does not hang on a rounding.
+# Another activation in every precision; another optimizer in fp64, where rounding does not decide a
+# sign.
 QWEN = {"preset": "tiny", "tie": "true", "head_dim": 24, "data": "short"}
 ACTIVATIONS = [{"name": name, "keys": {"model.activation": name}, **QWEN} for name in ("gelu_tanh", "relu2")]
 OPTIMIZERS = [
@@ -56,7 +61,7 @@ OPTIMIZERS = [
     {"name": "sgd by Nesterov", "keys": {"optim.name": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.nesterov": "true"}, **QWEN},
     {"name": "lion", "keys": {"optim.name": "lion", "optim.lr": 1e-3}, **QWEN},
 ]
-# tp x cp: of 4 ranks none holds whole rows, whole heads' weights or whole units.
+# tp x cp: none of the 4 ranks has whole rows, whole heads or whole units.
 LAYOUTS = [
     {"name": "qwen3 tied, tp 2 cp 2 zero 3", "ranks": 4, "keys": {"parallel.tp": 2, "parallel.cp": 2, "parallel.zero": 3, "parallel.sequence_parallel": "true"}, **QWEN},
     {"name": "llama untied, tp 2 cp 2 zero 3, all_gather", "ranks": 4,
@@ -65,12 +70,13 @@ LAYOUTS = [
     {"name": "qwen3 tied, one document a row, cp 2 ulysses", "ranks": 2, "keys": {"parallel.cp": 2, "parallel.cp_form": "ulysses"},
      "preset": "tiny", "tie": "true", "head_dim": 24, "data": "long"},
 ]
-# head_dim 32: the bf16 attention kernel, whose tiles the rows are longer than.
+# head_dim 32 selects the bf16 attention kernel; rows are longer than its tiles.
 TILES = {"name": "tiles of 64 keys", "preset": "minimind-2-small", "tie": "true", "head_dim": 32, "data": "long"}
 
 
 def make_sets(trireme_data, work):
-    """Two token sets of the built-in corpus: its documents, and all of them as one document."""
+    """Makes two data sets of the built-in corpus: its documents, and all of them as one
+    document."""
     short, long, tokenizer = (os.path.join(work, name) for name in ("short.jsonl", "long.jsonl", "tokenizer"))
     subprocess.run([trireme_data, "synth", "--output", short, "--documents", "3000"], check=True)
     with open(short, encoding="utf-8") as lines:
@@ -100,7 +106,8 @@ def run_driver(driver, work, case, precision, steps):
 
 
 def micro_batches(batches):
-    """For each step a list of (tokens, targets, positions, segments), after checking that they fit together."""
+    """Returns for each step a list of (tokens, targets, positions, segments), after a check that
+    they are consistent."""
     steps, micro_steps, B, T = batches["tokens"].shape
     begin = batches["bounds_begin"]
     for step in range(steps):
@@ -123,7 +130,8 @@ def micro_batches(batches):
 
 
 class Lion(torch.optim.Optimizer):
-    """Chen et al., "Symbolic discovery of optimization algorithms", 2023, algorithm 2; PyTorch has none."""
+    """Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023, algorithm 2.
+    PyTorch does not have this optimizer."""
 
     @torch.no_grad()
     def step(self):
@@ -148,8 +156,9 @@ def make_optimizer(parameters, c):
 
 
 def replay(report, tensors, dtype):
-    """Losses, gradient norms, gradients of step 1 and the final weights of the same training in PyTorch. Weights, moments and sums of
-    gradients are fp32 where the model is bf16."""
+    """Returns losses, gradient norms, gradients of step 1 and the final weights of the same
+    training in PyTorch. Weights, optimizer state and sums of gradients are fp32 if the model is
+    bf16."""
     net = oracle.Model(report["model"], report["train"]["seq_len"], dtype)
     wide = torch.float32 if dtype == torch.bfloat16 else dtype
     weights = {name: torch.nn.Parameter(value.to(wide, copy=True)) for name, value in tensors["initial"].items()}
@@ -189,7 +198,8 @@ def distance(ours, theirs):
 
 
 def distances(run, exact, initial):
-    """Of (losses, gradients, final weights) from those in fp64: {what: relative distance}."""
+    """Returns the relative distances of (losses, gradients, final weights) from those in fp64:
+    {what: distance}."""
     errors = [relative(a, b) for a, b in zip(run[0], exact[0])]
     result = {"losses": (sum(e * e for e in errors) / len(errors)) ** 0.5}
     result.update({f"gradient of {name}": distance(run[1][name], value) for name, value in exact[1].items()})
@@ -199,7 +209,8 @@ def distances(run, exact, initial):
 
 
 def of_same_kind(errors):
-    """For each the largest of that parameter in any layer: a single error may be small by luck, and is so on some CPUs."""
+    """Returns for each parameter the largest error in any layer: a single error may be small by
+    chance, and is so on some CPUs."""
     def kind(what):
         return re.sub(r"layers\.\d+", "layers", what)
 
@@ -210,7 +221,8 @@ def of_same_kind(errors):
 
 
 def calibrate(case, precision, report, tensors, same):
-    """`same`: replay in that precision. Whether ours is at most FACTOR times as far from fp64 as the oracle in the same precision."""
+    """`same`: a replay in that precision. Returns true if the program is at most FACTOR times as
+    far from fp64 as the oracle in the same precision."""
     losses, _, grads, final, _ = replay(report, tensors, torch.float64)
     exact = losses, grads, final
     theirs = of_same_kind(distances(same, exact, tensors["initial"]))

@@ -1,16 +1,19 @@
 // usage: parity_driver train --data DIR --out DIR [--ranks N] [--batches-only]
 //                            [--section.key value ...]
-// Runs train.steps updates of the real Step, on thread ranks that each hold a part of the model,
-// and leaves in --out all that another implementation needs to do the same, whole:
-//   initial.safetensors, final.safetensors   main weights
-//   grads.safetensors                        main gradients of step 1, after the clip
-//   batches.safetensors                      tokens, targets, positions [steps, micro-steps, B, T]
-//   i64; segment_bounds i32, each
-//                                            micro-step's list after the other, bounds_begin [steps
-//                                            * micro-steps + 1] i64
+//
+// Runs train.steps updates of the real Step, on thread ranks that each have a part of the model.
+// Writes to --out everything that another implementation needs to do the same, as whole tensors:
+//   initial.safetensors, final.safetensors   master weights
+//   grads.safetensors                        master gradients of step 1, after the clip
+//   batches.safetensors                      tokens, targets, positions
+//                                            [steps, micro-batches, B, T] i64;
+//                                            segment_bounds i32 of all micro-batches, concatenated;
+//                                            bounds_begin [steps * micro-batches + 1] i64
 //   run.json                                 resolved model, optim and train values; loss,
-//   grad_norm, lr of each step
-// With --batches-only nothing is trained: initial weights, batches and run.json without steps.
+//                                            grad_norm, lr of each step
+//
+// With --batches-only nothing is trained: writes initial weights, batches and run.json without
+// steps.
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -55,7 +58,7 @@ SafetensorsSource source(const std::string& name, const at::Tensor& tensor) {
           }};
 }
 
-/// `all`: of all parameters, gathered.
+/// Returns the values of all parameters, gathered.
 void write_parameters(const std::filesystem::path& path, const ParamRegistry& registry,
                       const at::Tensor& all) {
   std::vector<SafetensorsSource> sources;
@@ -68,7 +71,7 @@ void write_parameters(const std::filesystem::path& path, const ParamRegistry& re
   write_safetensors(path, sources, alone);
 }
 
-/// Every batch of a run, one after another.
+/// Returns every batch of a run in order.
 class BatchLog {
  public:
   void add(const Batch& batch) {
@@ -108,7 +111,7 @@ struct Driver {
   std::int64_t ranks = 1;
   bool batches_only = false;
 
-  /// Of all steps, the micro-batches: every rank reads the same (dp is 1).
+  /// Returns the micro-batches of all steps. Every rank reads the same ones (dp is 1).
   Updates read_updates() {
     const TokenSet set = TokenSet::open(config.data.path);
     if (config.train.seq_len == 0) config.train.seq_len = set.seq_len();
@@ -121,7 +124,7 @@ struct Driver {
     Updates updates(static_cast<std::size_t>(train.steps));
     for (std::vector<Batch>& batches : updates) {
       for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
-      const std::int64_t targets = loader.next_share();  // of the only data rank
+      const std::int64_t targets = loader.next_share();  // there is only one data rank
       for (Batch& batch : batches) batch.update_targets = targets;
     }
     return updates;
@@ -139,7 +142,7 @@ struct Driver {
             {"lr", lr}};
   }
 
-  /// Trains, and writes weights and gradients; the values of each step.
+  /// Trains, and writes weights and gradients. Returns the values of each step.
   Json train_on(Communicator& world, const Updates& updates) const {
     const TrainConfig& train = config.train;
     const ops::Path path = train.fused_ops ? ops::Path::fast : ops::Path::plain;

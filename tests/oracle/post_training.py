@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Post-training with the real program and in plain PyTorch, from the same exported start.
+"""Compares post-training by the real program and in plain PyTorch, from the same exported start.
 
-usage: post_training.py TRIREME TRIREME_DATA [--tasks sft,dpo,distill,lora] [--steps 3] [--keep DIR]
+usage: post_training.py TRIREME TRIREME_DATA [--tasks sft,dpo,distill,lora] [--steps 3] [--keep
+DIR]
 
-A model is trained for two steps and exported; `trireme sft`, `dpo` and `distill` go on from it in fp64, an update of which is the whole
-set, so that the order of samples counts for nothing. Six variants of DPO are validated after every update, on a set of its own or on a part of
-the training set, with blends, with the reference as a checkpoint and as scores computed before. LoRA starts from adapters that it
-imports, so that both sides have the same. The oracle reads the export, takes the documents as `trireme-data inspect` prints
-them, each on its own, and trains with torch.optim.AdamW. Of every step the loss, the gradient norm and, where the task has some, its
-other measures must agree within 1e-10 of the value; final weights of one fp32 run within 1e-6 of the tensor's norm.
-Exits 1 and prints every line that is out of bounds.
+A model is trained for two steps and exported. `trireme sft`, `dpo` and `distill` start from it
+in fp64, with updates of the whole data set, so the order of samples does not matter. Six
+variants of DPO are validated after every update, on their own data set or on a part of the
+training set, with blends, with the reference as a checkpoint and as precomputed scores. LoRA
+starts from imported adapters, so both sides have the same ones.
+
+The oracle reads the export, takes each document as `trireme-data inspect` prints it, and trains
+with torch.optim.AdamW. For every step the loss, the gradient norm and the other measures of the
+task must agree within 1e-10 of the value. The final weights of one fp32 run must agree within
+1e-6 of the tensor's norm. Exits with 1 and prints every line that is out of bounds.
 """
 import argparse
 import json
@@ -53,7 +57,7 @@ def call(command):
 
 
 class Sets:
-    """Token sets of all kinds, and their documents."""
+    """Data sets of all kinds, and their documents."""
 
     def __init__(self, data, work):
         rng = random.Random(5)
@@ -61,7 +65,7 @@ class Sets:
         chat = lambda: [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": sentence(rng, 1, 9)}]
 
         def pair(i):
-            shared = chat() if i % 2 else []  # a turn that both sides share, answer included
+            shared = chat() if i % 2 else []  # a turn that both sides share, including the answer
             last = chat()
             return {"chosen": shared + last, "rejected": shared + [last[0], {"role": "assistant", "content": sentence(rng, 1, 9)}]}
 
@@ -93,7 +97,7 @@ def keys_of(*groups):
 
 
 def next_tokens(side):
-    """Inputs and targets of one sequence, each [1, n - 1]."""
+    """Returns inputs and targets of one sequence, each [1, n - 1]."""
     ids = torch.tensor([side["ids"]])
     mask = torch.tensor([side["target"]], dtype=torch.bool)
     targets = ids[:, 1:].masked_fill(~mask[:, 1:], oracle.IGNORE)
@@ -136,7 +140,8 @@ def answers_only(pair):
 
 
 class DpoOracle:
-    """`form` sum, mean or padded_mean; `kind` sigmoid or ipo; `score` all or answer: without the targets that both sides begin with."""
+    """`form` is sum, mean or padded_mean; `kind` is sigmoid or ipo; `score` is all, or answer:
+    without the targets that both sides begin with."""
 
     def __init__(self, pairs, reference, form="sum", kind="sigmoid", beta=0.1, smoothing=0.0, sft_weight=0.0, score="all"):
         if score == "answer":
@@ -208,7 +213,8 @@ def validate(net, task):
 
 
 def train(net, task, steps, held_out=None):
-    """Loss, gradient norm and measures of every step; with the task `held_out` also what its validation gives after it."""
+    """Returns loss, gradient norm and measures of every step. With the task `held_out` also the
+    result of its validation after the step."""
     matrices = [p for p in net.parameters() if p.dim() > 1 and p.requires_grad]
     vectors = [p for p in net.parameters() if p.dim() == 1 and p.requires_grad]
     optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}], lr=LR, betas=BETAS,
@@ -237,7 +243,8 @@ class LoraLinear(torch.nn.Module):
 
 
 class Adapters:
-    """Random adapters of all linears, as a folder that `trireme import --peft` reads, and in a plain model."""
+    """Makes random adapters of all linears, as a directory for `trireme import --peft` and in a
+    plain model."""
 
     RANK, ALPHA = 3, 6
 
@@ -271,7 +278,8 @@ class Comparison:
         self.args, self.sets, self.start, self.exported, self.tied, self.wrong = args, sets, start, exported, tied, 0
 
     def run(self, name, task, kind, theirs, keys=None, precision="fp64", start=None, net=None, data=None, samples=None, held_out=None):
-        """`data` and `samples`: a plan and the samples of an update, where that is not the whole set of the kind."""
+        """`data` and `samples` are a plan and the samples of an update, if they are not the
+        whole data set of the kind."""
         if samples is None:
             facts = self.sets.facts(kind)
             samples = facts["documents"] if kind == "dpo" else facts["sequences"]
@@ -289,7 +297,7 @@ class Comparison:
         for step, (mine, other) in enumerate(zip(ours, expected, strict=True), 1):
             for key, value in other.items():
                 if key == "accuracy" and abs(other["margin"]) < 1e-12:
-                    continue  # decided by rounding
+                    continue  # rounding decides
                 apart = abs(mine[key] - value) / max(abs(value), 1e-3)
                 worst = max(worst, apart)
                 if not apart <= (BOUND if precision == "fp64" else 1e-4):
@@ -301,7 +309,7 @@ class Comparison:
 
 def compare_dpo(comparison, pairs):
     reference = load_model(comparison.exported)
-    if comparison.tied == "false":  # each model is a start of its own: half of the cases each
+    if comparison.tied == "false":  # each model is a start of its own and takes half of the cases
         return compare_variants(comparison, reference)
     for form in ("sum", "mean", "padded_mean"):
         for kind in ("sigmoid", "ipo"):
@@ -322,13 +330,14 @@ def compare_dpo(comparison, pairs):
 VARIANTS = [({"dpo.logprob": "sum"}, {"form": "sum"}),
             ({"dpo.logprob": "mean", "dpo.score": "answer"}, {"form": "mean", "score": "answer"}),
             ({"dpo.logprob": "padded_mean"}, {"form": "padded_mean"}),
-            ({"dpo.loss": "ipo"}, {"kind": "ipo", "form": "mean"}),  # the mean is the default
+            ({"dpo.loss": "ipo"}, {"kind": "ipo", "form": "mean"}),  # mean is the default
             ({"dpo.label_smoothing": 0.2, "dpo.score": "answer"}, {"smoothing": 0.2, "score": "answer"}),
             ({"dpo.logprob": "mean", "dpo.sft_weight": 0.3}, {"form": "mean", "sft_weight": 0.3})]
 
 
 def compare_variants(comparison, reference):
-    """Every variant with validation; one reference as a checkpoint, one as scores that serve all sets, splits and blends."""
+    """Runs every variant with validation, one reference as a checkpoint, and one as scores for
+    all data sets, splits and blends."""
     sets = comparison.sets
     turns, more, valid = (list(sets.documents(name)) for name in ("dpo-turns", "dpo-more", "dpo-valid"))
     a, b = sets.path("dpo-turns"), sets.path("dpo-more")

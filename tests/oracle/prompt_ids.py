@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Compares what `trireme generate` continues with what transformers makes of the same prompt and the exported folder.
+"""Compares the continuation of `trireme generate` with that of transformers for the same prompt
+and the exported directory.
 
 usage: prompt_ids.py TRIREME
 
-Random models (Llama and Qwen3 shape) with tokenizers of several families are imported and exported. For each prompt the
-greedy continuation by `generate --prompts F --json` must have the ids that AutoTokenizer of the export and the model of
-the export give: another prompt, a BOS more for example, continues with others. Exits 1 and prints what differs.
+Random models (Llama and Qwen3 shape) with tokenizers of several families are imported and
+exported. For each prompt, the greedy continuation by `generate --prompts F --json` must have the
+ids that AutoTokenizer and the model of the export give. Another prompt, for example with one
+more BOS, gives another continuation. Exits with 1 and prints all differences.
 """
 import json
 import os
@@ -34,7 +36,7 @@ def template(single):
 
 
 def cases():
-    """name, shape, normalizer, pre-tokenizer, post-processor, tokenizer_config.json (None: there is none)."""
+    """(name, shape, normalizer, pre-tokenizer, post-processor, tokenizer_config.json or None)"""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     fast = {"tokenizer_class": "PreTrainedTokenizerFast", **ROLES}
     bos = template("<|im_start|> $A")

@@ -1,5 +1,7 @@
-// usage: sampling_driver: for each line {"logits", "prompt", "draws", "temperature", "top_k", "top_p", "min_p",
-// "repetition_penalty", "logit_bias"} of standard input, how often each token was drawn, as one JSON list.
+// usage: sampling_driver
+// For each line {"logits", "prompt", "draws", "temperature", "top_k", "top_p", "min_p",
+// "repetition_penalty", "logit_bias"} of standard input, prints how often each token was drawn, as
+// one JSON list.
 #include <iostream>
 #include <nlohmann/json.hpp>
 

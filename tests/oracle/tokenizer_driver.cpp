@@ -1,9 +1,10 @@
 // Runs the tokenizer over jsonl for tokenizer_oracle.py; not a user program.
 //   train OUTPUT_DIR OPTIONS.json IN.jsonl     {"text"} lines; options: vocab_size, min_frequency,
-//   max_token_length, lines, reserved encode TOKENIZER IN.jsonl OUT.jsonl        {"text"} lines to
-//   {"ids", "raw"} (raw: added tokens not matched) decode TOKENIZER IN.jsonl OUT.jsonl {"ids"}
-//   lines to {"all", "skip", "stream"} bench TOKENIZER IN.jsonl SECONDS           prints MB/s of
-//   encode on one thread, cold and warm
+//                                              max_token_length, lines, reserved
+//   encode TOKENIZER IN.jsonl OUT.jsonl        {"text"} lines to {"ids", "raw"} (raw: no added
+//                                              tokens are matched)
+//   decode TOKENIZER IN.jsonl OUT.jsonl        {"ids"} lines to {"all", "skip", "stream"}
+//   bench TOKENIZER IN.jsonl SECONDS           prints MB/s of encode on one thread, cold and warm
 #include <chrono>
 #include <ctime>
 #include <filesystem>
@@ -22,7 +23,8 @@ namespace {
 using namespace trireme;
 using Clock = std::chrono::steady_clock;
 
-/// Processor time of this thread: on a shared machine the wall clock measures the neighbours.
+/// Returns the processor time of this thread: on a shared machine, the wall clock includes other
+/// processes.
 double thread_cpu_s() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);

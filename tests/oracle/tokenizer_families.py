@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Compares our encode and decode with Hugging Face `tokenizers` for every family of tokenizer.json that we load.
+"""Compares encode and decode with Hugging Face `tokenizers` for every supported family of
+tokenizer.json.
 
 usage: tokenizer_families.py DRIVER [--strings N] [--seed S] [--sweep]
 
-The files of the families are made here: a small model is trained with the family's own normalizer and pre-tokenizer, then
-gets its post-processor, flags and added tokens. Strings are hostile (tokenizer_oracle.hostile), or hold chosen code points
-between letters, digits, blanks, line ends, symbols and apostrophes; --sweep takes all of Unicode instead of a choice.
-Exits 1 and prints the first differences if anything differs.
+The files of the families are made here: a small model is trained with the family's own
+normalizer and pre-tokenizer, then gets its post-processor, flags and added tokens. Strings are
+malicious (tokenizer_oracle.hostile), or contain chosen code points between letters, digits,
+blanks, line ends, symbols and apostrophes. --sweep tests all of Unicode instead of a selection.
+Exits with 1 and prints the first differences.
 """
 import argparse
 import json
@@ -45,13 +47,13 @@ def split(pattern, **byte_level):
 
 
 def template(*names):
-    """BOS before the text, any others after it."""
+    """Puts BOS before the text, and any other special tokens after it."""
     pieces = " ".join([names[0], "$A", *names[1:]])
     return processors.TemplateProcessing(single=pieces, pair=pieces + " $B:1", special_tokens=[(n, RESERVED.index(n)) for n in names])
 
 
 def families():
-    """name, normalizer, pre-tokenizer, post-processor, ignore_merges."""
+    """(name, normalizer, pre-tokenizer, post-processor, ignore_merges)"""
     plain, pre = processors.ByteLevel(trim_offsets=False), pre_tokenizers
     cls, sep = ("<|im_start|>", 1), ("<|im_end|>", 2)
     yield "gpt2", None, pre.ByteLevel(add_prefix_space=False), plain, False
@@ -86,7 +88,8 @@ def make(texts, normalizer, pre_tokenizer, post_processor, ignore_merges):
 
 
 def chosen_points(rng, sweep):
-    """Where the kind of character changes, and some others; or all that are not deep in unassigned planes."""
+    """Returns the code points where the kind of character changes, and some others; with --sweep
+    all that are not deep in unassigned planes."""
     points = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF]
     if sweep:
         return [c for c in points if c < 0x33480 or 0xE0000 <= c < 0xE0200 or c % 997 == 0]
@@ -96,14 +99,15 @@ def chosen_points(rng, sweep):
 
 
 def strings_in_contexts(rng, points):
-    """Some dozen points to a string, so that a sweep is not a million calls."""
+    """Puts some dozen code points into a string, so that a sweep is not a million calls."""
     for context in CONTEXTS:
         for start in range(0, len(points), 24):
             yield "".join(context.replace("{}", chr(c)) + rng.choice(["", " ", "\n", "x", "7", "'"]) for c in points[start:start + 24])
 
 
 def strings_of_marks(rng, count):
-    """What normal form C reorders and joins: letters with marks, conjoining Hangul, parts of compositions."""
+    """Returns the code points that normal form C reorders and joins: letters with marks,
+    conjoining Hangul, parts of compositions."""
     marks = [c for c in range(0x30000) if unicodedata.combining(chr(c))]
     parts = [ord(d) for c in range(0x30000) if unicodedata.decomposition(chr(c)) for d in unicodedata.normalize("NFD", chr(c))]
     whole = [c for c in range(0x30000) if unicodedata.decomposition(chr(c)) and not unicodedata.decomposition(chr(c)).startswith("<")]

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Compares our tokenizer with Hugging Face `tokenizers` and `transformers`: training, files, ids, text, refusals.
+"""Compares the tokenizer with Hugging Face `tokenizers` and `transformers`: training, files,
+ids, text, refusals.
 
 usage: tokenizer_oracle.py DRIVER [--strings N] [--seed S]
 
-Strings are generated here (hostile ones: see hostile()). With TRIREME_TEST_DATA=DIR the texts of DIR/*.jsonl (a field
-"text" or conversations) are compared as well. Exits 1 and prints the first differences if anything differs.
+Strings are generated here (malicious ones: see hostile()). With TRIREME_TEST_DATA=DIR, the texts
+of DIR/*.jsonl (a field "text" or conversations) are compared as well. Exits with 1 and prints
+the first differences.
 """
 import argparse
 import copy
@@ -45,7 +47,7 @@ class Checks:
 
 
 def hostile(rng, tokens):
-    """One string of a random mixture; `tokens` are added tokens to plant."""
+    """Returns one string of a random mixture; `tokens` are added tokens to insert."""
     def any_char():
         while True:
             c = rng.randrange(rng.choice([0x80, 0x800, 0x3100, 0xA000, 0x20000, 0x110000]))
@@ -120,7 +122,8 @@ class Driver:
 
 
 def hf_train(texts, options, folder):
-    """The file that save() writes; MiniMind's edit of the special flags included where its tokens are used."""
+    """Returns the file that save() writes, including MiniMind's edit of the special flags if its
+    tokens are used."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -172,7 +175,7 @@ def check_training(driver, checks, rng, shared, folder):
 
 
 def variants(base):
-    """Names and tokenizer.json texts made from one trained model."""
+    """Returns names and tokenizer.json texts made from one trained model."""
     state = json.loads(base)
     yield "plain", base
     for name, part, key, value in (("prefix-space", "pre_tokenizer", "add_prefix_space", True), ("no-regex", "pre_tokenizer", "use_regex", False),
@@ -239,7 +242,7 @@ def check_variant(driver, checks, rng, name, text, strings, folder):
 
 
 def check_refusals(driver, checks, base, folder):
-    """Every change must be refused with exit code 3 and a message that names the part."""
+    """Checks that every change is refused with exit code 3 and a message that names the part."""
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     split = {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False}
     sequence = {"type": "Sequence", "pretokenizers": [byte_level, {"type": "Digits", "individual_digits": True}]}

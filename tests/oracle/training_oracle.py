@@ -3,8 +3,9 @@
 
 usage: training_oracle.py DRIVER PROGRAM [--cases N] [--seed S] [--mpiexec MPIEXEC]
 
-DRIVER is training_driver (many small random cases), PROGRAM trireme-data (its options, several inputs, several ranks).
-With TRIREME_TEST_DATA=DIR the texts of DIR/*.jsonl are learned as well. Exits 1 if anything differs.
+DRIVER is training_driver (many small random cases), PROGRAM is trireme-data (its options,
+several inputs, several ranks). With TRIREME_TEST_DATA=DIR, tokenizers are trained on the texts
+of DIR/*.jsonl as well. Exits with 1 if anything differs.
 """
 import argparse
 import glob
@@ -52,7 +53,8 @@ def texts_of(case):
 
 
 def tied_at_the_limit(case, tokenizer):
-    """Hugging Face leaves it to chance which of equally frequent characters it keeps."""
+    """Returns True if the limit cuts between equally frequent characters, where Hugging Face
+    chooses at random."""
     limit = case.get("limit_alphabet")
     if limit is None:
         return False
@@ -63,14 +65,15 @@ def tied_at_the_limit(case, tokenizer):
                 counts[c] = counts.get(c, 0) + 1
     if case["all_bytes"]:
         counts.update({c: float("inf") for c in pre_tokenizers.ByteLevel.alphabet()})
-    if case.get("cut"):  # cut tokens bring characters of their own
+    if case.get("cut"):  # cut tokens bring their own characters
         return True
     ordered = sorted(counts.values(), reverse=True)
     return len(ordered) > limit and ordered[limit - 1] == ordered[limit]
 
 
 def pre_tokenizer_of(case, ours):
-    """The expression of other patterns is read from our file: tokenizer_oracle.py checks that it is the known one."""
+    """The expression of other patterns is read from this project's file: tokenizer_oracle.py
+    checks that it is the known one."""
     if case.get("pattern", "gpt2") == "gpt2":
         return pre_tokenizers.ByteLevel(add_prefix_space=False)
     regex = json.loads(ours)["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
@@ -126,7 +129,7 @@ def check_random(driver, checks, rng, count, folder):
 
 
 def check_program(program, mpiexec, checks, rng, folder):
-    """One corpus in two jsonl files, learned with the program's options."""
+    """Trains on one corpus in two jsonl files with the program's options."""
     texts = [random_text(rng, None) + rng.choice(["", "\n", " end"]) for _ in range(400)]
     data = os.environ.get("TRIREME_TEST_DATA")
     for path in sorted(glob.glob(os.path.join(data, "pretrain.jsonl"))) if data else []:
@@ -152,7 +155,7 @@ def check_program(program, mpiexec, checks, rng, folder):
         with open(os.path.join(output, "tokenizer.json"), "rb") as file:
             ours = file.read()
         checks.compare((options, ranks), ours, hf_train(case, ours, folder))
-    # Files of lines, as Hugging Face reads them itself.
+    # Trains on files of lines, like Hugging Face reads them.
     plain = [os.path.join(folder, name) for name in ("a.txt", "b.txt")]
     output = os.path.join(folder, "files")
     parts = ["\n".join(texts[::2]), "\n".join(texts[1::2]) + "\n"]

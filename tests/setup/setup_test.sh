@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bin/demo, bin/test and what they share: options, and how they find out what is missing.
+# Tests bin/demo, bin/test and their shared code: options, and how they detect missing packages.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -63,7 +63,7 @@ every_row_is_well_formed() {
   done
 }
 
-# bin/demo installs no packages of tests; bin/test after it does, and must see the tests that they bring.
+# bin/demo installs no packages for tests. bin/test runs after it, and must find the tests that new packages enable.
 a_package_that_came_since_is_found() {
   local times=$work/configured
   (

@@ -6,7 +6,7 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 
 export LSAN_OPTIONS=suppressions=$PWD/tests/support/leaks.supp:print_suppressions=0
 export UBSAN_OPTIONS=print_stacktrace=1
-export ASAN_OPTIONS=allocator_may_return_null=1  # memory that is not there is tested
+export ASAN_OPTIONS=allocator_may_return_null=1  # tests make allocations that must fail
 
 cmake --preset asan -B build/asan-torch >/dev/null
 ninja -C build/asan-torch

@@ -1,8 +1,8 @@
-// A place where something is wrong, for LD_PRELOAD: what cannot be had otherwise on a healthy machine. Each part sleeps until
-// its variable is set.
+// Simulates a faulty machine by LD_PRELOAD, for problems that a healthy machine does not have. Each
+// part is inactive until its variable is set.
 //   BAD_PLACE_AHEAD_S    the wall clock is ahead by so many seconds (negative: behind)
-//   BAD_PLACE_DAMAGES    one bit of each large message that leaves is flipped
-//   BAD_PLACE_DRIVER     the NVIDIA driver knows this CUDA version, 12020 for 12.2
+//   BAD_PLACE_DAMAGES    one bit of each large message that is sent is flipped
+//   BAD_PLACE_DRIVER     the NVIDIA driver supports this CUDA version, 12020 for 12.2
 #include <mpi.h>
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ int MPI_Isend(const void* data, int count, MPI_Datatype type, int peer, int tag,
               MPI_Request* request) {
   if (type == MPI_BYTE && count > kLarge_bytes && number_in("BAD_PLACE_DAMAGES") != 0) {
     auto* bytes = static_cast<unsigned char*>(const_cast<void*>(data));
-    bytes[count / 8 * 4 + 2] ^= 0x10U;  // of a float's fraction
+    bytes[count / 8 * 4 + 2] ^= 0x10U;  // a bit in the fraction of a float
   }
   return PMPI_Isend(data, count, type, peer, tag, comm, request);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# doctor_test.sh BIN_FOLDER BAD_PLACE: every finding of `trireme doctor` that can be had without a GPU, each by a place where that is
-# wrong, in a real Slurm of three nodes: its id, severity, exit code, advice, and nothing beside it. Where a trainer must not start there,
-# it ends with 2 before it makes its folder, with the same words. BAD_PLACE: the library of bad_place.cpp.
-# Needs a GPU: gpu-in-use, gpu-idle, gpu-ranks of two ranks on one. network-none: without a network no rank learns of the others (the last
-# scenario shows what happens).
+# doctor_test.sh BIN_DIR BAD_PLACE: tests every finding of `trireme doctor` that needs no GPU, in a real Slurm of three nodes.
+# Each scenario makes one thing wrong, and expects id, severity, exit code and advice of this finding, and no other finding. If
+# a trainer must not start there, it exits with 2 before it makes its directory, with the same words.
+# BAD_PLACE is the library of bad_place.cpp. These findings need a GPU: gpu-in-use, gpu-idle, gpu-ranks of two ranks on one.
+# network-none is not tested: without a network, no rank finds the others (the last scenario shows the result).
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -21,7 +21,7 @@ make_places() {
   OMP_NUM_THREADS=1 "$bin/trireme" "${train[@]}" --run "$work/run" >"$work/run.out" 2>&1
   cp "$bin/trireme" "$work/other" && printf 'x' >>"$work/other"
   { cat "$work/run/config.toml" && printf '# x\n'; } >"$work/other.toml"
-  # at NODE SETUP COMMAND...: on that node (all: on each) after the setup, in a mount namespace of its own
+  # at NODE SETUP COMMAND...: runs COMMAND on this node (all: on each node) after the setup, in its own mount namespace
   cat >"$work/at" <<'END'
 #!/usr/bin/env bash
 if [[ $1 == all || $1 == "$(hostname)" ]]; then exec unshare --mount bash -c "$2"$'\nexec "${@:3}"' at "$@"; fi
@@ -40,12 +40,12 @@ start() { # start TASKS WHERE SETUP COMMAND...: on the nodes n1 to nTASKS, or so
 }
 
 ids() { grep -oE '"id":"[^"]*"' "$work/doctor.json" | sed -E 's/.*:"(.*)"/\1/' | sort -u | xargs; }
-member() { # member ID KEY: of the first finding with that id
+member() { # member ID KEY: prints KEY of the first finding with this id
   awk -v RS='}' -v id="\"id\":\"$1\"" -v key="\"$2\":\"" '
     index($0, id) && (at = index($0, key)) { text = substr($0, at + length(key)); sub(/"(,".*)?$/, "", text); print text; exit }' "$work/doctor.json"
 }
 
-# finds ID SEVERITY WHAT DO TASKS NODE SETUP [DOCTOR_ARGUMENT...]: WHAT, which is looked for in what and where, and DO are patterns
+# finds ID SEVERITY WHAT DO TASKS NODE SETUP [DOCTOR_ARGUMENT...]: WHAT (searched in "what" and "where") and DO are patterns
 finds() {
   local rc=0 want=0 both
   [[ $2 != error ]] || want=2
@@ -61,14 +61,14 @@ finds() {
 
 excluded() { sed -nE 's/.*"exclude":"([^"]*)".*/\1/p' "$work/doctor.json"; }
 
-# refused WORDS TASKS NODE SETUP [ARGUMENT...]: a trainer there
+# refused WORDS TASKS NODE SETUP [ARGUMENT...]: expects that a trainer refuses to start there
 refused() {
   local rc=0 begin=$SECONDS
   start "${@:2:3}" "${train[@]}" --run "$work/refused" "${@:5}" >"$work/refused.out" 2>&1 || rc=$?
   expect_equal "exit of pretrain ($1)" 2 "$rc"
   expect_match "its message" "$1" "$(<"$work/refused.out")"
   ((SECONDS - begin < 30)) || broken "pretrain ($1) took $((SECONDS - begin)) s"
-  [[ ! -e $work/refused ]] || broken "pretrain ($1) left a run folder"
+  [[ ! -e $work/refused ]] || broken "pretrain ($1) left a run directory"
 }
 
 nothing_is_wrong() {
@@ -108,7 +108,7 @@ limits() {
   refused '/dev/shm is not there.*--shm-size' 2@1 all 'mount -t tmpfs -o ro none /dev/shm'
 }
 
-# More ranks than rank 0 may have connections; and MPI itself, which needs 48.
+# The number of ranks exceeds the connections that rank 0 may have. MPI itself needs 48.
 few_files() {
   local rc=0
   beside=threads-many finds files-few error 'rank 0 may open 53 files .* 22 ranks need about 278' 'LimitNOFILE' 22@1 all 'ulimit -n 53'
@@ -133,7 +133,7 @@ environment() {
 
 folders() {
   finds folder-not-shared error 'rank 1 .*n2.*/dev/shm does not appear' '--run .*all nodes share' 2 all true --run /dev/shm/run
-  expect_equal "nodes to leave out of a folder of one" '' "$(excluded)"
+  expect_equal "nodes to exclude in a directory of one run" '' "$(excluded)"
   finds folder-not-shared error 'rank 1 .*n2.*does not appear' '--run .*all nodes share' 3 n2 "mount -t tmpfs none $work/shared" --run "$work/shared/run"
   expect_equal "nodes to leave out where the others have it" n2 "$(excluded)"
   finds folder-not-writable error 'rank 1 .*n2.*Read-only' '--run where you may write' 2 n2 "mount --bind -o ro $work/run $work/run" --run "$work/run"

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# endings_test.sh BIN_FOLDER [silence]: how a leg of a run may end or be disturbed under a real Slurm, and what becomes of the run. Two
-# nodes, CPU; what requeue_test.sh has (a signal, a killed rank, scancel, a lost start) is not repeated. silence: only the controller
-# that does not answer, which takes two minutes.
+# endings_test.sh BIN_DIR [silence]: tests how an attempt may end or be disturbed under a real Slurm, and how the run continues.
+# Uses two nodes without GPUs. The cases of requeue_test.sh (a signal, a killed rank, scancel, a lost start) are not repeated.
+# silence: runs only the case of a controller that does not answer, which takes two minutes.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
 bin=$(cd "$1" && pwd)
 source tests/slurm/with_cluster.sh
 
-# The decisions in a run's journal, one a leg.
+# Prints the restart decisions in the event log of a run, one for each attempt.
 decisions() { sed -nE 's/.*"event":"decision".*"verdict":"([a-z]+)".*/\1/p' "$work/$1/journal.jsonl" | xargs; }
 root_causes() { sed -nE 's/.*"event":"decision".*"root_cause":\{[^}]*"kind":"([a-z]*)".*/\1/p' "$work/$1/journal.jsonl" | xargs; }
 started_legs() { grep -c '"event":"start"' "$work/$1/journal.jsonl" || true; }
-has_started() { (($(started_legs "$1") >= $2)); } # has_started NAME LEGS
+has_started() { (($(started_legs "$1") >= $2)); }  # has_started NAME ATTEMPTS
 
-expect_whole() { # expect_whole NAME: the weights of a run that nothing disturbed
+expect_whole() { # expect_whole NAME: expects the weights of an undisturbed run
   expect_equal "weights of $1" "$(final_hash "$work/whole")" "$(final_hash "$work/$1")"
 }
 
@@ -22,7 +22,7 @@ make_set_here() {
   "$bin/trireme-data" pack --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set"
 }
 
-# An outer job's end is in the environment; its warning comes in the first minute of three.
+# The end of an outer job is in the environment. Its warning comes in the first of three minutes.
 a_short_job_trains_on() {
   local job
   job=$(SLURM_JOB_END_TIME=$(($(date +%s) + 8)) limit=3 submit whole)
@@ -55,7 +55,8 @@ controller() { # controller kill|start
   fi
 }
 
-# Step daemons that waited for the dead controller have their nodes drained ("Kill task failed"), which is its administrator's.
+# Step daemons that waited for the dead controller have drained their nodes ("Kill task failed"), which is its administrator's
+# task.
 ended_with_help() {
   [[ -z $(on sinfo -h -t drain -o %n) ]] || on scontrol update NodeName=n1,n2 State=RESUME
   ended "$1"
@@ -79,7 +80,7 @@ a_controller_that_was_silent_at_the_end_still_requeues() {
   expect_equal "weights" "$(final_hash "$work/undisturbed")" "$(final_hash "$work/silent")"
 }
 
-# Slurm takes the node for lost and starts the job elsewhere; its ranks there know nothing of it.
+# Slurm considers the node lost and starts the job elsewhere. The ranks on the node are not informed.
 a_later_leg_fences_the_earlier() {
   local job node
   job=$(nodes=1 steps=4000 submit fenced)
@@ -90,7 +91,7 @@ a_later_leg_fences_the_earlier() {
   await 60 "the end of the first leg's ranks" only_two_ranks fenced
   on scancel "$job"
   break_node start "$node"
-  expect_equal "legs that the journal tells" '1 2' "$("$bin/trireme" job watch "$work/fenced" --once --json | sed -nE 's/.*"leg":([0-9]+).*/1 \1/p')"
+  expect_equal "attempts in the event log" '1 2' "$("$bin/trireme" job watch "$work/fenced" --once --json | sed -nE 's/.*"leg":([0-9]+).*/1 \1/p')"
   await 60 "the nodes" nodes_are_idle
 }
 
@@ -102,7 +103,7 @@ a_suspended_job_goes_on() {
   job=$(submit suspended --train.comm_timeout_s 6)
   await 120 "step 12" logged_step "$work/suspended" 12
   on scontrol suspend "$job"
-  sleep 14  # the ranks count 6 s of silence as a loss
+  sleep 14  # after 6 s of silence, the ranks consider a rank lost
   on scontrol resume "$job"
   await 120 "the end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"

@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # work: a folder that the test made
+# shellcheck disable=SC2154  # work: a directory that the test made
 # shellcheck disable=SC2030,SC2031,SC2034,SC2317  # a job's environment ends with its subshell; slurm/lib.sh uses it
-# Programs that stand in for Slurm's, for tests of the job scripts without a cluster. Sourced after support/shell.sh.
+# Programs that replace those of Slurm, for tests of the job scripts without a cluster. Sourced after support/shell.sh.
 
-fake() { # fake PROGRAM: the script on standard input stands for it where PATH begins with $work/path
+fake() { # fake PROGRAM: the script on standard input replaces PROGRAM if PATH begins with $work/path
   mkdir -p "$work/path"
   { printf '#!/usr/bin/env bash\n' && cat; } >"$work/path/$1"
   chmod +x "$work/path/$1"
 }
 
-# srun as a file that starts what follows its options
+# Replaces srun by a script that starts the command after its options.
 fake_srun() {
   fake srun <<'EOF'
 [[ -z ${CALLS:-} ]] || printf 'srun %s\n' "$*" >>"$CALLS.steps"
@@ -18,9 +18,10 @@ exec "$@"
 EOF
 }
 
-# A job whose step ends with SRUN_CODE and about which `trireme job finish` says VERDICT: prints what scontrol was told to do.
-# SILENT: so often the controller does not answer. SAYS: more of the decision. LAUNCHER: what starts programs; then they run only there.
-job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] job_ends VERDICT EXIT_CODE SRUN_CODE
+# Runs a job with a step that ends with SRUN_CODE and with `VERDICT` as the answer of `trireme job finish`. Prints the commands that
+# scontrol got. SILENT: how often the controller does not answer. SAYS: more of the decision. LAUNCHER: the command that starts
+# programs. If it is set, they run only under it.
+job_ends() { # [SILENT=N] [SAYS=JSON] [LAUNCHER=WORDS] `job_ends VERDICT EXIT_CODE SRUN_CODE`
   mkdir -p "$work/bin"
   # shellcheck disable=SC2016  # expanded where it runs
   printf '#!/usr/bin/env bash\n[[ -n ${IN_IMAGE:-} || -z ${LAUNCHER:-} ]] || exit 127\nprintf "%%s\\n" "$@" >%q\nprintf %%s %q\nexit %s\n' "$work/asked" \

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# fault_night.sh --runs N --seed S --out FILE [--kinds K,K...] [BIN_FOLDER]: runs of a small model under a real Slurm of three
-# nodes, each disturbed once at a random moment, in every way of kFaults by turns. FILE gets a line a run, then the totals:
+# fault_night.sh --runs N --seed S --out FILE [--kinds K,K...] [BIN_DIR]: runs a small model many times under a real Slurm of
+# three nodes. Each run is disturbed once at a random moment; the kinds of kFaults take turns. FILE gets one line per run, then
+# the totals:
 #
 #   {"run","fault","at_s","legs","committed_lost","redone_steps","hash_equal","hung","signal_to_commit_s","back_s","ours_s"}
 #
-# at_s: when, after the first commit. back_s: from the fault to the next leg's first step; ours_s: of that, from the start of
-# the ranks on. Exit 1 if a fault did not happen, a commit was lost, a run hung or came to other weights than an undisturbed one.
+# at_s: time of the fault after the first commit. back_s: time from the fault to the first step of the next attempt. ours_s: the
+# part of back_s from the start of the ranks on. Exits with 1 if a fault did not happen, a commit was lost, a run hung, or a run
+# ended with other weights than an undisturbed run.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -34,9 +36,10 @@ source tests/slurm/with_cluster.sh
 command -v python3 >/dev/null || skip "python3 is not installed"
 ((${#mode[@]} > 0)) || skip "nodes cannot have a network of their own here"
 
-kSilence_s=180  # without a new line of metrics or journal: longer counts as a hang; two starts and Slurm's waits take less
+# a longer time without a new line of metrics or event log counts as a hang; two starts and Slurm's waits take less
+kSilence_s=180
 kNightSteps=300
-kLongSteps=1500  # of runs that meet a time limit of a minute, or the end of Slurm's patience with a silent node
+kLongSteps=1500  # for runs that reach a time limit of a minute, or wait until Slurm gives up a silent node
 
 has_events() { # has_events NAME EVENT COUNT
   local count
@@ -51,7 +54,7 @@ is_given_up() { [[ $(on sinfo -h -n "$1" -o %t | head -n1) == down* ]]; }
 written() { cat "$work/$1"/{metrics,journal}.jsonl 2>/dev/null | wc -c; }
 no_rank_left() { [[ -z $(ranks_of "$work/$1") ]]; }
 
-# fault_KIND NAME JOB. The run must come back after it, unless it stays (suspend).
+# fault_KIND NAME JOB: injects the fault. The run must resume after it, unless it stays (suspend).
 fault_rank_kill() { kill_one_rank "$work/$1"; }
 fault_rank_stop() { kill_one_rank "$work/$1" STOP; }
 fault_node_crash() { broken_node=$(other_node "$2"); break_node crash "$broken_node"; }
@@ -59,9 +62,9 @@ fault_slurmd_other() { broken_node=$(other_node "$2"); break_node slurmd "$broke
 fault_slurmd_batch() { broken_node=$(first_node "$2"); break_node slurmd "$broken_node"; }
 fault_cable() { broken_node=$(other_node "$2"); break_node cut "$broken_node"; }
 fault_admin_requeue() { on scontrol requeue "$2"; }
-fault_time_limit() { :; }  # it was submitted with one
+fault_time_limit() { :; }  # the job was submitted with a limit
 
-# Its state must be on disk (every 5 s), else it forgets the job. The ranks end while it is away.
+# The controller must have saved its state (every 5 s), otherwise it forgets the job. The ranks end while it is away.
 fault_controller() {
   sleep 6
   on kill -9 "$(<"$cluster/run/slurmctld.pid")"
@@ -71,7 +74,7 @@ fault_controller() {
   on bash -c "setsid slurmctld -D -f $cluster/etc/slurm.conf >>$cluster/log/slurmctld.out 2>&1 </dev/null &"
 }
 
-# Longer than the ranks' silence that counts as a loss (10 s).
+# The sleep is longer than the silence that counts as a lost rank (10 s).
 fault_suspend() {
   on scontrol suspend "$2"
   await 10 "the suspension" is_in_state "$2" SUSPENDED
@@ -98,7 +101,7 @@ fault_crash_loop() {
   rm "$work/crash.now"
 }
 
-mend() { # mend FAULT
+mend() { # mend FAULT: repairs the cluster
   [[ -n $broken_node ]] || return 0
   if [[ $1 == cable ]]; then
     await 60 "the end of the leg whose cable is cut" has_events "$name" end 1
@@ -109,7 +112,8 @@ mend() { # mend FAULT
   fi
 }
 
-evaluate() { # evaluate RUN FAULT AT_S FAULT_TIME HUNG EQUAL LEAST_LEGS: prints the line of the run; its exit says whether all is well
+# evaluate RUN FAULT AT_S FAULT_TIME HUNG EQUAL LEAST_ATTEMPTS: prints the line of the run; exits with 0 if everything is correct
+evaluate() {
   python3 - "$work/$name" "$@" <<'PYTHON'
 import json, sys
 folder, run, fault, at_s, fault_time, hung, equal, least = sys.argv[1:]
@@ -160,22 +164,22 @@ one_run() { # one_run NUMBER FAULT
   [[ -z $urgent ]] || await 60 "the urgent job" ended "$urgent"
   await 60 "ranks of $name that are left over" no_rank_left "$name"
   await 90 "the nodes" all_idle
-  # Slurm 22.05 loses count of a job's devices when its node dies, and keeps idle nodes from the next job.
+  # Slurm 22.05 loses count of a job's devices if its node dies, and does not give idle nodes to the next job.
   [[ -z $broken_node ]] || on scontrol reconfigure
   [[ $(final_hash "$work/$name" 2>/dev/null) != "$(final_hash "$work/$whole")" ]] || equal=yes
   evaluate "$1" "$fault" "$at_s" "$fault_time" "$hung" "$equal" "$least" | tee -a "$out" || broken "run $1 ($fault), $work/$name.out"
-  rm -rf "$work/disk/$name"  # the next one needs the room
+  rm -rf "$work/disk/$name"  # the next run needs the disk space
 }
 
 undisturbed() { # undisturbed NAME STEPS
   local job
-  job=$(steps=$2 limit=20 submit "$1")  # limit: the caller's is that of the run which is disturbed
+  job=$(steps=$2 limit=20 submit "$1")  # limit: the caller's value is for the disturbed run
   await 1200 "the undisturbed run" ended "$job"
   [[ -d $work/$1/checkpoints/step-$(printf %09d "$2") ]] || { broken "the undisturbed run $1 did not reach step $2"; finish; }
 }
 
 mkdir "$work/disk"
-mount -t tmpfs -o size=64m none "$work/disk"  # before the nodes, which see it then
+mount -t tmpfs -o size=64m none "$work/disk"  # the nodes start after this mount and see it
 after_cluster() { umount --lazy "$work/disk"; }
 printf '#!/bin/sh\n[ ! -e %q ] || kill -SEGV $$\nexec "$@"\n' "$work/crash.now" >"$work/launcher"
 chmod +x "$work/launcher"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# job_life_test.sh BIN_FOLDER [SCENARIO...]: what a user is told about a run and its jobs under a real Slurm of two nodes: `trireme submit` and its
-# refusals, the states of `trireme job watch`, chains that are cancelled or used up, time limits that change while a job runs, and the
-# table of signals in docs/slurm.md. SCENARIO...: only these.
+# job_life_test.sh BIN_DIR [SCENARIO...]: tests the reports about a run and its jobs under a real Slurm of two nodes: `trireme
+# submit` and its refusals, the states of `trireme job watch`, dependent jobs that are cancelled or used up, time limits that
+# change while a job runs, and the table of signals in docs/slurm.md. SCENARIO...: runs only these.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -11,7 +11,7 @@ source tests/slurm/with_cluster.sh
 kRunKeys=(--train.device cpu --train.precision fp32 --train.seed 1 --train.seq_len 64 --train.micro_batch 1 --train.global_batch 8
   --model.preset tiny)
 
-# Sets `said` to what submit prints and `code` to its exit code; the run folder is WORK/RUN.
+# Sets `said` to the output of submit and `code` to its exit code. The run directory is WORK/RUN.
 submit_run() { # submit_run RUN [SUBMIT OPTION...] -- KEY...
   local run=$1 options=()
   shift
@@ -104,7 +104,7 @@ a_requeued_job_that_is_cancelled_is_told() {
   on scancel -s USR2 "$id"
   await 60 "the requeue" is_watched_as again "saved and waiting"
   expect_match "the comment" '^saved and waiting|^queued' "$(on scontrol -o show job "$id" | sed -nE 's/.* Comment=(.*)$/\1/p')"
-  expect_match "what TRIREME_NOTIFY gets" "\"run\":\"$work/again\".*\"job\":\"$id\"" "$(<"$work/told")"
+  expect_match "the input of TRIREME_NOTIFY" "\"run\":\"$work/again\".*\"job\":\"$id\"" "$(<"$work/told")"
   on scancel "$id"
   await 60 "its end" ended "$id"
   expect_equal "the state" cancelled "$(watched again)"
@@ -117,8 +117,8 @@ a_refusal_is_told_with_its_reason() {
   expect_match "the reason" '"message":"refused before it began: .*optim.lr' "$(<"$work/refused.json")"
 }
 
-# A row of the table of signals: what is sent to a job, and what its end, its stacks and its checkpoint say afterwards.
-sent_signal() { # sent_signal NAME: prints "saves", "stacks", "stacks, saves", "killed" or "goes on"
+# Tests a row of the table of signals: sends the signal to a job, and expects this end, these stacks and this checkpoint.
+sent_signal() { # sent_signal NAME: prints `saves`, `stacks`, `stacks, saves`, `killed` or `goes on`
   local effect=''
   if [[ -n $(compgen -G "$work/$1/stacks/*") ]]; then effect=stacks; fi
   if grep -q '^job  *exit 75 .*: requeue$' "$work/$1.out"; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# journey_test.sh BIN_FOLDER [build]: types docs/quickstart.md's "From jsonl to a model on a cluster, in ten commands", as they stand there, into a
-# real Slurm of two nodes, from the folder of a fresh clone, and the same commands again on the next day. Added is only what the page
-# names: a corpus of trireme-data synth, a preset and nodes that a small machine has. Without "build" the clone gets the programs of
-# BIN_FOLDER in place of command 2.
+# journey_test.sh BIN_DIR [build]: types the commands of docs/quickstart.md, "From jsonl to a model on a cluster, in ten
+# commands", unchanged into a real Slurm of two nodes, in a fresh clone, and the same commands again on the next day. The test
+# adds only what the document assumes: a corpus of trireme-data synth, and a preset and nodes for a small machine. Without
+# "build", the clone gets the programs of BIN_DIR instead of command 2.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -12,13 +12,13 @@ builds=${2:-}
 source tests/slurm/with_cluster.sh
 git -C "$checkout" rev-parse HEAD >/dev/null 2>&1 || skip "this is no git checkout"
 
-# The commands of the page's block, one a line, the line's number being its own "# N".
+# Prints the commands of the document's block, one per line; the line number equals the "# N" of the command.
 commands() {
   awk '/^## From jsonl to a model on a cluster, in ten commands/ { here = 1 } here && /^```bash/ { block = 1; next }
     block && /^```/ { exit } block' docs/quickstart.md | sed -e ':more' -e '/\\$/{N; s/ *\\\n */ /; b more' -e '}'
 }
 
-adapted() { # adapted COMMAND: for this machine
+adapted() { # adapted COMMAND: prints the command for this machine
   local line=$1
   line=${line/URL/$checkout}
   line=${line/sbatch slurm\/prep/sbatch --ntasks-per-node=2 slurm\/prep}
@@ -28,7 +28,7 @@ adapted() { # adapted COMMAND: for this machine
   printf '%s\n' "${line/tail -f/timeout 3 tail -f}"
 }
 
-type_in() { # type_in NUMBER: sets said and code
+type_in() { # type_in NUMBER: runs the command; sets said and code
   local line
   line=$(adapted "${typed[$1 - 1]}")
   printf '%s> %s\n' "$1" "$line"
@@ -39,7 +39,7 @@ type_in() { # type_in NUMBER: sets said and code
 
 expect_code() { expect_equal "exit of command $1" "$2" "$code"; }
 
-job_ends() { # job_ends NUMBER: of the job that was just submitted, well
+job_ends() { # job_ends NUMBER: expects a successful end of the job that was just submitted
   local job=${said##* }
   await 300 "the end of command $1" ended "$job"
   expect_equal "state after command $1" COMPLETED "$(job_field "$job" JobState)"
@@ -113,7 +113,7 @@ the_first_day() {
   expect_match "a text" '.{20}' "$first_text"
 }
 
-# Nothing is done twice, and nothing is lost: what is there is kept, or said to be there.
+# No work is repeated and nothing is lost: existing results are kept, or the command reports them.
 the_second_day() {
   local before
   before=$(newest_step)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The job scripts without a cluster: time limits that change, signals to the batch script, and chains of jobs.
+# Tests the job scripts without a cluster: time limits that change, signals to the batch script, and dependent jobs.
 # shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -12,7 +12,8 @@ trap 'rm -rf "$work"' EXIT
 
 utc() { TZ=UTC date -d "@$1" +%Y-%m-%dT%H:%M:%S; }
 
-# Prints the exit code of a step whose batch script gets SIGNAL; the times are seconds from now. NEW_END: what the controller says then.
+# Prints the exit code of a step if its batch script gets SIGNAL. Times are seconds from now. NEW_END: the end that the controller
+# then reports.
 signalled_job() { # [NEW_END=S] [SIGNALS=N] signalled_job SIGNAL START END
   local now rc=0
   now=$(date +%s)
@@ -20,7 +21,7 @@ signalled_job() { # [NEW_END=S] [SIGNALS=N] signalled_job SIGNAL START END
 printf 'JobId=7 RunTime=00:00:09 StartTime=%s EndTime=%s Deadline=N/A\n' "$START" "$END"
 EOF2
   START=$(utc $((now + $2))) END=$(utc $((now + ${NEW_END:-$3}))) TZ=UTC SLURM_JOB_ID=7 PATH=$work/path:$PATH bash -c '
-    set -euo pipefail  # as the job scripts do
+    set -euo pipefail  # like in the job scripts
     source slurm/lib.sh
     job_start=$2 job_end=$3
     export SLURM_JOB_END_TIME=$job_end
@@ -48,7 +49,7 @@ every_other_signal_to_the_script_saves_and_stops() {
   done
 }
 
-# Slurm sends its warning once. The script looks each minute whether a limit that was moved has come near.
+# Slurm sends its warning once. The script checks each minute whether a changed limit has come near.
 a_limit_that_is_moved_near_is_noticed() {
   local now rc
   now=$(date +%s)
@@ -74,22 +75,22 @@ the_time_limit_is_this_jobs() {
   expect_equal "a job without one" none "$line"
 }
 
-# Jobs of an array that share a run: as `trireme submit --chain` lays them out.
+# Jobs of an array that share a run, like the jobs of `trireme submit --chain`.
 a_chain_goes_on_until_its_run_has_ended() {
   local chain_file=$work/chain-code
   local -x SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=1 SLURM_ARRAY_TASK_MAX=2
   : >"$chain_file"
-  expect_equal "a leg after which the next job goes on" '0 ' "$(job_ends requeue 75 143)"
+  expect_equal "an attempt before the next dependent job" '0 ' "$(job_ends requeue 75 143)"
   expect_match "what finish is asked" ' --in-chain' "$(xargs <"$work/asked")"
   expect_equal "the last job's" '93 ' "$(SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
   expect_match "its message" 'the last job of the chain.*trireme submit --chain N -- pretrain --run ' "$(<"$work/out")"
-  expect_equal "the chain goes on" '' "$(<"$chain_file")"
+  expect_equal "the dependent jobs continue" '' "$(<"$chain_file")"
   expect_equal "one that fails for good" '3 ' "$(SAYS='"why":"bad data"' job_ends stop 3 3)"
   expect_equal "the chain has ended" '3 bad data' "$(<"$chain_file")"
 }
 
-# The second or third task of a chain: prints its exit code and the steps that it started. CODE: what chain-code holds; earlier tasks
-# are in the states STATES, each for one question.
+# Runs the second or third of several dependent tasks. Prints its exit code and the steps that it started. CODE: the content of
+# chain-code. Earlier tasks are in the states STATE..., one for each query.
 next_in_chain() { # [TASK=N] next_in_chain CODE STATE...
   local rc=0
   rm -rf "$work/frozen" && mkdir -p "$work/frozen" && cp -r slurm "$work/frozen/"
@@ -97,7 +98,7 @@ next_in_chain() { # [TASK=N] next_in_chain CODE STATE...
   printf '%s\n' "${@:2}" >"$work/states"
   rm -f "$work"/calls*
   fake scontrol <<'EOF2'
-[[ $4 != 12 ]] || exit 0  # asked for the script's path
+[[ $4 != 12 ]] || exit 0  # the query for the path of the script
 if [[ $4 == 9_"$SLURM_ARRAY_TASK_ID" ]]; then printf 'JobId=12 JobState=RUNNING Restarts=0 StartTime=Unknown EndTime=Unknown\n'; exit; fi
 printf '%s\n' "$*" >>"$CALLS"
 state=$(head -n1 "$STATES") && sed -i 1d "$STATES"
@@ -113,22 +114,22 @@ EOF2
 }
 
 a_task_settles_what_became_of_the_one_before() {
-  job_ends "done" 0 0 >/dev/null  # trireme job finish says so
+  job_ends "done" 0 0 >/dev/null  # the output of trireme job finish
   fake_srun
   expect_equal "after one that ended the run" '3 none' "$(next_in_chain '3 another try would end the same' COMPLETED:00:01:00)"
-  expect_match "what it tells" 'an earlier job of this chain ended the run: another try would end the same' "$(<"$work/out")"
+  expect_match "its message" 'an earlier job of this chain ended the run: another try would end the same' "$(<"$work/out")"
   expect_equal "after one that saved" '0 started' "$(next_in_chain '' COMPLETED:00:01:00)"
   expect_equal "after one that the controller has forgotten" '0 started' "$(next_in_chain '' gone)"
   expect_equal "after one that was cancelled and still saves" '75 none' \
     "$(next_in_chain '' COMPLETING:00:01:00 COMPLETING:00:01:00 CANCELLED:00:01:00)"
-  expect_match "what it tells" 'ended the run: job 9_1 was cancelled' "$(<"$work/out")"
+  expect_match "its message" 'ended the run: job 9_1 was cancelled' "$(<"$work/out")"
   expect_equal "the chain" '75 job 9_1 was cancelled (scancel)' "$(<"$work/frozen/chain-code")"
   expect_match "what else" 'scancel 9$' "$(<"$work/calls")"
   expect_equal "after one that was taken out of the queue" '0 started' "$(TASK=3 next_in_chain '' CANCELLED:00:00:00 COMPLETED:00:01:00)"
   expect_match "which ones it asks about" "show job 9_2 -o show job 9_1 " "$(xargs <"$work/calls")"
-  rm "$work/frozen/chain-code" && mkdir "$work/frozen/chain"{,-code}  # what a user may have in a checkout
+  rm "$work/frozen/chain-code" && mkdir "$work/frozen/chain"{,-code}  # a user may have such files in a checkout
   CALLS=$work/calls PATH=$work/path:$PATH SLURM_JOB_ID=7 "$work/frozen/slurm/pretrain_a100.sbatch" --data d --run r >"$work/out" 2>&1 || true
-  expect_match "steps where folders have these names" 'pretrain --data d' "$(cat "$work/calls.steps")"
+  expect_match "steps in a directory with these names" 'pretrain --data d' "$(cat "$work/calls.steps")"
 }
 
 fake_srun

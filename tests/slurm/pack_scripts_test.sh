@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What becomes of a pack in a job, without a cluster: done, back in the queue, or its end.
+# Tests the ends of a pack in a job, without a cluster: done, requeued, or failed.
 # shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -12,9 +12,9 @@ trap 'rm -rf "$work"' EXIT
 
 packs_end_is_told_by_its_folder() {
   local set=$work/set
-  expect_equal "no folder" 0 "$(num_shards "$set")"
+  expect_equal "no directory" 0 "$(num_shards "$set")"
   mkdir -p "$set"
-  expect_equal "empty folder" 0 "$(num_shards "$set")"
+  expect_equal "empty directory" 0 "$(num_shards "$set")"
   touch "$set"/shard-0000{0,1,2}.h5 "$set"/.tmp.shard-00003.h5.7 "$set/.tmp.unit-3"
   expect_equal "three shards" 3 "$(num_shards "$set")"
   expect_equal "asked to stop" 75 "$(pack_exit "$set" none 75)"
@@ -48,7 +48,7 @@ packs_that_move_on_come_back() {
   expect_equal "code 0" "done" "$(pack_decision 0 10 20)"
 }
 
-# A pack in a job: its end, and what scontrol was told. COMMAND is its step.
+# Runs a pack in a job with the step COMMAND. Prints its end and the commands that scontrol got.
 pack_ends() { # [STATE=S] pack_ends SET COMMAND
   local rc=0
   fake scontrol <<'EOF'
@@ -76,7 +76,7 @@ a_packs_lost_start_is_forgiven_once() {
   local set=$work/new/lost-pack
   expect_equal "the first" '137 requeue 7' "$(SLURM_RESTART_COUNT=1 pack_ends "$set" 'exit 139')"
   expect_equal "the second" '93 ' "$(SLURM_RESTART_COUNT=2 pack_ends "$set" 'exit 139')"
-  expect_equal "the folder that pack makes itself" no "$([[ -e $set ]] && printf yes || printf no)"
+  expect_equal "the directory that pack makes itself" no "$([[ -e $set ]] && printf yes || printf no)"
   printf 'a file\n' >"$work/file"
   expect_equal "where it cannot be remembered" '137 ' "$(pack_ends "$work/file/set" 'exit 139')"
   expect_match "its message" 'cannot write .*/file/set.lost-start' "$(<"$work/out")"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# prep_nodes_test.sh BIN_FOLDER: slurm/prep.sbatch on 1, 2 and 4 nodes, and as an array of four tasks that share one set: the same bytes.
+# prep_nodes_test.sh BIN_DIR: runs slurm/prep.sbatch on 1, 2 and 4 nodes, and as an array of four tasks that share one data set:
+# the bytes are the same.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -7,7 +8,7 @@ bin=$(cd "$1" && pwd)
 num_nodes=4
 source tests/slurm/with_cluster.sh
 
-prep() { # prep NAME [SBATCH_OPTION...]: packs into WORK/NAME; waits; every task must have ended well
+prep() { # prep NAME [SBATCH_OPTION...]: packs into WORK/NAME and waits; every task must succeed
   local name=$1 job
   shift
   job=$(TRIREME_BIN=$bin on sbatch --parsable --ntasks-per-node=2 --output="$work/$name-%a.out" "$@" slurm/prep.sbatch --kind pretrain \

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# requeue_test.sh BIN_FOLDER: slurm/pretrain_a100.sbatch under a real Slurm of two nodes with two tasks each, CPU.
+# requeue_test.sh BIN_DIR: tests slurm/pretrain_a100.sbatch under a real Slurm of two nodes with two tasks each, without GPUs.
 #
-# A signal: the ranks save and end with 75, the job goes back in the queue, resumes where it stopped and ends with the
-# weights of a run that was never stopped. A killed rank: the same, and so is a start that is lost after that. A wrong
-# option or scancel: no second try.
-# srun without a PMI: a message that says what to type.
-# slurm/pipeline_a100.sh: the chain waits while a stage goes back in the queue; a stage that fails for good ends it.
+# - A signal: the ranks save and exit with 75; the job is requeued, resumes, and ends with the weights of a run that was never
+#   stopped.
+# - A killed rank, and a start that is lost after it: the same.
+# - A wrong option or scancel: no second attempt.
+# - srun without a PMI: a message with the command to type.
+# - slurm/pipeline_a100.sh: the dependent jobs wait while a stage is requeued; a stage that finally fails ends them.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -21,7 +22,7 @@ make_set() {
   "$bin/trireme-data" verify "$work/set"
 }
 
-# Starts the program where an image would hide Slurm's commands and munge.
+# Starts the program like in an image without Slurm's commands and munge.
 make_hiding_launcher() {
   cat >"$work/hide" <<EOF
 #!/usr/bin/env bash
@@ -33,7 +34,7 @@ EOF
   chmod +x "$work/hide"
 }
 
-# the stopping signal, as --signal=USR2@300 sends it before the time limit
+# The stop signal, which --signal=USR2@300 sends before the time limit.
 signalled_job_resumes_to_the_same_weights() {
   local job stopped
   make_hiding_launcher
@@ -65,7 +66,7 @@ killed_rank_means_requeue() {
   expect_equal "weights after the kill" "$(final_hash "$work/whole")" "$(final_hash "$work/killed")"
 }
 
-# What srun starts in place of the program: dies as inside MPI_Init, on the job's second start.
+# srun starts this script instead of the program. On the job's second start, it dies like a program inside MPI_Init.
 make_losing_launcher() {
   cat >"$work/lose" <<'EOF'
 #!/usr/bin/env bash
@@ -121,7 +122,7 @@ cancelled_job_stays_cancelled() {
   expect_equal "restarts" "$(lost_starts cancelled)" "$(job_field "$job" Restarts)"
 }
 
-# What a chain needs beside the texts; and sbatch for nodes that are smaller than its own.
+# The pipeline needs these files besides the texts, and sbatch for nodes that are smaller than the defaults.
 make_chats() {
   local i
   mkdir -p "$work/in" "$work/path"

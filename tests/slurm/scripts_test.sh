@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The job scripts without a cluster: what they would run, and when a job goes back in the queue.
+# Tests the job scripts without a cluster: the commands that they would run, and when a job is requeued.
 # shellcheck disable=SC2030,SC2031  # a job's environment ends with its subshell
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -15,9 +15,9 @@ commands_are_printed_and_arguments_kept() {
   line=$(DRY_RUN=1 slurm/pretrain_a100.sbatch --data 'my data' --run runs/x --optim.lr 3e-4)
   expect_match "pretrain's command" ' --cpus-per-task=1 .*trireme pretrain --data my\\ data --run runs/x --optim.lr 3e-4 $' "$line"
   line=$(DRY_RUN=1 SLURM_CPUS_PER_TASK=8 SLURM_JOB_ID=7 SLURM_JOB_NAME=big slurm/pretrain_a100.sbatch --data d)
-  expect_match "the default run folder" '--cpus-per-task=8 .* --data d --run runs/big-7 $' "$line"
+  expect_match "the default run directory" '--cpus-per-task=8 .* --data d --run runs/big-7 $' "$line"
   line=$(DRY_RUN=1 SLURM_JOB_ID=9 SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=2 slurm/pretrain_a100.sbatch --data d)
-  expect_match "an array task's run folder" '--run runs/pretrain-7_2 $' "$line"
+  expect_match "the run directory of an array task" '--run runs/pretrain-7_2 $' "$line"
   line=$(DRY_RUN=1 TRIREME_LAUNCH='apptainer exec --nv x.sif' slurm/prep.sbatch --input a.jsonl)
   expect_match "prep's command in a container" '--label apptainer exec --nv x.sif [^ ]*/trireme-data pack --input a.jsonl $' "$line"
   line=$(DRY_RUN=1 SLURM_JOB_ID=7 slurm/serve.sbatch --checkpoint runs/x)
@@ -57,7 +57,8 @@ outside_a_job_is_an_error() {
   expect_match "its message" 'submit with .sbatch' "$(<"$work/out")"
 }
 
-# What a job sees: a copy of the script in Slurm's spool, a working folder of its own, and scontrol that knows the script's path.
+# Simulates the environment of a job: a copy of the script in Slurm's spool, its own working directory, and scontrol with the path
+# of the script.
 a_job_finds_its_checkout() {
   local checkout=$PWD line rc=0
   mkdir -p "$work/spool" "$work/elsewhere" "$work/path"
@@ -74,7 +75,7 @@ EOF
   line=$(job_of_copy "$work/elsewhere/mine.sbatch")
   expect_match "the program of a job submitted by a link" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
   job_of_copy "(null)" >"$work/out" 2>&1 || rc=$?
-  expect_equal "exit of a job whose script lies nowhere" 2 "$rc"
+  expect_equal "exit code of a job without its script" 2 "$rc"
   expect_match "its message" 'no env.sh beside this script: .* or set TRIREME_HOME to the checkout' "$(<"$work/out")"
   line=$(TRIREME_HOME=$checkout job_of_copy "(null)")
   expect_match "the program of TRIREME_HOME" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
@@ -83,7 +84,8 @@ EOF
   expect_match "the program of a copied script in the checkout" " $checkout/build/release/bin/trireme export --checkpoint a \$" "$line"
 }
 
-# Slurm copies a script alone, so each script has to look for the shared file. These lines cannot be shared, so they must be equal.
+# Slurm copies a script alone, so each script must search for the shared file. These lines cannot be shared, so they must be
+# equal.
 job_scripts_share_their_opening() {
   local checkout=$PWD script opening line
   opening=$(sed -n '/^# Slurm runs a copy/,/^source /p' slurm/export.sbatch)
@@ -101,7 +103,7 @@ job_scripts_share_their_opening() {
   cd "$checkout"
 }
 
-# The program's URL becomes the line that leads there, and the token is this job's own.
+# The script prints the program's URL as a line that can be opened, and makes a token for this job only.
 a_server_says_how_to_reach_it() {
   local output
   mkdir -p "$work/serve"
@@ -115,15 +117,15 @@ EOF2
   expect_match "the token" '^[0-9a-f]{48}$' "$(<"$work/serve/serve-7.token")"
 }
 
-job_of_copy() { # job_of_copy COMMAND: what the job would run
+job_of_copy() { # job_of_copy COMMAND: prints the command that the job would run
   (
     unset TRIREME_BIN
     PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 COMMAND=$1 bash "$work/spool/slurm_script" --checkpoint a
   )
 }
 
-# sbatch as a file that keeps its arguments, answers 1, 2, 3 ... and refuses from the job REFUSE on
-chain() { # chain FOLDER ARGUMENT...
+# Replaces sbatch by a script that keeps its arguments, answers 1, 2, 3 ... and fails from the job REFUSE on.
+chain() { # chain DIR ARGUMENT...
   local output=$1
   shift
   mkdir -p "$work/elsewhere/in"
@@ -158,7 +160,7 @@ a_chain_is_submitted_from_any_folder() {
   expect_match "dpo" "--dependency=afterok:7:4 .*dpo_a100.sbatch --init out/runs/sft-2048 " "${calls[7]}"
   expect_match "export" "--kill-on-invalid-dep=yes --dependency=afterok:8 .*--checkpoint out/runs/dpo --output out/exported\$" "${calls[8]}"
   expect_match "what is printed" 'sft 2048  7' "$(<"$work/out")"
-  expect_equal "the folder of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
+  expect_equal "the directory of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
 }
 
 a_chain_refused_in_part_is_withdrawn() {
@@ -184,8 +186,8 @@ a_job_ends_as_is_decided() {
   expect_equal "a run that is done" '0 ' "$(job_ends "done" 0 143)"
   expect_equal "a stop" '6 ' "$(job_ends stop 6 143)"
   expect_equal "STOP" '0 ' "$(job_ends stop 0 75)"
-  expect_equal "a leg that comes back" '75 requeue 7' "$(job_ends requeue 75 143)"
-  expect_match "what is told" 'job +exit 75 \(srun 143\), last committed step 12, .*/run: requeue' "$(<"$work/out")"
+  expect_equal "an attempt that is requeued" '75 requeue 7' "$(job_ends requeue 75 143)"
+  expect_match "the message" 'job +exit 75 \(srun 143\), last committed step 12, .*/run: requeue' "$(<"$work/out")"
   expect_match "what finish is asked" "job finish --run $work/run --srun-code 143 --job-says JobId=7 JobState=RUNNING" "$(xargs <"$work/asked")"
   expect_equal "one that Slurm has put back" '5 ' "$(SAYS='"is_requeued":true' job_ends requeue 5 143)"
   expect_equal "an array's task" '75 requeue 9_2' "$(SLURM_ARRAY_JOB_ID=9 SLURM_ARRAY_TASK_ID=2 job_ends requeue 75 143)"
@@ -194,8 +196,8 @@ a_job_ends_as_is_decided() {
 a_job_tells_how_it_stands_and_what_was_decided() {
   local describer
   expect_equal "a stop" '6 ' "$(TRIREME_NOTIFY="cat >$work/told" job_ends stop 6 143)"
-  expect_equal "what is told" '{"verdict":"stop","exit_code":6,"step_after":12}' "$(<"$work/told")"
-  expect_equal "one that cannot be told" '6 ' "$(TRIREME_NOTIFY="exit 3" job_ends stop 6 143)"
+  expect_equal "the notification" '{"verdict":"stop","exit_code":6,"step_after":12}' "$(<"$work/told")"
+  expect_equal "a notification that fails" '6 ' "$(TRIREME_NOTIFY="exit 3" job_ends stop 6 143)"
   expect_match "its message" 'TRIREME_NOTIFY ended with 3: exit 3' "$(<"$work/out")"
 
   printf '#!/bin/sh\necho "running  step 3/9  of $*"\n' >"$work/bin/trireme"
@@ -216,15 +218,15 @@ a_job_tells_how_it_stands_and_what_was_decided() {
 
 a_silent_controller_is_no_cancel() {
   expect_equal "one that answers later" '75 requeue 7' "$(SILENT=4 job_ends requeue 75 143)"
-  expect_match "what finish is told" 'JobState=RUNNING' "$(xargs <"$work/asked")"
+  expect_match "the input of finish" 'JobState=RUNNING' "$(xargs <"$work/asked")"
   expect_match "one that stays silent" '^75 requeue 7' "$(TRIREME_CONTROLLER_WAIT=0 SILENT=99 job_ends requeue 75 143)"
-  expect_match "what is told" 'silent for 0 s; when it is back: scontrol requeue 7, or submit' "$(<"$work/out")"
+  expect_match "the message" 'silent for 0 s; when it is back: scontrol requeue 7, or submit' "$(<"$work/out")"
 }
 
 a_job_about_which_nothing_is_decided_says_what_to_do() {
   expect_equal "its end" '127 ' "$(job_ends '' 127 143)"
   expect_match "its message" 'nothing was decided .*submit the same command again' "$(<"$work/out")"
-  expect_equal "a folder that cannot be" '2 ' "$(job_ends '' 2 2)"
+  expect_equal "an invalid directory" '2 ' "$(job_ends '' 2 2)"
   expect_match "its message" 'correct what the error above names, then submit the command again' "$(<"$work/out")"
 }
 
@@ -245,7 +247,7 @@ EOF
   fake_srun
 }
 
-# scontrol as a file that warns the job the moment it is asked
+# Replaces scontrol by a script that sends the warning to the job at its first query.
 a_warning_before_or_after_the_ranks_ends_no_script() {
   local script line
   # shellcheck disable=SC2016  # expanded where it runs
@@ -278,7 +280,7 @@ a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
   DRY_RUN=1 TRIREME_MAX_FAILURES=unlimited slurm/pretrain_a100.sbatch --data d >/dev/null || broken "unlimited is refused"
 }
 
-# The output of a command with a result is the result: no rank stands before its lines.
+# The output of a command with a result is the result, so its lines have no rank prefix.
 results_are_printed_as_they_are() {
   local script line
   for script in eval export health_check tokenizer; do
@@ -315,7 +317,7 @@ components_are_one_world() {
   expect_equal "its nodes and tasks" 'n[1-2],n7 17' "$(join_components; printf '%s %s' "$SLURM_JOB_NODELIST" "$SLURM_NTASKS")"
 }
 
-# A node is lost, and the decision is to go on here: the second step leaves it out, and ends the job.
+# A node is lost, and the job continues on its other nodes: the second step excludes the node, and ends the job.
 a_step_starts_again_on_the_nodes_that_are_left() {
   mkdir -p "$work/bin"
   cat >"$work/bin/trireme" <<'EOF'

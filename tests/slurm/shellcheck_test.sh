@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every shell script of the project is free of shellcheck's remarks and stops at the first error.
+# Tests that every shell script of the project passes shellcheck and stops at the first error.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# start_test.sh BIN_FOLDER: how a command starts under a real Slurm: in interactive shells, where a rank is missing, where srun was
-# forgotten, and where it stands too often. Two nodes, CPU.
+# start_test.sh BIN_DIR: tests how a command starts under a real Slurm of two nodes without GPUs: in interactive shells, with a
+# missing rank, without srun, and with one srun too many.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
 bin=$(cd "$1" && pwd)
 source tests/slurm/with_cluster.sh
-export OMP_NUM_THREADS=1  # of programs without srun, too
-export SHELL=/bin/bash    # salloc starts it; every login sets it, a test's starter may not
+export OMP_NUM_THREADS=1  # applies to programs without srun as well
+export SHELL=/bin/bash  # salloc starts this shell; every login sets it, but the starter of a test may not
 
 training() { # training RUN: the options of a short training
   printf '%s ' --data set --run "$1" --model.preset tiny --train.steps 2 --train.seq_len 64 --train.global_batch 8 --train.micro_batch 1
 }
 
-# Twelve commands in a row, with and without ranks, as a person types them in a shell; a line with the exit code of each.
+# Runs twelve commands in a row, with and without ranks, typed in a shell. Prints a line with the exit code of each.
 # shellcheck disable=SC2016  # the variable is the typed script's
 write_typed() {
   cat >"$work/typed.sh" <<EOF
@@ -34,7 +34,7 @@ say mpirun --oversubscribe -n 2 $bin/trireme pretrain $(training '$run-two')
 EOF
 }
 
-# exec: a timeout that is the shell's child would be a background job of the terminal, which may not read it.
+# exec is needed: as the shell's child, timeout would be a background job of the terminal, which must not read it.
 in_terminal() { script -qec "$(printf '%q ' exec timeout 120 "$cluster/on" ctl "$@")" /dev/null; }
 
 expect_typed() { # expect_typed WHERE TEXT
@@ -77,12 +77,12 @@ a_step_within_a_step_and_one_program_of_two_tasks_work() {
   expect_match "its message" "takes one rank, this start has 2" "$text"
   rc=0
   text=$(on srun --ntasks=2 bash -c "if ((SLURM_PROCID == 0)); then exec $bin/trireme pretrain $(training lonely) --train.start_timeout_s 4; fi; sleep 30" 2>&1) || rc=$?
-  expect_match "what a rank whose peer never comes says" "1 of 2 ranks have not begun: rank 1, on node n1 \(1 of 2 ranks have begun\)" "$text"
+  expect_match "the message of a rank without its peer" "1 of 2 ranks have not begun: rank 1, on node n1 \(1 of 2 ranks have begun\)" "$text"
   ((rc != 0)) || broken "a start that lacks a rank ended with 0"
   cd "$checkout"
 }
 
-# On the job's first start the rank of the second node never comes to MPI.
+# On the job's first start, the rank of the second node never reaches MPI.
 # shellcheck disable=SC2016  # variables of the launcher
 a_stuck_start_is_named_and_requeued() {
   local job
@@ -104,7 +104,7 @@ expect_stuck_cause() {
     "$(grep '"event":"decision"' "$work/stuck/journal.jsonl" | head -n 1)"
 }
 
-# A preparation has no key for the limit.
+# A preparation job has no key for the limit.
 a_stuck_preparation_is_named_and_requeued() {
   local job
   job=$(TRIREME_LAUNCH=$work/launcher TRIREME_BIN=$bin TRIREME_TRAIN_START_TIMEOUT_S=4 on sbatch --parsable --nodes=2 --ntasks-per-node=1 \
@@ -121,7 +121,7 @@ a_forgotten_srun_is_a_warning() {
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/forgotten.out" --chdir="$work" --wrap "$bin/trireme pretrain $(training forgotten)" >/dev/null
   expect_match "the warning" 'this Slurm job has 2 tasks, and this command runs as one process alone.*srun [^ ]*trireme pretrain' "$(<"$work/forgotten.out")"
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/meant.out" --chdir="$work" --wrap "srun $bin/trireme pretrain $(training meant)" >/dev/null
-  [[ $(<"$work/meant.out") != *'one process alone'* ]] || broken "a warning where srun stands: $(<"$work/meant.out")"
+  [[ $(<"$work/meant.out") != *'one process alone'* ]] || broken "a warning although srun is used: $(<"$work/meant.out")"
 }
 
 a_script_below_srun_says_what_to_type() {
@@ -132,7 +132,7 @@ a_script_below_srun_says_what_to_type() {
     expect_equal "exit code of srun $script" 2 "$rc"
     expect_equal "its messages: $text" 1 "$(grep -c 'cannot run inside of srun' <<<"$text")"
   done
-  # sbatch within a step hands its variables on to the batch script.
+  # Inside a step, sbatch passes the variables of the step to the batch script.
   on srun bash -c "TRIREME_BIN=$bin sbatch --wait --output=$work/within.out slurm/export.sbatch --checkpoint $work/pty-none --output $work/within" >/dev/null ||
     broken "a job submitted within a step: $(<"$work/within.out")"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Without a cluster: scripts that start srun refuse to run inside of a step, and debug.sh keeps the directory.
+# Tests without a cluster that scripts with srun refuse to run inside of a step, and that debug.sh keeps the directory.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -43,7 +43,7 @@ scripts_run_in_a_job_and_in_the_shell_of_salloc() {
   expect_match "in salloc" 'srun in .* eval --x y$' "$text"
   text=$(SLURM_JOB_ID=7 SLURM_STEP_ID=4294967290 slurm/eval.sbatch --x y)
   expect_match "in salloc's interactive step" 'srun in .* eval --x y$' "$text"
-  # sbatch within a step hands its variables on.
+  # Inside a step, sbatch passes on the variables of the step.
   cp slurm/eval.sbatch "$work/spool/slurm_script"
   text=$(TRIREME_HOME=$PWD SLURM_JOB_ID=8 SLURM_STEP_ID=3 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 "$work/spool/slurm_script" --x y)
   expect_match "in a job submitted within a step" 'srun in .*, step none of none tasks: .* eval --x y$' "$text"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # bin, num_nodes, and kSkipped of support/shell.sh
-# For tests under a real Slurm of two nodes on this machine, of runs with four ranks on CPUs. Sourced at the checkout's top
-# after support/shell.sh; bin is the folder of the programs. cluster_up starts it; it goes when the script ends.
+# Runs tests under a real Slurm of two nodes on this machine, with four ranks on CPUs. Sourced in the root of the checkout after
+# support/shell.sh; bin is the directory of the programs. cluster_up starts the cluster, which stops when the script ends.
 
 PATH=$PATH:/usr/sbin:/sbin
 for program in munged slurmctld slurmd srun sbatch; do
@@ -35,7 +35,7 @@ on() { timeout 60 "$cluster/on" ctl "$@"; }
 # job_field JOB FIELD
 job_field() { on scontrol -o show job "$1" | sed -nE "1s/.*(^| )$2=([^ ]*).*/\2/p"; }
 
-await() { # await SECONDS WHAT COMMAND...: until the command succeeds
+await() { # await SECONDS WHAT COMMAND...: waits until the command succeeds
   local deadline=$((SECONDS + $1)) what=$2
   shift 2
   until "$@"; do
@@ -48,17 +48,17 @@ await() { # await SECONDS WHAT COMMAND...: until the command succeeds
 }
 
 ended() { [[ -z $(on squeue -h -j "$1" -o %t 2>/dev/null) ]]; }
-logged_step() { # logged_step RUN STEP: has it logged this step or a later one
+logged_step() { # logged_step RUN STEP: succeeds if the run has logged this step or a later one
   [[ -s $1/metrics.jsonl ]] &&
     awk -v want="$2" 'match($0, /"step": *[0-9]+/) { s = substr($0, RSTART, RLENGTH); sub(/.*: */, "", s); if (s + 0 >= want) found = 1 }
       END { exit !found }' "$1/metrics.jsonl"
 }
 has_checkpoint() { [[ -n $(compgen -G "$1/checkpoints/step-*") ]]; }
 resumed_from() { sed -nE 's/.*"resumed_from": *([0-9]+).*/\1/p' "$1/metrics.jsonl" | tail -n1; }
-# Starts that died by themselves: about one in a hundred does, inside MPI_Init.
+# Prints the number of starts that died by themselves: about one in a hundred dies inside MPI_Init.
 kLostStart='^job  *exit 5 (srun 139).*: requeue$'
 lost_starts() { grep -c "$kLostStart" "$work/$1.out" || true; }
-ends() { grep '^job  *exit' "$work/$1.out" | grep -v "$kLostStart"; }  # NAME: one a leg, without lost starts
+ends() { grep '^job  *exit' "$work/$1.out" | grep -v "$kLostStart"; }  # NAME: one line for each attempt, without lost starts
 requeued() { ends "$1" | grep -q ': requeue$'; }
 committed_of_ends() { ends "$1" | sed -nE 's/.*last committed step (-?[0-9]+),.*/\1/p'; }
 first_committed() { committed_of_ends "$1" | head -n1; }
@@ -68,7 +68,9 @@ final_hash() {
 }
 
 kSteps=60
-submit() { # [steps=N] [nodes=N] [limit=MINUTES] [gpus=N] [device=D] submit NAME [OPTION...]: prints the job id; the run folder is WORK/NAME
+# [steps=N] [nodes=N] [limit=MINUTES] [gpus=N] [device=D] submit NAME [OPTION...]: prints the job id; the run directory is
+# WORK/NAME
+submit() {
   local name=$1
   shift
   TRIREME_BIN=$bin on sbatch --parsable --nodes="${nodes:-2}" --ntasks-per-node=2 --gpus-per-node="${gpus:-0}" --cpus-per-task=1 \
@@ -79,14 +81,14 @@ submit() { # [steps=N] [nodes=N] [limit=MINUTES] [gpus=N] [device=D] submit NAME
 
 break_node() { tests/slurm/cluster/node.sh "$cluster" "$@"; }
 
-# Starts the cluster, and makes the set that all runs train on.
+# Starts the cluster, and makes the data set of all runs.
 cluster_up() {
   tests/slurm/cluster/up.sh "$cluster" --nodes "${num_nodes:-2}" "${mode[@]}"
   "$bin/trireme-data" synth --output "$work/corpus.jsonl" --documents 400 --seed 1
   "$bin/trireme-data" tokenizer train --input "$work/corpus.jsonl" --vocab-size 600 --output "$work/tokenizer"
 }
 
-ranks_of() { # ranks_of RUN: their processes, found by their arguments
+ranks_of() { # ranks_of RUN: prints the process ids of its ranks, found by their arguments
   local process
   for process in /proc/[0-9]*; do
     if [[ $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]] &&

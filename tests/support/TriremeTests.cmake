@@ -1,9 +1,11 @@
 # trireme_add_test(unit/layering/layering_test [LINKS trireme::core ...] [LABELS unit ...] [MPI_RANKS 1 2 ...] [TIMEOUT s] [PROCESSORS n]
 #                  [FILTER -Suite.WhatAnotherRegistrationRuns])
-# A GoogleTest program of its own for the file tests/<path>.cpp, named by its path. With MPI_RANKS it runs once per rank count
-# under mpirun (label mpi), each with a hard time limit; without, once alone.
-# trireme_add_tests(unit/core FILES error json ... [the same]): one program, unit_core_tests, of tests/unit/core/{error,json,...}_test.cpp,
-# compiled a few files together (so names of one folder must differ), and a test unit/core/error_test for each file.
+# Builds the GoogleTest program of the file tests/<path>.cpp and adds a test with the name <path>. With MPI_RANKS, the program runs
+# under mpirun once for each number of ranks (label mpi), with a hard time limit. Otherwise it runs once, without mpirun.
+#
+# trireme_add_tests(unit/core FILES error json ... [the other arguments of trireme_add_test])
+# Builds one program, unit_core_tests, of tests/unit/core/{error,json,...}_test.cpp, and adds a test unit/core/error_test for each file.
+# The files are compiled a few at a time, so the names in one directory must differ.
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
   trireme_missing("GoogleTest" libgtest-dev CMAKE_PREFIX_PATH)
@@ -14,14 +16,14 @@ trireme_add_pch(
   HEADERS <gtest/gtest.h> ${TRIREME_COMMON_HEADERS}
   LINKS trireme_dep_json GTest::gtest)
 
-# As trireme_optimize_little, but headers are precompiled for it.
+# Works like trireme_optimize_little, with an own precompiled header.
 set(TRIREME_TEST_OPTIMIZATION $<$<CONFIG:Release>:-O1>)
 if(TRIREME_SANITIZE MATCHES address)
   set(TRIREME_TEST_OPTIMIZATION -O0)
 endif()
 target_compile_options(trireme_test_pch PRIVATE ${TRIREME_TEST_OPTIMIZATION})
 
-# MPI leaks what its plugins allocate, in libraries that are unloaded before the leak check can name them.
+# MPI plugins leak memory in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 
 function(trireme_test_program target torch)
@@ -36,10 +38,10 @@ function(trireme_test_program target torch)
   endif()
 endfunction()
 
-# Of a test that runs without mpirun.
+# Sets the properties of a test that runs without mpirun.
 function(trireme_test_properties name labels timeout processors)
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} ENVIRONMENT OMP_NUM_THREADS=1)
-  if("integration" IN_LIST labels)  # runs the real programs, which start MPI
+  if("integration" IN_LIST labels)  # the test runs the real programs, which start MPI
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1;${TRIREME_MPI_ASAN}")
   endif()
   if(processors)

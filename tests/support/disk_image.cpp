@@ -11,12 +11,12 @@ namespace fs = std::filesystem;
 
 struct LiveNode {
   bool is_folder = false;
-  std::string now;                     // content, all calls done
-  std::string synced;                  // as of the last fsync
-  std::string some;                    // with the writes that chance lets through
-  std::map<std::string, int> entries;  // names, all calls done
+  std::string now;                     // content after all calls
+  std::string synced;                  // content at the last fsync
+  std::string some;                    // content after a random subset of the writes
+  std::map<std::string, int> entries;  // names after all calls
   std::map<std::string, int> synced_entries;
-  std::map<std::string, int> early_entries;  // up to some call
+  std::map<std::string, int> early_entries;  // names after the calls up to a random one
 };
 
 std::pair<std::string, std::string> split(const std::string& path) {
@@ -30,7 +30,7 @@ void put(std::string& content, std::uint64_t offset, const std::string& bytes) {
   content.replace(offset, bytes.size(), bytes);
 }
 
-/// The folder a path lies in.
+/// Returns the parent directory of `path`.
 LiveNode& parent(std::map<int, LiveNode>& nodes, const std::string& path) {
   int node = 0;
   std::string rest = split(path).first;

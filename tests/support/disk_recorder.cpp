@@ -29,11 +29,13 @@ struct Recorder {
 };
 
 Recorder& recorder() {
-  static auto* const one = new Recorder;  // outlives every static that may still do file work
+  // The recorder is never destroyed, because static objects may access files at exit.
+  static auto* const one = new Recorder;
   return *one;
 }
 
-/// The name below the recorded folder; empty for anything else, or while nothing is recorded.
+/// Returns the path relative to the recorded directory; empty if it lies elsewhere or nothing is
+/// recorded.
 std::string below(const char* path) {
   const Recorder& now = recorder();
   if (!now.recording) return "";
@@ -57,7 +59,7 @@ int new_node(const char* path) {
   return recorder().nodes[{info.st_dev, info.st_ino}] = recorder().next_node++;
 }
 
-/// Counts a changing call; true: it must fail now (errno is set).
+/// Counts a modifying call. Returns true if this call must fail now (errno is set).
 bool refused() {
   Recorder& now = recorder();
   if (++now.num_calls != now.fail_at) return false;
@@ -135,7 +137,7 @@ void renamed(int result, const std::string& from, const std::string& to) {
     recorder().calls.push_back({DiskCall::Kind::rename, -1, from, to, 0, ""});
 }
 
-/// Path of a name relative to an open folder.
+/// Returns the path of a name relative to an open directory.
 std::string joined(int folder, const char* name) {
   if (folder == AT_FDCWD || name[0] == '/') return name;
   return (fs::read_symlink("/proc/self/fd/" + std::to_string(folder)) / name).string();
@@ -171,7 +173,7 @@ std::uint64_t fail_disk_call(std::uint64_t nth, int error) {
 
 using namespace trireme::test;
 
-// The system's own names: the dynamic linker finds these first.
+// These functions have the system's names: the dynamic linker finds them first.
 extern "C" {
 
 int open(const char* path, int flags, ...) {

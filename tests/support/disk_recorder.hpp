@@ -6,48 +6,51 @@
 #include <string>
 #include <vector>
 
-/// What a program asks of the file system, recorded or refused on purpose. Linking
-/// disk_recorder.cpp replaces the system's calls (open, write, fsync, rename, mkdir, ...) of the
-/// whole test program, of libhdf5 and of the standard library too.
+/// Records the file-system calls of a program, or makes one of them fail. Linking disk_recorder.cpp
+/// replaces the system's calls (open, write, fsync, rename, mkdir, ...) of the whole test program,
+/// of libhdf5 and of the standard library.
 namespace trireme::test {
 
-/// One call below the recorded folder that succeeded. Files and folders are
-/// numbered as they appear.
+/// One successful call below the recorded directory. Files and directories are numbered in order of
+/// appearance.
 struct DiskCall {
   enum class Kind { create, make_folder, write, resize, sync, rename, remove };
 
   Kind kind = Kind::write;
-  int node = -1;             // create, make_folder, write, resize, sync
-  std::string path;          // create, make_folder, rename (from), remove; relative to the folder
-  std::string target;        // rename
-  std::uint64_t offset = 0;  // write; resize: the new size
-  std::string bytes;         // write
+  // Set for create, make_folder, rename (the source) and remove; relative to the directory.
+  int node = -1;
+  // for create, make_folder, rename (the source) and remove; relative to the directory
+  std::string path;
+  std::string target;        // for rename
+  std::uint64_t offset = 0;  // for write; the new size for resize
+  std::string bytes;         // for write
 };
 
-/// Records from now on, what happens below `folder` (which exists).
+/// Starts to record the calls below `folder`, an existing directory.
 void record_disk(const std::filesystem::path& folder);
 std::vector<DiskCall> stop_recording();
 
-/// The nth changing call from now on (writing, resizing, syncing, making, renaming; counted from 1)
-/// fails with `error`; 0: none. Returns how many there were since the last call of this function.
+/// Makes the nth modifying call after this one (write, resize, sync, create, rename; counted from
+/// 1) fail with `error`; 0 makes none fail. Returns the number of modifying calls since the last
+/// call of this function.
 std::uint64_t fail_disk_call(std::uint64_t nth, int error);
 
-/// What may lie on a disk after the power fails (disk_image.cpp).
+/// The possible states of a disk after a power failure (disk_image.cpp).
 class DiskImage {
  public:
-  /// Which of the calls that no fsync has covered reached the disk.
+  /// Selects which calls that no fsync has covered reached the disk.
   enum class Lost {
     everything,  // nothing that was not synced
-    data,        // names are there, contents are not: zeros
-    names,       // contents are there, names are not
-    nothing,     // all reached it: the program was killed, not the machine
-    some,        // each write by chance, names up to some point
+    data,        // names reached the disk, contents did not: zeros
+    names,       // contents reached the disk, names did not
+    nothing,     // everything reached the disk: the process was killed, not the machine
+    some,        // a random subset of the writes, and names up to a random call
   };
 
-  /// The state after the first `count` of `calls` on a folder that was empty.
+  /// Returns the state after the first `count` of `calls` on a directory that was empty.
   DiskImage(const std::vector<DiskCall>& calls, std::size_t count, Lost lost, unsigned seed = 0);
 
-  /// Writes the image into `folder`, which is emptied.
+  /// Writes the image into `folder` and removes what it contained.
   void write(const std::filesystem::path& folder) const;
 
  private:
@@ -57,7 +60,7 @@ class DiskImage {
     std::map<std::string, int> entries;
   };
 
-  std::map<int, Node> nodes_;  // 0: the folder
+  std::map<int, Node> nodes_;  // number 0 is the recorded directory itself
 };
 
 }  // namespace trireme::test

@@ -5,7 +5,8 @@
 
 namespace trireme {
 
-/// Logits [B, T, vocab] of every position in fp32 (fp64 for fp64), without gradients.
+/// Returns the logits [B, T, vocab] of every position in fp32 (fp64 for an fp64 model), without
+/// gradients.
 inline at::Tensor full_logits(Transformer& model, const Microbatch& batch) {
   const at::NoGradGuard no_grad;
   const at::Tensor head = model.registry().weight(model.head_weight());

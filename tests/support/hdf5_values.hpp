@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// A whole dataset.
+/// Reads a whole HDF5 dataset.
 template <class T>
 std::vector<T> read_vector(const Hdf5File& file, const std::string& name, DType dtype) {
   std::vector<T> values(file.dataset(name).count());

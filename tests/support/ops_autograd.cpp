@@ -64,7 +64,8 @@ QkNormRope load_setup(AutogradContext* ctx, const tensor_list& saved, std::size_
           saved[first + 4]};
 }
 
-/// An undefined tensor may reach a function only as an empty optional.
+/// Returns `weight` as an optional: a function accepts an undefined tensor only as an empty
+/// optional.
 std::optional<at::Tensor> given(const at::Tensor& weight) {
   return weight.defined() ? std::optional(weight) : std::nullopt;
 }
@@ -73,7 +74,7 @@ at::Tensor as_weight_grad(const at::Tensor& grad, const at::Tensor& weight) {
   return weight.defined() ? grad.to(weight.scalar_type()) : at::Tensor();
 }
 
-// Weights are passed a second time as plain arguments, so that autograd sees them.
+// Weights are passed again as plain arguments, so that autograd sees them.
 struct QkvNormRopeFunction : torch::autograd::Function<QkvNormRopeFunction> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& qkv,
                              const std::optional<at::Tensor>& /*q_weight*/,

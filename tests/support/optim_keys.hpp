@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// The value of an optimizer's key, of its type.
+/// Returns the value of an optimizer's key, converted to its type.
 template <class T>
 T& optim_key(OptimConfig& config, std::string_view name) {
   for (OptimizerKey& one : config.keys) {

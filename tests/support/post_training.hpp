@@ -13,7 +13,8 @@
 #include "core/files/json.hpp"
 #include "support/run_program.hpp"
 
-/// A trained model, sets of chats and pairs, and the tasks that go on from them.
+/// A trained model, chat and preference data sets, and the post-training tasks that start from
+/// them.
 namespace trireme::testing {
 
 struct TaskCase {
@@ -23,7 +24,7 @@ struct TaskCase {
   Arguments keys;
 };
 
-/// Expects the steps of a run in fp64 to be those of one rank.
+/// Expects the fp64 steps of a run to equal those of one rank.
 inline void expect_steps(const std::map<std::int64_t, Json>& found,
                          const std::map<std::int64_t, Json>& expected) {
   ASSERT_EQ(found.size(), expected.size());
@@ -84,7 +85,7 @@ class PostTraining : public RunProgram {
     }
   }
 
-  /// Four steps of a case; `start`: what it begins from and is taught by.
+  /// Runs four steps of a case. `start` names the initial model and the teacher.
   static Exit train(const TaskCase& one, const std::string& run, const std::string& start,
                     const Start& how, const Arguments& more = {}) {
     Arguments words{TRIREME_PROGRAM,
@@ -117,7 +118,7 @@ class PostTraining : public RunProgram {
     return mpirun(how.ranks, words, environment);
   }
 
-  /// Every number that layout.json has a formula for is what the formula says.
+  /// Expects every number of layout.json that has a formula to equal the result of the formula.
   static void expect_formulas(const std::string& text) {
     const Json layout = parse_json(text, "layout.json");
     std::size_t compared = 0;

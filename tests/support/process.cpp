@@ -21,7 +21,7 @@ void sleep_briefly() {
 
 namespace {
 
-/// State and parent, the first fields after the name, which may hold spaces.
+/// Reads state and parent, the first fields after the name, which may contain spaces.
 std::pair<char, pid_t> state_and_parent(const std::string& pid) {
   std::ifstream file("/proc/" + pid + "/stat");
   std::string line;
@@ -35,7 +35,7 @@ std::pair<char, pid_t> state_and_parent(const std::string& pid) {
   return {state, parent};
 }
 
-/// The group of a child that has not been waited for, so that its number is still its own.
+/// Kills the group of a child that has not been waited for, so its process id is still in use.
 void kill_group(pid_t leader) {
   if (leader > 1) ::kill(-leader, SIGKILL);
 }
@@ -77,7 +77,7 @@ Process::Process(const std::vector<std::string>& arguments,
   pid_ = ::fork();
   if (pid_ < 0) fail(ErrorKind::internal, "fork failed");
   if (pid_ > 0) {
-    ::setpgid(pid_, pid_);  // both sides, so that it holds whoever runs first
+    ::setpgid(pid_, pid_);  // set by both processes, so the group exists whichever runs first
     return;
   }
   ::setpgid(0, 0);
@@ -100,7 +100,7 @@ double Process::seconds() const {
 }
 
 void Process::signal(int number) const {
-  if (!ended_) signal_process(pid_, number);  // later the number may be another process's
+  if (!ended_) signal_process(pid_, number);  // the process id may belong to another process later
 }
 
 bool Process::running() {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-/// Programs as a user starts them: arguments, environment, signals, a time
-/// limit, and what they left.
+/// Starts programs like a user does: with arguments, environment and signals, under a time limit.
+/// Collects their output.
 namespace trireme::testing {
 
 struct Exit {
@@ -22,10 +22,10 @@ struct Exit {
 /// One started program with its own process group. Its output goes to `<log>.out` and `<log>.err`.
 class Process {
  public:
-  /// Throws Error(internal) if it cannot be started. arguments[0] is the program.
+  /// arguments[0] is the program. Throws Error(internal) if it cannot be started.
   Process(const std::vector<std::string>& arguments,
           const std::map<std::string, std::string>& environment, std::filesystem::path log);
-  /// Kills the whole group if it still runs.
+  /// Kills the whole group if it is still running.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -34,7 +34,7 @@ class Process {
 
   void signal(int number) const;
   [[nodiscard]] bool running();
-  /// Waits for its end, `limit_s` from the start on; kills the group after that.
+  /// Waits until the process exits, at most `limit_s` after its start; then kills the group.
   Exit wait(double limit_s);
 
  private:
@@ -48,15 +48,15 @@ class Process {
   double seconds_ = 0;
 };
 
-/// Sends a signal to one process. Throws Error(internal) for a pid that is not one process (0 and
-/// -1 mean a group and everybody to kill(2)).
+/// Sends a signal to one process. Throws Error(internal) for 0 and -1, which kill(2) takes as a
+/// group and as all processes.
 void signal_process(pid_t pid, int number);
-/// The process of one MPI rank below `mpirun` (Open MPI); -1: none yet.
+/// Returns the process id of one MPI rank below `mpirun` (Open MPI); -1 if it does not exist yet.
 pid_t rank_pid(pid_t mpirun, int rank);
-/// 'R', 'S', 'T' (stopped), 'Z', ...; ' ' if there is none.
+/// Returns 'R', 'S', 'T' (stopped), 'Z', ...; ' ' if the process does not exist.
 char process_state(pid_t pid);
 
-/// Waits until `condition` holds, at most `limit_s`; false if it did not.
+/// Waits until `condition` is true, at most `limit_s`. Returns false if the time is up.
 template <class Condition>
 bool wait_for(Condition&& condition, double limit_s);
 

@@ -18,8 +18,8 @@
 
 namespace trireme::testing {
 
-/// A child at a terminal of its own: this process has the keys and sees the screen. 40 columns until
-/// resized.
+/// A child process with its own terminal: this process types the keys and reads the screen. The
+/// terminal has 40 columns until it is resized.
 class PseudoTerminal {
  public:
   /// `work` must not return.
@@ -29,7 +29,7 @@ class PseudoTerminal {
     if (child_ != 0) return;
     ::setenv("TERM", "xterm", 1);
     ::setenv("LC_ALL", locale, 1);
-    ::setenv("HOME", "/nonexistent", 1);  // no .editrc
+    ::setenv("HOME", "/nonexistent", 1);  // without a user's .editrc
     work();
     ::_exit(127);
   }
@@ -54,13 +54,13 @@ class PseudoTerminal {
     EXPECT_EQ(::ioctl(keys_, TIOCSWINSZ, &size), 0);
   }
 
-  /// What was printed since forget_screen().
+  /// Returns the output since forget_screen().
   [[nodiscard]] const std::string& screen() const { return screen_; }
 
-  /// Forgets what was there at the last prompt, so that the next one is another.
+  /// Forgets the output up to the last prompt, so that the next prompt is a new one.
   void forget_screen() { screen_.erase(0, at_prompt_); }
 
-  /// Reads the screen until `holds`; fails the test after 60 s.
+  /// Reads the screen until `holds` returns true. Fails the test after 60 s.
   template <class Condition>
   void wait_until(const Condition& holds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -78,8 +78,8 @@ class PseudoTerminal {
     wait_until([&] { return screen_.find(text) != std::string::npos; });
   }
 
-  /// The prompt stands there before the keys are the child's: until then the terminal edits itself,
-  /// and Ctrl-D would be the end of a line that nobody reads.
+  /// Waits for the prompt and until the child reads single keys, which it does after the prompt.
+  /// Until then the terminal edits the line itself, and Ctrl-D would end a line that nobody reads.
   void wait_for_prompt(const std::string& prompt = "> ") {
     wait_for(prompt);
     wait_until([&] {
@@ -89,7 +89,7 @@ class PseudoTerminal {
     at_prompt_ = screen_.size();
   }
 
-  /// The exit code of the child, which leaves.
+  /// Waits until the child exits and returns its exit code.
   int wait_for_end() {
     int status = 0;
     wait_until([&] {

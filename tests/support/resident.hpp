@@ -6,7 +6,7 @@
 
 namespace trireme::testing {
 
-/// Memory of this process that is there now.
+/// Returns the resident memory of this process, in bytes.
 inline std::int64_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   std::int64_t all = 0;

@@ -4,19 +4,21 @@
 
 #include "parallel/param_registry.hpp"
 
-/// How far rounding may take a training from the exact one.
+/// Bounds for the rounding errors of a training run in fp32 or bf16.
 ///
-/// An error is a relative distance |x - x64| / |x64|. u is the unit roundoff, 2^-24 in fp32 and 2^-8
-/// in bf16. A block stores 11 tensors on the way forward (norm, qkv, turned heads, attention, its
-/// projection, sum, norm, gate and up, SwiGLU, down, sum), reads 4 matrices that were rounded once,
-/// and as many on the way back; embedding, last norm, logits and their gradient make 4 more. So a
-/// gradient has been rounded R = 2 (15 L + 4) times. Roundings to nearest are independent with mean
-/// 0, so their squares add: the error grows as sqrt(R), not as R, and a bound linear in depth would
-/// let a wrong term through. In fp32 the sums of matrix products round as well: H terms of random
-/// sign, added one by one, give sqrt(H / 2) u, in all u sqrt(R (1 + H / 2)). In bf16 they are added
-/// in fp32, 2^16 times finer, and count nothing. Queries and keys get differences of like numbers
-/// (softmax and norm take the mean away), which are up to kCondition times less exact than what they
-/// are made of.
+/// An error is a relative distance |x - x64| / |x64|. u is the unit roundoff: 2^-24 in fp32 and
+/// 2^-8 in bf16. The forward pass of a block stores 11 tensors (norm, qkv, rotated heads,
+/// attention, its projection, sum, norm, gate and up, SwiGLU, down, sum) and reads 4 matrices that
+/// were rounded once; the backward pass does as many. The embedding, the last norm, the logits and
+/// their gradient add 4. So a gradient has been rounded R = 2 (15 L + 4) times.
+///
+/// Roundings to nearest are independent with mean 0, so their squares add: the error grows as
+/// sqrt(R), not as R. A bound linear in depth would hide a wrong term. In fp32, the sums of matrix
+/// products round as well. H terms of random sign, added one by one, give sqrt(H / 2) u, which
+/// makes u sqrt(R (1 + H / 2)) in total. In bf16, products are summed in fp32, which is 2^16 times
+/// finer, so the sums count nothing. The gradients of queries and keys are differences of similar
+/// numbers (softmax and norm subtract the mean). They are up to kCondition times less exact than
+/// their inputs.
 namespace trireme::testing {
 
 struct Precision {
@@ -29,12 +31,12 @@ struct Precision {
 inline const Precision kFp32{"fp32", {at::kFloat, at::kFloat}, 0x1p-24, true};
 inline const Precision kBf16{"bf16", {at::kBFloat16, at::kFloat}, 0x1p-8, false};
 
-/// R of a model of that depth.
+/// Returns R for a model with `layers` blocks.
 inline double num_roundings(std::int64_t num_layers) {
   return 2.0 * (15.0 * static_cast<double>(num_layers) + 4.0);
 }
 
-/// The error of a gradient that was rounded so many times in a model of that width.
+/// Returns the error of a gradient that was rounded `roundings` times in a model of that width.
 inline double rounding_error(double roundings, std::int64_t hidden_size,
                              const Precision& precision) {
   constexpr double kCondition = 3;

@@ -12,15 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The program under test: bin/trireme beside the directory of this test, in the build directory as
-/// in a bundle of tests/gpu, which has the same layout in another place.
+/// Returns the program under test: bin/trireme next to the directory of this test. The build
+/// directory and a bundle of tests/gpu have the same layout.
 std::string program() {
   const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "../bin/trireme";
   return fs::exists(beside) ? beside.lexically_normal().string() : TRIREME_PROGRAM;
 }
 
-/// Runs its arguments and leaves their exit code in the folder $CODES, also when
-/// mpirun sends SIGTERM meanwhile.
+/// Runs its arguments and writes their exit code into the directory $CODES, even if mpirun sends
+/// SIGTERM meanwhile.
 constexpr const char* kKeepCode = R"(trap '' TERM
 "$@"
 code=$?

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// Sum of num_targets over global sample indices; kNoSample counts 0.
+/// Returns the sum of num_targets over global sample indices; kNoSample counts as 0.
 inline std::int64_t count_targets(const SampleSet& samples, std::span<const std::int64_t> indices,
                                   const SampleOrder& order) {
   std::int64_t sum = 0;

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Pieces with their counts, by bytes.
+/// Returns the words with their counts, sorted by bytes.
 inline std::vector<std::pair<std::string, std::uint64_t>> sorted_words(const WordCounter& counter) {
   std::vector<std::pair<std::string, std::uint64_t>> words;
   counter.pieces().for_each([&](std::string_view piece, std::uint64_t count) {

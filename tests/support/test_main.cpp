@@ -1,4 +1,5 @@
-// A program that holds the tests of several files: `unit_core_tests unit/core/json_test` runs those of tests/unit/core/json_test.cpp.
+// The main function of a program with the tests of several files: `unit_core_tests
+// unit/core/json_test` runs the tests of tests/unit/core/json_test.cpp.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -7,7 +8,7 @@
 
 namespace {
 
-/// GoogleTest's filter for the tests that tests/<path>.cpp defines; "" if there are none.
+/// Returns GoogleTest's filter for the tests that tests/<path>.cpp defines; "" if there are none.
 std::string filter_of_file(const std::string& path) {
   const std::string end = "/" + path + ".cpp";
   const testing::UnitTest& all = *testing::UnitTest::GetInstance();
@@ -27,7 +28,7 @@ std::string filter_of_file(const std::string& path) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  // A filter that is given wins: a death test starts this program again with its own.
+  // A given filter takes precedence: a death test starts this program again with its own filter.
   if (argc > 1 && GTEST_FLAG_GET(filter) == "*") {
     const std::string filter = filter_of_file(argv[1]);
     if (filter.empty()) {

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// The first id that stands for these bytes.
+/// Returns the first token id for these bytes.
 inline std::uint32_t id_of_bytes(const Tokenizer& tokenizer, std::string_view bytes) {
   for (std::uint32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.token_bytes(id) == bytes) return id;

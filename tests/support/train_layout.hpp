@@ -14,13 +14,13 @@
 #include "train/verify/layout_trial.hpp"
 #include "train/verify/trial_model.hpp"
 
-/// A small model trained by the real Step on thread ranks, cut in any way, in any precision.
+/// A small model that the real Step trains on thread ranks, in any layout and precision.
 namespace trireme::testing {
 
-inline constexpr std::int64_t kSamples = 12;  // of one update
+inline constexpr std::int64_t kSamples = 12;  // samples of one update
 
-/// How one update of a Shape's samples is cut. shares[r]: samples of data rank r; its micro-batches hold
-/// `micro_batch` of them, the last what is left.
+/// The layout of one update of a Shape. shares[r] is the number of samples of data rank r. Its
+/// micro-batches have `micro_batch` samples each; the last one has the rest.
 struct Layout {
   std::vector<std::int64_t> shares{kSamples};
   std::int64_t micro_batch = kSamples;
@@ -29,7 +29,7 @@ struct Layout {
 };
 
 struct Shape {
-  const char* preset = "tiny";  // Qwen3 shape
+  const char* preset = "tiny";  // the shape of a Qwen3 block
   bool tied = true;
   double dropout = 0.1;
   double clip_norm = 0;
@@ -41,14 +41,14 @@ struct Shape {
   std::int64_t intermediate_size = 24;
   std::int64_t vocab = 40;
   std::int64_t length = 12;
-  std::int64_t samples = kSamples;  // of one update
+  std::int64_t samples = kSamples;  // results of one update
 };
 
 struct Training {
   ParamDTypes dtypes{at::kDouble, at::kDouble};
   std::int64_t steps = 4;
   double lr = 1e-2;
-  bool learned = false;  // set_learned_weights
+  bool learned = false;  // calls set_learned_weights
 };
 
 using Trace = TrialTrace;
@@ -69,7 +69,7 @@ inline ModelConfig model_config(const Shape& shape) {
   return config;
 }
 
-/// This rank's micro-batches of the update that starts at global sample `first`.
+/// Returns this rank's micro-batches of the update that starts at global sample `first`.
 inline std::vector<Batch> share_of(const Layout& layout, const Shape& shape, int rank,
                                    std::int64_t first) {
   const auto at = layout.shares.begin() + rank;
@@ -110,7 +110,7 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
   return run_trial(world, plan);
 }
 
-/// Of every rank.
+/// Results of all ranks.
 inline std::vector<Trace> train(const Layout& layout, const Shape& shape,
                                 const Training& training = {}) {
   std::vector<Trace> traces(layout.shares.size() * static_cast<std::size_t>(layout.parallel.tp));

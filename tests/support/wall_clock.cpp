@@ -14,7 +14,7 @@ namespace {
 constinit std::atomic<std::int64_t> g_ahead_s{0};
 constinit std::atomic<std::uint64_t> g_reads{0};
 
-/// Past the C library, whose name for it stands below.
+/// Calls the kernel directly, because this file defines the C library's function.
 int kernel_clock(clockid_t clock, timespec* now) {
   return static_cast<int>(::syscall(SYS_clock_gettime, clock, now));
 }

@@ -2,18 +2,19 @@
 #include <cstdint>
 #include <thread>
 
-/// This process's own wall clock: a program that links wall_clock.cpp and exports its symbols
-/// (ENABLE_EXPORTS) answers clock_gettime, gettimeofday and time itself, also for the libraries it
-/// uses. The steady clock is the kernel's. File times are not touched.
+/// A wall clock for this process alone. A program that links wall_clock.cpp and exports its symbols
+/// (ENABLE_EXPORTS) replaces clock_gettime, gettimeofday and time, also for the libraries that it
+/// uses. The steady clock and file times are those of the kernel.
 namespace trireme::test {
 
-/// Seconds that the wall clock is ahead of the kernel's from now on; negative: set back.
+/// Sets the wall clock `seconds` ahead of the kernel's clock; negative values set it back.
 void set_wall_clock(std::int64_t ahead_s);
 
-/// How often the wall clock has been read in this process.
+/// Returns how often this process has read the wall clock.
 std::uint64_t num_wall_clock_reads();
 
-/// The wall clock jumps from a day behind to a day ahead and back, every 20 ms, while this lives.
+/// Moves the wall clock every 20 ms from one day behind to one day ahead and back, until
+/// destruction.
 class RestlessWallClock {
  public:
   RestlessWallClock();

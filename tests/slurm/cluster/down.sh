@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# down.sh DIR: stops the cluster in DIR. Logs and configuration stay. Ends only processes that the cluster's own
-# pid files, log files or SLURM_CONF lead to.
+# down.sh DIR: stops the cluster in DIR. Logs and configuration stay. Ends only processes that the pid files, log files or
+# SLURM_CONF of the cluster lead to.
 set -euo pipefail
 [[ -f ${1:-}/run/conf ]] || exit 0
 dir=$(cd "$1" && pwd)
@@ -9,7 +9,7 @@ netns=0  # conf sets it
 # shellcheck disable=SC1091
 source "$dir/run/conf"
 
-recorded_pid() { # recorded_pid FILE: its pid, if that process still is one of ours
+recorded_pid() { # recorded_pid FILE: prints its pid if this process still belongs to the cluster
   local pid
   [[ -s $1 ]] || return 0
   pid=$(<"$1")
@@ -20,7 +20,7 @@ end_pid() { # end_pid SIGNAL [PID]
   [[ -z ${2:-} ]] || kill -s "$1" "$2" 2>/dev/null || true
 }
 
-down_netns() { # process 1 takes everything in its namespaces with it
+down_netns() { # all processes of a namespace end with its process 1
   local i
   end_pid KILL "$(recorded_pid "$dir/run/ctl.pid")"
   end_pid KILL "$(recorded_pid "$dir/run/top.pid")"
@@ -30,7 +30,7 @@ down_netns() { # process 1 takes everything in its namespaces with it
   done
 }
 
-end_jobs() { # first of all: slurmstepd outlives slurmd
+end_jobs() { # called first, because slurmstepd outlives slurmd
   local i
   [[ -n $(recorded_pid "$dir/run/slurmctld.pid") ]] || return 0
   timeout 5 scancel -f --quiet --state=PENDING,RUNNING,SUSPENDED 2>/dev/null || true

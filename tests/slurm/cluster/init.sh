@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The inside of up.sh and node.sh: starts daemons, plain or as process 1 of a namespace.
+# Starts daemons for up.sh and node.sh, directly or as process 1 of a namespace.
 #   init.sh plain DIR | ctl DIR | node DIR NAME | start DIR NAME
 set -euo pipefail
 what=$1 dir=$2 name=${3:-}
@@ -8,7 +8,7 @@ netns=0 rate='' port=0 ctl_address='' names=()  # conf sets them
 source "$dir/run/conf"
 # shellcheck disable=SC1091
 source "$dir/env.sh"
-# our pid as the outer namespace knows it: its /proc is still mounted here
+# this process's pid in the outer namespace, which still has its /proc mounted here
 read -r outer_pid _ </proc/self/stat
 
 start_munged() { # the socket is a path, so one munged serves all network namespaces
@@ -29,26 +29,26 @@ start_slurmctld() {
   done
 }
 
-boot() { # power a node on
+boot() { # powers a node on
   rm -f "$dir/run/$1.pid"
   setsid unshare --net --uts --ipc --mount --pid --fork --kill-child \
     bash "$dir/run/init.sh" node "$dir" "$1" >>"$dir/log/init.log" 2>&1 </dev/null &
 }
 
-plug() { # connect its cable, once it is there
+plug() { # connects its cable as soon as the interface exists
   until [[ -s $dir/run/$1.pid ]]; do sleep 0.01; done
   ip link del "v$1" 2>/dev/null || true
-  # a fixed MAC: with another one after a restart the neighbours' ARP entries are wrong for seconds
+  # A fixed MAC address: with another one after a restart, the ARP entries of the neighbours are wrong for seconds.
   ip link add "v$1" type veth peer name eth0 address "$(printf '02:77:00:00:00:%02x' "${1#n}")" netns "$(<"$dir/run/$1.pid")"
   ip link set "v$1" master br0 up
   limit_rate "v$1"
 }
 
-limit_rate() { # limit_rate INTERFACE: what leaves through it
+limit_rate() { # limit_rate INTERFACE: limits the rate of sent data
   [[ -z $rate ]] || tc qdisc add dev "$1" root tbf rate "$rate" burst 256kb latency 50ms
 }
 
-reap_forever() { # process 1 of a namespace: ends only when killed from outside
+reap_forever() { # process 1 of a namespace ends only if it is killed from outside
   while :; do wait -n 2>/dev/null || sleep 1; done
 }
 
@@ -84,7 +84,7 @@ case $what in
   node)
     mount --make-rprivate /
     hostname "$name"
-    mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # shared memory is a node's own
+    mount -t tmpfs -o mode=1777 tmpfs /dev/shm  # each node has its own shared memory
     printf '%s\n' "$outer_pid" >"$dir/run/$name.pid"
     mount -t proc proc /proc
     ip link set lo up

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Breaks and mends a node.
-#   node.sh DIR crash NODE    it dies at once: slurmd, step daemons, ranks
-#   node.sh DIR slurmd NODE   only its slurmd dies; its jobs run on
+# Breaks and repairs a node.
+#   node.sh DIR crash NODE    the node dies at once: slurmd, step daemons, ranks
+#   node.sh DIR slurmd NODE   only slurmd dies; the jobs continue
 #   node.sh DIR cut NODE      netns: unplug the cable          node.sh DIR join NODE   plug it in again
 #   node.sh DIR start NODE    slurmd, or the whole node, starts again
 set -euo pipefail
@@ -38,7 +38,7 @@ crash() {
       kill -9 "$pid" || true
     done
   fi
-  # as after a reboot of a diskless node: PMIx files of the dead step would make the requeued one (same ids) fail
+  # Simulates the reboot of a diskless node: PMIx files of the dead step would make the requeued step fail (same ids).
   sleep 0.2
   rm -rf "$dir/node/$node"/{spool,tmp,shm}/*
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# DIR/on WHERE COMMAND...: runs it on "ctl" or on a node (with namespaces), or just with the cluster's environment.
+# DIR/on WHERE COMMAND...: runs COMMAND on "ctl" or on a node (with namespaces), or only with the environment of the cluster.
 set -euo pipefail
 dir=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 # shellcheck disable=SC1091
@@ -13,7 +13,7 @@ shift
 
 target=$(<"$dir/run/ctl.pid")
 if [[ $where != ctl ]]; then
-  # the node's file holds its pid as ctl sees it; find that process as we see it
+  # The node's file has its pid as ctl sees it; find this process in the own namespace.
   inside=$(<"$dir/run/$where.pid")
   target=
   while read -r file; do

@@ -92,9 +92,9 @@ fill "$here/slurm.conf.in" >"$dir/etc/slurm.conf"
 : >"$dir/etc/resolv.conf"
 printf '%s' "$hosts" >"$dir/etc/hosts"
 
-# Plain mode: all nodes share one hostname and one /dev/shm, and Open MPI names its segments by hostname and local
-# rank, so ranks of two "nodes" would share them and crash. Not for the batch step (its id is huge): mpirun there
-# would hand one node's folder to all.
+# In plain mode, all nodes share one hostname and one /dev/shm. Open MPI names its segments by hostname and local rank, so ranks
+# of two "nodes" would share them and crash. This does not apply to the batch step (its id is huge): mpirun there would give one
+# node's directory to all.
 if ((!netns)); then
   cat >"$dir/etc/task_prolog.sh" <<PROLOG
 #!/bin/sh
@@ -108,8 +108,8 @@ PROLOG
   printf 'TaskProlog=%s\n' "$dir/etc/task_prolog.sh" >>"$dir/etc/slurm.conf"
 fi
 
-# Yielding: under srun Open MPI does not know that there are more ranks than cores, and every message would cost a
-# time slice.
+# Ranks must yield: under srun, Open MPI does not know that there are more ranks than cores, and every message would cost a time
+# slice.
 cat >"$dir/env.sh" <<ENVIRONMENT
 export SLURM_CONF=$dir/etc/slurm.conf
 export PATH=\$PATH:/usr/sbin:/sbin
@@ -128,7 +128,7 @@ cp "$here/on.sh" "$dir/on"
 chmod +x "$dir/on"
 
 if ((netns)); then
-  # not mapped to root when we are not root: slurmctld would then fail in setgroups()
+  # An unprivileged user is not mapped to root, because slurmctld would then fail in setgroups().
   user=()
   ((EUID == 0)) || user=(--user --map-current-user --keep-caps)
   setsid unshare "${user[@]}" --net --uts --ipc --mount --pid --fork --kill-child \

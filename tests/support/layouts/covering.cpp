@@ -8,7 +8,8 @@
 namespace trireme::testing {
 namespace {
 
-/// Numbers of what a case has; a factor with itself is its value alone.
+/// Returns one number for each pair of factor values that the case has. A factor paired with itself
+/// stands for its single value.
 std::vector<std::size_t> parts_of(const FactorValues& one, Cover cover) {
   const std::size_t factors = one.values.size();
   const auto place = [&](std::size_t factor) {
@@ -35,7 +36,7 @@ std::vector<std::size_t> covering_places(const std::vector<FactorValues>& cases,
   std::vector<std::size_t> chosen;
   while (true) {
     std::size_t best = 0;
-    std::tuple<std::ptrdiff_t, int> most{0, 0};  // new parts, less cost
+    std::tuple<std::ptrdiff_t, int> most{0, 0};  // number of new pairs, -cost
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const auto news =
           std::count_if(parts[i].begin(), parts[i].end(), [&](auto part) { return missing[part]; });

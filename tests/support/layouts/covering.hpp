@@ -5,21 +5,25 @@
 
 namespace trireme::testing {
 
-/// A case by its factors: which value each of them has, in [0, kMostFactorValues). All cases have as many.
+/// A case as a list of its factor values, each in [0, kMostFactorValues). All cases have the same
+/// number of factors.
 struct FactorValues {
   std::vector<std::int64_t> values;
-  int cost = 0;  // of cases that are as good the cheapest is chosen, then the first
+  // Among cases with the same number of new pairs, the lowest cost is chosen, then the lowest
+  // index.
+  int cost = 0;
 };
 
 inline constexpr std::int64_t kMostFactorValues = 9;
 
 enum class Cover { each_value, each_pair };
 
-/// Places of few cases that have every value of a factor, or every pair of values of two factors, which any
-/// case has. Greedily: always the case with the most that no case before has.
+/// Returns the indices of few cases that together contain every single value, or every pair of
+/// values of two factors, that occurs in any case. Greedy: always takes the case with the most
+/// values or pairs that are not covered yet.
 std::vector<std::size_t> covering_places(const std::vector<FactorValues>& cases, Cover cover);
 
-/// The same of cases whose factors `factors_of` tells.
+/// Like above, for cases with factors that `factors_of` returns.
 template <class Case>
 std::vector<Case> covering(const std::vector<Case>& cases, Cover cover,
                            FactorValues (*factors_of)(const Case&)) {

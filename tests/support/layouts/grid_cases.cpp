@@ -11,7 +11,7 @@
 namespace trireme::testing {
 namespace {
 
-/// 0, 1, 2: one, as many as stages, more and no multiple.
+/// 0: one micro-batch; 1: as many as stages; 2: more, and not a multiple.
 std::int64_t batches_of(const GridCase& one) {
   return one.micro_batches == 1 ? 0 : one.micro_batches == one.pp ? 1 : 2;
 }
@@ -71,7 +71,8 @@ std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases) {
 }
 
 RunConfig config_of(const GridCase& one) {
-  // Numbers of neighbouring cases differ in few factors: turns of lengths without a common divisor.
+  // Numbers of neighbouring cases differ in few factors, so the settings cycle with lengths that
+  // have no common divisor.
   const std::size_t n = one.number * 7 + one.number / 3;
   RunConfig config;
   config.model = model_preset("tiny");

@@ -6,8 +6,8 @@
 
 namespace trireme::testing {
 
-/// One grid of ranks, with what else they share. Factors of its matrix first; `number` gives the rest
-/// turns.
+/// One grid of ranks and the settings of its training. The factors of the matrix come first;
+/// `number` selects all other settings.
 struct GridCase {
   std::int64_t dp = 1;
   std::int64_t tp = 1;
@@ -22,20 +22,22 @@ struct GridCase {
 
   [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * pp * cp); }
 
-  /// Experts lie in a grid of their own.
+  /// Experts have a grid of their own.
   [[nodiscard]] bool folds() const { return ep > 1 || etp != tp; }
 };
 
-/// Every factorization of 1, 2, 4 and 8 over (dp, tp, pp, cp), with every ep that divides
-/// tp cp dp / etp, etp as tp or 1: 125 grids; x 6 schedules where pp > 1 x ZeRO 0 to 3 where
-/// dp cp > 1 x micro-batches 1, p and 2 p + 1 (without stages 1 and 3).
+/// Returns every factorization of 1, 2, 4 and 8 over (dp, tp, pp, cp), with every ep that divides
+/// tp cp dp / etp and etp equal to tp or 1: 125 grids. Each is combined with 6 schedules where pp >
+/// 1, ZeRO 0 to 3 where dp cp > 1, and 1, p and 2 p + 1 micro-batches (without stages 1 and 3).
 std::vector<GridCase> all_grid_cases();
 
-/// Some of them that have every pair of values of two factors which any has.
+/// Returns a subset of `cases` that contains every pair of values of two factors that occurs in any
+/// case.
 std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases);
 
-/// The configuration, with turns of experts, ties, recompute, sequence parallelism, adapters, dropout,
-/// stages, gathering and optimizer.
+/// Returns the configuration of the case. Its number selects experts, tied embeddings, activation
+/// checkpointing, sequence parallelism, adapters, dropout, stages, parameter gathering and
+/// optimizer.
 RunConfig config_of(const GridCase& one);
 
 std::string name_of(const GridCase& one);

@@ -19,7 +19,7 @@ namespace trireme::testing {
 namespace {
 
 constexpr std::int64_t kSteps = 5;
-constexpr std::int64_t kPersist = 64;  // elements: norms, and no matrix
+constexpr std::int64_t kPersist = 64;  // norms (by elements), but no matrix
 
 // ---- factors
 
@@ -48,8 +48,8 @@ void add_cases_of(LayoutCase one, std::vector<LayoutCase>& cases) {
 
 // ---- model
 
-/// 24 heads fit every factorization and form; 9 and 5 only some. The MLP and all vocabularies but 64
-/// are odd.
+/// 24 heads suit every factorization and form; 9 and 5 suit only some. The MLP and all vocabularies
+/// but 64 have odd sizes.
 ModelConfig shape_of(std::size_t shape) {
   struct Sizes {
     const char* preset;
@@ -89,7 +89,8 @@ ModelConfig shape_of(std::size_t shape) {
   model.moe.num_shared_experts = sizes.shared_experts;
   model.moe.first_dense_layers = sizes.first_dense;
   model.moe.router_score = sizes.score;
-  model.moe.norm_topk_prob = sizes.experts_per_tok > 1;  // of one the router would have no gradient
+  // With one expert per token, the router would have no gradient.
+  model.moe.norm_topk_prob = sizes.experts_per_tok > 1;
   model.moe.router_balance = sizes.balance;
   model.moe.router_aux_loss_coef = 0.3;
   model.moe.router_bias_rate = 0.05;
@@ -128,7 +129,8 @@ TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
   plan.model = shape_of(turns.shape);
   plan.steps = kSteps;
   plan.lr = 1e-2;
-  // AdamW's first step makes lr g / (|g| + eps) of a gradient g that may be nothing but rounding.
+  // AdamW's first step is lr g / (|g| + eps). If the gradient g is only rounding error, a small eps
+  // makes the step random.
   for (OptimizerKey& key : plan.optim.keys)
     if (key.name == "eps") key.value = 1e-6;
   if (one.sgd) {
@@ -146,7 +148,8 @@ TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
 }  // namespace
 
 LayoutTurns turns_of(const LayoutCase& one) {
-  const auto layout = static_cast<std::uint64_t>(one.number / 2);  // the same for both optimizers
+  // Both optimizers of a layout get the same settings.
+  const auto layout = static_cast<std::uint64_t>(one.number / 2);
   const auto turn = [&](std::uint64_t what, std::size_t count) {
     return philox4x32(philox_key(12, "turns"), layout, what)[0] % count;
   };
@@ -155,7 +158,7 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.by_work = one.cp > 1 && turn(1, 2) == 1;
   turns.zero_reshard = turn(2, 2) == 0;
   turns.zero_prefetch = static_cast<std::int64_t>(turn(3, 3));
-  turns.bucket_mb = std::array{0.0, 1e-9, 0.01}.at(turn(4, 3));  // one, the smallest, some
+  turns.bucket_mb = std::array{0.0, 1e-9, 0.01}.at(turn(4, 3));  // none, the smallest, some
   const std::int64_t data = one.dp * one.cp;
   if (one.zero > 0) {
     std::vector<std::int64_t> shards{0};
@@ -166,9 +169,9 @@ LayoutTurns turns_of(const LayoutCase& one) {
   turns.zero_persist = one.zero == 3 && turn(7, 2) == 1 ? kPersist : 0;
   turns.hierarchical = one.zero == 0 && data >= 4 && turn(8, 2) == 1;
   turns.offload = turn(9, 4) == 3;
-  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(15, 4));  // 6 tokens at least
+  if (one.tp > 1) turns.tp_chunks = std::array{1, 2, 3, 5}.at(turn(15, 4));  // at least 6 tokens
   turns.adapters.rank = 3;
-  turns.adapters.alpha = 1.5;  // terms smaller than what they are added to
+  turns.adapters.alpha = 1.5;  // these terms are smaller than the values they are added to
   turns.adapters.rslora = turn(11, 2) == 1;
   turns.adapters.dropout = turn(12, 2) == 1 ? 0.2 : 0;
   turns.adapters.targets =

@@ -7,32 +7,32 @@
 #include "support/layouts/layout_rows.hpp"
 #include "train/verify/layout_trial.hpp"
 
-/// The layouts that are held to train as one process does, and what each trains.
+/// The layouts that must train like one process, and the model and data of each.
 namespace trireme::testing {
 
-/// One value of each of nine factors.
+/// The values of the nine factors of one case.
 struct LayoutCase {
-  std::int64_t number = 0;  // of all: its place in all_layout_cases()
+  std::int64_t number = 0;  // index in all_layout_cases()
   std::int64_t dp = 1;
   std::int64_t tp = 1;
   std::int64_t cp = 1;
   std::int64_t zero = 0;
   bool sequence = false;
-  std::int64_t form = 0;       // of context parallelism, where cp > 1
-  std::int64_t recompute = 0;  // kRecomputes
+  std::int64_t form = 0;       // for cp > 1
+  std::int64_t recompute = 0;  // index in kRecomputes
   std::int64_t accumulation = 1;
-  bool sgd = false;   // plain, with a clip that bites; else AdamW
-  bool lora = false;  // adapters alone are trained; no factor
+  bool sgd = false;   // SGD with a clip norm that takes effect; false: AdamW
+  bool lora = false;  // trains adapters only; not a factor
 
   [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * cp); }
 };
 
-/// What takes turns over the cases: everything else that could make a layout another training. A
-/// function of the case's factors, the optimizer aside.
+/// The settings that cycle over the cases: everything else that could make a layout train
+/// differently. They are a function of the factors of the case, except for the optimizer.
 struct LayoutTurns {
-  std::size_t shape = 0;  // model: heads, key heads, tie, dropout, sizes, experts
+  std::size_t shape = 0;  // model: heads, key heads, tied embeddings, dropout, sizes, experts
   RowKind rows = RowKind::documents;
-  bool by_work = false;  // places dealt by work
+  bool by_work = false;  // positions are sharded by work
   std::int64_t zero_shard = 0;
   bool zero_reshard = true;
   std::int64_t zero_prefetch = 1;
@@ -41,54 +41,55 @@ struct LayoutTurns {
   bool offload = false;
   std::int64_t tp_chunks = 1;
   double bucket_mb = 0;
-  LoraConfig adapters = {};  // where there are any
+  LoraConfig adapters = {};  // for models with experts
 };
 
 inline constexpr std::size_t kNumShapes = 7;
 
 LayoutTurns turns_of(const LayoutCase& one);
 
-/// The factors and the turns, in words.
+/// Describes the factors and the other settings in words.
 std::string name_of(const LayoutCase& one);
 
-/// 32 factorizations of 1, 2, 3, 4, 6 and 8 ranks over (dp, tp, cp), with every value of the other
-/// factors that can be; fewest ranks first.
+/// Returns 32 factorizations of 1, 2, 3, 4, 6 and 8 ranks over (dp, tp, cp), each with every
+/// possible value of the other factors. Fewer ranks come first.
 std::vector<LayoutCase> all_layout_cases();
 
-/// Of `cases` few that have every pair of values of two factors which any of them has.
+/// Returns a small subset of `cases` that contains every pair of values of two factors that occurs
+/// in any case.
 std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases);
 
-/// Of `cases` fewer still, which have every single value.
+/// Returns a still smaller subset of `cases` that contains every single value.
 std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases);
 
-/// Whether TRIREME_TEST_MATRIX is set.
+/// Returns true if TRIREME_TEST_MATRIX is set.
 bool is_matrix_run();
 
-/// Of it K - 1 and N. Throws Error(usage) if it is not K/N.
+/// Returns K - 1 and N of TRIREME_TEST_MATRIX=K/N. Throws Error(usage) for any other form.
 std::pair<std::size_t, std::size_t> matrix_part();
 
-/// The cases of this run: `by_default`, or with TRIREME_TEST_MATRIX=K/N part K of N of `in_matrix`.
-/// Throws Error(usage) for another value.
+/// Returns the cases of this run: `by_default`, or with TRIREME_TEST_MATRIX=K/N part K of N of
+/// `in_matrix`. Throws Error(usage) for any other form.
 std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_default,
                                           const std::vector<LayoutCase>& in_matrix);
 
-/// The same layouts with adapters.
+/// Returns the same layouts with adapters.
 std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases);
 
-/// What the case trains, in fp64 on plain operations, for 5 updates.
+/// Returns the configuration of the case: 5 updates in fp64 with the plain operations.
 TrialPlan layout_plan(const LayoutCase& one);
 
-/// The same updates on one process, each as one micro-batch.
+/// Returns the same updates on one process, with one micro-batch for each update.
 TrialPlan one_process_plan(const LayoutCase& one);
 
-/// Cases with equal keys have equal one-process plans.
+/// Cases with equal keys have equal one-process configurations.
 std::string one_process_key(const LayoutCase& one);
 
-/// Of a parameter, whole [its shape], in fp32: of a model that has learned, with activations and
-/// scores of order 1 and norms that are not all ones.
+/// Returns values for a whole parameter [its shape] in fp32 as in a trained model: activations and
+/// scores have order 1, and norms are not all ones.
 at::Tensor learned_values(const ParamRegistry& registry, ParamId id);
 
-/// Sets all weights, on any layout, and in every precision up to its rounding.
+/// Sets all weights, for any layout and precision (up to rounding).
 void set_weights(ParamRegistry& registry, const std::function<at::Tensor(ParamId)>& values_of);
 
 void set_learned_weights(ParamRegistry& registry);

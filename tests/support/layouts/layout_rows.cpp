@@ -7,13 +7,14 @@
 namespace trireme::testing {
 namespace {
 
-/// Where rows of RowKind::masked have targets: in the first of 2 x 8 chunks.
-constexpr std::int64_t kTargetPlaces = 3;
+/// Rows of RowKind::masked have targets only at these first positions, which lie in the first of 2
+/// x 8 chunks.
+constexpr std::int64_t kTargetPositions = 3;
 
-/// Row `index`, a single document over every chunk's edge, of whose places the first `targets`
-/// have one.
+/// Returns row `index`: one document that crosses every chunk edge. Its first `targets` positions
+/// have a target.
 Batch document_row(std::int64_t index, std::int64_t targets, std::int64_t vocab) {
-  Batch batch = make_rows({index}, kRowLength, vocab);  // for its tokens
+  Batch batch = make_rows({index}, kRowLength, vocab);  // for the tokens of the row
   batch.segment_bounds = {0, static_cast<std::int32_t>(kRowLength)};
   batch.row_lengths = {kRowLength};
   batch.num_targets = std::min(targets, kRowLength - 1);
@@ -72,7 +73,8 @@ Batch LayoutRows::of(std::int64_t step, std::int64_t begin, std::int64_t count) 
     } else if (kind == RowKind::one_document) {
       append(batch, document_row(index, kRowLength, vocab));
     } else {
-      append(batch, document_row(index, row < first_without_targets() ? kTargetPlaces : 0, vocab));
+      append(batch,
+             document_row(index, row < first_without_targets() ? kTargetPositions : 0, vocab));
     }
   }
   return batch;

@@ -6,19 +6,22 @@
 
 namespace trireme::testing {
 
-/// Divisible by 2 cp and by tp cp of every factorization.
+/// A multiple of 2 cp and of tp cp for every factorization.
 inline constexpr std::int64_t kRowLength = 48;
 
 enum class RowKind : std::size_t {
-  documents,     // of random lengths, two rows a micro-batch
-  one_document,  // a row, over every chunk's edge
-  uneven,        // documents; one row a micro-batch or two, by rank and micro-batch
-  masked         // one document a row: the last rank of dp has no target, others in one chunk
+  documents,     // documents of random length, two rows per micro-batch
+  one_document,  // one document per row, which crosses every chunk edge
+  uneven,        // documents; one or two rows per micro-batch, depending on rank and micro-batch
+  // One document per row: the last rank of dp has no target, the others have targets in one chunk
+  // only.
+  masked
 };
 
 inline constexpr std::array kRowKindNames{"documents", "one document", "uneven", "masked"};
 
-/// The rows of an update, by rank of dp and micro-batch; the same whatever tp and cp are.
+/// Returns the rows of an update for each rank of dp and micro-batch. They do not depend on tp and
+/// cp.
 struct LayoutRows {
   RowKind kind = RowKind::documents;
   std::int64_t vocab = 0;
@@ -27,14 +30,14 @@ struct LayoutRows {
 
   [[nodiscard]] std::int64_t in_micro_batch(std::int64_t rank, std::int64_t i) const;
 
-  /// Of the micro-batches before (rank, i).
+  /// Returns the number of rows in the micro-batches before (rank, i).
   [[nodiscard]] std::int64_t before(std::int64_t rank, std::int64_t i) const;
 
   [[nodiscard]] std::int64_t in_update() const { return before(dp, 0); }
 
   [[nodiscard]] std::int64_t first_without_targets() const;
 
-  /// Rows [begin, begin + count) of update `step`.
+  /// Returns rows [begin, begin + count) of update `step`.
   [[nodiscard]] Batch of(std::int64_t step, std::int64_t begin, std::int64_t count) const;
 };
 

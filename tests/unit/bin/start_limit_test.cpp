@@ -48,10 +48,11 @@ TEST_F(StartLimitTest, TheKeyIsReadAsTheParserWillReadIt) {
   ::setenv("TRIREME_TRAIN_START_TIMEOUT_S", "40", 1);
   EXPECT_EQ(limit_of({"--config", a, "--run", run}).timeout_s, 40);
   EXPECT_EQ(limit_of({"--train.start_timeout_s", "50", "--config", a}).timeout_s, 50);
-  EXPECT_EQ(limit_of({"--train.start_timeout_s", "50", "--train.start_timeout_s=6e1"}).timeout_s, 60);
+  EXPECT_EQ(limit_of({"--train.start_timeout_s", "50", "--train.start_timeout_s=6e1"}).timeout_s,
+            60);
 }
 
-TEST_F(StartLimitTest, WhatIsWrongIsLeftToTheParser) {
+TEST_F(StartLimitTest, WrongValuesAreLeftToTheParser) {
   for (const char* text : {"0", "-1", "soon", "nan", "inf"})
     EXPECT_EQ(limit_of({"--train.start_timeout_s", text}).timeout_s, 300) << text;
   EXPECT_EQ(limit_of({"--train.start_timeout_s"}).timeout_s, 300);
@@ -64,8 +65,7 @@ TEST_F(StartLimitTest, MarksLieBesideTheRunOrTheOutput) {
   EXPECT_EQ(limit_of({"--run", "/runs/a"}).marks, "/runs/a.start");
   EXPECT_EQ(limit_of({"--run=/runs/a//"}).marks, "/runs/a.start");
   EXPECT_EQ(limit_of({"--output", "/sets/b", "-o", "/sets/c/../d"}).marks, "/sets/d.start");
-  EXPECT_EQ(limit_of({"--run", "."}).marks,
-            std::filesystem::current_path().string() + ".start");
+  EXPECT_EQ(limit_of({"--run", "."}).marks, std::filesystem::current_path().string() + ".start");
   EXPECT_EQ(limit_of({"--run", "/"}).marks, "");
   EXPECT_EQ(limit_of({"--checkpoint", "/runs/a"}).marks, "");
 }

@@ -1,4 +1,5 @@
-// The commands that several ranks share: text, result and exit code are one rank's.
+// Tests the commands that several ranks run together: text, result and exit code are those of one
+// rank.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,10 +23,10 @@ using namespace test;
 
 constexpr std::array<int, 3> kRanks{1, 2, 3};
 
-/// All ranks of one start together.
+/// The results of all ranks of one start.
 struct Together {
-  std::string out;                    // of all
-  std::vector<std::string> messages;  // what the ranks would say on stderr
+  std::string out;                    // output of all ranks
+  std::vector<std::string> messages;  // the ranks would print these on stderr
   std::set<int> codes;
 };
 
@@ -46,7 +47,7 @@ Together run(int ranks, const std::vector<std::string>& args) {
       code = line.run(static_cast<int>(argv.size()), argv.data());
     } catch (const PeerFailed& peer) {
       code = peer.code();
-    } catch (const AgreedError& error) {  // any other would leave the peers waiting
+    } catch (const AgreedError& error) {  // any other error would leave the peers waiting
       code = exit_code(error.kind());
       message = error.what();
     }
@@ -59,7 +60,7 @@ Together run(int ranks, const std::vector<std::string>& args) {
   return result;
 }
 
-/// `args` on 1, 2 and 3 ranks: one text, one message, one code.
+/// Runs `args` on 1, 2 and 3 ranks and expects the same text, message and exit code.
 Together same_on_all(const std::vector<std::string>& args) {
   Together first;
   for (const int ranks : kRanks) {
@@ -95,8 +96,9 @@ TEST(SharedCommands, VerifyAndHashSayWhatOneRankSays) {
   EXPECT_EQ(hashed.out.size(), 65U);
 }
 
-/// Of seven shards each rank has some: whoever finds it, it is told once, in one rank's words.
-TEST(SharedCommands, DamageInAnyShareIsToldOnce) {
+/// Each rank verifies some of seven shards. A finding of any rank is reported once, in the words of
+/// one rank.
+TEST(SharedCommands, DamageInAnyShardIsReportedOnce) {
   const TempFolder folder;
   save_layout(folder.path(), 1, make_logicals(1), 7, 3);
   const fs::path step = folder / "step-000000001";
@@ -119,7 +121,7 @@ TEST(SharedCommands, DamageInAnyShareIsToldOnce) {
   EXPECT_EQ(same_on_all({"checkpoint", "hash", step.string()}).codes, std::set<int>{3});
 }
 
-TEST(SharedCommands, ADamagedNewestIsPassedOverAlikeOnAllRanks) {
+TEST(SharedCommands, ADamagedNewestIsSkippedOnAllRanks) {
   const TempFolder folder;
   for (const int step : {1, 2}) save_layout(folder.path(), step, make_logicals(1), 3, 4);
   flip(folder / "step-000000002/shard-00001-of-00003.h5");

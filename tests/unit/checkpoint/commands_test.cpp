@@ -1,4 +1,4 @@
-// The commands as they are typed, without LibTorch.
+// Runs the commands like a user types them, without LibTorch.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ struct Outcome {
   std::string out;
 };
 
-/// Runs `trireme ARGS...`; an Error becomes its exit code and its message.
+/// Runs `trireme ARGS...`. Returns the exit code and message of an Error.
 Outcome run(const std::vector<std::string>& args) {
   std::vector<const char*> argv{"trireme"};
   for (const std::string& arg : args) argv.push_back(arg.c_str());
@@ -80,7 +80,7 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
       message_of(ErrorKind::data, [&] { checkpoint_verify(folder.path()); }).find("config.toml"),
       std::string::npos);
   message_of(ErrorKind::data, [&] { checkpoint_hash(folder.path()); });
-  EXPECT_NE(checkpoint_hash(folder.path(), /*allow_older=*/true), newest);  // the one before
+  EXPECT_NE(checkpoint_hash(folder.path(), /*allow_older=*/true), newest);  // the checkpoint before
   overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
   EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
   message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });
@@ -136,7 +136,7 @@ TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
   EXPECT_FALSE(fs::exists(folder / "run/LOCK"));
 }
 
-TEST(CheckpointCommands, AFolderInUseIsLeftAloneHoweverItIsNamed) {
+TEST(CheckpointCommands, ADirectoryInUseIsNotTouchedUnderAnyName) {
   const TempFolder folder;
   const fs::path steps = folder / "run/checkpoints";
   for (const int step : {1, 2, 3, 4}) save_layout(steps, step, make_logicals(1), 1, 0);
@@ -237,12 +237,14 @@ TEST(CheckpointCommands, BenchPrintsJson) {
   EXPECT_EQ(json_get<std::uint64_t>(json, "bytes", "bench"), 3'000'001U);
   for (const char* key : {"save_to_raw", "load_to_raw", "save_mb_per_s", "stall_s"})
     EXPECT_GT(json_get<double>(json, key, "bench"), 0) << key;
-  const double extra_s = json_get<double>(json, "step_extra_s", "bench");  // less noise, or more
+  // Noise may make this negative.
+  const double extra_s = json_get<double>(json, "step_extra_s", "bench");
   EXPECT_TRUE(std::isfinite(extra_s)) << extra_s;
   EXPECT_FALSE(fs::exists(folder / "bench"));
 }
 
-/// Shared, or each rank with the whole state: the same checkpoint, whose writing they share.
+/// Each rank has a shard or the whole state: the checkpoint is the same, and the ranks share the
+/// writing.
 TEST(MeasureCheckpoint, SeveralRanksShareTheWriting) {
   constexpr std::uint64_t kBytes = std::uint64_t{20} << 20;
   for (const bool replicated : {false, true}) {
@@ -263,8 +265,9 @@ TEST(MeasureCheckpoint, SeveralRanksShareTheWriting) {
   }
 }
 
-/// The interval and the time left, as a simulation of failures with Daly's optimum gave them: 1,024
-/// GPUs (49.5 h between failures), 120 s a save, half an hour to restart: 108 min, 95.20 %.
+/// A simulation of failures with Daly's optimum gave the expected interval and useful time: for
+/// 1,024 GPUs (49.5 h between failures), 120 s per save and half an hour to restart, 108 min and
+/// 95.20 %.
 TEST(PlanInterval, AgreesWithASimulation) {
   const IntervalAnswer many = plan_interval({.stall_s = 120, .restart_s = 1800, .devices = 1024});
   EXPECT_NEAR(many.mtbf_s / 3600, 49.5, 0.05);

@@ -84,7 +84,7 @@ TEST(Damage, ShardsSwappedBetweenRanksAreFound) {
   saved.expect_never_wrong("swap");
 }
 
-TEST(Damage, FolderRenamedToAnotherStepIsFound) {
+TEST(Damage, ADirectoryRenamedToAnotherStepIsDetected) {
   const Saved saved;
   fs::rename(saved.step, saved.folder / "step-000000003");
   const auto found = find_newest_good(saved.folder.path(), [](std::string_view) {});
@@ -145,7 +145,7 @@ TEST(Damage, AllRanksFallBackTogether) {
   }
 }
 
-TEST(Damage, EmptyAndAbsentFoldersHoldNothing) {
+TEST(Damage, EmptyAndAbsentDirectoriesHaveNoCheckpoint) {
   const TempFolder folder;
   EXPECT_FALSE(find_newest_good(folder.path(), [](std::string_view) {}));
   EXPECT_FALSE(find_newest_good(folder / "none", [](std::string_view) {}));
@@ -155,7 +155,7 @@ TEST(Damage, EmptyAndAbsentFoldersHoldNothing) {
   EXPECT_TRUE(list_steps(folder.path()).empty());
 }
 
-/// `good` with a change, and a hash that fits again.
+/// Returns `good` with a change and a matching hash.
 std::string forged(std::string good, const std::string& from, const std::string& to) {
   good.resize(good.rfind("\"self_hash\""));
   const std::size_t at = good.find(from);
@@ -186,7 +186,7 @@ TEST(Damage, ASliceThatIsNotAsTheManifestSaysIsFoundBeforeALoad) {
   verify_checkpoint(saved.step);
 }
 
-TEST(Damage, AStepIsKnownByItsFolderHoweverThatIsNamed) {
+TEST(Damage, AStepIsKnownByItsDirectoryUnderAnyPath) {
   const Saved saved;
   const fs::path wrong = saved.folder / "step-000000003";
   fs::rename(saved.step, wrong);
@@ -206,9 +206,9 @@ TEST(Damage, ATensorWithoutItsShardIsRefused) {
   }
 }
 
-/// A manifest that lies, with a hash that fits: every claim is checked against
-/// the files and the shapes.
-TEST(Damage, ManifestThatLiesIsRefusedWithoutHarm) {
+/// Tests a manifest with wrong content and a matching hash: every value is checked against the
+/// files and the shapes.
+TEST(Damage, AFalseManifestIsRefusedWithoutHarm) {
   const Saved saved;
   const std::string good = read_file(saved.step / kManifestName);
   const auto forge = [&](const std::string& from, const std::string& to) {

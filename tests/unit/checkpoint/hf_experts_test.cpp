@@ -1,4 +1,4 @@
-/// Models with experts: stacked in a checkpoint, one by one or stacked in a Hugging Face folder.
+/// Models with experts: stacked in a checkpoint; separate or stacked in a Hugging Face directory.
 
 #include <gtest/gtest.h>
 
@@ -29,13 +29,13 @@ ModelConfig with_experts() {
   return config;
 }
 
-/// Exports a model with random weights cut over three ranks.
+/// Exports a model with random weights that three ranks sharded.
 void export_model(const TempFolder& folder, const ModelConfig& config) {
   save_model(folder / "run/checkpoints", config, 3);
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
 }
 
-/// The folder `from` with its experts one by one or stacked, and without one tensor.
+/// Copies the directory `from` with its experts separate or stacked, and without one tensor.
 void rewrite(const fs::path& from, const fs::path& to, bool stacked, const std::string& without) {
   fs::create_directories(to);
   for (const fs::directory_entry& file : fs::directory_iterator(from))
@@ -90,7 +90,7 @@ TEST(HuggingFaceExperts, MayComeStacked) {
   export_model(folder, with_experts());
   rewrite(folder / "hf", folder / "stacked", /*stacked=*/true, "");
   Json config = parse_json(read_file(folder / "stacked/config.json"), "config.json");
-  config["num_local_experts"] = config.at("num_experts");  // as transformers 5 writes it
+  config["num_local_experts"] = config.at("num_experts");  // the form of transformers 5
   config.erase("num_experts");
   std::ofstream(folder / "stacked/config.json") << config.dump();
 
@@ -99,7 +99,7 @@ TEST(HuggingFaceExperts, MayComeStacked) {
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
 }
 
-/// transformers' loss is one of all layers together, ours a sum over layers.
+/// transformers computes one loss for all layers together; this project sums over layers.
 TEST(HuggingFaceExperts, TheLossesOfAllLayersAreAsStrongAsTheirOne) {
   const Json config = parse_json(hf_config_text(with_experts(), DType::f32, {}), "test");
 
@@ -148,7 +148,7 @@ TEST(HuggingFaceExperts, AreRefusedWhereNoArchitectureHasThem) {
   EXPECT_FALSE(fs::exists(folder / "hf"));
 }
 
-TEST(HuggingFaceExperts, InEverySecondLayerAreRefused) {
+TEST(HuggingFaceExperts, AreRefusedInEverySecondLayer) {
   Json config = parse_json(hf_config_text(with_experts(), DType::f32, {}), "test");
   config["decoder_sparse_step"] = 2;
   config["mlp_only_layers"] = {2};

@@ -1,5 +1,5 @@
-/// What differs between Hugging Face folders: architectures, rotary frequencies, chat templates,
-/// dtypes.
+/// Tests the differences between Hugging Face directories: architectures, rotary frequencies, chat
+/// templates, dtypes.
 
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST(HuggingFaceForms, MistralComesInWhereItsWindowCoversAllPositionsAndGoesOutA
     EXPECT_TRUE(out.at("sliding_window").is_null());
   }
   EXPECT_EQ(checkpoint_hash(folder / "covered512"), checkpoint_hash(folder / "run"));
-  config.erase("sliding_window");  // 4096 then
+  config.erase("sliding_window");  // the default is 4096
   (void)import("unsaid");
   config["max_position_embeddings"] = 4097;
   EXPECT_NE(message_of(ErrorKind::data, [&] { (void)import("long"); }).find("(the default)"),
@@ -104,7 +104,8 @@ TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
   const std::string jinja = chat_template("minimind-v3").jinja();
   EXPECT_EQ(read_file(folder / "hf/chat_template.jinja"), jinja);
   EXPECT_EQ(read_json(folder / "hf/tokenizer_config.json").at("chat_template"), jinja);
-  EXPECT_EQ(read_json(folder / "hf/config.json").at("model_type"), "qwen3");  // as the shape is
+  // The architecture follows from the shape.
+  EXPECT_EQ(read_json(folder / "hf/config.json").at("model_type"), "qwen3");
   save_model(folder / "newer", small(true, true), 1, {{kChatTemplateValue, "of-tomorrow"}});
   EXPECT_NE(
       message_of(ErrorKind::data,
@@ -129,7 +130,7 @@ TEST(HuggingFaceForms, AnExportThatReadsBackOtherwiseIsNotPublished) {
   EXPECT_FALSE(fs::exists(folder / ".tmp-hf"));
 }
 
-/// All bits of bf16 and half of those of f32 that are numbers; f32 is what checkpoints hold.
+/// Tests all finite bit patterns of bf16, and half of those of f32, the type of checkpoints.
 TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
     const TempFolder folder;
@@ -145,7 +146,7 @@ TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
     std::uint64_t header = 0;
     std::memcpy(&header, bytes.data(), sizeof header);
     for (std::uint32_t i = 0; i < 65536; ++i) {
-      const std::uint32_t top = (i & 0x7f80U) == 0x7f80U ? i & 0x8000U : i;  // no NaN, no infinity
+      const std::uint32_t top = (i & 0x7f80U) == 0x7f80U ? i & 0x8000U : i;  // finite values only
       const std::uint32_t bits = size == 2 ? top : (top << 16) | (i * 2654435761U & 0xffffU);
       std::memcpy(bytes.data() + 8 + header + entry.begin + i * size, &bits, size);
     }

@@ -11,7 +11,7 @@
 #include "core/files/json.hpp"
 #include "unit/checkpoint/support.hpp"
 
-/// Small models in checkpoints, for tests of Hugging Face folders.
+/// Small models in checkpoints, for tests of Hugging Face directories.
 namespace trireme::test {
 
 inline ModelConfig small(bool qwen, bool tied) {
@@ -26,8 +26,8 @@ inline ModelConfig small(bool qwen, bool tied) {
   return config;
 }
 
-/// A checkpoint with random parameters, cut over `ranks` ranks, and some optimizer state that
-/// export must ignore.
+/// Saves a checkpoint with random parameters, sharded over `ranks` ranks, and with optimizer state
+/// that export must ignore.
 inline void save_model(const fs::path& folder, const ModelConfig& config, int ranks,
                        const std::map<std::string, std::string>& more = {}) {
   std::vector<Logical> logicals;

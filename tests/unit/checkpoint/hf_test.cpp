@@ -88,7 +88,7 @@ TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
   }
 }
 
-TEST(HuggingFace, SeveralRanksExportTheFolderOfOne) {
+TEST(HuggingFace, SeveralRanksExportTheDirectoryOfOne) {
   const TempFolder folder;
   save_model(folder / "run", small(true, false), 3);
   const Checkpoint checkpoint = Checkpoint::open(folder / "run/step-000000040");
@@ -108,7 +108,7 @@ TEST(HuggingFace, SeveralRanksExportTheFolderOfOne) {
   }
 }
 
-TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
+TEST(HuggingFace, ExportRefusesAnExistingDirectoryAndForeignParameters) {
   const TempFolder folder;
   save_model(folder / "a", small(true, true), 1);
   fs::create_directory(folder / "hf");
@@ -117,14 +117,14 @@ TEST(HuggingFace, ExportRefusesAnExistingFolderAndForeignParameters) {
   message_of(ErrorKind::usage, [&] {
     export_command({.checkpoint = folder / "a", .output = folder / "x", .dtype = "i8"});
   });
-  save_layout(folder / "b", 1, make_logicals(1), 1, 0);  // no model.* values
+  save_layout(folder / "b", 1, make_logicals(1), 1, 0);  // without model.* values
   message_of(ErrorKind::data,
              [&] { export_command({.checkpoint = folder / "b", .output = folder / "x"}); });
   EXPECT_FALSE(fs::exists(folder / "x"));
   EXPECT_FALSE(fs::exists(folder / ".tmp-x"));
 }
 
-TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
+TEST(HuggingFace, SplitAndHalfPrecisionModelsImport) {
   const TempFolder folder;
   save_model(folder / "run", small(false, false), 2);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
@@ -136,7 +136,7 @@ TEST(HuggingFace, SplitAndHalfPrecisionFoldersImport) {
   message_of(ErrorKind::usage, [&] { import_hf(folder / "hf", folder / "back"); });
 }
 
-/// As transformers loads it: what differs is not tied.
+/// Weights that differ are not tied, like in transformers.
 TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
   const TempFolder folder;
   save_model(folder / "run", small(true, false), 1);
@@ -197,7 +197,7 @@ TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
   import("padded");
 }
 
-TEST(HuggingFace, TwoExportsOrImportsIntoOneFolderDoNotMix) {
+TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
   const TempFolder folder;
   save_model(folder / "run", small(true, true), 1);
   const ExportCommand one{.checkpoint = folder / "run", .output = folder / "hf"};
@@ -209,7 +209,7 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneFolderDoNotMix) {
     EXPECT_NE(text.find("another export"), std::string::npos) << text;
     EXPECT_EQ(read_file(folder / ".tmp-hf/model.safetensors"), "being written");
   }
-  export_command(one);  // what the other one left when it was killed does not matter
+  export_command(one);  // the files of a killed export do not matter
   EXPECT_FALSE(fs::exists(folder / ".tmp-hf"));
 
   const ImportCommand in{.hf = folder / "hf", .output = folder / "back"};
@@ -219,7 +219,8 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneFolderDoNotMix) {
     const std::string text = message_of(ErrorKind::usage, import);
     EXPECT_NE(text.find("in use by"), std::string::npos) << text;
   }
-  fs::create_directories(folder / "back/checkpoints/.tmp-step-000000000");  // killed in its save
+  // A process that was killed during its save left this directory.
+  fs::create_directories(folder / "back/checkpoints/.tmp-step-000000000");
   import();
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
   message_of(ErrorKind::usage, import);
@@ -264,7 +265,7 @@ TEST(HuggingFace, AnImportHasThePresetOfItsShapeOrNone) {
   EXPECT_EQ(model_from_hf(good_config(false), "c").preset, "");
 }
 
-/// transformers asks generation_config.json, and where there is none config.json.
+/// transformers reads generation_config.json, and config.json if there is none.
 TEST(HuggingFace, SeveralEndTokensComeInAndGoOut) {
   const TempFolder folder;
   save_model(folder / "run", small(true, true), 1);

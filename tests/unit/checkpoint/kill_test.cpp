@@ -18,7 +18,7 @@ using namespace test;
 
 constexpr unsigned kLayout = 4;
 
-/// Every point of the protocol in the order it is passed; the last two are after the commit.
+/// Every failpoint of the protocol in order; the last two come after the commit.
 constexpr const char* kPoints[] = {
     "checkpoint.stage",          "checkpoint.mkdir",       "checkpoint.shard.create",
     "checkpoint.shard.skeleton", "checkpoint.shard.write", "checkpoint.shard.sync",
@@ -30,7 +30,7 @@ bool after_commit(const std::string& point) {
   return point == "checkpoint.published" || point == "checkpoint.done";
 }
 
-/// in_child with one fault armed.
+/// Runs `work` in a child with one fault armed.
 int in_child_with_fault(const std::string& point, const std::string& action, int nth,
                         const std::function<void()>& work) {
   return in_child([&] {

@@ -49,7 +49,7 @@ StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vect
   return state;
 }
 
-/// A run of adapters of q_proj and down_proj of both layers, and its base.
+/// Saves a LoRA run with adapters of q_proj and down_proj in both layers, and its base.
 void save_run(const fs::path& run, bool rslora) {
   SelfCommunicator alone;
   std::vector<std::vector<float>> base;
@@ -112,7 +112,7 @@ TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
   }
 }
 
-TEST(Lora, PeftFoldersGoOutAndComeIn) {
+TEST(Lora, PeftDirectoriesAreExportedAndImported) {
   const TempFolder folder;
   save_run(folder / "run", true);
   export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
@@ -133,12 +133,12 @@ TEST(Lora, PeftFoldersGoOutAndComeIn) {
   const auto& values = back.manifest().values;
   EXPECT_EQ(values.at("lora.targets"), "q_proj,down_proj");
   EXPECT_EQ(values.at("lora.rslora"), "true");
-  fs::remove_all(folder / "run");  // what is imported stands for itself
+  fs::remove_all(folder / "run");  // an imported model has its own base
   export_command({.checkpoint = folder / "back", .output = folder / "hf"});
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors"));
 }
 
-TEST(Lora, WhatIsNotPlainLoraIsRefusedByName) {
+TEST(Lora, UnsupportedAdaptersAreRefusedByName) {
   const TempFolder folder;
   save_run(folder / "run", false);
   export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});

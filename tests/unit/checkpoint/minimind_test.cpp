@@ -19,8 +19,8 @@ std::string floats(std::size_t count, float first = 0) {
   return bytes;
 }
 
-/// {"a": [2, 3] of storage 0 from element 1 on, "b": [] bf16 of storage 1}, with the metadata that a
-/// state dict has.
+/// Returns a file with {"a": [2, 3] of storage 0 from element 1 on, "b": [] bf16 of storage 1},
+/// with the metadata of a state dict.
 std::string good_file() {
   Pickle pickle;
   pickle.global("collections", "OrderedDict").raw(")Rq").raw(std::string(1, '\0')).raw("(");
@@ -113,7 +113,7 @@ TEST(TorchFile, OtherFilesAndCompressedOnesAreRefused) {
   }
 }
 
-/// Every bit of every byte: refused, or what was there.
+/// Every flipped bit of every byte must give a refusal or the original values.
 TEST(TorchFile, DamageIsFoundOrChangesNothing) {
   const TempFolder folder;
   const std::string good = good_file();
@@ -153,7 +153,8 @@ ModelConfig tiny_v2() {
   return config;
 }
 
-/// One layer, head_dim 8; element (row, column) of wq is row + column / 100.
+/// Returns a model with one layer and head_dim 8. Element (row, column) of wq is row + column /
+/// 100.
 std::string v2_file(const std::string& prefix = "", bool with_more = false) {
   struct One {
     const char* name;
@@ -228,7 +229,7 @@ TEST(MinimindImport, RenamesAndPutsRowsOfPairsIntoHalves) {
   }
 }
 
-TEST(MinimindImport, WhatDoesNotFitTheShapeIsListed) {
+TEST(MinimindImport, TensorsThatDoNotFitTheShapeAreListed) {
   const TempFolder folder;
   overwrite(folder / "moe.pth", v2_file("", true));
   const std::string extra = message_of(ErrorKind::data, [&] {

@@ -20,7 +20,7 @@ namespace {
 
 using namespace test;
 
-/// A run, and beside it the Hugging Face folder of its model with this chat template.
+/// Makes a run, and next to it the Hugging Face directory of its model with this chat template.
 void save_models(const TempFolder& folder, const std::string& jinja) {
   save_model(folder / "run/checkpoints", small(true, true), 2);
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
@@ -31,7 +31,7 @@ std::map<std::string, std::string> values_of(const fs::path& place) {
   return read_model_description(place).values;
 }
 
-/// A run of adapters of all q_proj on the model that save_models leaves.
+/// Makes a LoRA run with adapters of all q_proj on the model that save_models makes.
 void save_adapters(const fs::path& run, const fs::path& base) {
   SelfCommunicator alone;
   const Checkpoint whole = Checkpoint::open(base);
@@ -59,7 +59,7 @@ void save_adapters(const fs::path& run, const fs::path& base) {
   save_checkpoint(run / "checkpoints", 5, state, alone, {});
 }
 
-TEST(ModelTemplate, TravelsFromAFolderThroughItsImport) {
+TEST(ModelTemplate, IsKeptFromADirectoryThroughItsImport) {
   const std::map<std::string, std::string> cases{
       {chat_template("minimind-v3").jinja(), "minimind-v3"},
       {"{{ '<|im_start|>' }}{%- if enable_thinking %}", "qwen3"},
@@ -76,10 +76,10 @@ TEST(ModelTemplate, TravelsFromAFolderThroughItsImport) {
   const TempFolder folder;
   save_models(folder, "");
   EXPECT_EQ(template_of(values_of(folder / "hf")), "");
-  EXPECT_EQ(template_of(values_of(folder / "run")), "") << "of an older version";
+  EXPECT_EQ(template_of(values_of(folder / "run")), "") << "a run of an older version";
 }
 
-TEST(ModelTemplate, OfOlderTransformersIsTheDefaultOfAList) {
+TEST(ModelTemplate, IsTheDefaultOfTheListOfOlderTransformers) {
   const Json config{{"chat_template",
                      {{{"name", "tools"}, {"template", "x"}},
                       {{"name", "default"}, {"template", chat_template("llama3").jinja()}}}}};
@@ -111,7 +111,7 @@ TEST(ModelTemplate, OtherTemplatesOfASetAreRefusedNamingBothAndTheWayOut) {
   EXPECT_EQ(custom.find("--template custom"), std::string::npos) << custom;
 }
 
-TEST(ModelPlace, AHuggingFaceFolderIsTheModelOfItsImport) {
+TEST(ModelPlace, AHuggingFaceDirectoryIsTheModelOfItsImport) {
   const TempFolder folder;
   save_models(folder, "");
   import_command({.hf = folder / "hf", .output = folder / "back"});
@@ -120,7 +120,7 @@ TEST(ModelPlace, AHuggingFaceFolderIsTheModelOfItsImport) {
   EXPECT_EQ(checkpoint_hash(folder / "hf"), checkpoint_hash(folder / "back"));
   overwrite(folder / "kept", "");
   fs::remove(folder / "kept");
-  fs::create_directories(folder / "kept/step-000000000");  // what a kill has left
+  fs::create_directories(folder / "kept/step-000000000");  // files of a killed command
   run_ranks(2, [&](Communicator& world) {
     const WholeModel made = open_whole_model(folder / "hf", folder / "kept", world);
     EXPECT_TRUE(made.made);
@@ -171,14 +171,14 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
     export_command({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
   });
 
-  // They come back on a Hugging Face folder, with the template that they were trained with.
+  // The adapters are imported on a Hugging Face directory with the chat template of their training.
   import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
   EXPECT_EQ(template_of(values_of(folder / "back")), "chatml");
   EXPECT_EQ(checkpoint_hash(folder / "back/base"), checkpoint_hash(folder / "hf"));
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "lora"));
 }
 
-TEST(ModelPlace, AHuggingFaceFolderIsExportedInAnotherPrecision) {
+TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
   const TempFolder folder;
   save_models(folder, "");
   export_command({.checkpoint = folder / "hf", .output = folder / "half", .dtype = "bf16"});
@@ -189,7 +189,7 @@ TEST(ModelPlace, AHuggingFaceFolderIsExportedInAnotherPrecision) {
     EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
 }
 
-TEST(ModelPlace, WhatIsNoModelIsNamedWithWhatToDo) {
+TEST(ModelPlace, AnInvalidModelIsReportedWithWhatToDo) {
   const TempFolder folder;
   save_models(folder, "");
   const std::string hf = message_of(ErrorKind::data, [&] { checkpoint_verify(folder / "hf"); });
@@ -201,7 +201,7 @@ TEST(ModelPlace, WhatIsNoModelIsNamedWithWhatToDo) {
   EXPECT_NE(peft.find("trireme import --peft"), std::string::npos) << peft;
 }
 
-TEST(ImportedTokenizer, ThatCannotBeReadIsRefusedOnRequest) {
+TEST(ImportedTokenizer, IsRefusedOnRequestIfItCannotBeRead) {
   const TempFolder folder;
   save_models(folder, "");
   const auto refused = [&] {

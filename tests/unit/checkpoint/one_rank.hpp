@@ -6,7 +6,7 @@
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/self/self_communicator.hpp"
 
-/// What several ranks can do together, done by one.
+/// Runs an operation of several ranks on one rank.
 namespace trireme::test {
 
 inline std::string hash_tensors(const Checkpoint& checkpoint) {

@@ -41,7 +41,7 @@ TEST(Reference, IsReadAsItWasWritten) {
   const TempFolder folder;
   const fs::path place = folder / "scores";
   EXPECT_FALSE(is_reference(place));
-  make_folders(folder / ".tmp-scores");  // a killed writer's
+  make_folders(folder / ".tmp-scores");  // file of a killed writer
   write_file_atomic(folder / ".tmp-scores/reference.safetensors", "part");
   save_reference(place, some_table());
   EXPECT_TRUE(is_reference(place));
@@ -83,7 +83,7 @@ TEST(Reference, IsNotReplaced) {
   EXPECT_EQ(read_file(folder / "scores/reference.json"), before);
 }
 
-/// Files as version 0.1 of the program wrote them: one set, its documents in order.
+/// Files in the format of version 0.1 of the program: one data set with its documents in order.
 void write_version_1(const fs::path& place, const std::vector<double>& sums,
                      const std::vector<std::int32_t>& counts) {
   make_folders(place);
@@ -107,7 +107,7 @@ void write_version_1(const fs::path& place, const std::vector<double>& sums,
   write_file_atomic(place / "reference.json", head);
 }
 
-TEST(Reference, OfVersion1HasOneSetWithoutKeys) {
+TEST(Reference, FromVersion1HasOneSetWithoutKeys) {
   const TempFolder folder;
   const double nan = std::nan("");
   write_version_1(folder / "old", {-1, -2, nan, nan, -5, -6}, {3, 4, 0, 0, 1, 2});

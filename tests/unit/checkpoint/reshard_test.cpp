@@ -16,7 +16,8 @@ namespace {
 
 using namespace test;
 
-/// Sizes of the mesh, tp fastest, pp slowest; ep folds over cp and dp; zero cuts moments over both.
+/// The sizes of the mesh. tp is the fastest axis and pp the slowest; ep folds over cp and dp; zero
+/// shards the optimizer state over both.
 struct Grid {
   int tp = 1;
   int cp = 1;
@@ -47,14 +48,15 @@ constexpr Grid kGrids[] = {{},
                            {.tp = 2, .cp = 2, .pp = 2, .ep = 2, .zero = true},
                            {.tp = 2, .dp = 2, .pp = 2, .ep = 2}};
 
-/// How a parameter of a small mixture-of-experts model is cut: as the registry of a trainer would.
+/// The sharding of a parameter of a small mixture-of-experts model, like in the registry of a
+/// trainer.
 struct Parameter {
   const char* name;
   DType dtype;
   std::vector<std::int64_t> shape;
   int tp_dim;  // -1: replicated over tp
-  int ep_dim;  // -1: no expert
-  int layer;   // -1: the first stage has it; -2: the last
+  int ep_dim;  // -1: not an expert
+  int layer;   // -1: on the first stage; -2: on the last
 };
 
 const Parameter kParameters[] = {
@@ -83,7 +85,7 @@ std::vector<Logical> make_model(unsigned seed) {
   return logicals;
 }
 
-/// Element range of part i of n.
+/// Returns the element range of part i of n.
 std::pair<std::int64_t, std::int64_t> range(std::int64_t size, int i, int n) {
   return {size * i / n, size * (i + 1) / n};
 }
@@ -129,7 +131,8 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
       part.flat_begin = begin;
       part.flat_end = end;
     } else {
-      owner = owner && replica == static_cast<int>(i) % num_replicas;  // replicas are shared out
+      // Each replica is written by one rank.
+      owner = owner && replica == static_cast<int>(i) % num_replicas;
     }
     std::vector<std::byte> bytes(static_cast<std::size_t>(part.count()) *
                                  size_of(logicals[i].dtype));
@@ -156,7 +159,7 @@ void save_grid(const fs::path& folder, const std::vector<Logical>& logicals, con
   });
 }
 
-/// Loads into a grid, checks every byte of every rank, saves from it.
+/// Loads a checkpoint into a grid, checks every byte on every rank, and saves it from there.
 void move_to_grid(const fs::path& from, const fs::path& folder,
                   const std::vector<Logical>& logicals, const Grid& grid) {
   run_ranks(grid.ranks(), [&](Communicator& world) {

@@ -53,7 +53,7 @@ TEST(Retention, TrustedOnesAreCheckedBySize) {
   EXPECT_EQ(list_steps(folder.path()), (Steps{3, 2}));
 }
 
-TEST(Retention, AnotherRunAndUnreadableOnesAreLeftAlone) {
+TEST(Retention, OtherRunsAndUnreadableStepsAreNotTouched) {
   const TempFolder folder;
   save_steps(folder.path(), {1}, "other");
   save_steps(folder.path(), {2, 3, 4, 5});

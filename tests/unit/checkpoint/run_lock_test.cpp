@@ -20,7 +20,7 @@ RunLockOptions fast() {
   return {.job_id = "42", .heartbeat_s = 0.05, .takeover_s = 0.5};
 }
 
-/// A child that takes the lock and holds it until killed.
+/// Starts a child that takes the lock and holds it until it is killed.
 pid_t hold_in_child(const fs::path& run) {
   int ready[2];
   EXPECT_EQ(::pipe(ready), 0);
@@ -63,19 +63,19 @@ TEST(RunLock, IsFreeAfterTheHolderEnds) {
   const RunLock lock(run.path(), fast());
 }
 
-TEST(RunLock, OfADeadProcessIsTakenOverEvenAsAZombie) {
+TEST(RunLock, IsTakenOverFromADeadProcessEvenAsAZombie) {
   const TempFolder run;
   const pid_t child = hold_in_child(run.path());
   ::kill(child, SIGKILL);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT),
-            0);  // dead, not yet reaped
+            0);  // dead, but not yet waited for
   { const RunLock lock(run.path(), fast()); }
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(fs::is_empty(run.path()));
 }
 
-TEST(RunLock, OnAnotherHostIsTakenOverWhenItsCounterStandsStill) {
+TEST(RunLock, OnAnotherHostIsTakenOverIfItsCounterStops) {
   const TempFolder run;
   overwrite(run / "LOCK", foreign_record("00000000000000000005"));
   const auto begin = std::chrono::steady_clock::now();
@@ -107,7 +107,7 @@ TEST(RunLock, HolderNoticesThatItLostTheRun) {
   message_of(ErrorKind::usage, [&] { lock.check(); });
 }
 
-TEST(RunLock, ALaterLegOfTheSameJobFencesALiveEarlierOne) {
+TEST(RunLock, ALaterAttemptOfTheSameJobFencesALiveEarlierOne) {
   const TempFolder run;
   RunLockOptions later = fast();
   later.order = 2;
@@ -115,7 +115,7 @@ TEST(RunLock, ALaterLegOfTheSameJobFencesALiveEarlierOne) {
   {
     RunLock fencing(run.path(), later);
     EXPECT_TRUE(fencing.is_held());
-    // The earlier one does not get it back, and neither does another job.
+    // The earlier job does not get the lock back, and no other job gets it.
     message_of(ErrorKind::usage, [&] { const RunLock earlier(run.path(), fast()); });
     RunLockOptions other = fast();
     other.job_id = "43";
@@ -136,8 +136,8 @@ TEST(RunLock, UnreadableRecordIsAnErrorNotATakeover) {
   EXPECT_EQ(read_file(run / "LOCK"), "not ours");
 }
 
-/// Of many that start at once on a dead lock exactly one gets it; `faulty` of them die in the
-/// middle of the takeover.
+/// Starts many processes at once on the lock of a dead process, and expects that exactly one gets
+/// it; `faulty` of them die during the takeover.
 void race(const fs::path& run, int contenders) {
   int go[2];
   int won[2];
@@ -164,7 +164,7 @@ void race(const fs::path& run, int contenders) {
   ::close(go[1]);  // all start
   ::close(won[1]);
   char byte = 0;
-  EXPECT_EQ(::read(won[0], &byte, 1), 1) << "nobody took the lock";
+  EXPECT_EQ(::read(won[0], &byte, 1), 1) << "no process took the lock";
   int refused = 0;
   std::vector<pid_t> alive;
   for (int wait = 0; wait < 500 && refused < contenders - 1; ++wait) {
@@ -191,12 +191,14 @@ void race(const fs::path& run, int contenders) {
 TEST(RunLock, RaceOnADeadLockHasOneWinnerEveryTime) {
   const TempFolder run;
   for (int round = 0; round < 25; ++round)
-    race(run.path(), 8);  // each winner is killed: the next round finds it dead
+    // Each winner is killed, so the lock of the next round belongs to a dead process.
+    race(run.path(), 8);
 }
 
 TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
   const TempFolder run;
-  RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});  // no heartbeat sees it
+  // No other process sees its heartbeat.
+  RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});
   lock.confirm();
   overwrite(run / "LOCK", foreign_record("00000000000000000001"));
 
@@ -204,7 +206,7 @@ TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
   message_of(ErrorKind::usage, [&] { lock.check(); });
 }
 
-TEST(RunLock, WhatIsNoLockSaysWhatToDo) {
+TEST(RunLock, AnInvalidLockFileSaysWhatToDo) {
   const TempFolder run;
   for (const char* content : {"", "{}",
                               "\x7f"

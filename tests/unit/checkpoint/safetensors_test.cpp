@@ -49,7 +49,7 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_NE(raw.find("{\"__metadata__\":{\"format\":\"pt\"}"), std::string::npos);
 }
 
-/// Stretches begin at whole MiB: of 9 MiB some ranks have several tensors, some a part of one.
+/// Sections begin at whole MiB: of 9 MiB, some ranks have several tensors and some a part of one.
 TEST(Safetensors, AnyNumberOfRanksWriteTheSameFile) {
   const TempFolder folder;
   const std::vector<SafetensorsSource> tensors{
@@ -100,7 +100,7 @@ TEST(Safetensors, OneFileAndAnIndexOfOthersAreRefused) {
   EXPECT_EQ(open_safetensors_folder(folder.path()).size(), 1U);
 }
 
-TEST(Safetensors, IndexMayNotLeaveTheFolder) {
+TEST(Safetensors, IndexMayNotLeaveTheDirectory) {
   const TempFolder folder;
   overwrite(folder / "model.safetensors.index.json",
             R"({"weight_map": {"a": "../../etc/passwd"}})");
@@ -196,7 +196,7 @@ TEST(ConvertFloats, EveryHalfValueSurvivesTheRoundTrip) {
 }
 
 TEST(ConvertFloats, RoundsToNearestEvenBetweenNeighbours) {
-  for (unsigned bits = 0; bits < 0x7bff; ++bits) {  // all positive finite pairs of neighbours
+  for (unsigned bits = 0; bits < 0x7bff; ++bits) {  // all pairs of positive finite neighbours
     const float low = from_f16_bits(static_cast<std::uint16_t>(bits));
     const float high = from_f16_bits(static_cast<std::uint16_t>(bits + 1));
     const float middle = (low + high) / 2;  // exact in f32
@@ -206,7 +206,7 @@ TEST(ConvertFloats, RoundsToNearestEvenBetweenNeighbours) {
   }
 }
 
-/// 1 + 2^-8 + 2^-40 is above the middle of two bf16; as a float it is the middle.
+/// 1 + 2^-8 + 2^-40 is above the middle of two bf16 values; rounded to float, it is the middle.
 TEST(ConvertFloats, DoublesAreRoundedOnce) {
   const auto rounded = [](DType to, double value) {
     std::array<std::byte, 2> bytes{};
@@ -230,7 +230,7 @@ TEST(ConvertFloats, EndsOfTheHalfRange) {
   EXPECT_EQ(to_f16_bits(65520.0F), 0x7c00);
   EXPECT_EQ(to_f16_bits(-1e30F), 0xfc00);
   EXPECT_EQ(to_f16_bits(-0.0F), 0x8000);
-  EXPECT_EQ(to_f16_bits(0x1.0p-25F), 0);  // half of the least subnormal: to even
+  EXPECT_EQ(to_f16_bits(0x1.0p-25F), 0);  // half of the smallest subnormal rounds to even
   EXPECT_EQ(to_f16_bits(std::nextafter(0x1.0p-25F, 1.0F)), 1);
   EXPECT_EQ(to_f16_bits(std::numeric_limits<float>::infinity()), 0x7c00);
 }

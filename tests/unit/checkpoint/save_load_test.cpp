@@ -16,7 +16,7 @@ namespace {
 
 using namespace test;
 
-/// Loads a checkpoint into `ranks` ranks of a layout and saves it again.
+/// Loads a checkpoint on `ranks` ranks of a layout and saves it again.
 void reshard(const fs::path& from, const fs::path& folder, std::int64_t step,
              const std::vector<Logical>& logicals, int ranks, unsigned layout) {
   run_ranks(ranks, [&](Communicator& world) {
@@ -69,8 +69,8 @@ TEST(SaveLoad, AByteIsReadOnceForAllReplicas) {
   }
 }
 
-/// A tensor of 5 rows: rank 0 owns rows 0 to 2, rank 1 the rest; rank 1 also holds rows 1 and 2,
-/// rank 2 rows 2 and 3, rank 3 all of it.
+/// A tensor of 5 rows: rank 0 owns rows 0 to 2 and rank 1 the rest. Rank 1 also has rows 1 and 2,
+/// rank 2 rows 2 and 3, rank 3 all rows.
 TEST(SaveLoad, CopiesComeFromAllTheirOwners) {
   const TempFolder folder;
   const std::vector<Logical> logicals{{"param/kv", DType::f32, {5, 3}, std::vector<std::byte>(60)}};
@@ -108,7 +108,8 @@ TEST(SaveLoad, CopiesComeFromAllTheirOwners) {
 TEST(SaveLoad, BytesCarryNoTime) {
   const TempFolder folder;
   save_layout(folder / "a", 1, make_logicals(1), 2, 3);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5 stamps whole seconds
+  // HDF5 stores times in whole seconds
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   save_layout(folder / "b", 1, make_logicals(1), 2, 3);
   EXPECT_EQ(differing(folder / "a/step-000000001", folder / "b/step-000000001"), "");
 }
@@ -196,7 +197,7 @@ TEST(SaveLoad, ForeignNamesShapesAndDtypesAreListedTogether) {
       const std::string text = message_of(ErrorKind::data, [&] {
         load_tensors(Checkpoint::open(folder / "step-000000001"), mine.state, world);
       });
-      EXPECT_EQ(mine.storage, before);  // nothing was touched
+      EXPECT_EQ(mine.storage, before);  // nothing was changed
       if (ranks > 1) return;
       EXPECT_NE(text.find("missing: param/model.final.weight"), std::string::npos) << text;
       EXPECT_NE(text.find("extra: param/model.norm.weight"), std::string::npos) << text;
@@ -280,7 +281,7 @@ TEST(SaveLoad, ExistingStepIsNeverOverwritten) {
   EXPECT_EQ(contents(folder / "step-000000001"), before);
 }
 
-TEST(SaveLoad, ElementWithTwoOwnersOrNoneIsOurBugAndNotSaved) {
+TEST(SaveLoad, AnElementWithTwoOwnersOrNoneIsAnInternalErrorAndNotSaved) {
   const TempFolder folder;
   for (const bool twice : {true, false}) {
     const std::string text = message_of(ErrorKind::internal, [&] {
@@ -315,7 +316,7 @@ TEST(SaveLoad, OverlapAndHoleOfEqualSizeIsFound) {
     run_ranks(2, [&](Communicator& world) {
       std::vector<float> values(4);
       const std::int64_t begin =
-          world.rank();  // rank 0: rows 0-1, rank 1: rows 1-2, row 3 is nobody's
+          world.rank();  // rank 0 has rows 0-1, rank 1 rows 1-2, and no rank owns row 3
       StateDict state;
       state.tensors.push_back({"param/w",
                                DType::f32,

@@ -23,8 +23,8 @@ namespace trireme::test {
 
 namespace fs = std::filesystem;
 
-/// A private folder, removed at the end; in memory where that is possible, for what is proven here
-/// needs no disk.
+/// A private directory that is removed at the end, in memory if possible, because these tests need
+/// no disk.
 class TempFolder {
  public:
   TempFolder() {
@@ -51,8 +51,8 @@ class TempFolder {
   fs::path path_;
 };
 
-/// The message of the Error of kind `kind` that `work` throws; fails the test
-/// if it throws none or another.
+/// Returns the message of the Error of kind `kind` that `work` throws. Fails the test if it throws
+/// none or another.
 inline std::string message_of(ErrorKind kind, const std::function<void()>& work) {
   try {
     work();
@@ -68,7 +68,7 @@ inline void overwrite(const fs::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
 }
 
-/// Logical tensors with seeded content, the truth that every layout is a view of.
+/// Logical tensors with seeded content. Every layout is a view of them.
 struct Logical {
   std::string name;
   DType dtype;
@@ -98,7 +98,8 @@ struct Piece {
   bool owner = true;
 };
 
-/// Cuts a tensor for `ranks` ranks in one of five ways (by `random`): [rank] -> pieces.
+/// Shards a tensor over `ranks` ranks in one of five ways (by `random`). Returns the shards of each
+/// rank.
 inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shape, int ranks,
                                            std::mt19937& random) {
   const auto n = static_cast<std::size_t>(ranks);
@@ -133,7 +134,7 @@ inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shap
     for (std::size_t rank = 0; rank < n; ++rank) pieces[rank].push_back({band(dim, rank, n), true});
   } else if (way == 3) {  // ZeRO
     flat_cut(whole, 0, n);
-  } else {  // tensor parallel by 2, ZeRO inside
+  } else {  // tensor parallel over 2, ZeRO inside
     const std::size_t half = (n + 1) / 2;
     flat_cut(band(dim, 0, 2), 0, half);
     flat_cut(band(dim, 1, 2), n - half, half);
@@ -141,7 +142,7 @@ inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shap
   return pieces;
 }
 
-/// One rank's state under the layout drawn from `seed`, with its own storage.
+/// One rank's state in the layout that `seed` selects, with its own storage.
 struct RankState {
   StateDict state;
   std::vector<std::vector<std::byte>> storage;
@@ -183,7 +184,7 @@ inline void save_layout(const fs::path& folder, std::int64_t step,
   });
 }
 
-/// Bytes of every file under `folder`, by name.
+/// Returns the bytes of every file below `folder`, by name.
 inline std::map<std::string, std::string> contents(const fs::path& folder) {
   std::map<std::string, std::string> result;
   for (const auto& entry : fs::directory_iterator(folder))
@@ -191,8 +192,8 @@ inline std::map<std::string, std::string> contents(const fs::path& folder) {
   return result;
 }
 
-/// Names of the files that differ between two folders, also those in one only: short where a whole
-/// comparison is not.
+/// Returns the names of the files that differ between two directories or exist in one only. The
+/// list is a shorter message than all bytes.
 inline std::string differing(const fs::path& a, const fs::path& b) {
   const auto left = contents(a);
   const auto right = contents(b);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-/// Files as torch.save writes them, built byte by byte.
+/// Makes files in the format of torch.save, byte by byte.
 namespace trireme::test {
 
 template <class T>
@@ -28,7 +28,7 @@ struct ZipRecord {
   std::string content;
 };
 
-/// Stored records; `method` 8 says that they are compressed.
+/// Records without compression; `method` 8 claims that they are compressed.
 inline std::string zip_of(const std::vector<ZipRecord>& records, std::uint16_t method = 0) {
   std::string file;
   std::string directory;

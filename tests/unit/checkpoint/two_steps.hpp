@@ -9,10 +9,10 @@
 
 namespace trireme::test {
 
-/// Checkpoints of steps 1 and 2 by two ranks; the newer one is there to be damaged.
+/// Checkpoints of steps 1 and 2 by two ranks; tests damage the newer one.
 struct TwoSteps {
   TempFolder folder;
-  std::vector<Logical> logicals;  // of step 2
+  std::vector<Logical> logicals;  // content of step 2
   fs::path step = folder / "step-000000002";
 
   explicit TwoSteps(std::vector<Logical> newer = make_logicals(17)) : logicals(std::move(newer)) {
@@ -21,7 +21,7 @@ struct TwoSteps {
     save_layout(folder.path(), 2, logicals, 2, kLayout);
   }
 
-  /// Step 1 is taken instead, with a warning that names step 2.
+  /// Expects that step 1 is loaded instead, with a warning that names step 2.
   void expect_fallback(const std::string& what) const {
     std::string warning;
     const auto found =
@@ -31,7 +31,7 @@ struct TwoSteps {
     EXPECT_NE(warning.find("step-000000002"), std::string::npos) << what;
   }
 
-  /// A load without the check beforehand must still never give wrong numbers.
+  /// Expects that a load without a prior check never gives wrong numbers.
   void expect_never_wrong(const std::string& what) const {
     RankState mine = make_rank_state(logicals, 0, 1, 1, false);
     try {

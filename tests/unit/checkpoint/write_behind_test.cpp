@@ -22,7 +22,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Arms one fault for its life.
+/// Arms one fault until destruction.
 class Fault {
  public:
   explicit Fault(const std::string& spec) {
@@ -50,8 +50,8 @@ StagedCheckpoint stage(const fs::path& folder, std::int64_t step, RankState& sta
   return stage_checkpoint(folder, step, state.state, world, {.run_id = "run", .copy = false});
 }
 
-/// The copy is slow, training goes on as soon as it may: what is saved is the state of the save.
-TEST(WriteBehind, SavesTheStateOfTheSaveThoughTrainingGoesOn) {
+/// The copy is slow and training continues as soon as it may. The saved state is that of the save.
+TEST(WriteBehind, SavesTheStateOfTheSaveWhileTrainingContinues) {
   const TempFolder folder;
   const std::vector<Logical> logicals = make_logicals(5);
   const Fault slow_copy("checkpoint.copy:*:*:delay");
@@ -93,7 +93,7 @@ TEST(WriteBehind, SavesAfterOneAnotherInTheSameMemory) {
   }
 }
 
-/// Page faults of this process since its start.
+/// Returns the number of page faults of this process since its start.
 std::int64_t page_faults() {
   struct rusage usage {};
 
@@ -117,8 +117,8 @@ TEST(WriteBehind, ReservedMemoryIsTheFirstCopysAndWasTouched) {
   writer.start(stage_checkpoint(folder.path(), 1, state, world, {.run_id = "r", .copy = false}));
   writer.wait_copied();
 
-  // 16,384 pages of 4 KiB, or 32 huge ones, were touched before.
-#ifndef __SANITIZE_THREAD__  // its shadow memory comes page by page with the copy itself
+  // The 16,384 pages of 4 KiB, or 32 huge pages, were touched before.
+#ifndef __SANITIZE_THREAD__  // its shadow memory is allocated page by page during the copy
   EXPECT_LT(page_faults() - before, 1000);
 #endif
   EXPECT_EQ(writer.memory_bytes(), bytes.size());
@@ -142,14 +142,14 @@ TEST(WriteBehind, AnErrorOfTheThreadIsThrownByTheCommit) {
   }
 }
 
-TEST(WriteBehind, IsSlowWhileNobodyWaitsAndFastOnceSomebodyDoes) {
+TEST(WriteBehind, IsSlowUntilAThreadWaits) {
   const TempFolder folder;
   std::vector<std::byte> bytes(std::size_t{24} << 20, std::byte{7});
   const std::vector<std::int64_t> shape{static_cast<std::int64_t>(bytes.size())};
   StateDict state;
   state.tensors.push_back({"param/w", DType::u8, shape, Slice::whole(shape), bytes, true});
   SelfCommunicator world;
-  WriteBehind writer(/*mb_per_s=*/2);  // 12 s for what takes some tenths
+  WriteBehind writer(/*mb_per_s=*/2);  // a limit of 12 s for some tenths of a second
 
   const auto begin = Clock::now();
   writer.start(stage_checkpoint(folder.path(), 1, state, world, {.run_id = "run", .copy = false}));
@@ -166,7 +166,7 @@ TEST(WritePace, KeepsTheRate) {
   WritePace pace(1e6);
   const auto begin = Clock::now();
   for (int i = 0; i < 4; ++i) pace.spend(100'000);
-  EXPECT_GE(seconds_since(begin), 0.29);  // the last one is paid for by the next
+  EXPECT_GE(seconds_since(begin), 0.29);  // the next call would wait for the last one
 }
 
 }  // namespace

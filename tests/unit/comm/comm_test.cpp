@@ -35,7 +35,7 @@ bool contains(const Error& error, const std::string& part) {
   return std::string(error.what()).find(part) != std::string::npos;
 }
 
-/// The definition of half precision, by arithmetic.
+/// Converts half precision by its definition, with arithmetic.
 float half_by_definition(std::uint16_t bits) {
   const float sign = (bits & 0x8000U) != 0 ? -1.0F : 1.0F;
   const int exponent = (bits >> 10) & 31;
@@ -48,7 +48,7 @@ float half_by_definition(std::uint16_t bits) {
   return sign * std::ldexp(1024.0F + fraction, exponent - 25);
 }
 
-TEST(Half, EveryValueWidensAndComesBack) {
+TEST(Half, EveryValueWidensAndNarrowsToItself) {
   for (unsigned i = 0; i < 65536; ++i) {
     const auto bits = static_cast<std::uint16_t>(i);
     const float expected = half_by_definition(bits);
@@ -197,9 +197,9 @@ TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
            {},
            {{"SLURM_STEP_NUM_TASKS", "1"}},
            {{"PMIX_RANK", "0"}},
-           {{"FLUX_TASK_RANK", "0"}},  // the script of a flux batch
+           {{"FLUX_TASK_RANK", "0"}},  // the script of a Flux batch job
            {{"PMI_RANK", "x"}},
-           // mpirun -n 1 on two nodes: the tasks are its daemons
+           // This is mpirun -n 1 on two nodes: the tasks are its daemons.
            {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}})
     EXPECT_NO_THROW(check_launcher(whole, 1));
 }
@@ -212,7 +212,7 @@ TEST(Session, NodesAreNumberedByTheirFirstRank) {
   EXPECT_EQ(number_nodes(leaders, 4).num_nodes, 3);
 }
 
-TEST(Agreement, AStopBeforeTheStartIsEverybodys) {
+TEST(Agreement, AStopBeforeTheStartStopsAllRanks) {
   run_ranks(3, [](Communicator& world) {
     const auto action = [&] {
       if (world.rank() == 1) throw StoppedEarly();

@@ -3,7 +3,7 @@
 
 #include "comm/communicator.hpp"
 
-/// What every backend must do, run by each backend's own test with ranks as it makes them.
+/// The contract of every backend. Each backend's own test runs it with ranks of that backend.
 namespace trireme::testing {
 
 struct ConformanceCase {

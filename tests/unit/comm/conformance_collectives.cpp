@@ -9,12 +9,13 @@
 #include "unit/comm/conformance_parts.hpp"
 #include "unit/comm/values.hpp"
 
-/// What arrives where: every collective, type and size.
+/// Tests the result of every collective, for every type and several sizes.
 namespace trireme::testing {
 namespace {
 
 constexpr std::array kOps{ReduceOp::sum, ReduceOp::max, ReduceOp::min};
-// 0, 1, odd; 20011 crosses from the small to the chunked algorithm in every type but the widest.
+// 0, 1 and odd sizes; 20011 changes from the small to the chunked algorithm in every type but the
+// widest.
 constexpr std::array<std::uint64_t, 5> kSizes{0, 1, 7, 1001, 20011};
 
 void expect_reduced(const Bytes& output, std::uint64_t first, std::uint64_t count, DType dtype,
@@ -150,7 +151,8 @@ void all_to_all_uneven(Communicator& world) {
 void exchange_ring(Communicator& world) {
   const int next = (world.rank() + 1) % world.size();
   const int previous = (world.rank() + world.size() - 1) % world.size();
-  // Two messages to the same neighbour match in order; an empty one in between is a message too.
+  // Two messages to the same neighbour are received in order; an empty message between them counts
+  // as well.
   std::vector<double> out(5000, world.rank());
   std::vector<double> second(17, world.rank() + 0.5);
   std::vector<double> in(5000, -1);
@@ -164,7 +166,7 @@ void exchange_ring(Communicator& world) {
   EXPECT_EQ(in, std::vector<double>(5000, previous));
   EXPECT_EQ(in_second, std::vector<double>(17, previous + 0.5));
 
-  // A chain: the last rank only receives, the first only sends.
+  // In a chain, the last rank only receives and the first only sends.
   double token = world.rank() == 0 ? 42 : 0;
   if (world.rank() > 0)
     world.exchange({.receives = std::array{Message{previous, &token, 8}}})->wait();

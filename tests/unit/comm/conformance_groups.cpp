@@ -8,7 +8,7 @@
 #include "unit/comm/conformance_parts.hpp"
 #include "unit/comm/values.hpp"
 
-/// Operations under way at once, in one group and in several, and how groups are made.
+/// Tests several operations in flight, in one group and in several, and how groups are made.
 namespace trireme::testing {
 namespace {
 
@@ -25,7 +25,7 @@ void several_in_flight(Communicator& world) {
   works.push_back(
       world.all_gather({.input = &mine, .output = ranks.data(), .count = 1, .dtype = DType::i32}));
   world.barrier();
-  // Even ranks wait from the front, odd ones from the back.
+  // Even ranks wait from the front, odd ranks from the back.
   while (!works.empty()) {
     const auto at = world.rank() % 2 == 0 ? works.begin() : works.end() - 1;
     (*at)->wait();
@@ -89,7 +89,8 @@ void split_with_negative_color(Communicator& world) {
   world.barrier();
 }
 
-/// Two groups over the same ranks, started in one order and waited for in different ones.
+/// Starts operations of two groups over the same ranks in one order, and waits for them in
+/// different orders.
 void waiting_in_one_group_drives_the_other(Communicator& world) {
   const auto first = world.split(0, world.rank(), "first");
   const auto second = world.split(0, world.rank(), "second");
@@ -97,7 +98,7 @@ void waiting_in_one_group_drives_the_other(Communicator& world) {
   Bytes b = whole_values(world.rank() + 1, 40009, DType::f32);
   auto work_a = first->all_reduce(f32_sum(a.data(), a.data(), 40009));
   auto work_b = second->all_reduce(f32_sum(b.data(), b.data(), 40009));
-  const auto third = world.split(0, world.rank(), "third");  // with operations still under way
+  const auto third = world.split(0, world.rank(), "third");  // while operations are still in flight
   if (world.rank() % 2 == 0) {
     work_a->wait();
     work_b->wait();

@@ -4,7 +4,7 @@
 #include "comm/scalars.hpp"
 #include "unit/comm/conformance.hpp"
 
-/// The parts of the suite, one file each; conformance.cpp puts them together.
+/// The parts of the suite, one in each file; conformance.cpp combines them.
 namespace trireme::testing {
 
 std::span<const ConformanceCase> collective_cases();

@@ -11,7 +11,7 @@
 #include "unit/comm/conformance_parts.hpp"
 #include "unit/comm/values.hpp"
 
-/// What is refused, and what is recorded of each call.
+/// Tests what is refused, and what each call records.
 namespace trireme::testing {
 namespace {
 
@@ -61,7 +61,7 @@ void wrong_use_is_refused(Communicator& world) {
   sum = f32_sum(&x, &x, 1);
   sum.op = static_cast<ReduceOp>(9);
   expect_usage_error([&] { world.reduce_scatter(sum)->wait(); }, "not supported");
-  EXPECT_EQ(sum_over(world, 2), static_cast<float>(2 * world.size()));  // and nothing has moved
+  EXPECT_EQ(sum_over(world, 2), static_cast<float>(2 * world.size()));  // no byte was sent
 }
 
 void recorder_keeps_the_last(Communicator& world) {

@@ -10,12 +10,12 @@
 #include "unit/comm/conformance_parts.hpp"
 #include "unit/comm/values.hpp"
 
-/// The order and the rounding of sums.
+/// Tests the order and the rounding of sums.
 namespace trireme::testing {
 namespace {
 
-/// Sums whose result depends on the order: equal bits on every rank, in every
-/// repetition and in every form.
+/// Sums with a result that depends on the order have equal bits on every rank, in every repetition
+/// and in every form.
 void same_bits_everywhere(Communicator& world) {
   constexpr std::uint64_t kPart = 7001;
   const auto n = static_cast<std::uint64_t>(world.size());
@@ -34,7 +34,7 @@ void same_bits_everywhere(Communicator& world) {
   for (std::uint64_t r = 0; r < n; ++r) {
     EXPECT_EQ(0, std::memcmp(all.data() + r * count, once.data(), count * sizeof(float)));
   }
-  if (std::string_view(world.backend()) == "nccl") return;  // the order of additions is NCCL's
+  if (std::string_view(world.backend()) == "nccl") return;  // NCCL decides the order of additions
 
   std::vector<float> expected = awkward_values(0, count);  // rank 0 + rank 1 + ...
   for (int r = 1; r < world.size(); ++r) {
@@ -49,7 +49,7 @@ void same_bits_everywhere(Communicator& world) {
                            once.data() + static_cast<std::uint64_t>(world.rank()) * kPart,
                            kPart * sizeof(float)));
 
-  std::vector<float> pieces(count);  // cutting into buckets changes nothing
+  std::vector<float> pieces(count);  // splitting into buckets changes nothing
   for (std::uint64_t begin = 0; begin < count; begin += 1237) {
     const std::uint64_t size = std::min<std::uint64_t>(1237, count - begin);
     world.all_reduce(f32_sum(input.data() + begin, pieces.data() + begin, size))->wait();

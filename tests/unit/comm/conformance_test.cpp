@@ -11,7 +11,7 @@
 namespace trireme::testing {
 namespace {
 
-/// Ranks as threads: 0 stands for the self backend.
+/// Ranks are threads; 0 stands for the self backend.
 class Conformance : public ::testing::TestWithParam<std::tuple<int, ConformanceCase>> {};
 
 TEST_P(Conformance, Holds) {

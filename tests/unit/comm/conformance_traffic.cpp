@@ -14,15 +14,16 @@
 #include "unit/comm/conformance_parts.hpp"
 #include "unit/comm/values.hpp"
 
-/// What is counted of each call: the bytes that were sent are those of the formula.
+/// Tests the recorded traffic of each call: the sent bytes equal those of the formula.
 namespace trireme::testing {
 namespace {
 
-// Round, tree and segmented forms, parts of less than a line and none, odd counts.
+// Tests round, tree and segmented forms, shards of less than a cache line and empty ones, odd
+// counts.
 constexpr std::array<std::uint64_t, 9> kCounts{0, 1, 7, 49, 1001, 4099, 20011, 65537, 150001};
 constexpr std::array kTypes{DType::f64, DType::f32, DType::bf16, DType::u8};
 
-/// A group of all ranks, whose traffic is only what a test does.
+/// A group of all ranks; its traffic comes only from the test.
 class CountedGroup {
  public:
   explicit CountedGroup(Communicator& world) : group_(world.split(0, world.rank(), "count")) {}
@@ -31,7 +32,7 @@ class CountedGroup {
 
   Communicator* operator->() { return group_.get(); }
 
-  /// One call, "grads bucket N" of this payload and formula.
+  /// Expects one call, "grads bucket N", with this payload and formula.
   template <class Call>
   void expect(std::string_view operation, std::uint64_t payload, std::uint64_t formula,
               const Call& call) {
@@ -49,7 +50,7 @@ class CountedGroup {
     EXPECT_EQ(row.messages.has_value(), counted());
   }
 
-  /// Messages of one call.
+  /// Returns the number of messages of one call.
   template <class Call>
   std::uint64_t messages_of(const Call& call) {
     const auto before = group_->traffic();
@@ -184,7 +185,7 @@ void messages_send_their_bytes(Communicator& world) {
   });
 }
 
-/// Operations under way together are counted apart, whichever wait drives them.
+/// Operations in flight together are counted separately, whichever wait completes them.
 void purposes_are_counted_apart(Communicator& world) {
   CountedGroup group(world);
   const int n = world.size();
@@ -216,7 +217,8 @@ void purposes_are_counted_apart(Communicator& world) {
   EXPECT_EQ(total_traffic(rows, "all_reduce").payload_bytes, bytes[0] + bytes[1]);
 }
 
-/// Votes and measures cost a rank the logarithm of the ranks, not their number.
+/// Expects that the traffic of votes and measures grows with the logarithm of the number of ranks,
+/// not with the number.
 void few_bytes_need_few_messages(Communicator& world) {
   CountedGroup group(world);
   if (!group.counted()) return;

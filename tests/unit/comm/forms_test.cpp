@@ -15,7 +15,7 @@
 #include "core/error.hpp"
 #include "unit/comm/values.hpp"
 
-/// The forms of the p2p collectives: messages, memory, and the same bits from each.
+/// Tests the forms of the p2p collectives: messages, memory, and equal bits of each.
 
 namespace {
 
@@ -23,14 +23,15 @@ thread_local std::size_t t_largest = 0;  // allocation of this thread
 
 }  // namespace
 
-// Not inlined: the compiler takes malloc and delete for a mismatch.
+// Not inlined, because the compiler takes malloc and delete for a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   t_largest = std::max(t_largest, size);
   if (void* const memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
 
-// Sanitizers have an allocator of their own for each form: all that meet the delete below are here.
+// Sanitizers have an own allocator for each form; all of them that end in the delete below are
+// replaced here.
 [[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   t_largest = std::max(t_largest, size);
   return std::malloc(size);
@@ -47,7 +48,7 @@ thread_local std::size_t t_largest = 0;  // allocation of this thread
 namespace trireme::testing {
 namespace {
 
-/// What the ranks' buffers reduce to by definition.
+/// Returns the reduction of the ranks' buffers by definition.
 Bytes reduced_directly(int size, std::uint64_t count, DType dtype, ReduceOp op) {
   std::vector<Bytes> inputs;
   std::vector<const void*> pointers;
@@ -62,8 +63,8 @@ Bytes reduced_directly(int size, std::uint64_t count, DType dtype, ReduceOp op) 
   return result;
 }
 
-/// The all_reduce of every rank's awkward values has these bits; returns the most messages that
-/// one rank sent.
+/// Expects that an all_reduce of every rank's values, which round, has these bits. Returns the
+/// largest number of messages that one rank sent.
 std::uint64_t most_messages(int size, std::uint64_t count, DType dtype, ReduceOp op) {
   const Bytes expected = reduced_directly(size, count, dtype, op);
   std::vector<std::uint64_t> messages(static_cast<std::size_t>(size));
@@ -155,27 +156,27 @@ TEST(Forms, AReductionTakesNoMoreMemoryThanItsBuffer) {
   }
 }
 
-/// The formulas against numbers made by hand.
+/// Compares the formulas with numbers computed by hand.
 TEST(Volume, IsWhatTheFormsSend) {
   EXPECT_EQ(sent_bytes("all_reduce", 1, 0, 1'000'000), 0U);
   EXPECT_EQ(sent_bytes("all_reduce", 8, 3, 8), 7 * 8U);
-  // 1,000,000 bytes on 3 ranks: parts of 333,376, 333,376 and 333,248.
+  // 1,000,000 bytes on 3 ranks: shards of 333,376, 333,376 and 333,248.
   EXPECT_EQ(sent_bytes("all_reduce", 3, 0, 1'000'000), 1'000'000 + 333'376U);
   EXPECT_EQ(sent_bytes("all_reduce", 3, 2, 1'000'000), 1'000'000 + 333'248U);
-  // 20 ranks, a tree: rank 16 has the subtree 16 to 19 and the children 17 and 18.
+  // A tree of 20 ranks: rank 16 has the subtree 16 to 19 and the children 17 and 18.
   EXPECT_EQ(sent_bytes("all_reduce", 20, 16, 4000), (4 + 2) * 4000U);
   EXPECT_EQ(sent_bytes("all_reduce", 20, 0, 4000), 5 * 4000U);
   EXPECT_EQ(sent_bytes("all_reduce", 20, 19, 4000), 4000U);
   EXPECT_EQ(sent_bytes("reduce_scatter", 4, 1, 4000), 3000U);
   EXPECT_EQ(sent_bytes("all_gather", 4, 1, 1000), 3000U);
   EXPECT_EQ(sent_bytes("broadcast", 5, 1, 10, 1), 30U);  // the root, with 3 children
-  EXPECT_EQ(sent_bytes("broadcast", 5, 3, 10, 1), 10U);  // two after it, with 1
+  EXPECT_EQ(sent_bytes("broadcast", 5, 3, 10, 1), 10U);  // two ranks after it, with 1 child
   EXPECT_EQ(sent_bytes(1, std::vector<std::uint64_t>{5, 6, 0, 7}), 12U);
   EXPECT_THROW(sent_bytes("all_to_all", 4, 0, 100), Error);
 }
 
-/// What one rank sends another receives: 2 (n - 1) buffers travel in all.
-TEST(Volume, OfAnAllReduceAddsUp) {
+/// One rank sends what another receives: 2 (n - 1) buffers are sent in total.
+TEST(Volume, AddsUpForAnAllReduce) {
   for (const int size : {2, 3, 7, 64, 1024}) {
     for (const std::uint64_t bytes : {200'004UL, 1'000'000UL, 64UL << 20}) {
       std::uint64_t all = 0;

@@ -109,7 +109,7 @@ TEST(HeartbeatMessages, ComeBackAsTheyWere) {
   }
 }
 
-/// The bytes of a message of this body.
+/// Returns the bytes of a message with this body.
 std::string framed(const std::string& body) {
   std::string bytes(8, '\0');
   bytes[0] = static_cast<char>(body.size() & 0xff);
@@ -121,7 +121,7 @@ TEST(HeartbeatMessages, EveryTruncationIsRefused) {
   for (const HeartbeatMessage& message : kMessages) {
     const std::string bytes = encode(message);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-      const Decoded part = decode(bytes.substr(0, size));  // the rest is still on its way
+      const Decoded part = decode(bytes.substr(0, size));  // the rest has not arrived yet
       EXPECT_FALSE(part.message || part.garbage || part.used > 0) << size;
     }
     const std::string body = bytes.substr(8);
@@ -146,7 +146,7 @@ TEST(HeartbeatMessages, ValuesOutOfRangeAreRefused) {
   EXPECT_TRUE(decode(std::string(8, '\xff')).garbage);
 }
 
-TEST(HeartbeatMessages, OfALongTextTheBeginningIsSent) {
+TEST(HeartbeatMessages, SendTheBeginningOfALongText) {
   const Decoded first = decode(encode(Failure{1, std::string(100000, 'x')}));
 
   ASSERT_TRUE(first.message);
@@ -166,7 +166,7 @@ HeartbeatOptions no_loss_expected() {
   return options;
 }
 
-/// True once the other side has closed, within 5 s.
+/// Returns true if the other side closes within 5 s.
 bool is_closed(const Connection& connection) {
   pollfd wait{connection.fd(), POLLIN, 0};
   if (::poll(&wait, 1, 5000) != 1) return false;
@@ -174,9 +174,9 @@ bool is_closed(const Connection& connection) {
   return ::recv(connection.fd(), &byte, 1, 0) <= 0;
 }
 
-/// Rank 1 by hand: strangers first, then a proper hello.
+/// Plays rank 1: strangers connect first, then it sends a valid hello.
 void join_after_strangers(Communicator& world) {
-  agree(world, std::nullopt);  // rank 0 has room for the connections
+  agree(world, std::nullopt);  // rank 0 has enough descriptors for the connections
   std::string text(2048, '\0');
   world.broadcast({.data = text.data(), .count = text.size(), .dtype = DType::u8, .root = 0})
       ->wait();

@@ -13,7 +13,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 
-// The handles of the real headers, given a body.
+// Definitions of the opaque handles of the real headers.
 struct ncclComm {
   std::unique_ptr<trireme::Communicator> ranks;
   int device = -1;
@@ -24,7 +24,7 @@ struct CUstream_st {
   int number = 0;
   int device = 0;
   int priority = 0;
-  std::set<int> ready_for;  // streams whose events it has waited for since its last collective
+  std::set<int> ready_for;  // streams with events that it has waited for since its last collective
 };
 
 struct CUevent_st {
@@ -81,10 +81,10 @@ ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
     if (!slot) slot = std::make_shared<ThreadWorld>(size);
     world = slot;
   }
-  EXPECT_GT(std::strlen(id.internal), 0U) << "an id that nobody made";
+  EXPECT_GT(std::strlen(id.internal), 0U) << "an id that no call made";
   *comm = new ncclComm{world->communicator(rank), t_rank.device, id.internal};
   note(formatted("init_rank {}/{} device {}", rank, size, t_rank.device));
-  (*comm)->ranks->barrier();  // the real call also returns when all have come
+  (*comm)->ranks->barrier();  // the real call also returns when all ranks have arrived
   return ncclSuccess;
 }
 
@@ -94,7 +94,7 @@ ncclResult_t destroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/// What must hold whenever a collective is put on a stream.
+/// Checks the rules for a collective on a stream.
 void check_enqueue(const char* what, ncclComm_t comm, cudaStream_t stream) {
   EXPECT_EQ(t_rank.device, comm->device) << what << " with another current device";
   ASSERT_NE(stream, nullptr) << what << " on the default stream";
@@ -219,7 +219,7 @@ cudaError_t free_stream(cudaStream_t stream) {
 }
 
 cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  EXPECT_TRUE(event->recorded) << "waiting for an event that nobody recorded orders nothing";
+  EXPECT_TRUE(event->recorded) << "waiting for an event that was not recorded orders nothing";
   if (stream != nullptr && event->stream != stream) {
     stream->ready_for.insert(event->stream == nullptr ? 0 : event->stream->number);
   }

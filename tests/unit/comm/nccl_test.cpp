@@ -17,7 +17,8 @@
 #include "unit/comm/nccl_stand_in.hpp"
 #include "unit/comm/values.hpp"
 
-/// The NCCL backend over the recording stand-in: 2 nodes x 4 ranks, each rank a thread.
+/// Tests the NCCL backend over the recording stand-in: 2 nodes x 4 ranks, and each rank is a
+/// thread.
 namespace trireme::testing {
 namespace {
 
@@ -36,13 +37,13 @@ LaunchInfo place_of(int rank, int per_node = kPerNode) {
   return launch;
 }
 
-/// Runs body(nccl world) on 8 ranks; `visible` devices each, as chosen by
-/// `first` of its local rank.
+/// Runs body(nccl world) on 8 ranks. Each sees `visible` devices, from `first` of its local rank
+/// on.
 template <class Body>
 void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
   ThreadWorld threads(kNodes * kPerNode);
   std::mutex mutex;
-  std::exception_ptr cause;  // kept before the others can fail of it
+  std::exception_ptr cause;  // recorded before the other ranks can fail because of it
   run_ranks(kNodes * kPerNode, [&](Communicator& outer) {
     const LaunchInfo launch = place_of(outer.rank());
     stand_in_rank(launch.node, visible, bound ? launch.local_rank : 0);
@@ -114,7 +115,7 @@ TEST(Nccl, IdleGpuIsNamed) {
 TEST(Nccl, EventsOrderTheStreamsAroundACollective) {
   run_gpus([](Communicator& world, const LaunchInfo& launch) {
     float x = 1;
-    world.all_reduce(f32_sum(&x, &x, 1))->wait();  // makes the lane of reductions
+    world.all_reduce(f32_sum(&x, &x, 1))->wait();  // makes the stream of reductions
     stand_in_calls();
 
     const auto work = world.all_reduce(f32_sum(&x, &x, 1));
@@ -126,7 +127,7 @@ TEST(Nccl, EventsOrderTheStreamsAroundACollective) {
     const std::string stream = started[4].substr(std::string("record on stream ").size());
     EXPECT_EQ(started[0], "record on stream default");
     EXPECT_EQ(started[1], "stream " + stream + " waits for stream default");
-    EXPECT_EQ(started[2], "record on stream " + stream);  // where its time begins
+    EXPECT_EQ(started[2], "record on stream " + stream);  // the start of its time measurement
     EXPECT_EQ(started[3],
               "all_reduce device " + std::to_string(launch.local_rank) + " stream " + stream);
     EXPECT_EQ(started[4], "record on stream " + stream);
@@ -158,7 +159,7 @@ std::ptrdiff_t num_calls(const std::vector<std::string>& calls, const std::strin
                        [&](const std::string& call) { return call.starts_with(start); });
 }
 
-/// Where the calls put this operation: "stream 5".
+/// Returns the stream of this operation in the recorded calls: "stream 5".
 std::string stream_of(const std::vector<std::string>& calls, const std::string& operation) {
   for (const auto& call : calls) {
     if (call.starts_with(operation)) return call.substr(call.find("stream"));
@@ -184,7 +185,7 @@ TEST(Nccl, GroupsOverEqualRanksShareTheirLanesUntilTheLastIsGone) {
     auto calls = stand_in_calls();
     EXPECT_EQ(num_calls(calls, "init_rank") + num_calls(calls, "comm_destroy"), 0);
 
-    // Other ranks, or these in another order, are another communicator.
+    // Other ranks, or the same ones in another order, form another communicator.
     const auto reversed = world.split(launch.node, -world.rank(), "reversed");
     EXPECT_EQ(num_calls(stand_in_calls(), "init_rank"), 1);
     EXPECT_EQ(reversed->rank(), kPerNode - 1 - launch.local_rank);
@@ -206,7 +207,7 @@ TEST(Nccl, TheLastGroupDestroysBothCommunicators) {
   });
 }
 
-TEST(Nccl, RanksThatOneHasDroppedAreMadeAnewByAll) {
+TEST(Nccl, AGroupThatOneRankDroppedIsMadeAgainByAll) {
   run_gpus([](Communicator& world, const LaunchInfo& launch) {
     auto group = world.split(launch.node, world.rank(), "dp");
     if (launch.local_rank == 2) group.reset();

@@ -13,7 +13,7 @@
 namespace trireme::testing {
 namespace {
 
-TEST(Share, TheLargestPiecesGoFirstToWhoHasLeast) {
+TEST(Share, TheLargestItemsGoFirstToTheRankWithLeast) {
   const std::vector<std::uint64_t> bytes{10, 100, 60, 50, 0, 0};
 
   EXPECT_EQ(owners_by_bytes(bytes, 1), (std::vector<int>{0, 0, 0, 0, 0, 0}));
@@ -22,7 +22,7 @@ TEST(Share, TheLargestPiecesGoFirstToWhoHasLeast) {
   EXPECT_TRUE(owners_by_bytes({}, 3).empty());
 }
 
-TEST(Share, EveryRankHasTheTextOfEveryPieceAndEachPieceIsDoneOnce) {
+TEST(Share, EveryRankHasTheTextOfEveryItemAndEachItemIsDoneOnce) {
   const std::vector<std::uint64_t> bytes{5, 1, 9, 0, 3};
   for (const int size : {1, 2, 3, 7}) {
     std::atomic<int> done = 0;
@@ -41,8 +41,8 @@ TEST(Share, EveryRankHasTheTextOfEveryPieceAndEachPieceIsDoneOnce) {
   }
 }
 
-/// Whoever fails first, all throw what one rank alone would have met.
-TEST(Share, TheErrorOfTheLowestPieceIsThrownOnAllRanks) {
+/// Any rank may fail first; all throw the error that one rank alone would have thrown.
+TEST(Share, TheErrorOfTheLowestItemIsThrownOnAllRanks) {
   const std::vector<std::uint64_t> bytes(6);
   for (const int size : {1, 2, 3}) {
     std::atomic<int> thrown = 0;
@@ -62,7 +62,7 @@ TEST(Share, TheErrorOfTheLowestPieceIsThrownOnAllRanks) {
   }
 }
 
-TEST(Share, TroubleWithAMachineNamesTheRank) {
+TEST(Share, AnErrorOfAMachineNamesTheRank) {
   const std::vector<std::uint64_t> bytes(3);
   std::atomic<int> thrown = 0;
   run_ranks(3, [&](Communicator& world) {
@@ -92,7 +92,8 @@ TEST(Share, TheFirstRankWorksAndAllHaveItsTextOrItsError) {
   });
 }
 
-/// The peers of a rank that ends alone may wait for it: they are told. Where all know, nobody is.
+/// The peers of a rank that fails alone may wait for it, so they are notified. If all ranks know
+/// the error, none is notified.
 TEST(RunRank, OnlyAnErrorOfThisRankAloneAbandonsTheOthers) {
   int abandoned = -1;
   const auto run = [&](const std::function<int()>& body) {

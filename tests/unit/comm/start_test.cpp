@@ -1,4 +1,5 @@
-/// The start of a rank before MPI tells anything: launchers' variables, nodes of a step, marks.
+/// Tests the start of a rank before MPI is initialized: variables of launchers, nodes of a step,
+/// marks.
 
 #include <gtest/gtest.h>
 #include <fcntl.h>
@@ -31,10 +32,11 @@ TEST(Launchers, AStepOfOneTaskIsAloneAndNeedsNoMpi) {
     EXPECT_TRUE(is_alone(alone)) << ::testing::PrintToString(alone);
   for (const LauncherVariables& asks : std::vector<LauncherVariables>{
            {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}},
-           // mpirun within the shell of a step of one task, and daemons of mpirun on two nodes
+           // These are mpirun in the shell of a step with one task, and daemons of mpirun on two
+           // nodes.
            {{"OMPI_COMM_WORLD_SIZE", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}},
            {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}},
-           // another launcher within a step of one task, which tells no size
+           // This is another launcher in a step with one task; it gives no size.
            {{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "prterun-n1-5"}},
            {{"MPI_LOCALNRANKS", "1"}},
            {{"PMIX_RANK", "0"}},
@@ -78,10 +80,10 @@ TEST(Launchers, TasksOfAJobThatStayIdleAreAWarning) {
   EXPECT_NE(batch.find("srun trireme pretrain"), std::string::npos) << batch;
   EXPECT_NE(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}}).find("3 nodes"),
             std::string::npos);
-  // the interactive step of salloc
+  // This is the interactive step of salloc.
   EXPECT_NE(
       warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}}), "");
-  // srun -n 1 in a job of two nodes; a job of one task; mpirun; no job
+  // These are srun -n 1 in a job with two nodes, a job with one task, mpirun, and no job.
   EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"},
                      {"SLURM_NTASKS", "1"},
                      {"SLURM_JOB_NUM_NODES", "2"},

@@ -28,7 +28,7 @@ inline Reduction f32_sum(const void* input, void* output, std::uint64_t count,
           .tag = tag};
 }
 
-/// Types a backend can reduce: NCCL has no 16-bit integers.
+/// Types that every backend can reduce: NCCL has no 16-bit integers.
 inline bool reduces(const Communicator& comm, DType dtype) {
   return std::string_view(comm.backend()) != "nccl" || (dtype != DType::i16 && dtype != DType::u16);
 }
@@ -99,8 +99,8 @@ inline double get(const Bytes& buffer, std::uint64_t index, DType dtype) {
   return 0;
 }
 
-/// Small whole numbers: every sum of a few ranks is exact in every type, so any
-/// order gives the same bits.
+/// Returns small integers: every sum over a few ranks is exact in every type, so any order gives
+/// the same bits.
 inline double whole_value(int rank, std::uint64_t index) {
   return static_cast<double>((static_cast<std::uint64_t>(rank) * 7 + index * 3 + index / 11) % 10);
 }
@@ -111,7 +111,7 @@ inline Bytes whole_values(int rank, std::uint64_t count, DType dtype) {
   return buffer;
 }
 
-/// Floats whose sum depends on the order of additions.
+/// Returns floats with a sum that depends on the order of additions.
 inline std::vector<float> awkward_values(int rank, std::uint64_t count, unsigned seed = 1) {
   std::mt19937 random(seed * 1000U + static_cast<unsigned>(rank));
   std::normal_distribution<float> normal;
@@ -126,7 +126,7 @@ inline double combine(ReduceOp op, double a, double b) {
   return a < b ? a : b;
 }
 
-/// What whole_value reduces to over ranks [0, size).
+/// Returns the reduction of whole_value over ranks [0, size).
 inline double reduced_value(int size, std::uint64_t index, ReduceOp op) {
   double value = whole_value(0, index);
   for (int r = 1; r < size; ++r) value = combine(op, value, whole_value(r, index));

@@ -1,4 +1,4 @@
-/// What tells a hang from work, and where the threads stand.
+/// Tests how the watchdog tells a hang from work, and the stacks of threads.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@
 
 namespace trireme {
 
-/// Outside the anonymous namespace and never inlined: its name is looked for in a stack.
+/// This function is outside the anonymous namespace and never inlined, because the test searches
+/// for its name in a stack.
 [[gnu::noinline, maybe_unused]] void stand_still_for_the_watchdog(
     std::promise<void>& here, const std::shared_future<void>& go) {
   here.set_value();
@@ -35,7 +36,7 @@ ActivitySnapshot at_step(std::int64_t step, std::uint64_t operations, const char
   return now;
 }
 
-/// After `steps` steps of `step_s` seconds each, time stands at steps * step_s.
+/// Returns a watch after `steps` steps of `step_s` seconds each; the time is steps * step_s.
 StallWatch after_steps(HangRule rule, int steps, double step_s) {
   StallWatch watch(rule);
   for (int step = 1; step <= steps; ++step) {
@@ -96,8 +97,8 @@ TEST(StallWatch, TheRankBehindHasFewestStepsThenOperationsThenDoesNotWait) {
 
 class Stacks : public Scratch {};
 
-#ifndef __SANITIZE_THREAD__  // it holds signals back until a thread leaves its wait
-TEST_F(Stacks, NameTheFunctionInWhichAThreadStands) {
+#ifndef __SANITIZE_THREAD__  // the wait blocks signals until the thread leaves it
+TEST_F(Stacks, NameTheFunctionThatAThreadRuns) {
   std::promise<void> here;
   std::promise<void> go;
   std::thread thread([&here, future = go.get_future().share()] {
@@ -119,7 +120,7 @@ TEST_F(Stacks, NameTheFunctionInWhichAThreadStands) {
   const std::string file = read_file(at("deep") / "stacks.txt");
   EXPECT_NE(file.find("== first\n"), std::string::npos);
   EXPECT_NE(file.find("== second\n"), std::string::npos) << "appended";
-  write_stacks("/proc/self/nothing/x", "nowhere");  // says so in the log, throws nothing
+  write_stacks("/proc/self/nothing/x", "nowhere");  // logs the problem and throws nothing
 }
 #endif
 
@@ -143,7 +144,7 @@ TEST_F(Stacks, AThreadThatBlocksTheSignalIsNamedWithoutAStack) {
   EXPECT_NE(text.find(" deaf: no answer"), std::string::npos) << text;
 }
 
-TEST_F(Stacks, Sigusr1IsAnsweredAndTheProgramGoesOn) {
+TEST_F(Stacks, Sigusr1IsAnsweredAndTheProgramContinues) {
   std::promise<void> asked;
   {
     const StackRequests requests([&] { asked.set_value(); });

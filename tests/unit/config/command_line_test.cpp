@@ -15,7 +15,7 @@ namespace {
 
 using testing_config::Sample;
 
-/// A program with one command that has a configuration, and a group of two that have none.
+/// A program with one command that has a configuration, and a group of two commands without one.
 struct Program {
   Sample sample;
   ConfigSet set{sample.fields()};
@@ -112,7 +112,7 @@ TEST(CommandLine, TakesListsNegativeNumbersAndValuesThatLookLikeCommands) {
   EXPECT_EQ(program.max_tokens, 3);
 }
 
-TEST(CommandLine, WhatStandsBehindTwoDashesIsTakenAsItIs) {
+TEST(CommandLine, WordsAfterTwoDashesAreTakenUnchanged) {
   std::vector<std::string> rest;
   bool dry_run = false;
   CommandLine line("trireme", "", [] { return std::string(); });
@@ -237,7 +237,7 @@ TEST(CommandLine, AFlagMayBeGivenItsValue) {
       << Program().error({"pretrain", "--run", "r", "--dry-run=no"});
 }
 
-TEST(CommandLine, AnEmptyValueIsAValueButNamesNoFolder) {
+TEST(CommandLine, AnEmptyValueIsAValueButNoDirectory) {
   Program program;
 
   program.run({"pretrain", "--run", "r", "--model.preset", ""});

@@ -22,7 +22,7 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-/// What a shell prints, sorted lines.
+/// Returns the sorted lines that a shell prints.
 Words lines_of(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   EXPECT_NE(pipe, nullptr);
@@ -38,7 +38,7 @@ Words lines_of(const std::string& command) {
   return lines;
 }
 
-/// A program with a bit of everything, and its scripts in a folder with one file, notes.txt.
+/// A program with some of everything, and its scripts in a directory with one file, notes.txt.
 class Completion : public Scratch {
  protected:
   void SetUp() override {
@@ -62,7 +62,7 @@ class Completion : public Scratch {
     line_.command("checkpoint verify", "check one").run([] { return 0; });
   }
 
-  /// Where `completion SHELL` was written.
+  /// Writes the output of `completion SHELL` and returns its path.
   std::string script(const char* shell, const char* file) {
     testing::internal::CaptureStdout();
     const std::array<const char*, 3> arguments{"my-tool", "completion", shell};
@@ -82,7 +82,7 @@ class Completion : public Scratch {
 
 class InBash : public Completion {
  protected:
-  /// What bash offers for the last word, in the folder of notes.txt.
+  /// Returns the completions of bash for the last word, in the directory of notes.txt.
   Words offered(const Words& words) {
     if (script_.empty()) script_ = script("bash", "bash.sh");
     std::string typed;
@@ -167,7 +167,7 @@ TEST_F(Completion, FishOffersTheSame) {
 #endif
 
 #ifdef TRIREME_ZSH
-/// The builtins at the end, which want a terminal, print what they are given.
+/// The builtins at the end, which need a terminal, print their arguments instead.
 constexpr const char* kZshEnds = R"(
 compdef() { : }
 compset() { PREFIX=${PREFIX#*=} }

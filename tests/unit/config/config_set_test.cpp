@@ -13,7 +13,7 @@ namespace {
 
 using testing_config::Sample;
 
-/// The message of finish(), "" when there is nothing to say.
+/// Returns the message of finish(); "" if there is none.
 std::string problems_of(const ConfigSet& set) {
   try {
     set.finish();
@@ -167,8 +167,8 @@ TEST(ConfigSet, ComponentProblemsNameWhoSetTheValue) {
             "model.hidden_size = 64, must be a multiple of 128");
 }
 
-/// Runs the sources in `order`, a permutation of "pfgc" (preset, first file,
-/// second file, command line).
+/// Runs the sources in `order`, a permutation of "pfgc" (preset, first file, second file, command
+/// line).
 std::string winner(const std::string& order, const std::string& key) {
   Sample sample;
   ConfigSet set(sample.fields());
@@ -189,8 +189,7 @@ TEST(ConfigSet, PrecedenceDoesNotDependOnTheOrderOfCalls) {
   std::string order = "cfgp";
   std::sort(order.begin(), order.end());
   do {
-    if (order.find('f') > order.find('g'))
-      continue;  // which file is the first is what the order says
+    if (order.find('f') > order.find('g')) continue;  // the order decides which file is the first
     EXPECT_EQ(winner(order, "model.hidden_size"), "3 --model.hidden_size") << order;
     EXPECT_EQ(winner(order, "model.rope_theta"), "2 second.toml:3") << order;
     EXPECT_EQ(winner(order, "model.qk_norm"), "true first.toml:4") << order;
@@ -240,7 +239,7 @@ TEST(ConfigSet, AnEarlierPartOfTheRunRanksBetweenPresetAndFiles) {
   }
 }
 
-TEST(ConfigSet, OfADamagedEarlierPartNothingIsTaken) {
+TEST(ConfigSet, NothingIsTakenFromADamagedEarlierPart) {
   Sample sample;
   ConfigSet set(sample.fields());
 

@@ -18,7 +18,7 @@ namespace {
 
 using testing_config::Sample;
 
-/// Sets variables for one test and removes them again.
+/// Sets variables for one test and removes them afterwards.
 class Environment : public testing::Test {
  protected:
   void define(const std::string& name, const std::string& value) {
@@ -92,7 +92,7 @@ TEST_F(Environment, AMistypedSectionIsAProblem) {
             "'TRIREME_OPTIM_LR'?");
 }
 
-TEST_F(Environment, AMistypedVariableOfOurScriptsIsAProblem) {
+TEST_F(Environment, AMistypedVariableOfTheJobScriptsIsAProblem) {
   define("TRIREME_MAX_FAILURE", "3");
 
   EXPECT_NE(load().find("did you mean 'TRIREME_MAX_FAILURES'?"), std::string::npos);
@@ -106,14 +106,14 @@ TEST_F(Environment, AVariableThatIsNearNothingIsAWarning) {
   EXPECT_NE(set_.warnings()[0].find("TRIREME_SERVE_PORT"), std::string::npos);
 }
 
-TEST_F(Environment, OtherVariablesOfOursAreLeftAlone) {
+TEST_F(Environment, OtherTriremeVariablesAreAccepted) {
   for (const std::string_view name : kProgramVariables) define(std::string(name), "x");
 
   EXPECT_EQ(load(), "");
   EXPECT_TRUE(set_.warnings().empty());
 }
 
-/// Adds what `pattern` finds in a file; its first group is the name.
+/// Adds the names that `pattern` finds in a file; its first group is the name.
 void find_names(const std::filesystem::path& file, const std::regex& pattern,
                 std::set<std::string>& names) {
   const std::string text = read_file(file);
@@ -124,7 +124,7 @@ void find_names(const std::filesystem::path& file, const std::regex& pattern,
 
 TEST_F(Environment, EveryVariableThatWeReadIsKnown) {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
-  const std::regex in_script(R"((?:^|[^D])(TRIREME_[A-Z0-9_]*[A-Z0-9]))");  // less -DTRIREME_...
+  const std::regex in_script(R"((?:^|[^D])(TRIREME_[A-Z0-9_]*[A-Z0-9]))");  // without -DTRIREME_...
   const std::regex in_code(R"((?:getenv|environ\.get|environ)[(\[]\s*"(TRIREME_[A-Z0-9_]+)\")");
   std::set<std::string> names;
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// The settings of one command, as its component declares them.
+/// The settings of one command, like a component declares them.
 struct PackSettings {
   std::string kind = "text";
   std::vector<std::string> inputs;
@@ -36,7 +36,7 @@ void check(const PackSettings& settings, Problems& problems) {
     problems.add("--seq-len", settings.seq_len, "must be 100 or more for pairs");
 }
 
-/// A program whose one command takes settings.
+/// A program with one command, which takes settings.
 struct PackProgram {
   CommandLine line{"packer", "packs", [] { return std::string("packer 0.1"); }};
   std::shared_ptr<const PackSettings> settings;

@@ -65,7 +65,7 @@ TEST(Value, RefusesTextThatIsNotUtf8BecauseTomlCouldNotHoldIt) {
 }
 
 TEST(Value, IgnoresTheLocale) {
-  const char* german = std::setlocale(LC_ALL, "de_DE.UTF-8");  // where it is installed
+  const char* german = std::setlocale(LC_ALL, "de_DE.UTF-8");  // if it is installed
   double number = 0;
 
   EXPECT_EQ(assign_text(&number, "0.25"), "") << (german == nullptr ? "C locale" : german);
@@ -73,7 +73,7 @@ TEST(Value, IgnoresTheLocale) {
   std::setlocale(LC_ALL, "C");
 }
 
-/// The value of `key = <literal>` after a trip through TOML.
+/// Returns the value of `key = <literal>` after it was written as TOML and read back.
 template <class T>
 T through_toml(T value) {
   const std::vector<TomlEntry> entries =
@@ -87,7 +87,7 @@ TEST(Value, DoublesSurviveTomlBitForBit) {
   values.push_back(std::numeric_limits<double>::denorm_min());
   values.push_back(std::numeric_limits<double>::max());
   values.push_back(std::numeric_limits<double>::lowest());
-  for (std::uint64_t i = 0; i < 2000; ++i) {  // any bit pattern that is finite
+  for (std::uint64_t i = 0; i < 2000; ++i) {  // any finite bit pattern
     const PhiloxWords words = philox4x32(1, i, 0);
     const auto value = __builtin_bit_cast(double, (std::uint64_t{words[0]} << 32) | words[1]);
     if (std::isfinite(value)) values.push_back(value);

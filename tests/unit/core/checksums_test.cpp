@@ -79,7 +79,7 @@ TEST(Sha256, EqualsPublishedValues) {
     Sha256 pieces;
     for (std::size_t at = 0; at < text.size(); at += 97) {
       pieces.update(std::string_view(text).substr(at, 97));
-      (void)pieces.hex();  // asking does not end the stream
+      (void)pieces.hex();  // digest() does not end the stream
     }
     EXPECT_EQ(pieces.hex(), value);
   }

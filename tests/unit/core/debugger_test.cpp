@@ -17,7 +17,7 @@ TEST(Debugger, AProcessWaitsUntilItIsHeld) {
   }
   ::usleep(500'000);
   int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, WNOHANG), 0) << "nobody holds it yet";
+  ASSERT_EQ(::waitpid(child, &status, WNOHANG), 0) << "no debugger is attached yet";
   ASSERT_EQ(::ptrace(PTRACE_SEIZE, child, nullptr, nullptr), 0);
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));

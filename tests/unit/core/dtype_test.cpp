@@ -27,8 +27,8 @@ float rounded(float value) {
 
 TEST(DType, Bf16RoundsToNearestAndTiesToEven) {
   EXPECT_EQ(rounded(1.0F), 1.0F);
-  EXPECT_EQ(rounded(1.0F + 0x1p-8F), 1.0F);            // half way, 1.0 is even
-  EXPECT_EQ(rounded(1.0F + 0x3p-8F), 1.0F + 0x1p-6F);  // half way, up to even
+  EXPECT_EQ(rounded(1.0F + 0x1p-8F), 1.0F);            // a tie: 1.0 is even
+  EXPECT_EQ(rounded(1.0F + 0x3p-8F), 1.0F + 0x1p-6F);  // a tie that rounds up to even
   EXPECT_EQ(rounded(1.0F + 0x1p-8F + 0x1p-20F), 1.0F + 0x1p-7F);
   EXPECT_EQ(rounded(-(1.0F + 0x3p-8F)), -(1.0F + 0x1p-6F));
 }
@@ -41,8 +41,8 @@ TEST(DType, Bf16KeepsSpecialValues) {
   EXPECT_EQ(rounded(std::numeric_limits<float>::max()), kInfinity);
   EXPECT_TRUE(std::signbit(rounded(-0.0F)));
   EXPECT_TRUE(std::isnan(rounded(std::numeric_limits<float>::quiet_NaN())));
-  EXPECT_TRUE(std::isnan(rounded(
-      __builtin_bit_cast(float, 0x7f800001U))));  // a NaN whose high bits are those of infinity
+  EXPECT_TRUE(std::isnan(
+      rounded(__builtin_bit_cast(float, 0x7f800001U))));  // a NaN with the high bits of infinity
   EXPECT_TRUE(
       std::isnan(rounded(__builtin_bit_cast(float, 0x7fffffffU))));  // must not carry into the sign
 }

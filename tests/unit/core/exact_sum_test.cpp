@@ -17,7 +17,7 @@ ExactSum sum_of(std::span<const double> values) {
   return sum;
 }
 
-/// Of 1e-300 to 1e300, and numbers below the smallest normal one.
+/// Returns numbers from 1e-300 to 1e300, including some below the smallest normal number.
 std::vector<double> wild_values() {
   std::mt19937_64 random(5);
   std::uniform_real_distribution<double> exponent(-300, 300);

@@ -18,7 +18,7 @@ namespace {
 
 using File = Scratch;
 
-/// No file of this process may grow past `bytes` while it lives; stands in for a full disk.
+/// Limits the size of every file of this process to `bytes` until destruction, like a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -60,7 +60,7 @@ TEST_F(File, AtomicWriteOnAFullDiskKeepsTheOldContentAndLeavesNothing) {
   EXPECT_EQ(num_files(), 1U);
 }
 
-TEST_F(File, AtomicWriteIntoAnAbsentFolderNamesIt) {
+TEST_F(File, AtomicWriteIntoAnAbsentDirectoryNamesIt) {
   EXPECT_TRUE(
       contains(error_of([&] { write_file_atomic(at("no/a"), "x"); }).what(), at("no/a").string()));
 }
@@ -94,7 +94,7 @@ TEST_F(File, ATakenPlaceOrAFileInTheWayIsUsage) {
   EXPECT_EQ(read_file(at("a")), "mine");
 }
 
-TEST_F(File, AFolderIsLockedForOneAndFreeAgainAfterIt) {
+TEST_F(File, ADirectoryIsLockedForOneProcessUntilItsEnd) {
   make_folders(at("a"));
   {
     const std::optional<Fd> mine = lock_folder(at("a"));
@@ -121,7 +121,7 @@ TEST_F(File, ThreadsMayReplaceOneFileAtTheSameTime) {
   EXPECT_EQ(num_files(), 1U);
 }
 
-TEST_F(File, ReadRefusesWhatIsAbsentAFolderOrTooLarge) {
+TEST_F(File, ReadRefusesAbsentFilesDirectoriesAndLargeFiles) {
   write_file_atomic(at("ten"), "0123456789");
 
   EXPECT_EQ(read_file(at("ten"), 10), "0123456789");
@@ -173,10 +173,10 @@ TEST_F(File, PublishRefusesToReplace) {
   EXPECT_EQ(error_of([&] { publish(at("folder"), at("taken")); }).kind(), ErrorKind::usage);
   EXPECT_EQ(read_file(at("old")), "old");
   publish(at("new"), at("fresh"));
-  publish(at("folder"), at("fresh_folder"));
+  publish(at("folder"), at("fresh_directory"));
   EXPECT_EQ(read_file(at("fresh")), "new");
   EXPECT_FALSE(std::filesystem::exists(at("new")));
-  EXPECT_TRUE(std::filesystem::is_directory(at("fresh_folder")));
+  EXPECT_TRUE(std::filesystem::is_directory(at("fresh_directory")));
 }
 
 }  // namespace

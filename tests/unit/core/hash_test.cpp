@@ -13,7 +13,7 @@ TEST_F(Hash, GivesThePublishedValues) {
   EXPECT_EQ(xxh3_128_hex(""), "99aa06d3014798d86001c324468d497f");
 }
 
-TEST_F(Hash, PiecesGiveTheHashOfTheWhole) {
+TEST_F(Hash, PartsGiveTheHashOfTheWhole) {
   const std::string text(10000, 'x');
   Hasher hasher;
   hasher.update(std::string_view(text).substr(0, 1));
@@ -36,7 +36,7 @@ TEST_F(Hash, AFileHashesLikeItsContentAcrossBuffers) {
   EXPECT_EQ(hash_file(at("empty")), xxh3_128_hex(""));
 }
 
-TEST_F(Hash, AnAbsentFileOrAFolderIsADataError) {
+TEST_F(Hash, AnAbsentFileOrADirectoryIsADataError) {
   EXPECT_EQ(error_of([&] { hash_file(at("absent")); }).kind(), ErrorKind::data);
   EXPECT_EQ(error_of([&] { hash_file(at(".")); }).kind(), ErrorKind::data);
 }

@@ -139,7 +139,7 @@ TEST_F(Hdf5, OpenRefusesWhatIsNotACompleteFile) {
   const std::string whole = read_file(at("whole"));
   write_file_atomic(at("cut"), whole.substr(0, whole.size() / 2));
   std::string flipped = whole;
-  flipped[20] = static_cast<char>(flipped[20] ^ 0x10);  // in the superblock, which is checksummed
+  flipped[20] = static_cast<char>(flipped[20] ^ 0x10);  // the superblock has a checksum
   write_file_atomic(at("flipped"), flipped);
 
   for (const char* name : {"foreign", "empty", "absent", "cut", "flipped"}) {
@@ -147,7 +147,7 @@ TEST_F(Hdf5, OpenRefusesWhatIsNotACompleteFile) {
   }
 }
 
-TEST_F(Hdf5, OpenRefusesAFileWhoseWriterDied) {
+TEST_F(Hdf5, OpenRefusesAFileOfADeadWriter) {
   const pid_t child = ::fork();
   if (child == 0) {
     Hdf5File file = Hdf5File::create(at("f"));

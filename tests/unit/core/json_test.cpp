@@ -53,7 +53,7 @@ TEST(Json, LimitsTheSize) {
 TEST(Json, ManyMembersAndItemsTakeLinearTime) {
   std::string list = "[";
   std::string members = "{";
-  for (int i = 0; i < 200000; ++i) {  // in quadratic time: a minute
+  for (int i = 0; i < 200000; ++i) {  // quadratic time would take a minute
     list += "{\"a\":1},";
     members += formatted("\"{}\":0,", i);
   }

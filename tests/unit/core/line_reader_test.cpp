@@ -1,5 +1,5 @@
-/// Lines as they are typed at a real (pseudo) terminal: a child reads them, this process has the keys
-/// and the screen.
+/// Lines typed at a pseudo terminal: a child reads them, and this process types the keys and reads
+/// the screen.
 
 #include "core/terminal/line_reader.hpp"
 
@@ -38,7 +38,7 @@ class Typist {
 
   testing::PseudoTerminal* operator->() { return &*terminal_; }
 
-  /// What the child says next; it is ready for keys again then.
+  /// Returns the next report of the child, which is ready for keys again then.
   std::string report() {
     std::size_t end = 0;
     terminal_->wait_until([&] {
@@ -94,7 +94,8 @@ TEST(LineReader, CountsTwoColumnsForAChineseCharacter) {
   typist->type(std::string("中文") + kLeft + "x");
   typist->wait_for("x文");
 
-  // "> ", four columns, two back; then x, and the cursor back over the two of the last character.
+  // "> ", four columns, two back; then x, and the cursor back over the two columns of the last
+  // character.
   EXPECT_NE(typist->screen().find("中文\b\b"), std::string::npos) << typist->screen();
   EXPECT_NE(typist->screen().find("文\b\b"), std::string::npos) << typist->screen();
   typist->type("\r");
@@ -166,7 +167,7 @@ TEST(LineReader, FollowsANewWidth) {
 
   const std::string line(90, 'a');
   typist->type(line);
-  typist->wait_for(line);  // in 40 columns it would be broken
+  typist->wait_for(line);  // with 40 columns it would be wrapped
   typist->type("\r");
   EXPECT_EQ(typist.report(), "line:" + line);
 }

@@ -19,7 +19,7 @@ class Log : public Scratch {
     Scratch::TearDown();
   }
 
-  /// What `body` writes to stderr.
+  /// Returns what `body` writes to stderr.
   template <class Body>
   static std::string stderr_of(Body&& body) {
     testing::internal::CaptureStderr();

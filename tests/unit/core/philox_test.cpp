@@ -39,8 +39,8 @@ TEST(Philox, MeanVarianceAndNeighbourCorrelationAreThoseOfTheUniformLaw) {
     previous = value;
   }
 
-  // Five standard errors: sd of the mean sqrt(1/12/n), of the variance sqrt(1/180/n),
-  // of the product 1/12/sqrt(n).
+  // The bounds are five standard errors: the sd of the mean is sqrt(1/12/n), of the variance
+  // sqrt(1/180/n), of the product 1/12/sqrt(n).
   const double root = std::sqrt(double{kCount});
   EXPECT_NEAR(sum / kCount, 0.0, 5 * std::sqrt(1.0 / 12) / root);
   EXPECT_NEAR(squares / kCount, 1.0 / 12, 5 * std::sqrt(1.0 / 180) / root);

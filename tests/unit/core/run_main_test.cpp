@@ -63,12 +63,12 @@ TEST(RunMain, MapsWhatTheSystemRefusesByItsNumber) {
     EXPECT_EQ(code(std::filesystem::filesystem_error("open", "a", number(machine))), 4) << machine;
   }
   EXPECT_EQ(code(std::filesystem::filesystem_error("open", "a", number(EACCES))), 3);
-  EXPECT_EQ(code(std::system_error(number(EDEADLK))), 1);  // no file is meant: our own bug
+  // The error names no file, so it is a bug of the program.
+  EXPECT_EQ(code(std::system_error(number(EDEADLK))), 1);
   EXPECT_EQ(code(std::system_error(std::make_error_code(std::future_errc::no_state))), 1);
 }
 
-/// The exit code of a child whose standard output is `fd` and which prints more
-/// than a buffer holds.
+/// Returns the exit code of a child with standard output `fd` that prints more than a buffer holds.
 [[noreturn]] void print_to(int fd, int code, int lines = 10000) {
   ::dup2(fd, STDOUT_FILENO);
   const int result = run_main("trireme", [&] {
@@ -102,7 +102,8 @@ TEST(RunMainDeathTest, AFullDiskUnderStandardOutputIsAResourceError) {
         print_to(::fileno(full), 0);
       },
       testing::ExitedWithCode(4),
-      "^trireme: error: cannot write standard output: No space left on device\n$");  // once
+      // The message is printed once.
+      "^trireme: error: cannot write standard output: No space left on device\n$");
 }
 
 TEST(RunMainDeathTest, LostOutputIsSaidOfAResultThatIsNotDoneToo) {

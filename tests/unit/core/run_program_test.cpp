@@ -28,7 +28,7 @@ TEST(RunProgram, EndsWhatTakesTooLong) {
   EXPECT_LT(timer.seconds(), 30);
 }
 
-TEST(RunningTimer, LeavesOutWhatLiesBetweenQuestionsFarApart) {
+TEST(RunningTimer, IgnoresTheTimeBetweenDistantQueries) {
   RunningTimer timer;
   const double now_s = RunningTimer::now_s();
 

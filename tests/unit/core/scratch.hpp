@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// A fresh folder for each test, removed at its end.
+/// A new directory for each test, which is removed at the end.
 class Scratch : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class Scratch : public ::testing::Test {
   std::filesystem::path folder_;
 };
 
-/// The kind and message of the Error that `body` throws; fails the test when there is none.
+/// Returns the kind and message of the Error that `body` throws. Fails the test if it throws none.
 template <class Body>
 Error error_of(Body&& body) {
   try {

@@ -12,8 +12,8 @@ namespace {
 
 using Weights = std::vector<double>;
 
-/// Megatron's rule said plainly: for each sample the first source with the largest
-/// w * max(i, 1) - count, in doubles.
+/// Computes Megatron's rule directly: for each sample takes the first source with the largest w *
+/// max(i, 1) - count, in doubles.
 std::vector<BlendPick> megatron(const Weights& normalized, std::size_t num_samples) {
   std::vector<std::int64_t> count(normalized.size(), 0);
   std::vector<BlendPick> picks;
@@ -66,7 +66,8 @@ TEST(Blend, MegatronRuleIsMegatrons) {
   }
 }
 
-/// The table is the same greedy rule over rounded weights, and never far from the weights.
+/// The table is the result of the same greedy rule with rounded weights, and never far from the
+/// weights.
 TEST(Blend, TableFollowsTheGreedyRuleAndStaysNearTheWeights) {
   for (const Weights& weights : cases()) {
     const auto blend = make_blend(weights, BlendRule::table);
@@ -128,7 +129,7 @@ TEST(Blend, RefusesBadWeights) {
   EXPECT_THROW(static_cast<void>(parse_blend_rule("greedy", "data.blend_rule")), Error);
 }
 
-/// The sums of NumPy 2 for these terms: eight running sums, then halves.
+/// Sums like NumPy 2 for this number of terms: eight running sums, then pairwise.
 TEST(Blend, NormalizesWithNumpysSum) {
   Weights terms;
   for (int i = 1; i <= 300; ++i) terms.push_back(1.0 / i + 0.1 * (i % 7));

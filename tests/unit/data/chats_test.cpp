@@ -21,7 +21,8 @@ using Chats = std::vector<std::vector<MaskedTokens>>;  // shard by shard
 
 constexpr std::int64_t kLongestChat = 60;
 
-/// Chats of up to 60 tokens, all different numbers from `token` on; some have their targets late.
+/// Returns chats of up to 60 tokens, which are consecutive numbers from `token` on. Some have late
+/// targets.
 Chats random_chats(const std::vector<int>& sizes, std::uint16_t token, unsigned seed) {
   std::mt19937 random(seed);
   Chats shards;
@@ -40,7 +41,7 @@ Chats random_chats(const std::vector<int>& sizes, std::uint16_t token, unsigned 
   return shards;
 }
 
-/// The chat as `pack` would have kept it.
+/// Returns the part of the chat that `pack` would keep.
 MaskedTokens cut(MaskedTokens chat, std::int64_t seq_len) {
   while (std::ssize(chat.ids) > seq_len) {
     chat.ids.pop_back();
@@ -49,7 +50,7 @@ MaskedTokens cut(MaskedTokens chat, std::int64_t seq_len) {
   return chat;
 }
 
-/// First token -> the chat, of all that have a target at this length.
+/// Returns all chats that have a target at this length, by their first token.
 std::map<std::int64_t, MaskedTokens> kept_chats(const Chats& shards, std::int64_t seq_len) {
   std::map<std::int64_t, MaskedTokens> kept;
   for (const auto& shard : shards) {
@@ -61,7 +62,7 @@ std::map<std::int64_t, MaskedTokens> kept_chats(const Chats& shards, std::int64_
   return kept;
 }
 
-/// Every segment is a whole one of `left`, taken out of it, or padding.
+/// Expects that every segment is a whole chat of `left`, which is removed from it, or padding.
 void take_chats(const Batch& batch, std::map<std::int64_t, MaskedTokens>& left) {
   std::int64_t targets = 0;
   for (std::size_t s = 0; s + 1 < batch.segment_bounds.size(); ++s) {
@@ -69,7 +70,7 @@ void take_chats(const Batch& batch, std::map<std::int64_t, MaskedTokens>& left) 
     const auto end = static_cast<std::size_t>(batch.segment_bounds[s + 1]);
     if (batch.tokens[begin] == 0) continue;
     const auto chat = left.find(batch.tokens[begin]);
-    ASSERT_NE(chat, left.end()) << "a piece that begins inside a chat, or a chat twice";
+    ASSERT_NE(chat, left.end()) << "a segment that begins inside a chat, or a repeated chat";
     const auto& [ids, mask] = chat->second;
     ASSERT_EQ(std::vector<std::int64_t>(batch.tokens.begin() + static_cast<long>(begin),
                                         batch.tokens.begin() + static_cast<long>(end)),
@@ -98,7 +99,7 @@ TEST_F(ChatSet, AChatIsWholeOrLosesItsEndAtAnyLength) {
   for (std::int64_t seq_len = 2; seq_len <= 130; ++seq_len) {
     const SampleSet samples(set, seq_len);
     std::uint64_t sequences = 0;
-    for (const auto& shard : chats_) {  // packed as `pack` packs what it keeps of them
+    for (const auto& shard : chats_) {  // packed like `pack` packs the kept parts
       std::vector<std::uint64_t> offset{0};
       for (const auto& [first, chat] : kept_chats({shard}, seq_len))
         offset.push_back(offset.back() + chat.ids.size());
@@ -118,7 +119,7 @@ TEST_F(ChatSet, AChatIsWholeOrLosesItsEndAtAnyLength) {
   }
 }
 
-TEST_F(ChatSet, APartOfASetHoldsItsChatsAlone) {
+TEST_F(ChatSet, APartOfASetHasOnlyItsChats) {
   const TokenSet set = TokenSet::open(folder_.path());
   for (const DocumentRange range : {DocumentRange{0, 70}, {5, 71}, {69, 72}, {80, 111}}) {
     const SampleSet samples(set, {.seq_len = 20, .documents = range});
@@ -134,7 +135,7 @@ TEST_F(ChatSet, APartOfASetHoldsItsChatsAlone) {
   }
 }
 
-TEST_F(ChatSet, AtAnotherLengthTheEpochGoesOnWithWholeChats) {
+TEST_F(ChatSet, AtAnotherLengthTheEpochContinuesWithWholeChats) {
   StreamConfig config;
   config.phases = parse_plan(
       formatted("{}; from 4 at 50: {}", folder_.path().string(), folder_.path().string()),
@@ -144,10 +145,10 @@ TEST_F(ChatSet, AtAnotherLengthTheEpochGoesOnWithWholeChats) {
   const SampleStream stream = SampleStream::open(config);
   auto before = kept_chats(chats_, 20);
   const auto all = before;
-  take_chats(stream.make_batch(0, 9), before);  // what is taken at length 20 ...
+  take_chats(stream.make_batch(0, 9), before);  // chats that are taken at length 20 ...
   auto left = kept_chats(chats_, 50);
   for (const auto& [first, chat] : kept_chats(chats_, 50)) {
-    // ... or has no target there comes in the next epoch.
+    // ... or have no target there come in the next epoch.
     if (!before.contains(first)) left.erase(first);
   }
   ASSERT_LT(left.size(), all.size());

@@ -30,7 +30,7 @@ TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
   }
 }
 
-TEST(SampleOrder, OfChunksIsAPermutationInEveryEpoch) {
+TEST(SampleOrder, WithChunksIsAPermutationInEveryEpoch) {
   for (const std::uint64_t size : {1, 2, 15, 16, 17, 300, 1000}) {
     for (const std::uint64_t chunk : {1, 7, 16, 400}) {
       for (const std::uint64_t window : {1, 3, 64}) {
@@ -48,7 +48,7 @@ TEST(SampleOrder, OfChunksIsAPermutationInEveryEpoch) {
   }
 }
 
-TEST(SampleOrder, OfChunksReadsFewPlacesAtATime) {
+TEST(SampleOrder, WithChunksReadsFewPlacesAtATime) {
   constexpr std::uint64_t kChunk = 64;
   const SampleOrder order(1 << 20, {.seed = 3, .chunk = kChunk, .window = 8});
   std::vector<std::uint64_t> chunks;
@@ -81,8 +81,8 @@ TEST(SampleOrder, WithoutShuffleCountsUp) {
   EXPECT_EQ(order.place(12).epoch, 2U);
 }
 
-/// Chi-square of "where does index k land" in 16 x 16 cells: 255 - 31 degrees of freedom or so,
-/// mean 225, sd 21.
+/// Returns chi-square of "where does index k land" in 16 x 16 cells: about 255 - 31 degrees of
+/// freedom, mean 225, sd 21.
 TEST(SampleOrder, SpreadsNeighboursEvenly) {
   constexpr std::uint64_t kSize = 65537;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
@@ -124,8 +124,8 @@ TEST(SampleOrder, HandlesHugeSetsAndRefusesEmptyOnes) {
   EXPECT_THROW(SampleOrder(0, 1), Error);
 }
 
-/// Values from a second implementation (Python). A change here changes the data
-/// order of runs that are resumed.
+/// These values come from a second implementation (Python). A change here changes the data order of
+/// resumed runs.
 TEST(SampleOrder, NeverChanges) {
   const SampleOrder order(1000003, 42);
 

@@ -20,7 +20,7 @@ std::vector<std::uint64_t> random_offsets(std::size_t documents, unsigned max_le
   return offset;
 }
 
-/// First fit decreasing said plainly, as a bound: the oldest open sequence with room.
+/// Computes first fit decreasing directly, as a bound: the oldest open sequence with enough space.
 std::size_t first_fit_decreasing(const std::vector<std::uint64_t>& offset, std::size_t seq_len) {
   std::vector<std::size_t> lengths;
   for (std::size_t d = 0; d + 1 < offset.size(); ++d) {
@@ -43,7 +43,7 @@ std::size_t first_fit_decreasing(const std::vector<std::uint64_t>& offset, std::
   return rooms.size();
 }
 
-/// Sequences that hold `tokens` without padding, but for the last.
+/// Returns the number of sequences that hold `tokens` without padding, except in the last one.
 std::uint64_t fewest(std::uint64_t tokens, std::int64_t seq_len) {
   const auto length = static_cast<std::uint64_t>(seq_len);
   return (tokens + length - 1) / length;
@@ -97,27 +97,28 @@ TEST(PackDocuments, TakesNoDocumentsAndRefusesBadLengths) {
   EXPECT_THROW(pack_documents(std::vector<std::uint64_t>{0, 4}, (1 << 24) + 1), Error);
 }
 
-/// Lengths between `least` and `most`, each as likely.
+/// Returns lengths between `least` and `most`, uniformly distributed.
 std::vector<std::uint64_t> uniform_offsets(std::size_t documents, unsigned least, unsigned most) {
   std::vector<std::uint64_t> offset = random_offsets(documents, most - least, 7);
   for (std::size_t i = 0; i < offset.size(); ++i) offset[i] += i * least;
   return offset;
 }
 
-TEST(PackDocuments, PadsShortDocumentsOfAlikeLengthsByLessThanAThousandth) {
+TEST(PackDocuments, PadsShortDocumentsOfSimilarLengthsByLessThanAThousandth) {
   const auto offset = uniform_offsets(40'000, 40, 110);  // 3.0 M tokens
   for (const std::int64_t seq_len : {512, 2048, 4096}) {
     const std::uint64_t least = fewest(offset.back(), seq_len);
 
     const std::uint64_t sequences = pack_documents(offset, seq_len).num_sequences();
 
-    // The last sequence may be empty but for a document, whatever the rule.
+    // With any rule, the last sequence may be empty except for one document.
     EXPECT_LE(sequences, least + 1 + least / 1000) << seq_len;
   }
 }
 
-TEST(PackDocuments, AvoidsRoomsThatNoNumberOfDocumentsFills) {
-  // 69 to 75 tokens: 27 of them end at 2,025, 28 at 1,932 to 2,100; longest first pads 1.6 %.
+TEST(PackDocuments, AvoidsGapsThatNoNumberOfDocumentsFills) {
+  // Documents have 69 to 75 tokens: 27 of them have 2,025 tokens, 28 have 1,932 to 2,100. Longest
+  // first pads 1.6 %.
   const auto offset = uniform_offsets(40'000, 69, 75);
   const std::uint64_t least = fewest(offset.back(), 2048);
 
@@ -141,7 +142,8 @@ TEST(PackDocuments, TakesTheLongestSequenceThereIs) {
   EXPECT_EQ(cut.seg_len.size(), 4U);
 }
 
-/// A run whose length was not prepared goes on only if its sequences are made as before.
+/// A run with a sequence length that was not prepared resumes only if its sequences are made with
+/// the same rule.
 TEST(PackDocuments, HasTheSequencesThatItsRuleNumberStandsFor) {
   static_assert(kPackingRule == 2);
   const auto offset = random_offsets(3000, 900, 11);

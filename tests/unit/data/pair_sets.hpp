@@ -8,15 +8,16 @@
 #include "data/order/stream.hpp"
 #include "unit/data/small_set.hpp"
 
-/// Sets of random preference pairs, and what a sequence length leaves of them, token by token.
+/// Sets of random preference pairs, and the part of them that a sequence length keeps, token by
+/// token.
 namespace trireme::testing {
 
 using PairShards = std::vector<std::vector<MaskedPair>>;
 
 inline constexpr std::int64_t kLongestSide = 40;
 
-/// Pairs with sides of up to 40 tokens. Targets also lie in the prompt, and some come late. Some
-/// pairs share no token, of some one side is the beginning of the other.
+/// Pairs with sides of up to 40 tokens. Some targets are in the prompt, and some come late. In some
+/// pairs the sides share no token, in others one side is the beginning of the other.
 inline PairShards random_pairs(const std::vector<int>& sizes, unsigned seed) {
   std::mt19937 random(seed);
   const auto tokens = [&](MaskedTokens& side, std::size_t count) {
@@ -57,15 +58,16 @@ inline void drop_last(MaskedTokens& side) {
   side.mask.pop_back();
 }
 
-/// The rule of sets without the key "cut_pairs".
+/// The rule of data sets without the key "cut_pairs".
 inline constexpr const char* kOldRule = "";
 
-/// The options of `pack` in a manifest.
+/// Returns the options of `pack` in a manifest.
 inline std::string config_of(const std::string& rule) {
   return rule.empty() ? "{}" : R"({"cut_pairs":")" + rule + R"("})";
 }
 
-/// Cuts a pair token by token as `pack --seq-len --cut-pairs` does; none if the pair is dropped.
+/// Cuts a pair token by token like `pack --seq-len --cut-pairs`. Returns none if the pair is
+/// dropped.
 inline std::optional<MaskedPair> cut(MaskedPair pair, std::int64_t seq_len,
                                      const std::string& rule) {
   const auto longer = [&] {
@@ -89,7 +91,7 @@ inline std::optional<MaskedPair> cut(MaskedPair pair, std::int64_t seq_len,
   return pair;
 }
 
-/// Returns each pair that is kept: its document in the set, and the tokens that are left.
+/// Returns each pair that is kept: its document in the data set, and the tokens that are left.
 inline std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, std::int64_t seq_len,
                                                      const std::string& rule = kOldRule) {
   std::map<std::int64_t, MaskedPair> kept;
@@ -103,7 +105,7 @@ inline std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, s
   return kept;
 }
 
-/// The batch that these pairs make, token by token.
+/// Returns the batch of these pairs, made token by token.
 inline Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair>>& pairs,
                             std::int64_t row_multiple) {
   Batch batch;

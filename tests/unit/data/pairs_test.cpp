@@ -8,7 +8,7 @@
 namespace trireme::testing {
 namespace {
 
-TEST_F(PairSet, APartOfASetHoldsItsPairsAlone) {
+TEST_F(PairSet, APartOfASetHasOnlyItsPairs) {
   const TokenSet set = TokenSet::open(at("a"));
   for (const std::int64_t seq_len : {std::int64_t{9}, kLongestSide}) {
     for (const DocumentRange range : {DocumentRange{0, 50}, {7, 51}, {49, 54}, {60, 82}}) {
@@ -43,7 +43,7 @@ TEST_F(PairSet, NoSampleIsNoPair) {
   EXPECT_TRUE(none.sample_indices.empty());
 }
 
-/// Global sample -> what its pair holds, of `updates` updates over all ranks.
+/// Returns the pair of each global sample, for `updates` updates over all ranks.
 using Seen = std::map<std::int64_t, std::vector<std::int64_t>>;
 
 void see(const Batch& batch, Seen& seen) {
@@ -96,15 +96,15 @@ TEST_F(PairSet, AnyNumberOfRanksAndAResumeSeeTheSamePairs) {
   }
 }
 
-TEST_F(PairSet, AtAnotherLengthTheEpochGoesOnWithTheOtherPairs) {
+TEST_F(PairSet, AtAnotherLengthTheEpochContinuesWithTheOtherPairs) {
   const SampleStream stream = SampleStream::open(config("$a; from 3 at 12: $a; from 4 at 30: $a"));
-  std::map<std::int64_t, int> seen;  // document -> how often
+  std::map<std::int64_t, int> seen;  // document -> number of times
   const auto see_records = [&](std::int64_t first, std::int64_t count) {
     for (const std::int64_t record : stream.make_batch(first, count).pair_records) ++seen[record];
   };
   see_records(0, 24);
   see_records(24, 12);
-  // What has no target at length 12 is left to the next epoch.
+  // Pairs without a target at length 12 come in the next epoch.
   std::size_t left = 0;
   for (const auto& [document, pair] : kept_pairs(pairs_, 12)) left += !seen.contains(document);
   see_records(36, static_cast<std::int64_t>(left));
@@ -144,7 +144,7 @@ TEST_F(PairSet, TrainsOnTheFirstPartOfASplitOnly) {
   EXPECT_EQ(size, static_cast<std::int64_t>(train));
   for (const std::int64_t record : stream.make_batch(0, size).pair_records)
     EXPECT_LT(record, static_cast<std::int64_t>(train));
-  // Validation sees the rest as the stream would.
+  // Validation sees the rest like the stream would.
   const TokenSet& set = stream.first_set();
   SampleConfig view = stream.view(set, kLongestSide);
   view.documents = DocumentRange{train, 82};
@@ -155,7 +155,7 @@ TEST_F(PairSet, TrainsOnTheFirstPartOfASplitOnly) {
   EXPECT_EQ(batch.T % 4, 0);
 }
 
-TEST_F(PairSet, WhatCannotBeIsRefused) {
+TEST_F(PairSet, InvalidOptionsAreRefused) {
   const TokenSet set = TokenSet::open(at("a"));
   EXPECT_THROW(SampleSet(set, {.seq_len = 16, .packing = Packing::concat}), Error);
   EXPECT_THROW(SampleSet(set, 1), Error);

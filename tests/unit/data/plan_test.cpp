@@ -101,7 +101,7 @@ TEST(Plan, RefusesWhatIsWrongAndSaysWhere) {
   }
 }
 
-TEST(Plan, AValueIsAFolderAFileOrAPlan) {
+TEST(Plan, AValueIsADirectoryAFileOrAPlan) {
   const testing::TemporaryFolder folder("plan");
   const std::string odd = (folder.path() / "1 a + 2 b").string();
   std::filesystem::create_directories(odd);
@@ -163,7 +163,7 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
     EXPECT_NE(what.find("(conversations: --kind sft --template NAME)"), std::string::npos) << what;
   }
 
-  write_file_atomic(texts / "manifest.json", "{}");  // a set beside its sources
+  write_file_atomic(texts / "manifest.json", "{}");  // a data set next to its sources
 
   EXPECT_EQ(read_plan(texts.string(), "data.path").size(), 1U);
 }
@@ -211,7 +211,7 @@ TEST(Plan, RefusesABlendWhereOneSetIsWanted) {
   }
 }
 
-TEST(Plan, AbsoluteMeansTheSameFromAnyFolder) {
+TEST(Plan, AnAbsolutePlanIsTheSameFromAnyDirectory) {
   const testing::TemporaryFolder folder("plan");
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
@@ -226,7 +226,7 @@ TEST(Plan, AbsoluteMeansTheSameFromAnyFolder) {
   EXPECT_EQ(absolute_plan("1 a + 2 b"), here + "/1 a + 2 b");
   EXPECT_EQ(absolute_plan("run.plan"), here + "/run.plan");
   EXPECT_EQ(absolute_plan(""), "");
-  EXPECT_EQ(absolute_plan("a b"), "a b");  // a mistake, which read_plan names
+  EXPECT_EQ(absolute_plan("a b"), "a b");  // a mistake, which read_plan reports
   for (const char* plan : {"a + b", "0.7 a + 0.3 /b", "5 a", "1 \"my sets/a;b\" + 2 2024",
                            R"(1 "say \"a\" \\b" + 2 c#2 + 1 "# d" + 1 it's + 1 e\f)",
                            "at 512: 7 a + 3 b; from 1001: 1 b + 1 c\nfrom 2001 at 4096: c"}) {

@@ -20,7 +20,7 @@ using testing::TemporaryFolder;
 using testing::write_documents;
 using testing::write_manifest;
 
-/// 3 shards; a token's number says where it is from: shard, then place in it.
+/// Three shards. The number of a token shows its source: shard, then position in the shard.
 class Samples : public ::testing::Test {
  protected:
   Samples() {
@@ -43,7 +43,7 @@ class Samples : public ::testing::Test {
   std::int64_t num_tokens_ = 0;
 };
 
-/// Rows hold consecutive numbers inside a segment: so targets, positions and bounds can be checked
+/// Rows have consecutive numbers inside a segment, so targets, positions and bounds can be checked
 /// token by token.
 void check_batch(const Batch& batch, const std::set<std::int64_t>& starts) {
   ASSERT_EQ(batch.segment_bounds.front(), 0);
@@ -169,7 +169,7 @@ TEST_F(Samples, ConcatAcrossDocumentsHasATargetForEveryTokenButTheLast) {
   EXPECT_THROW(SampleSet(set, {.seq_len = 16, .cross_documents = true}), Error);
 }
 
-TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
+TEST_F(Samples, ARangeOfDocumentsHasOnlyTheirTokens) {
   const TokenSet set = TokenSet::open(folder_.path());
   const TokenShard& second = set.shard(1);
   const std::uint64_t first_tokens = set.manifest().shards[0].counts.tokens;
@@ -198,7 +198,7 @@ TEST_F(Samples, ARangeOfDocumentsHoldsTheirTokensAlone) {
   }
 }
 
-/// The message of the Error(data) that opening ends with.
+/// Returns the message of the Error(data) that opening throws.
 std::string refusal(const TokenSet& set, const SampleConfig& config) {
   try {
     const SampleSet samples(set, config);
@@ -210,7 +210,7 @@ std::string refusal(const TokenSet& set, const SampleConfig& config) {
   return "";
 }
 
-TEST_F(Samples, WhatHasNothingToPredictIsNotOpened) {
+TEST_F(Samples, DataWithoutTargetsIsNotOpened) {
   const TokenSet set = TokenSet::open(folder_.path());
   const testing::TemporaryFolder folder("no_targets");
   testing::write_documents(folder.path(), {{1}, {2}, {3}}, 0, 2, {16});
@@ -229,7 +229,7 @@ TEST_F(Samples, WhatHasNothingToPredictIsNotOpened) {
     EXPECT_TRUE(has(message, "documents 0 to 4 (data.split)")) << message;
     EXPECT_TRUE(has(message, folder.path().string())) << message;
   }
-  // Across documents every token but the last is followed by a target.
+  // Across documents, every token but the last has a target.
   EXPECT_TRUE(SampleSet(ones, {.seq_len = 16,
                                .packing = Packing::concat,
                                .cross_documents = true,
@@ -257,7 +257,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
   for (const int size : {1, 2, 4}) {
     for (const std::int64_t micro_batch : {1, 2}) {
       std::map<std::int64_t, std::vector<std::int64_t>> rows;  // global sample -> its tokens
-      std::map<std::int64_t, std::int64_t> targets;            // of each update
+      std::map<std::int64_t, std::int64_t> targets;            // number of targets of each update
       for (int rank = 0; rank < size; ++rank) {
         DataLoader loader(
             stream, {.micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});
@@ -295,7 +295,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
   }
 }
 
-TEST_F(Samples, LoaderGoesOnWhereAnotherStopped) {
+TEST_F(Samples, LoaderContinuesWhereAnotherStopped) {
   const TokenSet set = TokenSet::open(folder_.path());
   const SampleSet samples(set, 16);
   const SampleStream stream(samples, {.seed = 5});
@@ -309,13 +309,15 @@ TEST_F(Samples, LoaderGoesOnWhereAnotherStopped) {
   EXPECT_EQ(whole.next().sample_indices, (std::vector<std::int64_t>{24, 25}));
 }
 
-TEST(LoaderTest, ARankLooksUpItsOwnShareAlone) {
+TEST(LoaderTest, ARankLooksUpOnlyItsOwnSamples) {
   const TemporaryFolder folder("shares");
-  const testing::Documents documents(20, std::vector<std::uint16_t>(16, 7));  // a sequence each
+  // Each document is one sequence.
+  const testing::Documents documents(20, std::vector<std::uint16_t>(16, 7));
   for (const std::uint64_t shard : {0U, 1U})
     write_documents(folder.path(), documents, shard, 2, {16});
   write_manifest(folder.path(), 2);
-  std::filesystem::remove(folder.path() / schema::shard_name(1));  // what rank 1 trains on
+  // This shard has only samples of rank 1.
+  std::filesystem::remove(folder.path() / schema::shard_name(1));
   const TokenSet set = TokenSet::open(folder.path());
   const SampleSet samples(set, 16);
   const SampleStream stream(samples, {.shuffle = false});

@@ -98,7 +98,8 @@ TEST(TokenShard, EqualContentGivesEqualBytesAtAnyTime) {
   const auto documents = numbered_documents(100, 30, 5);
 
   const auto a = write_documents(one.path(), documents, 0, 1, {32});
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // HDF5 likes to store seconds
+  // HDF5 stores times in whole seconds
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   const auto b = write_documents(two.path(), documents, 0, 1, {32});
 
   EXPECT_EQ(read_file(a), read_file(b));

@@ -12,7 +12,7 @@
 #include "data/shards/shard_writer.hpp"
 #include "data/shards/token_set.hpp"
 
-/// Small token sets written without any tokenizer, for tests of the reading side.
+/// Small data sets written without a tokenizer, for tests of the reading side.
 namespace trireme::testing {
 
 class TemporaryFolder {
@@ -39,8 +39,8 @@ class TemporaryFolder {
 
 using Documents = std::vector<std::vector<std::uint16_t>>;
 
-/// `count` documents of 1..max_length tokens; every token of the set is another number while they
-/// last, so that a test can see where each one went.
+/// Returns `count` documents of 1..max_length tokens. Every token of the data set is another number
+/// as long as numbers last, so that a test can see where each token went.
 inline Documents numbered_documents(std::size_t count, int max_length, unsigned seed) {
   std::mt19937 random(seed);
   std::uint16_t next = 0;
@@ -52,7 +52,7 @@ inline Documents numbered_documents(std::size_t count, int max_length, unsigned 
   return documents;
 }
 
-/// Token ids as a shard holds them.
+/// Converts token ids to the bytes of a shard.
 inline std::vector<std::byte> token_bytes(const std::vector<std::uint16_t>& tokens) {
   const auto bytes = std::as_bytes(std::span(tokens));
   return {bytes.begin(), bytes.end()};
@@ -86,7 +86,7 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
   return write_shard(folder, content);
 }
 
-/// The manifest of the shards that lie in `folder`.
+/// Returns the manifest of the shards in `folder`.
 inline void write_manifest(const std::filesystem::path& folder, std::uint64_t num_shards,
                            const std::string& kind = "pretrain", std::int64_t seq_len = 16,
                            const std::string& config_json = "{}") {
@@ -106,8 +106,8 @@ inline void write_manifest(const std::filesystem::path& folder, std::uint64_t nu
   write_file_atomic(folder / schema::kManifest, manifest.to_text());
 }
 
-/// A set of `num_shards` shards whose tokens are the numbers [first, first + size) in order, cut
-/// into documents of 1..max_length: a token tells the set and the place it is from.
+/// Writes a data set of `num_shards` shards. Its tokens are the numbers [first, first + size) in
+/// order, cut into documents of 1..max_length, so a token shows its data set and position.
 inline void write_numbered_set(const std::filesystem::path& folder, std::uint16_t first,
                                std::uint16_t size, int max_length, std::uint64_t num_shards,
                                const std::vector<std::int64_t>& seq_lens) {
@@ -129,7 +129,8 @@ inline void write_numbered_set(const std::filesystem::path& folder, std::uint16_
   write_manifest(folder, num_shards);
 }
 
-/// A document of a set of kind sft, or a side of a pair, with a flag for each token: a target?
+/// A document of a data set of kind sft, or a side of a preference pair, with a flag for each
+/// token: true for a target.
 struct MaskedTokens {
   std::vector<std::int64_t> ids;
   std::vector<bool> mask;
@@ -140,7 +141,7 @@ inline bool has_target(const MaskedTokens& tokens) {
 }
 
 struct MaskedPair {
-  std::uint32_t prompt = 0;  // tokens that both sides begin with
+  std::uint32_t prompt = 0;  // number of tokens that both sides begin with
   MaskedTokens chosen;
   MaskedTokens rejected;
 };
@@ -155,7 +156,8 @@ inline std::vector<Span> spans_of(const std::vector<bool>& mask) {
   return spans;
 }
 
-/// Content of a shard of `kind` without tokens: add_document, then write_masked_shard.
+/// Returns the content of a shard of `kind` without tokens, for add_document and then
+/// write_masked_shard.
 struct MaskedShard {
   explicit MaskedShard(const std::string& kind) { content.meta.kind = kind; }
 
@@ -200,7 +202,7 @@ struct MaskedShard {
   ShardContent content;
 };
 
-/// A set of these documents, shard by shard.
+/// Writes a data set of these documents, shard by shard.
 template <class Document>
 void write_masked_set(const std::filesystem::path& folder, const std::string& kind,
                       const std::vector<std::vector<Document>>& shards, std::int64_t seq_len,

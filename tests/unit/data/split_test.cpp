@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// Ends from Python: round(sum of shares * D), shares = numbers / sum, as Megatron has it.
+/// The ends come from Python: round(sum of shares * D), shares = numbers / sum, like in Megatron.
 TEST(Split, CutsWhereMegatronDoes) {
   const Split split = Split::parse("969,30,1", "data.split");
 

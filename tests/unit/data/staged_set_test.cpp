@@ -31,7 +31,7 @@ class StagedSets : public ::testing::Test {
     write_manifest(path, 2);
   }
 
-  /// What lies in the folder of copies.
+  /// Returns the names in the directory of copies.
   [[nodiscard]] std::size_t num_entries() const {
     const fs::path staged = place_ / "trireme-staged";
     return fs::exists(staged)
@@ -78,11 +78,11 @@ TEST_F(StagedSets, AreMadeByOneOfManyAtOnce) {
   EXPECT_EQ(num_entries(), 0U);
 }
 
-TEST_F(StagedSets, OfAKilledProcessAreCheckedBeforeTheyAreRead) {
+TEST_F(StagedSets, AreCheckedBeforeTheyAreReadAfterAKill) {
   const fs::path left = place_ / "trireme-staged" / hash();
   fs::create_directories(left.parent_path());
   fs::copy(set_, left, fs::copy_options::recursive);
-  EXPECT_FALSE(StagedSet(set_, place_).made());  // whole: read as it is, then deleted
+  EXPECT_FALSE(StagedSet(set_, place_).made());  // complete: read as it is, then deleted
   EXPECT_EQ(num_entries(), 0U);
 
   fs::copy(set_, left, fs::copy_options::recursive);
@@ -94,7 +94,7 @@ TEST_F(StagedSets, OfAKilledProcessAreCheckedBeforeTheyAreRead) {
   EXPECT_NO_THROW(TokenSet::open(staged.folder()).verify(false));
 }
 
-TEST_F(StagedSets, OfOthersAreDeletedUnlessTheyAreRead) {
+TEST_F(StagedSets, AreDeletedIfNoOtherProcessReadsThem) {
   const fs::path other_set = folder_.path() / "other";
   write_set(other_set, 7);
   const StagedSet kept(other_set, place_);
@@ -107,7 +107,7 @@ TEST_F(StagedSets, OfOthersAreDeletedUnlessTheyAreRead) {
   EXPECT_TRUE(fs::exists(kept.folder() / "manifest.json"));
 }
 
-TEST_F(StagedSets, ThatAreDamagedLeaveNothing) {
+TEST_F(StagedSets, LeaveNothingIfTheyAreDamaged) {
   std::fstream(set_ / "shard-00001.h5", std::ios::in | std::ios::out | std::ios::binary).seekp(700)
       << 'x';
   try {

@@ -11,7 +11,7 @@ namespace trireme::testing {
 
 constexpr std::int64_t kBatch = 12;
 
-/// Sets a, b and c; a token's number says which set and place it is from.
+/// Data sets a, b and c. The number of a token shows its data set and position.
 class Stream : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -25,7 +25,7 @@ class Stream : public ::testing::Test {
 
   static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
 
-  /// $a, $b and $c stand for the sets.
+  /// $a, $b and $c stand for the paths of the data sets.
   static StreamConfig config(std::string plan) {
     for (const std::string name : {"a", "b", "c"}) {
       for (std::size_t i = plan.find("$" + name); i != std::string::npos; i = plan.find("$" + name))

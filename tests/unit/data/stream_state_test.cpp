@@ -74,7 +74,7 @@ TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
   EXPECT_EQ(plan.find(rule, place + 1), std::string::npos) << "the first phase was prepared";
   EXPECT_EQ(refusal(values, config("$a; from 10 at 40: $a"), stop), "");
 
-  plan.erase(place, rule.size());  // as written before rules had numbers
+  plan.erase(place, rule.size());  // the format before rules had numbers
 
   EXPECT_NE(refusal(values, config("$a; from 10 at 40: $a"), stop)
                 .find("packing_rule of phase 2 of data.path is 2, the checkpoint has 1"),
@@ -86,7 +86,7 @@ TEST_F(StreamState, PackedByAnotherRuleIsRefusedUnlessPackPreparedIt) {
   EXPECT_NE(refusal(older, unprepared, stop).find("packing_rule"), std::string::npos);
 }
 
-TEST_F(StreamState, OfOlderCheckpointsIsTheSetsHash) {
+TEST_F(StreamState, FromOlderCheckpointsIsTheHashOfTheSet) {
   const SampleStream::State older{TokenSet::open(at("a")).content_hash(), std::nullopt};
 
   EXPECT_EQ(refusal(older, config("$a"), 99 * kBatch), "");

@@ -22,8 +22,8 @@ using testing::Stream;
 using testing::TemporaryFolder;
 using testing::write_numbered_set;
 
-/// Tokens of the samples [first, end), padding left out, how often each came. Of source `source`
-/// only, if given.
+/// Returns how often each token of the samples [first, end) came, without padding; only tokens of
+/// source `source`, if it is given.
 std::map<std::int64_t, int> tokens_of(const SampleStream& stream, std::int64_t first,
                                       std::int64_t end, std::optional<std::size_t> source = {}) {
   std::map<std::int64_t, int> seen;
@@ -36,7 +36,7 @@ std::map<std::int64_t, int> tokens_of(const SampleStream& stream, std::int64_t f
   return seen;
 }
 
-/// Each of [first, first + size) came `times` times, and nothing else did.
+/// Expects that each token of [first, first + size) came `times` times, and no other token came.
 void expect_each(const std::map<std::int64_t, int>& seen, std::int64_t first, int size, int times) {
   ASSERT_EQ(seen.size(), static_cast<std::size_t>(size));
   for (const auto& [token, count] : seen) {
@@ -45,7 +45,8 @@ void expect_each(const std::map<std::int64_t, int>& seen, std::int64_t first, in
   }
 }
 
-/// Samples of update `update` on all ranks, in order of rank and micro-step; -1 for padding.
+/// Returns the samples of update `update` on all ranks, in order of rank and gradient-accumulation
+/// step; -1 for padding.
 std::vector<std::int64_t> samples_of_update(const SampleStream& stream, LoaderConfig config,
                                             int ranks, int update) {
   std::vector<std::int64_t> samples;
@@ -96,7 +97,7 @@ TEST_F(Stream, TellsThatAChangeOfLengthCutsAnUpdate) {
   EXPECT_FALSE(stream.cut_update(5 * kBatch + 5, kBatch)) << "it lies behind";
 }
 
-TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
+TEST_F(Stream, OverOneSetIsTheOrderOfThatSet) {
   const TokenSet set = TokenSet::open(at("a"));
   const SampleSet samples(set, 16);
   const SampleOrder order(samples.size(), 5);
@@ -119,7 +120,7 @@ TEST_F(Stream, OfOneSetIsTheOrderOfThatSet) {
   }
 }
 
-TEST_F(Stream, OfAUnionHoldsEverySetOnceAnEpoch) {
+TEST_F(Stream, OverAUnionHasEverySetOncePerEpoch) {
   const SampleStream stream = open("$a + $b");
   const auto epoch = static_cast<std::int64_t>(stream.epoch_size().value());
   auto seen = tokens_of(stream, epoch, 2 * epoch);
@@ -133,7 +134,7 @@ TEST_F(Stream, DrawsFromSourcesByWeightEachInItsOwnOrder) {
   const SampleStream stream = open("3 $a + 1 $b");
   const SampleStream alone = open("$a");
   const auto size = static_cast<std::int64_t>(alone.epoch_size().value());
-  std::vector<std::int64_t> of_a;  // its positions, in the order they came
+  std::vector<std::int64_t> of_a;  // its positions, in the order in which they came
   for (std::int64_t i = 0; std::ssize(of_a) < size + 50; ++i) {
     const StreamPlace place = stream.place(i);
     if (place.source == 0) {
@@ -146,7 +147,7 @@ TEST_F(Stream, DrawsFromSourcesByWeightEachInItsOwnOrder) {
   EXPECT_EQ(consumed[1], 700U);
 }
 
-TEST_F(Stream, PhasesGoOnWhereEachSourceStood) {
+TEST_F(Stream, PhasesContinueWhereEachSourceStopped) {
   const SampleStream stream = open(
       "3 $a + 1 $b; from 8: 1 $b + 1 $c; from 11: $a; from 15: 1 $c + 2 $a + 2 $b; from 300: 1 $a");
   std::vector<std::uint64_t> next(3, 0);
@@ -173,7 +174,7 @@ TEST_F(Stream, PhasesGoOnWhereEachSourceStood) {
   }
 }
 
-TEST_F(Stream, AnotherLengthGoesOnWithTheRestOfTheEpoch) {
+TEST_F(Stream, AnotherLengthContinuesWithTheRestOfTheEpoch) {
   // 16 tokens, then 40, then 24, then 16 again, all within the first epoch of a and of b.
   const SampleStream stream = open(
       "3 $a + 1 $b; from 6 at 40: 1 $a + 1 $b; from 8 at 24: $b; from 9 at 16: 1 $a; from 40: 1 $b "
@@ -197,7 +198,7 @@ TEST_F(Stream, AnotherLengthGoesOnWithTheRestOfTheEpoch) {
     }
     expect_each(seen, source == 0 ? 1 : 10001, static_cast<int>(size), 1);
     ASSERT_GT(last, 8 * kBatch) << "the epoch ends after the changes of length";
-    // Then whole epochs: the next one holds each token once more.
+    // Then whole epochs follow: the next one has each token once more.
     std::map<std::int64_t, int> second;
     for (; std::ssize(second) < size && i < 400 * kBatch; ++i) {
       if (stream.place(i).source != source) continue;
@@ -239,7 +240,7 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
   const SampleStream whole = open(plan);
   constexpr std::int64_t kSteps = 80;
   std::map<std::int64_t, std::vector<std::int64_t>> expected;  // sample -> its tokens
-  std::vector<std::int64_t> targets;                           // of each step
+  std::vector<std::int64_t> targets;                           // number of targets of each step
   {
     DataLoader loader(whole, {.micro_batch = kBatch, .global_batch = kBatch});
     for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -257,7 +258,7 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
     const std::int64_t stop = static_cast<std::int64_t>(random() % kSteps);
     const int size = std::vector<int>{1, 2, 3, 4, 6, 12}[random() % 6];
     const std::int64_t micro_batch = random() % 2 == 0 || size == 12 ? 1 : kBatch / size;
-    // What a checkpoint keeps of the first part is all that the second part is given.
+    // The second part gets only the state that a checkpoint of the first part keeps.
     const auto values = whole.state(stop * kBatch);
     const SampleStream resumed = open(plan);
     resumed.check_state(values, stop * kBatch, "checkpoint");

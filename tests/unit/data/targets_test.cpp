@@ -50,7 +50,7 @@ TEST(Targets, CountAndFillAgreeWithAMaskTokenByToken) {
   }
 }
 
-/// A set of kind sft: in each document every third pair of tokens is a target.
+/// A data set of kind sft: in each document, every third pair of tokens is a target.
 class SftSet : public ::testing::Test {
  protected:
   SftSet() : documents_(numbered_documents(60, 40, 4)) {

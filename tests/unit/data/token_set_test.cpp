@@ -126,7 +126,7 @@ TEST_F(ThreeShards, FastVerifySkipsTheTokensOnly) {
             std::string::npos);
 }
 
-TEST(TokenSet, RefusesAnUnfinishedFolder) {
+TEST(TokenSet, RefusesAnUnfinishedDirectory) {
   const TemporaryFolder folder("token_set_unfinished");
   write_documents(folder.path(), numbered_documents(2, 9, 1), 0, 1, {});
 

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// A word of n letters is token n; of blanks in it, one more token each.
+/// Encodes a word: token n is a word of n letters, and each blank in it makes one more token.
 std::vector<std::uint32_t> encode(std::string_view word) {
   std::vector<std::uint32_t> ids(1, static_cast<std::uint32_t>(word.size()));
   for (const char c : word) {
@@ -37,7 +37,7 @@ TEST(TokenWeights, AreReadAsGiven) {
   EXPECT_EQ(parse(R"("a,b"=2, "="=3,a=bc=4)"), (TokenWeights{{3, 2}, {1, 3}, {4, 4}}));
 }
 
-TEST(TokenWeights, OfManyTokensOrNoneAreRefusedByName) {
+TEST(TokenWeights, ForManyTokensOrNoneAreRefusedByName) {
   EXPECT_NE(refusal("a b=10").find("sft.token_weights: a b is 2 tokens"), std::string::npos);
   EXPECT_NE(refusal("unknown=10").find("unknown is 0 tokens"), std::string::npos);
   EXPECT_NE(refusal("abc=10,xyz=1").find("xyz is given twice"), std::string::npos);

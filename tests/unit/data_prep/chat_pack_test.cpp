@@ -19,7 +19,7 @@ TEST_F(ChatPack, FindsTheDocumentOfALine) {
   for (int i = 0; i < 90; ++i) {
     lines.push_back(sft(talk({formatted("question {}", i), formatted("answer {}", i)})));
     if (i % 7 == 3) lines.push_back("");                              // blank
-    if (i % 11 == 5) lines.push_back(R"({"conversations": "bad"})");  // bad
+    if (i % 11 == 5) lines.push_back(R"({"conversations": "bad"})");  // invalid
   }
   const SortedJson found =
       pack_lines("sft", lines, [](PackConfig& config) { config.unit_bytes = 2000; });
@@ -76,7 +76,7 @@ TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
   const std::string words = repeated("the tree ", 100);
   const SortedJson found =
       pack_lines("sft", {sft(talk({"short", "answer"})), sft(talk({"long", words})),  // cut
-                         sft(talk({words, "answer"})),  // the answer is gone
+                         sft(talk({words, "answer"})),  // the answer is cut off
                          sft(talk({"", ""}))});
 
   EXPECT_EQ(found["documents"], 3);
@@ -106,7 +106,7 @@ TEST_F(ChatPack, FieldsThatAreNotNamedAreNotLookedAt) {
   EXPECT_EQ(found["bad_lines"], 0);
 }
 
-TEST_F(ChatPack, MalformedRecordsAreBadLinesWithPlaceAndReason) {
+TEST_F(ChatPack, MalformedRecordsAreReportedWithPlaceAndReason) {
   const std::string good = sft(talk({"q", "a"}));
   const SortedJson found =
       pack_lines("sft", {good, sft(SortedJson::array({message("bot", "x")})),
@@ -169,7 +169,7 @@ TEST_F(ChatPack, AugmentationDependsOnlyOnRecordSeedAndCopy) {
   const SortedJson found = pack_lines("sft", lines, augmented(1, 1 << 20, 7));
   const std::vector<std::string> one = texts();
   EXPECT_EQ(found["documents"], 300);
-  EXPECT_EQ(set_->manifest().config_json,  // sets that exist are known by these very bytes
+  EXPECT_EQ(set_->manifest().config_json,  // existing data sets are identified by these bytes
             R"({"template":"minimind-v3","mask":"answer","special_in_content":"text","copies":3,)"
             R"("add_system":0.5,"drop_empty_think":0.5,)"
             R"("system_prompts_xxh3":"5b0d327eb6a09d85f519de60c5a41d52","seed":7,)"

@@ -99,7 +99,7 @@ TEST_F(ChatPairs, ByTheRuleDropLongOnesAreLeftOut) {
   }
 }
 
-TEST_F(ChatPairs, AFolderOfAnotherRuleIsRefused) {
+TEST_F(ChatPairs, ADirectoryOfAnotherRuleIsRefused) {
   pack_lines("dpo", {dpo("Why?", "Yes", "No")});
   PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "set");
   config.documents.kind = "dpo";
@@ -116,7 +116,7 @@ TEST_F(ChatPairs, AFolderOfAnotherRuleIsRefused) {
   }
 }
 
-/// What is left of a side that is stored whole at another length: all of its rule, said again.
+/// Returns the part of a stored side that remains at another length, computed independently.
 SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len) {
   SortedJson kept = {{"ids", SortedJson::array()}, {"target", SortedJson::array()}};
   for (std::size_t i = cut; i < std::min(side["ids"].size(), cut + seq_len); ++i) {
@@ -126,7 +126,7 @@ SortedJson cut_side(const SortedJson& side, std::size_t cut, std::size_t seq_len
   return kept;
 }
 
-/// A side that lost its end needs a target behind the prompt, another one any.
+/// Returns true if the side has a target, which must follow the prompt if the side lost its end.
 bool keeps_answer(const SortedJson& side, const SortedJson& whole, std::size_t prompt,
                   std::size_t cut) {
   const auto& target = side["target"];

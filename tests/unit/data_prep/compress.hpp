@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-/// Compressed files as the usual programs write them.
+/// Makes compressed files like the usual programs.
 namespace trireme::testing {
 
-/// One gzip member.
+/// Returns one gzip member.
 inline std::string gzip(std::string_view text, int level = 6) {
   z_stream stream{};
   if (deflateInit2(&stream, level, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) != Z_OK)
@@ -26,7 +26,7 @@ inline std::string gzip(std::string_view text, int level = 6) {
   return packed;
 }
 
-/// One zstd frame, with a checksum as the program `zstd` writes it.
+/// Returns one zstd frame with a checksum, like the program `zstd`.
 inline std::string zstd(std::string_view text, int level = 3) {
   ZSTD_CCtx* context = ZSTD_createCCtx();
   ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
@@ -40,7 +40,7 @@ inline std::string zstd(std::string_view text, int level = 3) {
   return packed;
 }
 
-/// `pack` of each piece of `piece_bytes`, one after another: members or frames.
+/// Returns the concatenated results of `pack` for each part of `piece_bytes`: members or frames.
 template <class Pack>
 std::string in_pieces(std::string_view text, std::size_t piece_bytes, Pack&& pack) {
   std::string packed;

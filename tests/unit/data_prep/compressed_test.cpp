@@ -22,7 +22,7 @@ using testing::zstd;
 
 using Lines = std::vector<std::pair<std::uint64_t, std::string>>;
 
-/// Lines of very different lengths, some empty.
+/// Returns lines of very different lengths, some empty.
 std::string some_text(std::size_t size, unsigned seed) {
   std::mt19937 random(seed);
   std::string text;
@@ -44,7 +44,7 @@ Lines split(const std::string& text) {
   return lines;
 }
 
-/// All lines of file 0, read by `threads` threads in lists of `chunks_a_list` chunks.
+/// Returns all lines of file 0, read by `threads` threads in lists of `chunks_a_list` chunks.
 Lines read_all_lines(const std::vector<InputFile>& files, std::uint64_t chunk_bytes,
                      int threads = 1, std::size_t chunks_a_list = 1000000) {
   const auto chunks = split_chunks(files, {{0, 0, files[0].size}}, chunk_bytes);
@@ -100,7 +100,7 @@ TEST_F(Compressed, InputsGiveTheLinesOfThePlainOnes) {
                                   in_pieces(text, 777, [](auto part) { return zstd(part); }),
                                   skippable + zstd(text) + skippable + zstd("")};
     for (const std::string& content : packed) {
-      if (content.empty()) continue;  // no piece at all
+      if (content.empty()) continue;  // there are no parts
       const auto files = inspect_inputs({file("x", content)});
 
       ASSERT_EQ(files[0].size, text.size());
@@ -121,7 +121,8 @@ TEST_F(Compressed, InputsAreNamedByTheirMagicBytes) {
   EXPECT_EQ(compression("c.jsonl.gz", " \n{}"), Compression::none);
   EXPECT_EQ(compression("d.jsonl", "no json"), Compression::none);
   EXPECT_NE(error_of(file("e.gz", "no json"), ErrorKind::data).find("byte 0"), std::string::npos);
-  EXPECT_EQ(inspect_inputs({file("f.zst", "")}).at(0).size, 0U);  // of nothing, as gzip("") is
+  // This is the compressed form of an empty file, like gzip("").
+  EXPECT_EQ(inspect_inputs({file("f.zst", "")}).at(0).size, 0U);
   const std::string xz("\xFD\x37zXZ\0rest", 10);
   EXPECT_NE(error_of(file("g.jsonl", xz), ErrorKind::data).find("is xz"), std::string::npos);
 }
@@ -149,7 +150,7 @@ TEST_F(Compressed, DamageIsFoundOrHarmless) {
     content[4 + random() % (content.size() - 4)] ^= static_cast<char>(1 + random() % 255);
     try {
       const auto files = inspect_inputs({file("damaged", content)});
-      ASSERT_EQ(read_all_lines(files, 1000), split(text));  // a byte that says nothing: time, flags
+      ASSERT_EQ(read_all_lines(files, 1000), split(text));  // a byte without meaning: time, flags
     } catch (const Error& error) {
       ASSERT_EQ(error.kind(), ErrorKind::data) << error.what();
       ++found;
@@ -171,8 +172,8 @@ TEST_F(Compressed, ReadingBeginsAtTheNearestMemberOrFrame) {
   const auto partitions = plan_partitions(files, unit_bytes);
   const auto groups = group_partitions(files, partitions, unit_bytes);
 
-  // Partitions of `many` and of `plain` stand alone; those inside `one` follow the
-  // partition that it begins in.
+  // Partitions of `many` and of `plain` can be read independently. Those inside `one` need the
+  // partition in which it begins.
   EXPECT_EQ(groups, (std::vector<std::vector<std::size_t>>{{0}, {1}, {2, 3, 4, 5}, {6}, {7}}));
 }
 
@@ -195,22 +196,22 @@ TEST_F(Compressed, AStreamIsDecompressedOnceWhateverThePartitions) {
   EXPECT_EQ(reader.num_starts(), 1U);
 
   lines.clear();
-  read_partition(partitions[20]);  // back: begins anew, and skips
+  read_partition(partitions[20]);  // backwards: starts anew and skips
   EXPECT_EQ(reader.num_starts(), 2U);
   ASSERT_FALSE(lines.empty());
   EXPECT_GE(lines.front().first, 200'000U);
-  read_partition(partitions[25]);  // ahead: goes on
+  read_partition(partitions[25]);  // forwards: continues
   EXPECT_EQ(reader.num_starts(), 2U);
 }
 
 TEST_F(Compressed, AFailedChunkEndsThoseThatWait) {
   const std::string text = some_text(100'000, 7);
   auto files = inspect_inputs({file("one", gzip(text))});
-  files[0].size += 5000;  // as if the file had shrunk since
+  files[0].size += 5000;  // simulates a file that has shrunk since
   EXPECT_THROW(read_all_lines(files, 1000, 3), Error);
 }
 
-TEST_F(Compressed, FoldersAndPatternsNameTheirFiles) {
+TEST_F(Compressed, DirectoriesAndPatternsExpandToTheirFiles) {
   std::filesystem::create_directories(folder_.path() / "in" / "sub");
   file("in/b.jsonl", "{}");
   file("in/a.jsonl.gz", gzip("{}"));

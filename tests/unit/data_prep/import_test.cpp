@@ -26,7 +26,7 @@ void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// Documents of 1..max_length ids in [0, vocab).
+/// Returns documents of 1..max_length ids in [0, vocab).
 std::vector<Ids> random_documents(std::size_t count, int max_length, int vocab, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<Ids> documents(count);
@@ -38,7 +38,8 @@ std::vector<Ids> random_documents(std::size_t count, int max_length, int vocab, 
   return documents;
 }
 
-/// The index file by its format facts. `borders`: sequences of each document's begin, and all.
+/// Writes the index file from the description of its format. `borders` are the first sequences of
+/// all documents, and the number of sequences.
 std::string index_bytes(std::uint8_t code, const std::vector<std::int32_t>& lengths,
                         std::int64_t width, const Ids& borders) {
   std::string bytes("MMIDIDX\0\0", 9);
@@ -64,7 +65,7 @@ void write_megatron(const std::filesystem::path& prefix, std::uint8_t code,
   Ids borders;
   for (const Ids& document : documents) {
     borders.push_back(static_cast<std::int64_t>(lengths.size()));
-    // Every third document is of two sequences, as Megatron's sentence splitting makes them.
+    // Every third document has two sequences, like after Megatron's sentence splitting.
     const std::size_t cut = lengths.size() % 3 == 0 ? document.size() / 2 : 0;
     if (cut != 0) lengths.push_back(static_cast<std::int32_t>(cut));
     lengths.push_back(static_cast<std::int32_t>(document.size() - cut));
@@ -112,7 +113,7 @@ class Import : public ::testing::Test {
     return config;
   }
 
-  /// Imports into a new folder and checks every byte of it.
+  /// Imports into a new directory and checks every byte of the result.
   TokenSet import(ImportConfig config) {
     config.output = (folder_.path() / ("set" + std::to_string(sets_++))).string();
     import_tokens(config, nullptr);
@@ -164,7 +165,7 @@ TEST_F(Import, ShardsAreCutAtDocumentsAndTrain) {
 
   EXPECT_GT(set.num_shards(), 10U);
   EXPECT_EQ(documents_of(set), documents);
-  std::uint64_t at = 0;  // where each document lies in the input
+  std::uint64_t at = 0;  // the position of each document in the input
   std::size_t d = 0;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
     for (const std::uint64_t offset : set.shard(s).document_source_offsets()) {
@@ -209,7 +210,7 @@ TEST_F(Import, TheLastDocumentIsNotCutWhenNoneStartsInTheLastPart) {
   write_megatron<std::uint16_t>(folder_.path() / "m", 8, documents);
   write_llm_c<std::uint16_t>(folder_.path() / "l.bin", 20240520, 1, all);
   ASSERT_EQ(all.size(),
-            1540U);  // the last begins at 1450; a part of 100 and one of 750 begin later
+            1540U);  // the last document begins at 1450; shards of 100 and 750 tokens begin later
   for (const auto& [format, input] : {std::pair{"megatron", "m"}, std::pair{"llm.c", "l.bin"}}) {
     for (const std::int64_t part : {100, 750, 1539}) {
       ImportConfig asked = config(format, input);
@@ -217,7 +218,7 @@ TEST_F(Import, TheLastDocumentIsNotCutWhenNoneStartsInTheLastPart) {
       EXPECT_EQ(documents_of(import(asked)), documents) << format << ' ' << part;
     }
     ImportConfig asked = config(format, input);
-    asked.shard_tokens = 80;  // the last is longer: cut
+    asked.shard_tokens = 80;  // the last document is longer, so it is cut
     EXPECT_EQ(documents_of(import(asked)).size(), 31U);
   }
 }
@@ -248,7 +249,7 @@ TEST_F(Import, LlmCFilesOfBothMagicsWithEitherPlaceOfTheToken) {
   wide.eot_id = 50256;
   wide.shard_tokens = 100;
   EXPECT_EQ(documents_of(import(wide)), documents);
-  wide.eot = "end";  // of a file that has it at the start: the first holds nothing else
+  wide.eot = "end";  // for a file that begins with it: the first document has nothing else
   EXPECT_EQ(documents_of(import(wide)).front(), Ids{50256});
   wide.eot_id = -1;
   wide.shard_tokens = 1 << 20;
@@ -271,7 +272,7 @@ TEST_F(Import, SeveralFilesAreOneSetInOrder) {
   EXPECT_EQ(set.manifest().tokenizer_hash, "none");
 }
 
-TEST_F(Import, GoesOnAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
+TEST_F(Import, ContinuesAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   write_megatron<std::uint16_t>(folder_.path() / "m", 8, random_documents(300, 90, 50000, 2));
   ImportConfig asked = config("megatron", "m");
   asked.shard_tokens = 2000;
@@ -353,7 +354,7 @@ TEST_F(Import, RefusesDamagedAndForeignFilesByName) {
   EXPECT_NE(with_index(index_bytes(8, lengths, 2, {0, 1})).find("must be 0 to 2"),
             std::string::npos);
   std::string huge = index_bytes(8, lengths, 2, {0, 1, 2});
-  std::memset(huge.data() + 18, 0x7f, 8);  // sequences
+  std::memset(huge.data() + 18, 0x7f, 8);  // number of sequences
   EXPECT_NE(with_index(huge).find("make"), std::string::npos);
 
   write_llm_c<std::uint16_t>(folder_.path() / "eval.bin", 20240522, 1, {1});

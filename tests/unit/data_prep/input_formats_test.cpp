@@ -1,4 +1,4 @@
-/// A format of numbered rows, as a columnar file has them: positions are no bytes.
+/// A format of numbered rows, like in a columnar file: positions are not bytes.
 
 #include <gtest/gtest.h>
 
@@ -16,9 +16,9 @@ namespace {
 using testing::TemporaryFolder;
 
 constexpr std::uint64_t kGroup = 10;       // rows that can only be read together
-constexpr std::uint64_t kRowBytes = 1000;  // as the format counts them
+constexpr std::uint64_t kRowBytes = 1000;  // the format reports this size
 
-/// Row 12 of 25: {"text": "row 12"}.
+/// Row 12 of 25 is {"text": "row 12"}.
 class NumberedRows final : public RecordSource {
  public:
   RecordBatch read(const InputRange& range) override {
@@ -94,7 +94,7 @@ TEST(InputFormats, DocumentsKeepThePositionOfTheirRecord) {
 
   ASSERT_EQ(result.documents.source.size(), 25U);
   EXPECT_EQ(result.documents.source_offset[2], 12U);
-  EXPECT_EQ(result.documents.line[12], 12U);  // of the rows of the first file in this partition
+  EXPECT_EQ(result.documents.line[12], 12U);  // rows of the first file in this partition
   EXPECT_EQ(result.documents.source[15], 1U);
   EXPECT_EQ(result.documents.source_offset[15], 0U);
   EXPECT_EQ(result.lines, (std::vector<std::uint64_t>{15, 10}));

@@ -106,7 +106,7 @@ TEST(TextFieldReader, FollowsThePolicyForBadText) {
   }
 }
 
-TEST(RepairJsonText, LeavesGoodTextAlone) {
+TEST(RepairJsonText, KeepsValidText) {
   const std::string good = R"({"text": "\\ud800 \" \u00e9 \ud83d\ude00 你😀é"})";
 
   const Repaired repaired = repair_json_text(good);
@@ -186,7 +186,7 @@ TEST(JsonLines, ReadsLinesFarLongerThanAChunk) {
   EXPECT_EQ(lines[2].first, 370'002U);
 }
 
-TEST(Inputs, AreNamedFromTheirCommonFolderAndCutIntoPartitions) {
+TEST(Inputs, AreNamedFromTheirCommonDirectoryAndCutIntoPartitions) {
   const TemporaryFolder folder("inputs");
   std::filesystem::create_directories(folder.path() / "a" / "b");
   write_text(folder.path() / "a" / "x.jsonl", std::string(10, 'x'));

@@ -1,5 +1,5 @@
-/// One set of inputs, plain and compressed, large and small, made by any number
-/// of ranks and threads.
+/// Any number of ranks and threads makes the same data set from the same inputs, plain and
+/// compressed, large and small.
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -29,7 +29,8 @@ using testing::TemporaryFolder;
 using testing::write_text;
 using testing::zstd;
 
-/// Runs `body` on all ranks. Returns the errors that they agreed on, one for each rank that had it.
+/// Runs `body` on all ranks. Returns the errors that they agreed on, one for each rank that threw
+/// it.
 std::vector<std::string> agreed_errors(int ranks, const std::function<void(Communicator&)>& body) {
   std::mutex mutex;
   std::vector<std::string> errors;
@@ -98,7 +99,7 @@ TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
   }
 }
 
-// As the tasks of a job array, which share a folder and no MPI.
+// Runs like the tasks of a job array, which share a directory and no MPI.
 TEST_F(PackRanks, PartsMakeTheSameBytesInAnyOrderAndTheLastCompletesTheSet) {
   pack_with(config("whole"), tokenizer_, nullptr);
   PackConfig part = config("parts");
@@ -142,7 +143,7 @@ TEST_F(PackRanks, APartLeavesAloneWhatIsOfOthers) {
   }
 }
 
-TEST_F(PackRanks, GoOnWithWhatIsMissing) {
+TEST_F(PackRanks, ContinueWithTheMissingPartitions) {
   pack_with(config("whole"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "whole");
   std::filesystem::copy(path_ / "whole", path_ / "rest", std::filesystem::copy_options::recursive);
@@ -153,7 +154,7 @@ TEST_F(PackRanks, GoOnWithWhatIsMissing) {
       std::filesystem::remove(path_ / "rest" / entry.first);
   }
   write_text(path_ / "rest" / ".tmp.unit-3",
-             "");  // what a killed pack leaves of the partition in hand
+             "");  // the files of a partition that a killed pack had begun
   write_text(path_ / "rest" / ".tmp.shard-00003.h5.77", "half");
 
   PackReport report;
@@ -222,7 +223,7 @@ TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   }
 }
 
-TEST_F(PackRanks, CountBadLinesTogether) {
+TEST_F(PackRanks, CountInvalidRecordsTogether) {
   std::string bad;
   for (int i = 0; i < 30; ++i)
     bad += "bad line number " + std::to_string(i) + "\n" + text_.substr(0, text_.find('\n') + 1);
@@ -230,7 +231,7 @@ TEST_F(PackRanks, CountBadLinesTogether) {
   PackConfig asked = config("bad");
   asked.inputs = {(path_ / "bad.jsonl").string()};
   asked.unit_bytes = 500;
-  asked.max_bad = 29;  // no partition holds that many
+  asked.max_bad = 29;  // no partition has that many
   std::string message;
   try {
     run_ranks(3, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
@@ -300,14 +301,14 @@ TEST_F(PackRanks, AnyRankCanRemoveWhatRank0HasPutThere) {
       world.barrier();
     } else {
       world.barrier();
-      folder.remove_without_shards();  // while rank 0 is at work on a shard
+      folder.remove_without_shards();  // while rank 0 works on a shard
       EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
       world.barrier();
     }
   });
 }
 
-/// Files longer than that cannot be written while it lives: what a full disk looks like.
+/// Limits the size of files until destruction, like a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

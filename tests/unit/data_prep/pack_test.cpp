@@ -81,7 +81,8 @@ TEST_F(Pack, BytesDoNotDependOnThreadsOrOrder) {
   const auto files = files_below(path_ / "one");
   EXPECT_EQ(files, files_below(path_ / "three"));
 
-  // A folder in which another order of work left the later shards, and a killed writer its rests.
+  // In this directory, another order of work has written the later shards, and a killed writer has
+  // left temporary files.
   std::filesystem::copy(path_ / "one", path_ / "rest", std::filesystem::copy_options::recursive);
   std::filesystem::remove(path_ / "rest" / "manifest.json");
   std::filesystem::remove(path_ / "rest" / "shard-00000.h5");
@@ -114,7 +115,7 @@ TEST_F(Pack, DoesNothingWhenDone) {
   EXPECT_EQ(before, std::filesystem::last_write_time(path_ / "set" / "shard-00000.h5"));
 }
 
-/// One letter in the middle of the file becomes another one: size and ends stay.
+/// Replaces one letter in the middle of the file; size and both ends stay.
 void change_a_letter(const std::string& path, std::size_t from) {
   std::string bytes = read_file(path);
   const std::size_t at = bytes.find_first_of("abcdefghijklm", from);
@@ -123,7 +124,7 @@ void change_a_letter(const std::string& path, std::size_t from) {
 }
 
 TEST_F(Pack, NoticesAnInputChangedWithinItsSize) {
-  write_synth(corpus_, 2000, 3, true);  // longer than the ends that fingerprints see
+  write_synth(corpus_, 2000, 3, true);  // longer than the ends that fingerprints include
   ASSERT_GT(std::filesystem::file_size(corpus_), 300'000U);
   pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "set");
@@ -135,7 +136,7 @@ TEST_F(Pack, NoticesAnInputChangedWithinItsSize) {
   EXPECT_NE(told.find("shard-00007.h5"), std::string::npos) << told;
   EXPECT_NE(told.find("use another --output"), std::string::npos) << told;
 
-  std::filesystem::remove(path_ / "set" / "manifest.json");  // as a kill leaves it
+  std::filesystem::remove(path_ / "set" / "manifest.json");  // like after a kill
   std::filesystem::remove(path_ / "set" / "shard-00001.h5");
   EXPECT_NE(error_of(pack_config(corpus_, path_ / "set"), ErrorKind::usage).find("has changed"),
             std::string::npos);
@@ -167,7 +168,7 @@ TEST_F(Pack, MakesALostShardOfAFinishedSetAgain) {
   EXPECT_EQ(files, files_below(path_ / "set"));
 }
 
-TEST_F(Pack, RefusesAFolderOfAnotherPackOrOfSomethingElse) {
+TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
   pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
   PackConfig other = pack_config(corpus_, path_ / "set");
   other.documents.text.eos = false;
@@ -206,7 +207,7 @@ TEST_F(Pack, RefusesWhatIsNotBuilt) {
   EXPECT_FALSE(std::filesystem::exists(path_ / "set"));
 }
 
-TEST_F(Pack, RefusesMoreShardsThanAFolderShouldHold) {
+TEST_F(Pack, RefusesTooManyShardsForADirectory) {
   write_synth(corpus_, 700, 3, true);
   PackConfig config = pack_config(corpus_, path_ / "set");
   config.unit_bytes = 1;
@@ -230,7 +231,7 @@ TEST_F(Pack, AnOutputThatCannotBeWrittenIsAMistakeOfUse) {
             std::string::npos);
 }
 
-TEST_F(Pack, CountsAndListsBadLines) {
+TEST_F(Pack, CountsAndListsInvalidRecords) {
   const std::string good = "{\"text\": \"one\"}\n";
   const std::string bad = "{\"text\": 1}\nnonsense\n\n{\"text\": \"\"}\n" + good;
   const std::string input = (path_ / "bad.jsonl").string();
@@ -289,7 +290,7 @@ TEST_F(Pack, RefusesInputsWithoutAnyDocument) {
             formatted("no document in {}: no record was found", input));
 }
 
-TEST_F(Pack, AFolderIsFreeAgainAfterAPackWithoutAnyDocument) {
+TEST_F(Pack, ADirectoryIsFreeAgainAfterAPackWithoutAnyDocument) {
   write_text(path_ / "in.jsonl", "{\"txt\": \"a\"}\n");
   PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
   EXPECT_NE(error_of(config, ErrorKind::data).find("no field 'text'"), std::string::npos);
@@ -336,7 +337,7 @@ TEST(Synth, OverwritesNothingElse) {
   EXPECT_NO_THROW(write_synth(path, 11, 1, true));
 }
 
-/// Sets that exist are known by these very bytes.
+/// Existing data sets are identified by these bytes.
 TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
   PackConfig config = pack_config(corpus_, path_ / "set");
   pack_with(config, tokenizer_, nullptr);
@@ -348,7 +349,7 @@ TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
   config.threads = 2;
   config.max_bad = 3;
   config.documents.chat.seed = 4;
-  pack_with(config, tokenizer_, nullptr);  // the same set
+  pack_with(config, tokenizer_, nullptr);  // packs an equal data set
   config.documents.text.eos = false;
   EXPECT_NE(error_of(config, ErrorKind::usage).find("--eos is true there, false here"),
             std::string::npos);

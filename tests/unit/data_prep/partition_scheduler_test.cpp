@@ -56,7 +56,8 @@ TEST(PartitionScheduler, FixedSharesAreAllPartitions) {
   EXPECT_EQ(all, expected);
 }
 
-/// Partitions that each of `ranks` got; `work(rank, partition)` says whether to ask for a stop.
+/// Returns the partitions of each of `ranks`; `work(rank, partition)` returns true to request a
+/// stop.
 template <class Work>
 Groups share(int ranks, std::size_t partitions, std::uint64_t& bytes_told, Work&& work) {
   Groups taken(static_cast<std::size_t>(ranks));
@@ -129,7 +130,7 @@ TEST(PartitionScheduler, AStopOfOneRankEndsAll) {
   }
 }
 
-TEST(PartitionScheduler, AnErrorOfTheTallyEndsRankZero) {
+TEST(PartitionScheduler, AnErrorInTheCountEndsRankZero) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& world) {
                            PartitionScheduler scheduler(world, singles(20),

@@ -13,7 +13,7 @@ const std::string kTalk = R"([{"role": "user", "content": "q"}, )" + kAnswer + "
 
 class FieldsOfRecords : public ChatPack {
  protected:
-  /// The refusal of a pack of these lines, which must leave no folder.
+  /// Returns the error of a pack of these lines, which must not leave a directory.
   std::string refusal(const std::string& kind, const std::vector<std::string>& lines,
                       ErrorKind expected, const std::function<void(PackConfig&)>& change = {}) {
     std::filesystem::remove_all(path_ / "set");
@@ -102,7 +102,7 @@ TEST_F(FieldsOfRecords, AreThoseThatATemplateDoesNotWrite) {
   EXPECT_EQ(found["ignored_fields"], expected);
 }
 
-TEST_F(FieldsOfRecords, OfATextAreCountedToo) {
+TEST_F(FieldsOfRecords, InsideATextAreCountedToo) {
   const auto texts = [](PackConfig& config) { config.documents.chat.format = ""; };
   const SortedJson found = pack_lines(
       "pretrain", {R"({"text": "a", "url": "u"})", R"({"text": "b", "url": ""})"}, texts);
@@ -147,7 +147,7 @@ TEST_F(FieldsOfRecords, WithTextAreRefusedBesideOwnFields) {
   EXPECT_EQ(refusal("sft", {empty}, ErrorKind::usage, own("")), "no error");
   EXPECT_NE(refusal("sft", {empty}, ErrorKind::usage, own("a,,b")).find("--ignore-fields a,,b"),
             std::string::npos);
-  // Half of the answers of a KTO set are there to be avoided.
+  // Half of the answers of a KTO data set are negative examples.
   const auto kto = refusal(
       "sft", {R"({"prompt": "q", "completion": "a", "label": false})"}, ErrorKind::usage,
       [](PackConfig& config) { config.documents.chat.record_fields = "prompt,completion"; });
@@ -234,7 +234,7 @@ TEST_F(FieldsOfRecords, EachWrongInputIsAnsweredWithAdviceThatFits) {
   }
 }
 
-TEST_F(FieldsOfRecords, AFolderThatWasThereStaysAndItsFilesToo) {
+TEST_F(FieldsOfRecords, AnExistingDirectoryStaysWithItsFiles) {
   const auto pack_nothing = [&] {
     write_text(path_ / "in.jsonl", "{\"messages\": []}\n");
     PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "mine");
@@ -247,7 +247,7 @@ TEST_F(FieldsOfRecords, AFolderThatWasThereStaysAndItsFilesToo) {
   EXPECT_TRUE(std::filesystem::is_empty(path_ / "mine"));
 
   std::filesystem::copy(tokenizer_,
-                        path_ / "mine" / "tokenizer");  // the only copy, for all we know
+                        path_ / "mine" / "tokenizer");  // this may be the only copy
   pack_nothing();
   EXPECT_TRUE(std::filesystem::exists(path_ / "mine" / "tokenizer" / "tokenizer.json"));
   try {

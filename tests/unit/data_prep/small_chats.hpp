@@ -14,7 +14,7 @@
 #include "text/tokenizer.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-/// Conversations and pairs, packed from lines that a test writes.
+/// Conversations and preference pairs, packed from lines that a test writes.
 namespace trireme::testing {
 
 inline SortedJson message(const std::string& role, const std::string& content) {
@@ -46,7 +46,7 @@ class ChatPack : public ::testing::Test {
       write_text(std::filesystem::path(tokenizer_) / name, content);
   }
 
-  /// Packs these lines; the set's summary.
+  /// Packs these lines. Returns the summary of the data set.
   SortedJson pack_lines(const std::string& kind, const std::vector<std::string>& lines,
                         const std::function<void(PackConfig&)>& change = {}) {
     std::string text;
@@ -75,7 +75,7 @@ class ChatPack : public ::testing::Test {
     return SortedJson::parse(document_json(*set_, find_line(*set_, number)));
   }
 
-  /// All samples of the set that was packed last, cut to this length, as one batch.
+  /// Returns all samples of the last packed data set, cut to this length, as one batch.
   Batch cut_to(std::int64_t seq_len) {
     const SampleSet samples(*set_, seq_len);
     std::vector<std::int64_t> indices(samples.size());
@@ -83,7 +83,8 @@ class ChatPack : public ::testing::Test {
     return samples.make_batch(indices, SampleOrder(samples.size(), 0, /*shuffle=*/false));
   }
 
-  /// The set that was packed last loses at this length what `counts`, of a pack at it, say.
+  /// Expects that the last packed data set loses at this length what `counts` of a pack at this
+  /// length say.
   void expect_loss(const ShardCounts& counts, std::int64_t seq_len) {
     const LengthLoss loss =
         length_loss(*set_, seq_len, DocumentRange{0, set_->num_documents()}).value();
@@ -96,7 +97,8 @@ class ChatPack : public ::testing::Test {
     EXPECT_EQ(loss.targets - loss.lost_targets, counts.target_tokens) << seq_len;
   }
 
-  /// A set packed for 64 tokens trains at a shorter length as one packed for that length.
+  /// Expects that a data set packed for 64 tokens trains at a shorter length like one packed for
+  /// that length.
   void expect_cut_as_packed(const std::string& kind, const std::vector<std::string>& lines,
                             const std::vector<std::int64_t>& lengths,
                             const std::function<void(PackConfig&)>& change = {}) {
@@ -127,7 +129,7 @@ class ChatPack : public ::testing::Test {
     }
   }
 
-  /// The decoded targets.
+  /// Returns the decoded targets.
   std::string trained(const SortedJson& side) {
     const Tokenizer tokenizer = Tokenizer::load(tokenizer_);
     std::vector<std::uint32_t> ids;

@@ -44,7 +44,7 @@ inline PackReport pack_with(PackConfig config, const std::string& tokenizer, Com
   return pack(config, world);
 }
 
-/// Relative name -> content of all files below `folder`.
+/// Returns the content of all files below `folder` by relative name.
 inline std::map<std::string, std::string> files_below(const std::filesystem::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {

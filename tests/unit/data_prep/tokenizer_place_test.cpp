@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(TokenizerPlace, IsAFileAFolderACheckpointOrARun) {
+TEST(TokenizerPlace, IsAFileADirectoryACheckpointOrARun) {
   const testing::TemporaryFolder folder("tokenizer_place");
   testing::write_text(folder.path() / "a.jsonl", "{\"text\": \"one two three\"}\n");
   const fs::path trained =
@@ -19,7 +19,7 @@ TEST(TokenizerPlace, IsAFileAFolderACheckpointOrARun) {
   const fs::path steps = folder.path() / "run/checkpoints";
   for (const char* step : {"step-000000009", "step-000000010", ".tmp-step-000000012"})
     fs::create_directories(steps / step);
-  fs::create_directories(steps / "step-000000011");  // of a set without a tokenizer
+  fs::create_directories(steps / "step-000000011");  // its data set has no tokenizer
   testing::write_text(steps / "step-000000009/tokenizer.json", "{}");
   testing::write_text(steps / ".tmp-step-000000012/tokenizer.json", "{}");
   fs::copy(trained / "tokenizer.json", steps / "step-000000010/tokenizer.json");

@@ -20,7 +20,7 @@ using testing::write_text;
 class TrainTokenizer : public ::testing::Test {
  protected:
   TrainTokenizer() {
-    // More than two chunks of 4 MiB, so that ranks and threads share the work, in two files.
+    // Two files with more than two chunks of 4 MiB, so that ranks and threads share the work.
     write_synth(inputs_[0], 42'000, 3, false);
     std::string lines =
         "{\"text\": \"line  \\n  end <think> \\n\"}\n\n{\"text\": \"bad \\ud800\"}\n";

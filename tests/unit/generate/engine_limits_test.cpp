@@ -12,7 +12,7 @@
 namespace trireme::testing {
 namespace {
 
-TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndTheirRequestAlone) {
+TEST(GenerationEngine, SettingsThatMakeLogitsInfiniteEndOnlyTheirRequest) {
   SmallModel small({.tie = false});
   for (ParamId id = 0; id < small.registry.size(); ++id) {
     if (small.registry.spec(id).name == "lm_head.weight") small.registry.weight(id).mul_(1e306);
@@ -56,7 +56,7 @@ TEST(GenerationEngine, PromptAndTextTogetherFitTheContext) {
   EXPECT_FALSE(engine.find_problem(whole));
 }
 
-/// Rows of the head that pad it would win every draw.
+/// Rows of the head that only pad it would win every draw.
 TEST(GenerationEngine, IdsThatNoTokenHasAreNeverDrawnAndTakeNoProbability) {
   SmallModel small({.tie = false, .padding = 4});
   for (ParamId id = 0; id < small.registry.size(); ++id) {
@@ -94,7 +94,8 @@ TEST(GenerationEngine, IdsThatNoTokenHasAreNeverDrawnAndTakeNoProbability) {
   EXPECT_TRUE(std::isfinite(*answers[3].prompt[2].logprob));
 }
 
-/// A tokenizer that cannot be read has bytes of no id, and yet all of the model's ids are drawn.
+/// A tokenizer that cannot be read knows the bytes of no id. All ids of the model are drawn
+/// nevertheless.
 TEST(GenerationEngine, AModelOfIdsAloneDrawsThem) {
   SmallModel small;
   const auto expected = small.greedy_uncached({3, 7, 1}, 6);
@@ -107,7 +108,7 @@ TEST(GenerationEngine, AModelOfIdsAloneDrawsThem) {
   EXPECT_EQ(answer.text, "");
 }
 
-/// Draws the ids of a text, whatever the model says.
+/// Forces the ids of a text, whatever the model predicts.
 class ForcedText final : public TokenMask {
  public:
   explicit ForcedText(std::vector<std::uint32_t> ids) : ids_(std::move(ids)) {}
@@ -158,7 +159,8 @@ TEST(Schedule, AfterAStepThatFailedNothingIsTakenToBeComputed) {
     return all;
   };
 
-  ASSERT_EQ(schedule.next_step().size(), 1U);  // the first one's block, which the second shares
+  // This is the block of the first request, which the second one shares.
+  ASSERT_EQ(schedule.next_step().size(), 1U);
   ASSERT_EQ(computed(), (std::vector<std::int64_t>{0, KvBlocks::kTokens}));
   schedule.forget();
 
@@ -193,7 +195,7 @@ TEST(GenerationEngine, RefusesBudgetsThatNoMachineHas) {
   EXPECT_TRUE(contains(refused({.max_batch = kMost}).what(), "--max-batch 92"));
 }
 
-TEST(GenerationEngine, RowsOfALongPromptBecomeFewerBesideOthers) {
+TEST(GenerationEngine, RowsOfALongPromptBecomeFewerAmongOtherRequests) {
   const SmallModel small({.dtype = at::kFloat});
   GenerationEngine engine(*small.model, small.tokenizer,
                           {.prompt_tokens_beside = 16, .row_cost_tokens = 50});
@@ -205,7 +207,7 @@ TEST(GenerationEngine, RowsOfALongPromptBecomeFewerBesideOthers) {
                 [&](const Delta& delta) { long_began = long_began || !delta.tokens.empty(); });
   int steps = 0;
   for (; !long_began; ++steps) engine.step();
-  // 16, 12, 10, 8, .. rows, at the end 3; 13 steps if all had 16.
+  // 16, 12, 10, 8, ... rows, at the end 3; it would be 13 steps if all had 16.
   EXPECT_GT(steps, 30);
   EXPECT_LT(steps, 50);
 }

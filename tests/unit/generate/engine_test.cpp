@@ -24,7 +24,7 @@ std::vector<Request> greedy_requests(const std::vector<Ids>& prompts, std::int64
 
 class EqualsUncached : public ::testing::TestWithParam<SmallOptions> {};
 
-TEST_P(EqualsUncached, AloneAndAmongOthersInPiecesOfPrompts) {
+TEST_P(EqualsUncached, AloneAndAmongOthersInChunksOfPrompts) {
   const SmallModel small(GetParam());
   constexpr std::int64_t kNew = 6;
   const auto prompts = random_prompts(32, 1, 40);
@@ -40,7 +40,7 @@ TEST_P(EqualsUncached, AloneAndAmongOthersInPiecesOfPrompts) {
       const auto answers = answer_all(engine, greedy_requests(prompts, kNew));
       for (std::size_t i = 0; i < prompts.size(); ++i) {
         EXPECT_EQ(ids_of(answers[i]), expected[i])
-            << "batch " << batch << ", prompt " << i << ", pieces of " << config.prompt_tokens;
+            << "batch " << batch << ", prompt " << i << ", chunks of " << config.prompt_tokens;
         EXPECT_EQ(answers[i].finish, FinishReason::length);
       }
       EXPECT_EQ(engine.counters().kv_blocks_used, 0);
@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
                           .rope_scaling = "yarn,factor=4,original_max_position_embeddings=32"},
                       SmallOptions{.lora_rank = 3}));
 
-/// 1 MiB holds 32 blocks of the fp64 model, 512 tokens.
+/// 1 MiB has 32 blocks of the fp64 model, or 512 tokens.
 EngineConfig tight_budget() {
   return {.kv_cache_mib = 1, .prompt_tokens = 64, .share_prefixes = false};
 }
@@ -89,14 +89,15 @@ TEST(GenerationEngine, EqualBeginningsAreComputedOnce) {
     prompts.push_back(common);
     prompts.back().push_back(last);
   }
-  prompts.push_back(Ids(common.begin(), common.begin() + 64));  // its last block is computed again
+  prompts.push_back(Ids(common.begin(), common.begin() + 64));  // the last block is computed again
   GenerationEngine engine(*small.model, small.tokenizer, {});
 
   const auto first = answer_all(engine, greedy_requests(prompts, 8));
   const std::int64_t in_one_step = engine.counters().cached_tokens;
   const auto again = answer_all(engine, greedy_requests(prompts, 8));
 
-  // 4 full blocks each; they arrive together, so all but the first share what that computes.
+  // Each prompt has 4 full blocks. All arrive together, so all but the first share the computed
+  // blocks.
   EXPECT_EQ(engine.counters().prompt_tokens, 2 * (4 * 71 + 64));
   EXPECT_EQ(engine.counters().cached_tokens - in_one_step, 4 * 64 + 48);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -184,7 +185,7 @@ TEST(GenerationEngine, AStopStringEndsTheTextBeforeIt) {
   GenerationEngine engine(*small.model, small.tokenizer, {});
   const Answer free = answer_all(engine, {greedy({5, 9}, 30)}).front();
   ASSERT_GT(free.text.size(), 12U);
-  // In the middle of the text, so that it is in pieces of several tokens.
+  // The string is in the middle of the text, so that several tokens contain it.
   const std::string stop = free.text.substr(free.text.size() / 2, 5);
   Request request = greedy({5, 9}, 30);
   request.stop = {"never there", stop};
@@ -274,7 +275,7 @@ TEST(GenerationEngine, AMaskDecidesWhatMayFollow) {
   EXPECT_EQ(mask->accepted(), 4U);
 }
 
-TEST(GenerationEngine, LogitsThatAreNotFiniteEndTheirRequestAlone) {
+TEST(GenerationEngine, LogitsThatAreNotFiniteEndOnlyTheirRequest) {
   SmallModel small({.tie = false});
   small.registry.weight(ParamId{0})[9].fill_(NAN);  // the embedding of one token
   GenerationEngine engine(*small.model, small.tokenizer, {});
@@ -325,7 +326,7 @@ TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
   std::size_t ended = 0;
   const auto submit = [&](std::int64_t max_tokens) {
     const auto number = std::make_shared<RequestId>(0);
-    const std::lock_guard lock(mutex);  // no delta before the number is known
+    const std::lock_guard lock(mutex);  // no delta before the number of answers is known
     const auto id = engine.submit(greedy({4, 4}, max_tokens), [&, number](const Delta& delta) {
       const std::lock_guard hold(mutex);
       Answer& answer = answers[*number];
@@ -350,7 +351,8 @@ TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return ended == 5; });
   }
-  // The engine sleeps now, and wakes for one more; another is cut off by the end of the thread.
+  // The engine is idle now. It wakes for one more request; the end of the thread interrupts another
+  // one.
   const RequestId last = submit(5).value();
   {
     std::unique_lock lock(mutex);
@@ -371,7 +373,7 @@ TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
   EXPECT_EQ(counters.running + counters.waiting, 0);
 }
 
-TEST(GenerationEngine, ALongPromptComesInPiecesBesideOthers) {
+TEST(GenerationEngine, ALongPromptRunsInChunksAmongOtherRequests) {
   const SmallModel small({.dtype = at::kFloat});
   GenerationEngine engine(*small.model, small.tokenizer,
                           {.prompt_tokens = 256, .prompt_tokens_beside = 16});
@@ -387,7 +389,7 @@ TEST(GenerationEngine, ALongPromptComesInPiecesBesideOthers) {
     engine.step();
     EXPECT_EQ(drawn, now + 1) << "each step draws the next token of the text that runs";
   }
-  EXPECT_EQ(drawn - before, 13U);  // 200 tokens by 16
+  EXPECT_EQ(drawn - before, 13U);  // 200 tokens in blocks of 16
   while (engine.step()) {
   }
 }

@@ -1,4 +1,4 @@
-/// Blocks of the cache and their users; tokens as text.
+/// Tests the blocks of the cache and their users, and the conversion of tokens to text.
 
 #include "generate/cache/kv_blocks.hpp"
 
@@ -20,7 +20,7 @@ Array tokens_from(std::uint32_t first) {
   return tokens;
 }
 
-TEST(KvBlocks, AreSharedUnderEqualChainsAlone) {
+TEST(KvBlocks, AreSharedOnlyUnderEqualPrefixHashes) {
   KvBlocks blocks(4);
   const auto a = blocks.take().value();
   const auto b = blocks.take().value();
@@ -36,13 +36,13 @@ TEST(KvBlocks, AreSharedUnderEqualChainsAlone) {
   EXPECT_EQ(found->block, a);
   EXPECT_EQ(found->chain, chain);
   EXPECT_EQ(blocks.share(chain, tokens_from(50))->chain, end);
-  // The same content once more is not shared, and leads to the same chain.
+  // A second block with the same content is not shared and has the same prefix hash.
   const auto c = blocks.take().value();
   EXPECT_EQ(blocks.publish(c, KvBlocks::kStart, tokens_from(10)), chain);
   EXPECT_EQ(blocks.used(), 3);
 }
 
-TEST(KvBlocks, WhatNobodyUsesStaysUntilItsPlaceIsNeeded) {
+TEST(KvBlocks, UnusedBlocksStayUntilTheirMemoryIsNeeded) {
   KvBlocks blocks(2);
   const auto a = blocks.take().value();
   const auto b = blocks.take().value();
@@ -76,7 +76,7 @@ TEST(KvBlocks, ForgetsWhatWasNeverComputed) {
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(blocks.take());
 }
 
-/// All pieces of a text, and what each was.
+/// Returns all parts of a text, and the kind of each.
 struct Pieces {
   std::string text;
   std::vector<std::string> list;
@@ -111,7 +111,7 @@ TEST(AnswerText, StopsBeforeTheFirstStopString) {
   EXPECT_EQ(pieces_of("aab aaab", {"aaab"}).text, "aab ");
 }
 
-TEST(AnswerText, PiecesAreWholeCharacters) {
+TEST(AnswerText, PartsAreWholeCharacters) {
   const std::string text = "👍🏽 é 世 界\u200B";
   std::size_t shown = 0;
   for (const std::string& piece : pieces_of(text, {}).list) {
@@ -120,7 +120,7 @@ TEST(AnswerText, PiecesAreWholeCharacters) {
     EXPECT_NE(text[shown] & 0xC0, 0x80) << "cut at byte " << shown;
   }
   EXPECT_EQ(shown, text.size());
-  // The first byte of a character alone, at the end.
+  // The last token is only the first byte of a character.
   static const Tokenizer tokenizer = samples::small_tokenizer();
   AnswerText answer(tokenizer, {}, true);
   for (std::uint32_t id = 0; id < tokenizer.vocab_size(); ++id) {

@@ -42,7 +42,7 @@ TEST(KvPages, MemoryIsUnderBlocksBeforeTheyAreReached) {
   pages.reach(300);
   expect_done(pages, 300 + KvPages::kAhead);
   EXPECT_GE(resident_bytes() - before, (300 + KvPages::kAhead) * kBlockBytes - kMebi);
-  pages.reach(200);  // behind
+  pages.reach(200);  // less than reached before
   pages.reach(kBlocks);
   expect_done(pages, kBlocks);
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-/// The same by sorting all tokens: temperature, top-k, top-p, min-p, draw in the order of ids.
+/// Samples by sorting all tokens: temperature, top-k, top-p, min-p, draw in the order of ids.
 std::uint32_t sorted_sample(const Numbers& logits, const SamplingConfig& config,
                             std::uint64_t index) {
   std::vector<std::uint32_t> order(logits.size());
@@ -69,7 +69,7 @@ TEST(SampleToken, IsWhatSortingGives) {
       {.temperature = 1, .top_p = 1e-9},
       {.temperature = 1, .min_p = 0.05},
       {.temperature = 0.85, .top_k = 50, .top_p = 0.85, .min_p = 0.02, .seed = 9}};
-  for (const bool coarse : {false, true}) {  // coarse: many equal logits
+  for (const bool coarse : {false, true}) {  // coarse, so that many logits are equal
     for (unsigned round = 0; round < 20; ++round) {
       const Numbers logits = random_logits(round % 2 == 0 ? 3000 : 37, round, coarse);
       for (const SamplingConfig& config : configs) {
@@ -104,7 +104,7 @@ TEST(SampleToken, DrawsInProportion) {
   double sum = 0;
   for (const double p : kProbabilities) sum += p * p;
   EXPECT_NEAR(sharp.at(1), 0.16 / sum, 0.015);
-  // 0.85 kept by top-k; of that 0.595 crosses at token 3.
+  // Top-k keeps 0.85; the cumulative sum crosses 0.595 of that at token 3.
   const auto both = shares({.temperature = 1, .top_k = 3, .top_p = 0.7}, 20000);
   EXPECT_EQ(both.size(), 2U);
   EXPECT_NEAR(both.at(1), 0.4 / 0.65, 0.015);

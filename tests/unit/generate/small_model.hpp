@@ -15,15 +15,15 @@
 namespace trireme::testing {
 
 struct SmallOptions {
-  const char* preset = "tiny";  // Qwen3's shape; "minimind-2": Llama's
+  const char* preset = "tiny";  // the shape of Qwen3; "minimind-2": of Llama
   at::ScalarType dtype = at::kDouble;
   bool tie = true;
   std::string rope_scaling = {};
   std::int64_t lora_rank = 0;
-  std::int64_t padding = 0;  // rows of the embedding that no token has
+  std::int64_t padding = 0;  // rows of the embedding without a token
 };
 
-/// A random model with a vocabulary of small_tokenizer.
+/// A random model with the vocabulary of small_tokenizer.
 struct SmallModel {
   explicit SmallModel(const SmallOptions& options = {}) {
     at::set_num_threads(1);
@@ -52,12 +52,12 @@ struct SmallModel {
       const at::Tensor weight = registry.main(id);
       if (weight.dim() < 2) continue;
       if (registry.spec(id).name.ends_with("lora_B.weight")) weight.normal_(0, 0.1);
-      weight.mul_(8.0);  // far from uniform, so that an error shows
+      weight.mul_(8.0);  // far from uniform, so that an error is visible
     }
     registry.refresh_weights();
   }
 
-  /// What the model says is next, without any cache.
+  /// Returns the predictions of the model, computed without a cache.
   [[nodiscard]] at::Tensor logits_after(const std::vector<std::uint32_t>& text) const {
     Microbatch batch;
     const std::vector<std::int64_t> ids(text.begin(), text.end());
@@ -91,7 +91,7 @@ inline std::vector<std::uint32_t> ids_of(const Answer& answer) {
   return ids;
 }
 
-/// Prompts of `shortest` to `longest` random ids.
+/// Returns prompts of `shortest` to `longest` random ids.
 inline std::vector<std::vector<std::uint32_t>> random_prompts(std::size_t count,
                                                               std::size_t shortest,
                                                               std::size_t longest) {

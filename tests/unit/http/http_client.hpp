@@ -14,19 +14,20 @@
 
 #include "core/error.hpp"
 
-/// A client that sends bytes as they are: also what no well-behaved one would.
+/// A client that sends bytes unchanged, including invalid requests.
 namespace trireme::testing {
 
 struct ClientAnswer {
   int status = 0;  // 0: the connection ended without an answer
   std::string head = {};
   std::string body = {};
-  bool is_whole = false;  // as long as it said, or chunks to their end
+  bool is_whole = false;  // has the announced length, or all chunks
 };
 
 class HttpClient {
  public:
-  /// `receive_bytes`: what the system may take for it before it reads; 0: as it likes, up to 32 MiB.
+  /// `receive_bytes`: how much the system may receive before the client reads; 0: the default, up
+  /// to 32 MiB.
   explicit HttpClient(std::uint16_t port, int receive_bytes = 0)
       : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     if (receive_bytes > 0)
@@ -45,7 +46,7 @@ class HttpClient {
 
   [[nodiscard]] bool is_open() const { return is_open_; }
 
-  /// False if the peer does not take it all.
+  /// Returns false if the peer does not accept all bytes.
   bool send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t count = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -55,23 +56,23 @@ class HttpClient {
     return true;
   }
 
-  /// Reads so many bytes, fewer if the peer ends; returns how many.
+  /// Reads so many bytes, or fewer if the peer closes. Returns the number of bytes.
   std::size_t take(std::size_t count) const {
     std::string bytes(count, '\0');
     const ssize_t got = ::recv(socket_, bytes.data(), count, MSG_WAITALL);
     return got > 0 ? static_cast<std::size_t>(got) : 0;
   }
 
-  /// Ends with a reset instead of an orderly end.
+  /// Closes the connection with a reset instead of an orderly shutdown.
   void vanish() const {
     const linger now{1, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
   }
 
-  /// Whether the peer closes within `seconds`, saying nothing more.
+  /// Returns true if the peer closes within `seconds` without sending more.
   bool ends_within(double seconds) { return !receive(seconds) && has_ended_; }
 
-  /// The next answer; waits at most `seconds` for each piece of it.
+  /// Returns the next answer. Waits at most `seconds` for each part of it.
   ClientAnswer answer(double seconds = 20) {
     ClientAnswer answer;
     while (answer.status == 0 || answer.status == 100) {
@@ -100,13 +101,13 @@ class HttpClient {
     return answer;
   }
 
-  /// Till this much of a stream is there; its bytes, which stay in the buffer.
+  /// Waits for this part of a stream. Returns its bytes, which stay in the buffer.
   std::string_view wait_for(std::string_view text, double seconds = 20) {
     (void)until(text, seconds);
     return buffer_;
   }
 
-  /// Of the header's value; name in lower case.
+  /// Returns the header's value; the name is in lower case.
   static std::string header(const std::string& head, const std::string& name) {
     std::string lower = head;
     std::transform(lower.begin(), lower.end(), lower.begin(),
@@ -159,7 +160,7 @@ class HttpClient {
   std::string buffer_;
 };
 
-/// A whole request with a body.
+/// Returns a whole request with a body.
 inline std::string post(const std::string& path, const std::string& body,
                         const std::string& headers = "") {
   return formatted("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n{}", path,

@@ -16,7 +16,8 @@ using testing::get;
 using testing::HttpClient;
 using testing::post;
 
-/// A server that tells what it was asked; /slow keeps its reply, /events sends three of them.
+/// A server that answers with a description of the request. /slow delays its reply, /events sends
+/// three events.
 class Http : public ::testing::Test {
  protected:
   void SetUp() override { start({}); }
@@ -96,7 +97,7 @@ TEST_F(Http, AnswersOnOneConnectionAfterAnother) {
   client.send(
       "POST /f HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n");
   EXPECT_EQ(client.answer().body, "POST /f  abcde");
-  client.send(post("/h", "body") + "\r\n" + get("/i"));  // a line end too many
+  client.send(post("/h", "body") + "\r\n" + get("/i"));  // one line end too many
   EXPECT_EQ(client.answer().body, "POST /h  body");
   EXPECT_EQ(client.answer().body, "GET /i  ");
   client.send(get("/g", "Connection: close\r\n"));
@@ -159,7 +160,7 @@ TEST_F(Http, RefusesBodiesThatAreTooLarge) {
   EXPECT_EQ(status(post("/a", std::string(1000, 'x'))), 200);
   const std::string huge(std::size_t{8} << 20, 'x');
   HttpClient client(server_->port());
-  client.send(post("/a", huge));  // the answer is there though all of it was sent
+  client.send(post("/a", huge));  // the answer is complete although the client sent everything
   EXPECT_EQ(client.answer().status, 413);
   EXPECT_EQ(
       status("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFF\r\n" + huge),
@@ -168,7 +169,8 @@ TEST_F(Http, RefusesBodiesThatAreTooLarge) {
   start(config);
   EXPECT_EQ(status(post("/a", std::string(501, 'x'))), 503);
   EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);
-  EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);  // what was read is given back
+  // The memory of the first request was freed.
+  EXPECT_EQ(status(post("/a", std::string(500, 'x'))), 200);
 }
 
 TEST_F(Http, RefusesBeforeTheBodyIsRead) {
@@ -176,7 +178,7 @@ TEST_F(Http, RefusesBeforeTheBodyIsRead) {
   client.send("POST /closed HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
   EXPECT_EQ(client.answer().status, 401);
   client.send(std::string(1000, 'x'));
-  EXPECT_TRUE(client.ends_within(10));  // never taken for a next request
+  EXPECT_TRUE(client.ends_within(10));  // the body is never taken for a next request
 
   HttpClient waiting(server_->port());
   waiting.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -222,7 +224,7 @@ TEST_F(Http, TellsThatThePeerHasGone) {
   }
   EXPECT_TRUE(eventually([&] { return gone_.load(); }));
   EXPECT_EQ(server_->num_answering(), 0U);
-  kept_->answer({});  // to nobody
+  kept_->answer({});  // to a client that has gone
   kept_->write("x");
 
   gone_ = false;
@@ -257,7 +259,7 @@ TEST_F(Http, APeerThatReadsSlowlyIsWaitedForOneThatDoesNotIsLetGo) {
     const std::size_t count = slow.take(std::min(std::size_t{4} << 20, kBytes - received));
     if (count == 0) break;
     received += count;
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // 2.4 s in all
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // 2.4 s in total
   }
   EXPECT_EQ(received, kBytes);
 }

@@ -12,9 +12,9 @@ namespace {
 constexpr double kStart_s = 100;
 constexpr double kBegan = 1000;
 
-/// A leg of job 7 that was `trained_s` past its first step when it ended with `code`.
-Leg leg(std::int64_t restart, int code, double trained_s, std::int64_t resumed_from,
-        std::int64_t committed, const std::string& asked_by = "SIGUSR2") {
+/// Returns an attempt of job 7 that ended with `code`, `trained_s` after its first step.
+Leg attempt(std::int64_t restart, int code, double trained_s, std::int64_t resumed_from,
+            std::int64_t committed, const std::string& asked_by = "SIGUSR2") {
   Leg one;
   one.number = restart + 1;
   one.began_at = kBegan;
@@ -45,18 +45,18 @@ void says(FinishFacts& one, const std::string& text) {
 }
 
 Decision decide_with(Leg one, const Decision& before, const FinishFacts& after) {
-  Leg last = leg(0, 5, 200, -1, -1);
+  Leg last = attempt(0, 5, 200, -1, -1);
   last.number = 1;
   last.decision = before;
   one.number = 2;
   return decide({last, one}, after);
 }
 
-TEST(Decide, WhatIsDoneIsDone) {
+TEST(Decide, ACompletedRunIsDone) {
   FinishFacts ended = facts(0, 40);
   says(ended, "JobState=COMPLETING Reason=None Restarts=0");  // cancelled a moment too late
 
-  const Decision decision = decide({leg(0, 0, 10, -1, 40)}, ended);
+  const Decision decision = decide({attempt(0, 0, 10, -1, 40)}, ended);
 
   EXPECT_EQ(decision.verdict, "done");
   EXPECT_EQ(decision.exit_code, 0);
@@ -64,48 +64,49 @@ TEST(Decide, WhatIsDoneIsDone) {
   EXPECT_EQ(decision.root_cause.kind, "");
 }
 
-TEST(Decide, ALegThatWasAskedToStopComesBackIfItTrainedLongerThanItTookToStart) {
-  const Decision good = decide({leg(0, 75, kStart_s + 1, -1, 5)}, facts(0, 5));
+TEST(Decide, AStoppedAttemptIsRequeuedIfItTrainedLongerThanItsStartTook) {
+  const Decision good = decide({attempt(0, 75, kStart_s + 1, -1, 5)}, facts(0, 5));
   EXPECT_EQ(good.verdict, "requeue");
   EXPECT_EQ(good.exit_code, 75);
   EXPECT_EQ(good.failures_in_a_row, 0);
   EXPECT_EQ(good.root_cause.kind, "request");
   EXPECT_EQ(good.root_cause.message, "SIGUSR2");
 
-  const Decision brief = decide({leg(0, 75, kStart_s - 1, -1, 5)}, facts(0, 5));
+  const Decision brief = decide({attempt(0, 75, kStart_s - 1, -1, 5)}, facts(0, 5));
   EXPECT_EQ(brief.verdict, "requeue") << "once may be an accident";
   EXPECT_EQ(brief.failures_in_a_row, 1);
 
-  const Decision third = decide_with(leg(1, 75, 1, 5, 6), {.failures_in_a_row = 2}, facts(1, 6));
-  EXPECT_EQ(third.verdict, "stop") << "a step a leg is no progress";
+  const Decision third =
+      decide_with(attempt(1, 75, 1, 5, 6), {.failures_in_a_row = 2}, facts(1, 6));
+  EXPECT_EQ(third.verdict, "stop") << "one step per attempt is no progress";
   EXPECT_EQ(third.exit_code, kExitNoProgress);
   EXPECT_EQ(third.failures_in_a_row, 3);
 }
 
-TEST(Decide, TwentyHealthyLegsAreNoFailures) {
-  std::vector<Leg> legs;
+TEST(Decide, TwentySuccessfulAttemptsAreNoFailures) {
+  std::vector<Leg> attempts;
   for (std::int64_t restart = 0; restart < 30; ++restart) {
-    legs.push_back(leg(restart, restart % 2 == 0 ? 75 : 5, 200, restart - 1, restart));
-    const Decision decision = decide(legs, facts(restart, restart));
+    attempts.push_back(attempt(restart, restart % 2 == 0 ? 75 : 5, 200, restart - 1, restart));
+    const Decision decision = decide(attempts, facts(restart, restart));
     ASSERT_EQ(decision.verdict, "requeue") << restart;
     ASSERT_EQ(decision.failures_in_a_row, 0);
-    if (restart % 3 != 0) legs.back().decision = decision;  // some scripts are cut off
+    if (restart % 3 != 0) attempts.back().decision = decision;  // some job scripts are cut off
   }
 }
 
 TEST(Decide, FailuresComeBackWhileTheCommitGrowsAndAFewTimesWithout) {
   for (const int code : {4, 5}) {
     const Decision grew =
-        decide_with(leg(1, code, 1, 5, 10), {.failures_in_a_row = 2}, facts(1, 10));
+        decide_with(attempt(1, code, 1, 5, 10), {.failures_in_a_row = 2}, facts(1, 10));
     EXPECT_EQ(grew.verdict, "requeue");
     EXPECT_EQ(grew.exit_code, code);
     EXPECT_EQ(grew.failures_in_a_row, 0);
     const Decision stuck =
-        decide_with(leg(1, code, 900, 10, -1), {.failures_in_a_row = 1}, facts(1, 10));
+        decide_with(attempt(1, code, 900, 10, -1), {.failures_in_a_row = 1}, facts(1, 10));
     EXPECT_EQ(stuck.verdict, "requeue");
     EXPECT_EQ(stuck.failures_in_a_row, 2);
     const Decision last =
-        decide_with(leg(1, code, 900, 10, -1), {.failures_in_a_row = 2}, facts(1, 10));
+        decide_with(attempt(1, code, 900, 10, -1), {.failures_in_a_row = 2}, facts(1, 10));
     EXPECT_EQ(last.verdict, "stop");
     EXPECT_EQ(last.exit_code, kExitNoProgress);
     EXPECT_NE(last.why.find("10 before and is 10 now"), std::string::npos) << last.why;
@@ -115,17 +116,19 @@ TEST(Decide, FailuresComeBackWhileTheCommitGrowsAndAFewTimesWithout) {
 TEST(Decide, TheLimitOfFailuresIsTheUsers) {
   FinishFacts none = facts(1, 10);
   none.max_failures = 0;
-  EXPECT_EQ(decide_with(leg(1, 5, 900, 10, -1), {}, none).verdict, "stop");
-  EXPECT_EQ(decide_with(leg(1, 5, 900, 5, 10), {}, none).verdict, "requeue") << "it helped";
+  EXPECT_EQ(decide_with(attempt(1, 5, 900, 10, -1), {}, none).verdict, "stop");
+  EXPECT_EQ(decide_with(attempt(1, 5, 900, 5, 10), {}, none).verdict, "requeue")
+      << "the restart helped";
   FinishFacts any = facts(1, 10);
   any.max_failures.reset();
-  EXPECT_EQ(decide_with(leg(1, 5, 900, 10, -1), {.failures_in_a_row = 99}, any).verdict, "requeue");
+  EXPECT_EQ(decide_with(attempt(1, 5, 900, 10, -1), {.failures_in_a_row = 99}, any).verdict,
+            "requeue");
 }
 
 TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
-  Leg first = leg(0, 5, 900, 10, -1);
+  Leg first = attempt(0, 5, 900, 10, -1);
   first.decision = Decision{.failures_in_a_row = 2};
-  Leg second = leg(0, 5, 900, 10, -1);
+  Leg second = attempt(0, 5, 900, 10, -1);
   second.number = 2;
   second.start->place.job = "8";
   FinishFacts of_second = facts(0, 10);
@@ -135,15 +138,15 @@ TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
   second.start->hashes["config"] = "b";
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 1);
 
-  first.decision.reset();  // its script was cut off with its node
+  first.decision.reset();  // its job script was cut off together with its node
   second.start->hashes["config"] = "a";
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 2);
-  first.start->place.job = "";  // somebody tried it by hand
+  first.start->place.job = "";  // a user started it by hand
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 1);
 }
 
 TEST(Decide, AStartThatWasLostIsAFailure) {
-  const std::vector<Leg> before{leg(0, 75, 200, -1, 8)};
+  const std::vector<Leg> before{attempt(0, 75, 200, -1, 8)};
   for (const int code : {0, 137, 139, 143, 233}) {
     FinishFacts lost = facts(1, 8);
     lost.srun_code = code;
@@ -162,27 +165,27 @@ TEST(Decide, AStartThatWasLostIsAFailure) {
   EXPECT_EQ(decide({}, facts(0, -1)).verdict, "requeue") << "the very first one";
 }
 
-TEST(Decide, WhatAPersonEndsStaysEnded) {
-  const Decision stop_file = decide({leg(0, 75, 1, -1, 5, "STOP")}, facts(0, 5));
+TEST(Decide, ARunThatAUserCancelledStaysCancelled) {
+  const Decision stop_file = decide({attempt(0, 75, 1, -1, 5, "STOP")}, facts(0, 5));
   EXPECT_EQ(stop_file.verdict, "stop");
   EXPECT_EQ(stop_file.exit_code, 0);
 
   FinishFacts cancelled = facts(0, 5);
   says(cancelled, "JobState=COMPLETING Reason=None Restarts=0 Requeue=1 PreemptTime=None");
-  const Decision scancel = decide({leg(0, 75, 900, -1, 5, "SIGTERM")}, cancelled);
+  const Decision scancel = decide({attempt(0, 75, 900, -1, 5, "SIGTERM")}, cancelled);
   EXPECT_EQ(scancel.verdict, "stop");
   EXPECT_EQ(scancel.exit_code, 75);
 }
 
 TEST(Decide, OnlyAPersonCancels) {
-  const std::vector<Leg> legs{leg(0, 75, 900, -1, 5, "SIGTERM")};
+  const std::vector<Leg> attempts{attempt(0, 75, 900, -1, 5, "SIGTERM")};
   for (const char* text :
        {"JobState=COMPLETING Reason=TimeLimit Restarts=0", "JobState=TIMEOUT Reason=None",
         "JobState=SUSPENDED Reason=None", "", "JobState=RUNNING Reason=None",
         "JobState=RUNNING Reason=None PreemptTime=2026-11-21T02:32:19"}) {
     FinishFacts ended = facts(0, 5);
     says(ended, text);
-    const Decision decision = decide(legs, ended);
+    const Decision decision = decide(attempts, ended);
     EXPECT_EQ(decision.verdict, "requeue") << text;
     EXPECT_FALSE(decision.is_requeued) << text;
   }
@@ -190,8 +193,8 @@ TEST(Decide, OnlyAPersonCancels) {
                            "JobState=COMPLETING Reason=None PreemptTime=2026-11-21T02:32:19"}) {
     FinishFacts ended = facts(0, 5);
     says(ended, text);
-    EXPECT_EQ(decide(legs, ended).verdict, "requeue") << text;
-    EXPECT_TRUE(decide(legs, ended).is_requeued) << text;
+    EXPECT_EQ(decide(attempts, ended).verdict, "requeue") << text;
+    EXPECT_TRUE(decide(attempts, ended).is_requeued) << text;
   }
 }
 
@@ -201,11 +204,11 @@ TEST(Decide, APreemptionOfAnEarlierStartIsOver) {
        "JobState=COMPLETING Reason=None Restarts=1 StartTime=2026-11-21T02:40:00 "
        "PreemptTime=2026-11-21T02:32:19");
 
-  EXPECT_EQ(decide({leg(1, 75, 900, -1, 5, "SIGTERM")}, cancelled).verdict, "stop");
+  EXPECT_EQ(decide({attempt(1, 75, 900, -1, 5, "SIGTERM")}, cancelled).verdict, "stop");
 }
 
 TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
-  Leg killed = leg(0, 5, 0, -1, -1);
+  Leg killed = attempt(0, 5, 0, -1, -1);
   killed.end.reset();
   FinishFacts limit = facts(0, -1);
   says(limit, "JobState=COMPLETING Reason=TimeLimit Restarts=0");
@@ -219,29 +222,29 @@ TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
 
 TEST(Decide, IncurableEndsEnd) {
   for (const int code : {1, 2, 3, 6}) {
-    const Decision decision = decide({leg(0, code, 900, -1, 50)}, facts(0, 50));
+    const Decision decision = decide({attempt(0, code, 900, -1, 50)}, facts(0, 50));
     EXPECT_EQ(decision.verdict, "stop") << code;
     EXPECT_EQ(decision.exit_code, code);
   }
 }
 
-TEST(Decide, ALaterLegOfTheJobHasTheRun) {
-  const std::vector<Leg> legs{leg(0, 2, 1, -1, 5), leg(1, 0, 1, 5, 9)};
-  Leg later = legs[1];
+TEST(Decide, ALaterAttemptOfTheJobOwnsTheRun) {
+  const std::vector<Leg> attempts{attempt(0, 2, 1, -1, 5), attempt(1, 0, 1, 5, 9)};
+  Leg later = attempts[1];
   later.end.reset();
 
-  const Decision decision = decide({legs[0], later}, facts(0, 9));
+  const Decision decision = decide({attempts[0], later}, facts(0, 9));
 
   EXPECT_EQ(decision.verdict, "stop");
   EXPECT_NE(decision.why.find("later attempt"), std::string::npos);
   EXPECT_EQ(decision.exit_code, 5);
 }
 
-TEST(Decide, WhereRequeueIsForbiddenItSaysWhatToDo) {
+TEST(Decide, SaysWhatToDoIfRequeueIsForbidden) {
   FinishFacts forbidden = facts(0, 5);
   says(forbidden, "JobState=RUNNING Reason=None Requeue=0 Restarts=0");
 
-  const Decision decision = decide({leg(0, 75, 900, -1, 5)}, forbidden);
+  const Decision decision = decide({attempt(0, 75, 900, -1, 5)}, forbidden);
 
   EXPECT_EQ(decision.verdict, "stop");
   EXPECT_EQ(decision.exit_code, 75);
@@ -249,7 +252,7 @@ TEST(Decide, WhereRequeueIsForbiddenItSaysWhatToDo) {
 }
 
 TEST(Decide, ALostNodeIsTheCauseAndIsLeftOut) {
-  Leg failed = leg(1, 5, 900, 5, 10);
+  Leg failed = attempt(1, 5, 900, 5, 10);
   failed.verdicts.push_back({0, "n1", "peer", 5, 9, "silent", {3, "n2", "hang"}});
   FinishFacts lost = facts(1, 10);
   lost.lost_nodes = {"n2"};
@@ -261,12 +264,12 @@ TEST(Decide, ALostNodeIsTheCauseAndIsLeftOut) {
 
   failed.verdicts.clear();
   EXPECT_EQ(decide_with(failed, {}, lost).root_cause.host, "n2");
-  const Decision asked = decide_with(leg(1, 75, 900, 5, 10), {}, lost);
+  const Decision asked = decide_with(attempt(1, 75, 900, 5, 10), {}, lost);
   EXPECT_EQ(asked.verdict, "requeue") << "its time is up";
 }
 
 TEST(Decide, AHostThatFailsTwiceIsLeftOut) {
-  Leg failed = leg(1, 5, 900, 5, 10);
+  Leg failed = attempt(1, 5, 900, 5, 10);
   failed.verdicts.push_back({0, "n1", "peer", 5, 9, "rank 3 ...", {3, "n2", "killed"}});
   const Decision before{.root_cause = {1, "n2", "killed", ""}};
   EXPECT_EQ(decide_with(failed, before, facts(1, 10)).exclude, (std::vector<std::string>{"n2"}));

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Two nodes of two ranks each, on which nothing is wrong.
+/// Returns two nodes with two ranks each and without problems.
 std::vector<RankFacts> healthy() {
   std::vector<RankFacts> ranks;
   for (int rank = 0; rank < 4; ++rank) {
@@ -37,7 +37,7 @@ std::vector<RankFacts> healthy() {
   return ranks;
 }
 
-/// The one finding with this id, which names `where`.
+/// Returns the only finding with this id, which names `where`.
 void expect(const std::vector<RankFacts>& ranks, const std::string& id, const char* severity,
             const std::string& where) {
   const auto findings = findings_of(ranks);
@@ -54,7 +54,7 @@ TEST(Findings, NothingIsWrongWithWhatIsHealthy) {
   EXPECT_TRUE(findings_of({}).empty());
 }
 
-TEST(Findings, EachIsToldOfWhereItIs) {
+TEST(Findings, EachIsReportedWithItsPlace) {
   using Break = std::function<void(std::vector<RankFacts>&)>;
 
   struct Case {
@@ -117,7 +117,7 @@ TEST(Findings, HostsOfErrorsAreLeftOutWhereOthersAreWell) {
                                 {"x", Finding::Severity::error, "", "", "", {"n2"}}},
                                {"n1", "n2"})
                   .empty())
-      << "nobody would be left";
+      << "no node would be left";
   ranks = healthy();
   ranks[2].clock_s = 2000;
   EXPECT_TRUE(hosts_to_exclude(findings_of(ranks), {"n1", "n2"}).empty()) << "a warning";
@@ -163,7 +163,7 @@ TEST(Findings, FactsGoBetweenRanksAsText) {
   EXPECT_EQ(to_text(rank_facts_from(to_text(own))), to_text(own));
 }
 
-TEST(Findings, OfWrongSumsTheNodeIsNamedThatHasNoRightOne) {
+TEST(Findings, ForWrongSumsNameTheNodeWithoutARightSum) {
   const auto hosts = [](const std::vector<NodeSpeed>& nodes) {
     std::string all;
     for (const Finding& one : wrong_nodes(nodes)) all += one.where;
@@ -171,7 +171,8 @@ TEST(Findings, OfWrongSumsTheNodeIsNamedThatHasNoRightOne) {
   };
   EXPECT_EQ(hosts({{"n1", 1, 1, 1}, {"n2", 1, 2, 0}, {"n3", 1, 1, 1}, {"n4", 1, 0, 2}}), "n2");
   EXPECT_EQ(hosts({{"n1", 1, 1, 1}, {"n2", 1, 1, 1}, {"n3", 1, 0, 2}}), "n1n2") << "now and then";
-  EXPECT_EQ(hosts({{"n1", 1, 1, 0}, {"n2", 1, 1, 0}}), "n1n2") << "of two, nobody knows which";
+  EXPECT_EQ(hosts({{"n1", 1, 1, 0}, {"n2", 1, 1, 0}}), "n1n2")
+      << "with two nodes, the wrong one is unknown";
   EXPECT_EQ(hosts({{"n1", 1, 0, 2}, {"n2", 1, 0, 0}}), "");
 }
 
@@ -179,7 +180,8 @@ TEST(Findings, OneNodeFarBelowTheOthersIsSlow) {
   const auto slow = slow_nodes({{"n1", 10}, {"n2", 4}, {"n3", 11}, {"n4", 9}});
   ASSERT_EQ(slow.size(), 1U);
   EXPECT_TRUE(contains(slow[0].line(), "--exclude=n2")) << slow[0].line();
-  EXPECT_TRUE(slow_nodes({{"n1", 10}, {"n2", 1}}).empty()) << "of two, nobody knows which";
+  EXPECT_TRUE(slow_nodes({{"n1", 10}, {"n2", 1}}).empty())
+      << "with two nodes, the slow one is unknown";
   EXPECT_TRUE(slow_nodes({{"n1", 10}, {"n2", 6}, {"n3", 10}}).empty());
 }
 

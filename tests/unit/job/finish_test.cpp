@@ -24,7 +24,7 @@ class FinishTest : public Scratch {
  protected:
   [[nodiscard]] RunFolder run() const { return {at("run")}; }
 
-  /// A leg of job 7 whose rank 0 was killed after it had committed `committed`.
+  /// Adds an attempt of job 7 with a rank 0 that was killed after it had committed `committed`.
   void killed_leg(std::int64_t restart, std::int64_t committed) const {
     run().prepare();
     write_status(run(), "running", 0, committed, committed);
@@ -45,7 +45,7 @@ class FinishTest : public Scratch {
   }
 };
 
-/// While one exists no file can be written, as on a full disk.
+/// While this object exists no file can be written, like on a full disk.
 class FullDisk {
  public:
   FullDisk() {
@@ -102,7 +102,7 @@ TEST_F(FinishTest, ALostStartThatIsDecidedTwiceCountsOnce) {
   EXPECT_EQ(read_journal(run().journal()).legs.size(), 1U);
 }
 
-TEST_F(FinishTest, TakesInVerdictsAndWritesTheDecision) {
+TEST_F(FinishTest, ReadsFailureReportsAndWritesTheDecision) {
   killed_leg(0, 5);
   ::setenv("SLURM_JOB_ID", "7", 1);
   write_verdict(run(), {1, "n2", "peer", 5, 6, "rank 0 (host n1)", {0, "n1", "killed"}});
@@ -134,14 +134,14 @@ TEST_F(FinishTest, ADryRunTouchesNothing) {
   EXPECT_EQ(error_of([&] { finish_leg({at("none")}, of(0), true); }).kind(), ErrorKind::data);
 }
 
-TEST_F(FinishTest, LostStartsAreRememberedAlsoWhereThereIsNoFolderYet) {
+TEST_F(FinishTest, LostStartsAreRecordedBeforeTheRunDirectoryExists) {
   EXPECT_EQ(finish_leg(run(), of(0), false).failures_in_a_row, 1);
   EXPECT_EQ(finish_leg(run(), of(1), false).failures_in_a_row, 2);
   const Decision third = finish_leg(run(), of(2), false);
   EXPECT_EQ(third.verdict, "stop");
   EXPECT_EQ(third.exit_code, 93);
   EXPECT_EQ(read_journal(run().journal()).legs.size(), 3U);
-  run().prepare();  // a start still takes the folder for its own
+  run().prepare();  // the next attempt can still take the directory
 }
 
 TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
@@ -164,11 +164,12 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   EXPECT_EQ(first.root_cause.message, "the start took longer");
   EXPECT_TRUE(first.exclude.empty());
   EXPECT_EQ(wait_in_vain(1).exclude, std::vector<std::string>{"n2"}) << "twice is no accident";
-  run().prepare();  // a start still takes the folder for its own
-  EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1) << "the verdict of an earlier leg";
+  run().prepare();  // the next attempt can still take the directory
+  EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1)
+      << "the failure report of an earlier attempt";
 }
 
-TEST_F(FinishTest, WhatWasRefusedLeavesNothing) {
+TEST_F(FinishTest, ARefusedStartLeavesNothing) {
   FinishFacts refused = of(0);
   refused.srun_code = 2;
 
@@ -181,7 +182,7 @@ TEST_F(FinishTest, WhatWasRefusedLeavesNothing) {
   EXPECT_FALSE(std::filesystem::exists(at("photos") / "journal.jsonl"));
 }
 
-TEST_F(FinishTest, ALaterLegThatTrainsIsLeftAlone) {
+TEST_F(FinishTest, ALaterAttemptThatTrainsIsNotTouched) {
   killed_leg(0, 5);
   const RunLock later(run().root, {.job_id = "7", .order = JobPlace{"7", 1, 0}.order()});
 

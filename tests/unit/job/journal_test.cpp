@@ -21,7 +21,7 @@ class JournalTest : public Scratch {
     std::ofstream(file(), std::ios::app | std::ios::binary) << text;
   }
 
-  /// Two legs of one job, the second one begun alone.
+  /// Writes two attempts of one job; the second one started without a job script.
   void write_two_legs() const {
     Journal first(file());
     first.open([] { return true; });
@@ -47,21 +47,21 @@ TEST_F(JournalTest, TellsWhatWasWritten) {
   EXPECT_EQ(content.lines, 8);
   EXPECT_EQ(content.valid_bytes, content.bytes);
   EXPECT_EQ(content.committed(), 7);
-  const Leg& leg = content.legs[0];
-  EXPECT_EQ(leg.number, 1);
-  EXPECT_EQ(leg.start->place, (JobPlace{"7", 0, 0}));
-  EXPECT_EQ(leg.start->nodes, (std::vector<std::string>{"n1", "n2"}));
-  EXPECT_EQ(leg.start->ranks, 4);
-  EXPECT_EQ(leg.start->hashes.at("config"), "cd");
-  EXPECT_EQ(leg.start->resumed_from, -1);
-  EXPECT_EQ(leg.ready->start_s, 2.5);
-  EXPECT_EQ(leg.stop_request()->by, "SIGUSR2");
-  EXPECT_EQ(leg.end->exit_code, 75);
-  ASSERT_EQ(leg.verdicts.size(), 1U) << "what the next leg found of it";
-  EXPECT_EQ(leg.verdicts[0].host, "n2");
+  const Leg& attempt = content.legs[0];
+  EXPECT_EQ(attempt.number, 1);
+  EXPECT_EQ(attempt.start->place, (JobPlace{"7", 0, 0}));
+  EXPECT_EQ(attempt.start->nodes, (std::vector<std::string>{"n1", "n2"}));
+  EXPECT_EQ(attempt.start->ranks, 4);
+  EXPECT_EQ(attempt.start->hashes.at("config"), "cd");
+  EXPECT_EQ(attempt.start->resumed_from, -1);
+  EXPECT_EQ(attempt.ready->start_s, 2.5);
+  EXPECT_EQ(attempt.stop_request()->by, "SIGUSR2");
+  EXPECT_EQ(attempt.end->exit_code, 75);
+  ASSERT_EQ(attempt.verdicts.size(), 1U) << "the failure report that the next attempt found";
+  EXPECT_EQ(attempt.verdicts[0].host, "n2");
   EXPECT_EQ(content.legs[1].start->resumed_from, 7);
   EXPECT_FALSE(content.legs[1].end);
-  // Each line for itself, as another program reads it.
+  // Parses each line separately, like another program reads it.
   std::ifstream lines(file());
   std::int64_t seq = 0;
   for (std::string line; std::getline(lines, line);) {
@@ -90,10 +90,10 @@ TEST_F(JournalTest, AllAttemptsShareTheIdOfTheRun) {
   Journal other(file());
   other.open([] { return true; });
   other.start({{"7", 0, 0}, {"n1"}, 4, {}, -1});
-  EXPECT_NE(read_journal(file()).run_id(), id) << "a new run in the same folder";
+  EXPECT_NE(read_journal(file()).run_id(), id) << "a new run in the same directory";
 }
 
-TEST_F(JournalTest, OfAnyBeginningTheWholeLinesCount) {
+TEST_F(JournalTest, AnyBeginningCountsUpToItsLastWholeLine) {
   write_two_legs();
   const std::string whole = read_file(file());
 
@@ -105,7 +105,7 @@ TEST_F(JournalTest, OfAnyBeginningTheWholeLinesCount) {
   }
 }
 
-TEST_F(JournalTest, WhatFollowsADamagedLineIsCutOffByTheNextWriter) {
+TEST_F(JournalTest, TheNextWriterCutsOffTheLinesAfterADamagedOne) {
   write_two_legs();
   const std::string whole = read_file(file());
   const std::size_t third = whole.find('\n', whole.find('\n') + 1) + 1;
@@ -148,7 +148,7 @@ TEST_F(JournalTest, AFencedWritersLinesArePassedOver) {
   old.start({{"7", 0, 0}, {"n1"}, 1, {}, -1});
   Journal young(file());
   young.open([] { return true; });
-  old.commit(5);  // it had not noticed yet
+  old.commit(5);  // it had not detected the new owner yet
   young.start({{"7", 1, 0}, {"n2"}, 1, {}, -1});
   old.commit(6);
   young.commit(3);

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// A controller that knows these jobs: lines of `scontrol -o show job`, by the id that is asked for.
+/// Returns a controller that knows these jobs: lines of `scontrol -o show job` by job id.
 SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
   return [jobs](const std::string& id) {
     const auto found = jobs.find(id);
@@ -42,7 +42,8 @@ class RunJobsTest : public Scratch {
     write_submission(place, {id, chain, time});
   }
 
-  /// An attempt of job 7 that has saved step 5, and is decided if `verdict` is given.
+  /// Adds an attempt of job 7 that has saved step 5. If `verdict` is given, the attempt has this
+  /// restart decision.
   void attempt(const std::string& verdict, const std::string& why = "") const {
     run().prepare();
     write_status(run(), "running", 0, 5, 5);
@@ -93,7 +94,7 @@ TEST_F(RunJobsTest, AChainIsUsedUpAfterItsLastJob) {
   EXPECT_EQ(state({{"7", first}, {"9", first + job("9", "COMPLETED")}}), "used up");
 }
 
-TEST_F(RunJobsTest, ACancelledRunAndAnotherJobAfterItAreTold) {
+TEST_F(RunJobsTest, ACancelledRunAndAnotherJobAfterItAreReported) {
   attempt("stop", kWhyCancelled);
   EXPECT_EQ(state({{"7", job("7", "CANCELLED")}}), "cancelled");
   EXPECT_EQ(state({}), "cancelled") << "the controller has forgotten the job";

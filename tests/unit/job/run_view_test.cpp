@@ -48,7 +48,7 @@ class RunViewTest : public Scratch {
   }
 };
 
-TEST_F(RunViewTest, TellsHowARunStands) {
+TEST_F(RunViewTest, ReportsTheStateOfARun) {
   std::ofstream(run().root / "LOCK") << "";
   const RunView view = view_run(run(), unix_time_s());
 
@@ -91,7 +91,7 @@ TEST_F(RunViewTest, TellsHowItEnded) {
   EXPECT_EQ(view_run(run(), unix_time_s()).eta_s, 0);
 }
 
-TEST_F(RunViewTest, WhatIsNotKnownIsNull) {
+TEST_F(RunViewTest, UnknownValuesAreNull) {
   const RunFolder fresh{at("fresh")};
   fresh.prepare();
   write_status(fresh, "running", 0, 0, -1);

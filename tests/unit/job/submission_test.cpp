@@ -98,7 +98,7 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
             (std::vector<std::string>{"--data", "my data", "--run", "runs/a"}));
 }
 
-TEST_F(SubmissionTest, WhatTheClusterForbidsIsTold) {
+TEST_F(SubmissionTest, LimitsOfTheClusterAreReported) {
   const NodeKind gpu = *choose_kind(read_nodes(kSinfo), "");
   const JobNeeds small{std::int64_t{1} << 30, 90};
   const auto ids = [&](const SubmitRequest& one, const std::string& time, const JobNeeds& needs) {
@@ -171,7 +171,7 @@ TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {
   EXPECT_DOUBLE_EQ(overhead_of(at("run"), 0, 1), 240);
 }
 
-TEST_F(SubmissionTest, WhatWaitsStaysAsItIs) {
+TEST_F(SubmissionTest, AWaitingSubmissionIsNotChanged) {
   std::filesystem::create_directories(at("home/slurm"));
   std::filesystem::create_directories(at("bin"));
   std::ofstream(at("home/slurm/env.sh")) << "old";
@@ -196,7 +196,7 @@ TEST_F(SubmissionTest, WhatWaitsStaysAsItIs) {
   EXPECT_FALSE(std::filesystem::exists(second.home / "chain-code"));
   one.chain = 2;
   EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain-code"));
-  RunFolder{one.run}.prepare();  // a start takes the folder for its own
+  RunFolder{one.run}.prepare();  // the next attempt takes the directory
 }
 
 }  // namespace

@@ -10,12 +10,12 @@ bool is_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-/// C++ as tokens: words and single characters, without comments, literals and preprocessor lines.
+/// Splits C++ into words and single characters, without comments, literals and preprocessor lines.
 class Tokens {
  public:
   explicit Tokens(std::string_view text) : text_(text) {}
 
-  /// "" at the end.
+  /// Returns the next token; "" at the end.
   std::string_view next() {
     while (!text_.empty()) {
       const char c = text_.front();
@@ -46,7 +46,7 @@ class Tokens {
  private:
   std::string_view take(std::size_t size) {
     const std::string_view token = text_.substr(0, size);
-    after_word_ = is_word(token.back());  // 1'000 is no character
+    after_word_ = is_word(token.back());  // the quote in 1'000 begins no character
     text_.remove_prefix(size);
     return token;
   }
@@ -87,7 +87,7 @@ std::string joined(const std::vector<std::string_view>& words, std::size_t from)
   return text;
 }
 
-/// The name that a statement up to its '{' defines as a type; "" if it defines none.
+/// Returns the name that a statement up to its '{' defines as a type; "" if it defines none.
 std::string type_name(const std::vector<std::string_view>& words) {
   std::size_t at = 0;
   if (at < words.size() && words[at] == "template") {
@@ -106,7 +106,7 @@ std::string type_name(const std::vector<std::string_view>& words) {
          (words[at] == "class" || words[at] == "[" || words[at] == "]" || words[at] == "nodiscard"))
     ++at;
   if (at >= words.size() || !is_word(words[at].front())) return "";
-  // A specialization is no new name; nor is a function that returns `struct X`.
+  // A specialization is not a new name, and a function that returns `struct X` does not define it.
   const auto word = [&](std::size_t i) { return i < words.size() ? words[i] : ""; };
   const bool nested = word(at + 1) == ":" && word(at + 2) == ":";  // struct Outer::Inner
   const bool ends = word(at + 1).empty() || word(at + 1) == ":" || word(at + 1) == "final";
@@ -118,7 +118,7 @@ std::string type_name(const std::vector<std::string_view>& words) {
 std::vector<std::string> defined_types(std::string_view content) {
   Tokens tokens(content);
   Scopes scopes;
-  std::vector<std::string_view> words;  // of the statement that is being read
+  std::vector<std::string_view> words;  // words of the current statement
   std::vector<std::string> types;
   for (std::string_view token = tokens.next(); !token.empty(); token = tokens.next()) {
     if (token == "{") {

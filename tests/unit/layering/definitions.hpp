@@ -5,8 +5,8 @@
 
 namespace trireme::layering {
 
-/// Classes, structs and enums that `content` defines for the whole program: in named namespaces,
-/// outside of classes and functions. "trireme::GradBuckets".
+/// Returns the classes, structs and enums that `content` defines for the whole program: in named
+/// namespaces, outside of classes and functions, for example "trireme::GradBuckets".
 std::vector<std::string> defined_types(std::string_view content);
 
 }  // namespace trireme::layering

@@ -15,7 +15,7 @@
 namespace trireme::layering {
 namespace {
 
-/// All files of src, data_prep, checkpoint, bin and tests, relative to the root, sorted.
+/// Returns all files of src, data_prep, checkpoint, bin and tests, relative to the root, sorted.
 std::vector<std::string> all_files() {
   const std::filesystem::path root = TRIREME_SOURCE_ROOT;
   std::vector<std::string> paths;
@@ -77,7 +77,7 @@ TEST(Layering, OneNameIsOneTypeInTheWholeProgram) {
     const std::string content = read_file(std::filesystem::path(TRIREME_SOURCE_ROOT) / path);
     for (const std::string& type : defined_types(content)) {
       const auto [first, is_new] = place.emplace(type, path);
-      // Programs of tests/ are linked apart from one another, not from the libraries.
+      // Programs of tests/ are linked separately from one another, but together with the libraries.
       const bool apart = path.starts_with("tests/") && first->second.starts_with("tests/");
       if (!is_new && !apart) twice.push_back(type + ": " + first->second + " and " + path);
     }
@@ -101,7 +101,7 @@ TEST(Layering, TypesAreFoundWhereverTheyAreDefined) {
             "");
 }
 
-/// What check_file says about a file with this one line.
+/// Returns the problems that check_file finds in a file with this one line.
 std::string complaint(const std::string& path, const std::string& line) {
   return joined(check_file(path, line));
 }
@@ -119,7 +119,7 @@ TEST(Layering, ModulesIncludeOnlyThoseBelow) {
   EXPECT_NE(complaint("src/train/step/step.cpp", "#include \"bin/trireme.hpp\""), "");
 }
 
-TEST(Layering, RoomsOfAModuleKeepTheirRows) {
+TEST(Layering, SubdirectoriesOfAModuleFollowTheirTable) {
   EXPECT_EQ(complaint("src/text/learn/x.cpp", "#include \"text/split/splitter.hpp\""), "");
   EXPECT_EQ(complaint("src/text/tokenizer.cpp", "#include \"text/bpe/bpe_model.hpp\""), "");
   EXPECT_EQ(complaint("src/data/order/x.cpp", "#include \"data/batch.hpp\""), "");
@@ -127,10 +127,10 @@ TEST(Layering, RoomsOfAModuleKeepTheirRows) {
             "src/data/shards/x.cpp:1: data/shards must not include data/* (\"data/batch.hpp\")\n");
   EXPECT_NE(complaint("src/text/unicode/x.cpp", "#include \"text/bpe/bpe_model.hpp\""), "");
   EXPECT_NE(complaint("src/train/step/x.cpp", "#include \"train/run/y.hpp\""), "");
-  EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a room without a row";
+  EXPECT_NE(complaint("src/train/cellar/x.cpp", "int x;"), "") << "a subdirectory without a row";
 }
 
-TEST(Layering, FoldersAreSmallAndHaveAPage) {
+TEST(Layering, DirectoriesAreSmallAndHaveAReadme) {
   std::vector<std::string> paths{"src/core/README.md"};
   for (int i = 0; i < 59; ++i) paths.push_back("src/core/" + std::to_string(i));
   EXPECT_EQ(joined(check_folders(paths)), "");
@@ -154,7 +154,7 @@ TEST(Layering, SiblingsNeverIncludeOneAnother) {
   }
 }
 
-TEST(Layering, OnlyTheUpperFloorsSeeConfig) {
+TEST(Layering, OnlyTheUpperLayersIncludeConfig) {
   for (const char* path : {"src/train/x.cpp", "src/serve/x.cpp", "data_prep/x.cpp", "bin/x.cpp"}) {
     EXPECT_EQ(complaint(path, "#include \"config/config_set.hpp\""), "") << path;
   }
@@ -199,7 +199,7 @@ TEST(Layering, EveryModuleHasAHeader) {
   EXPECT_EQ(check_headers({"src/core/a.hpp", "src/text/b.cpp"}), std::vector<std::string>{"text"});
 }
 
-TEST(Layering, AFolderThatNoLayerKnowsIsAProblem) {
+TEST(Layering, AnUnknownDirectoryIsAProblem) {
   EXPECT_NE(complaint("src/newcomer/x.cpp", "int x;"), "");
   EXPECT_NE(complaint("src/x.cpp", "int x;"), "");
 }
@@ -210,7 +210,7 @@ TEST(Layering, PlainTextThatLooksLikeAnIncludeIsLeftAlone) {
   EXPECT_EQ(complaint("src/cmake/torch_pch.cpp", "#include <torch/torch.h>"), "");
 }
 
-/// What stands between the first ```cpp and the next ```.
+/// Returns the text between the first ```cpp and the next ```.
 std::string first_code(const std::string& page) {
   const std::string opening = "```cpp\n";
   const std::size_t begin = page.find(opening);
@@ -226,7 +226,7 @@ TEST(Pages, TheTrainingThatSrcBeginsWithIsTheOneThatIsBuilt) {
   EXPECT_LE(std::count(code.begin(), code.end(), '\n'), 100);
 }
 
-/// What stands in backquotes in the second column of the table that follows `heading`.
+/// Returns the words in backquotes in the second column of the table that follows `heading`.
 std::vector<std::string> touched_paths(const std::string& page, const std::string& heading) {
   std::vector<std::string> paths;
   std::istringstream lines(page.substr(page.find(heading)));
@@ -248,7 +248,7 @@ std::vector<std::string> touched_paths(const std::string& page, const std::strin
   return paths;
 }
 
-/// README.md and all pages of the checkout, relative to its root.
+/// Returns README.md and all other Markdown files of the checkout, relative to its root.
 std::vector<std::string> all_pages() {
   std::vector<std::string> pages;
   for (const std::string& path : all_files())
@@ -287,7 +287,7 @@ TEST(Pages, EveryPlaceThatCommandsWriteToIsIgnoredByGit) {
   EXPECT_GE(places, 10);
 }
 
-/// GitHub's anchor of a heading: lower case, blanks as hyphens, without punctuation.
+/// Returns GitHub's anchor of a heading: lower case, blanks as hyphens, without punctuation.
 std::string anchor_of(const std::string& heading) {
   std::string anchor;
   for (const char c : heading) {
@@ -348,7 +348,7 @@ TEST(Pages, EveryPlaceToAddThingsExists) {
   int places = 0;
   for (std::string path :
        touched_paths(read_file(root / "docs/extending.md"), "## Where to add things")) {
-    if (path.find('/') == std::string::npos) continue;  // a word of C++
+    if (path.find('/') == std::string::npos) continue;  // a C++ name
     const std::size_t name = path.find('<');
     if (name != std::string::npos) path.erase(path.rfind('/', name));
     EXPECT_TRUE(std::filesystem::exists(root / path)) << path;

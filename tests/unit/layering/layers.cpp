@@ -15,11 +15,11 @@ const std::map<std::string_view, Names>& module_rows() {
       {"pipeline", {"core"}},  // runs without LibTorch
       {"device", {"core", "comm", "ops"}},
       {"parallel",
-       {"core", "comm", "device", "ops", "pipeline"}},  // context: attention, block by block
+       {"core", "comm", "device", "ops", "pipeline"}},  // context: attention, chunk by chunk
       {"objective", {"core", "comm", "device", "parallel", "ops"}},
       {"optim", {"core", "comm", "device", "parallel", "ops"}},
       {"model", {"core", "comm", "device", "parallel", "ops"}},
-      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},   // host bytes: no LibTorch
+      {"checkpoint", {"core", "comm", "parallel", "text", "model"}},   // host memory: no LibTorch
       {"data_prep", {"core", "config", "comm", "text", "data"}},       // runs without LibTorch
       {"job", {"core", "scheduler", "config", "comm", "checkpoint"}},  // runs without LibTorch
       {"generate",

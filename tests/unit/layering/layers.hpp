@@ -3,19 +3,21 @@
 #include <string_view>
 #include <vector>
 
-/// The layer picture that a program reads: who may include whom. The only copy of it.
+/// The module layers as tables: which module may include which. This is the only copy.
 namespace trireme::layering {
 
 using Names = std::vector<std::string_view>;
 
-/// What each module may include besides itself, all rooms of it.
+/// Returns the modules that each module may include in addition to itself, with all their
+/// subdirectories.
 const std::map<std::string_view, Names>& module_rows();
 
-/// What each room (a folder inside a module) may include of its own module besides itself;
-/// "text/*" is what lies directly in `text`. Files directly in a module may include all its rooms.
+/// Returns the parts of its own module that each subdirectory may include in addition to itself;
+/// "text/*" means the files directly in `text`. Files directly in a module may include all of its
+/// subdirectories.
 const std::map<std::string_view, Names>& room_rows();
 
-/// A library header and the places (folders end in '/') that may include it.
+/// A library header and the places (directories end in '/') that may include it.
 struct Library {
   Names prefixes;
   Names places;

@@ -20,7 +20,7 @@ bool starts_with_any(std::string_view text, const Names& prefixes) {
                      [&](std::string_view prefix) { return text.starts_with(prefix); });
 }
 
-/// The name inside #include "..." or <...>; "" for any other line.
+/// Returns the name inside #include "..." or <...>; "" for any other line.
 std::string_view include_name(std::string_view line) {
   const auto skip_blanks = [&] {
     line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
@@ -36,7 +36,8 @@ std::string_view include_name(std::string_view line) {
   return close == std::string_view::npos ? "" : line.substr(open + 1, close - open - 1);
 }
 
-/// The module that an include names: ours are written from src/ or from the root.
+/// Returns the module that an include names. Includes of this project are relative to src/ or to
+/// the root.
 std::string included_module(std::string_view include) {
   const std::string_view first = include.substr(0, include.find('/'));
   return first.size() < include.size() && module_rows().count(first) != 0 ? std::string(first) : "";
@@ -50,20 +51,21 @@ std::string check_module(const std::string& module, std::string_view include) {
   return formatted("{} must not include {} (\"{}\")", module, other, include);
 }
 
-/// The folder of a file or an include, from src/ or from the root: "text/bpe", "bin".
+/// Returns the directory of a file or an include, relative to src/ or to the root: "text/bpe",
+/// "bin".
 std::string_view folder_of(std::string_view path) {
   if (path.starts_with("src/")) path.remove_prefix(4);
   const std::size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? "" : path.substr(0, slash);
 }
 
-/// Arrows between the rooms of one module.
+/// Checks the includes between the subdirectories of one module.
 std::string check_room(const std::string& module, std::string_view path, std::string_view include) {
   const std::string_view from = folder_of(path);
   const std::string_view to = folder_of(include);
   if (included_module(include) != module || from == to || from == module) return "";
   const auto row = room_rows().find(from);
-  if (row == room_rows().end()) return "";  // said of the file already
+  if (row == room_rows().end()) return "";  // another problem reports the file already
   const std::string wanted = to == module ? formatted("{}/*", module) : std::string(to);
   const Names& allowed = row->second;
   if (std::find(allowed.begin(), allowed.end(), wanted) != allowed.end()) return "";
@@ -81,7 +83,8 @@ std::string check_library(const std::string& path, std::string_view include) {
 
 std::string check_machine_path(std::string_view line) {
   for (const char* folder : {"home", "root", "work", "Users"}) {
-    const std::string prefix = formatted("/{}/", folder);  // put together: this line is read too
+    // The prefix is composed, because the test reads this line as well.
+    const std::string prefix = formatted("/{}/", folder);
     for (std::size_t at = line.find(prefix); at != std::string_view::npos;
          at = line.find(prefix, at + 1)) {
       const bool within_a_longer_path =

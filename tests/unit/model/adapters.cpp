@@ -1,4 +1,4 @@
-/// Low-rank adapters beside frozen weights, and models that are frozen whole.
+/// Tests low-rank adapters on frozen weights, and models that are frozen completely.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -26,7 +26,7 @@ constexpr std::int64_t kRank = 3;
 constexpr double kScale = 0.75;
 constexpr std::array<std::int64_t, 3> kRows{6, 2, 2};  // q, k, v
 
-/// q, k, v as one matrix, frozen or not, with adapters beside q and v.
+/// q, k and v as one matrix, frozen or not, with adapters on q and v.
 struct Fused {
   Fused(at::ScalarType dtype, bool frozen) {
     ParamId id = 0;
@@ -62,7 +62,7 @@ struct Fused {
   Adapters adapters;
 };
 
-/// By the definition; `values` as declared.
+/// Computes the adapters by their definition; `values` in the order of declaration.
 at::Tensor reference(const at::Tensor& x, const at::Tensor& dropped, const Tensors& values) {
   const auto term = [&](std::size_t a, std::size_t b) {
     return dropped.matmul(values[a].t()).matmul(values[b].t()).mul(kScale);
@@ -110,7 +110,7 @@ TEST(Adapters, BesideFusedWeightsEqualAutograd) {
           inputs.insert(inputs.begin(), exact);
           const Tensors grads =
               torch::autograd::grad({expected}, inputs, {incoming.to(at::kDouble)});
-          const double bound = 2 * c.tolerance;  // two products, one behind the other
+          const double bound = 2 * c.tolerance;  // two products, one after the other
           ops::testing::expect_close(y.detach(), expected.detach(), bound, what + "output");
           ops::testing::expect_close(grad_x, grads[0], bound, what + "gradient of x");
           for (ParamId id = frozen ? 3 : 0; id < fused.registry.size(); ++id) {
@@ -230,7 +230,7 @@ TEST(Adapters, HaveTheNamesAndFirstValuesOfPeft) {
             2 * 16 * (128 * 2 + (128 + 64) * 2 + 128 * 2 + (128 + 448) * 3));
 }
 
-TEST(Adapters, GradientsAndStateAreOfThemAlone) {
+TEST(Adapters, OnlyTheyHaveGradientsAndState) {
   Model model(rank_2(), false, {at::kBFloat16, at::kFloat});
   const std::int64_t trained = num_lora_parameters(rank_2(), model.config);
   const UnitLayout& layout = model.registry.layout();

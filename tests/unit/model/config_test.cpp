@@ -29,7 +29,7 @@ std::string error_of(ModelConfig config, std::int64_t vocab = 6400) {
   return "";
 }
 
-// Counts of reference models at a vocabulary of 6,400, as their authors' logs print them.
+// Parameter counts of reference models with a vocabulary of 6,400, from the logs of their authors.
 TEST(ModelConfig, PresetsHaveTheKnownParameterCounts) {
   EXPECT_EQ(resolved("minimind-3", 6400).num_parameters(), 63'912'192);
   EXPECT_EQ(resolved("minimind-2-small", 6400).num_parameters(), 25'829'888);
@@ -58,7 +58,7 @@ TEST(ModelConfig, ExpertsThatCannotBeAreNamed) {
   EXPECT_EQ(error_of(dense), "");
 }
 
-TEST(LoraTargets, OfAModelWithExpertsAreInAttention) {
+TEST(LoraTargets, AreInAttentionForAModelWithExperts) {
   LoraConfig lora;
   lora.rank = 4;
   const ModelConfig config = resolved("minimind-3-moe", 6400);
@@ -115,8 +115,9 @@ TEST(RopeScaling, TextsParseToWhatTheySay) {
   }
 }
 
-/// What turns often over the old length stays, what turns less than once is stretched by factor.
-TEST(RopeScaling, StretchesSlowFrequenciesAlone) {
+/// Frequencies that turn often within the old length stay; those that turn less than once are
+/// stretched by factor.
+TEST(RopeScaling, StretchesOnlySlowFrequencies) {
   const auto plain = rope_frequencies(64, 1e6, {});
   for (const char* name : {"yarn", "llama3"}) {
     const auto scaled = rope_frequencies(
@@ -253,7 +254,7 @@ TEST(LoraConfig, ScaleIsAlphaOverRankOrItsRoot) {
   EXPECT_EQ(config.scale(), 4);
 }
 
-TEST(LoraConfig, WhatIsWrongIsNamedWithWhatIsKnown) {
+TEST(LoraConfig, WrongValuesAreNamedWithTheKnownOnes) {
   LoraConfig config;
   config.rank = -1;
   config.alpha = -2;
@@ -291,7 +292,7 @@ TEST(ModelConfig, CountsFlopsOfATokenAsThePalmPaperDoes) {
                    6 * weights + attention);  // tied: the table multiplies once, as the head
   config.tie_embeddings = false;
   EXPECT_DOUBLE_EQ(config.flops_per_token(512),
-                   6 * weights + attention);  // a lookup is no multiplication
+                   6 * weights + attention);  // a lookup is not a multiplication
 }
 
 TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {

@@ -27,8 +27,8 @@ struct MoeCase {
   bool normalize = true;
   std::string balance = "aux";
   std::string aux_loss = "sequence";
-  std::string tokens = "padded";  // whole, padded, pairs
-  bool again = false;             // the input is made again
+  std::string tokens = "padded";  // whole rows, padded rows, pairs
+  bool again = false;             // the input is computed again
 
   [[nodiscard]] std::string name() const {
     return formatted("{} experts, {} a token, {} shared, {}{}, {} {}, {} tokens{}", experts, k,
@@ -71,7 +71,7 @@ Microbatch moe_batch_of(const MoeCase& c) {
   return batch;
 }
 
-/// In loops over tokens and experts, with LibTorch's autograd.
+/// Computes the experts in loops over tokens and experts, with LibTorch's autograd.
 class Reference {
  public:
   Reference(const MoeCase& c, const std::map<std::string, at::Tensor>& weights)
@@ -82,7 +82,7 @@ class Reference {
     return at::linear(at::silu(at::linear(x, gate)) * at::linear(x, up), down);
   }
 
-  /// y of every token; adds to `aux_loss`.
+  /// Returns y for every token; adds to `aux_loss`.
   at::Tensor run(const at::Tensor& x, const Microbatch& batch, at::Tensor& aux_loss) const {
     const at::Tensor logits = at::linear(x, weights_.at("gate.weight"));
     const at::Tensor scores =

@@ -41,7 +41,7 @@ ModelConfig shape(const Case& c) {
   return config;
 }
 
-/// Of one rank: LibTorch's own is shared by all threads.
+/// Returns a generator for one rank: all threads share LibTorch's own generator.
 at::Generator generator(std::uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
 }
@@ -59,7 +59,7 @@ Microbatch batch_of(const Case& c, const Mesh& mesh) {
   return deal_tokens(batch, mesh);
 }
 
-/// A model on this rank, and what one micro-batch makes of it.
+/// A model on this rank, and the results of one micro-batch.
 struct Trial {
   Trial(const Case& c, Communicator& world, Recompute recompute)
       : mesh(world, c.parallel),
@@ -81,7 +81,7 @@ struct Trial {
     registry.begin_update(1);
   }
 
-  /// Hidden states, then this rank's gradient of each trained parameter.
+  /// Returns hidden states, then this rank's gradient of each trainable parameter.
   std::vector<at::Tensor> run() {
     ForwardTape tape;
     std::vector<at::Tensor> results{model.forward(0, batch, {}, tape)};
@@ -181,12 +181,14 @@ INSTANTIATE_TEST_SUITE_P(
              false, adapters("v_proj,o_proj,up_proj")}),
     [](const auto& one) { return one.param.what; });
 
-/// Bytes that a forward pass keeps, by shape: for each block, then once.
+/// Returns the bytes that a forward pass saves, computed from the shape: for each block, then once.
 struct KeptBytes {
-  std::int64_t rows;     // tokens of this rank's residual stream
-  std::int64_t tokens;   // between enter and leave: t times as many with sequence parallelism
-  std::int64_t width;    // of the residual stream
-  std::int64_t queries;  // elements a token, of this rank
+  std::int64_t rows;  // tokens in this rank's residual stream
+  // Tokens between entering and leaving tensor parallelism: t times as many with sequence
+  // parallelism.
+  std::int64_t tokens;
+  std::int64_t width;    // width of the residual stream
+  std::int64_t queries;  // elements per token on this rank
   std::int64_t keys;
   std::int64_t heads;
   std::int64_t mlp;
@@ -199,8 +201,8 @@ struct KeptBytes {
   }
 
   [[nodiscard]] std::int64_t none() const {
-    const std::int64_t inputs = tokens * (2 * width + mlp) * element;        // normed twice, hidden
-    const std::int64_t turned = tokens * (queries + keys) * element;         // q, k; v lies in qkv
+    const std::int64_t inputs = tokens * (2 * width + mlp) * element;  // normed twice, hidden
+    const std::int64_t turned = tokens * (queries + keys) * element;   // q, k; v is part of qkv
     const std::int64_t attended = tokens * (queries * element + heads * 4);  // out, lse
     return selective() + inputs + turned + attended;
   }
@@ -238,7 +240,7 @@ TEST(RecomputeMemory, AForwardPassKeepsWhatTheShapesSay) {
                           config.intermediate_size / tp,
                           element,
                           4};
-    // What the final norm is of, and its statistic.
+    // The input of the final norm, and its statistic.
     const std::int64_t last = rows * (config.hidden_size * element + 4);
     run_ranks(static_cast<int>(tp), [&](Communicator& world) {
       for (const auto& [recompute, block] : {std::pair{Recompute::none, bytes.none()},

@@ -27,7 +27,7 @@ TEST(BalancedStages, GiveTheHeadsStageFewerLayers) {
   EXPECT_EQ(text_of(balanced_stages(model_of(8, 300), 1, 16)), "E8H");
   EXPECT_EQ(text_of(balanced_stages(model_of(8, 64), 4, 16)), "E2|2|2|2H") << "a small head";
   EXPECT_EQ(text_of(balanced_stages(model_of(9, 64), 4, 16)), "E3|2|2|2H");
-  // The head costs 2 * vocab * 128 FLOPs a token, a layer about 2 * 221,000.
+  // The head costs 2 * vocab * 128 FLOPs per token, a layer about 2 * 221,000.
   EXPECT_EQ(text_of(balanced_stages(model_of(8, 3456), 4, 16)), "E3|2|2|1H");
   EXPECT_EQ(text_of(balanced_stages(model_of(4, 1000000), 4, 16)), "E1|1|1|1H");
 }
@@ -45,7 +45,8 @@ TEST(BalancedStages, NoOtherSplitHasACheaperDearestStage) {
       const auto best = balanced_stages(model_of(layers, 3456), count, 16);
       EXPECT_EQ(std::ssize(best), count);
       EXPECT_EQ(best.back().end_layer, layers);
-      // The last stage with k layers leaves (layers - k) / (count - 1), rounded up, for another.
+      // The last stage with k layers leaves (layers - k) / (count - 1), rounded up, for each other
+      // stage.
       const double head =
           2.0 * 3456 * 128 / (2 * 128 * (2 * 128 + 2 * 64 + 3 * 448) + 2 * 128 * 16);
       double least = 1e9;
@@ -60,7 +61,7 @@ TEST(BalancedStages, NoOtherSplitHasACheaperDearestStage) {
   }
 }
 
-TEST(BalancedStages, OfManyLayersAreDealtByCostToo) {
+TEST(BalancedStages, DistributeManyLayersByCostToo) {
   ModelConfig config = model_of(2000, 64);
   config.moe.num_experts = 4;
   config.moe.num_experts_per_tok = 1;
@@ -99,7 +100,7 @@ TEST(SaidStages, AreReadOrRefusedWithWhatIsWrong) {
   says("", "the embedding is in the first stage");
 }
 
-/// One micro-batch through all stages of a model that one rank holds.
+/// Sends one micro-batch through all stages of a model on one rank.
 struct Staged {
   SelfCommunicator world;
   Mesh mesh{world, {}};
@@ -120,7 +121,7 @@ struct Staged {
     batch.samples = at::arange(2, at::kLong);
   }
 
-  /// Hidden states; gradients are added. `between` runs behind each stage's backward pass.
+  /// Returns hidden states; gradients are added. `between` runs after each stage's backward pass.
   at::Tensor run(const std::function<void()>& between = [] {}) {
     registry.begin_update(1);
     std::vector<ForwardTape> tapes(model.stages().size());
@@ -141,7 +142,7 @@ struct Staged {
   }
 };
 
-TEST(Stages, OfOneRankAreTheWholeModel) {
+TEST(Stages, OnOneRankAreTheWholeModel) {
   for (const bool tied : {true, false}) {
     const ModelConfig config = model_of(5, 64, tied);
     Staged whole(config, {StageRange::whole(config)});
@@ -160,8 +161,8 @@ TEST(Stages, OfOneRankAreTheWholeModel) {
   }
 }
 
-// What a pipeline's W passes rest on: B adds nothing to any gradient, and what it leaves to add is
-// the same.
+// Deferred weight gradients (W actions) rely on this: B adds nothing to a gradient, and the
+// deferred gradients are the same.
 TEST(Stages, LeaveGradientsOfWeightsForTheirTurn) {
   const ModelConfig config = model_of(3, 64);
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {

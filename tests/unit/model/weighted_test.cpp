@@ -53,8 +53,8 @@ class Weights {
 
 using Operation = std::function<Tensors(const Tensors& activations, ParamRegistry& registry)>;
 
-/// The operation and its gradients, of activations and of registry weights, against ATen's own in
-/// fp64 on the same values. `reference` gets activations, then weights.
+/// Compares the operation and its gradients, of activations and of registry weights, with ATen's
+/// own in fp64 on the same values. `reference` gets activations, then weights.
 void expect_same(const Case& c, const Tensors& activations, const Tensors& values,
                  const Operation& operation, const ops::testing::Operation& reference,
                  const std::string& what) {
@@ -117,7 +117,7 @@ TEST(Weighted, NormsEqualAutograd) {
           return Tensors{weighted::rms_norm(in[0], registry, {0}, kEps, c.path)};
         },
         [](const Tensors& in) { return Tensors{reference_norm(in[0], in[1])}; }, "rms_norm");
-    if (c.dtype == at::kBFloat16) continue;  // its sum is rounded before the norm
+    if (c.dtype == at::kBFloat16) continue;  // the sum is rounded before the norm
     expect_same(
         c, {random({3, 5, 16}), random({3, 5, 16})}, {random({16})},
         [&](const Tensors& in, ParamRegistry& registry) {
@@ -132,7 +132,7 @@ TEST(Weighted, NormsEqualAutograd) {
   }
 }
 
-/// Two query heads, one key head, D = 4.
+/// Returns the setup of two query heads, one key head, D = 4.
 ops::QkNormRope rope(at::ScalarType dtype) {
   const auto tables = ops::rope_tables(8, 4, 1e4, dtype == at::kDouble ? at::kDouble : at::kFloat);
   return {{}, {}, kEps, tables, at::arange(3).expand({2, 3}).contiguous()};
@@ -198,7 +198,7 @@ TEST(Weighted, AsksForTheWeightAgainInBackward) {
   const auto normed = weighted::rms_norm(x, weights.registry, {1}, kEps, ops::Path::plain);
   const auto y = weighted::linear(normed, weights.registry, {0});
 
-  weights.set(later);  // as where the buffer of a gathered weight serves another in between
+  weights.set(later);  // simulates a gather buffer that another weight uses in between
   const auto grad_x = torch::autograd::grad({y}, {x}, {grad})[0];
 
   const auto again = x.detach().requires_grad_();
@@ -219,7 +219,8 @@ TEST(Weighted, GradientsLeaveOneByOneInTheOrderOfBackward) {
   EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
 }
 
-/// A rank's result, input gradient and weight gradient of two linears between which it holds a part.
+/// Returns a rank's result, input gradient and weight gradient of two linears with a shard between
+/// them.
 Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_t chunks,
                         std::int64_t rows, at::ScalarType dtype) {
   const TensorGroup group(world, sequence_parallel, chunks);
@@ -227,7 +228,7 @@ Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_
     return at::randn(shape, at::detail::createCPUGenerator(seed), at::kDouble);
   };
   const auto rank = static_cast<std::uint64_t>(world.rank());
-  const std::int64_t tokens = sequence_parallel ? 7 : 14;  // of a row on this rank
+  const std::int64_t tokens = sequence_parallel ? 7 : 14;  // tokens of a row on this rank
   const std::uint64_t whose = sequence_parallel ? rank : 0;
   Weights weights({random_on(10 + rank, {5, 6}), random_on(20 + rank, {4, 5})}, dtype);
   const auto x = random_on(30 + whose, {rows, tokens, 6}).to(dtype).requires_grad_();
@@ -246,7 +247,7 @@ std::uint64_t calls_of(const Communicator& world) {
   return calls;
 }
 
-TEST(Weighted, TokensThatEnterAndLeaveInPiecesGiveTheSame) {
+TEST(Weighted, TokensThatEnterAndLeaveInChunksGiveTheSame) {
   run_ranks(2, [&](Communicator& world) {
     for (const bool sequence_parallel : {false, true}) {
       for (const std::int64_t rows : {1, 3}) {
@@ -258,7 +259,7 @@ TEST(Weighted, TokensThatEnterAndLeaveInPiecesGiveTheSame) {
           };
           const auto [expected, calls] = run(1);
           EXPECT_EQ(calls, sequence_parallel ? 4U : 2U);
-          for (const std::int64_t chunks : {2, 3, 7}) {  // of 7 tokens
+          for (const std::int64_t chunks : {2, 3, 7}) {  // each row has 7 tokens
             const auto [results, more_calls] = run(chunks);
             EXPECT_EQ(more_calls, calls * static_cast<std::uint64_t>(chunks));
             const double bound = dtype == at::kDouble ? 1e-13 : dtype == at::kFloat ? 1e-5 : 2e-2;

@@ -25,7 +25,8 @@ TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
   const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const bool weighted : {false, true}) {
-    // Weights that fp32 holds exactly: 10 where a tag stands, as the reason trainer has it.
+    // Weights that fp32 represents exactly. A weight is 10 at a tag, like in MiniMind's reasoning
+    // trainer.
     if (weighted) {
       batch.target_weights = at::ones({2, kLength}, at::kFloat);
       batch.target_weights.flatten().slice(0, 0, 2 * kLength, 5).fill_(10);
@@ -57,7 +58,7 @@ TEST(CrossEntropy, WeightsCountInValidationToo) {
   });
 }
 
-TEST(CrossEntropy, OfNoTargetsIsZero) {
+TEST(CrossEntropy, IsZeroWithoutTargets) {
   Microbatch batch = batch_of_rows(1);
   batch.targets.fill_(ops::kIgnoredTarget);
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);

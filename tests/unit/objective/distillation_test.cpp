@@ -11,7 +11,7 @@ namespace {
 constexpr double kMixScale = 0.125;
 constexpr std::int64_t kTeacherWidth = 9;
 
-/// A teacher of another width, its head cut over the ranks by its own number of classes.
+/// A teacher of another width. Its head is sharded over the ranks by its own number of classes.
 class FixedTeacher final : public Teacher {
  public:
   FixedTeacher(RankOfLayout& rank, at::Tensor hidden, const at::Tensor& weight)
@@ -78,8 +78,8 @@ struct Losses {
   at::Tensor kl;
 };
 
-/// Computes the weighted sums over the targets by definition: the divergence is over classes that both
-/// models have.
+/// Computes the weighted sums over the targets by definition: the divergence is over the classes
+/// that both models have.
 Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
                     const at::Tensor& w) {
   const at::Tensor logits = at::matmul(x, w.t()).flatten(0, 1);
@@ -167,7 +167,7 @@ TEST(Distillation, GradientsAreTheSlopeOfTheEvaluatedLoss) {
   });
 }
 
-TEST(Distillation, InLowPrecisionStaysNearFp64) {
+TEST(Distillation, StaysNearFp64InLowPrecision) {
   Problem p;
   p.teacher_hidden = p.teacher_hidden.to(at::kBFloat16);
   p.teacher_weight = p.teacher_weight.to(at::kBFloat16);
@@ -184,7 +184,7 @@ TEST(Distillation, InLowPrecisionStaysNearFp64) {
   }
 }
 
-TEST(Distillation, OfItselfHasNoDivergenceAndOfNoTargetsNothing) {
+TEST(Distillation, HasNoDivergenceFromItselfAndNoLossWithoutTargets) {
   Problem p;
   p.teacher_hidden = p.hidden;
   p.teacher_weight = p.weight;
@@ -203,8 +203,8 @@ TEST(Distillation, OfItselfHasNoDivergenceAndOfNoTargetsNothing) {
 }
 
 TEST(Distillation, ComparesTheClassesThatBothModelsHaveOnAnyLayout) {
-  // Embeddings of one tokenizer, padded to different sizes; 8 of 13 leaves the last of three ranks
-  // without a shared class.
+  // Embeddings of one tokenizer, padded to different sizes. With 8 shared of 13 classes, the last
+  // of three ranks has none of them.
   for (const std::int64_t classes : {8, 12, 14, 31}) {
     Problem p;
     p.teacher_weight = normal({classes, kTeacherWidth}, 4);
@@ -226,7 +226,7 @@ TEST(Distillation, ComparesTheClassesThatBothModelsHaveOnAnyLayout) {
 TEST(Distillation, PaddingOfALargeLogitDoesNotReachTheDivergence) {
   Problem p;
   p.teacher_weight = normal({kClasses - 3, kTeacherWidth}, 4);
-  p.weight.narrow(0, kClasses - 3, 3).mul_(1e4);  // its exponential alone would be all
+  p.weight.narrow(0, kClasses - 3, 3).mul_(1e4);  // its exponential would dominate the sum
   p.batch.targets.clamp_max_(kClasses - 4);
   const DistillationConfig config{0, 1.5};
   for (const Ranks& ranks : kLayouts) {

@@ -2,7 +2,7 @@
 #include "objective/preference.hpp"
 #include "unit/objective/support.hpp"
 
-/// Batches of pairs, and their loss from its definition.
+/// Batches of preference pairs, and their loss by definition.
 namespace trireme::testing {
 
 inline constexpr std::int64_t kSeqLen = 17;
@@ -11,8 +11,8 @@ inline std::uint64_t key_of_record(std::int64_t record) {
   return 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(record + 1);
 }
 
-/// Chosen and rejected of 3 pairs in one row; `lengths` of the 6 sequences, then padding. A sequence
-/// of one token has no target; every third target is masked.
+/// Returns the chosen and rejected sides of 3 pairs in one row: `lengths` of the 6 sequences, then
+/// padding. A sequence of one token has no target; every third target is masked.
 inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 4, 3}) {
   Microbatch batch = batch_of_rows(1);
   batch.num_pairs = static_cast<std::int64_t>(lengths.size()) / 2;
@@ -48,7 +48,7 @@ inline SequenceScores plain_scores(const Microbatch& batch, const at::Tensor& x,
           (of.to(at::kDouble) * valid).sum(1)};
 }
 
-/// The loss of a batch, written down from its definition, one pair after another.
+/// Computes the loss of a batch by its definition, one pair after another.
 inline at::Tensor plain_loss(const PreferenceConfig& config, const Microbatch& batch,
                              const at::Tensor& reference, const at::Tensor& x,
                              const at::Tensor& w) {
@@ -75,7 +75,7 @@ inline at::Tensor plain_loss(const PreferenceConfig& config, const Microbatch& b
   return total;
 }
 
-/// Numbers that were written down.
+/// A reference with given scores.
 class FixedReference final : public ReferenceScores {
  public:
   explicit FixedReference(at::Tensor sums) : sums_(std::move(sums)) {}
@@ -90,7 +90,7 @@ inline at::Tensor some_reference(std::int64_t num_pairs) {
   return normal({2 * num_pairs}, 5).mul(3).sub(7);
 }
 
-/// With which some pairs are right and some wrong.
+/// Returns scores with which some pairs are ranked correctly and some are not.
 inline at::Tensor mixed_reference(std::int64_t num_pairs) {
   return at::tensor({-40.0, -2.0, -2.0, -40.0, -35.0, -3.0})
       .to(at::kDouble)

@@ -38,7 +38,7 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
     at::Tensor evaluated = at::zeros({3}, at::kDouble);
     run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
       RankOfLayout rank(world, ranks, weight);
-      // A reference that knows each batch by its number of pairs.
+      // A reference that recognizes each batch by its number of pairs.
       class ByPairs final : public ReferenceScores {
        public:
         at::Tensor sums(const Microbatch& batch) override {
@@ -57,7 +57,7 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
       ASSERT_EQ(objective.evaluated().size(), 2U);
       at::Tensor sums = at::zeros({3}, at::kDouble);
       ObjectiveTape tape;
-      Microbatch before = batches[0];  // of the step before: forgotten
+      Microbatch before = batches[0];  // an earlier step, which the report drops
       before.step = 0;
       const Microbatch early = deal_tokens(before, rank.mesh);
       (void)objective.forward(early, rank.own(hidden, early), 1, tape);
@@ -85,7 +85,7 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
 }
 
 TEST(Preference, AStoredReferenceFindsItsPairsByTheirKeys) {
-  const Microbatch batch = pairs();  // pairs 10, 9 and 8 of the set
+  const Microbatch batch = pairs();  // pairs 10, 9 and 8 of the data set
   const at::Tensor counts =
       plain_scores(batch, normal({1, kLength, kWidth}, 1), normal({kClasses, kWidth}, 2)).counts;
   const auto count = [&](std::int64_t i) {
@@ -119,7 +119,7 @@ TEST(Preference, AStoredReferenceFindsItsPairsByTheirKeys) {
     }
     return std::string("accepted");
   };
-  Microbatch moved = batch;  // the place of a pair in its set does not decide its score
+  Microbatch moved = batch;  // the index of a pair in its data set does not decide its score
   moved.pair_records = {0, 1, 2};
   EXPECT_EQ(message(moved, scores), "accepted");
   Microbatch unknown = batch;
@@ -174,7 +174,7 @@ TEST(Preference, EveryBadValueIsOneProblem) {
   }
 }
 
-TEST(Preference, ABatchWithoutPairsIsOurBug) {
+TEST(Preference, ABatchWithoutPairsIsAnInternalError) {
   const Microbatch rows = batch_of_rows(1);
   const TargetRows targets(rows, normal({1, kLength, kWidth}, 1));
   EXPECT_THROW((void)sequences_of(rows, targets), Error);

@@ -9,7 +9,7 @@ namespace {
 constexpr double kPairScale = 0.125;
 constexpr double kLn2 = 0.69314718055994530942;
 
-/// An objective with what it needs; the reference is another network's, written down.
+/// An objective with everything that it needs. The reference returns given scores of another model.
 class OwnedPreference final : public Objective {
  public:
   OwnedPreference(RankOfLayout& rank, const PreferenceConfig& config, const at::Tensor& reference,
@@ -68,7 +68,7 @@ std::string name(const PreferenceConfig& config) {
 void expect_autograd(const Microbatch& batch, const std::vector<Ranks>& layouts) {
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  at::Tensor reference = some_reference(batch.num_pairs);  // 0 of sequences without targets
+  at::Tensor reference = some_reference(batch.num_pairs);  // 0 for sequences without targets
   reference.mul_(plain_scores(batch, hidden, weight).counts.gt(0));
   for (const PreferenceConfig& config : all_configs()) {
     const LossAndGrads expected =
@@ -122,10 +122,11 @@ TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
   }
 }
 
-TEST(Preference, InLowPrecisionStaysNearFp64) {
+TEST(Preference, StaysNearFp64InLowPrecision) {
   struct Low {
     ParamDTypes dtypes;
-    double bound;  // of gradients: bf16 keeps 8 bits of logits, of their gradient and of the result
+    // The bound for gradients: bf16 keeps 8 bits of logits, of their gradient and of the result.
+    double bound;
   };
 
   const Microbatch batch = pairs();
@@ -149,7 +150,7 @@ TEST(Preference, InLowPrecisionStaysNearFp64) {
   }
 }
 
-/// The model itself, frozen.
+/// The frozen model itself as the reference.
 class SameModel final : public ReferenceScores {
  public:
   SameModel(RankOfLayout& rank, const at::Tensor& hidden, ops::Path path)

@@ -12,10 +12,10 @@
 #include "objective/head.hpp"
 #include "parallel/context/deal_tokens.hpp"
 
-/// An objective beside plain autograd in fp64, on thread ranks that hold parts of vocabulary and rows.
+/// Compares an objective with autograd in fp64, on thread ranks that shard vocabulary and rows.
 namespace trireme::testing {
 
-inline constexpr std::int64_t kLength = 24;  // tokens of a row
+inline constexpr std::int64_t kLength = 24;  // tokens per row
 inline constexpr std::int64_t kWidth = 6;
 inline constexpr std::int64_t kClasses = 13;
 
@@ -38,7 +38,7 @@ inline at::Tensor normal(at::IntArrayRef shape, std::uint64_t seed) {
   return at::randn(shape, random_of(seed), at::kDouble);
 }
 
-/// A row for each of `rows`: random tokens and targets of which every third is masked.
+/// Returns `rows` rows of random tokens and targets. Every third target is masked.
 inline Microbatch batch_of_rows(std::int64_t rows) {
   Microbatch batch;
   batch.tokens = at::zeros({rows, kLength}, at::kLong);
@@ -50,7 +50,7 @@ inline Microbatch batch_of_rows(std::int64_t rows) {
   return batch;
 }
 
-/// One rank: its part of the head and of a batch.
+/// One rank with its shard of the head and of a batch.
 struct RankOfLayout {
   RankOfLayout(Communicator& world, const Ranks& ranks, const at::Tensor& weight,
                ParamDTypes dtypes = {at::kDouble, at::kDouble})
@@ -74,7 +74,7 @@ struct RankOfLayout {
     return config;
   }
 
-  /// Of [B, T, ..] of the whole batch.
+  /// Takes this rank's shard of a tensor [B, T, ..] of the whole batch.
   [[nodiscard]] at::Tensor own(const at::Tensor& whole, const Microbatch& batch) const {
     if (mesh.size(Axis::cp) == 1) return whole;
     return take_places(whole, batch.places_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))]);
@@ -83,8 +83,8 @@ struct RankOfLayout {
   Mesh mesh;
   TensorGroup tensor;
   ParamRegistry registry;
-  std::int64_t first = 0;    // of this rank's classes
-  std::int64_t classes = 0;  // of this rank
+  std::int64_t first = 0;    // the first of this rank's classes
+  std::int64_t classes = 0;  // the number of this rank's classes
 };
 
 /// Loss and gradients of a whole batch.
@@ -94,7 +94,7 @@ struct LossAndGrads {
   at::Tensor weight;  // [V, D]
 };
 
-/// By autograd from loss(hidden, weight).
+/// Computes loss and gradients of loss(hidden, weight) with autograd.
 inline LossAndGrads by_autograd(
     const at::Tensor& hidden, const at::Tensor& weight,
     const std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>& loss_of) {
@@ -111,7 +111,7 @@ inline LossAndGrads by_autograd(
 
 using MakeObjective = std::function<std::unique_ptr<Objective>(RankOfLayout&)>;
 
-/// What the ranks of a layout make of it, put together.
+/// Computes loss and gradients on the ranks of a layout, gathered.
 inline LossAndGrads by_ranks(const Ranks& ranks, const Microbatch& batch, const at::Tensor& hidden,
                              const at::Tensor& weight, double grad_scale, const MakeObjective& make,
                              ParamDTypes dtypes = {at::kDouble, at::kDouble}) {
@@ -130,7 +130,7 @@ inline LossAndGrads by_ranks(const Ranks& ranks, const Microbatch& batch, const 
     LossAndGrads part{at::zeros({}, at::kDouble), at::zeros_like(hidden, at::kDouble),
                       at::zeros_like(weight, at::kDouble)};
     if (rank.mesh.rank(Axis::tp) == 0) part.loss.copy_(loss);
-    // By the tokens' numbers in the whole batch.
+    // Places the tokens by their numbers in the whole batch.
     const at::Tensor numbers =
         rank.own(at::arange(batch.tokens.numel()).view_as(batch.tokens), mine).flatten();
     part.hidden.view({-1, hidden.size(-1)})
@@ -147,7 +147,7 @@ inline LossAndGrads by_ranks(const Ranks& ranks, const Microbatch& batch, const 
   return sum;
 }
 
-/// Within `bound` of the largest element.
+/// Expects differences of at most `bound` of the largest element.
 inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, double bound,
                          const std::string& what) {
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
@@ -164,7 +164,8 @@ inline void expect_same(const LossAndGrads& actual, const LossAndGrads& expected
   expect_close(actual.weight, expected.weight * grad_scale, bound, what + " grad of head");
 }
 
-/// The slope of loss(hidden, weight) along random directions, by differences, beside gradients.
+/// Compares the slope of loss(hidden, weight) along random directions, by finite differences, with
+/// the gradients.
 inline void expect_differences(
     const LossAndGrads& grads, const at::Tensor& hidden, const at::Tensor& weight,
     const std::function<double(const at::Tensor&, const at::Tensor&)>& loss_of) {

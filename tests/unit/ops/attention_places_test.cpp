@@ -4,13 +4,13 @@
 #include "core/error.hpp"
 #include "unit/ops/attention_reference.hpp"
 
-/// Queries and keys of different length, at places of a row whose documents are known.
+/// Queries and keys of different length, at positions of a row with known documents.
 namespace trireme::ops::testing {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-struct PlacedShape {
+struct ShapeWithPositions {
   const char* name;
   std::int64_t B, H, Hk, D;
   AttentionSetup setup;
@@ -33,7 +33,7 @@ AttentionSetup windowed(std::int64_t window, RowPlaces queries, RowPlaces keys,
   return setup;
 }
 
-std::vector<PlacedShape> shapes() {
+std::vector<ShapeWithPositions> shapes() {
   return {
       {"decode", 2, 4, 2, 64, {0.125, true, {}, {{{40, 1}}, {{40, 1}}}, {{{0, 41}}, {{0, 41}}}}},
       {"chunk of a prompt", 1, 2, 1, 32, {0.2, true, {}, {{{100, 70}}}, {{{0, 170}}}}},
@@ -82,14 +82,14 @@ std::vector<PlacedShape> shapes() {
   };
 }
 
-Tensors inputs_of(const PlacedShape& s) {
+Tensors inputs_of(const ShapeWithPositions& s) {
   return {random({s.B, s.H, s.queries(), s.D}), random({s.B, s.Hk, s.keys(), s.D}),
           random({s.B, s.Hk, s.keys(), s.D})};
 }
 
 TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
   at::manual_seed(1);
-  for (const PlacedShape& s : shapes()) {
+  for (const ShapeWithPositions& s : shapes()) {
     for (const Case& c : kAttentionCases) {
       expect_same_as_reference(
           c, inputs_of(s),
@@ -97,7 +97,7 @@ TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
             return Tensors{attention(in[0], in[1], in[2], s.setup, c.path)};
           },
           [&](const Tensors& in) {
-            // + 0 x: a gradient also where no query sees a key.
+            // Adding 0 x gives a gradient even if no query sees a key.
             const auto out = reference_attention(in[0], in[1], in[2], s.setup).out;
             return Tensors{out + 0 * (in[0].sum() + in[1].sum() + in[2].sum())};
           },
@@ -108,7 +108,7 @@ TEST(AttentionPlaces, EqualOneQueryAtATimeAndItsAutograd) {
 
 TEST(AttentionPlaces, LseIsTheLogOfTheSumAndMinusInfinityWithoutKeys) {
   at::manual_seed(2);
-  for (const PlacedShape& s : shapes()) {
+  for (const ShapeWithPositions& s : shapes()) {
     for (const Case& c : kAttentionCases) {
       Tensors in = inputs_of(s);
       for (at::Tensor& x : in) x = x.to(c.dtype);
@@ -127,7 +127,7 @@ TEST(AttentionPlaces, LseIsTheLogOfTheSumAndMinusInfinityWithoutKeys) {
 
 TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
   at::manual_seed(3);
-  // The first queries see no key of the second block, some none of either.
+  // The first queries see no key of the second chunk, and some see no key of either.
   const RowPlaces queries{{{20, 30}, {70, 40}}};
   const RowPlaces blocks[2]{{{{30, 40}, {100, 10}}}, {{{75, 20}}}};
   const RowBounds bounds{{0, 40, 110}};
@@ -165,7 +165,7 @@ TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
 TEST(AttentionPlaces, GradientsAreFiniteDifferences) {
   at::manual_seed(4);
   constexpr double kStep = 1e-6;
-  for (const PlacedShape& s : shapes()) {
+  for (const ShapeWithPositions& s : shapes()) {
     Tensors in = inputs_of(s);
     for (at::Tensor& x : in) x = x * 0.5;
     const auto incoming = random(in[0].sizes());
@@ -212,7 +212,7 @@ TEST(AttentionPlaces, WholeRowsNamedOrNotAreTheSameBits) {
   }
 }
 
-/// [queries, keys] of one row, from a plan.
+/// Returns the mask [queries, keys] of one row, from a plan.
 at::Tensor pairs_of(const AttentionPlan& plan, std::int64_t num_queries, std::int64_t num_keys) {
   auto pairs = at::zeros({num_queries, num_keys}, at::kInt);
   for (const DocumentPlan& document : plan) {
@@ -239,7 +239,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random_bits() % static_cast<std::uint32_t>(n));
   };
-  // Blocks of up to 4 places in random order: each side takes some of them.
+  // Chunks of up to 4 positions in random order: each side takes some of them.
   const auto side = [&](std::int64_t length) {
     std::vector<TokenRange> ranges;
     for (std::int64_t place = 0; place < length;) {
@@ -280,7 +280,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
   }
 }
 
-TEST(AttentionPlan, OfAWholeRowIsOneDiagonalADocument) {
+TEST(AttentionPlan, HasOneDiagonalPerDocumentForAWholeRow) {
   const AttentionPlan plan = plan_attention({1.0, true, {{0, 3, 8}}}, 1, 8, 8);
 
   ASSERT_EQ(plan.size(), 2U);
@@ -288,7 +288,7 @@ TEST(AttentionPlan, OfAWholeRowIsOneDiagonalADocument) {
   EXPECT_EQ(plan[1].queries, (std::vector<QueryPart>{{{3, 5}, {0, 1}, false, true}}));
 }
 
-TEST(AttentionPlan, OfAWindowIsADiagonalThenABand) {
+TEST(AttentionPlan, HasADiagonalAndABandForAWindow) {
   const AttentionPlan plan = plan_attention({.window = 3}, 1, 8, 8);
 
   ASSERT_EQ(plan.size(), 1U);
@@ -303,16 +303,16 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   const auto refused = [](const AttentionSetup& setup) {
     EXPECT_THROW(plan_attention(setup, 1, 4, 4), Error);
   };
-  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});            // 3 places, 4 queries
+  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});            // 3 positions, 4 queries
   refused({1.0, true, {}, {{{0, 4}}}, {{{0, 4}}, {{0, 4}}}});  // two rows
   refused({1.0, true, {}, {{{-1, 4}}}, {{{0, 4}}}});           // before the row
   refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
-  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at place 1
+  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at position 1
   EXPECT_THROW(plan_attention({}, 1, 3, 4), Error) << "different lengths and no places";
   EXPECT_THROW(plan_attention({.window = -1}, 1, 4, 4), Error);
 }
 
-TEST(MergeAttention, OfNothingAndNothingIsNothing) {
+TEST(MergeAttention, WithoutKeysOnBothSidesIsEmpty) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const auto options = at::TensorOptions().dtype(dtype);
     AttentionOutput sum{at::zeros({1, 1, 2, 4}, options), at::full({1, 1, 2}, -kInfinity, options)};

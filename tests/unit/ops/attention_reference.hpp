@@ -6,11 +6,12 @@
 #include "ops/attention.hpp"
 #include "unit/ops/support.hpp"
 
-/// Attention query by query in fp64: no mask, no plan, no shared code; autograd differentiates it.
+/// Computes attention query by query in fp64, without mask, plan or shared code; autograd
+/// differentiates it.
 namespace trireme::ops::testing {
 
-// bf16: weights and their gradients are rounded before the second matmul, so twice the bound of one
-// rounding and more.
+// bf16 rounds weights and their gradients before the second matmul, so the bound is more than twice
+// that of one rounding.
 inline const std::vector<Case> kAttentionCases{
     {Path::plain, at::kDouble, 1e-11},  {Path::fast, at::kDouble, 1e-11},
     {Path::plain, at::kFloat, 1e-5},    {Path::fast, at::kFloat, 1e-5},
@@ -40,7 +41,7 @@ inline std::vector<Token> tokens_of(const RowPlaces& places, const RowBounds& bo
   return tokens;
 }
 
-/// Documents, causality and the window, straight from their definitions.
+/// Computes documents, causality and the window from their definitions.
 inline bool sees(const AttentionSetup& setup, const Token& query, const Token& key) {
   const std::int64_t distance = query.place - key.place;
   return query.document == key.document && (!setup.causal || distance >= 0) &&
@@ -82,7 +83,7 @@ inline Reference reference_attention(const at::Tensor& q, const at::Tensor& k, c
       lses.push_back(sums.log().flatten());
     }
   }
-  // [B Tq, H, ..] to [B, H, Tq, ..]
+  // Reshapes [B Tq, H, ..] to [B, H, Tq, ..].
   const auto rows_of = [&](const Tensors& each) {
     return at::stack(each).unflatten(0, {q.size(0), q.size(2)}).transpose(1, 2);
   };

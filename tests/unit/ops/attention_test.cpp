@@ -95,7 +95,7 @@ TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
   }
 }
 
-TEST(Attention, NothingCrossesADocumentBorder) {
+TEST(Attention, NothingCrossesADocumentBoundary) {
   at::manual_seed(3);
   const AttentionSetup setup{0.125, true, {{0, 40, 100}}};
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {

@@ -2,16 +2,18 @@
 #include "ops/attention/varlen.hpp"
 #include "unit/ops/attention_reference.hpp"
 
-/// The host's part of the varlen kernels, over a kernel of plain loops with their contract.
+/// Tests the host part of the varlen kernels with a kernel of plain loops that fulfils their
+/// contract.
 namespace trireme::ops::testing {
 namespace {
 
-/// One sequence as one row: q [n, H, D] to [1, H, n, D].
+/// Returns one sequence as one row: q [n, H, D] to [1, H, n, D].
 at::Tensor as_row(const at::Tensor& x, std::int64_t first, std::int64_t end) {
   return x.narrow(0, first, end - first).transpose(0, 1).unsqueeze(0).to(at::kDouble);
 }
 
-/// Query i of n sees keys up to m - n + i of m: the diagonal ends at the last key.
+/// Returns the setup of one sequence: query i of n sees keys up to m - n + i of m, so the diagonal
+/// ends at the last key.
 AttentionSetup sequence_setup(const VarlenCall& call, double scale, std::int64_t n,
                               std::int64_t m) {
   return {scale, call.causal, {}, {{{m - std::min(n, m), n}}}, {{{0, m}}}};
@@ -106,7 +108,7 @@ TEST(AttentionVarlen, RefusesWindowsRatherThanIgnoringThem) {
   EXPECT_FALSE(flash_applies(x, setup));
 }
 
-TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBordersAndNothingIsGathered) {
+TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBoundariesAndNothingIsGathered) {
   const AttentionSetup setup{1.0, true, {{0, 5, 12}, {0, 12}}};
 
   const auto calls = varlen_calls(plan_attention(setup, 2, 12, 12), 2, 12, 12);

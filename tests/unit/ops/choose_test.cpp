@@ -11,7 +11,8 @@
 #include "ops/rope.hpp"
 #include "unit/ops/support.hpp"
 
-/// The implementation that an operation takes. A wrong choice gives the right values, only more slowly.
+/// Tests which implementation an operation uses. A wrong choice gives the right values, only more
+/// slowly.
 namespace trireme::ops::testing {
 namespace {
 

@@ -21,7 +21,7 @@ DropoutMask make_mask(std::int64_t batch, std::int64_t length) {
   return mask;
 }
 
-/// Element by element from the documented counter.
+/// Computes the mask element by element from the documented counter.
 at::Tensor reference_mask(const DropoutMask& mask, std::int64_t features) {
   auto kept = at::zeros({mask.samples.size(0), mask.positions.size(1), features}, at::kDouble);
   auto view = kept.accessor<double, 3>();
@@ -97,7 +97,7 @@ TEST(DropoutPhilox, EveryFieldChangesTheMask) {
   }
 }
 
-TEST(DropoutPhilox, OfZeroIsTheInput) {
+TEST(DropoutPhilox, WithProbabilityZeroIsTheInput) {
   const auto x = at::ones({1, 2, 3});
   auto mask = make_mask(1, 2);
   mask.p = 0.0;

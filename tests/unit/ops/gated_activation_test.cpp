@@ -8,7 +8,7 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// From ATen's own operations, not from the table.
+/// Computes the activation with ATen's own operations, not with the table.
 const std::map<std::string_view, at::Tensor (*)(const at::Tensor&)>& references() {
   static const std::map<std::string_view, at::Tensor (*)(const at::Tensor&)> table{
       {"silu", [](const at::Tensor& x) { return x / (1 + (-x).exp()); }},
@@ -40,7 +40,7 @@ TEST_P(EveryActivation, EqualsTheFormulaAndItsAutograd) {
   }
 }
 
-/// Central differences in fp64: knows neither autograd nor the slope in the table.
+/// Computes central differences in fp64, without autograd and without the slope in the table.
 TEST_P(EveryActivation, SlopeIsThatOfFiniteDifferences) {
   constexpr double kStep = 1e-5;
   at::manual_seed(2);
@@ -54,7 +54,7 @@ TEST_P(EveryActivation, SlopeIsThatOfFiniteDifferences) {
       return (gated_forward(moved, activation_, Path::plain) * weights).sum().item<double>();
     };
     const double expected = (loss(kStep) - loss(-kStep)) / (2 * kStep);
-    // 1e-8: the third derivative times the step squared; 1e-5 at the kink of relu2.
+    // 1e-8 is the third derivative times the step squared; 1e-5 is for the kink of relu2.
     EXPECT_NEAR(grad.view(-1)[i].item<double>(), expected, 1e-7) << "element " << i;
   }
 }

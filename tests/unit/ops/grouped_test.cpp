@@ -5,8 +5,8 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// Idle experts at both ends and between, one with a single row; with rows that bf16 pads, before others
-/// and at the end, and with a round number of them.
+/// Row counts with idle experts at both ends and between, an expert with a single row, and counts
+/// that bf16 pads, before others and at the end, and counts that need no padding.
 const std::vector<std::int64_t> kBounds{0, 0, 7, 8, 8, 40, 49, 49};
 constexpr std::int64_t kRows = 49;
 constexpr std::int64_t kIn = 24;
@@ -20,7 +20,7 @@ at::Tensor ends() {
   return at::tensor(std::vector<std::int32_t>(kBounds.begin() + 1, kBounds.end()), at::kInt);
 }
 
-/// Expert of each row.
+/// Returns the expert of each row.
 std::int64_t expert_of(std::int64_t row) {
   std::int64_t expert = 0;
   while (kBounds[static_cast<std::size_t>(expert) + 1] <= row) ++expert;
@@ -50,7 +50,7 @@ TEST(Grouped, ProductsAreThoseOfEachRow) {
     expect_close(grouped_product(rows, weights, kBounds, c.path), expected, c.tolerance, name(c));
     const at::Tensor turned = weights.transpose(1, 2).contiguous().transpose(1, 2);
     expect_close(grouped_product(rows, turned, kBounds, c.path), expected, c.tolerance, name(c));
-    if (c.dtype == at::kDouble) continue;  // no such form of ATen's
+    if (c.dtype == at::kDouble) continue;  // ATen has no such form
     expect_close(aten_grouped_product(rows, weights, ends()), expected, c.tolerance,
                  "ATen " + name(c));
     expect_close(aten_grouped_product(rows, turned, ends()), expected, c.tolerance,

@@ -11,8 +11,8 @@
 #include "core/dtype.hpp"
 #include "core/philox.hpp"
 
-/// The machine runs only its best table elsewhere: here every table that it can run meets the
-/// formulas in fp64.
+/// The machine usually runs only its best kernel table. This test compares every table that the
+/// machine can run with the formulas in fp64.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -61,7 +61,7 @@ TEST_P(EveryTable, NormsRows) {
   }
 }
 
-/// Every table, the generic one too, that a small machine may be left with.
+/// Every table, including the generic one, which a small machine may have to use.
 TEST_P(EveryTable, MultipliesRowsOfBothTypes) {
   constexpr std::int64_t kIn = 70;
   constexpr std::int64_t kStride = 96;
@@ -72,7 +72,7 @@ TEST_P(EveryTable, MultipliesRowsOfBothTypes) {
   for (const std::int64_t rows : {1, 2, 3, 8}) {
     for (const Element element : {Element::f32, Element::bf16}) {
       auto x = random_floats(static_cast<std::size_t>(rows * kIn), 9);
-      if (element == Element::bf16) {  // as products with such weights take them
+      if (element == Element::bf16) {  // products with such weights take rounded inputs
         for (float& number : x) number = from_bf16_bits(to_bf16_bits(number));
       }
       Floats laid(static_cast<std::size_t>(rows * kStride), NAN);
@@ -100,7 +100,7 @@ TEST_P(EveryTable, MultipliesRowsOfBothTypes) {
 
 TEST_P(EveryTable, AttendsToBlocks) {
   constexpr std::int64_t kWidth = 16;
-  constexpr std::int64_t kTokens = 20;  // in blocks 1 and 0
+  constexpr std::int64_t kTokens = 20;  // stored in blocks 1 and 0
   const std::vector<std::int32_t> blocks{1, 0};
   const auto k = random_floats(kTokens * kWidth, 10);
   const auto v = random_floats(kTokens * kWidth, 11);
@@ -157,7 +157,7 @@ TEST_P(EveryTable, AttendsToBlocks) {
 }
 
 TEST_P(EveryTable, RoundsToNearestEven) {
-  // 1 + 2^-8 lies between two bf16 numbers and goes down to even, 1 + 3 * 2^-8 up to even.
+  // 1 + 2^-8 lies between two bf16 numbers and rounds down to even, 1 + 3 * 2^-8 rounds up to even.
   const Floats in{1.0F, 1.00390625F, 1.01171875F, -1.00390625F, 3.3e38F,
                   0.0F, -0.0F,       INFINITY,    NAN};
   Halves out(in.size());
@@ -278,8 +278,8 @@ TEST_P(EveryTable, TransposesAndPacksPairs) {
   for (std::uint32_t i = 0; i < 16; ++i) EXPECT_EQ(pairs[16 + i], (32 + i) | ((48 + i) << 16));
 }
 
-/// Two tiles of keys, the second with larger scores, the diagonal, and a first key that is hidden from
-/// all queries or moves with them: as one softmax over all.
+/// Two tiles of keys, the second with larger scores, with the diagonal, and with a first key that
+/// is hidden from all queries or moves with them. The result equals one softmax over all keys.
 TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
   constexpr std::int64_t kKeys = 4;
   constexpr std::int64_t kQueries = 16;
@@ -293,7 +293,7 @@ TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
     Floats out(kQueries, 0);  // width 1, values 1: the sum of weights
     Halves pairs(kKeys * kQueries);
     for (std::int64_t tile = 0; tile < 2; ++tile) {
-      // Query 0 sees keys 1 to 4 of 8; if the begin moves, queries from 7 on see none.
+      // Query 0 sees keys 1 to 4 of 8. If the begin moves, queries from 7 on see none.
       const ScoreTile shape{kKeys, kQueries, {1 - tile * kKeys, 5 - tile * kKeys},
                             moves, true,     kScale};
       GetParam()->softmax_tile(shape, scores.data() + tile * kKeys * kQueries, maximum.data(),
@@ -332,7 +332,7 @@ TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
   Halves pairs(scores.size());
 
   for (const bool moves : {false, true}) {
-    // Query q sees key 1 from q = 1 on and, if the begin moves, key q alone.
+    // Query q sees key 1 from q = 1 on and, if the begin moves, only key q.
     GetParam()->softmax_tile_backward({kKeys, kQueries, {0, 1}, moves, true, 0.5F}, scores.data(),
                                       grad_weights.data(), lse.data(), along.data(), weights.data(),
                                       grads.data(), pairs.data());

@@ -6,7 +6,7 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// Sum over rows of weight * cross entropy; no weights: all 1.
+/// Returns the sum over rows of weight * cross entropy. Without weights, all are 1.
 at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                           const at::Tensor& row_weights) {
   const auto losses = at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
@@ -20,7 +20,7 @@ at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
   return targets;
 }
 
-// bf16 logits of up to 24 are rounded before the softmax: 2^-9 of that enters exp() as 4.7 %.
+// bf16 logits of up to 24 are rounded before the softmax: 2^-9 of that changes exp() by 4.7 %.
 const std::vector<Case> kLossCases{
     {Path::plain, at::kDouble, 1e-12},    {Path::fast, at::kDouble, 1e-12},
     {Path::plain, at::kFloat, 1e-5},      {Path::fast, at::kFloat, 1e-5},
@@ -32,7 +32,7 @@ struct Size {
 
 const std::vector<Size> kSizes{{1, 4, 1}, {7, 8, 33}, {50, 32, 300}, {65, 64, 1111}};
 
-/// Loss and gradients next to plain autograd in fp64, with a weight a row or none.
+/// Compares loss and gradients with autograd in fp64, with a weight per row or without weights.
 void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_weights) {
   const auto targets = s.N == 1 ? at::zeros({1}, at::kLong) : some_targets(s.N, s.V);
   const auto x = random({s.N, s.D}).to(c.dtype);
@@ -59,7 +59,7 @@ TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
   at::manual_seed(1);
   for (const auto& s : kSizes) {
     for (const auto& c : kLossCases) {
-      if (s.V == 1 && c.dtype != at::kDouble) continue;  // all zero
+      if (s.V == 1 && c.dtype != at::kDouble) continue;  // with one class, loss and gradients are 0
       expect_the_composite(c, s, {});
       expect_the_composite(c, s, at::rand({s.N}, at::kDouble).mul(2).sub(0.5));
     }
@@ -84,7 +84,7 @@ TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
 
     EXPECT_EQ(scores.log_probs.scalar_type(), at::kDouble);
     expect_close(scores.log_probs, expected, c.tolerance, name(c) + " log-probabilities");
-    if (c.dtype != at::kBFloat16) {  // its rounding makes others the likeliest
+    if (c.dtype != at::kBFloat16) {  // rounding changes which class has the largest logit
       EXPECT_TRUE(scores.correct.equal(logits.argmax(1).eq(targets))) << name(c);
     }
     EXPECT_TRUE(token_scores(x, weight, targets, {.chunk_rows = 8}, c.path)
@@ -92,14 +92,14 @@ TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
   }
 }
 
-TEST(LinearCrossEntropy, OfEqualLogitsTheFirstIsTheLikeliest) {
+TEST(LinearCrossEntropy, TakesTheFirstOfEqualLogitsAsTheLargest) {
   const auto scores = token_scores(at::ones({2, 4}), at::ones({5, 4}), at::arange(2, at::kLong),
                                    {.want_correct = true});
   EXPECT_TRUE(scores.correct[0].item<bool>());
   EXPECT_FALSE(scores.correct[1].item<bool>());
 }
 
-TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
+TEST(LinearCrossEntropy, IsEmptyWithoutRows) {
   const auto none = at::empty({0}, at::kLong);
   for (const auto& c : kLossCases) {
     const auto x = random({0, 8}).to(c.dtype);
@@ -112,7 +112,7 @@ TEST(LinearCrossEntropy, OfNoRowsIsEmpty) {
   }
 }
 
-TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
+TEST(LinearCrossEntropy, KeepsTheInputGradientWithAFrozenHead) {
   at::manual_seed(8);
   const auto targets = some_targets(20, 40);
   for (const auto& c : kLossCases) {
@@ -127,7 +127,7 @@ TEST(LinearCrossEntropy, OfAFrozenHeadHasTheSameGradientOfItsInput) {
   }
 }
 
-TEST(LinearCrossEntropy, OfIgnoredTargetsIsZeroWithZeroGradients) {
+TEST(LinearCrossEntropy, IsZeroWithZeroGradientsForIgnoredTargets) {
   at::manual_seed(2);
   const auto targets = at::full({9}, kIgnoredTarget, at::kLong);
   for (const auto& c : kLossCases) {

@@ -8,7 +8,7 @@
 #include "ops/linear.hpp"
 #include "unit/ops/support.hpp"
 
-/// What inference computes with: products with few rows, and attention over blocks.
+/// Tests the operations of inference: products with few rows, and attention over blocks.
 namespace trireme::ops::testing {
 namespace {
 
@@ -21,7 +21,7 @@ struct Sizes {
   std::int64_t width;
 };
 
-/// A text in blocks that lie anywhere, with the keys and values of all its tokens.
+/// A sequence in blocks at any place, with the keys and values of all its tokens.
 struct Text {
   std::int64_t before;
   std::int64_t rows;
@@ -30,7 +30,7 @@ struct Text {
   std::vector<std::int32_t> blocks;
 };
 
-/// Texts whose earlier tokens are in a cache and whose next rows are a step.
+/// Sequences with earlier tokens in a cache and next rows in a step.
 struct PagedCase {
   PagedCase(const Sizes& the_sizes,
             const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths,
@@ -40,7 +40,7 @@ struct PagedCase {
     cache = make_paged_cache(64, sizes.kv_heads, sizes.width, [&options](std::int64_t count) {
       return at::empty({count}, options);
     });
-    cache.keys.fill_(NAN);  // unused places may hold anything
+    cache.keys.fill_(NAN);  // unused slots may have any value
     cache.values.fill_(NAN);
     std::int32_t block = 63;
     for (const auto& [before, rows] : lengths) {
@@ -65,7 +65,7 @@ struct PagedCase {
     return plan_paged(std::move(list), at::kCPU, window);
   }
 
-  /// [1, kv_heads, rows, width] of the step's rows, or of the tokens before.
+  /// Returns the values [1, kv_heads, rows, width] of the step's rows, or of the tokens before.
   [[nodiscard]] at::Tensor rows_of(at::Tensor Text::*numbers, bool earlier) const {
     std::vector<at::Tensor> parts;
     for (const Text& text : texts) {
@@ -87,7 +87,7 @@ struct PagedCase {
     return at::randn({1, sizes.heads, plan(false).num_rows, sizes.width}, at::kDouble).to(dtype);
   }
 
-  /// By the definition, in fp64.
+  /// Computes the attention by its definition, in fp64.
   [[nodiscard]] at::Tensor expected(const at::Tensor& q) const {
     std::vector<at::Tensor> rows;
     std::int64_t row = 0;
@@ -195,7 +195,7 @@ TEST(InferenceLinear, IsTheProduct) {
           expect_close(inference_linear(x, w, c.path), expected, c.tolerance, name(c));
           const at::Tensor wide = inference_linear_wide(x, w, c.path);
           EXPECT_EQ(wide.scalar_type(), c.dtype == at::kDouble ? at::kDouble : at::kFloat);
-          // By the kernels the sums alone are rounded, of at most 129 terms.
+          // The kernels round only the sums, which have at most 129 terms.
           const bool kernel = c.path == Path::fast && c.dtype == at::kBFloat16;
           expect_close(wide, expected, kernel ? 4e-6 : c.tolerance, name(c) + " wide");
         }

@@ -5,7 +5,7 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// The four functions, as this machine forms them and widened.
+/// The four product functions, in the form of this machine and widened to fp32.
 struct Products {
   const char* name;
   at::Tensor (*product)(const at::Tensor&, const at::Tensor&);
@@ -21,12 +21,12 @@ constexpr Products kProducts[] = {
 
 struct TypeBound {
   at::ScalarType type;
-  double tolerance;  // as in support.hpp; fp16 keeps 11 bits
+  double tolerance;  // the bounds of support.hpp; fp16 keeps 11 bits
 };
 
 constexpr TypeBound kTypes[] = {{at::kFloat, 4e-6}, {at::kHalf, 8e-4}, {at::kBFloat16, 6e-3}};
 
-constexpr std::int64_t kRows = 1100;  // three blocks, the last not full
+constexpr std::int64_t kRows = 1100;  // three blocks; the last one is not full
 constexpr std::int64_t kIn = 40;
 constexpr std::int64_t kOut = 24;
 
@@ -39,7 +39,8 @@ TEST(Product, IsThatOfFp64UpToRounding) {
   for (const Products& of : kProducts) {
     for (const auto& [type, tolerance] : kTypes) {
       const std::string what = std::string(of.name) + ' ' + at::toString(type);
-      const at::Tensor a = random({kRows, kIn + 8}).to(type).narrow(1, 4, kIn);  // rows apart
+      // These rows have a stride.
+      const at::Tensor a = random({kRows, kIn + 8}).to(type).narrow(1, 4, kIn);
       const at::Tensor weight = random({kOut, kIn}).to(type);
       const at::Tensor expected = exact(a).mm(exact(weight).t());
       const at::Tensor product = of.product(a, weight.t());
@@ -59,7 +60,7 @@ TEST(Product, IsThatOfFp64UpToRounding) {
   }
 }
 
-TEST(Product, OfTransposedRowsIsTheSumOverAllBlocks) {
+TEST(Product, WithTransposedRowsIsTheSumOverAllBlocks) {
   at::manual_seed(5);
   for (const Products& of : kProducts) {
     for (const auto& [type, tolerance] : kTypes) {
@@ -71,7 +72,7 @@ TEST(Product, OfTransposedRowsIsTheSumOverAllBlocks) {
   }
 }
 
-TEST(Product, OfNoRowsIsEmptyOrZero) {
+TEST(Product, WithoutRowsIsEmptyOrZero) {
   for (const Products& of : kProducts) {
     const at::Tensor none = at::empty({0, kIn}, at::kBFloat16);
     EXPECT_EQ(of.product(none, at::ones({kIn, kOut}, at::kBFloat16)).sizes(),
@@ -82,7 +83,7 @@ TEST(Product, OfNoRowsIsEmptyOrZero) {
   }
 }
 
-TEST(Product, OfFullWidthIsNeverWidened) {
+TEST(Product, WithFullWidthIsNeverWidened) {
   EXPECT_FALSE(widens_products(at::ones({1, 1}, at::kFloat)));
   EXPECT_FALSE(widens_products(at::ones({1, 1}, at::kDouble)));
 }

@@ -38,7 +38,7 @@ TEST(RmsNorm, TakesStridedInput) {
 TEST(RmsNorm, AddsTheResidualInTheSamePass) {
   at::manual_seed(3);
   for (const auto& c : rounding_cases()) {
-    if (c.dtype == at::kBFloat16) continue;  // its sum is rounded first: next test
+    if (c.dtype == at::kBFloat16) continue;  // the sum is rounded first: see the next test
     for (const std::int64_t width : {1, 16, 33, 512}) {
       expect_same_as_reference(
           c, {random({3, 5, width}), random({3, 5, width}), random({width})},

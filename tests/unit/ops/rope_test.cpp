@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kTheta = 1e4;
 
-/// Element i and i + D/2 as a complex number, turned by position * theta^(-2i/D).
+/// Rotates elements i and i + D/2 as a complex number by position * theta^(-2i/D).
 at::Tensor reference_rope(const at::Tensor& x, const at::Tensor& positions) {
   const auto half = x.size(-1) / 2;
   const auto frequencies =
@@ -82,7 +82,7 @@ TEST(QkNormRope, WorksWithoutNorm) {
   }
 }
 
-TEST(QkNormRope, OfAFusedProjectionGivesOneGradient) {
+TEST(QkNormRope, GivesOneGradientForAFusedProjection) {
   at::manual_seed(3);
   for (const auto& c : rounding_cases()) {
     for (const auto& s : kRopeShapes) {
@@ -137,7 +137,7 @@ TEST(QkNormRope, NamesAPositionOutsideTheTables) {
   }
 }
 
-TEST(RopeTables, OfGivenFrequenciesAreThoseTimesTheScale) {
+TEST(RopeTables, MultiplyGivenFrequenciesByTheScale) {
   const std::vector<double> frequencies{1.0, 0.25};
   const auto tables = rope_tables(9, frequencies, 1.5, at::kDouble);
 

@@ -10,8 +10,8 @@
 
 #include "ops/path.hpp"
 
-/// Compares an operation, its outputs and every gradient, with a reference
-/// differentiated by ATen in fp64.
+/// Compares an operation, its outputs and every gradient, with a reference that ATen differentiates
+/// in fp64.
 namespace trireme::ops::testing {
 
 using Tensors = std::vector<at::Tensor>;
@@ -19,7 +19,7 @@ using Operation = std::function<Tensors(const Tensors&)>;
 
 inline constexpr double kEps = 1e-6;
 
-/// RMS norm by its formula.
+/// Computes the RMS norm by its formula.
 inline at::Tensor reference_norm(const at::Tensor& x, const at::Tensor& weight) {
   return x / (x.pow(2).mean(-1, true) + kEps).sqrt() * weight;
 }
@@ -27,15 +27,15 @@ inline at::Tensor reference_norm(const at::Tensor& x, const at::Tensor& weight) 
 struct Case {
   Path path;
   at::ScalarType dtype;
-  double tolerance;  // of the largest error, relative to the largest element (or kFloor)
+  double tolerance;  // bound of the largest error, relative to the largest element (or kFloor)
 };
 
 inline std::string name(const Case& c) {
   return std::string(c.path == Path::fast ? "fast " : "plain ") + at::toString(c.dtype);
 }
 
-/// One rounding of the result, and a few of sums in fp32; bf16 keeps 8 bits,
-/// so one rounding is 2^-9.
+/// Returns cases with bounds for one rounding of the result and a few of sums in fp32. bf16 keeps 8
+/// bits, so one rounding is 2^-9.
 inline const std::vector<Case>& rounding_cases() {
   static const std::vector<Case> cases{
       {Path::plain, at::kDouble, 1e-12},  {Path::fast, at::kDouble, 1e-12},
@@ -44,7 +44,8 @@ inline const std::vector<Case>& rounding_cases() {
   return cases;
 }
 
-/// Inputs are of order one: what cancels to (nearly) zero is judged against this.
+/// Inputs are of order one. Values that cancel to (nearly) zero are compared relative to this
+/// floor.
 inline constexpr double kFloor = 0.05;
 
 inline at::Tensor random(at::IntArrayRef shape) {

@@ -11,15 +11,15 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// Attention in fp32 is LibTorch's, its products MKL's, which on Intel's processors have the same bits
-/// on any number of threads only if that is asked for before the first of them, as
+/// fp32 attention uses LibTorch and its matrix products use MKL. On Intel processors, MKL gives the
+/// same bits for any number of threads only if this is requested before the first product, which
 /// `parallel.reproducible` does.
 [[maybe_unused]] const int kAsReproducible = [] {
   use_thread_independent_products();
   return 0;
 }();
 
-/// LibTorch's number of threads, for one test.
+/// Sets LibTorch's number of threads for one test.
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
@@ -33,8 +33,9 @@ class Threads {
   int before_;
 };
 
-#ifndef __SANITIZE_THREAD__  // it cannot see OpenMP's threads wait: built without them
-TEST(Threads, ShareTheRowsOfOurKernels) {
+// ThreadSanitizer cannot see how OpenMP's threads wait, because OpenMP is built without it
+#ifndef __SANITIZE_THREAD__
+TEST(Threads, ShareTheRowsOfTheNativeKernels) {
   const Threads three(3);
   std::mutex mutex;
   std::set<int> seen;

@@ -30,7 +30,7 @@ Problem problem(double size) {
   return p;
 }
 
-/// The same loss and, put together, the same gradients as with all classes in one place.
+/// Expects the same loss and, gathered, the same gradients as with all classes on one rank.
 void expect_same_as_whole(const Problem& p, int ranks) {
   const auto whole = ops::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
   std::vector<at::Tensor> grads_x(static_cast<std::size_t>(ranks));
@@ -49,7 +49,7 @@ void expect_same_as_whole(const Problem& p, int ranks) {
   EXPECT_TRUE(at::allclose(grad_x, whole.grad_x, 1e-12, 1e-14));
 }
 
-TEST(VocabParallel, EqualsTheWholeForAnyDealOfTheClasses) {
+TEST(VocabParallel, EqualsTheWholeForAnyShardingOfTheClasses) {
   for (const int ranks : {1, 2, 3, 5}) {
     expect_same_as_whole(problem(1), ranks);
     Problem weighted = problem(1);
@@ -62,15 +62,15 @@ TEST(VocabParallel, LargeScoresDoNotOverflow) {
   expect_same_as_whole(problem(1e4), 3);
 }
 
-/// With every other target the likeliest class.
-TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
+/// Makes every other target the class with the largest logit.
+TEST(VocabParallel, TokenScoresEqualTheWholeForAnyShardingOfTheClasses) {
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     Problem p = problem(1);
     const at::Tensor x = p.x.to(dtype, false, /*copy=*/true);
     at::Tensor weight = p.weight.to(dtype, false, /*copy=*/true);
     weight[0].mul_(2).round_().div_(2);     // products of halves are exact in any order
-    weight[kClasses - 1].copy_(weight[0]);  // of equals the first counts
-    x[1].copy_(weight[0]).mul_(20);         // whose likeliest classes these two are
+    weight[kClasses - 1].copy_(weight[0]);  // the first of several equal ones counts
+    x[1].copy_(weight[0]).mul_(20);  // rows in which these two classes have the largest logits
     x[3].copy_(x[1]);
     const at::Tensor likeliest = at::mm(x, weight.t()).argmax(1);
     for (std::int64_t row = 0; row < kRows; row += 2)
@@ -96,7 +96,7 @@ TEST(VocabParallel, TokenScoresEqualTheWholeForAnyDealOfTheClasses) {
   }
 }
 
-TEST(VocabParallel, OfAFrozenHeadHasTheSameGradientOfItsInput) {
+TEST(VocabParallel, KeepsTheInputGradientWithAFrozenHead) {
   const Problem p = problem(1);
   run_ranks(2, [&](Communicator& world) {
     const std::int64_t first = world.rank() == 0 ? 0 : 6;

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// The update of one scalar, straight from the paper's algorithm 2 (decoupled decay).
+/// Computes the update of one scalar by the paper's algorithm 2 (decoupled decay).
 struct ScalarAdamW {
   double weight, first = 0, second = 0;
 

@@ -18,7 +18,7 @@ at::Tensor values_of(std::int64_t count, at::ScalarType dtype, std::uint64_t see
   return at::randn({count}, random, at::kDouble).to(dtype);
 }
 
-/// Parameters that share blocks of squares, and some that do not.
+/// Declares parameters that share blocks of squares, and others that do not.
 void declare_all(ParamRegistry& registry) {
   registry.begin_unit("a");
   registry.declare({.name = "a", .shape = {37}});
@@ -28,7 +28,7 @@ void declare_all(ParamRegistry& registry) {
   registry.declare({.name = "b", .shape = {7, 129}});
 }
 
-/// Every rank of the layout has summed gradients: those of values_of, in its parts.
+/// Returns the summary on a layout. Every rank has its shards of the summed gradients of values_of.
 GradSummary summary_of(Communicator& world, const ParallelConfig& parallel, at::ScalarType dtype,
                        double loss) {
   const Mesh mesh(world, parallel);
@@ -94,7 +94,7 @@ TEST(GradNorm, NotFiniteGradientsOfOneRankAreKnownToAll) {
       ParamRegistry registry;
       declare_all(registry);
       registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
-      // The last rank answers for the end of every unit; b is not padded up to there.
+      // The last rank owns the end of every unit; b is not padded up to there.
       registry.grad_part(1).fill_(std::numeric_limits<float>::infinity());
 
       const GradSummary summary =
@@ -106,7 +106,7 @@ TEST(GradNorm, NotFiniteGradientsOfOneRankAreKnownToAll) {
   }
 }
 
-TEST(BlockSquares, AreTheSameByATenAlone) {
+TEST(BlockSquares, AreTheSameWithOnlyATen) {
   for (const std::int64_t begin : {0, 1, 63, 100}) {
     for (const std::int64_t count : {1, 63, 64, 65, 1000}) {
       const at::Tensor grads = at::arange(1, count + 1, at::kFloat).mul(0.5);  // sums are exact

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kLr = 0.01;
 
-/// Weights of 0.5: a matrix, a norm without decay and a matrix again; gradients sin(t).
+/// Weights of 0.5: a matrix, a norm without decay and another matrix; gradients are sin(t).
 void run_steps(const OptimConfig& config, at::ScalarType dtype, int steps,
                const std::function<void(ParamRegistry&, Optimizer&)>& judge) {
   run_ranks(1, [&](Communicator& world) {
@@ -38,7 +38,7 @@ void run_steps(const OptimConfig& config, at::ScalarType dtype, int steps,
   });
 }
 
-/// step(t, gradient, decay) moves one weight, which begins at 0.5.
+/// step(t, gradient, decay) updates one weight, which starts at 0.5.
 template <class Scalar>
 void expect_follows(const OptimConfig& config, Scalar matrix, double tolerance) {
   run_steps(config, at::kDouble, 6, [&](ParamRegistry& registry, Optimizer&) {
@@ -53,7 +53,7 @@ void expect_follows(const OptimConfig& config, Scalar matrix, double tolerance) 
   });
 }
 
-/// The loop of torch.optim.SGD: the first buffer is the first gradient.
+/// The loop of torch.optim.SGD: the first momentum buffer is the first gradient.
 struct ScalarSgd {
   using Config = SgdConfig;
   SgdConfig config;
@@ -125,7 +125,7 @@ TEST(Lion, AZeroGradientMovesNothingButTheDecay) {
   });
 }
 
-/// Every row, and each again with its keys away from the defaults.
+/// Tests every optimizer of the table, with its default keys and with other keys.
 std::vector<OptimConfig> all_optimizers() {
   std::vector<OptimConfig> all;
   for (const std::string& name : optimizer_names()) {
@@ -196,7 +196,7 @@ TEST(Optimizer, DefaultsPassTheirChecksAndWrongValuesAreNamed) {
   EXPECT_EQ(problem("sgd", "eps", 0.0), "") << "sgd has no eps";
 }
 
-TEST(Optimizer, HelpSaysWhoseAKeyIs) {
+TEST(Optimizer, HelpNamesTheOptimizersOfEachKey) {
   const auto help = [](const char* name) {
     for (const OptimizerKey& key : optimizer_keys()) {
       if (key.name == name) return key.help;

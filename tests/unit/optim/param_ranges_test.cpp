@@ -10,7 +10,8 @@
 namespace trireme {
 namespace {
 
-/// A matrix split over tp, a norm without decay, a bias moved by sign, and a second matrix.
+/// Declares a matrix sharded over tp, a norm without decay, a bias updated by sign, and a second
+/// matrix.
 void declare_params(ParamRegistry& registry) {
   registry.declare({.name = "matrix", .shape = {10, 3}, .split = DimSplit{.dim = 0, .grain = 2}});
   registry.declare({.name = "norm", .shape = {3}, .decay = false});

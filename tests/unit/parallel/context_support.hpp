@@ -13,8 +13,8 @@
 #include "parallel/context/attention.hpp"
 #include "parallel/context/dealing.hpp"
 
-/// Context-parallel attention against one process; called by every rank of a group, over threads
-/// and over MPI.
+/// Compares context-parallel attention with one process. Every rank of a group calls it, over
+/// threads and over MPI.
 namespace trireme::testing {
 
 struct ContextCase {
@@ -31,7 +31,7 @@ struct ContextCase {
   }
 };
 
-/// Lengths for 2, 3 and 4 ranks; heads for those that ulysses is asked with.
+/// Lengths for 2, 3 and 4 ranks; numbers of heads for ulysses.
 inline std::vector<ContextCase> context_cases() {
   return {
       {"one document a row", 2, 12, 12, 48, 8, true, {}},
@@ -73,7 +73,8 @@ struct Whole {
   at::Tensor q, k, v, incoming;
 };
 
-/// Equal on every rank: the ranks of a test may be threads that share ATen's default generator.
+/// Returns tensors that are equal on every rank: the ranks of a test may be threads that share
+/// ATen's default generator.
 inline Whole whole_of(const ContextCase& c, at::ScalarType dtype) {
   auto generator = at::detail::createCPUGenerator(17);
   const auto draw = [&](std::int64_t heads) {
@@ -82,7 +83,7 @@ inline Whole whole_of(const ContextCase& c, at::ScalarType dtype) {
   return {draw(c.H), draw(c.Hk), draw(c.Hk), draw(c.H)};
 }
 
-/// [B, heads, T, D] to the tokens of some places.
+/// Takes the tokens of some positions of [B, heads, T, D].
 inline at::Tensor at_places(const at::Tensor& x, const ops::RowPlaces& places) {
   return take_places(x.transpose(1, 2), places).transpose(1, 2);
 }
@@ -95,7 +96,8 @@ inline void expect_near(const at::Tensor& actual, const at::Tensor& expected, do
   EXPECT_LE(error, tolerance * std::max(1.0, wanted.abs().max().item<double>())) << what;
 }
 
-/// out and every gradient at this rank's places; `idle_rank`: the incoming gradient there is zero.
+/// Compares out and every gradient at this rank's positions. The incoming gradient of `idle_rank`
+/// is zero.
 inline void expect_as_one_process(Communicator& group, const ContextCase& c, ContextForm form,
                                   ContextBalance balance, at::ScalarType dtype, ops::Path path,
                                   double tolerance, int idle_rank = -1) {

@@ -20,8 +20,8 @@ TEST(ContextAttention, EqualsOneProcessInEveryForm) {
   }
 }
 
-// fp32: 1e-5, sums of some tens of products; bf16: as attention of one process in its own test, and
-// one rounding more of what is merged.
+// fp32: 1e-5 for sums of some tens of products. bf16: the bound of attention on one process in its
+// own test, and one more rounding for the merge.
 TEST(ContextAttention, OnTheFastKernelsToo) {
   const ContextCase wide{"wide", 2, 4, 2, 192, 32, true, {{0, 70, 192}, {0, 64, 65, 192}}};
   ContextCase windowed = wide;
@@ -78,7 +78,7 @@ TEST(ContextAttention, IsTheSameFunctionTwice) {
   });
 }
 
-/// Bytes of one rank: what parallelism over context costs, by the formulas of its page.
+/// Bytes of one rank: the cost of context parallelism by the formulas of its README.
 TEST(ContextAttention, SendsWhatTheFormulasSay) {
   constexpr std::uint64_t kRanks = 4;
   run_ranks(kRanks, [](Communicator& world) {
@@ -86,7 +86,7 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
     const auto me = static_cast<std::size_t>(world.rank());
     const ContextSetup setup{c.rows(0.3), deal_places(ContextBalance::zigzag, {}, c.B, c.T, 4)};
     const Whole whole = whole_of(c, at::kFloat);
-    const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;             // k and v of T / c places
+    const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;             // k and v of T / c positions
     const std::uint64_t heads = (2 * 8 + 2 * 4) * 2 * 12 * 8 * 4;  // q, out, k, v
     const std::array<std::array<std::uint64_t, 2>, 3> expected{
         {{3 * keys, 6 * keys}, {3 * keys, 6 * keys}, {heads * 3 / 4, heads * 3 / 4}}};
@@ -181,17 +181,17 @@ TEST(DealPlaces, ByWorkIsMoreEvenWhereDocumentsEnd) {
 }
 
 TEST(DealPlaces, CountsPairsInsideDocuments) {
-  // Rank 0: places 0, 1 of the first document (1 + 2) and 6, 7 of the second (3 + 4); rank 1: 2, 3
-  // (3 + 4) and 4, 5 (1 + 2).
+  // Rank 0 has positions 0, 1 of the first document (1 + 2) and 6, 7 of the second (3 + 4). Rank 1
+  // has 2, 3 (3 + 4) and 4, 5 (1 + 2).
   const ops::RowBounds bounds{{0, 4, 8}};
   EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::zigzag, {.bounds = bounds}, 1, 8, 2),
                                   {.bounds = bounds}),
                    1.0);
-  // All of it on one of two ranks: twice the mean.
+  // One of two ranks has all the work: twice the mean.
   EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 8}}}, {{}}}, {.bounds = bounds}), 2.0);
-  // 1 + 2 + 3 + 4 of 10 + 1 + ... + 4: places 0 to 3 against 4 to 7, one document.
+  // 1 + 2 + 3 + 4 of 10 + 1 + ... + 4: positions 0 to 3 and 4 to 7 of one document.
   EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {}), 26.0 / 18.0);
-  // A window of 2: 1 + 2 + 2 + 2 and 4 times 2.
+  // A window of 2: 1 + 2 + 2 + 2, and 4 times 2.
   EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {.window = 2}), 8.0 / 7.5);
 }
 

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-// Runs twice: as it is here, and with a libcuda.so.1 that has nothing in it.
+// Runs twice: with the libraries of this machine, and with an empty libcuda.so.1.
 TEST(CudaLibrary, IsLoadedWhereThereIsADriver) {
   ASSERT_EQ(cuda_library_error(), "");
   const bool has_driver = ::dlopen("libcuda.so.1", RTLD_LAZY) != nullptr;

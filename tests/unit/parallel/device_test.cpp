@@ -40,7 +40,7 @@ TEST(Device, ThreadsComeFromTheUserThenOpenMpThenTheCores) {
   ::setenv("OMP_NUM_THREADS", "3000000000", 1);
   EXPECT_EQ(set_cpu_threads(0, 1), 1024);
   ::unsetenv("OMP_NUM_THREADS");
-  EXPECT_EQ(set_cpu_threads(0, 1 << 20), 1);  // never none
+  EXPECT_EQ(set_cpu_threads(0, 1 << 20), 1);  // at least one
 }
 
 TEST(Device, MeasuresFlopsAndMemory) {
@@ -53,9 +53,10 @@ TEST(Device, MeasuresFlopsAndMemory) {
   const double fp32 = peak(at::kFloat);
   const double fp64 = peak(at::kDouble);
   EXPECT_GT(fp32, 1e9);
-  // Half as many numbers in a register; 0.6: another process may slow down one of the two.
+  // A register has half as many fp64 numbers. The tolerance is 0.6, because another process may
+  // slow down one of the measurements.
   EXPECT_NEAR(fp32 / fp64, 2, 0.6);
-  // Else a CPU without instructions for 16 bits shows an MFU far above 1.
+  // Otherwise a CPU without 16-bit instructions would show an MFU far above 1.
   EXPECT_GE(peak(at::kBFloat16), 0.6 * fp32);
   EXPECT_EQ(known_peak_flops(at::kCPU, at::kFloat), 0);
   const std::int64_t before = peak_memory_bytes(at::kCPU);

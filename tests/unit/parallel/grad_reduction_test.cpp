@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kParams = 5;
 constexpr double kBytesOfTwo = 2.0 * 64 * 4 / (1024 * 1024);  // MiB of two parameters below
 
-/// Five parameters of 64 elements in two units.
+/// Declares five parameters of 64 elements in two units.
 void declare_and_allocate(ParamRegistry& registry, const Mesh& mesh) {
   registry.begin_unit("a");
   for (std::size_t i = 0; i < kParams; ++i) {
@@ -40,7 +40,7 @@ void expect_sums(int ranks, const ParallelConfig& config, int num_backwards,
     const auto reduction = make_grad_reduction(registry, mesh);
     registry.on_ready([&](ParamId id) { reduction->ready(id); });
 
-    for (int update = 0; update < 2; ++update) {  // the second one begins from zeros again
+    for (int update = 0; update < 2; ++update) {  // the second update starts from zeros again
       reduction->begin();
       registry.begin_update(num_backwards);
       for (int pass = 0; pass < num_backwards; ++pass) {
@@ -70,7 +70,7 @@ TEST(GradReduction, SumsOverRanksWhateverTheBucketsAndStages) {
   for (const std::int64_t zero : {1, 2, 3}) expect_sums(4, config_of(zero, -1, 2), 3);
 }
 
-TEST(GradReduction, OnNodesFirstSumsAlikeAndSendsOneShareAcross) {
+TEST(GradReduction, HierarchicalSumsAreEqualAndSendOneShardAcrossNodes) {
   constexpr int kRanks = 6;
   const std::vector<int> nodes{0, 0, 0, 1, 1, 1};
   for (const double bucket_mb : {0.0, kBytesOfTwo, 25.0}) {

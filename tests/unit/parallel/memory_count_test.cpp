@@ -62,7 +62,7 @@ TEST(MemoryCount, MemoryOfBeforeAndOfOtherThreadsIsNotItsOwn) {
 TEST(MemoryCount, AnAddressThatComesAgainCountsOnce) {
   const MemoryCount count;
   at::Tensor here = bytes(kKiB);
-  // Freed out of sight; the address is given again, sooner or later.
+  // Another thread frees the tensor unnoticed. Its address is allocated again, sooner or later.
   std::thread([&] { here.reset(); }).join();
   std::vector<at::Tensor> again;
   for (int i = 0; i < 64; ++i) again.push_back(bytes(kKiB));

@@ -38,7 +38,7 @@ TEST(Mesh, SplitsReplicasByNodeWhereAllNodesHoldEquallyMany) {
     EXPECT_EQ(found->across->rank(), world.rank() / 4);
   });
   levels({0, 0, 1, 1, 0, 0, 1, 1}, [](Communicator& world, const NodeLevels* found) {
-    ASSERT_NE(found, nullptr) << "ranks dealt to the nodes in turn";
+    ASSERT_NE(found, nullptr) << "ranks distributed to the nodes round-robin";
     EXPECT_EQ(found->node->rank(), world.rank() / 4);
     EXPECT_EQ(found->across->rank(), world.rank() / 2 % 2);
   });
@@ -69,7 +69,7 @@ TEST(Mesh, ExpertsLieInAGridOfTheirOwnOverTheSameRanks) {
     EXPECT_EQ(mesh.size(Axis::expert_shard), 2) << "under ZeRO all ranks of edp share one copy";
     EXPECT_EQ(mesh.size(Axis::expert_replica), 1);
   });
-  config.zero_shard = 2;  // copies of 4 ranks: experts lie once in each
+  config.zero_shard = 2;  // replicas of 4 ranks: each has every expert once
   run_ranks(16, [&](Communicator& world) {
     const Mesh mesh(world, config);
 

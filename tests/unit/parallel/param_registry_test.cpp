@@ -121,12 +121,12 @@ TEST(ParamRegistry, UniformValuesFillTheirRange) {
     squares += value * value;
   }
   EXPECT_NEAR(sum / 1e5, 0.0, 0.0074);          // 4 standard errors of the mean
-  EXPECT_NEAR(squares / 1e5, 1.0 / 3, 0.0038);  // 4 of the mean square
+  EXPECT_NEAR(squares / 1e5, 1.0 / 3, 0.0038);  // 4 standard errors of the mean square
   EXPECT_EQ(uniform_values(3, "w", shape, Slice{{7}, {2}, 0, 2}),
             (std::vector<double>{values[7], values[8]}));
 }
 
-TEST(ParamRegistry, FrozenParametersHaveWeightsAlone) {
+TEST(ParamRegistry, FrozenParametersHaveOnlyWeights) {
   run_ranks(1, [](Communicator& world) {
     const Mesh mesh(world, {});
     ParamRegistry registry;
@@ -136,7 +136,7 @@ TEST(ParamRegistry, FrozenParametersHaveWeightsAlone) {
 
     registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
 
-    const std::int64_t base = 1536;  // elements, padding included
+    const std::int64_t base = 1536;  // elements, including padding
     const std::int64_t beside = 64;
     EXPECT_EQ(registry.layout().count(), base + beside);
     EXPECT_EQ(count.live_bytes(), 2 * base + beside * (2 + 4 + 4)) << "weights, main, gradients";

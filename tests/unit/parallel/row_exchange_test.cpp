@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// Bounds of `counts` rows by expert.
+/// Returns the bounds of `counts` rows by expert.
 at::Tensor bounds_of(const std::vector<std::int64_t>& counts) {
   std::vector<std::int64_t> bounds{0};
   for (const std::int64_t count : counts) bounds.push_back(bounds.back() + count);
@@ -21,12 +21,13 @@ ParallelConfig dealt_over(int ranks) {
   return config;
 }
 
-/// Rows of rank r for each of 5 experts: some have none, and no rank has any for the last but one.
+/// Returns the number of rows of rank r for each of 5 experts. Some have none, and no rank has any
+/// for the last but one.
 std::vector<std::int64_t> counts_of(int rank) {
   return {rank, 3 - rank, rank == 1 ? 4 : 0, 0, 2 * rank};
 }
 
-/// Row (sender, expert, number) as [2] values that tell which it is.
+/// Returns rows (sender, expert, number), each as 2 values that identify it.
 at::Tensor rows_of(int rank) {
   std::vector<double> values;
   const std::vector<std::int64_t> counts = counts_of(rank);
@@ -39,7 +40,7 @@ at::Tensor rows_of(int rank) {
 }
 
 TEST(RowExchange, BringsEveryRowToItsExpertAndBack) {
-  constexpr int kRanks = 3;  // 5 experts: 1, 2 and 2 of them
+  constexpr int kRanks = 3;  // 5 experts: the ranks have 1, 2 and 2 of them
   run_ranks(kRanks, [](Communicator& world) {
     const Mesh mesh(world, dealt_over(kRanks));
     const ExpertGroup group(mesh);
@@ -55,7 +56,7 @@ TEST(RowExchange, BringsEveryRowToItsExpertAndBack) {
     ASSERT_EQ(static_cast<std::int64_t>(exchange.bounds().size()), here.count() + 1);
     ASSERT_EQ(arrived.size(0), exchange.bounds().back());
     for (std::int64_t expert = here.begin; expert < here.end; ++expert) {
-      std::vector<double> expected;  // by the sender's rank, then as sent
+      std::vector<double> expected;  // by the sender's rank, then in the order of sending
       for (int sender = 0; sender < kRanks; ++sender) {
         const std::int64_t count = counts_of(sender)[static_cast<std::size_t>(expert)];
         for (std::int64_t i = 0; i < count; ++i)

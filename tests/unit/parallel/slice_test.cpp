@@ -12,8 +12,8 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-/// Global row-major index of every element of a slice, in the slice's own order: the definition,
-/// element by element.
+/// Returns the global row-major index of every element of a slice, in the order of the slice, by
+/// definition.
 std::vector<std::int64_t> global_indices(const Sizes& shape, const Slice& slice) {
   std::vector<std::int64_t> indices;
   for (std::int64_t flat = slice.flat_begin; flat < slice.flat_end; ++flat) {
@@ -36,7 +36,7 @@ Slice random_slice(const Sizes& shape, std::mt19937& random) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
-    if (pick(0, 2) == 0) continue;  // whole dims matter: they merge rows
+    if (pick(0, 2) == 0) continue;  // whole dimensions matter: they merge rows
     slice.offset[dim] = pick(0, shape[dim]);
     slice.extent[dim] = pick(0, shape[dim] - slice.offset[dim]);
   }
@@ -112,7 +112,7 @@ TEST(Slice, FarFlatRangeOfAHugeTensorIsFoundWithoutWalkingIt) {
   const Sizes shape{1LL << 40, 2};
   const Slice columns{{0, 1}, {1LL << 40, 1}, (1LL << 40) - 3, 1LL << 40};
   EXPECT_EQ(intersect(shape, Slice::whole(shape), columns).size(),
-            3U);  // a walk of 2^40 rows would time out
+            3U);  // a loop over 2^40 rows would time out
 }
 
 TEST(Slice, MeetingDoesNotDependOnTheNumberOfRows) {

@@ -23,7 +23,7 @@ TEST(TorchErrors, MemoryThatIsNotThereIsAResource) {
   EXPECT_NE(std::string(error.what()).find("train.micro_batch"), std::string::npos);
 }
 
-TEST(TorchErrors, AnythingElseOfLibTorchIsOurBugInOneLine) {
+TEST(TorchErrors, OtherErrorsOfLibTorchAreInternalErrorsInOneLine) {
   const Error error = error_of([] { return at::ones({2, 3}).matmul(at::ones({2, 3})); });
 
   EXPECT_EQ(error.kind(), ErrorKind::internal);

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// A block with fewer key heads than query heads, a norm, an odd vocabulary.
+/// A block with fewer key heads than query heads, a norm, and a vocabulary of odd size.
 struct Declared {
   std::vector<ParamSpec> specs;
   std::vector<ParamId> starts{0, 1};
@@ -34,7 +34,7 @@ struct Declared {
   }
 };
 
-TEST(SplitRange, DealsPiecesThatDoNotDivideEvenly) {
+TEST(SplitRange, SplitsSizesThatDoNotDivideEvenly) {
   const DimSplit rows{0};
   EXPECT_EQ(split_range(11, rows, 3, 0), (IndexRange{0, 3}));
   EXPECT_EQ(split_range(11, rows, 3, 1), (IndexRange{3, 7}));
@@ -46,8 +46,8 @@ TEST(SplitRange, DealsPiecesThatDoNotDivideEvenly) {
 
 TEST(SplitRange, GivesARankTheKeyHeadsThatItsQueryHeadsRead) {
   const DimSplit keys{0, Axis::tp, 4, 6};  // 6 query heads read 2 key heads of 4 rows
-  EXPECT_EQ(split_range(8, keys, 3, 0), (IndexRange{0, 4}));  // queries 0, 1
-  EXPECT_EQ(split_range(8, keys, 3, 1), (IndexRange{0, 8}));  // 2 and 3
+  EXPECT_EQ(split_range(8, keys, 3, 0), (IndexRange{0, 4}));  // query heads 0, 1
+  EXPECT_EQ(split_range(8, keys, 3, 1), (IndexRange{0, 8}));  // query heads 2 and 3
   EXPECT_EQ(split_range(8, keys, 3, 2), (IndexRange{4, 8}));
   for (int rank = 0; rank < 6; ++rank)
     EXPECT_EQ(split_range(8, keys, 6, rank).begin, rank < 3 ? 0 : 4);
@@ -58,7 +58,7 @@ TEST(UnitLayout, EveryElementIsOwnedByExactlyOneRank) {
   for (const int tp : {1, 2, 3, 5}) {
     for (const auto& [shards, replicas, persist] :
          {std::array{1, 1, 0}, {1, 3, 0}, {2, 1, 0}, {3, 2, 7}, {4, 1, 67}}) {
-      std::map<std::pair<ParamId, std::int64_t>, int> owners;  // of global elements
+      std::map<std::pair<ParamId, std::int64_t>, int> owners;  // owners of global elements
       for (int t = 0; t < tp; ++t) {
         for (int s = 0; s < shards; ++s) {
           for (int r = 0; r < replicas; ++r) {
@@ -155,7 +155,7 @@ TEST(UnitLayout, SmallParametersLieInAUnitOfTheirOwn) {
       << "what is fused counts as one";
 }
 
-TEST(UnitLayout, WhatIsTrainedBesideFrozenParametersIsAUnitBehindAllOthers) {
+TEST(UnitLayout, TrainableParametersAmongFrozenOnesAreTheLastUnit) {
   Declared declared;
   for (ParamSpec& spec : declared.specs) spec.frozen = spec.name != "q" && spec.name != "k";
   const UnitLayout layout = declared.layout({2, 1, 3, 1, 1, 0}, 7);

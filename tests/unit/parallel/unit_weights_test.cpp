@@ -16,7 +16,7 @@ constexpr int kRanks = 2;
 constexpr std::size_t kUnits = 5;
 constexpr std::int64_t kBytesOfUnit = 128 * 4;
 
-/// Units of 128 elements: of every unit u, rank r holds 64 of value 10 u + r.
+/// Units of 128 elements: rank r owns 64 elements of every unit u, with value 10 u + r.
 void with_weights(const ParallelConfig& parallel,
                   const std::function<void(ParamRegistry&, Communicator&)>& judge) {
   run_ranks(kRanks, [&](Communicator& world) {
@@ -71,7 +71,7 @@ TEST(UnitWeights, ArriveWholeAfterEachChange) {
   }
 }
 
-/// Forward and back over all units, as a model does.
+/// Runs forward and backward over all units, like a model.
 void walk(ParamRegistry& registry) {
   registry.weights().begin({0, 1, 2, 3, 4, 4, 3, 2, 1});
   for (const std::size_t unit : {0, 1, 2, 3, 4, 4, 3, 2, 1}) {

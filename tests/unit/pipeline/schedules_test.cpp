@@ -14,7 +14,7 @@ namespace {
 
 const Timing kEqualPasses{{PassTimes{}}};
 
-/// Calls with every shape that a name allows.
+/// Calls `call` with every shape that a schedule name allows.
 template <class Call>
 void for_all_shapes(std::string_view name, Call call) {
   for (int p = 1; p <= 16; ++p) {
@@ -32,7 +32,7 @@ std::string where(std::string_view name, const Shape& shape) {
 
 class NamedSchedules : public testing::TestWithParam<std::string_view> {};
 
-// Complete, in order, without a deadlock; bubble and peak as its formula says.
+// Every schedule is complete, ordered and without deadlock; bubble and peak equal its formula.
 TEST_P(NamedSchedules, AreValidAndAsTheory) {
   for_all_shapes(GetParam(), [](const Shape& shape) {
     SCOPED_TRACE(where(GetParam(), shape));
@@ -57,8 +57,8 @@ INSTANTIATE_TEST_SUITE_P(, NamedSchedules, testing::ValuesIn(kSchedules), [](con
   return text;
 });
 
-// 1f1b has as many micro-batches under way as ranks are behind a rank, and itself; zb-h1 has p on
-// all.
+// With 1f1b, a rank has as many micro-batches in flight as there are ranks behind it, plus one.
+// With zb-h1, every rank has p.
 TEST(Schedules, MemoryByRank) {
   const Shape shape{4, 1, 12};
   EXPECT_EQ(simulate(named_schedule("1f1b", shape), kEqualPasses).peaks, (std::vector{4, 3, 2, 1}));
@@ -80,7 +80,8 @@ TEST(Schedules, TransfersMakeThemLonger) {
   EXPECT_DOUBLE_EQ(simulate(schedule, {{{1, 1, 1}, {2, 2, 2}}, 0}).makespan, 9);
 }
 
-// With a processor for each rank the time is simulate()'s; with one all the work in turn.
+// With a processor for each rank, the time is that of simulate(). With one processor, it is the sum
+// of all work.
 TEST(SharedProcessors, LieBetweenOneAndOneARank) {
   const Timing uneven{{{1, 1.5, 0.5}, {2, 1, 1}, {1, 1, 1}, {1.25, 2, 1}}, 0};
   for (const std::string_view name : kSchedules) {
@@ -98,8 +99,8 @@ TEST(SharedProcessors, LieBetweenOneAndOneARank) {
   }
 }
 
-// 1f1b on half as many processors as ranks: the first forward and the last backward pass leave one
-// idle, in whose time the rest would be done by both.
+// 1f1b on half as many processors as ranks: during the first forward and the last backward pass,
+// one processor is idle, while otherwise both share the work.
 TEST(SharedProcessors, WaitWhereOneRankAloneHasWork) {
   for (const int m : {4, 8, 16})
     EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {4, 1, m}), kEqualPasses, 2), 6 * m + 3,
@@ -107,7 +108,7 @@ TEST(SharedProcessors, WaitWhereOneRankAloneHasWork) {
   EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {2, 1, 1}), {{{1, 1, 1}}, 0.5}, 1), 7, 1e-9);
 }
 
-TEST(SharedProcessors, OfAScheduleThatIsStuckAreNeverFree) {
+TEST(SharedProcessors, AreNeverFreeInAScheduleThatIsStuck) {
   Schedule schedule = named_schedule("1f1b", {2, 1, 2});
   std::swap(schedule.lists[0].front(), schedule.lists[0].back());
   EXPECT_EQ(shared_makespan(schedule, kEqualPasses, 1), kNever);
@@ -123,7 +124,7 @@ TEST(ScheduleText, ReadsWhatItWrites) {
   }
 }
 
-/// What is said of a text that is no schedule.
+/// Returns the message for a text that is not a schedule.
 std::string refusal(std::string_view text) {
   try {
     (void)parse_schedule(text, "s.txt");
@@ -158,7 +159,7 @@ TEST(ScheduleText, RefusesWhatIsNoSchedule) {
 }
 
 TEST(ScheduleText, FirstPassThatIsStuck) {
-  // Rank 0 waits for a gradient before it sends what that is made of.
+  // Rank 0 waits for a gradient before it sends the activation that the gradient comes from.
   const Schedule schedule{looped_placement(2, 1),
                           2,
                           {{{PassKind::forward, 0, 0},

@@ -41,7 +41,7 @@ TEST(Search, IsNeverSlowerThanAnyNamedOneThatFits) {
   }
 }
 
-// Where weight gradients are cheap and transfers dear, no named schedule is best.
+// If weight gradients are cheap and transfers are expensive, no named schedule is best.
 TEST(Search, FindsWhatHasNoName) {
   const Shape shape{4, 1, 10};
   const Timing timing{{{1, 1, 0.5}}, 0.75};
@@ -61,7 +61,8 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
           ASSERT_EQ(mistake_in(schedule), "");
           const Simulation simulation = simulate(schedule, {{PassTimes{}}});
           ASSERT_EQ(simulation.stuck, "");
-          const int stages = placement.stages() / p;  // of a rank: so much any limit leaves
+          // Every limit allows at least the number of stages of a rank.
+          const int stages = placement.stages() / p;
           ASSERT_LE(simulation.peak(), std::max(limit, stages));
         }
       }
@@ -69,8 +70,8 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
   }
 }
 
-// 0.1 s of a core; 10 while each step looked at all stages for each rank.
-TEST(Greedy, OfALongPipelineTakesNoTime) {
+// It takes 0.1 s of CPU time. It took 10 s while each step looked at all stages for each rank.
+TEST(Greedy, TakesLittleTimeForALongPipeline) {
   const std::clock_t begin = std::clock();
   const Schedule schedule =
       greedy_schedule(v_placement(128), 256, {{PassTimes{}}}, {.most_under_way = 256});
@@ -79,7 +80,7 @@ TEST(Greedy, OfALongPipelineTakesNoTime) {
   EXPECT_EQ(schedule.lists.front().size(), 2U * 256 * 3);
 }
 
-// So the bits of a sum of gradients do not hang on the times that a schedule is searched by, but for a
+// So the bits of a sum of gradients do not depend on the measured times of the search, except for a
 // table with uses in two stages of one rank.
 TEST(Search, StagesAddWeightGradientsInTheOrderOfMicroBatches) {
   for (const double slow : {0.3, 1.0, 2.5}) {

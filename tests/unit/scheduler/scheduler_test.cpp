@@ -1,4 +1,5 @@
-/// The seam to the scheduler: the table, the choice by the environment, and the words of Slurm's commands.
+/// Tests the scheduler interface: the table, the choice by the environment, and the output of
+/// Slurm's commands.
 
 #include "scheduler/scheduler.hpp"
 
@@ -41,7 +42,7 @@ TEST(Schedulers, TheJobsVariableChooses) {
     ::unsetenv(one->variables().job);
   }
   EXPECT_EQ(&scheduler(), schedulers().front()) << "outside a job";
-  EXPECT_FALSE(job_end_from_scheduler()) << "outside a job nobody is asked";
+  EXPECT_FALSE(job_end_from_scheduler()) << "outside a job no scheduler is queried";
 }
 
 TEST(Slurm, ATaskOfAnArrayHasTheIdOfBoth) {
@@ -92,7 +93,7 @@ TEST(Launchers, TheRankIsKnownBeforeMain) {
   EXPECT_EQ(rank({"SLURM_PROCID_OLD=3", "XPMIX_RANK=4", "PMIX_RANK"}), "none") << "other names";
 }
 
-TEST(Launchers, ATaskOfTheSchedulerIsTold) {
+TEST(Launchers, ATaskOfTheSchedulerIsDetected) {
   EXPECT_TRUE(is_scheduler_task({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_FALSE(is_scheduler_task({{"OMPI_COMM_WORLD_RANK", "0"}, {"SLURM_JOB_ID", "7"}}));
 }

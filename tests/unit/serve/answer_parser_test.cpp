@@ -17,7 +17,7 @@ void add(const AnswerPiece& piece, Read& read) {
   read.calls.insert(read.calls.end(), piece.calls.begin(), piece.calls.end());
 }
 
-/// In pieces of `size` bytes.
+/// Feeds the text in parts of `size` bytes.
 Read in_pieces(const std::string& text, const AnswerForm& form, std::size_t size) {
   AnswerParser parser(form);
   Read read;
@@ -27,7 +27,7 @@ Read in_pieces(const std::string& text, const AnswerForm& form, std::size_t size
   return read;
 }
 
-/// The same for pieces of every size, as a test sees to.
+/// Parts of every size give the same result, which a test checks.
 Read read_all(const std::string& text, const AnswerForm& form) {
   const Read whole = in_pieces(text, form, text.size() + 1);
   for (std::size_t size = 1; size <= text.size(); ++size) {
@@ -88,7 +88,7 @@ TEST(AnswerParser, UnderstandsTheFormsOfArguments) {
   EXPECT_EQ(arguments(R"({"name": "add", "arguments": {"a": "</tool_call>{\"", "b": [{}]}})"),
             R"({"a":"</tool_call>{\"","b":[{}]})");
   EXPECT_EQ(arguments(R"({"name": "rm", "arguments": {"a": [1], "b": 2, "a": 3}, "name": "add"})"),
-            R"({"b":2,"a":3})");  // of equal keys the last
+            R"({"b":2,"a":3})");  // the last of several equal keys
   EXPECT_EQ(arguments(R"({"arguments": {"x": "你"}, "name": "now"})"), R"({"x":"你"})");
 }
 
@@ -109,7 +109,7 @@ TEST(AnswerParser, LeavesWhatIsNoCallInTheContent) {
   const std::string good = call(R"({"name": "add", "arguments": {}})");
   EXPECT_EQ(read_all("<tool_call>" + good, kWithTools).calls.size(), 1U);
   EXPECT_EQ(read_all("<tool_call>" + good, kWithTools).content, "<tool_call>");
-  EXPECT_EQ(read_all(good, {}).content, good);  // nobody sent tools
+  EXPECT_EQ(read_all(good, {}).content, good);  // the request has no tools
 }
 
 TEST(AnswerParser, EndsAfterOneCallIfNoMoreAreWanted) {
@@ -129,7 +129,7 @@ TEST(AnswerParser, HandsContentOutAsItComes) {
 
   EXPECT_EQ(parser.push("Hello").content, "Hello");
   EXPECT_EQ(parser.push(", world").content, ", world");
-  EXPECT_EQ(parser.push(" \n").content, "");  // may stand before a call
+  EXPECT_EQ(parser.push(" \n").content, "");  // may come before a call
   EXPECT_EQ(parser.push("!<tool").content, " \n!");
   EXPECT_EQ(parser.push("box>").content, "<toolbox>");
 }

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// "yes": a text of the grammar; "part": the beginning of one; "no".
+/// Returns "yes" for a text of the grammar, "part" for the beginning of one, "no" otherwise.
 std::string fit(const TextGrammar& grammar, std::string_view text) {
   GrammarReader reader(grammar.grammar, grammar.start);
   GrammarReader::State state = reader.start();
@@ -62,10 +62,10 @@ TEST(JsonGrammar, TakesObjectsAndNothingElse) {
     EXPECT_EQ(fit(json, text), "no") << text;
   }
   EXPECT_EQ(fit(json, R"({"a": "unfinished)"), "part");
-  EXPECT_EQ(fit(json, "{\"a\":" + std::string(2000, '[')), "part");  // as deep as it likes
+  EXPECT_EQ(fit(json, "{\"a\":" + std::string(2000, '[')), "part");  // any depth is allowed
 }
 
-TEST(GrammarReader, ForgetsAllButWhereItStands) {
+TEST(GrammarReader, KeepsOnlyItsCurrentState) {
   const TextGrammar json = json_object_grammar();
   GrammarReader reader(json.grammar, json.start);
   GrammarReader::State state = reader.start();
@@ -84,7 +84,8 @@ TEST(GrammarReader, ForgetsAllButWhereItStands) {
 }
 
 TEST(GrammarReader, AmbiguityAddsUpAndDoesNotMultiply) {
-  // At each level a text has four readings until its last member; 200 levels would be 4^200 stacks.
+  // At each level, a text has four readings until its last member; 200 levels would need 4^200
+  // stacks.
   std::string alternatives;
   for (const char* op : {"add", "sub", "mul", "div"}) {
     alternatives +=
@@ -118,7 +119,7 @@ TEST(GrammarReader, AmbiguityAddsUpAndDoesNotMultiply) {
 }
 
 TEST(GrammarReader, RulesThatMatchNothingComeBackAlsoWhereTheyBeganTwice) {
-  // "(" and ")" in pairs, each pair in two ways, empty things everywhere.
+  // "(" and ")" in pairs, each pair in two ways, with empty rules everywhere.
   const auto grammar = std::make_shared<ByteGrammar>();
   const std::uint32_t pairs = grammar->declare();
   const GrammarPiece nothing = grammar->choice({{}, {}});
@@ -191,7 +192,7 @@ class MaskTest : public ::testing::Test {
     return ids;
   }
 
-  /// Draws among what is allowed till the end, or for `most` tokens: then takes what brings it nearer.
+  /// Samples allowed tokens until the end. After `most` tokens, takes those that lead to the end.
   static std::string draw(TokenMask& mask, std::mt19937& random, int most) {
     std::string text;
     for (int i = 0; i < 4000; ++i) {
@@ -310,7 +311,7 @@ TEST_F(MaskTest, OnlyAStrictToolMustHaveASchemaWithAGrammar) {
   EXPECT_EQ(problem({"add", dated, true}), "add properties.on.format: format is not supported");
   EXPECT_EQ(problem({"add", R"({"type": "string"})", true}), "add : must allow objects only");
   EXPECT_EQ(problem({"add", dated, false}), "none");
-  // The rest of the schema holds all the same.
+  // The rest of the schema still applies.
   const TextGrammar loose = tool_call_grammar({{"add", dated}}, false);
   EXPECT_EQ(fit(loose, "<tool_call>\n{\"name\": \"add\", \"arguments\": {}"), "no");
 }
@@ -339,7 +340,7 @@ TEST_F(MaskTest, ArgumentsOfCallsAreObjectsWhateverTheSchemaSays) {
     EXPECT_EQ(call(schema, R"({"a": 1})"), "yes") << schema;
     EXPECT_EQ(call(schema, "{}"), "no") << schema;
   }
-  // Of many large schemas those that fit in the grammar keep their form.
+  // Large schemas are enforced as long as they fit into the grammar together.
   std::vector<CallableTool> tools;
   for (int i = 0; i < 10; ++i)
     tools.push_back(
@@ -352,7 +353,7 @@ TEST_F(MaskTest, ArgumentsOfCallsAreObjectsWhateverTheSchemaSays) {
 
 TEST_F(MaskTest, BeginsAfterTheThought) {
   GrammarMask mask(json_object_grammar(), tokens(), {end()}, std::vector<FreeText>{{"</think>"}});
-  EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);  // all but the end
+  EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);  // everything but the end
   for (const std::uint32_t id : tokenizer().encode("so {what </thi")) mask.accept(id);
   for (const std::uint32_t id : tokenizer().encode("x </think>\n")) mask.accept(id);
 
@@ -363,7 +364,7 @@ TEST_F(MaskTest, BeginsAfterTheThought) {
   EXPECT_LT(allowed(mask).size(), 30U);
 }
 
-/// Tools that the model may call or not: text is free until it opens a call.
+/// The model may call a tool or not: text is free until it opens a call.
 TEST_F(MaskTest, HoldsAnOpenedCallToItsGrammar) {
   const TextGrammar grammar = tool_call_grammar(
       {{"add", R"({"properties": {"a": {"type": "integer"}}, "required": ["a"]})", true}}, false,
@@ -374,10 +375,10 @@ TEST_F(MaskTest, HoldsAnOpenedCallToItsGrammar) {
     for (const std::uint32_t id : tokenizer().encode(text)) mask.accept(id);
   };
   std::vector<std::uint64_t> bits((kVocab + 63) / 64, 0);
-  write("is <tool_call> of use?");  // in a thought
+  write("is <tool_call> of use?");  // part of a thought
   EXPECT_EQ(allowed(mask).size(), static_cast<std::size_t>(kVocab) - 1);
   write("</think>Let me add.");
-  EXPECT_FALSE(mask.allow(bits, kVocab));  // all may follow, the end too
+  EXPECT_FALSE(mask.allow(bits, kVocab));  // every token may follow, including the end
   write("<tool_call>");
   for (const std::uint32_t id : allowed(mask))
     EXPECT_TRUE(std::string_view("\n{\"name\": \"add\"").starts_with(tokenizer().token_bytes(id)));

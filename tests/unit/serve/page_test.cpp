@@ -40,7 +40,7 @@ TEST(Page, OffersTheNumbersThatTheServerTakes) {
 
     EXPECT_TRUE(server_takes(name, least, is_whole)) << name << " " << least;
     EXPECT_TRUE(server_takes(name, most, is_whole)) << name << " " << most;
-    if (is_whole) continue;  // of these the page offers what is of use
+    if (is_whole) continue;  // the page offers only useful values of fractional settings
     EXPECT_FALSE(server_takes(name, least - step, false)) << name << " " << least - step;
     EXPECT_FALSE(server_takes(name, most + step, false)) << name << " " << most + step;
   }

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// A chat with these further fields: R"("n": 2)".
+/// Reads a chat request with these further fields: R"("n": 2)".
 ChatRequest chat_with(const std::string& fields) {
   return read_chat_request(R"({"messages": [{"role": "user", "content": "hi"}])" +
                            (fields.empty() ? "" : ", " + fields) + "}");
@@ -19,7 +19,7 @@ CompletionRequest completion_with(const std::string& fields) {
   return read_completion_request(R"({"prompt": "a")" + (fields.empty() ? "" : ", " + fields) + "}");
 }
 
-/// The field that a refusal names, or "none".
+/// Returns the field that a refusal names, or "none".
 template <class Body>
 std::string refused(Body&& body) {
   try {
@@ -163,14 +163,14 @@ TEST(ChatRequest, NamesFieldsThatAreKnownAndNotSupported) {
   }
   EXPECT_EQ(refused_in_chat(R"("modalities": ["text", "audio"])"), "modalities");
   EXPECT_EQ(refused_in_chat(R"("store": true)"), "store");
-  // What asks for nothing is let through.
+  // Values without effect are accepted.
   EXPECT_EQ(refused_in_chat(R"("functions": [], "function_call": null, "modalities": ["text"],
                                "store": false, "min_tokens": 0, "service_tier": "auto",
                                "typical_p": 1.0, "best_of": 1, "suffix": null)"),
             "none");
 }
 
-TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
+TEST(ChatRequest, NamesUnknownFields) {
   for (const auto& [fields, name] : std::vector<std::pair<std::string, std::string>>{
            {R"("top_kk": 5)", "top_kk"},
            {R"("prompt": "a")", "prompt"},
@@ -213,7 +213,7 @@ TEST(ChatRequest, NamesFieldsThatNobodyKnows) {
   EXPECT_EQ(message(R"("refusal": "no")"), "messages[1].refusal");
   EXPECT_EQ(message(R"("function_call": {"name": "f", "arguments": "{}", "x": 1})"),
             "messages[1].function_call.x");
-  // Fields that an answer of OpenAI or of this server has, and that lm-evaluation-harness adds.
+  // Fields of the answers of OpenAI and of this server, and fields that lm-evaluation-harness adds.
   EXPECT_EQ(message(R"("refusal": null, "annotations": [], "audio": null, "function_call": null,
                        "reasoning_content": "why", "type": "text", "name": "x")"),
             "none");

@@ -150,7 +150,7 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
 }
 
 TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
-  // Nested counts multiply; each level is a rule, so that they add up instead.
+  // Nested counts multiply. Each level is a rule of its own, so that the sizes add up instead.
   EXPECT_EQ(problem_of(R"({"type": "array", "maxItems": 900, "items": {"type": "array",
                             "maxItems": 900, "items": {"type": "string", "maxLength": 900}}})"),
             "none");
@@ -160,7 +160,8 @@ TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
                        "too large"));
   std::string deep = R"({"type": "integer"})";
   for (int i = 0; i < 30; ++i)
-    deep = R"({"type": "array", "items": )" + deep + "}";  // doubles at each level if written twice
+    // The schema would double at each level if it were written twice.
+    deep = R"({"type": "array", "items": )" + deep + "}";
   EXPECT_EQ(problem_of(deep), "none");
 }
 

@@ -13,11 +13,11 @@
 
 namespace trireme::testing {
 
-/// Answers with texts that a test gives, so that every form of an answer can be had: a piece a step,
-/// each as one token. In a thread of its own, as the engine does.
+/// An answer source with answers from a test, so that every form of an answer can be tested: one
+/// part per step, each as one token. Runs in its own thread, like the engine.
 class ScriptedSource final : public AnswerSource {
  public:
-  /// What is answered to a request, piece by piece; the last delta says how it ends.
+  /// Returns the parts of the answer to a request; the last delta has the finish reason.
   using Script = std::function<std::vector<Delta>(const Request&)>;
 
   explicit ScriptedSource(Script script)
@@ -33,8 +33,9 @@ class ScriptedSource final : public AnswerSource {
 
   std::size_t max_queue = 1000;  // requests at once
   std::int64_t max_context = 1000;
-  std::atomic<int> pause_ms = 0;         // before each piece
-  std::atomic<bool> is_endless = false;  // the last delta but one is repeated until it is cancelled
+  std::atomic<int> pause_ms = 0;  // before each part
+  // Repeats the last delta but one until the request is cancelled.
+  std::atomic<bool> is_endless = false;
 
   [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const override {
     const auto size = static_cast<std::int64_t>(request.prompt.size());
@@ -68,7 +69,7 @@ class ScriptedSource final : public AnswerSource {
     return counters;
   }
 
-  /// Of all requests that came, the last one.
+  /// Returns the last request that arrived.
   [[nodiscard]] Request last_request() const {
     const std::lock_guard lock(mutex_);
     return requests_.back();
@@ -115,7 +116,7 @@ class ScriptedSource final : public AnswerSource {
   std::jthread thread_;
 };
 
-/// These pieces, a token each with id 300, 301, ..; then an end of this kind.
+/// Returns these parts, as tokens with ids 300, 301, ...; then an end of this kind.
 inline std::vector<Delta> said(const std::vector<std::string>& pieces,
                                FinishReason finish = FinishReason::stop) {
   std::vector<Delta> deltas;

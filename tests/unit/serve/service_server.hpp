@@ -12,7 +12,7 @@
 
 namespace trireme::testing {
 
-/// The whole server but for the engine, over real connections.
+/// The whole server except for the engine, with real connections.
 class ServiceServer : public ::testing::Test {
  protected:
   void SetUp() override { start({}, "minimind-v3"); }
@@ -46,7 +46,7 @@ class ServiceServer : public ::testing::Test {
   }
 
   void TearDown() override {
-    source_.reset();  // as the engine ends before the connections
+    source_.reset();  // the engine ends before the connections
     server_.reset();
   }
 
@@ -77,7 +77,7 @@ class ServiceServer : public ::testing::Test {
     return post("/v1/completions", "{" + fields + "}");
   }
 
-  /// The events of a stream, which must end as it should.
+  /// Returns the events of a stream, which must end correctly.
   std::vector<Json> events(const std::string& bytes) {
     const ClientAnswer answer = ask(bytes);
     EXPECT_EQ(answer.status, 200) << answer.body;
@@ -95,8 +95,8 @@ class ServiceServer : public ::testing::Test {
   }
 
   bool opens_ = true;
-  std::int64_t vocab_size_ = 700;             // of the model; the tokenizer has 700
-  std::optional<Tokenizer> model_tokenizer_;  // of the next start(), in place of tokenizer()
+  std::int64_t vocab_size_ = 700;             // rows of the model; the tokenizer has 700
+  std::optional<Tokenizer> model_tokenizer_;  // for the next start(), instead of tokenizer()
   std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
     return said({"Hel", "lo"});
   };

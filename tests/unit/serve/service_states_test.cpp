@@ -12,7 +12,7 @@ using testing::said;
 
 class ServiceStates : public testing::ServiceServer {};
 
-TEST_F(ServiceStates, ToldWhatIsWrong) {
+TEST_F(ServiceStates, ErrorsNameTheProblem) {
   const auto error = [&](const std::string& bytes, int status) {
     return json(bytes, status).at("error");
   };
@@ -72,7 +72,7 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
   EXPECT_EQ(third.status, 429);
   EXPECT_EQ(HttpClient::header(third.head, "retry-after"), "1");
   EXPECT_EQ(Json::parse(third.body).at("error").at("code"), "queue_full");
-  // More answers than have room are made one after another.
+  // If there are more answers than the queue can take, they are made one after another.
   source_->is_endless = false;
   first.wait_for("[DONE]");
   second.wait_for("[DONE]");
@@ -82,14 +82,14 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
 TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
   source_->max_queue = 1;
   script = [&](const Request&) {
-    source_->max_queue = 0;  // from the first answer on, others take what becomes free
+    source_->max_queue = 0;  // from the first answer on, the queue accepts no other request
     return said({"Hel", "lo"});
   };
   EXPECT_EQ(json(chat(R"("n": 3)")).at("choices").size(), 3U);
   EXPECT_EQ(json(chat(), 429).at("error").at("code"), "queue_full");
 }
 
-TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
+TEST_F(ServiceStates, ARequestOfALostClientIsCancelled) {
   source_->is_endless = true;
   source_->pause_ms = 1;
   for (const char* fields : {R"("stream": true, "n": 3)", R"("n": 2)"}) {
@@ -105,7 +105,7 @@ TEST_F(ServiceStates, WhoGoesAwayIsNotWorkedFor) {
   }
 }
 
-TEST_F(ServiceStates, WhatTakesTooLongEnds) {
+TEST_F(ServiceStates, ARequestThatTakesTooLongEnds) {
   start({.request_timeout_s = 0.1}, "minimind-v3");
   source_->is_endless = true;
   source_->pause_ms = 1;
@@ -214,7 +214,7 @@ TEST_F(ServiceStates, NamesTheFieldThatNeedsATokenizerWhichTheModelLacks) {
   }
 }
 
-TEST_F(ServiceStates, NamesFieldsThatNobodyKnows) {
+TEST_F(ServiceStates, NamesUnknownFields) {
   const auto refused = [&](const char* path, const char* body) {
     return json(post(path, body), 400).at("error").at("param");
   };

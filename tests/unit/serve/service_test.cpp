@@ -41,7 +41,7 @@ TEST_F(ServiceAnswers, StreamsAChat) {
   const std::vector<Json> all =
       events(chat(R"("stream": true, "stream_options": {"include_usage": true})"));
 
-  ASSERT_EQ(all.size(), 5U);  // role, two pieces, end, usage
+  ASSERT_EQ(all.size(), 5U);  // role, two parts, end, usage
   EXPECT_EQ(all[0].at("choices")[0].at("delta"),
             Json::parse(R"({"role": "assistant", "content": ""})"));
   EXPECT_EQ(all[1].at("choices")[0].at("delta"), Json::parse(R"({"content": "Hel"})"));
@@ -151,7 +151,7 @@ TEST_F(ServiceAnswers, NamesTheKeywordOfASchemaThatItCannotHold) {
   EXPECT_EQ(json(chat(tool("true")), 400).at("error").at("param"),
             "tools[0].function.parameters.properties.to.format");
   EXPECT_EQ(ask(chat(tool("false"))).status, 200);
-  // Where the model chooses whether to call, a strict tool has a mask, another one none.
+  // If the model chooses whether to call, a strict tool has a mask and any other tool has none.
   EXPECT_EQ(ask(chat(kTools)).status, 200);
   EXPECT_EQ(source_->last_request().mask, nullptr);
   EXPECT_EQ(ask(chat(R"("tools": [{"function": {"name": "add", "strict": true}}])")).status, 200);
@@ -168,7 +168,7 @@ TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
 
   EXPECT_EQ(choice.at("message").at("tool_calls").size(), 1U);
   EXPECT_TRUE(choice.at("message").at("content").is_null());
-  // Whatever was drawn before the engine knew is no part of the answer.
+  // Tokens that were drawn before the engine was notified are not part of the answer.
   EXPECT_EQ(choice.at("finish_reason"), "tool_calls");
   EXPECT_EQ(choice.at("logprobs").at("content").size(), 1U);
   EXPECT_EQ(reply.at("usage").at("completion_tokens"), 1);
@@ -262,7 +262,8 @@ TEST_F(ServiceAnswers, EchoesThePromptsLogProbabilities) {
   EXPECT_TRUE(logprobs.at("top_logprobs")[0].is_null());
   EXPECT_EQ(logprobs.at("token_logprobs")[1], -1.0);
   EXPECT_EQ(logprobs.at("token_logprobs")[3], -0.5);
-  EXPECT_EQ(logprobs.at("top_logprobs")[1].size(), 2U);  // the likeliest, and the token itself
+  // The list has the most likely token, and the token itself.
+  EXPECT_EQ(logprobs.at("top_logprobs")[1].size(), 2U);
   EXPECT_EQ(logprobs.at("text_offset")[0], 0);
   EXPECT_EQ(logprobs.at("text_offset").size(), 4U);
 

@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// Parts in one line: tokens as [id], text as it is, between bars.
+/// Returns the parts in one line: tokens as [id], text unchanged, separated by bars.
 std::string split(const std::vector<AddedToken>& tokens, std::string_view text, bool nfc = false) {
   TextParts parts;
   AddedTokenMatcher(tokens, nfc).split(text, true, parts);
@@ -76,7 +76,7 @@ TEST(AddedTokens, DropsATokenThatTheOneBeforeHasTakenAsWhiteSpace) {
                                         {.content = "R", .id = 2, .rstrip = true}};
   EXPECT_EQ(split(left, "R "), "[2]");
   EXPECT_EQ(split(left, "R x "), "[2]|x|[1]");
-  for (const char* text : {"R  ", "R   x", "R \u3000 R  "}) {  // a panic there
+  for (const char* text : {"R  ", "R   x", "R \u3000 R  "}) {  // tokenizers panics for this text
     TextParts parts;
     AddedTokenMatcher(left).split(text, true, parts);
     std::string joined;

@@ -39,14 +39,14 @@ WordCounter count(const std::vector<std::string>& texts) {
   return counter;
 }
 
-/// Training by the definition: count all pairs again before every merge.
-/// Ties go to the smaller ids.
+/// Trains by definition: counts all pairs again before every merge. Ties go to the smaller ids.
 Merges plain_training(const WordCounter& counter, std::size_t num_merges) {
   std::map<std::string, std::size_t> id;
   for (int byte = 0; byte < 256; ++byte)
     id[to_byte_level(std::string(1, static_cast<char>(byte)))] = 0;
   std::size_t next = 0;
-  for (auto& [token, number] : id) number = next++;  // sorted by code point, as UTF-8 is
+  // The alphabet is sorted by code point, which equals the order of UTF-8.
+  for (auto& [token, number] : id) number = next++;
   std::vector<std::pair<std::vector<std::string>, std::uint64_t>> words;
   for (const auto& [word, times] : sorted_words(counter)) {
     std::vector<std::string> symbols;
@@ -187,7 +187,7 @@ TEST(BpeTrainer, VocabularySmallerThanTheAlphabetLearnsNothing) {
   EXPECT_EQ(vocab_of(count({"abab"}), bare(100)).size(), 256U);
 }
 
-// The three below: what tokenizers 0.23.3 gave for the same texts and options.
+// The three expected results below come from tokenizers 0.23.3 with the same texts and options.
 
 TEST(BpeTrainer, AlphabetOfWhatOccurs) {
   BpeTrainOptions options = bare(100);

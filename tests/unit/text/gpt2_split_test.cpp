@@ -17,7 +17,7 @@ Pieces split(std::string_view text) {
   return pieces;
 }
 
-/// The pattern, alternative by alternative, with backtracking: slow, but as it is written.
+/// Matches the pattern, alternative by alternative, with backtracking: slow but literal.
 class PlainPattern {
  public:
   explicit PlainPattern(std::string_view text) {
@@ -96,9 +96,9 @@ TEST(Gpt2Split, CutsAsThePatternSays) {
 }
 
 TEST(Gpt2Split, KnowsLettersOfUnicode16) {
-  EXPECT_EQ(split("a\U00010D50"), (Pieces{"a\U00010D50"}));    // Garay letter, new in 16
+  EXPECT_EQ(split("a\U00010D50"), (Pieces{"a\U00010D50"}));    // Garay letter, new in Unicode 16
   EXPECT_EQ(split("1\U00010D40"), (Pieces{"1\U00010D40"}));    // Garay digit
-  EXPECT_EQ(split("a\u180Eb"), (Pieces{"a", "\u180E", "b"}));  // no white space any more
+  EXPECT_EQ(split("a\u180Eb"), (Pieces{"a", "\u180E", "b"}));  // no longer white space
 }
 
 TEST(Gpt2Split, EqualsThePlainPatternOnRandomText) {

@@ -38,7 +38,7 @@ std::vector<IdPair> learn(const std::vector<Word>& words, std::size_t vocab_size
   return learner.merges();
 }
 
-/// By the definition: all pairs are counted again before every merge.
+/// Learns merges by definition: counts all pairs again before every merge.
 std::vector<IdPair> plain(std::vector<Word> words, std::size_t vocab_size,
                           std::uint64_t min_frequency = 0, std::uint64_t max_length = kAnyLength) {
   std::vector<std::uint64_t> lengths(kLetters.size(), 1);
@@ -105,7 +105,7 @@ TEST(MergeLearner, OrderOfWordsDoesNotMatter) {
 TEST(MergeLearner, MergesFromTheLeftInRuns) {
   const std::vector<Word> words{{std::vector<std::uint32_t>(7, 0), 1}};  // aaaaaaa
 
-  // aa aa aa a, then aaaa aa a: of the pairs left, (aa, a) has the smaller id.
+  // aa aa aa a, then aaaa aa a: of the remaining pairs, (aa, a) has the smaller id.
   EXPECT_EQ(learn<std::uint32_t>(words, 8),
             (std::vector<IdPair>{id_pair(0, 0), id_pair(4, 4), id_pair(4, 0), id_pair(5, 6)}));
 }

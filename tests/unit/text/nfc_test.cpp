@@ -12,10 +12,10 @@ TEST(Nfc, JoinsAndOrders) {
   EXPECT_EQ(to_nfc("plain ASCII, 世界"), "plain ASCII, 世界");
   EXPECT_EQ(to_nfc("e\u0301"), "é");
   EXPECT_EQ(to_nfc("\u212B"), "Å");                    // the Angstrom sign is a letter
-  EXPECT_EQ(to_nfc("a\u0301\u0323"), "\u1EA1\u0301");  // below comes before above
-  EXPECT_EQ(to_nfc("a\u0301\u0301"), "\u00E1\u0301");  // the second is in the way of none
+  EXPECT_EQ(to_nfc("a\u0301\u0323"), "\u1EA1\u0301");  // marks below come before marks above
+  EXPECT_EQ(to_nfc("a\u0301\u0301"), "\u00E1\u0301");  // the second mark does not block the first
   EXPECT_EQ(to_nfc("\u0301e"), "\u0301e");             // a mark without a letter
-  EXPECT_EQ(to_nfc("é\u0323x"), "\u1EB9\u0301x");      // a joined letter comes apart again
+  EXPECT_EQ(to_nfc("é\u0323x"), "\u1EB9\u0301x");      // a composed letter is decomposed again
   EXPECT_EQ(to_nfc("\u0344"), "\u0308\u0301");         // never the result of a composition
   EXPECT_EQ(to_nfc("\u0958"), "\u0915\u093C");         // excluded from composition
   EXPECT_EQ(to_nfc("x\u0338e\u0301y"), "x\u0338éy");
@@ -27,7 +27,7 @@ TEST(Nfc, ComputesHangul) {
   EXPECT_EQ(to_nfc("가\u11A8"), "각");
   EXPECT_EQ(to_nfc("각\u11A8"), "각\u11A8");
   EXPECT_EQ(to_nfc("\u1100\u1100\u1161"), "\u1100가");
-  EXPECT_EQ(to_nfc("가\u11A7"), "가\u11A7");  // "no tail" is no character to join
+  EXPECT_EQ(to_nfc("가\u11A7"), "가\u11A7");  // U+11A7 is not a joining character
 }
 
 TEST(Nfc, KeepsWhatUnicode12DoesNotJoin) {

@@ -9,8 +9,8 @@
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
-/// A regular expression as it is written, matched by backtracking: slow and plain, so that the
-/// splitters by hand can be compared with the very strings of tokenizer.json. Knows what those use:
+/// A regular expression, matched by backtracking. It is slow and simple, so that the handwritten
+/// splitters can be compared with the exact strings of tokenizer.json. It supports what those use:
 /// | () (?i:) (?!) [] [^] \p{..} \s \S \r \n $ ? * + {n,m} and the possessive forms ?+ *+ ++.
 namespace trireme::samples {
 
@@ -18,7 +18,7 @@ class PlainPattern {
  public:
   explicit PlainPattern(std::string_view regex) : regex_(regex) { root_ = alternatives(false); }
 
-  /// The pieces of `text`, which the pattern must cover.
+  /// Returns the matches of `text`, which the pattern must cover completely.
   std::vector<std::string> split(std::string_view text) {
     chars_.clear();
     for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
@@ -51,7 +51,8 @@ class PlainPattern {
   };
 
   using Next = std::function<bool(std::size_t)>;
-  using Node = std::function<bool(std::size_t, const Next&)>;  // true if it and all after it match
+  // true if it and everything after it match
+  using Node = std::function<bool(std::size_t, const Next&)>;
   using Set = std::function<bool(std::uint32_t)>;
 
   bool more() const { return read_ < regex_.size(); }
@@ -104,7 +105,7 @@ class PlainPattern {
     } else {
       return atom;
     }
-    if (interval && take("+")) most = ~std::size_t{0};  // Oniguruma: once or more of 1 to 3
+    if (interval && take("+")) most = ~std::size_t{0};  // Oniguruma: one or more repeats of 1 to 3
     const Node many = repeat(atom, least, most);
     if (interval || !take("+")) return many;
     return [many](std::size_t at, const Next& next) {  // possessive: the first way or none
@@ -168,7 +169,7 @@ class PlainPattern {
     const auto of_class = [](std::uint8_t bits) {
       return [bits](std::uint32_t c) { return (char_class(c) & bits) != 0; };
     };
-    const auto only = [](std::uint8_t one, std::uint8_t other) {  // letters of one class alone
+    const auto only = [](std::uint8_t one, std::uint8_t other) {  // only letters of one class
       return [=](std::uint32_t c) {
         const std::uint8_t bits = char_class(c);
         return (bits & kLetter) != 0 && (bits & one) != 0 && (bits & other) == 0;

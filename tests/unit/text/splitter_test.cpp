@@ -16,7 +16,7 @@ Pieces split(SplitStep step, std::string_view text) {
   return pieces;
 }
 
-/// Mixtures that are dense in what the patterns treat apart.
+/// Mixtures with many characters that the patterns distinguish.
 std::string dense_text(samples::Rng& rng, std::uint32_t max_parts) {
   static const std::vector<std::string> parts = {" ",
                                                  "  ",
@@ -65,7 +65,7 @@ TEST_P(KnownPattern, EqualsItsRegexOnRandomText) {
   samples::PlainPattern plain(regex_of(GetParam()));
   samples::Rng rng(3);
   for (int i = 0; i < 3000; ++i) {
-    // Long texts go through the fast path, of which short ones see little.
+    // Long texts use the fast path, which short texts rarely reach.
     const std::uint32_t parts = i % 4 == 0 ? 120 : 12;
     const std::string text =
         i % 3 == 0 ? samples::random_text(rng, static_cast<int>(parts)) : dense_text(rng, parts);

@@ -10,7 +10,7 @@
 /// Texts and small tokenizers for the tests of src/text.
 namespace trireme::samples {
 
-/// 32 random bits a call.
+/// Returns 32 random bits per call.
 class Rng {
  public:
   explicit Rng(std::uint32_t seed) : engine_(seed) {}
@@ -40,7 +40,7 @@ inline void append_utf8(std::uint32_t c, std::string& out) {
   }
 }
 
-/// A random mixture of scripts, white space, contractions, emoji and any code point at all.
+/// Returns a random mixture of scripts, white space, contractions, emoji and arbitrary code points.
 inline std::string random_text(Rng& rng, int max_parts) {
   static const std::vector<std::string> parts = {
       " ",     "  ",    "\n",         "\t",   "\r\n",    "\xC2\xA0", "\xE3\x80\x80",
@@ -62,7 +62,7 @@ inline std::string random_text(Rng& rng, int max_parts) {
   return text;
 }
 
-/// MiniMind-3's layout with a few hundred merges, trained on mixed text.
+/// Returns a tokenizer with MiniMind-3's layout and a few hundred merges, trained on mixed text.
 inline const std::map<std::string, std::string>& small_files() {
   static const std::map<std::string, std::string> files = [] {
     WordCounter counter;

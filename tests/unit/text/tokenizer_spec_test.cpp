@@ -32,7 +32,7 @@ TEST(TokenizerSpec, RefusesByNameWhatItDoesNotSupport) {
   struct Case {
     const char* pointer;
     const char* value;
-    const char* message;  // must be in the error
+    const char* message;  // must be part of the error
   };
 
   const std::vector<Case> cases = {
@@ -128,7 +128,7 @@ TEST(TokenizerSpec, RefusesHostileFiles) {
                   [](Json& json) { json["added_tokens"][0]["content"] = std::string(2000, 'x'); });
             }).find("2000 bytes"),
             std::string::npos);
-  // A cut or a changed byte anywhere: an error or another valid file, never a crash.
+  // A cut or a changed byte anywhere gives an error or another valid file, never a crash.
   const std::string good = samples::small_files().at("tokenizer.json");
   samples::Rng rng(31);
   int refused = 0;
@@ -151,10 +151,10 @@ TEST(TokenizerSpec, GivesAddedTokensTheIdsOfHuggingFace) {
   const TokenizerSpec spec = parse_changed([&](Json& json) {
     json["added_tokens"].push_back(token("<new>", 700));
     json["added_tokens"].push_back(
-        token("a", json["model"]["vocab"]["a"].get<int>()));  // the model has it
+        token("a", json["model"]["vocab"]["a"].get<int>()));  // the model has this token already
     json["added_tokens"].push_back(token("<next>", 701));
     json["added_tokens"].push_back(token("", 9999));      // ignored
-    json["added_tokens"].push_back(token("<new>", 700));  // again: same id
+    json["added_tokens"].push_back(token("<new>", 700));  // repeated with the same id
   });
 
   EXPECT_EQ(spec.added.size(), 39U);

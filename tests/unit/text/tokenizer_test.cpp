@@ -18,14 +18,14 @@ namespace {
 
 using Ids = std::vector<std::uint32_t>;
 
-/// The small tokenizer with one part of its file replaced.
+/// Returns the small tokenizer with one part of its file replaced.
 Tokenizer changed(const std::function<void(Json&)>& change) {
   Json json = parse_json(samples::small_files().at("tokenizer.json"), "test");
   change(json);
   return Tokenizer::from_files({{"tokenizer.json", json.dump()}}, "test");
 }
 
-/// BPE by the definition: find the best pair of all, merge it, start again.
+/// Encodes by definition: finds the best pair of all, merges it, and starts again.
 class PlainBpe {
  public:
   explicit PlainBpe(const std::string& file) {
@@ -92,8 +92,8 @@ TEST(Tokenizer, EqualsBpeByDefinition) {
   }
 }
 
-TEST(Tokenizer, EqualsBpeByDefinitionOnPiecesOfEveryLength) {
-  // Few letters and many merges: most merges change what their neighbours may do next.
+TEST(Tokenizer, EqualsBpeByDefinitionOnWordsOfEveryLength) {
+  // With few letters and many merges, most merges change what their neighbours may do next.
   samples::Rng rng(13);
   const auto random_piece = [&rng](std::size_t size) {
     std::string piece(size, 'a');
@@ -114,11 +114,11 @@ TEST(Tokenizer, EqualsBpeByDefinitionOnPiecesOfEveryLength) {
   }
 }
 
-TEST(Tokenizer, TakesHugePiecesInReasonableTime) {
+TEST(Tokenizer, TakesHugeWordsInReasonableTime) {
   const Tokenizer tokenizer = samples::small_tokenizer();
   for (const std::string unit : {"a", "ab", "世", " ", "\n", "!", "1", "'"}) {
     std::string text;
-    while (text.size() < 300000) text += unit;  // one piece; quadratic time would take minutes
+    while (text.size() < 300000) text += unit;  // one word; quadratic time would take minutes
     ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
   }
   const std::string long_run(3000, 'a');
@@ -229,7 +229,7 @@ TEST(Tokenizer, HashSeesEveryPartThatDecidesIds) {
 
   EXPECT_EQ(hashes.size(), changes.size());
   EXPECT_EQ(hashes.count(samples::small_tokenizer().content_hash()),
-            1U);  // no change, other layout of the file
+            1U);  // no change, but another layout of the file
 }
 
 TEST(Tokenizer, KnowsRolesSizesAndTokens) {
@@ -258,7 +258,7 @@ TEST(Tokenizer, RefusesInvalidUtf8) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(std::string("\0\x01", 2))), std::string("\0\x01", 2));
 }
 
-TEST(Tokenizer, LoadsAFolderOrAFile) {
+TEST(Tokenizer, LoadsADirectoryOrAFile) {
   const auto folder = std::filesystem::path(testing::TempDir()) / "tokenizer_test";
   std::filesystem::create_directories(folder);
   for (const auto& [name, content] : samples::small_files())
@@ -275,7 +275,7 @@ TEST(Tokenizer, LoadsAFolderOrAFile) {
   std::filesystem::remove_all(folder);
 }
 
-TEST(Tokenizer, OfIdsAloneKnowsThemAndSaysWhyItTakesNoText) {
+TEST(Tokenizer, WithOnlyIdsKnowsThemAndSaysWhyItTakesNoText) {
   const Tokenizer ids = Tokenizer::ids_only({{"tokenizer.json", "{}"}}, 1000, "Unigram");
   EXPECT_EQ(ids.vocab_size(), 1000U);
   EXPECT_EQ(ids.decode(Ids{0, 65, 255, 999}), "");

@@ -18,7 +18,7 @@ Ids look_up(const WordCache& cache, const std::string& piece) {
   return {out.begin(), out.begin() + static_cast<std::ptrdiff_t>(count)};
 }
 
-/// Ids that depend on the whole piece, so that a mix-up shows.
+/// Returns ids that depend on the whole word, so that a confusion is visible.
 Ids ids_of(const std::string& piece) {
   Ids ids(1 + piece.size() / 3);
   for (std::size_t i = 0; i < ids.size(); ++i)
@@ -36,7 +36,7 @@ TEST(WordCache, ReturnsWhatWasKept) {
   }
 }
 
-TEST(WordCache, TellsPiecesApartThatDifferInOneByte) {
+TEST(WordCache, DistinguishesWordsThatDifferInOneByte) {
   WordCache cache;
   for (std::size_t size = 1; size < 20; ++size) {
     const std::string piece(size, '\0');
@@ -63,7 +63,7 @@ TEST(WordCache, NeverGivesWrongIdsWhenItOverflows) {
   WordCache cache;
   samples::Rng rng(3);
   int found = 0;
-  for (int i = 0; i < 400000; ++i) {  // several times the ring and both tables
+  for (int i = 0; i < 400000; ++i) {  // several times the size of the ring and both tables
     const std::string piece = std::to_string(rng() % 150000) + std::string(rng() % 120, 'z');
     const Ids ids = look_up(cache, piece);
     if (ids.empty()) {
@@ -85,7 +85,7 @@ TEST(WordCache, ForgetsAnEntryOnceItsIdsAreOverwritten) {
   }
   int forgotten = 0;
   for (int i = 0; i < 20000;
-       ++i) {  // fills the ring once and writes over its start, ids before bytes
+       ++i) {  // fills the ring once and overwrites its start, ids before bytes
     const std::string filler = std::to_string(i) + std::string(245, 'y');
     cache.insert(filler, ids_of(filler));
     for (const std::string& piece : first) {

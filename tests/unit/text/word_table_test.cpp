@@ -20,7 +20,7 @@ Counts counts_of(const WordTable& table) {
   return counts;
 }
 
-/// Words of all lengths around the limit of what fits a slot, few letters, zero bytes among them.
+/// Words of all lengths around the limit of a slot, with few letters and with zero bytes.
 std::string random_word(samples::Rng& rng) {
   std::string word;
   const std::size_t length = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 3;

@@ -1,4 +1,4 @@
-/// What a run says about its machine: what it uses, where its time goes, what would fit.
+/// Tests what a run reports about its machine: its use, its time, and settings that would fit.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(Advice, SlowDataIsSeenOnceAfterTheWarmUp) {
       "data wait 10 %, exposed communication 10 %, other ranks 5 %, saves 0 %, validation 0 %");
   const std::string advice = data_advice(shares, 1e6, 2, "sets/a");
   EXPECT_TRUE(says(advice, "10 % of 20 steps")) << advice;
-  EXPECT_TRUE(says(advice, "2.2 MB/s from sets/a")) << advice;  // 4 bytes a token in 1.8 s
+  EXPECT_TRUE(says(advice, "2.2 MB/s from sets/a")) << advice;  // 4 bytes per token in 1.8 s
   EXPECT_TRUE(says(advice, "--train.threads 1 instead of 2")) << advice;
 }
 
@@ -55,7 +55,7 @@ RunConfig large_run() {
   return config;
 }
 
-TEST(Advice, OfMemoryNamesWhatLowersItWithTheBytes) {
+TEST(Advice, OnMemoryNamesSettingsThatLowerItWithTheBytes) {
   const RunConfig config = large_run();
   const std::string two = memory_advice(config, 2);
   EXPECT_TRUE(says(two, "--train.micro_batch 3: ")) << two;
@@ -66,7 +66,7 @@ TEST(Advice, OfMemoryNamesWhatLowersItWithTheBytes) {
   EXPECT_TRUE(says(two, "4 ranks with --parallel.zero 3: ")) << two;
 }
 
-TEST(Advice, OfMemoryLeavesOutWhatChangesNothing) {
+TEST(Advice, OnMemoryOmitsSettingsWithoutEffect) {
   RunConfig config = large_run();
   config.train.micro_batch = 1;
   config.parallel.recompute = "full";
@@ -83,7 +83,7 @@ TEST(Advice, KnowsErrorsOfMemory) {
   EXPECT_FALSE(is_out_of_memory(Error(ErrorKind::internal, "out of memory")));
 }
 
-TEST(Advice, NetworkOfEqualRanksStandsTogether) {
+TEST(Advice, EqualRanksShareOneLineOfNetwork) {
   EXPECT_EQ(
       describe_network({{"a", "eth0 1"}, {"a", "eth0 1"}, {"b", "eth0 2"}, {"a", "eth0 1"}}),
       "\n  ranks 0 to 1 (host a): eth0 1\n  rank 2 (host b): eth0 2\n  rank 3 (host a): eth0 1");

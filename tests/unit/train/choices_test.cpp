@@ -29,7 +29,7 @@ TEST(Choices, WhiteSpaceAtTheEndOfAContextBelongsToTheEnding) {
   expect("the other ", "world", "the other");
   expect("the other\t\n ", "world", "the other");
   expect("the other\u00A0\u3000", "world", "the other");  // Python strips these
-  expect("the other\u200B", "world", "the other\u200B");  // and not this
+  expect("the other\u200B", "world", "the other\u200B");  // Python does not strip this
   expect("the re", "turn of the world", "the re");        // joined: "return" is one token
   expect("<|im_start|>user", "<|im_end|>", "<|im_start|>user");
 }
@@ -76,7 +76,7 @@ TEST(Choices, BatchesScoreEndingsAloneAndCutContextsFromTheirBeginning) {
 TEST(Choices, TheHighestScoreIsChosenPerCharacterToo) {
   const ChoiceItem item{"", {"ab", "世界", "cde", "f"}, 1, ""};
   const ChoiceResult result = choose(item, {-3, -5, -4, -3});
-  EXPECT_EQ(result.choice, 0);       // the first of equals
+  EXPECT_EQ(result.choice, 0);       // the first of several equal ones
   EXPECT_EQ(result.choice_norm, 2);  // -1.5, -2.5 (2 characters of 6 bytes), -1.33, -3
   EXPECT_EQ(result.scores, (std::vector<double>{-3, -5, -4, -3}));
 }
@@ -124,7 +124,7 @@ TEST_F(ChoiceFile, ItemsComeInOrder) {
   EXPECT_EQ(items[1].where, path_ + ":3");
 }
 
-TEST_F(ChoiceFile, WhatIsNoItemIsNamedByLine) {
+TEST_F(ChoiceFile, InvalidItemsAreReportedByLine) {
   const std::string good = "{\"ctx\": \"\", \"endings\": [\"d\"], \"label\": 0}\n";
   for (const std::string bad :
        {"[]", "{\"endings\": [\"d\"], \"label\": 0}", "{\"ctx\": \"\", \"label\": 0}",

@@ -1,4 +1,4 @@
-/// The formulas of train/cost against values that are known without them.
+/// Compares the formulas of train/cost with values that are known independently.
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,7 @@ TEST(StateBytes, AreThePublishedBytesOfAParameter) {
   }
 }
 
-TEST(StateBytes, OfReproducibleGradientsAreShardedFromStageOne) {
+TEST(StateBytes, AreShardedFromStageOneForReproducibleGradients) {
   ParallelConfig parallel;
   parallel.reproducible = true;
   const Elements elements{1000, 0};
@@ -66,7 +66,7 @@ TEST(StateBytes, OfReproducibleGradientsAreShardedFromStageOne) {
   EXPECT_EQ(state_bytes(facts_of(small_model(), kBf16, parallel, 4), elements).grads, 1000);
 }
 
-TEST(StateBytes, OfOffloadedStateHaveAMasterCopyInFp32Too) {
+TEST(StateBytes, IncludeAnFp32MasterCopyForOffloadedState) {
   ParallelConfig parallel;
   const Elements elements{1000, 0};
   EXPECT_EQ(state_bytes(facts_of(small_model(), kFp32, parallel, 1), elements).main, 0);
@@ -74,7 +74,7 @@ TEST(StateBytes, OfOffloadedStateHaveAMasterCopyInFp32Too) {
   EXPECT_EQ(state_bytes(facts_of(small_model(), kFp32, parallel, 1), elements).main, 4000);
 }
 
-TEST(StateBytes, OfTheMeanRankAreTheMeanOverAllRanks) {
+TEST(StateBytes, ForTheMeanRankAreTheMeanOverAllRanks) {
   std::vector<ParallelConfig> layouts(5);
   layouts[1].tp = 2;
   layouts[2].pp = 2;
@@ -93,22 +93,22 @@ TEST(StateBytes, OfTheMeanRankAreTheMeanOverAllRanks) {
                                   one.optimizer_bytes) /
               8;
     }
-    // Norms and routers are whole on each rank of tp, and units are padded.
+    // Each rank of tp has whole norms and routers, and units are padded.
     EXPECT_NEAR(sum_of(state_bytes(facts, mean_elements(facts).trained)) / mean, 1, 0.02)
         << "tp " << parallel.tp << " pp " << parallel.pp << " ep " << parallel.ep;
   }
 }
 
-TEST(StateBytes, OfACheckpointAreThoseOfMasterWeightsAndMoments) {
+TEST(StateBytes, InACheckpointAreThoseOfMasterWeightsAndOptimizerState) {
   UpdateFacts facts = facts_of(small_model(), kBf16, {}, 1);
   EXPECT_EQ(checkpoint_bytes(facts), 12 * facts.model.num_parameters());
   facts.lora.rank = 2;
   EXPECT_EQ(checkpoint_bytes(facts), 12 * num_lora_parameters(facts.lora, facts.model));
 }
 
-TEST(RankWidths, OfAllRanksOfTpAreTheWhole) {
+TEST(RankWidths, AddUpToTheWholeOverTheRanksOfTp) {
   ParallelConfig parallel;
-  parallel.tp = 5;  // divides nothing
+  parallel.tp = 5;  // no size is divisible by 5
   const UpdateFacts facts = facts_of(small_model(), kFp32, parallel, 5);
   std::int64_t heads = 0;
   std::int64_t mlp = 0;
@@ -132,7 +132,7 @@ TEST(RankWidths, OfAllRanksOfTpAreTheWhole) {
   EXPECT_TRUE(largest.shares_keys) << "12 heads on 5 ranks cut pairs of heads that read one key";
 }
 
-TEST(MemoryFormula, OfTheRankWithMostIsNotBelowAnyRank) {
+TEST(MemoryFormula, TheLargestRankIsNotBelowAnyRank) {
   std::vector<ParallelConfig> layouts(4);
   layouts[1].tp = 5;
   layouts[2].pp = 2;

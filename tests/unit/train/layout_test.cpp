@@ -62,7 +62,7 @@ void expect_refused(const Given& given, const std::vector<std::string>& words) {
     EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' in '" << text << "'";
 }
 
-TEST(Layout, WhatCanBeIsTaken) {
+TEST(Layout, ValidLayoutsAreAccepted) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({.tp = 4, .sequence_parallel = true}), "");
   EXPECT_EQ(refusal({.tp = 3, .ranks = 6}), "") << "heads need not divide evenly";
@@ -118,7 +118,7 @@ TEST(Layout, GridsOfExpertsThatCannotBeAreRefused) {
                  {"parallel.zero_shard = 2", "one must divide the other"});
 }
 
-TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
+TEST(SmallModel, WithExpertsHasFewAndALayerOfThem) {
   ModelConfig model = model_preset("tiny");
   model.num_layers = 40;
   model.moe.num_experts = 4096;
@@ -130,7 +130,7 @@ TEST(SmallModel, OfExpertsHasFewAndALayerOfThem) {
     const ModelConfig small = small_model_like(model, parallel);
     EXPECT_LE(small.moe.num_experts, 16);
     parallel.ep = 32;
-    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts, 32) << "dealt evenly";
+    EXPECT_EQ(small_model_like(model, parallel).moe.num_experts, 32) << "distributed evenly";
     parallel.ep = 7;
     EXPECT_NE(small_model_like(model, parallel).moe.num_experts % 7, 0) << "as the model's";
     EXPECT_EQ(small.moe.layers_with_experts(small.num_layers), 1);
@@ -170,7 +170,7 @@ TEST(Layout, AllContradictionsAreNamedAndNoneIsInTheNearest) {
       {"parallel.tp * cp * pp = 15", "parallel.local_steps = 2", "--parallel.zero_shard"});
 }
 
-TEST(Layout, ARunThatGoesOnIsOfferedItsOwnLocalSteps) {
+TEST(Layout, AResumedRunIsOfferedItsOwnLocalSteps) {
   expect_refused({.zero = 1, .local_steps = 4, .kept_local_steps = 4}, {"--parallel.zero 0"});
   expect_refused({.zero = 1, .local_steps = 4, .kept_local_steps = 1},
                  {"--parallel.local_steps 1"});

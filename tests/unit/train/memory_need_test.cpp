@@ -59,7 +59,7 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(fp32 - with("sgd", 0.9), 4 * P);
 }
 
-TEST(MemoryNeed, OfDealtExpertsIsTheirPart) {
+TEST(MemoryNeed, CountsTheOwnedShardOfExperts) {
   RunConfig config = tiny_run([](RunConfig& run) {
     run.model.moe.num_experts = 8;
     run.model.moe.moe_intermediate_size = 64;
@@ -79,7 +79,7 @@ TEST(MemoryNeed, OfDealtExpertsIsTheirPart) {
   EXPECT_EQ(bytes(2, 3), bytes(1, 3)) << "four ranks hold a quarter each, however they share it";
 }
 
-TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
+TEST(MemoryNeed, OnAPipelineIsTheMeanOfItsRanks) {
   RunConfig config = tiny_run();
   const double tables = 4.0 * 32768.0 * 32;
   const double whole = sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables;
@@ -87,7 +87,7 @@ TEST(MemoryNeed, OfAPipelineIsTheMeanOfItsRanks) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat})) - tables, whole / 4);
 }
 
-TEST(MemoryNeed, OfInputsOfTheBlocksIsTheRankSOwnTokens) {
+TEST(MemoryNeed, CountsBlockInputsForTheRanksOwnTokens) {
   RunConfig config = tiny_run();
   const auto inputs = [&] { return memory_need(config, {at::kFloat, at::kFloat}).back().bytes; };
   const double whole = inputs();
@@ -113,14 +113,15 @@ TEST(MemoryNeed, IsNotAboveTheFormulaOfARank) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     RunConfig config = tiny_run(runs[i]);
     config.train.precision = "fp32";
-    config.parallel.recompute = "full";  // then the inputs of the blocks are all that is kept
+    // With full activation checkpointing, only the inputs of the blocks are saved.
+    config.parallel.recompute = "full";
     const double need = sum_of(memory_need(config, {at::kFloat, at::kFloat}, 4)) -
                         4.0 * 32768.0 * 32;  // rotary tables
     EXPECT_LE(need, known_bytes(memory_formula(facts_of_run(config, 4), 0))) << "run " << i;
   }
 }
 
-TEST(MemoryNeed, OfFrozenWeightsIsTheirOwnBytesAlone) {
+TEST(MemoryNeed, CountsOnlyTheBytesOfFrozenWeights) {
   RunConfig config = tiny_run();
   config.lora.rank = 2;
   const auto P = static_cast<double>(config.model.num_parameters());
@@ -130,7 +131,7 @@ TEST(MemoryNeed, OfFrozenWeightsIsTheirOwnBytesAlone) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat})), 2 * P + 18 * A + others);
 }
 
-TEST(MemoryNeed, WhatNeverFitsIsUsageAndWhatDoesNotFitNowAResource) {
+TEST(MemoryNeed, IsAUsageErrorIfItNeverFitsAndAResourceErrorIfItDoesNotFitNow) {
   RunConfig config = tiny_run();
   const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
   const std::vector<MemoryPart> parts = memory_need(config, {at::kFloat, at::kFloat});
@@ -174,7 +175,7 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
   }
 }
 
-TEST(MemoryNeed, OfActivationsIsCountedWhereItIsKnown) {
+TEST(MemoryNeed, CountsActivationsWhereTheyAreKnown) {
   RunConfig config = tiny_run([](RunConfig& c) { c.train.seq_len = 64; });
   const ParamDTypes fp32{at::kFloat, at::kFloat};
   const std::vector<MemoryPart> inputs = memory_need(config, fp32);

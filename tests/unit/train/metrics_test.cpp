@@ -26,7 +26,7 @@ class MetricsTest : public Scratch {
     return result;
   }
 
-  /// Metrics of one rank, with the file as the sink of rank 0 and a few measures.
+  /// Metrics of one rank with a few measures; the file is the sink of rank 0.
   struct Own {
     Own(Communicator& world, const RunFolder& folder, const ComputeRates& rates = {1, 1})
         : metrics(world, measures, rates) {
@@ -48,7 +48,7 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
     const double r = world.rank();
     own.metrics.loss(10 + r, 4, 4);
     own.measures.record(own.save_s, r / 2);
-    own.measures.record(own.save_s, r / 2);  // a second step's
+    own.measures.record(own.save_s, r / 2);  // from a second step
     own.measures.record(own.peer_wait_s, r == 1 ? 0.1 : 2);
     own.measures.record(own.mem_peak_bytes, 100 * r);
     EXPECT_FALSE(own.metrics.report({8, 800, 120, 2, 0.5, 0.1, 1.0, false}, 4 + r));
@@ -56,7 +56,7 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
     ASSERT_TRUE(line);
     EXPECT_EQ(line->value("loss"), (10.0 + 11 + 12) / 12);
     EXPECT_EQ(line->value("tokens_per_s"), 120 / 3.0);
-    EXPECT_EQ(line->value("slowest_rank"), 1);  // it waited least
+    EXPECT_EQ(line->value("slowest_rank"), 1);  // rank 1 waited least
     EXPECT_FALSE(own.metrics.flush());
   });
 
@@ -77,7 +77,7 @@ TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
     Own own(world, {at("")});
     double sum = 0;
     for (std::int64_t step = 1; step <= 4; ++step) {
-      const bool late = world.rank() == step % 2;  // each time another rank ends last
+      const bool late = world.rank() == step % 2;  // a different rank ends last in each step
       own.metrics.report({step, step, 1, 1, 0, 1e-3, 1, false},
                          static_cast<double>(step) + (late ? 0.5 : 0));
       sum += own.metrics.flush()->value("step_time_s");
@@ -184,10 +184,10 @@ TEST(Measures, AreCombinedAsDeclaredAndStartAnewAfterAPack) {
   const std::vector<Metric> metrics = measures.combine(all, /*steps=*/2);
 
   ASSERT_EQ(metrics.size(), 5U);
-  EXPECT_EQ(metrics[0].value, 33);  // of the last step
+  EXPECT_EQ(metrics[0].value, 33);  // value of the last step
   EXPECT_EQ(metrics[0].form, Metric::Form::whole);
   EXPECT_EQ(metrics[1].value, 4);
-  EXPECT_EQ(metrics[2].value, 2);  // of ranks and steps
+  EXPECT_EQ(metrics[2].value, 2);  // mean over ranks and steps
   EXPECT_EQ(metrics[3].name, "fastest");
   EXPECT_EQ(metrics[3].value, 2);
   EXPECT_EQ(metrics[4].value, 14);

@@ -36,11 +36,12 @@ TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
     return "";
   };
 
-  const std::string next = refusal({}, "");  // the shape fits: this set lacks another thing
+  // The model shape is accepted: this data set has another problem.
+  const std::string next = refusal({}, "");
   EXPECT_NE(next.find("tokenizer.json is missing"), std::string::npos) << next;
   EXPECT_EQ(refusal({{"train.seq_len", "32"}, {"model.max_seq_len", "16"}}, ""),
             "train.seq_len = 32 is more than model.max_seq_len = 16");
-  // A run that goes on keeps its local_steps: what is proposed instead has them.
+  // A resumed run keeps its local_steps, and the proposed layout has them.
   const std::string kept = refusal({{"parallel.tp", "3"}}, "2");
   EXPECT_NE(kept.find("local_steps 2"), std::string::npos) << kept;
 }

@@ -28,7 +28,7 @@ MetricsLine line_of(std::int64_t step, double step_time_s) {
   return line.add("skipped", step == 2);
 }
 
-/// What a batch log would hold for steps first+1 .. last.
+/// Returns the lines of a batch log for steps first+1 .. last.
 std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress({.first_step = first, .total_steps = total, .log_every = every});
@@ -38,7 +38,7 @@ std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, st
   return ::testing::internal::GetCapturedStderr();
 }
 
-TEST(ProgressLine, InABatchLogIsWholeLinesOfFirstLastAndEveryNth) {
+TEST(ProgressLine, WritesWholeLinesForFirstLastAndEveryNthStepInABatchLog) {
   const std::string text = log_of(0, 12, 12, 5);
 
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
@@ -53,7 +53,7 @@ TEST(ProgressLine, TheTimeLeftCountsSavesButNotTheFirstStep) {
   ::testing::internal::CaptureStderr();
   ProgressLine progress({.first_step = 0, .total_steps = 200, .log_every = 1});
   for (std::int64_t step = 1; step <= 101; ++step) {
-    const bool after_a_save = step % 10 == 1;  // of 10 s
+    const bool after_a_save = step % 10 == 1;  // the save takes 10 s
     progress.write(line_of(step, step == 1 ? 1000 : after_a_save ? 11 : 1));
   }
   log::flush();

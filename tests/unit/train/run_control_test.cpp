@@ -41,8 +41,9 @@ TEST(StepVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
   });
 }
 
-TEST(CancelVote, AllRanksStopBeforeTheSamePieceOfMany) {
-  for (const double piece_s : {0.0, 0.4, 5.0}) {  // a vote around each piece, around two, each
+TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
+  // The durations give a vote around each part, a vote around two parts, and a vote for each part.
+  for (const double piece_s : {0.0, 0.4, 5.0}) {
     std::array<std::int64_t, 3> stopped_at{};
     run_ranks(3, [&](Communicator& world) {
       bool asked = false;
@@ -58,13 +59,14 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePieceOfMany) {
       }
       stopped_at[static_cast<std::size_t>(world.rank())] = i;
     });
-    EXPECT_EQ(stopped_at[0], piece_s == 0.4 ? 10 : 9) << "asked during piece 7, said before 8";
+    EXPECT_EQ(stopped_at[0], piece_s == 0.4 ? 10 : 9)
+        << "requested during part 7, reported before 8";
     EXPECT_EQ(stopped_at[1], stopped_at[0]);
     EXPECT_EQ(stopped_at[2], stopped_at[0]);
   }
 }
 
-TEST(CancelVote, ShortWorkIsLeftAlone) {
+TEST(CancelVote, ShortWorkHasNoVote) {
   run_ranks(2, [](Communicator& world) {
     CancelVote between(world, [] { return true; });
     between.piece_takes(0.001);
@@ -73,7 +75,7 @@ TEST(CancelVote, ShortWorkIsLeftAlone) {
   });
 }
 
-// Before the signals: a signal that was raised is remembered by the process.
+// This class comes before the tests of signals, because the process remembers a raised signal.
 class StopRequestsTest : public Scratch {};
 
 TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
@@ -115,13 +117,13 @@ TEST(Signals, AreRememberedNotObeyed) {
   ::raise(SIGPIPE);
   ::raise(SIGINT);
   EXPECT_EQ(stop_signal(), SIGINT);
-  ::raise(SIGTERM);  // again: no end at once
+  ::raise(SIGTERM);  // a second signal does not end the process at once
   EXPECT_EXIT(::raise(SIGINT), ::testing::ExitedWithCode(130), "SIGINT: .*ends at once with 130");
   EXPECT_THROW(leave_if_stop_asked(), StoppedEarly);
 }
 
-TEST(TimeLimit, LeavesRoomForTwoStepsTwoSavesAndTheWayOut) {
-  TimeLimit limit(1000, 100e6);  // 100 MB: a guess of 2 s a save
+TEST(TimeLimit, LeavesTimeForTwoStepsTwoSavesAndTheExit) {
+  TimeLimit limit(1000, 100e6);  // 100 MB: a guess of 2 s per save
   EXPECT_DOUBLE_EQ(limit.margin_s(), 4 + 10);
   limit.step_took(30);
   limit.validation_took(5);
@@ -155,7 +157,7 @@ TEST_F(RunFolderTest, FilesOfRanksSortByRank) {
   EXPECT_EQ(rank_file(123456, ""), "rank-123456");
 }
 
-TEST_F(RunFolderTest, AVerdictIsPublishedAndClearedAgain) {
+TEST_F(RunFolderTest, AFailureReportIsPublishedAndCleared) {
   const RunFolder folder{at("run")};
   folder.prepare();
   write_verdict(folder, {2, "n7", "error", 4, 11, "disk \xff full"});  // not UTF-8: replaced
@@ -168,7 +170,7 @@ TEST_F(RunFolderTest, AVerdictIsPublishedAndClearedAgain) {
   EXPECT_EQ(verdict["time"].get<std::string>().size(), 24U);
   clear_verdicts(folder);
   EXPECT_FALSE(std::filesystem::exists(folder.verdicts()));
-  write_verdict(RunFolder{"/proc/self/nothing"}, {});  // says so in the log, throws nothing
+  write_verdict(RunFolder{"/proc/self/nothing"}, {});  // logs the problem and throws nothing
 }
 
 TEST_F(RunFolderTest, IsMadeOrTakenWhenEmptyOrOurs) {
@@ -220,8 +222,8 @@ TEST_F(RunFolderTest, StatusSaysHowItEnded) {
 }
 
 TEST_F(RunFolderTest, ATreeCanBeDeletedBesideLibTorch) {
-  // libtorch exports functions of std::filesystem of its own; the one of the
-  // system must be found first.
+  // libtorch exports its own functions of std::filesystem. The linker must find those of the system
+  // first.
   std::filesystem::create_directories(at("tree/deep"));
   std::ofstream(at("tree/deep") / "file") << "x";
   std::error_code code;

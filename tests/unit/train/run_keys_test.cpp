@@ -32,7 +32,7 @@ TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
   }
 }
 
-/// Keys of a run as the command line gives them.
+/// Keys of a run, given on the command line.
 std::unique_ptr<ConfigSet> run_keys(RunConfig& config,
                                     const std::vector<std::pair<const char*, const char*>>& given) {
   std::unique_ptr<ConfigSet> keys = make_run_keys(config);

@@ -63,7 +63,7 @@ TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
   }
 }
 
-/// Every value that a checkpoint may have, with a text that only its type writes so.
+/// Every value that a checkpoint may have, with a text that only its type writes in this form.
 const Values kAllValues{{"task", "sft"},
                         {"step", "20"},
                         {"update", "19"},
@@ -242,7 +242,7 @@ TEST(OpenValues, AResumedRunKeepsItsOwn) {
           {"train.global_batch", "32"}, {"train.precision", "fp16"}, {"optim.min_lr", "3e-05"}}};
   RunConfig config;
   config.train.micro_batch = 2;
-  config.optim.lr = 1e-5;  // as before min_lr followed it: such a run goes on as it was
+  config.optim.lr = 1e-5;  // from before min_lr followed lr: such a run resumes unchanged
   Problems problems;
 
   EXPECT_EQ(fill_open_values(config, facts, problems), "");
@@ -274,7 +274,7 @@ TEST(Check, TakesTheDefaultsAndRefusesWhatCannotTrain) {
   EXPECT_NE(problems_of(config).find("train.accumulation = -1"), std::string::npos);
 }
 
-/// A checkpoint of "param/w" (bf16) and its first moment (f64), and room for them in f32.
+/// A checkpoint of "param/w" (bf16) and its first moment (f64), and f32 tensors to load them into.
 class LoadConverted : public Scratch {
  protected:
   static StateTensor tensor(const std::string& name, const at::Tensor& values) {

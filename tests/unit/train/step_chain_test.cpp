@@ -51,7 +51,7 @@ TEST_F(StepChainTest, ALineForEveryStepThatDependsOnAllBefore) {
   EXPECT_FALSE(std::filesystem::exists(at("silent.txt")));
 }
 
-TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndGoesOn) {
+TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndContinues) {
   std::string at_two;
   std::string whole;
   {
@@ -63,7 +63,7 @@ TEST_F(StepChainTest, AResumeCutsBackToItsCheckpointAndGoesOn) {
     }
     whole = file();
   }
-  std::ofstream(at("chain.txt"), std::ios::app) << "000000005 ab";  // torn
+  std::ofstream(at("chain.txt"), std::ios::app) << "000000005 ab";  // incomplete
   ::testing::internal::CaptureStderr();
   StepChain resumed(at("chain.txt"), true);
   resumed.start(2, at_two);
@@ -120,7 +120,7 @@ TEST_F(StepChainTest, EveryFactOfAStepMatters) {
   EXPECT_NE(trace(0, 1, 2, 3), base);
 }
 
-/// Two pairs of 3 + 2 and 1 + 3 tokens, and padding up to 12.
+/// Returns two pairs of 3 + 2 and 1 + 3 tokens, and padding up to 12.
 Batch two_pairs() {
   Batch batch;
   batch.B = 1;
@@ -137,7 +137,7 @@ Batch two_pairs() {
   return batch;
 }
 
-TEST(MicrobatchesTest, PairsAreDealtWithTheirTokens) {
+TEST(MicrobatchesTest, PairsAreShardedWithTheirTokens) {
   const Microbatch whole = to_microbatch(two_pairs(), at::kCPU, 5, true);
   EXPECT_EQ(whole.num_pairs, 2);
   EXPECT_EQ(whole.pair_records, (std::vector<std::int64_t>{30, 4}));
@@ -163,7 +163,7 @@ TEST(MicrobatchesTest, PairsAreDealtWithTheirTokens) {
   });
 }
 
-TEST(MicrobatchesTest, DropoutOfAPairIsThatOfThePairAlone) {
+TEST(MicrobatchesTest, DropoutOfAPairDependsOnlyOnThePair) {
   const Microbatch both = to_microbatch(two_pairs(), at::kCPU, 5, true);
   Batch second = two_pairs();
   second.T = 4;
@@ -252,7 +252,7 @@ TEST(FingerprintTest, SaysWhatEqualityToExpect) {
   EXPECT_EQ(fingerprint_changes(before, now), std::nullopt);
 }
 
-/// What is said of a run that stopped at step 3 of 10 and goes on with some keys changed.
+/// The messages about a run that stopped at step 3 of 10 and resumes with some keys changed.
 class ContinuationTest : public ::testing::Test {
  protected:
   ContinuationTest() : keys_(make_run_keys(config_)) {
@@ -305,7 +305,7 @@ TEST_F(ContinuationTest, AnotherEndOfTheScheduleMovesTheLearningRate) {
   EXPECT_EQ(describe().find("exact: "), 0U) << describe();
 }
 
-TEST_F(ContinuationTest, WhatChangesTheOrderOfSumsIsWithinRounding) {
+TEST_F(ContinuationTest, AnotherOrderOfSumsIsWithinRounding) {
   config_.parallel.bucket_mb = 1;
   expect({"within rounding: changed parallel.bucket_mb 1 (was -1)"});
   fingerprint_["layout"] = "ranks 3";

@@ -17,7 +17,8 @@ namespace {
 using testing::MaskedPair;
 using testing::TemporaryFolder;
 
-/// A pair with a prompt of two tokens, of which the last is a target, and `length` tokens of answer.
+/// Returns a pair with a prompt of two tokens, the last of them a target, and `length` tokens of
+/// answer.
 MaskedPair pair(std::int64_t first, std::size_t length) {
   MaskedPair result;
   result.prompt = 2;
@@ -50,7 +51,7 @@ class StoredScores : public ::testing::Test {
 
   [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_.path() / name; }
 
-  /// Scores of all pairs of a set: sums of pair d are -10 d - 1 and -10 d - 2.
+  /// Scores of all pairs of a data set: the sums of pair d are -10 d - 1 and -10 d - 2.
   static ReferenceSet scored(const SampleSet& samples, bool keys = true) {
     ReferenceSet set{.name = "given",
                      .content_xxh3 = samples.set().content_hash(),
@@ -82,7 +83,7 @@ class StoredScores : public ::testing::Test {
     return "";
   }
 
-  /// The reference's sums of the pairs of `samples`, in file order.
+  /// Returns the reference's sums of the pairs of `samples`, in file order.
   static std::vector<double> sums(StoredReference& reference, const SampleSet& samples) {
     std::vector<std::int64_t> all(samples.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
@@ -139,7 +140,7 @@ TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
             std::string::npos);
 }
 
-TEST_F(StoredScores, OfAnotherScoreAreRefused) {
+TEST_F(StoredScores, WithAnotherScoreAreRefused) {
   const SampleSet train(*a_, 8);
   ReferenceTable table{{}, {scored(train)}};
   score_ = "answer";
@@ -148,13 +149,13 @@ TEST_F(StoredScores, OfAnotherScoreAreRefused) {
   EXPECT_NE(text.find("--dpo.score answer"), std::string::npos);
   table.origin.score = "answer";
   EXPECT_EQ(refusal(table, {&train}), "");
-  // The key names the targets: scores of all of them do not serve the answers alone.
+  // The key names the targets: scores of all targets cannot be used for the answers alone.
   const SampleSet answers(*a_, {.seq_len = 8, .answers_only = true});
   const auto reference = stored_reference(table, reader({&train}), {});
   EXPECT_THROW(sums(*reference, answers), Error);
 }
 
-TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
+TEST_F(StoredScores, FromVersion1ServeOnlyTheirOwnSet) {
   const SampleSet train(*a_, 8);
   const SampleSet valid(*b_, 8);
   const ReferenceTable table{{}, {scored(train, /*keys=*/false)}};
@@ -172,7 +173,7 @@ TEST_F(StoredScores, OfVersion1ServeTheirOwnSetAlone) {
 
 using Given = std::vector<std::pair<const char*, const char*>>;
 
-/// Keys of a run of `trireme dpo` as the command line and an earlier part of the run give them.
+/// Keys of a run of `trireme dpo` from the command line and from an earlier part of the run.
 struct DpoKeys {
   explicit DpoKeys(const Given& given, const std::vector<EarlierValue>& earlier = {})
       : keys(make_run_keys(config, task->section())) {
@@ -208,11 +209,11 @@ TEST(DpoKeys, IpoComparesMeansUnlessSumsAreAskedFor) {
   EXPECT_EQ(DpoKeys(Given{{"dpo.loss", "sigmoid"}, {"dpo.logprob", "sum"}}).warnings_of_sums(), 0U);
 }
 
-TEST(DpoKeys, ARunThatGoesOnKeepsWhatItBeganWith) {
+TEST(DpoKeys, AResumedRunKeepsItsFirstKeys) {
   const DpoKeys old(Given{}, {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_EQ(old.keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(old.warnings_of_sums(), 0U);
-  RunValues values;  // of a checkpoint from before dpo.score
+  RunValues values;  // from a checkpoint before dpo.score existed
   values.config = config_texts(*old.keys);
   values.config.erase("dpo.score");
   EXPECT_NO_THROW(check_same_run(values, *old.keys, "old"));

@@ -62,7 +62,7 @@ TEST(Augment, DependsOnRecordCopySideAndSeedAlone) {
   EXPECT_NE(draws(kMinimind, {.side = 1}), base);
 }
 
-TEST(Augment, LeavesSystemMessagesAndToolsAlone) {
+TEST(Augment, KeepsExistingSystemMessagesAndTools) {
   ChatAugment always = kMinimind;
   always.add_system = 1;
   Conversation with_system = chat_of({{system, "s"}, {assistant, "a"}});

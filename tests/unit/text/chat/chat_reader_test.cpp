@@ -33,7 +33,7 @@ std::string of_messages(const std::string& messages) {
   return R"({"conversations": [)" + messages + "]}";
 }
 
-/// Expected: what Python's json.loads and json.dumps make of them.
+/// Expected: the results of Python's json.loads and json.dumps.
 TEST(ChatReader, ReadsTheNumbersThatPythonReads) {
   const Conversation chat = good(
       R"({"id": 123456789012345678901234567890, "conversations": [)"
@@ -126,7 +126,8 @@ TEST(ChatReader, PutsAListedPromptBeforeBothSides) {
 
   ASSERT_FALSE(read(ChatForm::pair, R"({"prompt": [)" + user + "], " + answers + "}", sides));
 
-  for (const Conversation& side : sides) {  // the second repeats the prompt: it is there once
+  // The second side repeats the prompt, which is kept once.
+  for (const Conversation& side : sides) {
     ASSERT_EQ(side.messages.size(), 2U);
     EXPECT_EQ(side.messages[0].content, "q");
     EXPECT_EQ(side.messages[1].role, Role::assistant);
@@ -266,7 +267,7 @@ TEST(ChatReader, ArgumentsThatAreATextMustBeJson) {
   const std::string in_text =
       R"({"role": "assistant", "tool_calls": "[{\"name\": \"f\", \"arguments\": \"{x\"}]"})";
   EXPECT_NE(reason(of_messages(in_text)), "none");
-  std::vector<Conversation> chats;  // a request shows a model its own calls as they were
+  std::vector<Conversation> chats;  // a request shows a model its own calls unchanged
   EXPECT_FALSE(read(ChatForm::request, R"({"messages": [)" + with(R"("{x")") + "]}", chats));
 }
 

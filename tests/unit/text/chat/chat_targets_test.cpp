@@ -17,7 +17,7 @@ const std::vector<const char*> kTemplates = {"minimind-v1", "minimind-v2", "mini
                                              "minimind-v3", "chatml",      "qwen3",
                                              "llama3",      "plain"};
 
-/// A tokenizer in which "\n\n" is one token, and the markers of every template are tokens.
+/// Returns a tokenizer in which "\n\n" is one token, and the markers of every template are tokens.
 Tokenizer tokenizer_with(bool prefix_space) {
   WordCounter counter;
   samples::Rng rng(3);
@@ -55,7 +55,7 @@ Made make(const std::string& name, const Conversation& chat,
   return made;
 }
 
-/// The decoded runs of targets, a bar after each.
+/// Returns the decoded runs of targets, with a bar after each.
 std::string trained(const std::string& name, const Made& made, ChatMask mask,
                     std::size_t kept = SIZE_MAX) {
   std::string text;
@@ -97,7 +97,7 @@ TEST(ChatTargets, MinimindTrainsTheLineEndToo) {
 }
 
 TEST(ChatTargets, FollowMinimindsSearchThroughOddTurns) {
-  // The first question has no answer: its header runs to the end token of the second question.
+  // The first question has no answer: its header extends to the end token of the second question.
   const Conversation two_questions = chat_of({{user, "A"}, {user, "B"}, {assistant, "C"}});
   EXPECT_EQ(trained("minimind-v2", make("minimind-v2", two_questions), ChatMask::minimind),
             "<s>user\nB</s>\n|C</s>\n|");
@@ -110,7 +110,7 @@ TEST(ChatTargets, FollowMinimindsSearchThroughOddTurns) {
             "B</s>|C</s>|");
 }
 
-TEST(ChatTargets, ATokenAcrossTheBorderIsNotTrained) {
+TEST(ChatTargets, ATokenAcrossTheBoundaryIsNotTrained) {
   ASSERT_NO_THROW(id_of_bytes(tokenizer(), "\n\n"));
   const Conversation chat =
       chat_of({{user, "A"}, {assistant, "\n\n\nB"}, {user, "C"}, {assistant, "D"}});
@@ -119,7 +119,7 @@ TEST(ChatTargets, ATokenAcrossTheBorderIsNotTrained) {
   const std::string answers = trained("chatml", made, ChatMask::answer);
   EXPECT_TRUE(answers.ends_with("B<|im_end|>|D<|im_end|>|")) << answers;
   EXPECT_LT(answers.find('B'), 3U) << answers;
-  // MiniMind's search does not find a header whose line end is joined with the answer.
+  // MiniMind's search does not find a header if its line end is joined with the answer.
   EXPECT_EQ(trained("chatml", made, ChatMask::minimind), "D<|im_end|>\n|");
 }
 
@@ -135,7 +135,7 @@ TEST(ChatTargets, AnAnswerThatIsNoTargetStaysContextOnly) {
       const std::size_t border = all.find("|", std::min(all.find(">|"), all.find(">\n|"))) + 1;
       const std::string first = trained(name, make(name, first_off), mask);
       const std::string last = trained(name, make(name, last_off), mask);
-      if (border == all.size()) {  // minimind-v1 trains the last answer alone
+      if (border == all.size()) {  // minimind-v1 trains only the last answer
         EXPECT_EQ(first, all) << name;
         EXPECT_EQ(last, "") << name;
         continue;
@@ -144,7 +144,7 @@ TEST(ChatTargets, AnAnswerThatIsNoTargetStaysContextOnly) {
       EXPECT_EQ(last, all.substr(0, border)) << name;
     }
   }
-  // The line end of the header is one token with the answer's beginning.
+  // The line end of the header is one token with the beginning of the answer.
   Conversation joined = chat_of({{user, "A"}, {assistant, "\n\n\nB"}, {assistant, "D"}});
   joined.messages[1].is_target = false;
   EXPECT_EQ(trained("chatml", make("chatml", joined), ChatMask::answer), "D<|im_end|>|");
@@ -198,7 +198,7 @@ TEST(ChatTargets, MarkersInMessagesAreCharactersByDefault) {
   EXPECT_EQ(count(allowed, "<|im_end|>"), 3);
   EXPECT_EQ(count(allowed, "<think>"), 1);
   EXPECT_EQ(allowed.encoded.ids, tokenizer().encode(allowed.rendered.text));
-  // Even then the mask comes from the messages.
+  // The mask comes from the messages even then.
   EXPECT_EQ(trained("chatml", allowed, ChatMask::answer), "<|im_start|><|im_end|>|");
 
   EncodedChat encoded;
@@ -227,7 +227,7 @@ TEST(ChatTargets, TruncationNeverInventsTargets) {
   }
 }
 
-TEST(ChatTargets, FindBordersWhereTheTokenizerAddsBytes) {
+TEST(ChatTargets, FindBoundariesWhereTheTokenizerAddsBytes) {
   const Tokenizer prefixed = tokenizer_with(true);
   for (const char* name : kTemplates) {
     Made made;
@@ -249,7 +249,7 @@ TEST(ChatTargets, FindBordersWhereTheTokenizerAddsBytes) {
   }
 }
 
-TEST(ChatTargets, TheFirstTokenIsNobodysTarget) {
+TEST(ChatTargets, TheFirstTokenIsNeverATarget) {
   const Made made = make("plain", chat_of({{assistant, "Hello"}}));
   const auto spans = chat_targets(made.rendered, made.encoded, ChatMask::answer,
                                   MaskSearch::every_answer, SIZE_MAX);

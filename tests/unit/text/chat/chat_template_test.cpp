@@ -131,7 +131,7 @@ TEST(ChatTemplate, DropsEmptyThoughtsOnlyFromAnswers) {
             "<s>system\n你是 MiniMind，是一个有用的人工智能助手。</s>\nx</s>\n");
 }
 
-TEST(ChatTemplate, KnowsWhichTextIsWhose) {
+TEST(ChatTemplate, KnowsTheAuthorOfEachText) {
   for (const char* name : {"minimind-v1", "minimind-v2", "minimind-v2.5", "minimind-v3", "chatml",
                            "qwen3", "llama3", "plain"}) {
     const RenderedChat chat = chat_template(name).render(chat_of({{system, "SYS"},

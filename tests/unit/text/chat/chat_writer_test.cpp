@@ -51,7 +51,8 @@ TEST(ChatWriter, EndsAnAnswerAtTheTextThatIsNoToken) {
   EXPECT_EQ(texts("minimind-v1"), std::vector<std::string>{"</s>"});
   for (const char* known : {"qwen3", "minimind-v3", "chatml", "plain"})
     EXPECT_EQ(texts(known), std::vector<std::string>()) << known;
-  EXPECT_EQ(texts("qwen3", 1), std::vector<std::string>{"<|im_end|>"});  // the model lacks its row
+  // The embedding of the model has no row for the token.
+  EXPECT_EQ(texts("qwen3", 1), std::vector<std::string>{"<|im_end|>"});
 }
 
 TEST(MissingMarkers, AreThoseThatTheTokenizerDoesNotHaveAsTokens) {

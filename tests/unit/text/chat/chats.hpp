@@ -19,7 +19,7 @@ inline Conversation chat_of(const std::vector<std::pair<Role, std::string>>& tur
   return conversation;
 }
 
-/// A question, a call with its two results, and the answer.
+/// Returns a question, a call with its two results, and the answer.
 inline Conversation tool_chat() {
   using enum Role;
   Conversation chat = chat_of({{system, "Be brief."},

@@ -1,4 +1,4 @@
-/// Constants from what bench step printed.
+/// Tests constants that are fitted to the output of bench step.
 
 #include "train/planner/calibration.hpp"
 
@@ -13,7 +13,7 @@
 namespace trireme::planner {
 namespace {
 
-/// As the command prints it, of a step that takes as long as `constants` say.
+/// Returns the output of the command for a step time that `constants` predict.
 Json row(const ParallelConfig& parallel, int ranks, const TimeConstants& constants) {
   const ModelConfig model = model_of("minimind-2-small", 6400);
   const UpdateShape shape{2, 512, 4};
@@ -65,7 +65,7 @@ TEST_F(CalibrationFile, HasRowsOneALineOrOneAfterAnother) {
   EXPECT_EQ(read(row({}, 2, {}).dump(2) + row({}, 2, {}).dump(2)).size(), 2U);
 }
 
-TEST_F(CalibrationFile, OfAnotherDeviceIsRefused) {
+TEST_F(CalibrationFile, FromAnotherDeviceIsRefused) {
   Json of_gpu = row({}, 2, {});
   of_gpu["device"] = "cuda";
 
@@ -83,7 +83,7 @@ TEST_F(CalibrationFile, OfAnotherDeviceIsRefused) {
   }
 }
 
-TEST_F(CalibrationFile, ThatIsNoneIsRefusedWithRowAndKey) {
+TEST_F(CalibrationFile, IsRefusedWithRowAndKeyIfItIsInvalid) {
   const auto message = [&](const std::string& text) -> std::string {
     try {
       read(text);

@@ -1,4 +1,4 @@
-/// slurm/configs/gpt_*.toml: shapes of the table, layouts that can be and fit.
+/// Checks slurm/configs/gpt_*.toml: shapes of the table, and layouts that are valid and fit.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +43,8 @@ TEST(GptConfigs, HaveTheTableSLayoutsAndFit) {
 }
 
 TEST(GptConfigs, HaveTheTableSParameters) {
-  // 12 L h^2 + 2 V h, as the rows are named; an MLP rounded to 64 adds half a percent at most.
+  // 12 L h^2 + 2 V h, like the names of the rows; an MLP that is rounded to 64 adds at most half a
+  // percent.
   for (const MegatronRow& row : megatron_rows()) {
     const ModelConfig model = model_of(row.preset, kMegatronVocabulary);
     const auto h = static_cast<double>(model.hidden_size);

@@ -1,4 +1,5 @@
-/// The search: what it proposes can be trained, is the best there is, and agrees with published layouts.
+/// Tests the layout search: its proposals can be trained, are the best ones, and agree with
+/// published layouts.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +48,7 @@ LayoutPlan plan(const Wish& wish, const Cluster& cluster, std::size_t top) {
   return rank_layouts(wish, predictor, top);
 }
 
-/// Its place in the plan, from 1; 0: it is not there.
+/// Returns the rank in the plan, from 1; 0 if the layout is not in the plan.
 std::size_t place_of(const LayoutPlan& plan, std::int64_t tp, std::int64_t cp, std::int64_t pp) {
   for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
     const ParallelConfig& p = plan.layouts[i].layout.parallel;
@@ -58,20 +59,21 @@ std::size_t place_of(const LayoutPlan& plan, std::int64_t tp, std::int64_t cp, s
 
 // Published layouts: Megatron-LM's docs/user-guide/parallelism-guide.md.
 
-TEST(Layouts, OfLlama8BOnOneNodeAreThePublishedOnes) {
+TEST(Layouts, AreThePublishedOnesForLlama8BOnOneNode) {
   const LayoutPlan found = plan(wish_of(llama(4096, 32, 32, 14336), 8192, 128), h100(1), 5);
 
   EXPECT_EQ(place_of(found, 1, 1, 1), 1U);
   EXPECT_NE(place_of(found, 1, 2, 1), 0U) << "at 8k it is given as cp 2";
 }
 
-TEST(Layouts, OfGpt3On512GpusHaveThePublishedOne) {
+TEST(Layouts, IncludeThePublishedOneForGpt3On512Gpus) {
   const LayoutPlan found = plan(wish_of(model_of("gpt-177b", 51200), 2048, 1536), h100(64), 5);
 
   EXPECT_NE(place_of(found, 4, 1, 8), 0U);
 }
 
-/// These recipes have no ZeRO-3, which otherwise is predicted faster (README of the room).
+/// Plans with ZeRO-1, because the published recipes do not use ZeRO-3, which is predicted faster
+/// (README of src/train/planner).
 LayoutPlan plan_of_zero_1(const ModelConfig& model, int nodes, std::int64_t batch) {
   Wish wish = wish_of(model, 8192, batch);
   wish.config.parallel.zero = 1;
@@ -93,12 +95,12 @@ Layout published_layout(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::
   return layout;
 }
 
-TEST(Layouts, OfLlama70BWithZero1HaveThePublishedOne) {
+TEST(Layouts, IncludeThePublishedOneForLlama70BWithZero1) {
   EXPECT_NE(place_of(plan_of_zero_1(llama(8192, 80, 64, 28672), 8, 128), 4, 2, 4), 0U);
 }
 
-/// Zero-bubble and V-shaped schedules, which the recipe lacks, put longer pipelines before it.
-TEST(Layouts, OfLlama405BWithZero1AreHardlyFasterThanThePublishedOne) {
+/// Zero-bubble and V-shaped schedules, which the recipe does not use, make longer pipelines faster.
+TEST(Layouts, AreHardlyFasterThanThePublishedOneForLlama405BWithZero1) {
   const ModelConfig model = llama(16384, 126, 128, 53248);
   StepPredictor predictor(h100(128), {});
   const PlannedLayout published =
@@ -109,7 +111,7 @@ TEST(Layouts, OfLlama405BWithZero1AreHardlyFasterThanThePublishedOne) {
   EXPECT_LE(published.memory.total(), usable_bytes(predictor.cluster()));
 }
 
-TEST(Layouts, ThatAreProposedCanBeTrained) {
+TEST(Layouts, CanBeTrainedIfTheyAreProposed) {
   Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 96);
   for (const int nodes : {1, 3, 12}) {
     const Cluster cluster = h100(nodes);
@@ -145,8 +147,8 @@ TEST(Layouts, AreTheBestOfAllThatThereAre) {
   EXPECT_LE(found.layouts.front().time.step_s, best * 1.005) << "half a percent: a tie";
 }
 
-// On two cores too, where eight ranks compute in one another's bubbles.
-TEST(Layouts, OfACpuHaveNoLeastTimeAboveThePredicted) {
+// This holds for two cores as well, where eight ranks compute during one another's bubbles.
+TEST(Layouts, TheLowerTimeBoundOnACpuIsNotAboveThePrediction) {
   Wish wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
   wish.config.train.precision = "fp32";
   const Cluster cluster{device_kind("cpu"), 1, 8};
@@ -195,7 +197,7 @@ TEST(Layouts, HaveAUsualBatchThatAllRanksDivide) {
     EXPECT_EQ(usual_batch(ranks), batch);
 }
 
-TEST(Layouts, ThatAreFixedBeyondTheRanksAreRefusedWithReasons) {
+TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
   Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
   wish.config.parallel.tp = 8;
   wish.fixed = {"parallel.tp"};
@@ -211,7 +213,7 @@ TEST(Layouts, ThatAreFixedBeyondTheRanksAreRefusedWithReasons) {
       << problems.lines().front();
 }
 
-/// Schedules of pipelines with their stages a rank.
+/// Returns pipeline schedules with their numbers of stages per rank.
 std::set<std::pair<std::string, std::int64_t>> forms_of(const Wish& wish) {
   std::set<std::pair<std::string, std::int64_t>> forms;
   Rejected rejected;
@@ -258,25 +260,25 @@ TEST(Layouts, OfAScheduleSFileHaveItsMicroBatches) {
   EXPECT_EQ(changes_that_fit(wish, h100(1), true).front(), "--train.global_batch 12");
 }
 
-TEST(Layouts, OfFourThousandGpusAreFoundInSeconds) {
+TEST(Layouts, ForFourThousandGpusAreFoundInSeconds) {
   const Timer timer;
   const LayoutPlan found = plan(wish_of(model_of("gpt-462b", 131072), 4096, 4096), h100(512), 5);
 
   EXPECT_EQ(found.layouts.size(), 5U);
-  EXPECT_LT(timer.seconds(), 30);  // 1 to 2 where nothing else runs
+  EXPECT_LT(timer.seconds(), 30);  // 1 to 2 s on an idle machine
 }
 
 TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
   Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
   wish.config.parallel.zero = 3;
-  wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one copy
+  wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one replica
   wish.fixed = {"parallel.zero", "parallel.zero_shard"};
 
   for (const std::string& change : changes_that_fit(wish, h100(513, 64), false))
     EXPECT_FALSE(change.starts_with("--nodes ")) << change;
 }
 
-TEST(Layouts, OfExpertsUseActiveFlopsAndHoldAllExperts) {
+TEST(Layouts, WithExpertsUseActiveFlopsAndHoldAllExperts) {
   ModelConfig moe = llama(4096, 32, 32, 14336);
   moe.moe.num_experts = 8;
   moe.moe.num_experts_per_tok = 2;
@@ -290,12 +292,12 @@ TEST(Layouts, OfExpertsUseActiveFlopsAndHoldAllExperts) {
   const PlannedLayout of_sparse = predict_layout(sparse, layout, predictor);
   const PlannedLayout of_dense = predict_layout(dense, layout, predictor);
 
-  // Two of eight experts work as one MLP of twice the width, and all eight are there.
+  // Two of eight experts work like one MLP of twice the width, and memory has all eight.
   EXPECT_NEAR(of_sparse.time.spent.compute / of_dense.time.spent.compute, 1, 0.1);
   EXPECT_GT(of_sparse.memory.optimizer, 2.5 * of_dense.memory.optimizer);
 }
 
-TEST(Layouts, OfExpertsPayForTheirExchange) {
+TEST(Layouts, WithExpertsPayForTheirExchange) {
   ModelConfig moe = llama(4096, 4, 32, 14336);
   moe.moe.num_experts = 8;
   moe.moe.moe_intermediate_size = 14336;

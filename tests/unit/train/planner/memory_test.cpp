@@ -1,5 +1,5 @@
-/// Predicted bytes beside those that Megatron-LM measured on eight H100 (functional tests gpt3_7b_tp1_pp4
-/// and tp4_pp1 of its repository, golden values of dgx_h100).
+/// Compares predicted bytes with those that Megatron-LM measured on eight H100 (functional tests
+/// gpt3_7b_tp1_pp4 and tp4_pp1 of its repository, golden values of dgx_h100).
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,8 @@ namespace {
 
 constexpr double kGB = 1e9;
 
-/// Theirs has an MLP of 16384 without a gate: as many weights as a gated one of two thirds.
+/// Returns the measured model. Its MLP has a width of 16384 without a gate: as many weights as a
+/// gated MLP of two thirds.
 ModelConfig measured_model() {
   ModelConfig model;
   model.hidden_size = 4096;
@@ -35,8 +36,9 @@ struct Bytes {
   double peak = 0;
 };
 
-/// Of the rank with most. What they measured is tensors alone, with all logits at once: in 16 bits, in 32
-/// (which become exponentials and gradients), and the gradient in 16.
+/// Returns the bytes of the rank with the highest use. The measurement includes only tensors, with
+/// all logits at once: in 16 bits, in 32 bits (which become exponentials and gradients), and the
+/// gradient in 16 bits.
 Bytes predicted(const ParallelConfig& parallel, const UpdateShape& shape) {
   const UpdateFacts facts = facts_in_bf16(measured_model(), parallel, 8, shape);
   DeviceKind device = device_kind("h100");
@@ -56,7 +58,7 @@ void expect_within(double predicted, double measured, double bound, const char* 
   EXPECT_NEAR(predicted / measured, 1, bound) << what;
 }
 
-TEST(LayoutMemory, OfAPipelineIsWhatWasMeasured) {
+TEST(LayoutMemory, APipelineHasTheMeasuredMemory) {
   ParallelConfig parallel;
   parallel.pp = 4;
   parallel.schedule = "interleaved";
@@ -70,7 +72,7 @@ TEST(LayoutMemory, OfAPipelineIsWhatWasMeasured) {
   expect_within(bytes.peak, 60.72 * kGB, 0.1, "peak, tp1 pp4");
 }
 
-TEST(LayoutMemory, OfTensorParallelRanksIsWhatWasMeasured) {
+TEST(LayoutMemory, TensorParallelRanksHaveTheMeasuredMemory) {
   ParallelConfig parallel;
   parallel.tp = 4;
   parallel.zero = 1;
@@ -101,7 +103,7 @@ TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
   }
 }
 
-TEST(LayoutMemory, OfAMeanRankIsNotAboveTheWorstRank) {
+TEST(LayoutMemory, TheMeanRankIsNotAboveTheWorstRank) {
   ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
@@ -141,7 +143,7 @@ void expect_equal(const LayoutMemory& one, const LayoutMemory& other) {
 }
 
 // The formula itself counts every micro-batch of a list.
-TEST(LayoutMemory, OfManyMicroBatchesIsThatOfFewWithoutTheirList) {
+TEST(LayoutMemory, ManyMicroBatchesEqualFewWithoutTheirList) {
   const ModelConfig model = model_of("gpt-1.7b", 32000);
   const DeviceKind& device = device_kind("h100");
   for (const std::int64_t zero : {0, 1, 2, 3}) {
@@ -169,7 +171,7 @@ TEST(LayoutMemory, OfManyMicroBatchesIsThatOfFewWithoutTheirList) {
             all - of_one);
 }
 
-TEST(LayoutMemory, OfTheWorstRankIsNotBelowAnyRankS) {
+TEST(LayoutMemory, TheWorstRankIsNotBelowAnyRank) {
   ParallelConfig uneven;
   uneven.pp = 4;
   uneven.stages = "E2|2|18|2H";
@@ -191,7 +193,7 @@ TEST(LayoutMemory, OfTheWorstRankIsNotBelowAnyRankS) {
   }
 }
 
-TEST(LayoutMemory, OfEveryStageIsKnownUnderEverySchedule) {
+TEST(LayoutMemory, EveryStageIsKnownUnderEverySchedule) {
   const ModelConfig model = model_of("gpt-1.7b", 32000);
   for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "dualpipe-v"}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {

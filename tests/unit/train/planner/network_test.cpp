@@ -1,4 +1,4 @@
-/// The network's model: NCCL's constants, and the table computed from them.
+/// Tests the network model: NCCL's constants, and the table computed from them.
 
 #include "train/planner/network.hpp"
 
@@ -18,7 +18,8 @@ struct Row {
   std::array<double, 4> tree_ms;
 };
 
-// Of 25 MiB, 248 MB (124M parameters in bf16), 3.1 GB (1.55B) and 16 GB (8B), on nodes of eight.
+// Times for 25 MiB, 248 MB (124M parameters in bf16), 3.1 GB (1.55B) and 16 GB (8B), on nodes of
+// eight.
 constexpr std::array<double, 4> kBytes{25 * kMiB, 248e6, 3.1e9, 16e9};
 constexpr std::array<Row, 6> kTable{{{8, {0.18, 1.23, 14.7, 75.7}, {0.22, 1.55, 18.7, 96.2}},
                                      {64, {0.73, 1.94, 17.5, 88.1}, {0.31, 1.68, 19.3, 98.9}},
@@ -27,7 +28,7 @@ constexpr std::array<Row, 6> kTable{{{8, {0.18, 1.23, 14.7, 75.7}, {0.22, 1.55, 
                                      {1024, {9.80, 11.0, 26.9, 98.5}, {0.42, 1.79, 19.4, 99.0}},
                                      {4096, {38.8, 40.1, 55.9, 127.6}, {0.48, 1.85, 19.5, 99.1}}}};
 
-/// 370 GB/s inside a node, 360 GB/s across.
+/// 370 GB/s inside a node, 360 GB/s across nodes.
 Network network() {
   return Network({.node_bytes_per_s = 370e9, .network_bytes_per_s = 45e9});
 }
@@ -37,7 +38,7 @@ TEST(Network, AllReduceTimesAreTheTableS) {
   for (const Row& row : kTable) {
     const GroupShape group = group_shape(row.ranks, 1, 8);
     for (std::size_t i = 0; i < kBytes.size(); ++i) {
-      // Two digits are written of the shortest times: 1.5 % is half of the last one.
+      // The shortest times are written with two digits: 1.5 % is half of the last digit.
       const auto bound = [](double value) { return std::max(0.015 * value, 0.006); };
       EXPECT_NEAR(1e3 * net.ring_all_reduce_s(kBytes[i], group), row.ring_ms[i],
                   bound(row.ring_ms[i]))
@@ -84,7 +85,7 @@ TEST(Network, RanksFarApartShareNoNode) {
   EXPECT_EQ(group_shape(2, 1, 8).nodes(), 1);
   const Network net = network();
 
-  // Eight groups of one rank a node have an adapter each.
+  // Eight groups with one rank on each node have an adapter each.
   EXPECT_GT(net.gather_s(1e9, group_shape(16, 8, 8)), 7 * net.gather_s(1e9, group_shape(16, 1, 8)));
 }
 

@@ -8,7 +8,7 @@
 #include "model/config.hpp"
 #include "train/planner/fit.hpp"
 
-/// What others published, for the planner to predict.
+/// Published measurements that the planner must predict.
 namespace trireme::planner {
 
 /// A row of Megatron-LM's table of GPT models on H100 (README of release 0.8): sequences of 4096, a
@@ -18,7 +18,7 @@ struct MegatronRow {
   std::int64_t tp;
   std::int64_t pp;
   std::int64_t batch;
-  double flops_per_s;  // of one GPU
+  double flops_per_s;  // for one GPU
 };
 
 constexpr double kTera = 1e12;
@@ -46,15 +46,15 @@ inline ModelConfig model_of(const char* preset, std::int64_t vocabulary) {
   return model;
 }
 
-/// Facts of an update in bf16 with AdamW.
+/// Returns the facts of an update in bf16 with AdamW.
 inline UpdateFacts facts_in_bf16(const ModelConfig& model, const ParallelConfig& parallel,
                                  int ranks, const UpdateShape& shape) {
   return update_facts(model, OptimConfig{}, precision_dtypes("bf16"), parallel, ranks, shape, {});
 }
 
-/// Not published: rows of a micro-batch and virtual stages. Taken: without a pipeline all four rows of a
-/// rank (they fit), in one a row and as many stages as leave two layers each, or one where layers
-/// are not even.
+/// Rows of a micro-batch and virtual stages are not published. Assumed: without a pipeline, a
+/// micro-batch has all four rows of a rank (they fit). With a pipeline, it has one row, and there
+/// are as many virtual stages as leave two layers each, or one if layers are not even.
 inline MeasuredStep measured_step(const MegatronRow& row) {
   const ModelConfig model = model_of(row.preset, kMegatronVocabulary);
   ParallelConfig parallel;
@@ -69,7 +69,7 @@ inline MeasuredStep measured_step(const MegatronRow& row) {
     parallel.virtual_stages = here % 2 == 0 ? here / 2 : here;
   }
   const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
-  const std::int64_t rows = row.batch / kMegatronData;  // of a data rank
+  const std::int64_t rows = row.batch / kMegatronData;  // rows of a data rank
   const UpdateShape shape =
       row.pp == 1 ? UpdateShape{rows, kMegatronLength, 1} : UpdateShape{1, kMegatronLength, rows};
   const double tokens = static_cast<double>(row.batch * kMegatronLength);

@@ -1,4 +1,5 @@
-/// Predicted times beside published ones: constants are fitted here, nothing is written down.
+/// Compares predicted times with published ones. The constants are fitted here, none is written
+/// down.
 
 #include <gtest/gtest.h>
 
@@ -43,7 +44,7 @@ TEST(StepTime, DefaultsAreTheFit) {
 
   const TimeConstants fitted = fit(megatron_steps(), usual, three_constants());
 
-  // They trade off against one another: what they predict together is what counts.
+  // The constants trade off against one another, so only their joint prediction counts.
   const std::vector<double> errors = errors_of(megatron_steps(), usual);
   EXPECT_NEAR(rms(errors), rms(errors_of(megatron_steps(), fitted)), 1e-3);
 }
@@ -56,8 +57,8 @@ TEST(StepTime, MegatronRowsWithoutPipelineFitAsTaken) {
   }
 }
 
-/// torchtitan's Llama 3 8B (benchmarks/llama3_h100_202412_torchtitan.md): FSDP, two sequences of 8192 a
-/// GPU, selective recompute.
+/// torchtitan's Llama 3 8B (benchmarks/llama3_h100_202412_torchtitan.md): FSDP, two sequences of
+/// 8192 per GPU, selective activation checkpointing.
 MeasuredStep torchtitan_step(int ranks, double tokens_per_s) {
   ModelConfig model;
   model.hidden_size = 4096;
@@ -97,8 +98,8 @@ TEST(StepTime, OneRowOfTorchtitanPredictsSixteenTimesTheGpus) {
   }
 }
 
-// ZeRO leaves each rank the same number of elements, however expert parallelism deals experts.
-TEST(StepTime, OfTheOptimizerIsTheSameForEveryNumberOfExpertRanks) {
+// ZeRO gives each rank the same number of elements, for every expert-parallel layout.
+TEST(StepTime, IsTheSameInTheOptimizerForEveryNumberOfExpertRanks) {
   ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
