@@ -31,7 +31,7 @@ struct stat stat_of(int fd, const std::filesystem::path& path) {
 
 std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t max_bytes) {
   const auto size = static_cast<std::uint64_t>(stat_of(fd, path).st_size);
-  if (size > max_bytes) {  // before a sparse file asks for all memory
+  if (size > max_bytes) {  // checked first, because a sparse file could request all memory
     fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
   }
   std::string content;
@@ -56,7 +56,8 @@ void FdTraits::close(Raw fd) noexcept {
 }
 
 Fd open_read(const std::filesystem::path& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe may have no writer
+  // O_NONBLOCK: a pipe may have no writer
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) fail_to_read("open", path, errno);
   const struct stat info = stat_of(fd.get(), path);
   if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read {}: it is a folder", path.string());
@@ -115,7 +116,7 @@ void sync_folder(const std::filesystem::path& folder) {
 
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno == EINVAL || errno == ENOSYS) {  // a file system without RENAME_NOREPLACE (some NFS)
+    if (errno == EINVAL || errno == ENOSYS) {  // some NFS file systems have no RENAME_NOREPLACE
       std::error_code code;
       if (std::filesystem::exists(target, code)) fail_to_write("make", target, EEXIST);
       if (std::rename(temporary.c_str(), target.c_str()) == 0) {
@@ -148,7 +149,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
 
 void append_to_file(const std::filesystem::path& path, std::string_view text) {
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (fd) errno = ENOSPC;  // what a short write means
+  if (fd) errno = ENOSPC;  // the cause of a short write
   if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     fail_to_write("append to", path, errno);
 }

@@ -4,17 +4,20 @@
 
 #include "core/files/file.hpp"
 
-/// Folders to write into. All throw as fail_to_write (refusal.hpp) when the system refuses.
+/// Directories to write into. All functions throw like fail_to_write() (refusal.hpp) if the system
+/// refuses.
 namespace trireme {
 
-/// Makes the folder and those above it; one that is there is fine.
+/// Creates the directory and its parents if they do not exist.
 void make_folders(const std::filesystem::path& folder);
 
-/// Deletes a file or a whole folder; one that is not there is fine.
+/// Deletes a file or a directory tree if it exists.
 void remove_tree(const std::filesystem::path& path);
 
-/// Keeps the folder for this process, or `shared` for all that want it so, until the Fd closes, also
-/// past a rename; nothing if another process has it otherwise. Some network file systems know no locks of folders: then nobody guards.
+/// Locks the directory for this process, or for all processes that ask for a `shared` lock, until
+/// the Fd closes, also across a rename. Returns nullopt if another process holds a conflicting
+/// lock. Some network file systems have no directory locks; the function then succeeds without a
+/// lock.
 std::optional<Fd> lock_folder(const std::filesystem::path& folder, bool shared = false);
 
 }  // namespace trireme

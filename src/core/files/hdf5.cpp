@@ -33,7 +33,7 @@ using GroupId = UniqueHandle<IdTraits<H5Gclose>>;
 using DatasetId = UniqueHandle<IdTraits<H5Dclose>>;
 using AttributeId = UniqueHandle<IdTraits<H5Aclose>>;
 
-std::recursive_mutex mutex;  // other sites' libhdf5 builds are not thread-safe
+std::recursive_mutex mutex;  // libhdf5 builds of other sites may not be thread-safe
 
 hid_t file_type(DType dtype) {
   switch (dtype) {
@@ -41,7 +41,7 @@ hid_t file_type(DType dtype) {
       return H5T_IEEE_F64LE;
     case DType::f32:
       return H5T_IEEE_F32LE;
-    case DType::bf16:  // stored as bits: HDF5 1.10 has no such type
+    case DType::bf16:  // stored as bits, because HDF5 1.10 has no such type
     case DType::f16:
     case DType::u16:
       return H5T_STD_U16LE;
@@ -82,7 +82,8 @@ AttributeId open_attribute(hid_t file, const std::string& name, const std::files
   return id;
 }
 
-/// One element exactly: an array would be written past the end of the value it is read into.
+/// Requires exactly one element: an array would be written past the end of the value it is read
+/// into.
 void require_single(const AttributeId& id, const std::string& name,
                     const std::filesystem::path& path) {
   const SpaceId space(H5Aget_space(id.get()));
@@ -91,8 +92,8 @@ void require_single(const AttributeId& id, const std::string& name,
   }
 }
 
-/// The groups above `name` that are missing. H5Pset_create_intermediate_group
-/// would store the time in them.
+/// Creates the missing groups above `name`. H5Pset_create_intermediate_group would store the time
+/// in them.
 void make_groups(hid_t file, const std::string& name, const std::filesystem::path& path) {
   const PropertyId creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
@@ -105,7 +106,7 @@ void make_groups(hid_t file, const std::string& name, const std::filesystem::pat
   }
 }
 
-/// The DType whose file type equals `type`; 16-bit unsigned stands for bf16 and f16 as well.
+/// Returns the DType whose file type equals `type`; 16-bit unsigned also represents bf16 and f16.
 std::optional<DType> match_type(hid_t type) {
   for (int i = 0; i <= static_cast<int>(DType::u8); ++i) {
     const auto dtype = static_cast<DType>(i);
@@ -122,11 +123,12 @@ void hdf5_init() {
   std::call_once(once, [] {
     ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     ::unsetenv("HDF5_PLUGIN_PATH");
-    H5dont_atexit();  // first: after a full disk its exit hook crashes
+    H5dont_atexit();  // must be first: after a full disk its exit hook crashes
     H5open();
     H5PLset_loading_state(0);
   });
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // of the calling thread: its errors are not printed
+  // for the calling thread: libhdf5 must not print its errors
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
 std::uint64_t Hdf5Dataset::count() const noexcept {
@@ -141,7 +143,7 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   const PropertyId access = access_properties();
   const PropertyId creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
-  // Ours first: libhdf5 does not tell why it could not.
+  // Create the file here first, because libhdf5 does not report why it cannot create a file.
   if (!Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)))
     fail_to_write("create", path, errno);
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
@@ -154,7 +156,7 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
   hdf5_init();
   const std::lock_guard lock(mutex);
   const PropertyId access = access_properties();
-  (void)open_read(path);  // what libhdf5 cannot open after that is its content
+  (void)open_read(path);  // after this check, a failure of libhdf5 is caused by the content
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0)
     fail(ErrorKind::data, "cannot open {} as HDF5: incomplete or not HDF5", path.string());
@@ -225,7 +227,7 @@ void Hdf5File::write(const std::string& name, DType dtype, std::span<const std::
 bool Hdf5File::has(const std::string& name) const {
   const std::lock_guard lock(mutex);
   for (std::size_t end = name.find('/', 1);;
-       end = name.find('/', end + 1)) {  // H5Lexists wants each parent first
+       end = name.find('/', end + 1)) {  // H5Lexists requires each parent first
     if (H5Lexists(id_, name.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
     if (end == std::string::npos) return true;
   }

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// What stays as it is however often a job is repeated. All other numbers are the machine's.
+/// Errors that persist however often a job is repeated. All other errors depend on the machine.
 constexpr std::array kLasting{ENOENT, ENOTDIR, EISDIR, EEXIST,  ENOTEMPTY, EACCES,       EPERM,
                               EROFS,  EINVAL,  ELOOP,  ENXIO,   ENODEV,    ENAMETOOLONG, EBUSY,
                               EXDEV,  ETXTBSY, EMLINK, ENOTSUP, EILSEQ,    EDEADLK};

@@ -23,7 +23,7 @@ namespace {
 
 struct Fault {
   std::string point;
-  long nth = 0;  // 0: every time
+  long nth = 0;  // 0 means every time
   std::string action;
   long seen = 0;
 };
@@ -32,7 +32,7 @@ std::atomic<bool> armed{false};
 std::mutex mutex;
 std::vector<Fault> faults;
 
-/// -1 for `*`.
+/// Parses a count; -1 for `*`.
 long parse_count(const std::string& text, std::string_view spec) {
   if (text == "*") return -1;
   long value = 0;
@@ -53,7 +53,7 @@ void check_action(const std::string& action, std::string_view spec) {
       spec, action);
 }
 
-/// The action due at this point, if any.
+/// Counts a call of the point and returns the action that is due, if any.
 std::optional<std::string> due(std::string_view point) {
   const std::lock_guard lock(mutex);
   for (Fault& fault : faults) {

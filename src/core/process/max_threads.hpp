@@ -2,7 +2,8 @@
 
 namespace trireme {
 
-/// Most threads of a process that a setting may ask for: train.threads, --threads of both programs.
+/// The largest number of threads that a setting may request: train.threads, --threads of both
+/// programs.
 inline constexpr int kMaxThreads = 1024;
 
 }  // namespace trireme
