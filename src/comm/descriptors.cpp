@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// Files and sockets that this process has open; 0 where the kernel does not tell.
+/// Returns the number of open files and sockets of this process; 0 if unknown.
 std::uint64_t open_descriptors() {
   std::error_code unknown;
   const std::filesystem::directory_iterator all("/proc/self/fd", unknown);

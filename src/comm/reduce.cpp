@@ -8,8 +8,8 @@
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 
-// Clones for newer processors, chosen when the program is loaded; sanitizers do
-// not work with such resolvers.
+// Clones for newer processors are chosen when the program is loaded. Sanitizers do not support such
+// resolvers.
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define TRIREME_CLONES __attribute__((target_clones("avx2", "default")))
@@ -20,7 +20,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kTile = 2048;  // accumulators of one tile stay in the first-level cache
+constexpr std::uint64_t kTile = 2048;  // one tile of accumulators fits into the L1 cache
 
 struct Bf16 {
   using Stored = std::uint16_t;
@@ -43,7 +43,7 @@ struct F16 {
 template <class T>
 struct Plain {
   using Stored = T;
-  // Unsigned arithmetic: integer sums wrap and never overflow.
+  // Unsigned arithmetic makes integer sums wrap instead of overflow.
   using Wide = T;
 
   static Wide widen(Stored value) noexcept { return value; }

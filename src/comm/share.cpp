@@ -12,10 +12,11 @@
 namespace trireme {
 namespace {
 
-/// What came of one piece, as it travels: "CODE LENGTH\nTEXT"; code 0 is done, else 1 + kind.
+/// The outcome of one item. Its message format is "CODE LENGTH\nTEXT"; code 0 is success, otherwise
+/// 1 + kind.
 struct PieceOutcome {
   std::optional<ErrorKind> failed;
-  std::string text;  // of the result, or the error's message
+  std::string text;  // the result or the error message
 };
 
 PieceOutcome outcome_of(const std::function<std::string()>& work) {
@@ -42,7 +43,7 @@ PieceOutcome take(const std::string& record, std::size_t& at) {
   return outcome;
 }
 
-/// Collective. The records of all ranks, on every rank; who has none costs the others nothing.
+/// Collective. Returns the records of all ranks on every rank. Empty records are not sent.
 std::vector<std::string> share_records(Communicator& world, const std::string& mine) {
   const auto sizes = all_gather_value<std::uint64_t>(world, mine.size(), "record sizes");
   std::vector<std::string> records;
@@ -80,7 +81,7 @@ std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks
   for (const std::size_t piece : order) {
     const auto least = std::min_element(loads.begin(), loads.end());
     owners[piece] = static_cast<int>(std::distance(loads.begin(), least));
-    *least += bytes[piece] + 1;  // + 1: empty pieces are spread, too
+    *least += bytes[piece] + 1;  // + 1 also spreads empty items
   }
   return owners;
 }

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kMostParts = 20;
 
-/// "n2" of "n2.cluster.example": the scheduler's names and host names differ in this.
+/// Returns "n2" for "n2.cluster.example", because the scheduler's node names and host names may
+/// differ in the domain.
 std::string short_name(const std::string& node) {
   return node.substr(0, node.find('.'));
 }
@@ -24,10 +25,10 @@ std::string shortened(const std::vector<std::string>& parts) {
 }
 
 struct Missing {
-  std::vector<int> ranks;           // that have not begun
-  std::vector<std::string> nodes;   // of the step, with ranks that have not begun
-  std::vector<std::string> counts;  // the same with figures
-  std::vector<int> silent;          // that have begun and then gave no sign
+  std::vector<int> ranks;           // ranks that have not started
+  std::vector<std::string> nodes;   // nodes of the step with ranks that have not started
+  std::vector<std::string> counts;  // these nodes with numbers
+  std::vector<int> silent;          // ranks that started and then stopped updating their mark
 };
 
 Missing missing_of(const StartView& view) {

@@ -30,7 +30,7 @@ using heartbeat::name_of;
 using heartbeat::Peer;
 using heartbeat::Status;
 
-constexpr double kGoodbye_s = 1.0;  // longest wait for the other side when leaving
+constexpr double kGoodbye_s = 1.0;  // the longest wait for the other side when leaving
 
 PeerLoss loss_of(int rank, const std::string& host, int pid, const Failure& failure) {
   return {rank,
@@ -48,7 +48,8 @@ void leave_at_once(const PeerLoss& loss) {
 
 }  // namespace
 
-/// One rank's end of the star: rank 0 has a connection to everyone, the others one to rank 0.
+/// One rank's part of the star: rank 0 has a connection to every rank, the other ranks have one to
+/// rank 0.
 class Heartbeat::Monitor {
  public:
   Monitor(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
@@ -77,7 +78,7 @@ class Heartbeat::Monitor {
   void announce(int exit_code, const std::string& why) noexcept {
     std::unique_lock lock(mutex_);
     const std::chrono::duration<double> moment(kGoodbye_s);
-    // Who lost a peer hears from rank 0 which one it was, and is no culprit itself.
+    // A rank that lost a peer learns from rank 0 which peer it was, and must not be blamed itself.
     if (exit_code == trireme::exit_code(ErrorKind::comm) &&
         told_.wait_for(lock, moment, [this] { return over_; }))
       return;
@@ -91,14 +92,15 @@ class Heartbeat::Monitor {
  private:
   void wake() noexcept {
     const std::uint64_t one = 1;
-    if (::write(wake_.get(), &one, sizeof one) < 0) return;  // full: it is awake
+    // the counter is full, so the thread is awake
+    if (::write(wake_.get(), &one, sizeof one) < 0) return;
   }
 
   [[nodiscard]] std::string name(std::size_t r) const {
     return name_of(static_cast<int>(r), peers_[r].host, peers_[r].pid);
   }
 
-  // The thread.
+  // The following functions run on the heartbeat thread.
 
   void run() {
     sigset_t all;
@@ -125,7 +127,7 @@ class Heartbeat::Monitor {
     }
     ::poll(wait.data(), wait.size(), static_cast<int>(options_.interval_s * 1000));
     std::uint64_t count = 0;
-    if (::read(wake_.get(), &count, sizeof count) < 0) return;  // nobody woke us
+    if (::read(wake_.get(), &count, sizeof count) < 0) return;  // no wake-up call
   }
 
   void read(std::size_t r) {
@@ -158,7 +160,7 @@ class Heartbeat::Monitor {
     } else if (const auto* told = std::get_if<Lost>(&message)) {
       lost(told->loss);
     } else if (std::holds_alternative<Goodbye>(message)) {
-      if (rank_ != 0) {  // rank 0 leaves: nobody watches any more
+      if (rank_ != 0) {  // rank 0 leaves, so nobody watches any more
         peer.connection->send(Goodbye{});
         peer.connection->flush();
         finished_ = true;
@@ -167,7 +169,7 @@ class Heartbeat::Monitor {
     }
   }
 
-  /// Sends to every connection and waits a moment for the kernel to take it.
+  /// Sends a message on every connection and waits briefly until the kernel accepts it.
   void tell_all(const HeartbeatMessage& message) {
     const Timer timer;
     for (auto& peer : peers_) {
@@ -188,12 +190,12 @@ class Heartbeat::Monitor {
     }
     {
       const std::lock_guard lock(mutex_);
-      if (failure_ || stopping_) return;  // this rank is leaving already, with a code of its own
+      if (failure_ || stopping_) return;  // this rank is already leaving with its own exit code
     }
     options_.on_loss(loss);
   }
 
-  /// What the main thread asks for: stop, or an announced failure.
+  /// Handles requests of the main thread: stop, or an announced failure.
   void obey() {
     std::unique_lock lock(mutex_);
     const auto failure = failure_;
@@ -212,7 +214,7 @@ class Heartbeat::Monitor {
     }
   }
 
-  /// Closes after the other side has read what we sent, or after kGoodbye_s.
+  /// Closes the connections after the other side has read everything, or after kGoodbye_s.
   void leave() {
     finished_ = true;
     const Timer timer;
@@ -239,7 +241,7 @@ class Heartbeat::Monitor {
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
       peer.connection->send(status);
-      peer.connection->flush();  // a broken one is found by read()
+      peer.connection->flush();  // read() finds a broken connection
     }
     if (rank_ != 0) return;
     peers_[0].now = now;
@@ -277,7 +279,7 @@ class Heartbeat::Monitor {
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
   heartbeat::Socket wake_;
-  bool finished_ = false;  // of the thread only, as are the timers below
+  bool finished_ = false;  // used by the thread only, like the timers below
   Timer since_report_;
   RunningTimer since_start_;
   StallWatch stall_;
@@ -288,7 +290,7 @@ class Heartbeat::Monitor {
   bool stopping_ = false;
   bool over_ = false;
   std::optional<Failure> failure_;
-  std::jthread thread_;  // last: ends before the rest
+  std::jthread thread_;  // last member, so that the thread ends before the others
 };
 
 Heartbeat::Heartbeat(Communicator& world, const LaunchInfo& launch,

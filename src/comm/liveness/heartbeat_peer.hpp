@@ -9,7 +9,7 @@
 #include "comm/session.hpp"
 #include "core/timer.hpp"
 
-/// What the heartbeat knows of every rank, and how the ranks find each other at the start.
+/// The known state of every rank, and the connection of the ranks at the start.
 namespace trireme::heartbeat {
 
 struct Peer {
@@ -21,12 +21,12 @@ struct Peer {
   ActivitySnapshot now;
 };
 
-/// "rank 3 (host n2, pid 123)"
+/// Returns "rank 3 (host n2, pid 123)".
 std::string name_of(int rank, const std::string& host, int pid);
 
-/// Collective: everyone connects to rank 0 and shows the cookie that `world` carried. Fills the
-/// connections, hosts and process ids of `peers` (one entry a rank). Throws Error(comm) on all
-/// ranks if one cannot connect in time.
+/// Collective. Connects every rank to rank 0 and checks the cookie that `world` carried. Fills the
+/// connections, hosts and process ids of `peers` (one entry per rank). Throws Error(comm) on all
+/// ranks if one rank cannot connect in time.
 void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,
                  std::vector<Peer>& peers);
 

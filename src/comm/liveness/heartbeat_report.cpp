@@ -5,7 +5,6 @@
 #include "comm/liveness/heartbeat.hpp"
 #include "core/error.hpp"
 
-/// What rank 0 writes when ranks stand still.
 namespace trireme {
 
 std::string describe_progress(const std::vector<std::string>& names,

@@ -25,8 +25,8 @@ void set(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// A lost node is found by probes: 5 s idle, then 3 probes 2 s apart;
-/// unanswered data counts the same.
+/// Makes keepalive probes find a lost node: 5 s idle, then 3 probes 2 s apart. Unanswered data has
+/// the same limit.
 void set_keepalive(int fd) {
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);

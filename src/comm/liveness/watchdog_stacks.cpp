@@ -35,7 +35,7 @@ struct Answer {
 Answer g_answer;
 
 int capture_signal() {
-  return SIGRTMIN + 6;  // schedulers, MPI and the system's thread library use none so high
+  return SIGRTMIN + 6;  // schedulers, MPI and the thread library use no signal this high
 }
 
 pid_t this_thread() {
@@ -84,7 +84,7 @@ void prepare_stacks() {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
   std::array<void*, 1> first{};
-  ::backtrace(first.data(), 1);  // loads the unwinder now: no handler may
+  ::backtrace(first.data(), 1);  // loads the unwinder now, because a signal handler must not
 
   struct sigaction action {};
 
@@ -130,7 +130,7 @@ StackRequests::StackRequests(std::function<void()> on_request)
   sigset_t own;
   sigemptyset(&own);
   sigaddset(&own, SIGUSR1);
-  ::pthread_sigmask(SIG_BLOCK, &own, nullptr);  // the thread inherits it
+  ::pthread_sigmask(SIG_BLOCK, &own, nullptr);  // the thread inherits the mask
   thread_ = std::jthread([this](const std::stop_token& stop) {
     sigset_t wanted;
     sigemptyset(&wanted);

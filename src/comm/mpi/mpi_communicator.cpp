@@ -19,8 +19,8 @@ class MpiCommunicator final : public P2PCommunicator {
   [[nodiscard]] const char* backend() const override { return "mpi"; }
 
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
-    // MPI_Comm_split blocks without driving our operations: first make sure that nobody of this
-    // group still needs us.
+    // MPI_Comm_split blocks without progress on pending operations. The barrier makes sure that no
+    // rank of this group still needs this rank.
     barrier({.tag = "split"});
     MPI_Comm raw = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split(mpi_->comm(), color < 0 ? MPI_UNDEFINED : color, key, &raw),

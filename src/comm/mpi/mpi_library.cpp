@@ -11,18 +11,18 @@
 namespace trireme {
 namespace {
 
-// MPI counts are int: longer buffers are reduced in pieces of this many elements.
+// MPI counts are int, so longer buffers are reduced in chunks of this many elements.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 30;
 
-/// MPI knows no bf16 or f16: two bytes with a reduction of our own.
-/// `pair` = {in, in-out} in MPI's words.
+/// Reduces bf16 and f16, which MPI does not know, as two bytes. In MPI's terms `pair` is {in,
+/// inout}.
 template <DType dtype, ReduceOp op>
 void reduce_pair(void* in, void* in_out, int* count, MPI_Datatype*) {
   const std::array<const void*, 2> pair{in, in_out};
   reduce_in_order(pair, in_out, static_cast<std::uint64_t>(*count), dtype, op);
 }
 
-/// Made once and never freed: they live as long as MPI.
+/// Created once and never freed, because they are needed as long as MPI runs.
 struct HalfTypes {
   HalfTypes() {
     MPI_Type_contiguous(2, MPI_BYTE, &type);
@@ -86,7 +86,7 @@ class LibraryOperation final : public Operation {
  public:
   MPI_Request* add() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
 
-  /// A copy of the input that must live until the end.
+  /// A copy of the input that must live until completion.
   std::vector<std::byte>& scratch() { return scratch_; }
 
   bool advance() override {
@@ -132,7 +132,7 @@ std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Redu
   const auto* parts = static_cast<const std::byte*>(request.input);
   auto* result = static_cast<std::byte*>(request.output);
   const std::uint64_t step =
-      kMaxCount / ranks;  // the library may add up the counts of all ranks in an int
+      kMaxCount / ranks;  // the library may add the counts of all ranks in an int
   const bool overlaps = result == parts + static_cast<std::uint64_t>(rank) * count * width;
   if (!overlaps && count <= step) {
     check_mpi(MPI_Ireduce_scatter_block(parts, result, static_cast<int>(count), type, op, comm,
@@ -140,7 +140,7 @@ std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Redu
               "MPI_Ireduce_scatter_block");
     return operation;
   }
-  // Pieces are not contiguous across parts, and MPI's in-place form wants the result at part 0:
+  // Chunks are not contiguous across parts, and MPI's in-place form puts the result at part 0, so
   // rearrange a copy.
   auto& copy = operation->scratch();
   copy.resize(ranks * count * width);

@@ -5,9 +5,8 @@
 #include "comm/mpi/mpi_handles.hpp"
 #include "comm/p2p/engine.hpp"
 
-/// The plain path: MPI's own non-blocking reductions, which MPI moves only inside MPI calls
-/// and whose order of additions the library chooses. Selected by CommOptions::mpi_reduce;
-/// kept to measure against.
+/// The plain path for comparison: MPI's own non-blocking reductions. They progress only inside MPI
+/// calls, and the library chooses the order of additions. CommOptions::mpi_reduce selects them.
 namespace trireme {
 
 std::unique_ptr<Operation> make_library_all_reduce(MPI_Comm comm, const Reduction& request);

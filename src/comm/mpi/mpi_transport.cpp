@@ -13,7 +13,8 @@
 namespace trireme {
 namespace {
 
-// MPI counts are int: longer messages travel in pieces, on the same tag and therefore in order.
+// MPI counts are int, so longer messages are split into chunks with the same tag, which keeps their
+// order.
 constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
 
 constexpr double kYield_s = 100e-6;
@@ -68,10 +69,10 @@ class MpiTransfer final : public Transfer {
   const bool receives_;
   std::vector<MPI_Request> requests_;
   std::vector<int> expected_;
-  std::size_t next_ = 0;  // pieces before it are done
+  std::size_t next_ = 0;  // earlier chunks are done
 };
 
-/// Calls start(offset, piece_bytes, request) for every piece; a message of 0 bytes is one piece.
+/// Calls start(offset, chunk_bytes, request) for every chunk; a message of 0 bytes is one chunk.
 template <class Start>
 TransferPtr start_pieces(int peer, bool receives, std::uint64_t bytes, const Start& start) {
   auto transfer = std::make_unique<MpiTransfer>(peer, receives);
@@ -123,8 +124,8 @@ TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t b
                       });
 }
 
-// A rank that only yields still looks busy: the kernel leaves two that compute on one core beside
-// two that wait on another. But what others send at once should not meet a sleeper.
+// A rank that only yields still looks busy to the kernel, which may put two computing ranks on one
+// core beside two waiting ranks. A short wait only yields, to receive a message without delay.
 void MpiTransport::pause(double waited_s) {
   if (shares_cores_ && waited_s > kYield_s) {
     std::this_thread::sleep_for(kSleep);

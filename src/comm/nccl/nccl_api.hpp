@@ -3,8 +3,8 @@
 #include <nccl.h>
 
 /// The functions of libnccl and the CUDA runtime that this backend calls, as a table, so that a
-/// test without a GPU can put recording stand-ins in their place. Fields are named as the
-/// functions, without their prefix.
+/// test without a GPU can replace them by stand-ins. Fields have the functions' names without
+/// prefix.
 namespace trireme {
 
 struct NcclApi {
@@ -39,7 +39,6 @@ struct NcclApi {
   cudaError_t (*memcpy_async)(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 };
 
-/// The linked libraries.
 const NcclApi& real_nccl_api();
 
 }  // namespace trireme

@@ -5,8 +5,8 @@
 #include "comm/nccl/nccl_api.hpp"
 #include "core/error.hpp"
 
-/// Owned NCCL and CUDA handles. They carry the function table, so UniqueHandle (stateless traits)
-/// does not fit.
+/// Owned NCCL and CUDA handles. UniqueHandle has stateless traits and cannot hold the function
+/// table.
 namespace trireme {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
@@ -20,7 +20,8 @@ inline void check_cuda(const NcclApi& api, cudaError_t code, const std::string& 
   fail(ErrorKind::resource, "{}: {}", what, api.cuda_error_string(code));
 }
 
-/// A stream of the highest priority: a collective should not wait behind queued matrix products.
+/// A stream of the highest priority, so that a collective does not wait behind queued matrix
+/// products.
 class CommStream {
  public:
   explicit CommStream(const NcclApi& api) : api_(api) {
@@ -43,7 +44,7 @@ class CommStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// An event; without timing it is the cheap kind.
+/// An event. An event without timing is cheaper.
 class CommEvent {
  public:
   explicit CommEvent(const NcclApi& api, bool timed = false) : api_(api) {
@@ -62,14 +63,15 @@ class CommEvent {
     check_cuda(api_, api_.event_record(event_, stream), what);
   }
 
-  /// Between two timed events that are both reached.
+  /// Returns the time between two timed events that are both reached.
   [[nodiscard]] double seconds_since(const CommEvent& start) const {
     float milliseconds = 0;
     check_cuda(api_, api_.event_elapsed_time(&milliseconds, start.event_, event_), "event times");
     return static_cast<double>(milliseconds) * 1e-3;
   }
 
-  /// True when everything before the record is done; throws Error(resource) on a device error.
+  /// Returns true if everything before the record is done. Throws Error(resource) on a device
+  /// error.
   [[nodiscard]] bool reached() const {
     const cudaError_t code = api_.event_query(event_);
     if (code == cudaErrorNotReady) return false;

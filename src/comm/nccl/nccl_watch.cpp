@@ -72,7 +72,7 @@ void NcclWatch::run() {
   }
 }
 
-/// Under the lock. Returns what is wrong, or nothing.
+/// Requires the lock. Returns the problem, or "".
 std::string NcclWatch::look() {
   std::erase_if(entries_, [](const Entry& entry) {
     const bool done = entry.done->reached();

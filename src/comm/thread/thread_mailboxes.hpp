@@ -17,10 +17,10 @@ struct ThreadMessage {
   void* data = nullptr;
   std::uint64_t bytes = 0;
   std::atomic<bool> done = false;
-  std::string error;  // valid once done
+  std::string error;  // valid after `done`
 };
 
-/// Where a message belongs: group, sender and receiver (world ranks), tag.
+/// The address of a message: group, sender and receiver (world ranks), tag.
 struct ThreadAddress {
   std::uint64_t group = 0;
   int from = 0;
@@ -29,8 +29,7 @@ struct ThreadAddress {
   auto operator<=>(const ThreadAddress&) const = default;
 };
 
-/// One mailbox per receiving rank. Whoever comes second, sender or receiver,
-/// copies under the mailbox's lock.
+/// One mailbox per receiving rank. The second of sender and receiver copies under the mailbox lock.
 class ThreadMailboxes {
  public:
   explicit ThreadMailboxes(int size);
@@ -38,7 +37,7 @@ class ThreadMailboxes {
   void send(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
   void receive(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
 
-  /// Takes back a message nobody has matched; afterwards its buffer is not touched any more.
+  /// Removes a message without a match; its buffer is not touched afterwards.
   void withdraw(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
 
   /// Sleeps until something happened to `rank` since its last pause, at most a few milliseconds.

@@ -83,7 +83,7 @@ class ThreadTransport final : public GroupTransport {
   const std::shared_ptr<ThreadMailboxes> mailboxes_;
 };
 
-/// The errors of all ranks; the first one is the cause, the others follow from it.
+/// Stores the first error of all ranks. The first error is the cause; later errors follow from it.
 class FirstError {
  public:
   void keep(std::exception_ptr error) {
