@@ -11,14 +11,15 @@
 namespace trireme {
 namespace {
 
-constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;  // where allocators look for a listener
+// the slot in which allocators look for a listener
+constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;
 
 c10::MemoryReportingInfoBase* current_listener() {
   return dynamic_cast<c10::MemoryReportingInfoBase*>(c10::ThreadLocalDebugInfo::get(kSlot));
 }
 
-/// While one lives, LibTorch logs errors only: its CPU allocator warns of each free of memory older
-/// than the count.
+/// Limits LibTorch's log to errors during its lifetime. LibTorch's CPU allocator otherwise warns
+/// about each free of memory that is older than the count.
 class Quiet {
  public:
   Quiet() {
@@ -44,7 +45,8 @@ class Quiet {
 
 }  // namespace
 
-/// What allocators report to. A lock: backward on a GPU runs on threads of its own.
+/// The listener that allocators report to. It has a lock, because backward on a GPU runs on other
+/// threads.
 class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* pointer, std::int64_t size, std::size_t total_allocated,
@@ -52,7 +54,7 @@ class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
     if (outer_ != nullptr && outer_->memoryProfilingEnabled())
       outer_->reportMemoryUsage(pointer, size, total_allocated, total_reserved, device);
     const std::lock_guard lock(mutex_);
-    // An address that comes again was freed out of sight.
+    // If an address appears again, its earlier memory was freed on another thread.
     if (const auto known = sizes_.find(pointer); known != sizes_.end()) {
       live_ -= known->second;
       sizes_.erase(known);

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// The CPU allocator has no exception type of its own.
+/// Recognizes the CPU allocator's error by its text, because it has no exception type.
 bool says_out_of_memory(std::string_view text) {
   return text.find("allocate memory") != std::string_view::npos ||
          text.find("out of memory") != std::string_view::npos;
