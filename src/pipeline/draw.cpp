@@ -12,10 +12,10 @@ namespace trireme::pipeline {
 namespace {
 
 constexpr double kRow = 24;        // pixels
-constexpr double kMargin = 60;     // left, for the ranks' names
-constexpr double kLongest = 1600;  // of the whole time
+constexpr double kMargin = 60;     // left margin in pixels, for the rank names
+constexpr double kLongest = 1600;  // width of the whole time axis in pixels
 constexpr std::array<std::string_view, 4> kColours{"#7fb2e5", "#f2b36f", "#f2d16f",
-                                                   "#9fd39b"};  // by PassKind
+                                                   "#9fd39b"};  // indexed by PassKind
 
 }  // namespace
 

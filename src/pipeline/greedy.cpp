@@ -8,11 +8,12 @@
 namespace trireme::pipeline {
 namespace {
 
-/// One stage while the schedule grows: passes of a kind in the order of micro-batches.
+/// State of one stage while the schedule grows. Actions of one kind run in the order of
+/// micro-batches.
 struct StageState {
   int rank = 0;
-  int later_on_rank = 0;  // stages of its rank behind it
-  int forwards = 0;       // begun, of each kind
+  int later_on_rank = 0;  // number of later stages on the same rank
+  int forwards = 0;       // actions started so far, per kind
   int input_grads = 0;
   int weight_grads = 0;
   std::vector<double> forward_ends = {};
@@ -24,7 +25,8 @@ struct Candidate {
   double begin = kNever;
 };
 
-/// A pass changes what its own rank and those of the neighbouring stages can begin, and nothing else.
+/// Builds the schedule action by action. An action only changes when the next actions of its own
+/// rank and of the ranks with neighboring stages can start.
 class Grower {
  public:
   Grower(const Placement& placement, int micro_batches, const Timing& timing,
@@ -78,7 +80,8 @@ class Grower {
     return end + (rank(from) == rank(to) ? 0 : timing_.transfer);
   }
 
-  /// When the next pass of a kind could begin, as far as its inputs go.
+  /// Returns the earliest time at which the inputs of the stage's next action of this kind are
+  /// available.
   [[nodiscard]] double ready(PassKind kind, int index) const {
     const StageState& stage = stages_[static_cast<std::size_t>(index)];
     if (kind == PassKind::forward) {
@@ -100,8 +103,8 @@ class Grower {
     return std::max(stage.forward_ends[i], arrival(after[i], index + 1, index));
   }
 
-  /// The pass that this rank begins next: the first in order of rank among those that can begin
-  /// soonest.
+  /// Returns the next action of this rank: the one that can start earliest. Ties go to the first
+  /// kind in the rules' order, then to the latest stage.
   [[nodiscard]] Candidate next_of(std::size_t rank) const {
     const PassKind backward = rules_.split_backward ? PassKind::input_grad : PassKind::backward;
     std::array order{backward, PassKind::forward, PassKind::weight_grad};
@@ -147,12 +150,12 @@ class Grower {
   const Timing& timing_;
   GreedyRules rules_;
   int micro_batches_;
-  int most_stages_ = 1;  // of a rank
+  int most_stages_ = 1;  // the largest number of stages on one rank
   Schedule schedule_;
   std::vector<double> free_;
   std::vector<int> under_way_;
-  std::vector<std::vector<int>> own_stages_;  // of each rank, the last first
-  std::vector<Candidate> next_;               // of each rank
+  std::vector<std::vector<int>> own_stages_;  // by rank, the last stage first
+  std::vector<Candidate> next_;               // by rank
   std::vector<StageState> stages_;
 };
 

@@ -21,8 +21,8 @@ std::vector<Pass> gpipe_list(int rank, const Shape& shape) {
   return list;
 }
 
-/// Some forward passes ahead of the first backward one, then in turns. `held_back`: weight gradients
-/// follow their input gradients so many micro-batches later; negative: they are one pass.
+/// Runs warm-up forward actions, then alternates forward and backward. Weight gradients follow
+/// their input gradients `held_back` micro-batches later; negative: one combined backward action.
 std::vector<Pass> one_by_one_list(int rank, const Shape& shape, int held_back) {
   std::vector<Pass> list;
   const int ahead = std::min(shape.ranks - rank - 1, shape.micro_batches);
@@ -38,14 +38,15 @@ std::vector<Pass> one_by_one_list(int rank, const Shape& shape, int held_back) {
   return list;
 }
 
-/// Micro-batches go through a rank's stages in groups: as many as ranks, or some more in the
-/// largest, where p does not divide them.
+/// Micro-batches pass through a rank's stages in groups of p (the number of ranks). If p does not
+/// divide the number of micro-batches, some groups are larger. Returns the size of the largest
+/// group.
 int largest_group(const Shape& shape) {
   const int groups = std::max(1, shape.micro_batches / shape.ranks);
   return std::max(shape.ranks, (shape.micro_batches + groups - 1) / groups);
 }
 
-/// Forward passes ahead of a rank's first backward one.
+/// Returns the number of warm-up forward actions of a rank.
 int interleaved_ahead(int rank, const Shape& shape) {
   return 2 * (shape.ranks - rank - 1) + (shape.virtual_stages - 1) * largest_group(shape);
 }
@@ -75,14 +76,15 @@ std::vector<Pass> interleaved_list(int rank, const Shape& shape) {
   return list;
 }
 
-/// One rank's passes on its two stages of a V, in the order of micro-batches.
+/// Builds one rank's actions on its two stages of a V-shaped placement, in the order of
+/// micro-batches.
 class VList {
  public:
   VList(int rank, int ranks) : stages_{rank, 2 * ranks - 1 - rank} {}
 
   void forward_of(int side) { add(list_, forward, stages_[side], forwards_[side]++); }
 
-  /// Whole, or the weights' gradient left for later.
+  /// `split` defers the weight gradient.
   void backward_of(int side, bool split = false) {
     add(list_, split ? input_grad : backward, stages_[side], backwards_[side]);
     if (split) left_.push_back({weight_grad, stages_[side], backwards_[side]});
@@ -102,9 +104,10 @@ class VList {
   std::size_t next_left_ = 0;
 };
 
-/// At least 2 p micro-batches. Side 0 is the way down the ranks, 1 the way up.
+/// Requires at least 2 p micro-batches. Side 0 is the stage on the way down the ranks, side 1 the
+/// stage on the way up.
 std::vector<Pass> dualpipe_list(int rank, const Shape& shape) {
-  const int behind = shape.ranks - rank - 1;  // ranks behind this one
+  const int behind = shape.ranks - rank - 1;
   VList list(rank, shape.ranks);
   for (int i = 0; i < 2 * behind; ++i) list.forward_of(0);
   for (int i = 0; i <= rank; ++i) {
@@ -187,7 +190,8 @@ Formula formula_of(std::string_view name, const Shape& shape) {
   const int m = shape.micro_batches;
   const int v = shape.virtual_stages;
   if (m == 0) return {};
-  const double whole = static_cast<double>(p - 1) / m;  // in passes of all three kinds
+  // unit: one forward, input-gradient and weight-gradient action
+  const double whole = static_cast<double>(p - 1) / m;
   if (name == "gpipe") return {whole, m};
   if (name == "1f1b") return {whole, std::min(m, p)};
   if (name == "zb-h1") return {whole / 3, std::min(m, p), m >= p};

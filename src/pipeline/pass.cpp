@@ -10,9 +10,9 @@
 namespace trireme::pipeline {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLetters{"F", "BW", "B", "W"};  // by PassKind
+constexpr std::array<std::string_view, 4> kLetters{"F", "BW", "B", "W"};  // indexed by PassKind
 
-/// The whole of `text` as a number without a sign.
+/// Parses all of `text` as an unsigned integer.
 std::optional<int> count_of(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

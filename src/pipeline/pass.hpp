@@ -6,8 +6,9 @@
 
 namespace trireme::pipeline {
 
-/// What one stage does with one micro-batch. The gradients of a stage are made at once (`backward`),
-/// or in two passes: the one that the stage before waits for, then that of the weights.
+/// An action of one stage on one micro-batch, as in torch.distributed.pipelining. `backward`
+/// computes all gradients. Alternatively `input_grad`, which the previous stage waits for, and a
+/// deferred `weight_grad` compute them separately.
 enum class PassKind { forward, backward, input_grad, weight_grad };
 
 struct Pass {
@@ -18,18 +19,18 @@ struct Pass {
   auto operator<=>(const Pass&) const = default;
 };
 
-/// "F0.3", "BW0.3", "B0.3", "W0.3": kind, stage, micro-batch.
+/// Returns the text of an action, kind, stage and micro-batch: "F0.3", "BW0.3", "B0.3", "W0.3".
 std::string text_of(const Pass& pass);
 
-/// The pass that such a text names.
+/// Parses the text of an action; nullopt if it is invalid.
 std::optional<Pass> parse_pass(std::string_view text);
 
-/// Whether it gives the stage before what that waits for.
+/// True if the action computes the input gradient, which the previous stage waits for.
 constexpr bool gives_input_grad(PassKind kind) {
   return kind == PassKind::backward || kind == PassKind::input_grad;
 }
 
-/// Whether the weights' gradients are complete after it, and what forward kept is free.
+/// True if the weight gradients are complete after the action, so that saved activations are free.
 constexpr bool gives_weight_grad(PassKind kind) {
   return kind == PassKind::backward || kind == PassKind::weight_grad;
 }

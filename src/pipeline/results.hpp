@@ -6,7 +6,7 @@
 
 namespace trireme::pipeline {
 
-/// When the results of passes exist, by stage and micro-batch.
+/// The times at which action results exist, by stage and micro-batch.
 class Results {
  public:
   Results(const Schedule& schedule, const Timing& timing)
@@ -16,7 +16,7 @@ class Results {
         forward_(static_cast<std::size_t>(placement_.stages() * micro_batches_), kNever),
         input_grad_(forward_) {}
 
-  /// When all that `pass` needs is on its rank.
+  /// Returns the time at which all inputs of the action are on its rank.
   [[nodiscard]] double ready(const Pass& pass) const {
     const int stage = pass.stage;
     if (pass.kind == PassKind::forward)

@@ -11,7 +11,7 @@
 namespace trireme::pipeline {
 namespace {
 
-constexpr int kMostCount = 1000000;  // of stages, of micro-batches
+constexpr int kMostCount = 1000000;  // limit on the number of stages and of micro-batches
 
 }  // namespace
 

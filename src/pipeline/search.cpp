@@ -26,7 +26,8 @@ class Best {
   Found take() { return std::move(*found_); }
 
  private:
-  /// Lower is better: how far above the limit, then time, then peak.
+  /// Returns a key to compare candidates, lower is better: excess over the limit, then time, then
+  /// peak.
   [[nodiscard]] std::tuple<int, double, int> rank_of(const Simulation& one) const {
     const int above = limit_ == 0 ? 0 : std::max(0, one.peak() - limit_);
     return {above, one.makespan, one.peak()};
@@ -47,7 +48,7 @@ void offer_all(const Placement& placement, const Shape& shape, const Timing& tim
     if (schedule.placement == placement) best.offer(std::move(schedule), name);
   }
   std::set<int> rooms{most_under_way};
-  const int whole = shape.ranks * shape.virtual_stages;  // what 1f1b has under way
+  const int whole = shape.ranks * shape.virtual_stages;  // micro-batches in flight with 1f1b
   for (const int room : {whole / 2, whole, whole + shape.ranks, 2 * whole})
     if (room > 0 && (most_under_way == 0 || room < most_under_way)) rooms.insert(room);
   for (const int room : rooms) {

@@ -5,11 +5,11 @@
 namespace trireme::pipeline {
 namespace {
 
-/// One rank on the way through its list.
+/// The position of one rank in its list.
 struct Runner {
   std::size_t next = 0;
   bool runs = false;
-  double left = 0;  // of the pass that runs, in time of a whole processor
+  double left = 0;  // remaining time of the running action on a whole processor
 };
 
 }  // namespace
@@ -20,8 +20,8 @@ double shared_makespan(const Schedule& schedule, const Timing& timing, double pr
   double now = 0;
   while (true) {
     double running = 0;
-    double shortest = kNever;  // of the passes that run
-    double arrival = kNever;   // the first time at which one more can begin
+    double shortest = kNever;  // the shortest remaining time of all running actions
+    double arrival = kNever;   // the first time at which one more action can start
     bool over = true;
     for (std::size_t rank = 0; rank < runners.size(); ++rank) {
       Runner& runner = runners[rank];
@@ -46,7 +46,7 @@ double shared_makespan(const Schedule& schedule, const Timing& timing, double pr
     for (std::size_t rank = 0; rank < runners.size(); ++rank) {
       Runner& runner = runners[rank];
       if (!runner.runs) continue;
-      // What ends now has nothing left, however its time was rounded.
+      // Set the remaining time of a finished action to exactly 0, whatever the rounding.
       runner.left =
           runner.left == shortest && end < arrival ? 0 : runner.left - (end - now) * speed;
       if (runner.left > 0) continue;

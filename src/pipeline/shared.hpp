@@ -3,9 +3,9 @@
 
 namespace trireme::pipeline {
 
-/// Makespan where ranks compute on fewer processors than there are ranks, which divide them evenly
-/// among those that have a pass to run; none has more than one. `timing` is of a pass that has a
-/// whole processor. kNever of a schedule that gets stuck.
+/// Returns the makespan if the ranks share fewer processors than there are ranks. Ranks with a
+/// running action share the processors evenly, at most one processor each. `timing` holds the times
+/// on a whole processor. Returns kNever if the schedule deadlocks.
 double shared_makespan(const Schedule& schedule, const Timing& timing, double processors);
 
 }  // namespace trireme::pipeline
