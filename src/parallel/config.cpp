@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// So that products of sizes stay within 64 bits.
+/// This limit keeps products of sizes within 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
 template <class Names>
@@ -149,7 +149,7 @@ int expert_shard_ranks(const ParallelConfig& config, int world_size) {
 
 std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks) {
   constexpr double kMiB = 1024 * 1024;
-  // A ring sends a bucket in as many pieces as it has ranks: each of 1 MiB keeps a network busy.
+  // A ring sends a bucket in as many chunks as it has ranks; chunks of 1 MiB keep a network busy.
   const double mib = config.bucket_mb < 0 ? std::clamp(static_cast<double>(data_ranks), 25.0, 256.0)
                                           : config.bucket_mb;
   return static_cast<std::int64_t>(std::ceil(mib * kMiB));

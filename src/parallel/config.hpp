@@ -7,8 +7,8 @@ namespace trireme {
 
 class Problems;
 
-/// How a model and its batch are cut over ranks. Data parallel is what remains:
-/// ranks / (tp * cp * pp).
+/// The distribution of a model and its batch over ranks. The data-parallel size is the rest: ranks
+/// / (tp * cp * pp).
 struct ParallelConfig {
   std::int64_t tp = 1;
   std::int64_t cp = 1;
@@ -80,40 +80,42 @@ struct ParallelConfig {
   }
 };
 
-/// Adds every value that is out of range.
+/// Adds a problem for every value that is out of range.
 void check(const ParallelConfig& config, Problems& problems);
 
-/// Rising.
+/// Returns the divisors in ascending order.
 std::vector<std::int64_t> divisors(std::int64_t number);
 
-/// Whether tp x cp x pp divides `world_size` ranks.
+/// Returns true if tp x cp x pp divides `world_size` ranks.
 bool divides(const ParallelConfig& config, int world_size);
 
-/// Ranks of the dp axis when `world_size` are started. Throws Error(usage) if they do not divide.
+/// Returns the size of the dp axis for `world_size` ranks. Throws Error(usage) if tp x cp x pp does
+/// not divide them.
 int data_ranks(const ParallelConfig& config, int world_size);
 
-/// With ZeRO-3, whether gathered weights stay until the update: zero_reshard, pp_regather.
+/// Returns true if gathered ZeRO-3 weights stay until the update (zero_reshard, pp_regather).
 bool keeps_gathered(const ParallelConfig& config);
 
-/// How many of dp x cp = `data_ranks` hold one copy of the sharded state together: 1 without ZeRO.
-/// Throws Error(usage) if zero_shard does not divide them.
+/// Returns how many of the dp x cp = `data_ranks` ranks together hold one copy of the sharded
+/// state; 1 without ZeRO. Throws Error(usage) if zero_shard does not divide them.
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks);
 
-/// Ranks that cut one expert: parallel.etp, or those of tp.
+/// Returns the number of ranks that split one expert: parallel.etp, or all of tp.
 std::int64_t expert_tensor_ranks(const ParallelConfig& config);
 
-/// Whether experts lie in a grid of their own, tp x cp x dp = etp x ep x edp; else they are cut and
-/// copied as other weights are.
+/// Returns true if experts have a separate grid, tp x cp x dp = etp x ep x edp. Otherwise they are
+/// split and replicated like other weights.
 bool folds_experts(const ParallelConfig& config);
 
-/// edp: ranks that hold the same experts. Throws Error(usage) if etp x ep does not divide tp x cp x dp.
+/// Returns edp, the number of ranks that hold the same experts. Throws Error(usage) if etp x ep
+/// does not divide tp x cp x dp.
 int expert_data_ranks(const ParallelConfig& config, int world_size);
 
-/// How many of them hold one copy of the sharded state together: those among the ranks that hold one
-/// copy of other weights. Throws Error(usage) if these do not divide.
+/// Returns how many of these edp ranks together hold one copy of the sharded state. They lie among
+/// the ranks that hold one copy of other weights. Throws Error(usage) if the sizes do not divide.
 int expert_shard_ranks(const ParallelConfig& config, int world_size);
 
-/// Bytes of a gradient bucket; 0: one bucket.
+/// Returns the bytes of a gradient bucket; 0 means one bucket.
 std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks);
 
 }  // namespace trireme

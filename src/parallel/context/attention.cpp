@@ -34,7 +34,7 @@ constexpr std::array<FormRow, kContextForms.size()> kForms{{
     {context::ring_forward, context::ring_backward},
     {context::all_gather_forward, context::all_gather_backward},
     {context::ulysses_forward, context::ulysses_backward},
-}};  // by ContextForm
+}};  // indexed by ContextForm
 
 const FormRow& row_of(const ContextCall& call) {
   return kForms.at(static_cast<std::size_t>(call.form));
@@ -115,7 +115,8 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   check(q, k, call);
   if (group.size() == 1) {
     ops::RowPlaces places = call.own_places();
-    // Named or not, whole rows are the same; unnamed they may take a GPU's library.
+    // Whole rows have the same result with or without positions; without them a GPU library may
+    // run.
     if (places == ops::RowPlaces(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);
   }

@@ -9,9 +9,9 @@ namespace trireme {
 namespace {
 
 using Ranges = std::vector<ops::TokenRange>;
-using RowShares = std::vector<Ranges>;  // of each rank
+using RowShares = std::vector<Ranges>;  // by rank
 
-/// The pairs of a query and a key that it sees in one whole row.
+/// Counts the attention work of one whole row: pairs of a query and a key that it sees.
 class RowWork {
  public:
   RowWork(const ops::AttentionSetup& rows, std::size_t row, std::int64_t length) {
@@ -55,8 +55,8 @@ RowShares deal_zigzag(std::int64_t length, std::int64_t ranks) {
   return shares;
 }
 
-/// As many blocks a rank as divide its places, up to 16; small blocks would waste an attention
-/// kernel's tiles of 64.
+/// Returns the number of chunks per rank, at most 16, that divides its positions. Small chunks
+/// would waste parts of an attention kernel's tiles of 64.
 std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
   constexpr std::int64_t kMost = 16;
   constexpr std::int64_t kTile = 64;

@@ -37,7 +37,8 @@ Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Com
   return heads;
 }
 
-/// One all_to_all of tensors: part p of `parts` goes to rank p; what comes has `counts` elements.
+/// A pending all_to_all of tensors: parts[p] goes to rank p, and counts[p] elements come from rank
+/// p.
 class Swap {
  public:
   Swap(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts, Communicator& group,
@@ -62,7 +63,7 @@ class Swap {
                               .tag = tag});
   }
 
-  /// Waits; the elements from every rank, in rank order.
+  /// Waits and returns the elements from every rank, in rank order.
   std::vector<at::Tensor> arrived() {
     work_->wait();
     std::vector<at::Tensor> parts;
@@ -78,14 +79,14 @@ class Swap {
   std::vector<std::uint64_t> counts_;
   at::Tensor out_;
   at::Tensor in_;
-  WorkPtr work_;  // destroyed first: it may still read and write the tensors
+  WorkPtr work_;  // destroyed first, because it may still read and write the tensors
 };
 
 std::size_t own_rank(const Communicator& group) {
   return static_cast<std::size_t>(group.rank());
 }
 
-/// From some places of all heads to all places of some heads, under way.
+/// A pending exchange from some positions of all heads to all positions of some heads.
 class ToHeads {
  public:
   ToHeads(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
@@ -95,7 +96,7 @@ class ToHeads {
                   heads.size(), static_cast<std::uint64_t>(c10::multiply_integers(shape_))),
               group, tag) {}
 
-  /// [B, own heads, T, D], places in rank order.
+  /// Returns [B, own heads, T, D], positions in rank order.
   at::Tensor arrived() {
     std::vector<at::Tensor> parts;
     for (const at::Tensor& part : swap_.arrived()) parts.push_back(part.view(shape_));
@@ -114,7 +115,7 @@ class ToHeads {
   Swap swap_;
 };
 
-/// From all places of some heads back to some places of all heads, under way.
+/// A pending exchange from all positions of some heads back to some positions of all heads.
 class ToPlaces {
  public:
   ToPlaces(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
@@ -122,7 +123,7 @@ class ToPlaces {
         shape_({x.size(0), 0, x.size(2) / group.size(), x.size(3)}),
         swap_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
 
-  /// [B, heads, T / c, D]; a head that several ranks took: the sum of theirs.
+  /// Returns [B, heads, T / c, D]; heads that several ranks took are summed.
   at::Tensor arrived(std::int64_t num_heads) {
     const std::vector<at::Tensor> parts = swap_.arrived();
     at::Tensor sum = at::zeros({shape_[0], num_heads, shape_[2], shape_[3]}, parts[0].options());
@@ -147,8 +148,8 @@ class ToPlaces {
   Swap swap_;
 };
 
-/// The key head of every query head of this rank, counted from its first; empty where attention's
-/// own grouping is that.
+/// Returns the key head of every query head of this rank, relative to its first key head; empty if
+/// attention's own grouping gives the same.
 std::vector<std::int64_t> uneven_readers(std::int64_t num_heads, std::int64_t num_key_heads,
                                          const Heads& heads, std::size_t rank) {
   const ops::TokenRange query = heads.query[rank];
@@ -167,7 +168,7 @@ at::Tensor repeat_readers(const at::Tensor& x, const std::vector<std::int64_t>& 
   return x.index_select(1, at::tensor(read, at::kLong).to(x.device()));
 }
 
-/// Its transpose: sums the gradients of a key head's readers.
+/// The transpose of repeat_readers(): sums the gradients of a key head's readers.
 at::Tensor sum_readers(const at::Tensor& grad, const std::vector<std::int64_t>& read,
                        std::int64_t num_key_heads) {
   if (read.empty()) return grad;

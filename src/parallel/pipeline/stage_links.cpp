@@ -12,15 +12,15 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kAhead = 2;  // receives beside the one that is waited for
+constexpr std::size_t kAhead = 2;  // receives started beside the current one
 constexpr std::array<const char*, 2> kTags{"stage activations", "stage gradients"};
 
-/// The stage that gets what `stage` sends.
+/// Returns the stage that receives a message from `stage`.
 int receiver(StageCargo cargo, int stage) {
   return cargo == StageCargo::activations ? stage + 1 : stage - 1;
 }
 
-/// Every pair of ranks of which the first has something to send to the second.
+/// Returns every pair of ranks in which the first rank sends to the second.
 std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement) {
   std::set<std::pair<int, int>> pairs;
   for (std::size_t stage = 1; stage < placement.rank_of_stage.size(); ++stage) {
@@ -31,7 +31,7 @@ std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement) {
   return pairs;
 }
 
-/// What a pass makes for another stage.
+/// Returns the message that an action produces for another stage; nullopt for none.
 std::optional<StageCargo> cargo_of(pipeline::PassKind kind) {
   if (kind == pipeline::PassKind::forward) return StageCargo::activations;
   if (gives_input_grad(kind)) return StageCargo::gradients;
@@ -43,7 +43,7 @@ std::optional<StageCargo> cargo_of(pipeline::PassKind kind) {
 StageLinks::StageLinks(Communicator& pp, const pipeline::Placement& placement)
     : pp_(pp), placement_(placement) {
   const int me = pp.rank();
-  // Pairs without a rank in common are made by one call.
+  // One call of split() creates the groups of all pairs that share no rank.
   for (std::set<std::pair<int, int>> left = pairs_of(placement); !left.empty();) {
     std::set<int> taken;
     int color = -1;

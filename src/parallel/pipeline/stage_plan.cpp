@@ -26,7 +26,7 @@ bool is_file(const ParallelConfig& config) {
   return config.pp > 1 && config.schedule != kAuto && !is_named(config);
 }
 
-/// Read once: a run does not change with its file.
+/// Reads the file once, so that a run does not change with its file.
 const pipeline::Schedule& schedule_in(const std::string& file) {
   static std::mutex mutex;
   static std::map<std::string, pipeline::Schedule> known;
@@ -36,7 +36,7 @@ const pipeline::Schedule& schedule_in(const std::string& file) {
   return known.emplace(file, pipeline::parse_schedule(read_file(file), file)).first->second;
 }
 
-/// Two stages a rank lie as a V, whose last stage is beside the first.
+/// With two stages per rank the placement is V-shaped: the last stage is on the rank of the first.
 pipeline::Placement searched_placement(const ParallelConfig& config) {
   const auto ranks = static_cast<int>(config.pp);
   const auto on_each = static_cast<int>(config.virtual_stages);

@@ -15,7 +15,7 @@ bool is_shared(const ParamSpec& spec, int tp) {
   return held > size;
 }
 
-/// The rectangle of `slice` in a tensor of its logical shape.
+/// Returns the rectangle of `slice` in a tensor of its logical shape.
 at::Tensor rectangle(at::Tensor whole, const Slice& slice) {
   for (std::size_t dim = 0; dim < slice.extent.size(); ++dim)
     whole = whole.narrow(static_cast<std::int64_t>(dim), slice.offset[dim], slice.extent[dim]);

@@ -5,21 +5,23 @@
 
 namespace trireme {
 
-/// Parameters of which several ranks of tp hold the same elements and each forms a part of their
-/// gradient: key heads that query heads of several ranks read, norms of heads, and with sequence
-/// parallelism every norm. Their gradients are added up before they leave for the data ranks.
+/// Adds up gradients of parameters whose elements several tp ranks hold while each rank computes a
+/// part of the gradient. These are key heads that query heads of several ranks read, norms of
+/// heads, and with sequence parallelism every norm. The sum runs before the reduction over data
+/// ranks.
 class SharedGrads {
  public:
   SharedGrads() = default;
   SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, Communicator& tp);
 
-  /// Adds up those of a unit, whose gradients are complete on every rank: one all-reduce.
+  /// Collective over tp: one all-reduce. Adds up the shared gradients of a unit, which must be
+  /// complete on every rank.
   void sum(std::size_t unit, const at::Tensor& whole) const;
 
  private:
   struct Shared {
     ParamId id = 0;
-    std::int64_t begin = 0;  // element of the message
+    std::int64_t begin = 0;  // index of the first element in the message
     std::vector<std::int64_t> shape;
   };
 

@@ -13,18 +13,18 @@ namespace {
 
 constexpr const char* kTokensPurpose = "activations";
 
-/// Tokens [B, T, D] as those of each rank: [B, t, T / t, D].
+/// Views tokens [B, T, D] by rank: [B, t, T / t, D].
 at::Tensor by_rank(const at::Tensor& tokens, const TensorGroup& group) {
   TRIREME_ASSERT(tokens.size(1) % group.size() == 0);
   return tokens.view({tokens.size(0), group.size(), tokens.size(1) / group.size(), tokens.size(2)});
 }
 
-/// Those of one rank that lie in a piece of its tokens: [B, n, D].
+/// Returns one rank's tokens in a chunk: [B, n, D].
 at::Tensor of_rank(const at::Tensor& by_rank, int rank, const IndexRange& piece) {
   return by_rank.select(1, rank).narrow(1, piece.begin, piece.count());
 }
 
-/// result [B, n, out] = tokens [B, n, in] times matrix [in, out].
+/// Computes result [B, n, out] = tokens [B, n, in] times matrix [in, out].
 void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& matrix) {
   if (ops::widens_products(tokens)) {
     result.copy_(ops::product(tokens, matrix));
@@ -33,14 +33,14 @@ void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& mat
   }
 }
 
-/// y [.., in] times matrix [in, out], added to `onto` where that is defined.
+/// Returns y [.., in] times matrix [in, out], added to `onto` if it is defined.
 at::Tensor product_onto(const at::Tensor& onto, const at::Tensor& y, const at::Tensor& matrix) {
   if (!onto.defined()) return ops::product(y, matrix);
   ops::add_product(y.reshape({-1, y.size(-1)}), matrix, onto.view({-1, onto.size(-1)}));
   return onto;
 }
 
-/// A piece of every rank's tokens on its way to all.
+/// A pending all-gather of one chunk of every rank's tokens.
 struct Gather {
   at::Tensor mine;   // [B, n, D]
   at::Tensor parts;  // [t, B, n, D]

@@ -18,7 +18,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& g
   if (levels != nullptr) hierarchical_.emplace(*levels, in_flight_);
   const UnitLayout& layout = registry.layout();
   const auto element_bytes = static_cast<std::int64_t>(at::elementSize(registry.dtypes().main));
-  // In elements, of a multiple of `alignment`; 0: all.
+  // Returns a size in elements, a multiple of `alignment`; 0 means all.
   const auto size = [&](std::int64_t bytes, std::int64_t alignment) {
     if (bucket_bytes == 0) return std::int64_t{0};
     return std::max(alignment, bytes / element_bytes / alignment * alignment);

@@ -10,11 +10,11 @@
 
 namespace trireme {
 
-/// Sums gradients over the data ranks while backward is still running, so that every rank has the
-/// sums of its part. begin() before an update's backward passes; ready() is the registry's event;
-/// finish() waits for all. What leaves when is a function of the registry and the options, never of
-/// timing: all ranks make the same calls. Throws Error(comm) if a collective fails; gradients are
-/// then undefined.
+/// Sums gradients over the data ranks while backward is still running, so that every rank gets the
+/// sums of its part. Call begin() before an update's backward passes. ready() is the registry's
+/// event. finish() waits for all sums. The launch order depends on registry and options, never on
+/// timing, so all ranks make the same calls. Throws Error(comm) if a collective fails; gradients
+/// are then undefined.
 class GradReduction {
  public:
   virtual ~GradReduction() = default;
@@ -29,25 +29,26 @@ class GradReduction {
   InFlight in_flight_;
 };
 
-/// The one that the mesh's ZeRO stage asks for.
+/// Creates the reduction for the mesh's ZeRO stage.
 std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh);
 
-/// The ranks that hold the same, without ZeRO.
+/// The groups of ranks with the same weights, without ZeRO.
 struct ReplicaGroups {
   Communicator& dense;
-  Communicator& experts;  // of units of experts in their own grid
+  Communicator& experts;  // for expert units in a separate grid
 };
 
-/// Without ZeRO: all-reduce of buckets, after an update's last backward pass has filled them.
+/// Without ZeRO: all-reduces buckets in an update's last backward pass.
 ///
-/// A bucket is a range of the buffer of all trained units, cut from its end (backward reaches the last
-/// layers first), wherever its size is full: large parameters lie in several. The first one is
-/// small, so that communication starts early. Experts in their own grid have buckets of their own. Source: Li et al., "PyTorch Distributed: experiences
-/// on accelerating data parallel training", VLDB 2020, section 3.2.
+/// A bucket is a range of the buffer of all trainable units, cut from its end, because backward
+/// reaches the last layers first. Buckets are cut at fixed sizes, so a large parameter lies in
+/// several. The first bucket is small, so that communication starts early. Experts in a separate
+/// grid have their own buckets. Source: Li et al., "PyTorch Distributed: experiences on
+/// accelerating data parallel training", VLDB 2020, section 3.2.
 class BucketAllReduce final : public GradReduction {
  public:
-  /// `bucket_bytes` 0: one bucket. `levels`: of the dense group's ranks, for sums inside a node
-  /// first; may be null.
+  /// `bucket_bytes` 0 means one bucket. `levels` selects hierarchical sums for the dense group; may
+  /// be null.
   BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& groups, std::int64_t bucket_bytes,
                   const NodeLevels* levels = nullptr);
 
@@ -57,8 +58,8 @@ class BucketAllReduce final : public GradReduction {
 
  private:
   struct Bucket {
-    IndexRange elements;     // of the buffer of all trained units
-    std::size_t params = 0;  // that lie in it
+    IndexRange elements;     // range in the buffer of all trainable units
+    std::size_t params = 0;  // number of parameters in the bucket
     std::size_t missing = 0;
   };
 
@@ -69,7 +70,7 @@ class BucketAllReduce final : public GradReduction {
     std::size_t next_launch = 0;
   };
 
-  /// Of one parameter.
+  /// The buckets of one parameter.
   struct Place {
     std::size_t lane = 0;
     IndexRange buckets;
@@ -80,12 +81,12 @@ class BucketAllReduce final : public GradReduction {
   void launch_complete(Lane& lane);
 
   ParamRegistry& registry_;
-  std::optional<HierarchicalSum> hierarchical_;  // of the first lane
+  std::optional<HierarchicalSum> hierarchical_;  // for the first lane
   std::vector<Lane> lanes_;
   std::vector<Place> places_;  // by parameter
 };
 
-/// Units that leave whole, when backward has left them.
+/// Reduces whole units when backward has completed them.
 class UnitReduction : public GradReduction {
  public:
   UnitReduction(ParamRegistry& registry, const Mesh& mesh);
@@ -94,12 +95,13 @@ class UnitReduction : public GradReduction {
   void ready(ParamId id) override;
 
  protected:
-  /// All gradients of the unit are complete: of the update, or where they are sharded, of one
-  /// backward pass.
+  /// Called when all gradients of the unit are complete: of the update, or of one backward pass if
+  /// gradients are sharded.
   virtual void launch(std::size_t unit) = 0;
 
-  /// `work` sums a whole unit that was taken; `then` uses what came. At most one unit waits for its
-  /// sums beside the one that backward fills: what a rank has room for, whatever the timing.
+  /// Adds pending `work` that sums a whole, taken unit; `then` uses the result. Beside the unit
+  /// that backward fills, at most one unit waits for its sums. This bounds the memory whatever the
+  /// timing.
   void add_taken(WorkPtr work, std::int64_t bytes, std::function<void()> then);
   void wait_for_taken();
 
@@ -107,12 +109,12 @@ class UnitReduction : public GradReduction {
   const Mesh& mesh_;
 
  private:
-  std::vector<std::size_t> missing_;  // parameters, by unit
-  std::int64_t waiting_bytes_ = 0;    // of the unit in flight
+  std::vector<std::size_t> missing_;  // parameters without gradient, by unit
+  std::int64_t waiting_bytes_ = 0;    // bytes of the unit in flight
 };
 
-/// ZeRO: reduce-scatter of each unit, every backward pass where whole gradients are not kept
-/// (ZeRO-2 and 3), else the last one. The sums of several copies are added up at the end.
+/// ZeRO: reduce-scatters each unit, in every backward pass if whole gradients are not kept (ZeRO-2
+/// and 3), otherwise in the last one. Sums of several replicas are added up at the end.
 class UnitReduceScatter final : public UnitReduction {
  public:
   using UnitReduction::UnitReduction;
@@ -123,11 +125,11 @@ class UnitReduceScatter final : public UnitReduction {
   void launch(std::size_t unit) override;
 };
 
-/// Reproducible sums: the gradient of every micro-batch is formed alone, and the rank that answers
-/// for a share adds them in the order of the micro-batches' global numbers, one after another, as
-/// one process does. The micro-batches of a pass are neighbours in that order (DataLoader), those
-/// of a later pass come later. The sums are the same bits for every number of data ranks, ZeRO
-/// stage and accumulation.
+/// Reproducible sums. The gradient of every micro-batch is computed separately. The rank that owns
+/// a shard adds them one after another in the order of the micro-batches' global numbers, as one
+/// process does. The micro-batches of one backward pass are neighbors in this order (DataLoader);
+/// later passes follow. The sums are the same bits for every number of data ranks, ZeRO stage and
+/// accumulation.
 class UnitOrderedSum final : public UnitReduction {
  public:
   using UnitReduction::UnitReduction;

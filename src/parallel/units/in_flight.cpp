@@ -5,7 +5,7 @@
 namespace trireme {
 
 void InFlight::begin() {
-  items_.clear();  // of an update that was given up; each waits
+  items_.clear();  // abandoned work is left; each destructor waits
   none_left_ = true;
   times_ = {};
   timer_.restart();

@@ -9,34 +9,34 @@
 
 namespace trireme {
 
-/// When the communication of one update happened, in seconds since its begin().
+/// The times of one update's communication, in seconds since begin().
 struct OverlapTimes {
-  double first_launch_s = 0;  // the first gradients left
-  double last_ready_s = 0;    // the last gradient was complete
-  double comm_s = 0;          // total time during which at least one collective was in flight
-  double exposed_s = 0;       // of it, time in which backward had ended and the rank only waited
+  double first_launch_s = 0;  // launch of the first gradients
+  double last_ready_s = 0;    // completion of the last gradient
+  double comm_s = 0;          // total time with at least one collective in flight
+  double exposed_s = 0;       // part of comm_s after the end of backward, when the rank only waits
 
   /// Returns the communication time that backward hid.
   [[nodiscard]] double hidden_s() const { return std::max(0.0, comm_s - exposed_s); }
 };
 
-/// The gradient collectives of one update that have left and are not complete, oldest first.
+/// The pending gradient collectives of one update, oldest first.
 class InFlight {
  public:
   void begin();
 
-  /// A gradient is complete.
+  /// Records that a gradient is complete.
   void note_ready() { times_.last_ready_s = timer_.seconds(); }
 
-  /// `then` runs when the work is complete, after those of all earlier ones.
+  /// Adds a collective. `then` runs after its completion, after the functions of all earlier ones.
   void add(
       WorkPtr work, std::function<void()> then = [] {});
 
-  /// Lets communication progress; cheap.
+  /// Makes progress without waiting.
   void poll();
-  /// Waits until at most `count` are left.
+  /// Waits until at most `count` collectives are pending.
   void wait_for_all_but(std::size_t count);
-  /// Waits for all; backward has ended.
+  /// Waits for all collectives after the end of backward.
   void finish();
 
   [[nodiscard]] const OverlapTimes& times() const { return times_; }

@@ -49,7 +49,7 @@ at::Tensor UnitGrads::range(std::int64_t begin, std::int64_t count) const {
 
 at::Tensor UnitGrads::take(std::size_t unit) {
   TRIREME_ASSERT(apart(unit));
-  at::Tensor complete = whole(unit);  // zeros where no gradient came
+  at::Tensor complete = whole(unit);  // zeros if there was no gradient
   live_[unit].reset();
   return complete;
 }

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kAlignment =
-    64;  // elements: every parameter starts on a cache line in any dtype
+    64;  // elements; every parameter starts on a cache line in any dtype
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
@@ -20,7 +20,7 @@ IndexRange dealt(std::int64_t pieces, int parts, int part) {
   return {pieces * part / parts, pieces * (part + 1) / parts};
 }
 
-/// The rectangle that this rank holds, and its elements that no lower rank holds.
+/// Returns the rectangle that this rank holds, and the elements that no lower rank holds.
 PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
@@ -45,8 +45,8 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   param.count = param.slice.count();
   std::int64_t held_before = 0;
   if (spec.split->readers > 0 && grid.tp_rank > 0) {
-    TRIREME_ASSERT(dim == 0);  // shared rows are neighbours in the rectangle
-    std::int64_t end = 0;      // of what lower ranks hold
+    TRIREME_ASSERT(dim == 0);  // shared rows are neighbors in the rectangle
+    std::int64_t end = 0;      // end of the rows that lower ranks hold
     for (int rank = 0; rank < grid.tp_rank; ++rank)
       end = std::max(end, split_range(spec.shape[dim], *spec.split, grid.tp, rank).end);
     const std::int64_t row = rows.count() == 0 ? 0 : param.count / rows.count();
@@ -56,7 +56,8 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   return param;
 }
 
-/// By parameter: whether it, with those that it is fused with, has fewer elements.
+/// For each parameter, returns whether it has fewer elements, together with parameters fused with
+/// it.
 std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec> specs) {
   std::vector<bool> small(specs.size());
   for (ParamId first = 0, end = 0; first < specs.size(); first = end) {
@@ -94,7 +95,7 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
   params_.resize(specs.size());
   Unit small_trained{.name = "persistent", .persistent = true};
   Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
-  std::vector<Unit> beside;  // trained, of units whose other parameters are frozen
+  std::vector<Unit> beside;  // trainable parameters of units that are otherwise frozen
   std::map<std::size_t, Unit> of_experts;
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();

@@ -9,7 +9,7 @@ void UnitOrderedSum::launch(std::size_t unit) {
   const ShareGrid& grid = layout.grid(unit);
   const IndexRange share = layout.share_of_part(unit);
   const at::Tensor sum = grads.part(unit).narrow(0, share.begin, share.count());
-  // Shares lie by shard, then by copy; data ranks are numbered by copy, then by shard.
+  // Shares are ordered by shard, then by copy; data ranks are numbered by copy, then by shard.
   const at::Tensor whole = grads.take(unit);
   const at::Tensor sent =
       whole.view({grid.shards, grid.replicas, share.count()}).transpose(0, 1).contiguous();

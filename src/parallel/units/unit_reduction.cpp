@@ -26,7 +26,7 @@ void UnitReduction::ready(ParamId id) {
   in_flight_.note_ready();
   const std::size_t unit = registry_.unit_of(id);
   if (--missing_[unit] == 0) {
-    missing_[unit] = registry_.layout().units()[unit].params.size();  // for the next pass
+    missing_[unit] = registry_.layout().units()[unit].params.size();  // reset for the next backward
     launch(unit);
   }
   in_flight_.poll();
