@@ -46,4 +46,9 @@ struct Simulation {
 /// Simulates a schedule that has no mistake_in().
 Simulation simulate(const Schedule& schedule, const Timing& timing);
 
+/// Returns the makespan if the ranks share fewer processors than there are ranks. Ranks with a
+/// running action share the processors evenly, at most one processor each. `timing` holds the times
+/// on a whole processor. Returns kNever if the schedule deadlocks.
+double shared_makespan(const Schedule& schedule, const Timing& timing, double processors);
+
 }  // namespace trireme::pipeline

@@ -5,7 +5,6 @@
 #include "core/error.hpp"
 #include "pipeline/named.hpp"
 #include "pipeline/schedule_file.hpp"
-#include "pipeline/shared.hpp"
 #include "pipeline/simulate.hpp"
 #include "support/sanitized.hpp"
 
