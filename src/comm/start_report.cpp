@@ -18,8 +18,9 @@ std::string short_name(const std::string& node) {
 
 std::string shortened(const std::vector<std::string>& parts) {
   const std::size_t shown = std::min(parts.size(), kMostParts);
-  std::string text =
-      joined(std::vector<std::string>(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown)), ", ");
+  std::string text = joined(
+      std::vector<std::string>(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown)),
+      ", ");
   if (parts.size() > shown) text += formatted(" and {} more", parts.size() - shown);
   return text;
 }
@@ -47,7 +48,8 @@ Missing missing_of(const StartView& view) {
     const int there = begun[short_name(node.name)];
     if (there >= node.tasks) continue;
     missing.nodes.push_back(node.name);
-    missing.counts.push_back(formatted("{} ({} of {} ranks have begun)", node.name, there, node.tasks));
+    missing.counts.push_back(
+        formatted("{} ({} of {} ranks have begun)", node.name, there, node.tasks));
   }
   return missing;
 }

@@ -19,7 +19,7 @@ enum class Combine {
 struct Measure {
   std::string name;  // includes the unit: "save_s", "mem_peak_bytes"
   Combine combine = Combine::mean;
-  bool whole = false;        // an integer count
+  bool whole = false;  // an integer count
   // if set, the name of one more number: the rank with the smallest value
   std::string least_rank{};
 };

@@ -24,7 +24,6 @@ std::string mistake_in_stages(std::string_view name, int virtual_stages);
 int stages_a_rank(std::string_view name, int virtual_stages);
 
 /// Builds the schedule `name` (one of kSchedules). The shape must be valid by mistake_in_stages().
-/// Builds the schedule `name` (one of kSchedules). The shape must be valid by mistake_in_stages().
 /// Sources:
 /// - gpipe: Huang et al., 2019 (1811.06965)
 /// - 1f1b: Narayanan et al., 2019 (PipeDream), with the flush of Megatron-LM

@@ -23,8 +23,7 @@ struct PeerLoss {
 
 struct HeartbeatOptions {
   double interval_s = 0.5;  // interval between two reports of a rank to rank 0
-  double silence_s =
-      60;         // a rank without reports for this long is lost (stopped, or its node is)
+  double silence_s = 60;  // a rank without reports for this long is lost (stopped, or its node is)
   HangRule hang;  // if all ranks stop making progress, the rank that is behind counts as lost
   double connect_s = 60;  // time limit for connecting all ranks at the start
   /// Runs once, on the heartbeat thread. The default flushes the logs and calls
@@ -68,10 +67,5 @@ class Heartbeat {
   class Monitor;
   std::unique_ptr<Monitor> monitor_;  // null for one rank
 };
-
-/// Returns one line per rank, the rank that is behind first: fewest steps, then fewest operations,
-/// then not waiting. `names[r]` is "rank 3 (host n2, pid 123)". Exposed for its test.
-std::string describe_progress(const std::vector<std::string>& names,
-                              const std::vector<ActivitySnapshot>& ranks);
 
 }  // namespace trireme

@@ -165,7 +165,7 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   Invitation mine;
   if (rank == 0) {
     listener = listen_anywhere(world.size());
-    mine = {hex(random_cookie()), listener.port, {}};
+    mine = {random_cookie(), listener.port, {}};
     for (const Interface& one : own_interfaces()) mine.addresses.push_back(one.address);
   }
   Invitation invitation = share_invitation(world, mine);

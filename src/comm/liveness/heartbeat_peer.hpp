@@ -13,8 +13,8 @@
 namespace trireme::heartbeat {
 
 struct Peer {
-  std::optional<Connection>
-      connection;  // none: this rank itself, not known to us, or has said goodbye
+  /// Empty for this rank itself, for a rank without a connection here, and after a goodbye.
+  std::optional<Connection> connection;
   std::string host = "?";
   int pid = 0;
   RunningTimer heard;

@@ -2,18 +2,28 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
+#include "core/error.hpp"
+
 namespace trireme {
+namespace {
+
+/// Returns a key that orders ranks by their progress.
+auto progress_of(const ActivitySnapshot& rank) {
+  return std::tuple(rank.step, rank.operations, rank.waiting);
+}
+
+bool is_behind(const ActivitySnapshot& a, const ActivitySnapshot& b) {
+  return progress_of(a) < progress_of(b);
+}
+
+}  // namespace
 
 std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks) {
-  const auto place = [](const ActivitySnapshot& one) {
-    return std::tuple(one.step, one.operations, one.waiting);
-  };
-  const auto least =
-      std::min_element(ranks.begin(), ranks.end(),
-                       [&](const auto& a, const auto& b) { return place(a) < place(b); });
-  return static_cast<std::size_t>(least - ranks.begin());
+  return static_cast<std::size_t>(std::min_element(ranks.begin(), ranks.end(), is_behind) -
+                                  ranks.begin());
 }
 
 double StallWatch::median_step_s() const {
@@ -60,6 +70,36 @@ StallWatch::Stall StallWatch::look(double now_s, const std::vector<ActivitySnaps
   warned_ = warned_ || stall.warn;
   stall.hung = stall.still_s > stall.limit_s;
   return stall;
+}
+
+std::string describe_progress(const std::vector<std::string>& names,
+                              const std::vector<ActivitySnapshot>& ranks) {
+  std::vector<std::size_t> order(ranks.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return is_behind(ranks[a], ranks[b]); });
+  constexpr std::size_t kMost = 16;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(order.size(), kMost); ++i) {
+    const auto& now = ranks[order[i]];
+    text += formatted("\n  {}{}: step {}, {} operations, ", names[order[i]],
+                      i == 0 && is_behind(now, ranks[order.back()]) ? " is behind" : "", now.step,
+                      now.operations);
+    if (now.operation.empty()) {
+      text += "no collective yet";
+    } else {
+      text += formatted("{}{} '{}' of group {}, operation {}{}",
+                        now.complete  ? "finished "
+                        : now.waiting ? "waits in "
+                                      : "has not finished ",
+                        now.operation, now.tag, now.group, now.sequence,
+                        now.timed_out ? ", timed out" : "");
+    }
+    text += formatted(", phase {}", now.phase);
+  }
+  if (order.size() > kMost)
+    text += formatted("\n  and {} ranks ahead of them", order.size() - kMost);
+  return text;
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/liveness/activity.hpp"
@@ -11,7 +12,7 @@ namespace trireme {
 /// Decides when missing progress counts as a hang. Only the phases "step" and "data" are checked;
 /// in other phases a waiting collective has its own timeout.
 struct HangRule {
-  double most_s = 0;    // 0: never a hang; the only limit while a rank waits for data
+  double most_s = 0;  // 0: never a hang; the only limit while a rank waits for data
   // limit in a step: `steps` times the median step, at least this, at most most_s
   double least_s = 60;
   double steps = 10;
@@ -52,5 +53,10 @@ class StallWatch {
 /// Returns the index of the rank that is behind: fewest steps, then fewest operations, then not
 /// waiting for others.
 std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks);
+
+/// Returns one line per rank, the rank that is behind first: fewest steps, then fewest operations,
+/// then not waiting. `names[r]` is "rank 3 (host n2, pid 123)". Exposed for its test.
+std::string describe_progress(const std::vector<std::string>& names,
+                              const std::vector<ActivitySnapshot>& ranks);
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -41,10 +42,6 @@ bool would_block() {
 }
 
 }  // namespace
-
-void SocketTraits::close(Raw fd) noexcept {
-  ::close(fd);
-}
 
 Connection::Connection(Socket socket) : socket_(std::move(socket)) {
   ::fcntl(fd(), F_SETFL, O_NONBLOCK);
@@ -134,17 +131,12 @@ std::optional<Connection> connect_to(const std::string& address, int port, doubl
   return Connection(std::move(socket));
 }
 
-Cookie random_cookie() {
-  Cookie cookie{};
-  if (::getrandom(cookie.data(), cookie.size(), 0) != static_cast<ssize_t>(cookie.size())) {
+std::string random_cookie() {
+  std::array<std::uint8_t, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     fail(ErrorKind::resource, "heartbeat: no random bytes: {}", std::strerror(errno));
-  }
-  return cookie;
-}
-
-std::string hex(const Cookie& cookie) {
   std::string text;
-  for (const auto byte : cookie) text += hex_text(byte);
+  for (const std::uint8_t byte : bytes) text += hex_text(byte);
   return text;
 }
 

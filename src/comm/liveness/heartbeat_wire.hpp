@@ -1,28 +1,18 @@
 #pragma once
 #include <sys/socket.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/liveness/heartbeat_messages.hpp"
-#include "core/unique_handle.hpp"
+#include "core/files/file.hpp"
 
 /// The sockets of the heartbeat. Private to this directory.
 namespace trireme::heartbeat {
 
-struct SocketTraits {
-  using Raw = int;
-
-  static Raw null() noexcept { return -1; }
-
-  static void close(Raw fd) noexcept;
-};
-
-using Socket = UniqueHandle<SocketTraits>;
-using Cookie = std::array<std::uint8_t, 16>;
+using Socket = Fd;
 
 /// A non-blocking connection with keepalive and buffers for unread and unsent bytes.
 class Connection {
@@ -72,7 +62,7 @@ std::vector<Interface> own_interfaces();
 /// Connects to the address; nullopt if it does not answer in time.
 std::optional<Connection> connect_to(const std::string& address, int port, double timeout_s);
 
-Cookie random_cookie();
-std::string hex(const Cookie& cookie);
+/// Returns 128 random bits as hexadecimal digits.
+std::string random_cookie();
 
 }  // namespace trireme::heartbeat

@@ -1,16 +1,167 @@
 #include "comm/thread/thread_world.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <compare>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/p2p/group_communicator.hpp"
-#include "comm/thread/thread_mailboxes.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
+namespace {
+
+/// One side of a message between threads. `done` is set under the mailbox lock, after the copy.
+struct ThreadMessage {
+  void* data = nullptr;
+  std::uint64_t bytes = 0;
+  std::atomic<bool> done = false;
+  std::string error;  // valid after `done`
+};
+
+/// The address of a message: group, sender and receiver (world ranks), tag.
+struct ThreadAddress {
+  std::uint64_t group = 0;
+  int from = 0;
+  int to = 0;
+  int tag = 0;
+  auto operator<=>(const ThreadAddress&) const = default;
+};
+
+}  // namespace
+
+/// One mailbox per receiving rank. The second of sender and receiver copies under the mailbox lock.
+class ThreadMailboxes {
+ public:
+  explicit ThreadMailboxes(int size);
+
+  void send(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
+  void receive(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
+
+  /// Removes a message without a match; its buffer is not touched afterwards.
+  void withdraw(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
+
+  /// Sleeps until something happened to `rank` since its last pause, at most a few milliseconds.
+  void pause(int rank);
+
+  void fail(int rank);
+
+  [[nodiscard]] int failed_rank() const { return failed_.load(); }  // -1: none
+
+ private:
+  struct Queues {
+    std::deque<std::shared_ptr<ThreadMessage>> sends;
+    std::deque<std::shared_ptr<ThreadMessage>> receives;
+  };
+
+  struct Mailbox {
+    std::mutex mutex;
+    std::map<ThreadAddress, Queues> queues;
+  };
+
+  struct Bell {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool rung = false;
+  };
+
+  void ring(int rank);
+  void put(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message,
+           std::deque<std::shared_ptr<ThreadMessage>> Queues::*own,
+           std::deque<std::shared_ptr<ThreadMessage>> Queues::*other);
+
+  std::vector<Mailbox> mailboxes_;
+  std::vector<Bell> bells_;
+  std::atomic<int> failed_ = -1;
+};
+
+ThreadMailboxes::ThreadMailboxes(int size)
+    : mailboxes_(static_cast<std::size_t>(size)), bells_(static_cast<std::size_t>(size)) {}
+
+void ThreadMailboxes::put(const ThreadAddress& address,
+                          const std::shared_ptr<ThreadMessage>& message,
+                          std::deque<std::shared_ptr<ThreadMessage>> Queues::*own,
+                          std::deque<std::shared_ptr<ThreadMessage>> Queues::*other) {
+  Mailbox& mailbox = mailboxes_[static_cast<std::size_t>(address.to)];
+  {
+    const std::lock_guard lock(mailbox.mutex);
+    Queues& queues = mailbox.queues[address];
+    if ((queues.*other).empty()) {
+      (queues.*own).push_back(message);
+      return;
+    }
+    const auto match = (queues.*other).front();
+    (queues.*other).pop_front();
+    if (queues.sends.empty() && queues.receives.empty()) mailbox.queues.erase(address);
+    ThreadMessage& sent = own == &Queues::sends ? *message : *match;
+    ThreadMessage& received = own == &Queues::sends ? *match : *message;
+    if (sent.bytes != received.bytes) {
+      sent.error = received.error = formatted(
+          "rank {} sends {} bytes where rank {} expects {}; the ranks call with different sizes",
+          address.from, sent.bytes, address.to, received.bytes);
+    } else if (sent.bytes > 0) {
+      std::memcpy(received.data, sent.data, sent.bytes);
+    }
+    sent.done = true;
+    received.done = true;
+  }
+  ring(address.from);
+  ring(address.to);
+}
+
+void ThreadMailboxes::send(const ThreadAddress& address,
+                           const std::shared_ptr<ThreadMessage>& message) {
+  put(address, message, &Queues::sends, &Queues::receives);
+}
+
+void ThreadMailboxes::receive(const ThreadAddress& address,
+                              const std::shared_ptr<ThreadMessage>& message) {
+  put(address, message, &Queues::receives, &Queues::sends);
+}
+
+void ThreadMailboxes::withdraw(const ThreadAddress& address,
+                               const std::shared_ptr<ThreadMessage>& message) {
+  Mailbox& mailbox = mailboxes_[static_cast<std::size_t>(address.to)];
+  const std::lock_guard lock(mailbox.mutex);
+  const auto found = mailbox.queues.find(address);
+  if (found == mailbox.queues.end()) return;
+  std::erase(found->second.sends, message);
+  std::erase(found->second.receives, message);
+}
+
+void ThreadMailboxes::ring(int rank) {
+  Bell& bell = bells_[static_cast<std::size_t>(rank)];
+  {
+    const std::lock_guard lock(bell.mutex);
+    bell.rung = true;
+  }
+  bell.changed.notify_one();
+}
+
+void ThreadMailboxes::pause(int rank) {
+  Bell& bell = bells_[static_cast<std::size_t>(rank)];
+  std::unique_lock lock(bell.mutex);
+  bell.changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return bell.rung; });
+  bell.rung = false;
+}
+
+void ThreadMailboxes::fail(int rank) {
+  int none = -1;
+  failed_.compare_exchange_strong(none, rank);
+  for (std::size_t r = 0; r < bells_.size(); ++r) ring(static_cast<int>(r));
+}
+
 namespace {
 
 class ThreadTransfer final : public Transfer {

@@ -75,8 +75,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
     const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
     fail(ErrorKind::data, "{}{}{}{}", where_,
          // otherwise a number too large for a double
-         is_syntax ? ":" + line_column(text_, byte) : "",
-         ": not valid JSON: ", error.what());
+         is_syntax ? ":" + line_column(text_, byte) : "", ": not valid JSON: ", error.what());
   }
 
  private:

@@ -14,8 +14,8 @@ namespace trireme {
 /// The balancing methods of context parallelism:
 ///   zigzag  2c equal chunks; rank i holds chunks i and 2c - 1 - i. If a row is one document, every
 ///           rank has equally many pairs of a query and a key that it sees.
-///   work    Up to 16 chunks per rank; the heaviest chunks go first, each to the rank with the least
-///           work. It suits rows of several documents, where zigzag divides the work unevenly.
+///   work    Up to 16 chunks per rank; the heaviest chunks go first, each to the rank with the
+///           least work. It suits rows of several documents, where zigzag is uneven.
 enum class ContextBalance { zigzag, work };
 
 // indexed by ContextBalance

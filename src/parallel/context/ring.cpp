@@ -111,24 +111,6 @@ ops::AttentionOutput block_forward(const at::Tensor& q, const at::Tensor& held,
   return part;
 }
 
-/// Adds to grad_q [B, H, T / c, D] and writes grad_keys [2, B, Hk, T / c, D].
-template <class Between>
-void block_backward(const at::Tensor& grad_out, const ContextSaved& saved, const at::Tensor& held,
-                    const ops::AttentionSetup& setup, ops::Path path, const at::Tensor& grad_q,
-                    const at::Tensor& grad_keys, const Between& between) {
-  for (const HeadSlice& slice : head_slices(saved.q, held[0])) {
-    const ops::AttentionOutput whole{slice.of_queries(saved.attended.out),
-                                     slice.of_queries(saved.attended.lse)};
-    const auto grads =
-        ops::attention_backward(slice.of_queries(grad_out), slice.of_queries(saved.q),
-                                slice.of_keys(held[0]), slice.of_keys(held[1]), whole, setup, path);
-    slice.of_queries(grad_q).add_(grads.q);
-    slice.of_keys(grad_keys[0]).copy_(grads.k);
-    slice.of_keys(grad_keys[1]).copy_(grads.v);
-    between();
-  }
-}
-
 }  // namespace
 
 ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
