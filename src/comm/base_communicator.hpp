@@ -21,8 +21,7 @@ struct Call {
 
   void complete() const { recorder->complete(sequence); }
 
-  /// Throws Error(comm) that names this operation, and marks the activity, so that rank 0's
-  /// heartbeat can report it.
+  /// Throws Error(comm) naming this operation, and marks the activity for rank 0's heartbeat.
   [[noreturn]] void timed_out() const;
 };
 
@@ -106,8 +105,7 @@ struct SortedMessages {
   std::vector<Message> receives;
 };
 
-/// Matches sends and receives of `rank` to itself in order. Throws Error(usage) if their numbers or
-/// sizes differ.
+/// Matches sends and receives of `rank` to itself in order. Throws Error(usage) on a mismatch.
 SortedMessages sort_messages(const Call& call, int rank, const Exchange& request);
 
 /// Copies the messages in host memory.

@@ -8,33 +8,10 @@
 
 #include "comm/requests.hpp"
 
-/// Communication between ranks: one interface and four backends (self, thread, mpi, nccl), chosen
-/// at run time.
-///
-/// Contract of every collective, for all backends:
-/// - A call enqueues the operation and returns Work; it may return before completion. Buffers
-///   must not be touched until Work::wait() returns.
-/// - All ranks of the group call the same operations in the same order with matching sizes.
-///   Only `exchange` concerns just the ranks it names; messages between two ranks match in the
-///   order in which both list them.
-/// - In-place operation is allowed if input and output pointers are equal (reduce_scatter and
-///   all_gather: equal to this rank's part), but not for all_to_all. Buffers must not overlap
-///   otherwise.
-/// - An unsupported dtype or operation throws Error(usage) before any byte moves. Counts are
-///   64-bit; backends split long buffers.
-/// - A Work that is not complete within the group's timeout throws Error(comm) with operation,
-///   group, sequence number and bytes.
-/// - Progress: mpi progresses only inside calls of this interface (any call, or Work::poll),
-///   nccl on the device. Small operations over many ranks run in rounds, so a rank without
-///   calls delays others.
-/// - Sums of bf16 and f16 accumulate in f32 and round at most once per combination of two ranks.
-/// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and
-///   mpi every element is added in rank order 0, 1, 2, ..., so reduce_scatter and any split into
-///   buckets also give the same bits (CommOptions::mpi_reduce = library leaves the order to MPI).
+/// Communication between ranks over one of four backends (self, thread, mpi, nccl).
 namespace trireme {
 
-/// One pending operation. The destructor waits for an incomplete operation, because its buffers may
-/// be in use.
+/// One pending operation. The destructor waits, because the buffers may be in use.
 class Work {
  public:
   virtual ~Work() = default;
@@ -46,9 +23,8 @@ class Work {
   /// operation and does not block the host.
   virtual void wait() = 0;
 
-  /// Returns the time of the operation on the device, including the wait for other ranks. Returns
-  /// nullopt before completion and for backends that use the host (their time is spent in wait()
-  /// and poll()).
+  /// Returns the device time of a complete operation, including the wait for other ranks. Returns
+  /// nullopt on backends that use the host (their time is spent in wait() and poll()).
   [[nodiscard]] virtual std::optional<double> seconds() { return std::nullopt; }
 };
 

@@ -22,8 +22,7 @@ struct CommBackend {
 std::span<const CommBackend> cpu_backends();
 
 /// Creates the world communicator of the named backend; "auto" is mpi for several ranks, otherwise
-/// self. `extra` lists backends that only some programs link (nccl). Throws Error(usage) with the
-/// known names.
+/// self. `extra` lists backends of some programs (nccl). Throws Error(usage) with the known names.
 std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo& launch,
                                          const CommOptions& options = {},
                                          std::span<const CommBackend> extra = {});

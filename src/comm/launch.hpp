@@ -43,8 +43,7 @@ class Launch {
   /// needs no MPI. Call either start() or start_alone(), once. Throws like Session.
   void start(const StartLimit& limit);
 
-  /// Creates world() for this process alone, for a command that needs no other ranks. MPI is not
-  /// started.
+  /// Creates world() for this process alone, without MPI, for a command that needs no ranks.
   void start_alone();
 
   /// Sets a function that runs if this rank fails by itself, before the other ranks are aborted.

@@ -147,8 +147,7 @@ bool is_alone(const LauncherVariables& variables) {
 }
 
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command) {
-  // mpirun states the number of processes that the user wants, and so does the scheduler's
-  // launcher.
+  // mpirun and the scheduler's launcher state the number of processes that the user wants.
   const Scheduler* around = job_around(variables);
   if (around == nullptr || variables.contains("OMPI_COMM_WORLD_SIZE") ||
       variables.contains("PMI_SIZE") || !is_alone(variables))

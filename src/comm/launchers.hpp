@@ -2,16 +2,15 @@
 #include <map>
 #include <string>
 
-/// Reads the variables that launchers set for a process. Only MPI reports rank and size of a launch
-/// with several processes (session.hpp). The variables show if MPI is needed, and if MPI sees all
-/// processes of the launch.
+/// Reads the variables that launchers set for a process. They show if MPI is needed, and if MPI
+/// sees all processes of the launch. Only MPI reports rank and size of several processes
+/// (session.hpp).
 namespace trireme {
 
 using LauncherVariables = std::map<std::string, std::string>;
 
 /// Returns the variables of known launchers (mpirun, mpiexec, srun, flux, jsrun, PMIx, PALS) and of
-/// the surrounding scheduler job that are set. Call it before MPI_Init, because Open MPI then sets
-/// variables itself.
+/// the surrounding scheduler job. Call it before MPI_Init: Open MPI then sets variables itself.
 LauncherVariables launcher_variables();
 
 /// Returns the rank of this process from the launcher's variables in `environment`, before MPI is

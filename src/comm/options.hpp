@@ -7,9 +7,8 @@ namespace trireme {
 
 class Activity;
 
-/// The reductions of the mpi backend. `ordered` adds in rank order with native chunks and overlaps
-/// with compute. `library` calls MPI_Iallreduce and related functions, as a plain path for
-/// comparison.
+/// The reductions of the mpi backend. `ordered` adds in rank order and overlaps with compute.
+/// `library` calls MPI_Iallreduce and related functions, as a plain path for comparison.
 enum class MpiReduce { ordered, library };
 
 /// Options of a communicator; groups created by split() inherit them.

@@ -7,8 +7,7 @@
 namespace trireme {
 namespace {
 
-/// Removes the number at the end of a tag: "grads bucket 3" becomes "grads bucket"; "bf16" and "7"
-/// stay.
+/// Removes the number at the end: "grads bucket 3" becomes "grads bucket"; "bf16" and "7" stay.
 std::string_view purpose_of(std::string_view tag) {
   const std::size_t last = tag.find_last_not_of("0123456789");
   if (last == std::string_view::npos || tag[last] != ' ' || last + 1 == tag.size()) return tag;

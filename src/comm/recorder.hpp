@@ -36,8 +36,7 @@ class Recorder {
     SentCount* sent;         // valid as long as the recorder
   };
 
-  /// Records the start of an operation. `counted` is true if its sends will be added to
-  /// Begun::sent.
+  /// Records the start of an operation. `counted`: its sends will be added to Begun::sent.
   Begun begin(const char* operation, std::string_view tag, std::uint64_t payload, bool counted);
   void complete(std::uint64_t sequence);
 

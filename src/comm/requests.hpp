@@ -7,9 +7,8 @@
 
 /// Arguments of the collectives: one struct for each data layout, read only during the call.
 ///
-/// Counts are in elements. Members without a default must be set; the compiler warns about a
-/// missing one. `tag` is the caller's name for the call, such as "grads bucket 3", in errors and
-/// records.
+/// Counts are in elements. Members without a default must be set; the compiler warns otherwise.
+/// `tag` is the caller's name for the call in errors and records: "grads bucket 3".
 namespace trireme {
 
 enum class ReduceOp { sum, max, min };
@@ -57,8 +56,7 @@ struct Broadcast {
   [[nodiscard]] std::uint64_t bytes() const { return count * size_of(dtype); }
 };
 
-/// Part p of the input (send_counts[p] elements, parts are contiguous) goes to rank p. Counts may
-/// differ and may be zero.
+/// Part p of the input (send_counts[p] elements, parts are contiguous) goes to rank p.
 struct AllToAll {
   const void* input;
   std::span<const std::uint64_t> send_counts;
@@ -69,8 +67,7 @@ struct AllToAll {
   std::string_view tag = {};
 };
 
-/// One message of an exchange. Messages between two ranks match in the order in which they are
-/// listed.
+/// One message of an exchange. Messages between two ranks match in listed order.
 struct Message {
   int peer = 0;
   void* data = nullptr;

@@ -15,14 +15,7 @@ struct LaunchInfo {
   std::string hostname;
 };
 
-/// Keeps MPI initialized during its lifetime. There is one per process, created in main() before
-/// any mpi communicator.
-///
-/// MPI is initialized with MPI_THREAD_FUNNELED, so only the thread of the constructor may use
-/// communicators. The destructor finalizes MPI, except during an exception: peers then wait in a
-/// collective, and main() must end the job with abort_job(). Throws Error(usage) if a launcher
-/// started several processes that MPI does not see (launchers.hpp), and Error(comm) if MPI fails.
-/// In builds without MPI a session has one rank, and several processes are the same error.
+/// Keeps MPI initialized. There is one per process, created in main() before mpi communicators.
 class Session {
  public:
   Session(int* argc, char*** argv);
@@ -42,8 +35,7 @@ std::string this_hostname();
 /// Ends every rank of the job now with this exit code, after flushing the logs. Never returns.
 [[noreturn]] void abort_job(int exit_code) noexcept;
 
-/// Computes LaunchInfo's node fields of one rank from the lowest rank on each rank's node. Exposed
-/// for its test.
+/// LaunchInfo's node fields, from the lowest rank on each rank's node. Exposed for its test.
 struct NodeNumber {
   int node = 0;
   int num_nodes = 1;

@@ -12,8 +12,7 @@
 namespace trireme {
 namespace {
 
-/// The outcome of one item. Its message format is "CODE LENGTH\nTEXT"; code 0 is success, otherwise
-/// 1 + kind.
+/// The outcome of one item, sent as "CODE LENGTH\nTEXT"; code 0 is success, else 1 + kind.
 struct PieceOutcome {
   std::optional<ErrorKind> failed;
   std::string text;  // the result or the error message

@@ -8,12 +8,10 @@
 
 #include "comm/communicator.hpp"
 
-/// Distributes work that one rank could do alone. The outcome, a text or an error, is the same as
-/// that of one rank.
+/// Distributes work that one rank could do alone, with the same result or error.
 namespace trireme {
 
-/// Returns the owner of each item: items from largest to smallest go to the rank with the smallest
-/// load.
+/// Returns the owner of each item: from largest to smallest, each to the least loaded rank.
 std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks);
 
 /// Collective. Runs `work(i)` on the owner of item i (owners_by_bytes()) and returns the texts of

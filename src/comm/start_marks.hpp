@@ -19,8 +19,8 @@ struct StartMark {
 /// not writable, there are no marks.
 class StartMarks {
  public:
-  /// `directory` holds the marks of all starts of a run; "" disables marks. `variables` distinguish
-  /// one start from another.
+  /// `directory` holds the marks of all starts of a run ("": no marks), which `variables`
+  /// distinguish.
   StartMarks(std::filesystem::path directory, const LauncherVariables& variables, int rank);
 
   /// Creates this rank's mark. Returns false if that fails.

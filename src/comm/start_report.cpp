@@ -10,8 +10,7 @@ namespace {
 
 constexpr std::size_t kMostParts = 20;
 
-/// Returns "n2" for "n2.cluster.example", because the scheduler's node names and host names may
-/// differ in the domain.
+/// Returns "n2" for "n2.cluster.example": node names and host names may differ in the domain.
 std::string short_name(const std::string& node) {
   return node.substr(0, node.find('.'));
 }

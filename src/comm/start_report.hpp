@@ -32,8 +32,7 @@ struct StartFailure {
 /// Builds the report with the missing ranks and nodes.
 StartFailure report_start(const StartView& view);
 
-/// Formats increasing numbers as "0, 3-5, 8". After 20 parts it gives only the number of the
-/// others.
+/// Formats increasing numbers as "0, 3-5, 8". After 20 parts it only counts the others.
 std::string ranges_text(const std::vector<int>& numbers);
 
 }  // namespace trireme

@@ -21,8 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The other ranks wait this long for the report before they exit, because the launcher then kills
-/// all ranks.
+/// The other ranks wait this long for the report, because the launcher then kills all ranks.
 constexpr std::chrono::seconds kGrace{2};
 constexpr double kMostBetweenSigns_s = 10;
 
@@ -31,8 +30,7 @@ std::string own_node() {
   return node == nullptr ? this_hostname() : node;
 }
 
-/// Blocks all signals during its lifetime, so that a new thread does not receive signals meant for
-/// the main thread.
+/// Blocks all signals, so that a new thread does not receive signals for the main thread.
 class BlockedSignals {
  public:
   BlockedSignals() {

@@ -7,8 +7,7 @@
 /// Evaluates values of Communicator::traffic().
 namespace trireme {
 
-/// Returns the traffic after `before`, without empty rows. Exact if no operation was in flight at
-/// either time.
+/// Returns the traffic after `before`, without empty rows. Exact if nothing was in flight.
 std::vector<TrafficRow> traffic_between(const std::vector<TrafficRow>& before,
                                         const std::vector<TrafficRow>& after);
 

@@ -6,8 +6,7 @@
 
 namespace trireme {
 
-/// Returns the enum value whose name is `name`; `names` lists the names in the enum's order. The
-/// name must be valid.
+/// Returns the enum value of a valid `name`; `names` lists the names in the enum's order.
 template <class Enum, class Names>
 Enum by_name(const Names& names, std::string_view name) {
   const auto found = std::find(names.begin(), names.end(), name);

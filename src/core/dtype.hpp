@@ -24,8 +24,7 @@ constexpr float from_bf16_bits(std::uint16_t bits) noexcept {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Converts f16 to f32 by exact scaling. One multiplication re-bases the exponent and also handles
-/// subnormals.
+/// Converts f16 to f32 by one exact multiplication, which also handles subnormals.
 inline float from_f16_bits(std::uint16_t half) noexcept {
   const std::uint32_t sign = (half & 0x8000U) << 16;
   const std::uint32_t magnitude = half & 0x7fffU;
@@ -37,9 +36,8 @@ inline float from_f16_bits(std::uint16_t half) noexcept {
   return __builtin_bit_cast(float, sign | (magnitude >= 0x7c00U ? special : finite));
 }
 
-/// Converts f32 to f16, rounding to nearest even. For subnormal halves, adding a float of the right
-/// magnitude makes the addition itself round at the half's last bit. Normal halves are rounded in
-/// integer arithmetic.
+/// Converts f32 to f16, rounding to nearest even. For subnormal halves, adding a suitable float
+/// rounds at the half's last bit. Normal halves are rounded in integer arithmetic.
 inline std::uint16_t to_f16_bits(float value) noexcept {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;

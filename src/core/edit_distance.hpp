@@ -4,8 +4,7 @@
 #include <string>
 #include <string_view>
 
-/// Finds the known word nearest to a mistyped word, for options, config keys, commands, presets and
-/// files.
+/// Finds the known option, key, command, preset or file nearest to a mistyped word.
 namespace trireme {
 
 /// Returns the optimal string alignment distance in bytes: insertions, deletions, replacements and
@@ -18,8 +17,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 std::string nearest(std::string_view word, std::span<const std::string> candidates,
                     std::size_t max_distance = 2);
 
-/// Returns the end of an error message, "; did you mean 'optim.lr'?", or "" if no candidate is
-/// near.
+/// Returns "; did you mean 'optim.lr'?" for the end of an error message, or "" without a match.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace trireme

@@ -40,8 +40,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// A message with one "{}" for each argument, checked at compile time; "{{" and "}}" are literal
-/// braces.
+/// A message with a "{}" for each argument, checked at compile time; "{{" and "}}" are braces.
 template <class... Args>
 struct MessageFormat {
   template <std::size_t N>
@@ -116,8 +115,7 @@ template <class... Args>
 
 [[noreturn]] void assertion_failed(const char* what, const char* file, int line);
 
-/// Throws Error(internal) if the condition is false. It is for bugs in Trireme only, never for
-/// input.
+/// Throws Error(internal) if the condition is false. For bugs in Trireme, never for input.
 #define TRIREME_ASSERT(condition)                                                  \
   do {                                                                             \
     if (!(condition)) ::trireme::assertion_failed(#condition, __FILE__, __LINE__); \

@@ -13,8 +13,7 @@ namespace trireme {
 /// Kulisch, "Computer arithmetic and validity", 2008, chapter 8.
 class ExactSum {
  public:
-  /// Covers the bits of every finite double, from 2^-1074 up, and two more words for the last
-  /// number.
+  /// Covers all bits of a finite double, from 2^-1074 up, and two more words for the last one.
   static constexpr std::size_t kWords = (2046 + 31) / 32 + 3;
 
   /// Adds a non-negative value. A value that is not finite is counted, not added. At most 2^31

@@ -14,8 +14,7 @@ enum class Combine {
   max,            // over ranks
 };
 
-/// A number that a run reports, declared once by the component that measures it. Every metrics sink
-/// shows it under its name.
+/// A number that a run reports. The component that measures it declares it once.
 struct Measure {
   std::string name;  // includes the unit: "save_s", "mem_peak_bytes"
   Combine combine = Combine::mean;
@@ -32,8 +31,7 @@ struct Metric {
   Form form = Form::real;
 };
 
-/// The measures of one rank. All ranks declare the same measures in the same order, before the
-/// first pack().
+/// The measures of one rank. All ranks declare the same ones in order, before the first pack().
 class Measures {
  public:
   using Id = std::size_t;

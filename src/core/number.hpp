@@ -7,8 +7,7 @@
 /// Conversions between numbers and text that do not depend on the locale.
 namespace trireme {
 
-/// Returns the shortest text that reads back to the same bits: "3e-04", "0.1", "100", "inf",
-/// "-inf", "nan".
+/// Returns the shortest text that reads back to the same bits: "3e-04", "0.1", "inf", "nan".
 std::string number_text(double value);
 
 /// Formats a rounded duration: 3723 is "1h02m", 75 is "1m15s", 7 is "7s".
@@ -24,8 +23,7 @@ std::string format_bytes(double bytes);
 /// else, including "inf", "nan" and values that overflow or underflow a double.
 std::optional<double> parse_number(std::string_view text);
 
-/// Parses all of `text` as a 64-bit decimal integer with an optional sign; nullopt for anything
-/// else.
+/// Parses all of `text` as a 64-bit integer with an optional sign; nullopt for anything else.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
 }  // namespace trireme

@@ -39,8 +39,7 @@ template <class Own>
   return own;
 }
 
-/// Calls visit(name, value, help) for every key: the part of fields() that belongs to table
-/// entries.
+/// Calls visit(name, value, help) for every key of the table entries.
 template <class Keys, class Visit>
 void visit_own_keys(Keys& keys, Visit&& visit) {
   for (auto& key : keys) {

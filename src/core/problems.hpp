@@ -52,8 +52,7 @@ class Problems {
 
   [[nodiscard]] const std::vector<std::string>& lines() const noexcept { return lines_; }
 
-  /// Throws one Error(usage) with all lines in the order of discovery; does nothing if there is
-  /// none.
+  /// Throws one Error(usage) with all lines in order; does nothing if there is none.
   void throw_if_any() const;
 
  private:

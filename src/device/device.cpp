@@ -39,8 +39,7 @@ struct PeakRow {
   double dense_bf16;
 };
 
-/// Dense peaks from data sheets. A100 and H100 differ by form factor, so the more specific name
-/// comes first.
+/// Dense peaks from data sheets. The more specific name comes first, as form factors differ.
 constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
                                          {"H100 NVL", 835e12},
                                          {"H100", 989.4e12},

@@ -56,8 +56,7 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size);
 /// Waits until the device has finished all submitted work; does nothing on a CPU.
 void finish_work(at::Device device);
 
-/// Returns the data-sheet peak of a known GPU in the compute dtype, in dense FLOP/s, for MFU; 0 for
-/// every other device.
+/// Returns a known GPU's data-sheet peak in the compute dtype, in dense FLOP/s; 0 if unknown.
 double known_peak_flops(at::Device device, at::ScalarType compute);
 
 /// Measures the same peak, once per process, device and dtype. A CPU runs multiply-adds in
@@ -65,15 +64,13 @@ double known_peak_flops(at::Device device, at::ScalarType compute);
 /// matrix products (4096^3, best of 5).
 double measured_peak_flops(at::Device device, at::ScalarType compute);
 
-/// Returns the rate of reading large memory with all threads, in bytes per second; the best of 5
-/// runs.
+/// Returns the rate of reading large memory with all threads, in bytes/s; the best of 5.
 double memory_read_rate(at::Device device);
 
 /// Returns the memory of a GPU, or of this machine for a CPU.
 MachineMemory device_memory(at::Device device);
 
-/// Returns this rank's peak memory: the caching allocator's peak on a GPU, the peak resident set on
-/// a CPU.
+/// Returns this rank's peak memory: reserved by the allocator on a GPU, resident set on a CPU.
 std::int64_t peak_memory_bytes(at::Device device);
 
 /// Makes the process keep freed host memory of tensors, except the largest, for later tensors. A

@@ -45,8 +45,7 @@ class Quiet {
 
 }  // namespace
 
-/// The listener that allocators report to. It has a lock, because backward on a GPU runs on other
-/// threads.
+/// The listener of the allocators. It has a lock, because GPU backward runs on other threads.
 class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* pointer, std::int64_t size, std::size_t total_allocated,

@@ -6,8 +6,7 @@
 
 namespace trireme {
 
-/// The dtypes of the weights that the model computes with and of the master weights that the
-/// optimizer updates.
+/// The dtypes of the model's weights and of the master weights that the optimizer updates.
 struct ParamDTypes {
   at::ScalarType compute = at::kFloat;
   at::ScalarType main = at::kFloat;  // also for master gradients and optimizer state

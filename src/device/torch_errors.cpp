@@ -20,12 +20,11 @@ void rethrow_torch_error() {
     throw;
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
-    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says_out_of_memory(text)) {
+    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says_out_of_memory(text))
       fail(
           ErrorKind::resource,
           "out of memory: lower train.micro_batch or train.seq_len, set parallel.recompute full, or use more ranks or a smaller model ({})",
           text);
-    }
     fail(ErrorKind::internal, "{}", text);
   }
 }

@@ -7,26 +7,22 @@
 
 #include "comm/communicator.hpp"
 
-/// Collectives of contiguous tensors on the device's current stream. The tensors must live until
-/// the work is complete.
+/// Collectives of contiguous tensors on the current stream. Tensors must outlive the work.
 namespace trireme {
 
 /// Reduces all elements in place.
 [[nodiscard]] WorkPtr all_reduce(Communicator& group, const at::Tensor& values, ReduceOp op,
                                  std::string_view tag);
 
-/// Adds up `all` [size * n] over the ranks; `sum` [n] receives part group.rank(). `sum` may be a
-/// view of that part.
+/// Adds up `all` [size * n] over the ranks; `sum` [n] is part group.rank(), possibly in place.
 [[nodiscard]] WorkPtr reduce_scatter(Communicator& group, const at::Tensor& all,
                                      const at::Tensor& sum, std::string_view tag);
 
-/// Gathers every rank's part [n] into `all` [size * n], in rank order. `part` may be a view of its
-/// place in `all`.
+/// Gathers every rank's part [n] into `all` [size * n], in rank order, possibly in place.
 [[nodiscard]] WorkPtr all_gather(Communicator& group, const at::Tensor& part, const at::Tensor& all,
                                  std::string_view tag);
 
-/// Exchanges rows: row r of `received` [size, n] is row group.rank() of the tensor [size, n] that
-/// rank r sends.
+/// Exchanges rows of [size, n]: row r goes to rank r, and row r of `received` comes from it.
 [[nodiscard]] WorkPtr all_to_all(Communicator& group, const at::Tensor& sent,
                                  const at::Tensor& received, std::string_view tag);
 

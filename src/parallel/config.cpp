@@ -139,11 +139,10 @@ int expert_shard_ranks(const ParallelConfig& config, int world_size) {
   if (config.zero == 0) return 1;
   const std::int64_t together = shard_ranks(config, data) * config.tp;
   const std::int64_t expert_ranks = expert_tensor_ranks(config) * config.ep;
-  if (together % expert_ranks != 0 && expert_ranks % together != 0) {
+  if (together % expert_ranks != 0 && expert_ranks % together != 0)
     fail(ErrorKind::usage,
          "parallel.zero_shard = {} x tp = {} and etp x ep = {}: one must divide the other",
          config.zero_shard, config.tp, expert_ranks);
-  }
   return static_cast<int>(std::max<std::int64_t>(together / expert_ranks, 1));
 }
 

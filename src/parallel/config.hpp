@@ -7,8 +7,7 @@ namespace trireme {
 
 class Problems;
 
-/// The distribution of a model and its batch over ranks. The data-parallel size is the rest: ranks
-/// / (tp * cp * pp).
+/// The distribution over ranks. The data-parallel size is ranks / (tp * cp * pp).
 struct ParallelConfig {
   std::int64_t tp = 1;
   std::int64_t cp = 1;
@@ -89,8 +88,7 @@ std::vector<std::int64_t> divisors(std::int64_t number);
 /// Returns true if tp x cp x pp divides `world_size` ranks.
 bool divides(const ParallelConfig& config, int world_size);
 
-/// Returns the size of the dp axis for `world_size` ranks. Throws Error(usage) if tp x cp x pp does
-/// not divide them.
+/// Returns the size of the dp axis. Throws Error(usage) if tp x cp x pp does not divide the ranks.
 int data_ranks(const ParallelConfig& config, int world_size);
 
 /// Returns true if gathered ZeRO-3 weights stay until the update (zero_reshard, pp_regather).

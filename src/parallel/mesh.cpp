@@ -12,8 +12,7 @@
 namespace trireme {
 namespace {
 
-/// The position of this rank among the replicas of its group, `members` (world ranks); empty if two
-/// levels have no benefit.
+/// This rank's position among `members`, the replicas of its group; nullopt if levels do not help.
 struct NodePlace {
   int node = 0;
   int place = 0;  // index among the members on its node
@@ -81,9 +80,8 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<
       at_expert,
       at_expert + expert_models * (at.edp / expert_shards),
       at_expert + expert_models * (at.edp % expert_shards)};
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
+  for (std::size_t i = 0; i < groups_.size(); ++i)
     groups_[i] = world.split(colors[i], world.rank(), std::string(kAxisNames[i]));
-  }
   if (config.hierarchical && !node_of_rank.empty()) split_by_node(node_of_rank);
 }
 

@@ -15,18 +15,10 @@
 
 namespace trireme {
 
-/// The registry of all parameters: declaration, storage, initial values, gradients and the
-/// "gradient ready" event.
-///
-/// Storage is flat per FSDP unit (a parameter group that is gathered and reduced together), in id
-/// order: weights, master weights (shared with the weights if the dtypes are equal) and master
-/// gradients. The mesh's ZeRO stage decides how much of each a rank stores; a rank always stores
-/// the part of each unit that it updates. Frozen parameters have weights only; a model of frozen
-/// parameters runs forward only. Declare all parameters, then allocate once.
+/// All parameters: declaration, storage, initial values, gradients and the "ready" event.
 class ParamRegistry {
  public:
-  /// Starts a unit: parameters declared from now on belong to it. Without any call, all parameters
-  /// form one unit.
+  /// Starts a unit of the parameters declared next. Without a call, all parameters form one unit.
   void begin_unit(std::string name);
 
   /// Makes all parameters declared from now on frozen, whatever their spec says.
@@ -57,8 +49,7 @@ class ParamRegistry {
 
   [[nodiscard]] at::Tensor weight(ParamId id) { return weight(WeightRef{id}); }
 
-  /// Returns the master weights of a parameter. Only without ZeRO; otherwise a rank stores
-  /// main_part() only.
+  /// Returns the master weights of a parameter. Only without ZeRO; see main_part().
   [[nodiscard]] at::Tensor main(ParamId id) const;
 
   /// Returns the tensor that backward adds the parameter's gradient to.
@@ -78,8 +69,7 @@ class ParamRegistry {
   /// With offload, copies the final gradients to host memory; call it before an optimizer step.
   void fetch_grads();
 
-  /// Returns this unit's part of a buffer of all trainable parts (optimizer state from
-  /// make_state()).
+  /// Returns this unit's part of a buffer of all trainable parts (from make_state()).
   [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
   /// Returns the bytes of master weights that are stored separately from the weights.

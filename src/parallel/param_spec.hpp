@@ -11,15 +11,13 @@ namespace trireme {
 
 using ParamId = std::size_t;
 
-/// `count` neighboring parameters that are used as one matrix, with their rows stacked (count 1: a
-/// single parameter).
+/// `count` neighboring parameters used as one matrix with stacked rows (1: a single parameter).
 struct WeightRef {
   ParamId first = 0;
   std::size_t count = 1;
 };
 
-/// The distribution of initial values. An element's value depends on (seed, name, global flat
-/// index) only.
+/// The distribution of initial values. A value depends on (seed, name, global index) only.
 struct InitLaw {
   enum class Kind { normal, uniform, ones, zeros } kind = Kind::normal;
   double scale = 0.02;  // normal: standard deviation; uniform: values in [-scale, scale)
@@ -63,8 +61,7 @@ struct ParamSpec {
   /// Parameter of experts: dim 0 is split over ep. If experts have a separate grid (Mesh), `split`
   /// refers to etp, and the parameter is in the expert unit of its block.
   bool of_experts = false;
-  /// Has only the weights that the model computes with: no master copy, gradient or optimizer
-  /// state.
+  /// Has only weights for computation: no master weights, gradient or optimizer state.
   bool frozen = false;
   /// A tied table that the first and the last pipeline stage hold on two ranks. It has its own
   /// unit, split equally on both ranks, and the first rank owns it.

@@ -14,8 +14,7 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
   return result;
 }
 
-/// The intersection of two slices as rows: runs that are contiguous in both rectangles, in
-/// row-major order.
+/// The intersection of two slices as rows that are contiguous in both, in row-major order.
 struct CommonRows {
   std::vector<std::int64_t> counts;  // per outer dim
   std::vector<std::int64_t>
@@ -85,10 +84,9 @@ CommonRows common_rows(const Slice& source, const Slice& target) {
 
 void check(const std::vector<std::int64_t>& shape, const Slice& slice) {
   TRIREME_ASSERT(slice.offset.size() == shape.size() && slice.extent.size() == shape.size());
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+  for (std::size_t dim = 0; dim < shape.size(); ++dim)
     TRIREME_ASSERT(slice.offset[dim] >= 0 && slice.extent[dim] >= 0 &&
                    slice.offset[dim] + slice.extent[dim] <= shape[dim]);
-  }
   TRIREME_ASSERT(0 <= slice.flat_begin && slice.flat_begin <= slice.flat_end &&
                  slice.flat_end <= slice.rectangle_count());
 }

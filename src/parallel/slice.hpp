@@ -33,8 +33,7 @@ struct SliceRun {
 /// Returns true if the slices share an element, in O(dims) for any number of shared runs.
 bool meet(const std::vector<std::int64_t>& shape, const Slice& a, const Slice& b);
 
-/// Returns every run that `target` needs and `source` has, ordered by target_index; empty if they
-/// share no element.
+/// Returns every run that `target` needs and `source` has, ordered by target_index.
 std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Slice& source,
                                 const Slice& target);
 

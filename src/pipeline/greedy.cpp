@@ -8,8 +8,7 @@
 namespace trireme::pipeline {
 namespace {
 
-/// State of one stage while the schedule grows. Actions of one kind run in the order of
-/// micro-batches.
+/// One stage while the schedule grows. Actions of a kind run in micro-batch order.
 struct StageState {
   int rank = 0;
   int later_on_rank = 0;  // number of later stages on the same rank
@@ -80,8 +79,7 @@ class Grower {
     return end + (rank(from) == rank(to) ? 0 : timing_.transfer);
   }
 
-  /// Returns the earliest time at which the inputs of the stage's next action of this kind are
-  /// available.
+  /// Returns when the inputs of the stage's next action of this kind are available.
   [[nodiscard]] double ready(PassKind kind, int index) const {
     const StageState& stage = stages_[static_cast<std::size_t>(index)];
     if (kind == PassKind::forward) {

@@ -76,8 +76,7 @@ std::vector<Pass> interleaved_list(int rank, const Shape& shape) {
   return list;
 }
 
-/// Builds one rank's actions on its two stages of a V-shaped placement, in the order of
-/// micro-batches.
+/// Builds one rank's actions on its two stages of a V, in micro-batch order.
 class VList {
  public:
   VList(int rank, int ranks) : stages_{rank, 2 * ranks - 1 - rank} {}
@@ -104,8 +103,7 @@ class VList {
   std::size_t next_left_ = 0;
 };
 
-/// Requires at least 2 p micro-batches. Side 0 is the stage on the way down the ranks, side 1 the
-/// stage on the way up.
+/// Requires at least 2 p micro-batches. Side 0 goes down the ranks, side 1 goes up.
 std::vector<Pass> dualpipe_list(int rank, const Shape& shape) {
   const int behind = shape.ranks - rank - 1;
   VList list(rank, shape.ranks);

@@ -55,8 +55,7 @@ struct Placement {
 /// Places stage s on rank s mod `ranks`, `virtual_stages` stages on each rank.
 Placement looped_placement(int ranks, int virtual_stages);
 
-/// Places two stages on each rank, down the ranks and up again: rank 0 has the first and the last
-/// stage.
+/// Places two stages on each rank, down and up again: rank 0 has the first and the last stage.
 Placement v_placement(int ranks);
 
 /// The order of all actions of one update, as a list for each rank. Transfers follow from the
@@ -67,9 +66,8 @@ struct Schedule {
   std::vector<std::vector<Pass>> lists = {};  // by rank
 };
 
-/// Checks that the lists contain each stage's actions for all micro-batches, once each, on the rank
-/// of the stage. Returns the first mistake, or "" if there is none. Use simulate() to check the
-/// order.
+/// Checks that the lists contain each stage's actions for all micro-batches, once each, on its
+/// rank. Returns the first mistake, or "". simulate() checks the order.
 std::string mistake_in(const Schedule& schedule);
 
 }  // namespace trireme::pipeline

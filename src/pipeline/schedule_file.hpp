@@ -6,8 +6,7 @@
 
 namespace trireme::pipeline {
 
-/// Returns the schedule as text: one line for each rank with its actions in order ("F0.0 F0.1
-/// BW0.0").
+/// Returns the schedule as text, one line for each rank: "F0.0 F0.1 BW0.0".
 std::string text_of(const Schedule& schedule);
 
 /// Parses the text of a schedule; '#' begins a comment. The numbers of stages and micro-batches

@@ -26,8 +26,7 @@ class Best {
   Found take() { return std::move(*found_); }
 
  private:
-  /// Returns a key to compare candidates, lower is better: excess over the limit, then time, then
-  /// peak.
+  /// Returns a key for comparison, lower is better: excess over the limit, then time, then peak.
   [[nodiscard]] std::tuple<int, double, int> rank_of(const Simulation& one) const {
     const int above = limit_ == 0 ? 0 : std::max(0, one.peak() - limit_);
     return {above, one.makespan, one.peak()};
@@ -53,11 +52,10 @@ void offer_all(const Placement& placement, const Shape& shape, const Timing& tim
     if (room > 0 && (most_under_way == 0 || room < most_under_way)) rooms.insert(room);
   for (const int room : rooms) {
     for (const bool split : {false, true}) {
-      for (const bool forward_first : {false, true}) {
+      for (const bool forward_first : {false, true})
         best.offer(
             greedy_schedule(placement, shape.micro_batches, timing, {room, split, forward_first}),
             "greedy");
-      }
     }
   }
 }

@@ -1,6 +1,7 @@
 #include "pipeline/simulate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -76,17 +77,8 @@ int peak_of(const std::vector<Pass>& list) {
 }  // namespace
 
 double PassTimes::of(PassKind kind) const {
-  switch (kind) {
-    case PassKind::forward:
-      return forward;
-    case PassKind::backward:
-      return input_grad + weight_grad;
-    case PassKind::input_grad:
-      return input_grad;
-    case PassKind::weight_grad:
-      return weight_grad;
-  }
-  return 0;
+  const std::array times{forward, input_grad + weight_grad, input_grad, weight_grad};
+  return times[static_cast<std::size_t>(kind)];
 }
 
 int Simulation::peak() const {

@@ -8,8 +8,7 @@
 
 namespace trireme {
 
-/// The current activity of this rank. The trainer and the communicators write it; the heartbeat
-/// thread reads it.
+/// The current activity of this rank, for the heartbeat. Trainer and communicators write it.
 struct ActivitySnapshot {
   std::int64_t step = 0;         // the trainer's step counter
   std::uint64_t operations = 0;  // collectives started, in all groups

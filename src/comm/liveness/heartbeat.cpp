@@ -48,8 +48,7 @@ void leave_at_once(const PeerLoss& loss) {
 
 }  // namespace
 
-/// One rank's part of the star: rank 0 has a connection to every rank, the other ranks have one to
-/// rank 0.
+/// One rank's part of the star: rank 0 is connected to all ranks, the others to rank 0.
 class Heartbeat::Monitor {
  public:
   Monitor(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
@@ -175,19 +174,17 @@ class Heartbeat::Monitor {
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
       peer.connection->send(message);
-      while (peer.connection->flush() && peer.connection->wants_write() && timer.seconds() < 0.2) {
+      while (peer.connection->flush() && peer.connection->wants_write() && timer.seconds() < 0.2)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
     }
   }
 
   void lost(const PeerLoss& loss) {
     finished_ = true;
     if (rank_ == 0) tell_all(Lost{loss});
-    if (rank_ == 0 || loss.rank == 0) {
+    if (rank_ == 0 || loss.rank == 0)
       log::error(
           formatted("{} is gone: {}", name_of(loss.rank, loss.hostname, loss.pid), loss.reason));
-    }
     {
       const std::lock_guard lock(mutex_);
       if (failure_ || stopping_) return;  // this rank is already leaving with its own exit code

@@ -9,8 +9,7 @@
 #include "comm/liveness/heartbeat.hpp"
 
 /// Messages between the heartbeats of two ranks. All ranks of a job run the same binary, so the
-/// wire format may change between versions. Each message lists its fields once, for both
-/// directions.
+/// wire format may change. Each message lists its fields once, for both directions.
 namespace trireme::heartbeat {
 
 /// First message of a connection, to rank 0.

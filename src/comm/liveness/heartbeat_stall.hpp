@@ -50,8 +50,7 @@ class StallWatch {
   bool warned_ = false;
 };
 
-/// Returns the index of the rank that is behind: fewest steps, then fewest operations, then not
-/// waiting for others.
+/// Returns the index of the rank with fewest steps, then fewest operations, then not waiting.
 std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks);
 
 /// Returns one line per rank, the rank that is behind first: fewest steps, then fewest operations,

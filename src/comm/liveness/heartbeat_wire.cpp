@@ -26,8 +26,7 @@ void set(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// Makes keepalive probes find a lost node: 5 s idle, then 3 probes 2 s apart. Unanswered data has
-/// the same limit.
+/// Finds a lost node by probes: 5 s idle, then 3 probes 2 s apart; the same for unanswered data.
 void set_keepalive(int fd) {
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);

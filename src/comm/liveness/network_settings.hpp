@@ -6,8 +6,7 @@
 
 namespace trireme {
 
-/// The settings with which a rank reaches the others: its interfaces and the variables that select
-/// among them.
+/// A rank's interfaces and the variables that select among them.
 struct NetworkSettings {
   std::string host;
   std::string text;  // "eth0 10.0.0.1; NCCL_SOCKET_IFNAME=eth0"

@@ -44,10 +44,9 @@ pid_t this_thread() {
 
 void on_capture(int) {
   const int saved = errno;
-  if (g_answer.asked.load() == this_thread()) {
+  if (g_answer.asked.load() == this_thread())
     g_answer.frames.store(
         ::backtrace(g_answer.addresses.data(), static_cast<int>(g_answer.addresses.size())));
-  }
   errno = saved;
 }
 

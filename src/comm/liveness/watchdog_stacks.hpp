@@ -13,12 +13,10 @@ namespace trireme {
 /// from its symbol table. Not async-signal-safe: call it from an ordinary thread.
 std::string stacks_of_all_threads();
 
-/// Loads the unwinder and installs the signal handler. The first use does this itself, but an early
-/// call is safer.
+/// Loads the unwinder and installs the signal handler; done by the first use otherwise.
 void prepare_stacks();
 
-/// Appends stacks_of_all_threads() under `heading` to a file and creates its directory. Never
-/// throws.
+/// Appends stacks_of_all_threads() under `heading` to a file, creating its directory. Never throws.
 void write_stacks(const std::filesystem::path& file, const std::string& heading) noexcept;
 
 /// Handles SIGUSR1 during its lifetime: `on_request` runs on a separate thread, and training

@@ -94,8 +94,7 @@ std::string demangle(const std::string& name) {
 std::string describe_frame(void* address, const OwnSymbols& own) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0 || info.dli_fbase == nullptr) return "?";
-  // A return address may be the first byte after the calling function, so look up the byte before
-  // it.
+  // A return address may be the first byte after the caller, so look up the byte before it.
   const std::uint64_t offset =
       reinterpret_cast<std::uint64_t>(address) - reinterpret_cast<std::uint64_t>(info.dli_fbase);
   const bool nameless = info.dli_sname == nullptr || *info.dli_sname == '\0';

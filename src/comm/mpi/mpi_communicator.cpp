@@ -21,8 +21,7 @@ namespace {
 // MPI counts are int, so longer buffers are reduced in chunks of this many elements.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 30;
 
-/// Reduces bf16 and f16, which MPI does not know, as two bytes. In MPI's terms `pair` is {in,
-/// inout}.
+/// Reduces bf16 and f16, which MPI does not know, as two bytes. `pair` is MPI's {in, inout}.
 template <DType dtype, ReduceOp op>
 void reduce_pair(void* in, void* in_out, int* count, MPI_Datatype*) {
   const std::array<const void*, 2> pair{in, in_out};
@@ -52,32 +51,11 @@ const HalfTypes& half_types() {
 }
 
 MPI_Datatype mpi_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return MPI_DOUBLE;
-    case DType::f32:
-      return MPI_FLOAT;
-    case DType::bf16:
-    case DType::f16:
-      return half_types().type;
-    case DType::i64:
-      return MPI_INT64_T;
-    case DType::i32:
-      return MPI_INT32_T;
-    case DType::i16:
-      return MPI_INT16_T;
-    case DType::i8:
-      return MPI_INT8_T;
-    case DType::u64:
-      return MPI_UINT64_T;
-    case DType::u32:
-      return MPI_UINT32_T;
-    case DType::u16:
-      return MPI_UINT16_T;
-    case DType::u8:
-      return MPI_UINT8_T;
-  }
-  return MPI_DATATYPE_NULL;
+  const MPI_Datatype half = half_types().type;
+  const std::array types{MPI_DOUBLE,   MPI_FLOAT,    half,         half,
+                         MPI_INT64_T,  MPI_INT32_T,  MPI_INT16_T,  MPI_INT8_T,
+                         MPI_UINT64_T, MPI_UINT32_T, MPI_UINT16_T, MPI_UINT8_T};
+  return types[static_cast<std::size_t>(dtype)];
 }
 
 MPI_Op mpi_op(DType dtype, ReduceOp op) {
@@ -145,17 +123,15 @@ std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Redu
               "MPI_Ireduce_scatter_block");
     return operation;
   }
-  // Chunks are not contiguous across parts, and MPI's in-place form puts the result at part 0, so
-  // rearrange a copy.
+  // Chunks are not contiguous across parts, and MPI's in-place form puts the result at part 0.
   auto& copy = operation->scratch();
   copy.resize(ranks * count * width);
   std::uint64_t filled = 0;
   for (std::uint64_t begin = 0; begin < count; begin += step) {
     const std::uint64_t n = std::min(step, count - begin);
     const std::uint64_t piece = filled;
-    for (std::uint64_t p = 0; p < ranks; ++p, filled += n * width) {
+    for (std::uint64_t p = 0; p < ranks; ++p, filled += n * width)
       std::memcpy(copy.data() + filled, parts + (p * count + begin) * width, n * width);
-    }
     check_mpi(MPI_Ireduce_scatter_block(copy.data() + piece, result + begin * width,
                                         static_cast<int>(n), type, op, comm, operation->add()),
               "MPI_Ireduce_scatter_block");
@@ -196,16 +172,14 @@ class MpiCommunicator final : public P2PCommunicator {
   }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
-    if (options().mpi_reduce == MpiReduce::ordered || request.count == 0) {
+    if (options().mpi_reduce == MpiReduce::ordered || request.count == 0)
       return P2PCommunicator::start_all_reduce(std::move(call), request);
-    }
     return launch(std::move(call), make_library_all_reduce(mpi_->comm(), request));
   }
 
   WorkPtr start_reduce_scatter(Call call, const Reduction& request) override {
-    if (options().mpi_reduce == MpiReduce::ordered || request.count == 0) {
+    if (options().mpi_reduce == MpiReduce::ordered || request.count == 0)
       return P2PCommunicator::start_reduce_scatter(std::move(call), request);
-    }
     return launch(std::move(call), make_library_reduce_scatter(mpi_->comm(), request));
   }
 

@@ -50,11 +50,10 @@ void compare_hostnames(const LaunchInfo& info) {
       MPI_Allgather(mine.data(), width, MPI_CHAR, all.data(), width, MPI_CHAR, MPI_COMM_WORLD),
       "MPI_Allgather of hostnames");
   int same = 0;
-  for (int r = 0; r < info.size; ++r) {
+  for (int r = 0; r < info.size; ++r)
     same += info.hostname.substr(0, mine.size() - 1) == &all[static_cast<std::size_t>(r * width)]
                 ? 1
                 : 0;
-  }
   if (same == info.local_size || info.rank != 0) return;
   log::info(formatted("MPI sees {} ranks on this node, but {} ranks have its hostname '{}'",
                       info.local_size, same, info.hostname));
@@ -82,12 +81,11 @@ Session::Session(int* argc, char*** argv) {
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   owns_mpi_ = true;
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  if (provided < MPI_THREAD_FUNNELED) {
+  if (provided < MPI_THREAD_FUNNELED)
     fail(
         ErrorKind::usage,
         "this MPI gives thread level {}, MPI_THREAD_FUNNELED is needed (the loader and the heartbeat are threads)",
         provided);
-  }
   launch_ = read_launch();
   compare_hostnames(launch_);
   try {

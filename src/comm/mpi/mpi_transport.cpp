@@ -13,8 +13,7 @@
 namespace trireme {
 namespace {
 
-// MPI counts are int, so longer messages are split into chunks with the same tag, which keeps their
-// order.
+// MPI counts are int, so longer messages are split into chunks, in order by their tag.
 constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
 
 constexpr double kYield_s = 100e-6;

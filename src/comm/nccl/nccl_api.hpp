@@ -2,9 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-/// The functions of libnccl and the CUDA runtime that this backend calls, as a table, so that a
-/// test without a GPU can replace them by stand-ins. Fields have the functions' names without
-/// prefix.
+/// The functions of libnccl and the CUDA runtime that this backend calls, named without prefix. A
+/// test without a GPU replaces them by stand-ins.
 namespace trireme {
 
 struct NcclApi {

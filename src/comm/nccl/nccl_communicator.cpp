@@ -19,33 +19,12 @@ ncclRedOp_t nccl_op(ReduceOp op) {
   return kOps[static_cast<std::size_t>(op)];
 }
 
+/// Returns nullopt for 16-bit integers, which NCCL does not support.
 std::optional<ncclDataType_t> nccl_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return ncclFloat64;
-    case DType::f32:
-      return ncclFloat32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    case DType::i64:
-      return ncclInt64;
-    case DType::i32:
-      return ncclInt32;
-    case DType::i8:
-      return ncclInt8;
-    case DType::u64:
-      return ncclUint64;
-    case DType::u32:
-      return ncclUint32;
-    case DType::u8:
-      return ncclUint8;
-    case DType::i16:
-    case DType::u16:
-      return std::nullopt;
-  }
-  return std::nullopt;
+  constexpr std::array<std::optional<ncclDataType_t>, 12> kTypes{
+      ncclFloat64,  ncclFloat32, ncclBfloat16, ncclFloat16, ncclInt64,    ncclInt32,
+      std::nullopt, ncclInt8,    ncclUint64,   ncclUint32,  std::nullopt, ncclUint8};
+  return kTypes[static_cast<std::size_t>(dtype)];
 }
 
 /// The events around a collective on its lane.
@@ -245,11 +224,10 @@ void keep_launch_order() {
 int choose_device(const NcclApi& api, const LaunchInfo& launch) {
   int count = 0;
   check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
-  if (count == 0) {
+  if (count == 0)
     fail(ErrorKind::resource,
          "comm backend 'nccl': no GPU is visible to rank {} on {} (CUDA_VISIBLE_DEVICES, --gres)",
          launch.rank, launch.hostname);
-  }
   return launch.local_rank % count;
 }
 
@@ -293,9 +271,8 @@ std::vector<GpuUse> gather_gpus(const NcclApi& api, const LaunchInfo& launch, in
   std::vector<GpuUse> uses;
   for (const auto& packed : all) {
     GpuUse use{packed.node, packed.hostname.data(), packed.used.data(), {}};
-    for (int i = 0; i < packed.num_visible; ++i) {
+    for (int i = 0; i < packed.num_visible; ++i)
       use.visible.emplace_back(packed.visible[static_cast<std::size_t>(i)].data());
-    }
     uses.push_back(std::move(use));
   }
   return uses;

@@ -5,8 +5,7 @@
 #include "comm/nccl/nccl_api.hpp"
 #include "core/error.hpp"
 
-/// Owned NCCL and CUDA handles. UniqueHandle has stateless traits and cannot hold the function
-/// table.
+/// Owned NCCL and CUDA handles. They hold the function table, which UniqueHandle cannot.
 namespace trireme {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
@@ -20,8 +19,7 @@ inline void check_cuda(const NcclApi& api, cudaError_t code, const std::string& 
   fail(ErrorKind::resource, "{}: {}", what, api.cuda_error_string(code));
 }
 
-/// A stream of the highest priority, so that a collective does not wait behind queued matrix
-/// products.
+/// A stream of the highest priority, so that collectives do not wait behind matrix products.
 class CommStream {
  public:
   explicit CommStream(const NcclApi& api) : api_(api) {
@@ -70,8 +68,7 @@ class CommEvent {
     return static_cast<double>(milliseconds) * 1e-3;
   }
 
-  /// Returns true if everything before the record is done. Throws Error(resource) on a device
-  /// error.
+  /// Returns true if everything before the record is done; Error(resource) on a device error.
   [[nodiscard]] bool reached() const {
     const cudaError_t code = api_.event_query(event_);
     if (code == cudaErrorNotReady) return false;

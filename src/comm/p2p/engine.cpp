@@ -30,8 +30,7 @@ void Engine::progress() {
 
 namespace {
 
-/// Tells the heartbeat that this rank waits for other ranks. The rank that all others wait for does
-/// not.
+/// Tells the heartbeat that this rank waits for other ranks.
 class Waiting {
  public:
   explicit Waiting(Activity* activity) : activity_(activity) {

@@ -10,8 +10,7 @@
 namespace trireme {
 namespace {
 
-/// The group that this rank joins in a split: the ranks of its color, ordered by (key, rank). Empty
-/// for a negative color.
+/// The ranks of this rank's color in a split, ordered by (key, rank); empty for a negative color.
 struct SplitGroup {
   std::vector<int> ranks;  // ranks in the parent
   int rank = -1;           // this rank's index in `ranks`
@@ -62,8 +61,7 @@ class GroupCommunicator final : public P2PCommunicator {
     if (group.rank < 0) return nullptr;
     std::vector<int> world_ranks;
     for (const int r : group.ranks) world_ranks.push_back(members_->world_rank(r));
-    // All members compute the same number without communication; 64 bits of hash distinguish
-    // groups.
+    // All members compute the same number without communication; the 64-bit hash is unique.
     const std::uint64_t number = xxh3_64(formatted("{} {} {}", members_->group(), index, color));
     return make_group(name, members_->another(number, std::move(world_ranks), group.rank), engine_,
                       options());

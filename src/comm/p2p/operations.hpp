@@ -7,17 +7,7 @@
 #include "comm/communicator.hpp"
 #include "comm/p2p/engine.hpp"
 
-/// The collectives as state machines over a Transport. None blocks, and no result depends on
-/// timing.
-///
-/// Reductions add every element in rank order 0, 1, 2, ..., for every size, chunking and algorithm.
-/// Therefore:
-/// - all ranks get the same bits, and a repeated call gives the same bits;
-/// - reduce_scatter equals the matching part of all_reduce bit for bit;
-/// - splitting a buffer into buckets changes nothing.
-/// Large buffers go directly between owner and peer (pairwise), 2 (n-1)/n of the buffer per rank as
-/// in a ring. Small buffers go in few messages. volume.hpp chooses the algorithm and computes its
-/// bytes.
+/// Collectives as non-blocking state machines over a Transport. Timing never changes a result.
 namespace trireme {
 
 /// Two tags per operation, because reductions and results must not match each other.
@@ -69,8 +59,7 @@ struct SegmentedOptions {
 std::unique_ptr<Operation> make_tree_all_reduce(const Channel& channel, const Reduction& request,
                                                 SegmentedOptions options);
 
-/// all_reduce: each rank owns a part, reduces it chunk by chunk, and sends results while later
-/// chunks arrive.
+/// all_reduce: each rank reduces its part by chunks and sends results while later chunks arrive.
 std::unique_ptr<Operation> make_segmented_all_reduce(const Channel& channel,
                                                      const Reduction& request,
                                                      SegmentedOptions options);

@@ -11,8 +11,8 @@ namespace trireme {
 namespace {
 
 /// The owner of part p receives part p from all peers chunk by chunk, reduces in rank order and,
-/// for all_reduce, sends the result chunk to all. At most `window` chunks per peer are in flight in
-/// each direction.
+/// for all_reduce, sends the result to all. At most `window` chunks per peer and direction are in
+/// flight.
 class SegmentedReduce final : public Operation {
  public:
   /// Part p is elements [bounds[p], bounds[p + 1]) of the input. With `gather` the output has all
@@ -92,8 +92,7 @@ class SegmentedReduce final : public Operation {
     }
   }
 
-  /// Sends this rank's contribution to the peer's part. After a chunk has left, its memory may
-  /// receive the result.
+  /// Sends this rank's contribution to the peer's part. The memory of sent chunks gets the result.
   bool advance_lane(std::size_t peer) {
     Lane& lane = lanes_[peer];
     const int to = static_cast<int>(peer);
@@ -177,9 +176,8 @@ std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                                          const Reduction& request,
                                                          SegmentedOptions options) {
   std::vector<std::uint64_t> bounds;
-  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(channel.size()); ++p) {
+  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(channel.size()); ++p)
     bounds.push_back(p * request.count);
-  }
   return std::make_unique<SegmentedReduce>(channel, request, std::move(bounds), /*gather=*/false,
                                            options);
 }

@@ -7,8 +7,7 @@
 #include "comm/p2p/operations.hpp"
 #include "comm/reduce.hpp"
 
-/// For few bytes on many ranks the number of messages dominates the cost, so buffers travel
-/// together.
+/// For few bytes on many ranks the number of messages dominates, so buffers travel together.
 namespace trireme {
 namespace {
 

@@ -31,8 +31,7 @@ class Transport {
   /// Tags are in [0, max_tag()].
   [[nodiscard]] virtual int max_tag() const = 0;
 
-  /// Sends a message and counts it in `sent`. This is the only way to a peer, so all traffic is
-  /// counted.
+  /// Sends a message and counts it in `sent`. There is no other way to a peer.
   TransferPtr send(SentCount& sent, int peer, int tag, const void* data, std::uint64_t bytes) {
     sent.add(bytes);
     return start_send(peer, tag, data, bytes);
@@ -40,8 +39,7 @@ class Transport {
 
   virtual TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) = 0;
 
-  /// Gives the processor away for a short time. A rank calls it if nothing moved for `waited_s`
-  /// seconds.
+  /// Gives the processor away for a short time, after `waited_s` seconds without progress.
   virtual void pause(double waited_s) = 0;
 
  protected:

@@ -20,7 +20,6 @@
 #include "core/error.hpp"
 
 namespace trireme {
-namespace {
 
 /// One side of a message between threads. `done` is set under the mailbox lock, after the copy.
 struct ThreadMessage {
@@ -39,15 +38,13 @@ struct ThreadAddress {
   auto operator<=>(const ThreadAddress&) const = default;
 };
 
-}  // namespace
-
 /// One mailbox per receiving rank. The second of sender and receiver copies under the mailbox lock.
 class ThreadMailboxes {
  public:
   explicit ThreadMailboxes(int size);
 
-  void send(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
-  void receive(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
+  /// Adds a send or a receive, or completes it if the other side is already there.
+  void put(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message, bool sends);
 
   /// Removes a message without a match; its buffer is not touched afterwards.
   void withdraw(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
@@ -77,9 +74,6 @@ class ThreadMailboxes {
   };
 
   void ring(int rank);
-  void put(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message,
-           std::deque<std::shared_ptr<ThreadMessage>> Queues::*own,
-           std::deque<std::shared_ptr<ThreadMessage>> Queues::*other);
 
   std::vector<Mailbox> mailboxes_;
   std::vector<Bell> bells_;
@@ -90,22 +84,21 @@ ThreadMailboxes::ThreadMailboxes(int size)
     : mailboxes_(static_cast<std::size_t>(size)), bells_(static_cast<std::size_t>(size)) {}
 
 void ThreadMailboxes::put(const ThreadAddress& address,
-                          const std::shared_ptr<ThreadMessage>& message,
-                          std::deque<std::shared_ptr<ThreadMessage>> Queues::*own,
-                          std::deque<std::shared_ptr<ThreadMessage>> Queues::*other) {
+                          const std::shared_ptr<ThreadMessage>& message, bool sends) {
   Mailbox& mailbox = mailboxes_[static_cast<std::size_t>(address.to)];
   {
     const std::lock_guard lock(mailbox.mutex);
     Queues& queues = mailbox.queues[address];
-    if ((queues.*other).empty()) {
-      (queues.*own).push_back(message);
+    auto& others = sends ? queues.receives : queues.sends;
+    if (others.empty()) {
+      (sends ? queues.sends : queues.receives).push_back(message);
       return;
     }
-    const auto match = (queues.*other).front();
-    (queues.*other).pop_front();
+    const auto match = others.front();
+    others.pop_front();
     if (queues.sends.empty() && queues.receives.empty()) mailbox.queues.erase(address);
-    ThreadMessage& sent = own == &Queues::sends ? *message : *match;
-    ThreadMessage& received = own == &Queues::sends ? *match : *message;
+    ThreadMessage& sent = sends ? *message : *match;
+    ThreadMessage& received = sends ? *match : *message;
     if (sent.bytes != received.bytes) {
       sent.error = received.error = formatted(
           "rank {} sends {} bytes where rank {} expects {}; the ranks call with different sizes",
@@ -118,16 +111,6 @@ void ThreadMailboxes::put(const ThreadAddress& address,
   }
   ring(address.from);
   ring(address.to);
-}
-
-void ThreadMailboxes::send(const ThreadAddress& address,
-                           const std::shared_ptr<ThreadMessage>& message) {
-  put(address, message, &Queues::sends, &Queues::receives);
-}
-
-void ThreadMailboxes::receive(const ThreadAddress& address,
-                              const std::shared_ptr<ThreadMessage>& message) {
-  put(address, message, &Queues::receives, &Queues::sends);
 }
 
 void ThreadMailboxes::withdraw(const ThreadAddress& address,
@@ -183,9 +166,8 @@ class ThreadTransfer final : public Transfer {
       return true;
     }
     const int failed = mailboxes_->failed_rank();
-    if (failed >= 0) {
+    if (failed >= 0)
       fail(ErrorKind::comm, "rank {} of the thread world ended with an error", failed);
-    }
     return false;
   }
 
@@ -210,27 +192,26 @@ class ThreadTransport final : public GroupTransport {
   }
 
   TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
-    const ThreadAddress address{group(), world_rank(peer), world_rank(rank()), tag};
-    auto message = std::make_shared<ThreadMessage>();
-    message->data = data;
-    message->bytes = bytes;
-    mailboxes_->receive(address, message);
-    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
+    return start({group(), world_rank(peer), world_rank(rank()), tag}, data, bytes, false);
   }
 
   void pause(double) override { mailboxes_->pause(world_rank(rank())); }
 
  protected:
   TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override {
-    const ThreadAddress address{group(), world_rank(rank()), world_rank(peer), tag};
-    auto message = std::make_shared<ThreadMessage>();
-    message->data = const_cast<void*>(data);
-    message->bytes = bytes;
-    mailboxes_->send(address, message);
-    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
+    return start({group(), world_rank(rank()), world_rank(peer), tag}, const_cast<void*>(data),
+                 bytes, true);
   }
 
  private:
+  TransferPtr start(const ThreadAddress& address, void* data, std::uint64_t bytes, bool sends) {
+    auto message = std::make_shared<ThreadMessage>();
+    message->data = data;
+    message->bytes = bytes;
+    mailboxes_->put(address, message, sends);
+    return std::make_unique<ThreadTransfer>(mailboxes_, address, std::move(message));
+  }
+
   const std::shared_ptr<ThreadMailboxes> mailboxes_;
 };
 
@@ -264,9 +245,8 @@ ThreadWorld::ThreadWorld(int size, CommOptions options)
 ThreadWorld::~ThreadWorld() = default;
 
 std::unique_ptr<Communicator> ThreadWorld::communicator(int rank) {
-  if (rank < 0 || rank >= size_) {
+  if (rank < 0 || rank >= size_)
     ::trireme::fail(ErrorKind::usage, "rank {} of a thread world, must be in [0, {})", rank, size_);
-  }
   std::vector<int> ranks(static_cast<std::size_t>(size_));
   std::iota(ranks.begin(), ranks.end(), 0);
   return make_group("world",

@@ -96,10 +96,9 @@ void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
         ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read("read", path, errno);
-    if (got == 0) {
+    if (got == 0)
       fail(ErrorKind::data, "{} ends at byte {}, expected {}", path.string(), offset + done,
            offset + bytes.size());
-    }
     done += static_cast<std::size_t>(got);
   }
 }

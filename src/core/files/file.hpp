@@ -39,8 +39,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
 /// is absent. If the disk is full, a part of the text may be written.
 void append_to_file(const std::filesystem::path& path, std::string_view text);
 
-/// Deletes temporary files that a process killed in write_file_atomic() left in `folder`. No other
-/// process may write there.
+/// Deletes temporary files of a killed write_file_atomic(). No other process may write there.
 void remove_temporaries(const std::filesystem::path& folder);
 
 /// Writes all of `bytes` at `offset`; continues after short writes and EINTR.

@@ -118,8 +118,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   }
 
   Json& add_member(Json::object_t& members, Json&& value) {
-    // Append to the vector, because searching for a key that is known to be new makes large objects
-    // slow.
+    // Append to the vector: searching for the key, which is new, makes large objects slow.
     auto& list = static_cast<Json::object_t::Container&>(members);
     return list.emplace_back(std::move(key_), std::move(value)).second;
   }
@@ -138,10 +137,9 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 
 template <class Tree>
 Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
-  if (text.size() > limits.max_bytes) {
+  if (text.size() > limits.max_bytes)
     fail(ErrorKind::data, "{}: JSON of {} bytes, at most {} are read", where, text.size(),
          limits.max_bytes);
-  }
   TreeBuilder<Tree> builder(text, where, limits);
   Tree::sax_parse(text, &builder);
   return builder.take();

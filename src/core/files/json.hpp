@@ -11,8 +11,7 @@ namespace trireme {
 
 using Json = nlohmann::ordered_json;
 
-/// JSON with sorted keys and logarithmic lookup, for objects with many thousand keys. Json searches
-/// linearly.
+/// JSON with sorted keys, for objects with many thousand keys. Json searches linearly.
 using SortedJson = nlohmann::json;
 
 struct JsonLimits {

@@ -19,8 +19,7 @@ void for_each_json_line(std::string_view content, std::string_view name,
 /// that are not finite become null.
 std::string json_text(const Json& value);
 
-/// Returns json_text() with a line end. With `--json` a command prints one such line, or a stream
-/// of them (JSON Lines).
+/// Returns json_text() with a line end, as printed by `--json` once or as a stream.
 std::string json_line(const Json& value);
 
 }  // namespace trireme

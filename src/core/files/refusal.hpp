@@ -30,8 +30,7 @@ ErrorKind kind_of_refusal(Access access, int error_number) noexcept;
 [[noreturn]] void fail_to_write(std::string_view what, const std::filesystem::path& path,
                                 int error_number);
 
-/// Throws Error(usage) if `path`, which a file is about to replace, is a device, a pipe or a
-/// socket.
+/// Throws Error(usage) if `path`, which is to be replaced, is a device, a pipe or a socket.
 void check_replaceable(const std::filesystem::path& path);
 
 /// Converts the exception in flight to Error (call it inside a catch handler). std::bad_alloc and

@@ -98,8 +98,7 @@ std::uint32_t shifted(std::uint32_t state) noexcept {
          kLaneShift[2][(state >> 16) & 255] ^ kLaneShift[3][state >> 24];
 }
 
-/// The instruction takes 3 cycles but can start every cycle, so three independent streams keep it
-/// busy.
+/// The instruction takes 3 cycles but can start every cycle, so it runs on three streams.
 __attribute__((target("sse4.2"))) std::uint32_t run_instruction(std::uint32_t state,
                                                                 const std::byte* at,
                                                                 std::size_t size) noexcept {

@@ -11,8 +11,7 @@
 namespace trireme {
 
 /// Returns the checksum of some earlier bytes followed by `bytes`; `earlier` is the checksum of the
-/// former (0: none). Uses the processor's CRC instruction if available, on three streams to hide
-/// its latency.
+/// former (0: none). Uses the CRC instruction if available, on three streams.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t earlier = 0) noexcept;
 
 /// Like crc32c(), with tables that work on any processor.

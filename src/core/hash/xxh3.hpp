@@ -7,8 +7,7 @@
 #include <string>
 #include <string_view>
 
-/// XXH3, the checksum of files, slices and logical tensors. It is not cryptographic: it finds
-/// damage, not forgery.
+/// XXH3, the checksum of files, slices and logical tensors. It finds damage, not forgery.
 namespace trireme {
 
 std::uint64_t xxh3_64(std::span<const std::byte> bytes) noexcept;

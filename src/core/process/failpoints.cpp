@@ -37,9 +37,8 @@ long parse_count(const std::string& text, std::string_view spec) {
   if (text == "*") return -1;
   long value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || value < 0) {
+  if (code != std::errc{} || end != text.data() + text.size() || value < 0)
     fail(ErrorKind::usage, "TRIREME_FAULT '{}': '{}' must be a number or *", spec, text);
-  }
   return value;
 }
 

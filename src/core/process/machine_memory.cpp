@@ -42,8 +42,7 @@ double tightest_limit(const fs::path& mount, fs::path name, const char* file) {
   return std::min(limit, limit_in(mount / file));
 }
 
-/// Lines of /proc/self/cgroup are "0::/group" in version 2 and "4:memory,other:/group" in version
-/// 1.
+/// Lines of /proc/self/cgroup are "0::/group" (version 2) and "4:memory,other:/group" (1).
 double group_limit(const fs::path& root) {
   double limit = kNoLimit;
   std::ifstream file(root / "proc/self/cgroup");

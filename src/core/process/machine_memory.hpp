@@ -15,8 +15,7 @@ struct MachineMemory {
 /// unreadable file sets no limit; without meminfo both values are infinite.
 MachineMemory machine_memory(const std::filesystem::path& root = "/");
 
-/// Returns the number of out-of-memory kills of this machine's kernel since boot; 0 if unknown.
-/// `root` holds proc.
+/// Returns the number of out-of-memory kills since boot; 0 if unknown. `root` holds proc.
 std::int64_t num_oom_kills(const std::filesystem::path& root = "/");
 
 }  // namespace trireme

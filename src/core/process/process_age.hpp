@@ -2,8 +2,7 @@
 
 namespace trireme {
 
-/// Returns the seconds since this process started, including the loading of its libraries; 0 if
-/// unknown.
+/// Returns the seconds since this process started to load; 0 if unknown.
 double process_age_s();
 
 }  // namespace trireme

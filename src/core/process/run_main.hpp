@@ -3,8 +3,7 @@
 
 #include "core/error.hpp"
 
-/// The outermost frame of every program. Errors become one message and an exit code, never
-/// std::terminate's text.
+/// The outermost frame of every program: errors become one message and an exit code.
 namespace trireme {
 
 /// Thrown instead of Error if the reader of standard output is gone (`trireme ... | head`). The

@@ -19,8 +19,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX give
 namespace trireme {
 namespace {
 
-/// Starts the program in its own process group with both outputs to `out`; -1 if it cannot be
-/// started.
+/// Starts the program in a process group with both outputs to `out`; -1 if that fails.
 pid_t spawn(const std::vector<std::string>& words, int out) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));

@@ -17,8 +17,7 @@
 namespace trireme {
 namespace {
 
-// All data that the handler uses. Plain and constant-initialized, because the handler may run
-// before main().
+// All data of the handler, constant-initialized, because it may run before main().
 volatile std::sig_atomic_t requested = 0;
 volatile std::sig_atomic_t num_interrupts = 0;
 volatile std::sig_atomic_t saves_first = 0;

@@ -27,8 +27,7 @@ void stop_saves_first() noexcept;
 /// Returns "SIGTERM", or "signal 40" if the signal has no name.
 std::string signal_name(int number);
 
-/// Thrown if a stop was requested before the work began. The program ends with kExitStopped and
-/// changes nothing.
+/// Thrown if a stop was requested before the work began; ends the program with kExitStopped.
 class StoppedEarly : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "stopped on request"; }

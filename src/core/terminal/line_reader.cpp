@@ -34,8 +34,7 @@ bool more_is_there() {
 
 volatile std::sig_atomic_t resized = 0;
 
-/// During its lifetime, Ctrl-C and a resize of the terminal arrive only in wait(), so that none is
-/// missed.
+/// During its lifetime, Ctrl-C and a resize of the terminal arrive only in wait().
 class KeyWait {
  public:
   enum class Event { key, interrupt, resize, end };

@@ -29,9 +29,8 @@ class LineReader {
 
   enum class Result { line, interrupt, end };
 
-  /// Reads the next line without its end. `interrupt` means that Ctrl-C discarded the typed text
-  /// (needs CatchInterrupts). `end` means Ctrl-D or the end of the input. Throws Error(resource) if
-  /// reading fails.
+  /// Reads the next line without its end. `interrupt`: Ctrl-C discarded the typed text (needs
+  /// CatchInterrupts). `end`: Ctrl-D or the end of the input. Throws Error(resource).
   Result read(std::string_view prompt, std::string& line);
 
   /// Returns true if lines are edited.

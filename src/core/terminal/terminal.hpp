@@ -16,8 +16,7 @@ Terminals terminals() noexcept;
 /// another encoding. Number formats do not change. Returns false if the system has neither.
 bool use_utf8_locale() noexcept;
 
-/// Returns true if colors may be used: standard output is a terminal, and neither NO_COLOR nor
-/// TERM=dumb is set.
+/// Returns true if standard output is a terminal without NO_COLOR or TERM=dumb.
 bool may_use_colours() noexcept;
 
 /// Resets the style at the end of dimmed text.

@@ -69,18 +69,16 @@ std::int64_t num_places(const ops::RowPlaces& places) {
 
 void check(const at::Tensor& q, const at::Tensor& k, const ContextCall& call) {
   const auto& places = call.setup.places;
-  if (places.size() != static_cast<std::size_t>(call.group->size())) {
+  if (places.size() != static_cast<std::size_t>(call.group->size()))
     fail(ErrorKind::internal, "context_attention: places of {} ranks, group {} has {}",
          places.size(), call.group->name(), call.group->size());
-  }
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const bool fits = static_cast<std::int64_t>(places[rank].size()) == q.size(0) &&
                       q.size(0) > 0 && num_places(places[rank]) == q.size(2);
-    if (!fits || k.size(2) != q.size(2)) {
+    if (!fits || k.size(2) != q.size(2))
       fail(ErrorKind::internal,
            "context_attention: q {}, k {} and the places of rank {}: as many on every rank",
            q.sizes(), k.sizes(), rank);
-    }
   }
 }
 
@@ -115,8 +113,7 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   check(q, k, call);
   if (group.size() == 1) {
     ops::RowPlaces places = call.own_places();
-    // Whole rows have the same result with or without positions; without them a GPU library may
-    // run.
+    // Whole rows need no positions; without them a GPU library may run.
     if (places == ops::RowPlaces(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);
   }

@@ -102,12 +102,11 @@ RowShares deal_by_work(const RowWork& row, std::int64_t length, std::int64_t ran
 std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::AttentionSetup& rows,
                                         std::int64_t batch, std::int64_t length, int ranks) {
   const std::int64_t chunks = 2 * static_cast<std::int64_t>(ranks);
-  if (ranks > 1 && length % chunks != 0) {
+  if (ranks > 1 && length % chunks != 0)
     fail(
         ErrorKind::usage,
         "a row of {} places, must be divisible by {} (two chunks for each of {} context-parallel ranks)",
         length, chunks, ranks);
-  }
   std::vector<ops::RowPlaces> places(static_cast<std::size_t>(ranks));
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
     RowShares shares = ranks == 1 ? RowShares{{{0, length}}} : deal_zigzag(length, ranks);

@@ -17,8 +17,7 @@ struct ContextCall {
     return setup.places[static_cast<std::size_t>(group->rank())];
   }
 
-  /// Returns the setup for queries and keys at these positions; results are in fp32 (fp64) if
-  /// `wide`.
+  /// Returns the setup for queries and keys at these positions; `wide`: results in fp32 (fp64).
   [[nodiscard]] ops::AttentionSetup attention(ops::RowPlaces queries, ops::RowPlaces keys,
                                               bool wide) const;
 };

@@ -37,8 +37,7 @@ Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Com
   return heads;
 }
 
-/// A pending all_to_all of tensors: parts[p] goes to rank p, and counts[p] elements come from rank
-/// p.
+/// A pending all_to_all: parts[p] goes to rank p, counts[p] elements come from rank p.
 class Swap {
  public:
   Swap(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts, Communicator& group,
@@ -127,10 +126,9 @@ class ToPlaces {
   at::Tensor arrived(std::int64_t num_heads) {
     const std::vector<at::Tensor> parts = swap_.arrived();
     at::Tensor sum = at::zeros({shape_[0], num_heads, shape_[2], shape_[3]}, parts[0].options());
-    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    for (std::size_t rank = 0; rank < parts.size(); ++rank)
       sum.narrow(1, heads_[rank].first, heads_[rank].length)
           .add_(parts[rank].view({shape_[0], heads_[rank].length, shape_[2], shape_[3]}));
-    }
     return sum;
   }
 

@@ -13,8 +13,7 @@
 
 namespace trireme {
 
-/// The messages from a stage to its neighbors: hidden states to the next stage, their gradients to
-/// the previous one.
+/// Messages between neighboring stages: hidden states to the next, gradients to the previous.
 enum class StageCargo { activations, gradients };
 
 /// Stage point-to-point communication of one pp rank with the ranks of its neighboring stages.

@@ -20,16 +20,14 @@ struct ScheduleMistake {
   std::string why;
 };
 
-/// Returns why the schedule is invalid for parallel.pp ranks; nullopt if it is valid. Also checks
-/// the contents of a file.
+/// Returns why the schedule (or its file) is invalid for parallel.pp ranks; nullopt if valid.
 std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config);
 
 /// Returns the first weight gradient, as text, that comes after one of a later micro-batch of its
 /// stage; "" if all are in order. Only a file can have such an order.
 std::string weights_out_of_order(const ParallelConfig& config);
 
-/// Returns the number of micro-batches that an update must have; 0 means any. A file has a fixed
-/// number.
+/// Returns the number of micro-batches that a file requires; 0 means any.
 int micro_batches_of_schedule(const ParallelConfig& config);
 
 /// Returns the assignment of stages to ranks.

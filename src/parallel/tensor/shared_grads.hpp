@@ -14,8 +14,7 @@ class SharedGrads {
   SharedGrads() = default;
   SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, Communicator& tp);
 
-  /// Collective over tp: one all-reduce. Adds up the shared gradients of a unit, which must be
-  /// complete on every rank.
+  /// Collective over tp: one all-reduce for a unit whose gradients are complete on every rank.
   void sum(std::size_t unit, const at::Tensor& whole) const;
 
  private:

@@ -40,8 +40,7 @@ class Gathering {
   /// rank's part of a unit, like ParamRegistry::main_part(); undefined means zeros.
   [[nodiscard]] at::Tensor all(const std::function<at::Tensor(std::size_t)>& part_of) const;
 
-  /// Like all(), for tensors that frozen parameters do not have (gradients, optimizer state); they
-  /// are zeros.
+  /// Like all(), for gradients and optimizer state; frozen parameters get zeros.
   [[nodiscard]] at::Tensor trained(const std::function<at::Tensor(std::size_t)>& part_of) const;
 
   [[nodiscard]] at::Tensor weights() const;

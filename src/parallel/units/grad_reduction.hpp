@@ -81,8 +81,7 @@ struct ReplicaGroups {
 /// accelerating data parallel training", VLDB 2020, section 3.2.
 class BucketAllReduce final : public GradReduction {
  public:
-  /// `bucket_bytes` 0 means one bucket. `levels` selects hierarchical sums for the dense group; may
-  /// be null.
+  /// `bucket_bytes` 0: one bucket. `levels`: hierarchical sums for the dense group; may be null.
   BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& groups, std::int64_t bucket_bytes,
                   const NodeLevels* levels = nullptr);
 
@@ -129,8 +128,7 @@ class UnitReduction : public GradReduction {
   void ready(ParamId id) override;
 
  protected:
-  /// Called when all gradients of the unit are complete: of the update, or of one backward pass if
-  /// gradients are sharded.
+  /// Called when a unit's gradients are complete (sharded: in each backward pass).
   virtual void launch(std::size_t unit) = 0;
 
   /// Adds pending `work` that sums a whole, taken unit; `then` uses the result. Beside the unit

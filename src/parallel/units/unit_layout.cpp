@@ -56,8 +56,7 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   return param;
 }
 
-/// For each parameter, returns whether it has fewer elements, together with parameters fused with
-/// it.
+/// For each parameter, returns whether it and parameters fused with it have fewer elements.
 std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec> specs) {
   std::vector<bool> small(specs.size());
   for (ParamId first = 0, end = 0; first < specs.size(); first = end) {

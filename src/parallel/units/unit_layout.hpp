@@ -57,13 +57,7 @@ struct ParamSpan {
   std::int64_t begin = 0;  // element of the unit
 };
 
-/// The elements that a rank holds, updates and owns. It depends only on the declarations and the
-/// rank's position.
-///
-/// A rank updates its `part` of every unit, one of `shards` equal ranges (the whole unit with one
-/// shard). It owns its `share`, this replica's range of the part: every element of a unit is in
-/// exactly one share of the data ranks. Norm, checkpoint and hashes count shares. Elements that
-/// several tp ranks hold count only on their owner.
+/// The elements that a rank holds, updates and owns, from the declarations and its position.
 class UnitLayout {
  public:
   /// `starts[u]` is the first parameter of unit u, named `names[u]`. Additional units follow in
@@ -111,8 +105,7 @@ class UnitLayout {
 
   [[nodiscard]] std::int64_t trained_parts_count() const { return trained_parts_count_; }
 
-  /// Returns the range of expert units in a separate grid, at the end of the buffer of all
-  /// trainable units.
+  /// Returns the expert units in a separate grid, the end of the buffer of trainable units.
   [[nodiscard]] IndexRange trained_experts() const { return trained_experts_; }
 
   /// Returns the parameters' elements in `range` of a unit, in order.
