@@ -8,7 +8,6 @@
 
 #include "device/precision.hpp"
 #include "parallel/param_spec.hpp"
-#include "parallel/tensor/shared_grads.hpp"
 #include "parallel/units/unit_grads.hpp"
 #include "parallel/units/unit_layout.hpp"
 #include "parallel/units/unit_weights.hpp"
