@@ -72,7 +72,7 @@ const Scheduler* job_around(const LauncherVariables& variables) {
 [[noreturn]] void fail_alone(const char* name, std::int64_t value, const char* meaning) {
   fail(
       ErrorKind::usage,
-      "{} = {}: {}, but MPI sees this one alone, and each would work by itself.\n  Type {}, or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`{} ...`).",
+      "{} = {}: {}, but MPI sees only this process, so each would run alone.\n  Type {}, or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`{} ...`).",
       name, value, meaning, scheduler().words().launch_advice, scheduler().words().launch_one);
 }
 
@@ -158,7 +158,7 @@ std::string idle_tasks_warning(const LauncherVariables& variables, const std::st
   const std::int64_t nodes = in_step ? 1 : number_of(variables, names.job_nodes);
   if (tasks <= 1 && nodes <= 1) return "";
   return formatted(
-      "this {} job has {} {}, and this command runs as one process alone: the rest of the job is idle. To use the whole job, start the command with {}: {} {}",
+      "this {} job has {} {}, but this command runs as one process: the rest of the job is idle. To use the whole job, start the command with {}: {} {}",
       around->words().name, tasks > 1 ? tasks : nodes, tasks > 1 ? "tasks" : "nodes",
       around->words().launch, around->words().launch, command);
 }
@@ -177,12 +177,12 @@ void check_launcher(const LauncherVariables& variables, int mpi_size) {
   for (const Launcher& launcher : launchers()) {
     if (!variables.contains(launcher.size)) continue;
     const std::int64_t size = number_of(variables, launcher.size);
-    if (size > 1) fail_alone(launcher.size, size, "so many processes were started");
+    if (size > 1) fail_alone(launcher.size, size, "several processes were started");
     return;
   }
   for (const Launcher& launcher : launchers()) {
     const std::int64_t rank = number_of(variables, launcher.rank);
-    if (rank > 0) fail_alone(launcher.rank, rank, "there are processes before this one");
+    if (rank > 0) fail_alone(launcher.rank, rank, "there are processes with a lower rank");
   }
 }
 

@@ -48,7 +48,7 @@ Missing missing_of(const StartView& view) {
     if (there >= node.tasks) continue;
     missing.nodes.push_back(node.name);
     missing.counts.push_back(
-        formatted("{} ({} of {} ranks have begun)", node.name, there, node.tasks));
+        formatted("{} ({} of {} ranks have started)", node.name, there, node.tasks));
   }
   return missing;
 }
@@ -73,14 +73,14 @@ StartFailure report_start(const StartView& view) {
   std::string& text = failure.message;
   if (view.marks.empty()) {
     text += formatted(
-        ": rank {} of {} ranks (host {}) still waits for the others in MPI_Init, and no shared directory tells which ranks are missing. A rank or its node has not begun: compare the hosts of these messages with the nodes of the job",
+        ": rank {} of {} ranks (host {}) still waits for other ranks in MPI_Init, and no shared directory shows which ranks are missing. A rank or its node has not started: compare the hosts of these messages with the nodes of the job",
         view.rank, view.size, view.node);
     return failure;
   }
   const Missing missing = missing_of(view);
   if (!missing.ranks.empty()) {
     failure.missing_rank = missing.ranks.front();
-    text += formatted("; {} of {} ranks have not begun: {} {}", missing.ranks.size(), view.size,
+    text += formatted("; {} of {} ranks have not started: {} {}", missing.ranks.size(), view.size,
                       missing.ranks.size() == 1 ? "rank" : "ranks", ranges_text(missing.ranks));
     if (!missing.nodes.empty()) {
       failure.missing_node = missing.nodes.front();
@@ -98,11 +98,11 @@ StartFailure report_start(const StartView& view) {
       failure.missing_rank = missing.silent.front();
       failure.missing_node = view.marks.at(missing.silent.front()).node;
     }
-    text += formatted("; begun, and then stopped or lost with its node: {}", shortened(names));
+    text += formatted("; started, and then stopped or lost with its node: {}", shortened(names));
   }
   if (failure.missing_rank < 0) {
     text += formatted(
-        "; all {} ranks have begun, and MPI does not connect them. Look at the network between the hosts: OMPI_MCA_btl_tcp_if_include must name an interface that all of them have",
+        "; all {} ranks have started, but MPI does not connect them. Check the network between the hosts: OMPI_MCA_btl_tcp_if_include must name an interface that all of them have",
         view.size);
   }
   return failure;

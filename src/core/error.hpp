@@ -56,7 +56,7 @@ struct MessageFormat {
       }
       ++i;
     }
-    if (places != sizeof...(Args)) throw "as many {} as arguments";
+    if (places != sizeof...(Args)) throw "the number of {} differs from the number of arguments";
   }
 
   std::string_view text;

@@ -94,7 +94,7 @@ int data_ranks(const ParallelConfig& config, int world_size) {
   if (!divides(config, world_size)) {
     fail(
         ErrorKind::usage,
-        "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started, so it can be {}; or start a multiple of it. A run that goes on keeps its own layout unless these keys are given",
+        "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started. Choose a product of {}, or start a multiple of it. A resumed run keeps its layout unless these keys are set",
         config.tp, config.cp, config.pp, world_size, joined(divisors(world_size), ", "));
   }
   return static_cast<int>(world_size / (config.tp * config.cp * config.pp));

@@ -155,7 +155,7 @@ bool is_v(std::string_view name) {
 
 std::string mistake_in_stages(std::string_view name, int virtual_stages) {
   if (is_v(name) && virtual_stages > 2)
-    return formatted("must be 2 with parallel.schedule = {}: down the ranks and up again", name);
+    return formatted("must be 2 with parallel.schedule = {} (a V-shaped placement)", name);
   if (!is_v(name) && name != "interleaved" && virtual_stages != 1)
     return formatted("must be 1 with parallel.schedule = {} (more: interleaved)", name);
   return "";

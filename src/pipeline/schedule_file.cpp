@@ -35,7 +35,7 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
       if (!pass)
         fail(
             ErrorKind::usage,
-            "{}:{}: '{}', must be a pass: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
+            "{}:{}: '{}' must be an action: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
             source, number, word);
       if (pass->stage >= kMostCount || pass->micro_batch >= kMostCount)
         fail(ErrorKind::usage, "{}:{}: '{}', its stage and micro-batch must be below {}", source,
@@ -48,21 +48,20 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     schedule.lists.push_back(std::move(list));
     ++schedule.placement.ranks;
   }
-  if (rank_of_stage.empty()) fail(ErrorKind::usage, "{}: no pass in it", source);
+  if (rank_of_stage.empty()) fail(ErrorKind::usage, "{}: the file has no action", source);
   const int stages = rank_of_stage.rbegin()->first + 1;
   for (int stage = 0; stage < stages; ++stage) {
     const auto found = rank_of_stage.find(stage);
     if (found == rank_of_stage.end())
-      fail(ErrorKind::usage, "{}: stage {} of {} has no pass", source, stage, stages);
+      fail(ErrorKind::usage, "{}: stage {} of {} has no action", source, stage, stages);
     schedule.placement.rank_of_stage.push_back(found->second);
   }
   if (const std::string mistake = mistake_in(schedule); !mistake.empty())
     fail(ErrorKind::usage, "{}: {}", source, mistake);
   if (const std::string stuck = simulate(schedule, {{PassTimes{}}}).stuck; !stuck.empty())
-    fail(
-        ErrorKind::usage,
-        "{}: {} can never begin: what it needs comes later in the list of a rank that waits for it",
-        source, stuck);
+    fail(ErrorKind::usage,
+         "{}: {} can never start: its input comes later in the list of a rank that waits for it",
+         source, stuck);
   return schedule;
 }
 

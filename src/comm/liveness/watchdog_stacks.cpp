@@ -119,7 +119,7 @@ void write_stacks(const std::filesystem::path& file, const std::string& heading)
     std::filesystem::create_directories(file.parent_path());
     append_to_file(file, formatted("== {}\n{}\n", heading, stacks_of_all_threads()));
   } catch (const std::exception& error) {
-    log::warn(formatted("no stacks are left: {}", error.what()));
+    log::warn(formatted("cannot write the stacks: {}", error.what()));
   }
 }
 

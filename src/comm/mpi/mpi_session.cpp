@@ -84,7 +84,7 @@ Session::Session(int* argc, char*** argv) {
   if (provided < MPI_THREAD_FUNNELED)
     fail(
         ErrorKind::usage,
-        "this MPI gives thread level {}, MPI_THREAD_FUNNELED is needed (the loader and the heartbeat are threads)",
+        "this MPI provides thread level {}; MPI_THREAD_FUNNELED is required, because data loader and heartbeat are threads",
         provided);
   launch_ = read_launch();
   compare_hostnames(launch_);

@@ -59,9 +59,10 @@ class MpiTransfer final : public Transfer {
     int got = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
     if (got == expected_[next_]) return;
-    fail(ErrorKind::usage,
-         "rank {} sends {} bytes where {} are expected; the ranks call with different sizes", peer_,
-         got, expected_[next_]);
+    fail(
+        ErrorKind::usage,
+        "rank {} sends {} bytes where {} are expected; the ranks called the operation with different sizes",
+        peer_, got, expected_[next_]);
   }
 
   const int peer_;

@@ -10,7 +10,7 @@ namespace trireme {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  fail(ErrorKind::comm, "{}: {} (NCCL_DEBUG=WARN prints its own account)", what,
+  fail(ErrorKind::comm, "{}: {} (set NCCL_DEBUG=WARN for details)", what,
        api.get_error_string(code));
 }
 

@@ -101,7 +101,7 @@ void ThreadMailboxes::put(const ThreadAddress& address,
     ThreadMessage& received = sends ? *match : *message;
     if (sent.bytes != received.bytes) {
       sent.error = received.error = formatted(
-          "rank {} sends {} bytes where rank {} expects {}; the ranks call with different sizes",
+          "rank {} sends {} bytes where rank {} expects {}; the ranks called the operation with different sizes",
           address.from, sent.bytes, address.to, received.bytes);
     } else if (sent.bytes > 0) {
       std::memcpy(received.data, sent.data, sent.bytes);

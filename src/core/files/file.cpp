@@ -32,7 +32,7 @@ struct stat stat_of(int fd, const std::filesystem::path& path) {
 std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t max_bytes) {
   const auto size = static_cast<std::uint64_t>(stat_of(fd, path).st_size);
   if (size > max_bytes) {  // checked first, because a sparse file could request all memory
-    fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
+    fail(ErrorKind::data, "{} has {} bytes; the limit is {} bytes", path.string(), size, max_bytes);
   }
   std::string content;
   content.reserve(static_cast<std::size_t>(size));
@@ -60,7 +60,8 @@ Fd open_read(const std::filesystem::path& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) fail_to_read("open", path, errno);
   const struct stat info = stat_of(fd.get(), path);
-  if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read {}: it is a folder", path.string());
+  if (S_ISDIR(info.st_mode))
+    fail(ErrorKind::data, "cannot read {}: it is a directory", path.string());
   if (!S_ISREG(info.st_mode))
     fail(ErrorKind::data, "cannot read {}: it is not a regular file", path.string());
   return fd;
@@ -109,8 +110,8 @@ void sync_file(int fd, const std::filesystem::path& path) {
 
 void sync_folder(const std::filesystem::path& folder) {
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail_to_write("open folder", folder, errno);
-  if (::fsync(fd.get()) != 0) fail_to_write("fsync folder", folder, errno);
+  if (!fd) fail_to_write("open directory", folder, errno);
+  if (::fsync(fd.get()) != 0) fail_to_write("fsync directory", folder, errno);
 }
 
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target) {

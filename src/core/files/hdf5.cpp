@@ -189,7 +189,7 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype,
   const haddr_t offset = H5Dget_offset(id.get());
   const bool is_empty = std::find(sizes.begin(), sizes.end(), hsize_t{0}) != sizes.end();
   if (offset == HADDR_UNDEF && !is_empty)
-    fail(ErrorKind::resource, "{}: no room for dataset {}", path_.string(), name);
+    fail(ErrorKind::resource, "{}: no space for dataset {}", path_.string(), name);
   return offset;
 }
 
@@ -225,13 +225,11 @@ Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if ((layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) ||
       H5Pget_external_count(creation.get()) != 0) {
-    fail(ErrorKind::data, "{}: dataset {} has a storage layout that is not read here",
-         path_.string(), name);
+    fail(ErrorKind::data, "{}: dataset {} has an unsupported storage layout", path_.string(), name);
   }
   const TypeId type(H5Dget_type(id.get()));
   const auto dtype = match_type(type.get());
-  if (!dtype)
-    fail(ErrorKind::data, "{}: dataset {} has a type that is not read here", path_.string(), name);
+  if (!dtype) fail(ErrorKind::data, "{}: dataset {} has an unsupported type", path_.string(), name);
   const SpaceId space(H5Dget_space(id.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (H5Sget_simple_extent_type(space.get()) == H5S_NULL)
@@ -282,7 +280,7 @@ std::string Hdf5File::attribute_text(const std::string& name) const {
   const std::size_t size = H5Tget_size(type.get());
   if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 || size == 0 ||
       size > (1U << 20)) {
-    fail(ErrorKind::data, "{}: attribute {} is not a text", path_.string(), name);
+    fail(ErrorKind::data, "{}: attribute {} is not a string", path_.string(), name);
   }
   std::string value(size, '\0');
   if (H5Aread(id.get(), type.get(), value.data()) < 0)

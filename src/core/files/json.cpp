@@ -138,7 +138,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 template <class Tree>
 Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
   if (text.size() > limits.max_bytes)
-    fail(ErrorKind::data, "{}: JSON of {} bytes, at most {} are read", where, text.size(),
+    fail(ErrorKind::data, "{}: JSON text has {} bytes; the limit is {} bytes", where, text.size(),
          limits.max_bytes);
   TreeBuilder<Tree> builder(text, where, limits);
   Tree::sax_parse(text, &builder);

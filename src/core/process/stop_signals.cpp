@@ -60,12 +60,12 @@ void on_signal(int number, siginfo_t* info, void*) {
   const bool speaks = speaks_for_all || mine_alone;
   if (number == SIGINT) num_interrupts = num_interrupts + 1;
   if (number == SIGINT && num_interrupts > 1) {
-    if (speaks) say(number, "the second one: ends at once with 130");
+    if (speaks) say(number, "second SIGINT: ends at once with 130");
     ::_exit(128 + SIGINT);
   }
   if (requested == 0 && speaks && is_told_here) {
     say(number, saves_first != 0
-                    ? "will save and end with 75 after the micro-batch under way; SIGINT "
+                    ? "will save and end with 75 after the current micro-batch; SIGINT "
                       "twice ends at once"
                     : "will end with 75 before the first step; SIGINT twice ends at once");
   }

@@ -76,9 +76,10 @@ void check(const at::Tensor& q, const at::Tensor& k, const ContextCall& call) {
     const bool fits = static_cast<std::int64_t>(places[rank].size()) == q.size(0) &&
                       q.size(0) > 0 && num_places(places[rank]) == q.size(2);
     if (!fits || k.size(2) != q.size(2))
-      fail(ErrorKind::internal,
-           "context_attention: q {}, k {} and the places of rank {}: as many on every rank",
-           q.sizes(), k.sizes(), rank);
+      fail(
+          ErrorKind::internal,
+          "context_attention: q {}, k {} and the positions of rank {} must have equal numbers of positions",
+          q.sizes(), k.sizes(), rank);
   }
 }
 

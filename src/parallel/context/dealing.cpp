@@ -105,7 +105,7 @@ std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::Atten
   if (ranks > 1 && length % chunks != 0)
     fail(
         ErrorKind::usage,
-        "a row of {} places, must be divisible by {} (two chunks for each of {} context-parallel ranks)",
+        "a row has {} positions; the number must be divisible by {} (two chunks for each of {} context-parallel ranks)",
         length, chunks, ranks);
   std::vector<ops::RowPlaces> places(static_cast<std::size_t>(ranks));
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
