@@ -9,6 +9,27 @@
 #include "comm/requests.hpp"
 
 /// Communication between ranks over one of four backends (self, thread, mpi, nccl).
+///
+/// Contract of every collective, for all backends:
+/// - A call enqueues the operation and returns Work; it may return before completion. Buffers
+///   must not be touched until Work::wait() returns.
+/// - All ranks of the group call the same operations in the same order with matching sizes.
+///   Only `exchange` concerns just the ranks it names; messages between two ranks match in the
+///   order in which both list them.
+/// - In-place operation is allowed if input and output pointers are equal (reduce_scatter and
+///   all_gather: equal to this rank's part), but not for all_to_all. Buffers must not overlap
+///   otherwise.
+/// - An unsupported dtype or operation throws Error(usage) before any byte moves. Counts are
+///   64-bit; backends split long buffers.
+/// - A Work that is not complete within the group's timeout throws Error(comm) with operation,
+///   group, sequence number and bytes.
+/// - Progress: mpi progresses only inside calls of this interface (any call, or Work::poll),
+///   nccl on the device. Small operations over many ranks run in rounds, so a rank without
+///   calls delays others.
+/// - Sums of bf16 and f16 accumulate in f32 and round at most once per combination of two ranks.
+/// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and
+///   mpi every element is added in rank order 0, 1, 2, ..., so reduce_scatter and any split into
+///   buckets also give the same bits (CommOptions::mpi_reduce = library leaves the order to MPI).
 namespace trireme {
 
 /// One pending operation. The destructor waits, because the buffers may be in use.

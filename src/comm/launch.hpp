@@ -47,7 +47,7 @@ class Launch {
   void start_alone();
 
   /// Sets a function that runs if this rank fails by itself, before the other ranks are aborted.
-  void before_abort(std::function<void(int code)> tell) { tell_ = std::move(tell); }
+  void before_abort(std::function<void(int code)> action) { before_abort_ = std::move(action); }
 
   /// Runs run_rank() and aborts the whole job if this rank fails by itself. Call it once.
   int run(const std::function<int()>& body) const;
@@ -63,7 +63,7 @@ class Launch {
   std::optional<Session> session_;
   LaunchInfo info_;
   std::unique_ptr<Communicator> world_;
-  std::function<void(int)> tell_;
+  std::function<void(int)> before_abort_;
 };
 
 }  // namespace trireme

@@ -53,10 +53,6 @@ class Recorder {
     SentCount sent;
   };
 
-  using Purposes = std::map<std::string, Row, std::less<>>;
-
-  Row& row(std::string_view operation, std::string_view purpose);
-
   const std::string group_;
   const std::size_t length_;
   const std::shared_ptr<Activity> activity_;
@@ -64,7 +60,7 @@ class Recorder {
   std::vector<CommRecord> ring_;  // sequence s is at (s - 1) % length_
   std::uint64_t last_ = 0;
   // by operation; map nodes have stable addresses
-  std::map<std::string, Purposes, std::less<>> rows_;
+  std::map<std::string, std::map<std::string, Row>> rows_;
 };
 
 }  // namespace trireme

@@ -16,6 +16,12 @@ struct LaunchInfo {
 };
 
 /// Keeps MPI initialized. There is one per process, created in main() before mpi communicators.
+///
+/// MPI is initialized with MPI_THREAD_FUNNELED, so only the thread of the constructor may use
+/// communicators. The destructor finalizes MPI, except during an exception: peers then wait in a
+/// collective, and main() must end the job with abort_job(). Throws Error(usage) if a launcher
+/// started several processes that MPI does not see (launchers.hpp), and Error(comm) if MPI fails.
+/// In builds without MPI a session has one rank, and several processes are the same error.
 class Session {
  public:
   Session(int* argc, char*** argv);

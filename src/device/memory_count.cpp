@@ -20,19 +20,19 @@ c10::MemoryReportingInfoBase* current_listener() {
 
 /// Limits LibTorch's log to errors during its lifetime. LibTorch's CPU allocator otherwise warns
 /// about each free of memory that is older than the count.
-class Quiet {
+class ErrorsOnly {
  public:
-  Quiet() {
+  ErrorsOnly() {
     const std::lock_guard lock(mutex_);
     if (living_++ > 0) return;
     before_ = FLAGS_caffe2_log_level;
     FLAGS_caffe2_log_level = std::max(before_, static_cast<int>(c10::GLOG_ERROR));
   }
 
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
+  ErrorsOnly(const ErrorsOnly&) = delete;
+  ErrorsOnly& operator=(const ErrorsOnly&) = delete;
 
-  ~Quiet() {
+  ~ErrorsOnly() {
     const std::lock_guard lock(mutex_);
     if (--living_ == 0) FLAGS_caffe2_log_level = before_;
   }
@@ -90,7 +90,7 @@ class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
 };
 
 struct MemoryCount::Installed {
-  Quiet quiet;
+  ErrorsOnly quiet;
   std::shared_ptr<Reporter> reporter = std::make_shared<Reporter>();
   c10::DebugInfoGuard guard{kSlot, reporter};
 };

@@ -37,7 +37,7 @@ inline constexpr std::array<std::string_view, 12> kAxisNames{
     "tp",      "cp",  "dp", "pp",  "data",         "shard",
     "replica", "etp", "ep", "edp", "expert_shard", "expert_replica"};
 
-/// The coordinates of a rank on the axes of a single dimension.
+/// The coordinates of a rank on all axes that are not combinations of others.
 struct RankCoords {
   int tp = 0;
   int cp = 0;

@@ -15,6 +15,12 @@
 namespace trireme {
 
 /// All parameters: declaration, storage, initial values, gradients and the "ready" event.
+///
+/// Storage is flat per FSDP unit (a parameter group that is gathered and reduced together), in id
+/// order: weights, master weights (shared with the weights if the dtypes are equal) and master
+/// gradients. The mesh's ZeRO stage decides how much of each a rank stores; a rank always stores
+/// the part of each unit that it updates. Frozen parameters have weights only; a model of frozen
+/// parameters runs forward only. Declare all parameters, then allocate once.
 class ParamRegistry {
  public:
   /// Starts a unit of the parameters declared next. Without a call, all parameters form one unit.
@@ -96,14 +102,14 @@ class ParamRegistry {
   /// Selects when weight gradients are added: at once, or if `list` is given, when the caller runs
   /// the functions that in_turn() appends to it. Pipeline actions for deferred weight gradients use
   /// this.
-  void collect_turns(std::vector<std::function<void()>>* list) { turns_ = list; }
+  void collect_turns(std::vector<std::function<void()>>* list) { deferred_grads_ = list; }
 
   /// Runs `add`, which calls the functions below, at once or when its deferred action runs.
   void in_turn(std::function<void()> add) {
-    if (turns_ == nullptr) {
+    if (deferred_grads_ == nullptr) {
       add();
     } else {
-      turns_->push_back(std::move(add));
+      deferred_grads_->push_back(std::move(add));
     }
   }
 
@@ -145,7 +151,7 @@ class ParamRegistry {
   std::vector<std::size_t> missing_in_unit_;
   int num_backwards_ = 1;
   std::function<void(ParamId)> ready_;
-  std::vector<std::function<void()>>* turns_ = nullptr;
+  std::vector<std::function<void()>>* deferred_grads_ = nullptr;
 };
 
 }  // namespace trireme

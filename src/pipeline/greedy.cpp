@@ -68,7 +68,7 @@ class Grower {
   }
 
  private:
-  [[nodiscard]] bool has_room(const StageState& stage) const {
+  [[nodiscard]] bool has_free_slot(const StageState& stage) const {
     if (rules_.most_under_way == 0) return true;
     const int limit = std::max(rules_.most_under_way, most_stages_);
     return under_way_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
@@ -84,7 +84,7 @@ class Grower {
     const StageState& stage = stages_[static_cast<std::size_t>(index)];
     if (kind == PassKind::forward) {
       const auto i = static_cast<std::size_t>(stage.forwards);
-      if (stage.forwards == micro_batches_ || !has_room(stage)) return kNever;
+      if (stage.forwards == micro_batches_ || !has_free_slot(stage)) return kNever;
       if (index == 0) return 0;
       const auto& before = stages_[static_cast<std::size_t>(index) - 1].forward_ends;
       return i < before.size() ? arrival(before[i], index - 1, index) : kNever;

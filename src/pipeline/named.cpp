@@ -179,8 +179,8 @@ Schedule named_schedule(std::string_view name, const Shape& shape) {
   const Placement v = v_placement(shape.ranks);
   if (name == "dualpipe-v" && shape.micro_batches >= 2 * shape.ranks)
     return from_lists(shape, v, [&](int rank) { return dualpipe_list(rank, shape); });
-  const int room = 2 * shape.ranks + (name == "dualpipe-v" ? 1 : 0);
-  return greedy_schedule(v, shape.micro_batches, {{PassTimes{}}}, {.most_under_way = room});
+  const int limit = 2 * shape.ranks + (name == "dualpipe-v" ? 1 : 0);
+  return greedy_schedule(v, shape.micro_batches, {{PassTimes{}}}, {.most_under_way = limit});
 }
 
 Formula formula_of(std::string_view name, const Shape& shape) {

@@ -32,8 +32,8 @@ int stages_a_rank(std::string_view name, int virtual_stages);
 /// - dualpipe-v: DeepSeek-AI, DualPipeV, 2025; greedy below 2 p micro-batches
 Schedule named_schedule(std::string_view name, const Shape& shape);
 
-/// The theoretical bubble and peak if all actions take equal times and transfers none. If not
-/// `exact`, `bubble` is a lower and `peak` an upper bound.
+/// The theoretical bubble and peak if forward, input gradient and weight gradient take equal times.
+/// If not `exact`, `bubble` is a lower bound and `peak` an upper bound.
 struct Formula {
   double bubble = 0;
   int peak = 0;

@@ -46,15 +46,15 @@ void offer_all(const Placement& placement, const Shape& shape, const Timing& tim
     Schedule schedule = named_schedule(name, shape);
     if (schedule.placement == placement) best.offer(std::move(schedule), name);
   }
-  std::set<int> rooms{most_under_way};
+  std::set<int> limits{most_under_way};
   const int whole = shape.ranks * shape.virtual_stages;  // micro-batches in flight with 1f1b
-  for (const int room : {whole / 2, whole, whole + shape.ranks, 2 * whole})
-    if (room > 0 && (most_under_way == 0 || room < most_under_way)) rooms.insert(room);
-  for (const int room : rooms) {
+  for (const int limit : {whole / 2, whole, whole + shape.ranks, 2 * whole})
+    if (limit > 0 && (most_under_way == 0 || limit < most_under_way)) limits.insert(limit);
+  for (const int limit : limits) {
     for (const bool split : {false, true}) {
       for (const bool forward_first : {false, true})
         best.offer(
-            greedy_schedule(placement, shape.micro_batches, timing, {room, split, forward_first}),
+            greedy_schedule(placement, shape.micro_batches, timing, {limit, split, forward_first}),
             "greedy");
     }
   }

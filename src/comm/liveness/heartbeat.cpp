@@ -79,13 +79,13 @@ class Heartbeat::Monitor {
     const std::chrono::duration<double> moment(kGoodbye_s);
     // A rank that lost a peer learns from rank 0 which peer it was, and must not be blamed itself.
     if (exit_code == trireme::exit_code(ErrorKind::comm) &&
-        told_.wait_for(lock, moment, [this] { return over_; }))
+        changed_.wait_for(lock, moment, [this] { return over_; }))
       return;
     failure_ = Failure{exit_code, why};
     lock.unlock();
     wake();
     lock.lock();
-    told_.wait_for(lock, moment, [this] { return over_; });
+    changed_.wait_for(lock, moment, [this] { return over_; });
   }
 
  private:
@@ -109,12 +109,12 @@ class Heartbeat::Monitor {
     while (!finished_) {
       wait_for_news();
       for (std::size_t r = 0; r < peers_.size() && !finished_; ++r) read(r);
-      if (!finished_) obey();
+      if (!finished_) handle_requests();
       if (!finished_ && since_report_.seconds() >= options_.interval_s) report();
     }
     const std::lock_guard lock(mutex_);
     over_ = true;
-    told_.notify_all();
+    changed_.notify_all();
   }
 
   void wait_for_news() {
@@ -156,8 +156,8 @@ class Heartbeat::Monitor {
       peer.now = status->now;
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       lost(loss_of(static_cast<int>(r), peer.host, peer.pid, *failure));
-    } else if (const auto* told = std::get_if<Lost>(&message)) {
-      lost(told->loss);
+    } else if (const auto* relayed = std::get_if<Lost>(&message)) {
+      lost(relayed->loss);
     } else if (std::holds_alternative<Goodbye>(message)) {
       if (rank_ != 0) {  // rank 0 leaves, so nobody watches any more
         peer.connection->send(Goodbye{});
@@ -169,7 +169,7 @@ class Heartbeat::Monitor {
   }
 
   /// Sends a message on every connection and waits briefly until the kernel accepts it.
-  void tell_all(const HeartbeatMessage& message) {
+  void send_to_all(const HeartbeatMessage& message) {
     const Timer timer;
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
@@ -181,7 +181,7 @@ class Heartbeat::Monitor {
 
   void lost(const PeerLoss& loss) {
     finished_ = true;
-    if (rank_ == 0) tell_all(Lost{loss});
+    if (rank_ == 0) send_to_all(Lost{loss});
     if (rank_ == 0 || loss.rank == 0)
       log::error(
           formatted("{} is gone: {}", name_of(loss.rank, loss.hostname, loss.pid), loss.reason));
@@ -193,20 +193,20 @@ class Heartbeat::Monitor {
   }
 
   /// Handles requests of the main thread: stop, or an announced failure.
-  void obey() {
+  void handle_requests() {
     std::unique_lock lock(mutex_);
     const auto failure = failure_;
     const bool stopping = stopping_;
     lock.unlock();
     if (failure) {
       if (rank_ == 0) {
-        tell_all(Lost{loss_of(0, host_, ::getpid(), *failure)});
+        send_to_all(Lost{loss_of(0, host_, ::getpid(), *failure)});
       } else {
-        tell_all(*failure);
+        send_to_all(*failure);
       }
       leave();
     } else if (stopping) {
-      tell_all(Goodbye{});
+      send_to_all(Goodbye{});
       leave();
     }
   }
@@ -283,7 +283,7 @@ class Heartbeat::Monitor {
   bool timeout_reported_ = false;
 
   std::mutex mutex_;
-  std::condition_variable told_;
+  std::condition_variable changed_;
   bool stopping_ = false;
   bool over_ = false;
   std::optional<Failure> failure_;

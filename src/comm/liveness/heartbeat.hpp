@@ -32,6 +32,16 @@ struct HeartbeatOptions {
 };
 
 /// Informs every rank at once when another rank dies. MPI does not detect a killed peer.
+///
+/// Every rank has one TCP connection to rank 0 and one small thread. A connection that ends without
+/// a goodbye means a death: the kernel closes it when the process dies, and keepalive probes detect
+/// a lost node. Rank 0 informs all ranks. The thread also sends the Activity of each rank. If no
+/// rank makes progress, rank 0 names the rank that is behind, and by the HangRule all ranks treat
+/// it as lost.
+///
+/// The constructor is collective over `world`, which carries rank 0's addresses and a random
+/// 128-bit cookie that every connection must present. With one rank it does nothing. Throws
+/// Error(comm) if a rank cannot connect in time.
 class Heartbeat {
  public:
   Heartbeat(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,

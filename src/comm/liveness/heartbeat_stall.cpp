@@ -36,11 +36,11 @@ double StallWatch::median_step_s() const {
 
 StallWatch::Stall StallWatch::look(double now_s, const std::vector<ActivitySnapshot>& ranks) {
   std::uint64_t moved = 0;
-  bool judged = rule_.most_s > 0;
+  bool checked = rule_.most_s > 0;
   bool waits_for_data = false;
   for (const ActivitySnapshot& one : ranks) {
     moved += one.operations + static_cast<std::uint64_t>(one.step) * 1000003U;
-    judged = judged && (one.phase == "step" || one.phase == "data");
+    checked = checked && (one.phase == "step" || one.phase == "data");
     waits_for_data = waits_for_data || one.phase == "data";
   }
   const std::int64_t step = ranks.front().step;
@@ -52,7 +52,7 @@ StallWatch::Stall StallWatch::look(double now_s, const std::vector<ActivitySnaps
     step_ = step;
     step_at_s_ = now_s;
   }
-  if (!moved_ || moved != *moved_ || !judged) {
+  if (!moved_ || moved != *moved_ || !checked) {
     moved_ = moved;
     moved_at_s_ = now_s;
     warned_ = false;
@@ -61,7 +61,7 @@ StallWatch::Stall StallWatch::look(double now_s, const std::vector<ActivitySnaps
   stall.still_s = now_s - moved_at_s_;
   stall.behind = rank_behind(ranks);
   stall.limit_s = std::numeric_limits<double>::infinity();
-  if (!judged) return stall;
+  if (!checked) return stall;
   stall.limit_s =
       waits_for_data || step_times_.empty()
           ? rule_.most_s

@@ -129,10 +129,10 @@ std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Redu
   std::uint64_t filled = 0;
   for (std::uint64_t begin = 0; begin < count; begin += step) {
     const std::uint64_t n = std::min(step, count - begin);
-    const std::uint64_t piece = filled;
+    const std::uint64_t chunk = filled;
     for (std::uint64_t p = 0; p < ranks; ++p, filled += n * width)
       std::memcpy(copy.data() + filled, parts + (p * count + begin) * width, n * width);
-    check_mpi(MPI_Ireduce_scatter_block(copy.data() + piece, result + begin * width,
+    check_mpi(MPI_Ireduce_scatter_block(copy.data() + chunk, result + begin * width,
                                         static_cast<int>(n), type, op, comm, operation->add()),
               "MPI_Ireduce_scatter_block");
   }

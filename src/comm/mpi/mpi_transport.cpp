@@ -14,7 +14,7 @@ namespace trireme {
 namespace {
 
 // MPI counts are int, so longer messages are split into chunks, in order by their tag.
-constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxChunk = std::uint64_t{1} << 30;
 
 constexpr double kYield_s = 100e-6;
 constexpr std::chrono::microseconds kSleep{50};
@@ -74,13 +74,13 @@ class MpiTransfer final : public Transfer {
 
 /// Calls start(offset, chunk_bytes, request) for every chunk; a message of 0 bytes is one chunk.
 template <class Start>
-TransferPtr start_pieces(int peer, bool receives, std::uint64_t bytes, const Start& start) {
+TransferPtr start_chunks(int peer, bool receives, std::uint64_t bytes, const Start& start) {
   auto transfer = std::make_unique<MpiTransfer>(peer, receives);
   std::uint64_t offset = 0;
   do {
-    const int piece = static_cast<int>(std::min(bytes - offset, kMaxPiece));
-    start(offset, piece, transfer->add(piece));
-    offset += static_cast<std::uint64_t>(piece);
+    const int chunk = static_cast<int>(std::min(bytes - offset, kMaxChunk));
+    start(offset, chunk, transfer->add(chunk));
+    offset += static_cast<std::uint64_t>(chunk);
   } while (offset < bytes);
   return transfer;
 }
@@ -107,20 +107,20 @@ MpiTransport::MpiTransport(MpiComm comm, bool shares_cores)
 }
 
 TransferPtr MpiTransport::start_send(int peer, int tag, const void* data, std::uint64_t bytes) {
-  return start_pieces(peer, false, bytes,
-                      [&](std::uint64_t offset, int piece, MPI_Request* request) {
-                        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, piece,
+  return start_chunks(peer, false, bytes,
+                      [&](std::uint64_t offset, int chunk, MPI_Request* request) {
+                        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, chunk,
                                             MPI_BYTE, peer, tag, comm_.get(), request),
-                                  formatted("MPI_Isend of {} bytes to rank {}", piece, peer));
+                                  formatted("MPI_Isend of {} bytes to rank {}", chunk, peer));
                       });
 }
 
 TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t bytes) {
-  return start_pieces(peer, true, bytes,
-                      [&](std::uint64_t offset, int piece, MPI_Request* request) {
-                        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, piece, MPI_BYTE,
+  return start_chunks(peer, true, bytes,
+                      [&](std::uint64_t offset, int chunk, MPI_Request* request) {
+                        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, chunk, MPI_BYTE,
                                             peer, tag, comm_.get(), request),
-                                  formatted("MPI_Irecv of {} bytes from rank {}", piece, peer));
+                                  formatted("MPI_Irecv of {} bytes from rank {}", chunk, peer));
                       });
 }
 

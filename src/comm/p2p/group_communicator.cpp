@@ -61,7 +61,7 @@ class GroupCommunicator final : public P2PCommunicator {
     if (group.rank < 0) return nullptr;
     std::vector<int> world_ranks;
     for (const int r : group.ranks) world_ranks.push_back(members_->world_rank(r));
-    // All members compute the same number without communication; the 64-bit hash is unique.
+    // All members compute the same number without communication; the hash distinguishes groups.
     const std::uint64_t number = xxh3_64(formatted("{} {} {}", members_->group(), index, color));
     return make_group(name, members_->another(number, std::move(world_ranks), group.rank), engine_,
                       options());

@@ -8,6 +8,15 @@
 #include "comm/p2p/engine.hpp"
 
 /// Collectives as non-blocking state machines over a Transport. Timing never changes a result.
+///
+/// Reductions add every element in rank order 0, 1, 2, ..., for every size, chunking and algorithm.
+/// Therefore:
+/// - all ranks get the same bits, and a repeated call gives the same bits;
+/// - reduce_scatter equals the matching part of all_reduce bit for bit;
+/// - splitting a buffer into buckets changes nothing.
+/// Large buffers go directly between owner and peer (pairwise), 2 (n-1)/n of the buffer per rank as
+/// in a ring. Small buffers go in few messages. volume.hpp chooses the algorithm and computes its
+/// bytes.
 namespace trireme {
 
 /// Two tags per operation, because reductions and results must not match each other.

@@ -144,7 +144,7 @@ class SegmentedReduce final : public Operation {
   const std::vector<std::uint64_t> bounds_;
   const bool gather_;
   const std::uint64_t width_;
-  const std::uint64_t chunk_;  // elements
+  const std::uint64_t chunk_;  // number of elements
   const std::size_t window_;
   const std::size_t rank_;
   std::unique_ptr<std::byte[]> scratch_;

@@ -215,23 +215,6 @@ class ThreadTransport final : public GroupTransport {
   const std::shared_ptr<ThreadMailboxes> mailboxes_;
 };
 
-/// Stores the first error of all ranks. The first error is the cause; later errors follow from it.
-class FirstError {
- public:
-  void keep(std::exception_ptr error) {
-    const std::lock_guard lock(mutex_);
-    if (!error_) error_ = std::move(error);
-  }
-
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
 }  // namespace
 
 ThreadWorld::ThreadWorld(int size, CommOptions options)
@@ -260,22 +243,26 @@ void ThreadWorld::fail(int rank) {
 
 void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOptions options) {
   ThreadWorld world(size, std::move(options));
-  FirstError first;
+  std::mutex mutex;
+  std::exception_ptr first;  // the cause; later errors follow from it
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) {
-      threads.emplace_back([&world, &first, &body, rank] {
+      threads.emplace_back([&, rank] {
         try {
           const auto communicator = world.communicator(rank);
           body(*communicator);
         } catch (...) {
-          first.keep(std::current_exception());
+          {
+            const std::lock_guard lock(mutex);
+            if (!first) first = std::current_exception();
+          }
           world.fail(rank);
         }
       });
     }
   }
-  first.rethrow();
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace trireme

@@ -46,10 +46,8 @@ void check_action(const std::string& action, std::string_view spec) {
   constexpr std::array<std::string_view, 9> kActions{"kill9", "segv",   "stop",  "hang",   "exit",
                                                      "throw", "enospc", "delay", "trigger"};
   if (std::find(kActions.begin(), kActions.end(), action) != kActions.end()) return;
-  fail(
-      ErrorKind::usage,
-      "TRIREME_FAULT '{}': action '{}' must be kill9, segv, stop, hang, exit, throw, enospc, delay or trigger",
-      spec, action);
+  fail(ErrorKind::usage, "TRIREME_FAULT '{}': action '{}' must be one of {}", spec, action,
+       joined(kActions, ", "));
 }
 
 /// Counts a call of the point and returns the action that is due, if any.

@@ -22,9 +22,9 @@ volatile std::sig_atomic_t requested = 0;
 volatile std::sig_atomic_t num_interrupts = 0;
 volatile std::sig_atomic_t saves_first = 0;
 constinit std::array<char, 16> rank_text{};  // the launcher's rank; empty without a launcher
-constinit bool speaks_for_all = true;
+constinit bool answers_for_all = true;
 constinit bool on_terminal = false;
-constinit bool is_told_here = true;  // the handler prints what the first signal will do
+constinit bool announces = true;  // the handler prints what the first signal will do
 
 /// Builds text without the heap, for a signal handler.
 class Line {
@@ -57,13 +57,13 @@ void on_signal(int number, siginfo_t* info, void*) {
   // The launcher, which is the parent process, signals all its ranks, so one answer is enough. If
   // another process signals this rank alone, this rank answers.
   const bool mine_alone = info != nullptr && info->si_pid > 0 && info->si_pid != ::getppid();
-  const bool speaks = speaks_for_all || mine_alone;
+  const bool answers = answers_for_all || mine_alone;
   if (number == SIGINT) num_interrupts = num_interrupts + 1;
   if (number == SIGINT && num_interrupts > 1) {
-    if (speaks) say(number, "second SIGINT: ends at once with 130");
+    if (answers) say(number, "second SIGINT: ends at once with 130");
     ::_exit(128 + SIGINT);
   }
-  if (requested == 0 && speaks && is_told_here) {
+  if (requested == 0 && answers && announces) {
     say(number, saves_first != 0
                     ? "will save and end with 75 after the current micro-batch; SIGINT "
                       "twice ends at once"
@@ -99,7 +99,7 @@ void set_handler() noexcept {
 void install_stop_signals(const char* rank) noexcept {
   if (rank != nullptr) {
     std::strncpy(rank_text.data(), rank, rank_text.size() - 1);
-    speaks_for_all = std::string_view(rank) == "0";
+    answers_for_all = std::string_view(rank) == "0";
   }
   set_handler();
   sigset_t stacks;
@@ -109,7 +109,7 @@ void install_stop_signals(const char* rank) noexcept {
 }
 
 void watch_stop_signals() noexcept {
-  is_told_here = false;
+  announces = false;
   set_handler();
 }
 

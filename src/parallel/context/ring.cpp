@@ -13,9 +13,9 @@ namespace trireme::context {
 namespace {
 
 /// A pending exchange: `out` goes to the next rank while `in` comes from the previous rank.
-class Travel {
+class RingTransfer {
  public:
-  Travel(at::Tensor out, Communicator& group, std::string_view tag)
+  RingTransfer(at::Tensor out, Communicator& group, std::string_view tag)
       : out_(std::move(out)), in_(at::empty_like(out_)) {
     const int next = (group.rank() + 1) % group.size();
     const int before = (group.rank() + group.size() - 1) % group.size();
@@ -119,7 +119,7 @@ ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::T
   at::Tensor held = at::stack({k, v}).contiguous();  // [2, B, Hk, T / c, D]
   ops::AttentionOutput sum;
   for (int step = 0; step < group.size(); ++step) {
-    std::optional<Travel> next;
+    std::optional<RingTransfer> next;
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
     const auto setup = block_setup(call, owner_at(step, group));
     if (is_seen(setup, q)) {
@@ -146,8 +146,8 @@ ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved
   const auto type = ops::accumulate_type(q);
   at::Tensor grad_q = at::zeros(q.sizes(), q.options().dtype(type));
   at::Tensor home;  // gradients of this rank's chunk
-  std::optional<Travel> next;
-  std::optional<Travel> sums;  // gradients of the chunk that is here next
+  std::optional<RingTransfer> next;
+  std::optional<RingTransfer> sums;  // gradients of the chunk that is here next
   for (int step = 0; step < group.size(); ++step) {
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
     const auto setup = block_setup(call, owner_at(step, group));

@@ -38,10 +38,10 @@ Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Com
 }
 
 /// A pending all_to_all: parts[p] goes to rank p, counts[p] elements come from rank p.
-class Swap {
+class TensorExchange {
  public:
-  Swap(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts, Communicator& group,
-       std::string_view tag)
+  TensorExchange(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts,
+                 Communicator& group, std::string_view tag)
       : counts_(std::move(counts)) {
     std::vector<at::Tensor> flat;
     std::vector<std::uint64_t> sent;
@@ -90,15 +90,15 @@ class ToHeads {
  public:
   ToHeads(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
       : shape_({x.size(0), heads[own_rank(group)].length, x.size(2), x.size(3)}),
-        swap_(parts_of(x, heads),
-              std::vector<std::uint64_t>(
-                  heads.size(), static_cast<std::uint64_t>(c10::multiply_integers(shape_))),
-              group, tag) {}
+        exchange_(parts_of(x, heads),
+                  std::vector<std::uint64_t>(
+                      heads.size(), static_cast<std::uint64_t>(c10::multiply_integers(shape_))),
+                  group, tag) {}
 
   /// Returns [B, own heads, T, D], positions in rank order.
   at::Tensor arrived() {
     std::vector<at::Tensor> parts;
-    for (const at::Tensor& part : swap_.arrived()) parts.push_back(part.view(shape_));
+    for (const at::Tensor& part : exchange_.arrived()) parts.push_back(part.view(shape_));
     return at::cat(parts, 2);
   }
 
@@ -111,7 +111,7 @@ class ToHeads {
   }
 
   std::vector<std::int64_t> shape_;
-  Swap swap_;
+  TensorExchange exchange_;
 };
 
 /// A pending exchange from all positions of some heads back to some positions of all heads.
@@ -120,11 +120,11 @@ class ToPlaces {
   ToPlaces(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
       : heads_(heads),
         shape_({x.size(0), 0, x.size(2) / group.size(), x.size(3)}),
-        swap_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
+        exchange_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
 
   /// Returns [B, heads, T / c, D]; heads that several ranks took are summed.
   at::Tensor arrived(std::int64_t num_heads) {
-    const std::vector<at::Tensor> parts = swap_.arrived();
+    const std::vector<at::Tensor> parts = exchange_.arrived();
     at::Tensor sum = at::zeros({shape_[0], num_heads, shape_[2], shape_[3]}, parts[0].options());
     for (std::size_t rank = 0; rank < parts.size(); ++rank)
       sum.narrow(1, heads_[rank].first, heads_[rank].length)
@@ -143,7 +143,7 @@ class ToPlaces {
 
   HeadRanges heads_;
   std::vector<std::int64_t> shape_;
-  Swap swap_;
+  TensorExchange exchange_;
 };
 
 /// Returns the key head of every query head of this rank, relative to its first key head; empty if

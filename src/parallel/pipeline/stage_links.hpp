@@ -35,10 +35,10 @@ class StageLinks {
 
   /// Sends to the stage after `stage` (activations) or before it (gradients), on any rank; does
   /// nothing if there is no such stage.
-  void send(StageCargo cargo, int stage, int micro_batch, const at::Tensor& tensor);
+  void send(StageCargo kind, int stage, int micro_batch, const at::Tensor& tensor);
   /// Waits for the message to `stage` from the previous stage (activations) or the next one
   /// (gradients). Returns an undefined tensor if there is no such stage.
-  at::Tensor receive(StageCargo cargo, int stage, int micro_batch);
+  at::Tensor receive(StageCargo kind, int stage, int micro_batch);
 
   /// Releases sent tensors; on MPI this also makes progress.
   void poll();
@@ -53,7 +53,7 @@ class StageLinks {
 
  private:
   struct Key {
-    StageCargo cargo;
+    StageCargo kind;
     int stage;  // the receiving stage
     int micro_batch;
 
@@ -83,7 +83,7 @@ class StageLinks {
   std::map<int, Link> to_;  // by rank
   std::map<int, Link> from_;
   std::function<at::Tensor(int)> space_;
-  std::map<Key, at::Tensor> here_;  // between two stages of this rank
+  std::map<Key, at::Tensor> local_;  // between two stages of this rank
   std::deque<std::pair<WorkPtr, at::Tensor>> leaving_;
   double waited_s_ = 0;
 };

@@ -33,7 +33,7 @@ class ProductSum {
   [[nodiscard]] at::Tensor wait();
 
  private:
-  struct Piece {
+  struct Chunk {
     at::Tensor sent;
     at::Tensor received;
     at::Tensor place;  // destination in the sum if `received` is a copy
@@ -47,7 +47,7 @@ class ProductSum {
                       const at::Tensor& onto);
 
   at::Tensor sum_;
-  std::vector<Piece> pieces_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace trireme

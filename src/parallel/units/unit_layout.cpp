@@ -16,8 +16,8 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-IndexRange dealt(std::int64_t pieces, int parts, int part) {
-  return {pieces * part / parts, pieces * (part + 1) / parts};
+IndexRange even_range(std::int64_t groups, int parts, int part) {
+  return {groups * part / parts, groups * (part + 1) / parts};
 }
 
 /// Returns the rectangle that this rank holds, and the elements that no lower rank holds.
@@ -25,7 +25,7 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
   if (spec.of_experts) {
-    const IndexRange held = dealt(spec.shape[0], grid.ep, grid.ep_rank);
+    const IndexRange held = even_range(spec.shape[0], grid.ep, grid.ep_rank);
     param.slice.offset[0] = held.begin;
     param.slice.extent[0] = held.count();
     param.slice.flat_end = param.slice.rectangle_count();
@@ -74,13 +74,13 @@ std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec>
 
 IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int part) {
   TRIREME_ASSERT(split.grain > 0 && size % split.grain == 0);
-  const std::int64_t pieces = size / split.grain;
-  IndexRange held = dealt(split.readers > 0 ? split.readers : pieces, parts, part);
+  const std::int64_t groups = size / split.grain;
+  IndexRange held = even_range(split.readers > 0 ? split.readers : groups, parts, part);
   if (split.readers > 0) {
-    TRIREME_ASSERT(split.readers % pieces == 0);
-    const std::int64_t readers_of_piece = split.readers / pieces;
+    TRIREME_ASSERT(split.readers % groups == 0);
+    const std::int64_t readers_per_group = split.readers / groups;
     const bool none = held.count() == 0;
-    held = {held.begin / readers_of_piece, (held.end + readers_of_piece - 1) / readers_of_piece};
+    held = {held.begin / readers_per_group, (held.end + readers_per_group - 1) / readers_per_group};
     if (none) held.end = held.begin;
   }
   return {held.begin * split.grain, held.end * split.grain};

@@ -58,6 +58,11 @@ struct ParamSpan {
 };
 
 /// The elements that a rank holds, updates and owns, from the declarations and its position.
+///
+/// A rank updates its `part` of every unit, one of `shards` equal ranges (the whole unit with one
+/// shard). It owns its `share`, this replica's range of the part: every element of a unit is in
+/// exactly one share of the data ranks. Norm, checkpoint and hashes count shares. Elements that
+/// several tp ranks hold count only on their owner.
 class UnitLayout {
  public:
   /// `starts[u]` is the first parameter of unit u, named `names[u]`. Additional units follow in
