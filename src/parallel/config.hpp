@@ -59,7 +59,7 @@ struct ParallelConfig {
     visit("sequence_parallel", self.sequence_parallel,
           "shard norms and residuals along the sequence over tp");
     visit("tp_chunks", self.tp_chunks,
-          "chunks of tokens whose tp communication overlaps with matrix products; 1: no overlap");
+          "token chunks, to overlap tp communication with matrix products; 1: no overlap");
     visit("recompute", self.recompute, "activation checkpointing: none, selective or full");
     visit("schedule", self.schedule,
           "pipeline schedule: gpipe, 1f1b, interleaved, zb-h1, zb-v, dualpipe-v, auto (searched "

@@ -28,9 +28,9 @@ std::optional<NodePlace> place_in_nodes(const std::vector<int>& members,
     if (member < rank && node_of(member) == mine.node) ++mine.place;
   }
   const int ranks = ranks_of_node[mine.node];
-  const bool alike = std::all_of(ranks_of_node.begin(), ranks_of_node.end(),
+  const bool equal = std::all_of(ranks_of_node.begin(), ranks_of_node.end(),
                                  [&](const auto& one) { return one.second == ranks; });
-  if (!alike || ranks == 1 || ranks_of_node.size() == 1) return std::nullopt;
+  if (!equal || ranks == 1 || ranks_of_node.size() == 1) return std::nullopt;
   return mine;
 }
 

@@ -114,7 +114,7 @@ class ParamRegistry {
   }
 
   /// Adds a gradient with W's shape to the master gradient, then fires the ready event of each
-  /// parameter whose uses are complete. Only for trainable parameters.
+  /// parameter with complete uses. Only for trainable parameters.
   void add_gradient(WeightRef ref, const at::Tensor& grad);
   /// Like add_gradient(), for W of y = x W^T: x [.., in], grad_y [.., out].
   void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);

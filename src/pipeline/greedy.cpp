@@ -20,7 +20,7 @@ struct StageState {
 };
 
 struct Candidate {
-  Pass pass;
+  Pass action;
   double begin = kNever;
 };
 
@@ -35,7 +35,7 @@ class Grower {
         micro_batches_(micro_batches),
         schedule_{placement, micro_batches, {}},
         free_(static_cast<std::size_t>(placement.ranks)),
-        under_way_(free_.size()),
+        in_flight_(free_.size()),
         own_stages_(free_.size()),
         next_(free_.size()) {
     schedule_.lists.resize(free_.size());
@@ -52,13 +52,13 @@ class Grower {
 
   Schedule grow() {
     const std::size_t kinds = rules_.split_backward ? 3 : 2;
-    const std::size_t passes = stages_.size() * static_cast<std::size_t>(micro_batches_) * kinds;
+    const std::size_t actions = stages_.size() * static_cast<std::size_t>(micro_batches_) * kinds;
     for (std::size_t rank = 0; rank < free_.size(); ++rank) next_[rank] = next_of(rank);
-    for (std::size_t i = 0; i < passes; ++i) {
+    for (std::size_t i = 0; i < actions; ++i) {
       const Candidate first = *std::ranges::min_element(next_, {}, &Candidate::begin);
       TRIREME_ASSERT(first.begin < kNever);
       take(first);
-      for (const int stage : {first.pass.stage - 1, first.pass.stage, first.pass.stage + 1}) {
+      for (const int stage : {first.action.stage - 1, first.action.stage, first.action.stage + 1}) {
         if (stage < 0 || stage >= std::ssize(stages_)) continue;
         const auto rank = static_cast<std::size_t>(stages_[static_cast<std::size_t>(stage)].rank);
         next_[rank] = next_of(rank);
@@ -71,7 +71,7 @@ class Grower {
   [[nodiscard]] bool has_free_slot(const StageState& stage) const {
     if (rules_.most_under_way == 0) return true;
     const int limit = std::max(rules_.most_under_way, most_stages_);
-    return under_way_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
+    return in_flight_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
   }
 
   [[nodiscard]] double arrival(double end, int from, int to) const {
@@ -125,23 +125,23 @@ class Grower {
   }
 
   void take(const Candidate& next) {
-    StageState& stage = stages_[static_cast<std::size_t>(next.pass.stage)];
+    StageState& stage = stages_[static_cast<std::size_t>(next.action.stage)];
     const auto rank = static_cast<std::size_t>(stage.rank);
-    const double end = next.begin + timing_.of(next.pass.stage).of(next.pass.kind);
+    const double end = next.begin + timing_.of(next.action.stage).of(next.action.kind);
     free_[rank] = end;
-    schedule_.lists[rank].push_back(next.pass);
-    if (next.pass.kind == PassKind::forward) {
+    schedule_.lists[rank].push_back(next.action);
+    if (next.action.kind == PassKind::forward) {
       ++stage.forwards;
-      ++under_way_[rank];
+      ++in_flight_[rank];
       stage.forward_ends.push_back(end);
     }
-    if (gives_input_grad(next.pass.kind)) {
+    if (gives_input_grad(next.action.kind)) {
       ++stage.input_grads;
       stage.input_grad_ends.push_back(end);
     }
-    if (gives_weight_grad(next.pass.kind)) {
+    if (gives_weight_grad(next.action.kind)) {
       ++stage.weight_grads;
-      --under_way_[rank];
+      --in_flight_[rank];
     }
   }
 
@@ -151,7 +151,7 @@ class Grower {
   int most_stages_ = 1;  // the largest number of stages on one rank
   Schedule schedule_;
   std::vector<double> free_;
-  std::vector<int> under_way_;
+  std::vector<int> in_flight_;
   std::vector<std::vector<int>> own_stages_;  // by rank, the last stage first
   std::vector<Candidate> next_;               // by rank
   std::vector<StageState> stages_;

@@ -38,7 +38,7 @@ std::vector<Pass> one_by_one_list(int rank, const Shape& shape, int held_back) {
   return list;
 }
 
-/// Micro-batches pass through a rank's stages in groups of p (the number of ranks). If p does not
+/// Micro-batches action through a rank's stages in groups of p (the number of ranks). If p does not
 /// divide the number of micro-batches, some groups are larger. Returns the size of the largest
 /// group.
 int largest_group(const Shape& shape) {
@@ -157,7 +157,7 @@ std::string mistake_in_stages(std::string_view name, int virtual_stages) {
   if (is_v(name) && virtual_stages > 2)
     return formatted("must be 2 with parallel.schedule = {} (a V-shaped placement)", name);
   if (!is_v(name) && name != "interleaved" && virtual_stages != 1)
-    return formatted("must be 1 with parallel.schedule = {} (more: interleaved)", name);
+    return formatted("must be 1 with parallel.schedule = {} (interleaved allows more)", name);
   return "";
 }
 

@@ -24,9 +24,9 @@ std::optional<int> count_of(std::string_view text) {
 
 }  // namespace
 
-std::string text_of(const Pass& pass) {
-  return formatted("{}{}.{}", kLetters[static_cast<std::size_t>(pass.kind)], pass.stage,
-                   pass.micro_batch);
+std::string text_of(const Pass& action) {
+  return formatted("{}{}.{}", kLetters[static_cast<std::size_t>(action.kind)], action.stage,
+                   action.micro_batch);
 }
 
 std::optional<Pass> parse_pass(std::string_view text) {
@@ -76,15 +76,15 @@ std::string mistake_in(const Schedule& schedule) {
                      placement.ranks);
   std::map<Pass, int> seen;
   for (int rank = 0; rank < placement.ranks; ++rank) {
-    for (const Pass& pass : schedule.lists[static_cast<std::size_t>(rank)]) {
-      if (pass.stage >= placement.stages() || pass.micro_batch >= schedule.micro_batches)
+    for (const Pass& action : schedule.lists[static_cast<std::size_t>(rank)]) {
+      if (action.stage >= placement.stages() || action.micro_batch >= schedule.micro_batches)
         return formatted("{}: there are {} stages and {} micro-batches, counted from 0",
-                         text_of(pass), placement.stages(), schedule.micro_batches);
-      const int home = placement.rank_of_stage[static_cast<std::size_t>(pass.stage)];
+                         text_of(action), placement.stages(), schedule.micro_batches);
+      const int home = placement.rank_of_stage[static_cast<std::size_t>(action.stage)];
       if (home != rank)
-        return formatted("{} is listed for rank {}, its stage is on rank {}", text_of(pass), rank,
+        return formatted("{} is listed for rank {}, its stage is on rank {}", text_of(action), rank,
                          home);
-      if (++seen[pass] > 1) return formatted("{} is listed twice", text_of(pass));
+      if (++seen[action] > 1) return formatted("{} is listed twice", text_of(action));
     }
   }
   for (int stage = 0; stage < placement.stages(); ++stage) {

@@ -21,7 +21,7 @@ struct Pass {
 };
 
 /// Returns the text of an action, kind, stage and micro-batch: "F0.3", "BW0.3", "B0.3", "W0.3".
-std::string text_of(const Pass& pass);
+std::string text_of(const Pass& action);
 
 /// Parses the text of an action; nullopt if it is invalid.
 std::optional<Pass> parse_pass(std::string_view text);

@@ -18,7 +18,7 @@ constexpr int kMostCount = 1000000;  // limit on the number of stages and of mic
 std::string text_of(const Schedule& schedule) {
   std::string text;
   for (const std::vector<Pass>& list : schedule.lists)
-    text += joined(list, " ", [](const Pass& pass) { return text_of(pass); }) + "\n";
+    text += joined(list, " ", [](const Pass& action) { return text_of(action); }) + "\n";
   return text;
 }
 
@@ -31,18 +31,18 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::vector<Pass> list;
     for (std::string word; words >> word;) {
-      const auto pass = parse_pass(word);
-      if (!pass)
+      const auto action = parse_pass(word);
+      if (!action)
         fail(
             ErrorKind::usage,
             "{}:{}: '{}' must be an action: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
             source, number, word);
-      if (pass->stage >= kMostCount || pass->micro_batch >= kMostCount)
+      if (action->stage >= kMostCount || action->micro_batch >= kMostCount)
         fail(ErrorKind::usage, "{}:{}: '{}', its stage and micro-batch must be below {}", source,
              number, word, kMostCount);
-      rank_of_stage.try_emplace(pass->stage, schedule.placement.ranks);
-      schedule.micro_batches = std::max(schedule.micro_batches, pass->micro_batch + 1);
-      list.push_back(*pass);
+      rank_of_stage.try_emplace(action->stage, schedule.placement.ranks);
+      schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);
+      list.push_back(*action);
     }
     if (list.empty()) continue;
     schedule.lists.push_back(std::move(list));

@@ -19,19 +19,19 @@ class Results {
         input_grad_(forward_) {}
 
   /// Returns the time at which all inputs of the action are on its rank.
-  [[nodiscard]] double ready(const Pass& pass) const {
-    const int stage = pass.stage;
-    if (pass.kind == PassKind::forward)
-      return stage == 0 ? 0 : arrived(forward_, stage - 1, stage, pass.micro_batch);
-    if (pass.kind == PassKind::weight_grad) return at(input_grad_, stage, pass.micro_batch);
-    const double own = at(forward_, stage, pass.micro_batch);
+  [[nodiscard]] double ready(const Pass& action) const {
+    const int stage = action.stage;
+    if (action.kind == PassKind::forward)
+      return stage == 0 ? 0 : arrived(forward_, stage - 1, stage, action.micro_batch);
+    if (action.kind == PassKind::weight_grad) return at(input_grad_, stage, action.micro_batch);
+    const double own = at(forward_, stage, action.micro_batch);
     if (stage + 1 == placement_.stages()) return own;
-    return std::max(own, arrived(input_grad_, stage + 1, stage, pass.micro_batch));
+    return std::max(own, arrived(input_grad_, stage + 1, stage, action.micro_batch));
   }
 
-  void end(const Pass& pass, double time) {
-    if (pass.kind == PassKind::forward) forward_[place(pass.stage, pass.micro_batch)] = time;
-    if (gives_input_grad(pass.kind)) input_grad_[place(pass.stage, pass.micro_batch)] = time;
+  void end(const Pass& action, double time) {
+    if (action.kind == PassKind::forward) forward_[place(action.stage, action.micro_batch)] = time;
+    if (gives_input_grad(action.kind)) input_grad_[place(action.stage, action.micro_batch)] = time;
   }
 
  private:
@@ -65,11 +65,11 @@ struct Runner {
 };
 
 int peak_of(const std::vector<Pass>& list) {
-  int under_way = 0;
+  int in_flight = 0;
   int peak = 0;
-  for (const Pass& pass : list) {
-    if (pass.kind == PassKind::forward) peak = std::max(peak, ++under_way);
-    if (gives_weight_grad(pass.kind)) --under_way;
+  for (const Pass& action : list) {
+    if (action.kind == PassKind::forward) peak = std::max(peak, ++in_flight);
+    if (gives_weight_grad(action.kind)) --in_flight;
   }
   return peak;
 }
@@ -98,15 +98,15 @@ Simulation simulate(const Schedule& schedule, const Timing& timing) {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       const std::vector<Pass>& list = schedule.lists[rank];
       for (; next[rank] < list.size(); ++next[rank]) {
-        const Pass& pass = list[next[rank]];
-        const double ready = results.ready(pass);
+        const Pass& action = list[next[rank]];
+        const double ready = results.ready(action);
         if (std::isinf(ready)) break;
         const double begin = std::max(ready, free[rank]);
-        const double time = timing.of(pass.stage).of(pass.kind);
+        const double time = timing.of(action.stage).of(action.kind);
         result.begins[rank].push_back(begin);
         free[rank] = begin + time;
         busy += time;
-        results.end(pass, free[rank]);
+        results.end(action, free[rank]);
         moved = true;
       }
     }
@@ -135,11 +135,11 @@ double shared_makespan(const Schedule& schedule, const Timing& timing, double pr
       const std::vector<Pass>& list = schedule.lists[rank];
       if (runner.next == list.size()) continue;
       over = false;
-      const Pass& pass = list[runner.next];
+      const Pass& action = list[runner.next];
       if (!runner.runs) {
-        const double ready = results.ready(pass);
+        const double ready = results.ready(action);
         runner.runs = ready <= now;
-        runner.left = timing.of(pass.stage).of(pass.kind);
+        runner.left = timing.of(action.stage).of(action.kind);
         if (!runner.runs) arrival = std::min(arrival, ready);
       }
       if (!runner.runs) continue;

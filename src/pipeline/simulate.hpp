@@ -31,7 +31,7 @@ struct Timing {
 
 struct Simulation {
   /// The first action that can never start because actions wait for each other in a cycle; "" if
-  /// all finish. Sends never block a rank; only an action whose input is missing waits.
+  /// all finish. Sends never block a rank; only an action without its input waits.
   std::string stuck = {};
   double makespan = 0;
   /// Idle time of all ranks divided by their busy time; 0 for a pipeline without bubbles.

@@ -145,7 +145,7 @@ class Heartbeat::Monitor {
             "its connection ended without a goodbye"});
     } else if (peer.heard.seconds() > options_.silence_s) {
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
-            formatted("silent for {} s: its process is stopped or its node is", options_.silence_s),
+            formatted("silent for {} s: its process or its node has stopped", options_.silence_s),
             /*hung=*/true});
     }
   }

@@ -144,7 +144,7 @@ std::string join(const Invitation& invitation, int rank, const std::string& host
   } while (timer.seconds() < connect_s);
   std::string tried;
   for (const auto& address : invitation.addresses) tried += formatted(" {}", address);
-  return formatted("rank 0 does not answer on port {} of{}; a firewall between the nodes?",
+  return formatted("rank 0 does not answer on port {} of{}; check for a firewall between the nodes",
                    invitation.port, tried);
 }
 

@@ -192,7 +192,7 @@ class MpiCommunicator final : public P2PCommunicator {
 std::unique_ptr<Communicator> make_mpi_world(const CommOptions& options) {
   int initialized = 0;
   MPI_Initialized(&initialized);
-  if (initialized == 0) fail(ErrorKind::internal, "comm backend 'mpi' before a Session was made");
+  if (initialized == 0) fail(ErrorKind::internal, "comm backend 'mpi' is used before Session");
   MPI_Comm raw = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &raw), "MPI_Comm_dup of the world");
   MpiComm world(raw);

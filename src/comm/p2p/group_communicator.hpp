@@ -11,8 +11,8 @@
 
 namespace trireme {
 
-/// A transport whose messages carry the number of their group. A group is that number and a list of
-/// world ranks, so a new group needs no support from below.
+/// A transport with a group number in each message. A group is that number and a list of world
+/// ranks, so a new group needs no support from below.
 class GroupTransport : public Transport {
  public:
   /// `world_ranks` lists the group's members; `rank` is this rank's index among them.

@@ -93,7 +93,7 @@ void make_groups(hid_t file, const std::string& name, const std::filesystem::pat
   }
 }
 
-/// Returns the DType whose file type equals `type`; 16-bit unsigned also represents bf16 and f16.
+/// Returns the DType with the file type `type`; 16-bit unsigned also represents bf16 and f16.
 std::optional<DType> match_type(hid_t type) {
   for (int i = 0; i <= static_cast<int>(DType::u8); ++i) {
     const auto dtype = static_cast<DType>(i);

@@ -10,7 +10,7 @@
 #include "core/dtype.hpp"
 
 /// The only user of libhdf5 (C API). Files use format bounds V110..V110: all metadata is
-/// checksummed, and a file whose writer died cannot be opened. Files contain no times and are not
+/// checksummed, and a file of a killed writer cannot be opened. Files contain no times and are not
 /// locked (writers use private names). One process-wide lock protects libhdf5. Verify the hash of a
 /// file before reading it, because libhdf5 can crash on damaged files. All functions throw
 /// Error(data) for unexpected content and Error(resource) if the disk refuses.

@@ -8,8 +8,8 @@ namespace trireme {
 /// unchanged.
 void raise_open_files_limit();
 
-/// Returns the number of files, from 1 to 256, that one data set may keep open: a third of the
-/// remaining limit, because a run has training sets, validation sets and other files.
+/// Returns the number of files, from 1 to 256, that one data set may keep open. It is a third of
+/// the remaining limit, because a run has training sets, validation sets and other files.
 std::size_t max_open_shards();
 
 }  // namespace trireme

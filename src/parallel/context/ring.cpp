@@ -52,7 +52,7 @@ bool is_seen(const ops::AttentionSetup& setup, const at::Tensor& q) {
   return !ops::sees_nothing(ops::plan_attention(setup, q.size(0), q.size(2), q.size(2)));
 }
 
-/// Returns the rank whose chunk is here after `step` transfers.
+/// Returns the owner of the chunk that is on this rank after `step` transfers.
 int owner_at(int step, const Communicator& group) {
   return (group.rank() - step + group.size()) % group.size();
 }

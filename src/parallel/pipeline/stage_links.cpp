@@ -73,12 +73,12 @@ void StageLinks::begin(const pipeline::Schedule& schedule, std::function<at::Ten
   for (auto& [from, link] : from_) {
     link.order.clear();
     link.started = 0;
-    for (const pipeline::Pass& pass : schedule.lists[static_cast<std::size_t>(from)]) {
-      const auto kind = message_of(pass.kind);
+    for (const pipeline::Pass& action : schedule.lists[static_cast<std::size_t>(from)]) {
+      const auto kind = message_of(action.kind);
       if (!kind) continue;
-      const int to = receiver(*kind, pass.stage);
+      const int to = receiver(*kind, action.stage);
       if (has_stage(to) && rank_of(to) == pp_.rank())
-        link.order.push_back({*kind, to, pass.micro_batch});
+        link.order.push_back({*kind, to, action.micro_batch});
     }
     start_receives(link, kAhead);
   }

@@ -76,7 +76,7 @@ std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config)
     if (ranks == config.pp) return std::nullopt;
     why = formatted("must be a schedule of parallel.pp = {} ranks, it has {}", config.pp, ranks);
   } catch (const Error& error) {
-    why = formatted("must be {}, auto or a file of one: {}", joined(pipeline::kSchedules, ", "),
+    why = formatted("must be {}, auto or a schedule file: {}", joined(pipeline::kSchedules, ", "),
                     error.what());
   }
   return ScheduleMistake{"parallel.schedule", config.schedule, why};
@@ -87,10 +87,10 @@ std::string weights_out_of_order(const ParallelConfig& config) {
   const pipeline::Schedule& schedule = schedule_in(config.schedule);
   std::vector<int> next(static_cast<std::size_t>(schedule.placement.stages()), 0);
   for (const auto& list : schedule.lists) {
-    for (const pipeline::Pass& pass : list) {
-      if (!gives_weight_grad(pass.kind)) continue;
-      int& expected = next[static_cast<std::size_t>(pass.stage)];
-      if (pass.micro_batch != expected) return text_of(pass);
+    for (const pipeline::Pass& action : list) {
+      if (!gives_weight_grad(action.kind)) continue;
+      int& expected = next[static_cast<std::size_t>(action.stage)];
+      if (action.micro_batch != expected) return text_of(action);
       ++expected;
     }
   }

@@ -61,16 +61,15 @@ class UnitGrads {
   std::int64_t peak_bytes_ = 0;
 };
 
-/// Adds up gradients of parameters whose elements several tp ranks hold while each rank computes a
-/// part of the gradient. These are key heads that query heads of several ranks read, norms of
-/// heads, and with sequence parallelism every norm. The sum runs before the reduction over data
-/// ranks.
+/// Adds up gradients of parameters that several tp ranks hold while each rank computes a part of
+/// the gradient. These are key heads that query heads of several ranks read, norms of heads, and
+/// with sequence parallelism every norm. The sum runs before the reduction over data ranks.
 class SharedGrads {
  public:
   SharedGrads() = default;
   SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, Communicator& tp);
 
-  /// Collective over tp: one all-reduce for a unit whose gradients are complete on every rank.
+  /// Collective over tp: one all-reduce for a unit with complete gradients on every rank.
   void sum(std::size_t unit, const at::Tensor& whole) const;
 
  private:
