@@ -87,7 +87,7 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
 
 void check_equal(Communicator& world, std::string_view text, std::string_view what) {
   const std::uint64_t hash = xxh3_64(text);
-  // The largest of both are mine only if all agree.
+  // The maximum of the hash and of its complement are this rank's values only if all ranks agree.
   std::array<std::uint64_t, 2> extremes{hash, ~hash};
   world
       .all_reduce({.input = extremes.data(),

@@ -10,22 +10,22 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Errors and small texts between ranks, so that nobody is left waiting in a collective.
+/// Errors and short texts between ranks, so that no rank waits forever in a collective.
 ///
-/// Two ways to agree on an error: `agree` where all ranks go on to handle it (fall back to an older
-/// checkpoint, tidy up), `all_or_none` where it ends them: one message, one exit code.
+/// There are two ways to agree on an error. Use agree() if all ranks continue and handle the error
+/// (fall back to an older checkpoint, clean up). Use all_or_none() if the error ends all ranks,
+/// with one message and one exit code.
 namespace trireme {
 
-/// Runs `work` and returns what it threw; a foreign exception as current_error
-/// (core/files/refusal.hpp) says.
+/// Runs `work` and returns its exception, converted by current_error() (core/files/refusal.hpp).
 std::optional<Error> capture(const std::function<void()>& work);
 
-/// Collective. If any rank brings an error, all throw the one of the lowest such rank, its message
-/// led by "rank N: ".
+/// Collective. If any rank has an error, all ranks throw the error of the lowest such rank, with
+/// "rank N: " before its message.
 void agree(Communicator& world, const std::optional<Error>& mine);
 
-/// Thrown on ranks where nothing went wrong, when another rank reported an error: end with its
-/// code, silently.
+/// Thrown on ranks without an error of their own if another rank failed. The process exits with the
+/// given code and prints nothing.
 class PeerFailed : public std::exception {
  public:
   explicit PeerFailed(int code) : code_(code) {}
@@ -38,19 +38,18 @@ class PeerFailed : public std::exception {
   int code_;
 };
 
-/// The Error that all ranks agreed on, thrown where it happened: nobody waits in a collective any
-/// more.
+/// The agreed error, thrown on the rank where it happened. No rank waits in a collective any more.
 class AgreedError : public Error {
  public:
   explicit AgreedError(const Error& error) : Error(error) {}
 };
 
-/// Collective. Runs `action` on every rank and lets all agree on its end. If it threw somewhere,
-/// the first such rank throws that as AgreedError (a foreign exception as current_error says), all
-/// others PeerFailed. StoppedEarly of one is thrown on all.
+/// Collective. Runs `action` on every rank and agrees on its outcome. If it threw on some rank, the
+/// lowest such rank throws AgreedError (converted by current_error()) and all others throw
+/// PeerFailed. If that rank threw StoppedEarly, all ranks throw StoppedEarly.
 void all_or_none(Communicator& world, const std::function<void()>& action);
 
-/// The same for what `make` returns.
+/// Like all_or_none() above, and returns the result of `make`.
 template <class Make>
 
 requires(!std::is_void_v<std::invoke_result_t<Make>>) auto all_or_none(Communicator& world,
@@ -61,13 +60,13 @@ requires(!std::is_void_v<std::invoke_result_t<Make>>) auto all_or_none(Communica
   return *std::move(made);
 }
 
-/// Collective. The text of rank `root`, on every rank.
+/// Collective. Returns the text of rank `root` on every rank.
 std::string broadcast_text(Communicator& world, const std::string& text, int root = 0);
 
-/// Collective. On rank 0 the texts of all ranks, elsewhere empty.
+/// Collective. Returns the texts of all ranks on rank 0, and an empty list on other ranks.
 std::vector<std::string> gather_texts(Communicator& world, const std::string& text);
 
-/// Collective. Throws Error(internal) naming `what` unless `text` is the same on all ranks.
+/// Collective. Throws Error(internal) with `what` unless `text` is equal on all ranks.
 void check_equal(Communicator& world, std::string_view text, std::string_view what);
 
 }  // namespace trireme

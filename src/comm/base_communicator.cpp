@@ -44,10 +44,9 @@ BaseCommunicator::BaseCommunicator(std::string name, int rank, int size, CommOpt
       size_(size),
       options_(std::move(options)),
       recorder_(std::make_shared<Recorder>(name_, options_.recorder_length, options_.activity)) {
-  if (!(options_.timeout_s > 0)) {
+  if (!(options_.timeout_s > 0))
     fail(ErrorKind::usage, "communicator {}: timeout_s = {}, must be above 0", name_,
          options_.timeout_s);
-  }
 }
 
 Call BaseCommunicator::record(const char* operation, std::string_view tag,
@@ -74,14 +73,12 @@ bool BaseCommunicator::supports(DType dtype, ReduceOp op) const {
 }
 
 void BaseCommunicator::check_reduction(const char* operation, const Reduction& request) const {
-  if (!supports(request.dtype, request.op)) {
+  if (!supports(request.dtype, request.op))
     refuse(operation, request.tag,
            formatted("{} of {} is not supported by this backend", op_name(request.op),
                      known(request.dtype) ? dtype_name(request.dtype) : "an unknown type"));
-  }
-  if (request.count > 0 && (request.input == nullptr || request.output == nullptr)) {
+  if (request.count > 0 && (request.input == nullptr || request.output == nullptr))
     refuse(operation, request.tag, "null buffer");
-  }
 }
 
 WorkPtr BaseCommunicator::all_reduce(const Reduction& request) {
@@ -97,32 +94,27 @@ WorkPtr BaseCommunicator::reduce_scatter(const Reduction& request) {
 
 WorkPtr BaseCommunicator::all_gather(const AllGather& request) {
   if (!known(request.dtype)) refuse("all_gather", request.tag, "unknown element type");
-  if (request.count > 0 && (request.input == nullptr || request.output == nullptr)) {
+  if (request.count > 0 && (request.input == nullptr || request.output == nullptr))
     refuse("all_gather", request.tag, "null buffer");
-  }
   return start_all_gather(record("all_gather", request.tag, request.bytes()), request);
 }
 
 WorkPtr BaseCommunicator::broadcast(const Broadcast& request) {
   if (!known(request.dtype)) refuse("broadcast", request.tag, "unknown element type");
-  if (request.root < 0 || request.root >= size_) {
+  if (request.root < 0 || request.root >= size_)
     refuse("broadcast", request.tag,
            formatted("root = {}, must be in [0, {})", request.root, size_));
-  }
-  if (request.count > 0 && request.data == nullptr) {
-    refuse("broadcast", request.tag, "null buffer");
-  }
+  if (request.count > 0 && request.data == nullptr) refuse("broadcast", request.tag, "null buffer");
   return start_broadcast(record("broadcast", request.tag, request.bytes()), request);
 }
 
 WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
   const auto n = static_cast<std::size_t>(size_);
   if (!known(request.dtype)) refuse("all_to_all", request.tag, "unknown element type");
-  if (request.send_counts.size() != n || request.receive_counts.size() != n) {
+  if (request.send_counts.size() != n || request.receive_counts.size() != n)
     refuse("all_to_all", request.tag,
            formatted("{} send counts and {} receive counts, must be {} each",
                      request.send_counts.size(), request.receive_counts.size(), n));
-  }
   const std::uint64_t width = size_of(request.dtype);
   const std::uint64_t payload = sum(request.send_counts) * width;
   if (size_ > 1 && request.input == request.output && payload > 0) {
@@ -148,9 +140,8 @@ WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
 void BaseCommunicator::check_messages(std::string_view tag,
                                       std::span<const Message> messages) const {
   for (const auto& message : messages) {
-    if (message.peer < 0 || message.peer >= size_) {
+    if (message.peer < 0 || message.peer >= size_)
       refuse("exchange", tag, formatted("peer = {}, must be in [0, {})", message.peer, size_));
-    }
     if (message.bytes > 0 && message.data == nullptr) refuse("exchange", tag, "null buffer");
   }
 }
@@ -173,18 +164,15 @@ SortedMessages sort_messages(const Call& call, int rank, const Exchange& request
   std::vector<Message> to;
   for (const Message& m : request.sends) (m.peer == rank ? from : sorted.sends).push_back(m);
   for (const Message& m : request.receives) (m.peer == rank ? to : sorted.receives).push_back(m);
-  if (from.size() != to.size()) {
+  if (from.size() != to.size())
     fail(ErrorKind::usage, "{}: {} messages to itself, {} receives from itself", call.what,
          from.size(), to.size());
-  }
   for (std::size_t i = 0; i < from.size(); ++i) {
-    if (from[i].bytes != to[i].bytes) {
+    if (from[i].bytes != to[i].bytes)
       fail(ErrorKind::usage, "{}: message {} to itself has {} bytes, its receive {}", call.what, i,
            from[i].bytes, to[i].bytes);
-    }
-    if (from[i].bytes > 0 && from[i].data != to[i].data) {
+    if (from[i].bytes > 0 && from[i].data != to[i].data)
       sorted.own.push_back({to[i].data, from[i].data, from[i].bytes});
-    }
   }
   return sorted;
 }

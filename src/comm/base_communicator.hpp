@@ -11,24 +11,22 @@
 
 namespace trireme {
 
-/// One recorded call, handed to the backend that carries it out.
+/// One recorded operation, passed to the backend that runs it.
 struct Call {
   std::shared_ptr<Recorder> recorder;
   std::uint64_t sequence = 0;
-  SentCount* sent = nullptr;  // of the recorder: where this call's messages are counted
+  SentCount* sent = nullptr;  // owned by the recorder; counts the messages of this operation
   std::string what;  // "all_reduce 'grads' of group dp (rank 1 of 4), operation 17, 4000 bytes"
   double timeout_s = 0;
 
   void complete() const { recorder->complete(sequence); }
 
-  /// Throws Error(comm) that names this call; the activity is marked, so that
-  /// rank 0's heartbeat can tell.
+  /// Throws Error(comm) naming this operation, and marks the activity for rank 0's heartbeat.
   [[noreturn]] void timed_out() const;
 };
 
-/// What every backend shares: arguments are checked, the call is counted and
-/// recorded, then `start_*` does the work. Backends implement `start_*` for checked
-/// arguments, and the group functions.
+/// The common part of all backends: checks the arguments, counts and records the operation, then
+/// calls `start_*`. Backends implement `start_*` for checked arguments, and the group functions.
 class BaseCommunicator : public Communicator {
  public:
   BaseCommunicator(std::string name, int rank, int size, CommOptions options);
@@ -54,17 +52,17 @@ class BaseCommunicator : public Communicator {
   void barrier(const Barrier& request) final;
 
  protected:
-  /// True when this backend can combine elements of this type so.
+  /// Returns true if this backend can reduce this type with this operation.
   [[nodiscard]] virtual bool supports(DType dtype, ReduceOp op) const;
 
-  /// True when this backend adds all messages of that operation to Call::sent.
+  /// Returns true if this backend adds all messages of the operation to Call::sent.
   [[nodiscard]] virtual bool counts_sends(std::string_view operation) const = 0;
 
   virtual WorkPtr start_all_reduce(Call call, const Reduction& request) = 0;
   virtual WorkPtr start_reduce_scatter(Call call, const Reduction& request) = 0;
   virtual WorkPtr start_all_gather(Call call, const AllGather& request) = 0;
   virtual WorkPtr start_broadcast(Call call, const Broadcast& request) = 0;
-  /// Carries out all_to_all too; messages to this rank itself are included.
+  /// Also runs all_to_all; includes messages of this rank to itself.
   virtual WorkPtr start_exchange(Call call, const Exchange& request) = 0;
   virtual WorkPtr start_barrier(Call call) = 0;
 
@@ -85,7 +83,7 @@ class BaseCommunicator : public Communicator {
 
 const char* op_name(ReduceOp op) noexcept;
 
-/// A Work that was complete when it was made.
+/// A Work that is complete from the start.
 class DoneWork final : public Work {
  public:
   bool poll() override { return true; }
@@ -93,25 +91,24 @@ class DoneWork final : public Work {
   void wait() override {}
 };
 
-/// A message of a rank to itself.
+/// A message from a rank to itself.
 struct OwnMessage {
   void* to;
   const void* from;
   std::uint64_t bytes;
 };
 
-/// An exchange, the messages of this rank to itself apart.
+/// The messages of an exchange, with this rank's messages to itself separated.
 struct SortedMessages {
-  std::vector<OwnMessage> own;  // those that have anything to copy
+  std::vector<OwnMessage> own;  // only those that need a copy
   std::vector<Message> sends;
   std::vector<Message> receives;
 };
 
-/// Sends and receives of `rank` to itself match in order; throws Error(usage) if their numbers or
-/// sizes differ.
+/// Matches sends and receives of `rank` to itself in order. Throws Error(usage) on a mismatch.
 SortedMessages sort_messages(const Call& call, int rank, const Exchange& request);
 
-/// In host memory.
+/// Copies the messages in host memory.
 void copy_own(const std::vector<OwnMessage>& messages);
 
 }  // namespace trireme

@@ -8,44 +8,44 @@
 
 #include "comm/requests.hpp"
 
-/// Bytes between ranks: one interface, four backends (self, thread, mpi, nccl), chosen at run time.
+/// Communication between ranks over one of four backends (self, thread, mpi, nccl).
 ///
-/// Contract of every collective, all backends:
-/// - It enqueues and returns Work; the call may return before completion. Buffers stay untouched
-///   until Work::wait.
+/// Contract of every collective, for all backends:
+/// - A call enqueues the operation and returns Work; it may return before completion. Buffers
+///   must not be touched until Work::wait() returns.
 /// - All ranks of the group call the same operations in the same order with matching sizes.
-///   `exchange` alone concerns only the ranks that it names; between two ranks its messages match
-///   in the order both list them.
-/// - In place is allowed where input and output pointers are equal (reduce_scatter, all_gather:
-///   equal to this rank's part); all_to_all is never in place. Buffers must not overlap otherwise.
-/// - Unsupported dtype or op throws Error(usage) before any byte moves. Counts are 64-bit; backends
-///   split what is too long.
-/// - A Work not completed within the group's timeout throws Error(comm) naming operation, group,
-///   sequence number, bytes.
-/// - Progress: on mpi only inside calls of this interface (any call, or Work::poll); on nccl by the
-///   device. Few bytes on many ranks travel in rounds: a rank that makes no call holds up the next.
-/// - sum of bf16 and f16 is accumulated in f32 and rounded at most once per combination of two
-///   ranks.
-/// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and mpi
-///   the additions run in rank order 0, 1, 2, ... for every element, so reduce_scatter and any
-///   cutting into buckets give the same bits too (CommOptions::mpi_reduce = library leaves the order
-///   to MPI).
+///   Only `exchange` concerns just the ranks it names; messages between two ranks match in the
+///   order in which both list them.
+/// - In-place operation is allowed if input and output pointers are equal (reduce_scatter and
+///   all_gather: equal to this rank's part), but not for all_to_all. Buffers must not overlap
+///   otherwise.
+/// - An unsupported dtype or operation throws Error(usage) before any byte moves. Counts are
+///   64-bit; backends split long buffers.
+/// - A Work that is not complete within the group's timeout throws Error(comm) with operation,
+///   group, sequence number and bytes.
+/// - Progress: mpi progresses only inside calls of this interface (any call, or Work::poll),
+///   nccl on the device. Small operations over many ranks run in rounds, so a rank without
+///   calls delays others.
+/// - Sums of bf16 and f16 accumulate in f32 and round at most once per combination of two ranks.
+/// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and
+///   mpi every element is added in rank order 0, 1, 2, ..., so reduce_scatter and any split into
+///   buckets also give the same bits (CommOptions::mpi_reduce = library leaves the order to MPI).
 namespace trireme {
 
-/// One pending operation. Destroying an incomplete Work waits for it (the buffers may be in use).
+/// One pending operation. The destructor waits, because the buffers may be in use.
 class Work {
  public:
   virtual ~Work() = default;
 
-  /// Drives progress without blocking; true when complete. Throws as wait.
+  /// Makes progress without blocking; returns true if complete. Throws like wait().
   virtual bool poll() = 0;
 
-  /// Blocks until complete. On nccl this orders the caller's stream after it and
-  /// does not block the host.
+  /// Blocks until the operation is complete. On nccl it only makes the caller's stream wait for the
+  /// operation and does not block the host.
   virtual void wait() = 0;
 
-  /// How long a device took for it, waiting for the other ranks included; absent until it is
-  /// complete, and where the host moves the bytes (its time is that of wait and poll).
+  /// Returns the device time of a complete operation, including the wait for other ranks. Returns
+  /// nullopt on backends that use the host (their time is spent in wait() and poll()).
   [[nodiscard]] virtual std::optional<double> seconds() { return std::nullopt; }
 };
 
@@ -55,20 +55,20 @@ using WorkPtr = std::unique_ptr<Work>;
 struct CommRecord {
   std::uint64_t sequence = 0;  // counts this group's operations from 1
   std::string operation;       // "all_reduce"
-  std::string tag;             // the caller's word for it: "grads bucket 3"
+  std::string tag;             // the caller's name for the operation: "grads bucket 3"
   std::uint64_t bytes = 0;     // payload of this rank
   bool complete = false;
 };
 
-/// What one rank did in one group with one operation for one purpose. Sends are counted where they
-/// are made: absent where a library makes them (nccl, mpi_reduce = library).
+/// Totals of one rank in one group for one operation and purpose. Sends are counted where they are
+/// made; the counts are absent if a library makes them (nccl, mpi_reduce = library).
 struct TrafficRow {
   std::string operation;                     // "all_reduce"
-  std::string purpose;                       // the tag without a number at its end: "grads bucket"
+  std::string purpose;                       // the tag without a trailing number: "grads bucket"
   std::uint64_t count = 0;                   // calls
-  std::uint64_t payload_bytes = 0;           // CommRecord::bytes of all of them
+  std::uint64_t payload_bytes = 0;           // the sum of CommRecord::bytes
   std::optional<std::uint64_t> moved_bytes;  // sent to other ranks
-  std::optional<std::uint64_t> messages;     // that carried them
+  std::optional<std::uint64_t> messages;     // messages that carried moved_bytes
 };
 
 class Communicator {
@@ -83,10 +83,10 @@ class Communicator {
   [[nodiscard]] virtual const std::string& name() const = 0;  // "world", "dp", ...
   [[nodiscard]] virtual const char* backend() const = 0;      // "self", "thread", "mpi", "nccl"
 
-  /// output[i] = op over ranks of input[i], on every rank.
+  /// Computes output[i] = op over ranks of input[i], on every rank.
   [[nodiscard]] virtual WorkPtr all_reduce(const Reduction& request) = 0;
 
-  /// output: part rank() of the input, reduced over ranks.
+  /// Reduces the input over ranks; this rank's output is part rank() of the result.
   [[nodiscard]] virtual WorkPtr reduce_scatter(const Reduction& request) = 0;
 
   [[nodiscard]] virtual WorkPtr all_gather(const AllGather& request) = 0;
@@ -97,14 +97,15 @@ class Communicator {
   /// Returns when all ranks of the group have called it.
   virtual void barrier(const Barrier& request = {}) = 0;
 
-  /// Collective: ranks of equal color form a group, ordered by (key, rank).
-  /// A negative color joins none: null.
+  /// Collective. Ranks with the same color form a group, ordered by (key, rank). A negative color
+  /// joins no group and returns null.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
                                                             const std::string& name) = 0;
 
-  /// Of this group since it was made, by operation and purpose; difference: comm/traffic.hpp.
+  /// Returns the totals since the group was created, by operation and purpose. Use
+  /// traffic_between() for an interval.
   [[nodiscard]] virtual std::vector<TrafficRow> traffic() const = 0;
-  /// The last operations of this group, oldest first (a bounded ring).
+  /// Returns the last operations of this group, oldest first (a bounded ring).
   [[nodiscard]] virtual std::vector<CommRecord> recent() const = 0;
 };
 

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// Files and sockets that this process has open; 0 where the kernel does not tell.
+/// Returns the number of open files and sockets of this process; 0 if unknown.
 std::uint64_t open_descriptors() {
   std::error_code unknown;
   const std::filesystem::directory_iterator all("/proc/self/fd", unknown);
@@ -35,7 +35,7 @@ void require_descriptors(int wanted) {
     opened.clear();
     fail(
         ErrorKind::resource,
-        "too few file descriptors to start MPI: this process may open {} more, {} are needed (the limit is {}; `ulimit -n 1024` before it raises that)",
+        "too few file descriptors to start MPI: this process may open {} more, {} are needed (the limit is {}; run `ulimit -n 1024` first to raise it)",
         i, wanted, limit.rlim_cur);
   }
 }
@@ -52,7 +52,7 @@ void raise_descriptor_limit(std::uint64_t needed, std::uint64_t spare, std::stri
   if (limit.rlim_cur >= open + needed) return;
   fail(
       ErrorKind::resource,
-      "{}: {} open files are needed beside the {} of now, the hard limit is {}; raise it (`ulimit -Hn`, {}) or start fewer ranks",
+      "{}: {} more open files are needed, {} are open and the hard limit is {}; raise it (`ulimit -Hn`, {}) or start fewer ranks",
       what, needed, open, limit.rlim_max, scheduler().words().open_files_advice);
 }
 

@@ -4,13 +4,12 @@
 
 namespace trireme {
 
-/// Throws Error(resource) unless so many more files and sockets can be opened now. Called before
-/// MPI starts: short of descriptors, Open MPI ends the process by itself, with exit code 1.
+/// Throws Error(resource) unless `wanted` more files and sockets can be opened now. Call it before
+/// MPI starts, because Open MPI ends the process with exit code 1 if it runs out of descriptors.
 void require_descriptors(int wanted);
 
-/// Raises this process's soft limit of open files, if need be, so that `needed` more can be opened
-/// and `spare` beyond them as far as the hard limit goes. Throws Error(resource) that names `what`
-/// when the hard limit is below the need.
+/// Raises the soft limit on open files so that `needed` more can be opened, plus `spare` if the
+/// hard limit allows it. Throws Error(resource) with `what` if `needed` exceeds the hard limit.
 void raise_descriptor_limit(std::uint64_t needed, std::uint64_t spare, std::string_view what);
 
 }  // namespace trireme

@@ -10,20 +10,19 @@
 
 namespace trireme {
 
-/// How a world communicator of one backend is made. `launch` is where this process stands.
+/// Creates the world communicator of one backend; `launch` describes this process.
 struct CommBackend {
   const char* name;
   const char* help;
   std::unique_ptr<Communicator> (*make)(const LaunchInfo& launch, const CommOptions& options);
 };
 
-/// The backends every program has: self, mpi (thread is made by ThreadWorld,
-/// which owns the threads).
+/// Returns the backends of every program: self and mpi. ThreadWorld creates thread communicators,
+/// because it owns the threads.
 std::span<const CommBackend> cpu_backends();
 
-/// The world communicator of the named backend; "auto" is mpi when the launch has several ranks,
-/// else self. `extra`: backends that only some programs link (nccl). Throws Error(usage) listing
-/// the known names.
+/// Creates the world communicator of the named backend; "auto" is mpi for several ranks, otherwise
+/// self. `extra` lists backends of some programs (nccl). Throws Error(usage) with the known names.
 std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo& launch,
                                          const CommOptions& options = {},
                                          std::span<const CommBackend> extra = {});

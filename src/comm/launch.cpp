@@ -63,7 +63,7 @@ void Launch::start_alone() {
 int Launch::run(const std::function<int()>& body) const {
   return run_rank(program_, body, [&](int code) {
     if (info_.size == 1 || !session_) return;
-    if (tell_) tell_(code);
+    if (before_abort_) before_abort_(code);
     abort_job(code);
   });
 }

@@ -9,48 +9,47 @@
 #include "comm/session.hpp"
 #include "comm/start_watch.hpp"
 
-/// Starting and leaving a rank: from main to its exit code.
+/// Start and end of a rank, from main() to its exit code.
 namespace trireme {
 
-/// For worlds whose ranks meet at the end of hours of work of their own.
+/// A timeout for communicators with ranks that may meet after hours of separate work.
 inline constexpr double kNoTimeout_s = 1e9;
 
-/// The rest of main on one rank: what `body` returns or throws as exit code and one message
-/// (run_main.hpp). AgreedError and PeerFailed (agree.hpp) are known to all ranks, and each ends by
-/// itself; after any other error the peers may wait in a collective, and `abandon` is called.
+/// Runs `body` on one rank and converts its result or exception to an exit code and one message
+/// (run_main.hpp). AgreedError and PeerFailed (agree.hpp) are known to all ranks, so each rank
+/// exits by itself. After any other error, peers may wait in a collective, so `abandon` is called.
 int run_rank(const char* program, const std::function<int()>& body,
              const std::function<void(int code)>& abandon);
 
-/// One rank of a start, from main to its exit code. One per process, in main. The log knows the
-/// rank from the constructor on.
+/// One rank of a launch, from main() to its exit code. There is one per process, created in main().
+/// The log uses the rank from the constructor on.
 class Launch {
  public:
-  /// Reads what launchers say in the environment; MPI stays down. `options`: of world().
+  /// Reads the launcher's environment variables; does not start MPI. `options` apply to world().
   Launch(const char* program, int* argc, char*** argv, const CommOptions& options);
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
-  /// This rank's place: until start() as the launcher tells it, then as MPI does.
+  /// Returns this rank's place: before start() from the launcher's variables, then from MPI.
   [[nodiscard]] const LaunchInfo& info() const noexcept { return info_; }
 
-  /// Returns the communicator of all ranks: after start() or start_alone() only.
+  /// Returns the communicator of all ranks. Call it only after start() or start_alone().
   [[nodiscard]] Communicator& world() const noexcept { return *world_; }
 
-  /// Returns what launchers said before MPI came up.
+  /// Returns the launcher's variables from before MPI started.
   [[nodiscard]] const LauncherVariables& variables() const noexcept { return variables_; }
 
-  /// Brings up MPI and world(), collectively, within `limit`. A process that is alone
-  /// (launchers.hpp) needs no MPI. Call start or start_alone once. Throws as Session.
+  /// Collective. Starts MPI and world() within `limit`. A process without peers (launchers.hpp)
+  /// needs no MPI. Call either start() or start_alone(), once. Throws like Session.
   void start(const StartLimit& limit);
 
-  /// Makes world() a communicator of this process alone, for a command that needs no ranks: MPI
-  /// stays down, whatever started this process.
+  /// Creates world() for this process alone, without MPI, for a command that needs no ranks.
   void start_alone();
 
-  /// Called when this rank ends by an error of its own, before the others are ended by force.
-  void before_abort(std::function<void(int code)> tell) { tell_ = std::move(tell); }
+  /// Sets a function that runs if this rank fails by itself, before the other ranks are aborted.
+  void before_abort(std::function<void(int code)> action) { before_abort_ = std::move(action); }
 
-  /// run_rank, which ends the whole job when this rank abandons it; to be called once.
+  /// Runs run_rank() and aborts the whole job if this rank fails by itself. Call it once.
   int run(const std::function<int()>& body) const;
 
  private:
@@ -64,7 +63,7 @@ class Launch {
   std::optional<Session> session_;
   LaunchInfo info_;
   std::unique_ptr<Communicator> world_;
-  std::function<void(int)> tell_;
+  std::function<void(int)> before_abort_;
 };
 
 }  // namespace trireme

@@ -17,12 +17,13 @@ namespace trireme {
 namespace {
 
 struct Launcher {
-  const char* rank;  // "": tells none
+  const char* rank;  // "" if the launcher sets none
   const char* size;
 };
 
-/// Innermost first: an mpirun may run inside of all that follow it. Sources: Open MPI's mpirun(1),
-/// MVAPICH2's and MPICH's Hydra, jsrun(1), flux-environment(7), srun(1), HPE's PALS, PMIx 4.
+/// Innermost launcher first: an mpirun may run inside any launcher below it in the list. Sources:
+/// Open MPI's mpirun(1), MVAPICH2's and MPICH's Hydra, jsrun(1), flux-environment(7), srun(1),
+/// HPE's PALS, PMIx 4.
 constexpr std::array<Launcher, 6> kInnerLaunchers{{
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -32,7 +33,7 @@ constexpr std::array<Launcher, 6> kInnerLaunchers{{
     {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
 }};
 
-/// Launchers around those of the schedulers, or beside them.
+/// Launchers outside or beside the schedulers' launchers.
 constexpr std::array<Launcher, 2> kOuterLaunchers{{{"PALS_RANKID", ""}, {"PMIX_RANK", ""}}};
 
 const std::vector<Launcher>& launchers() {
@@ -46,7 +47,7 @@ const std::vector<Launcher>& launchers() {
   return all;
 }
 
-/// The namespace says who serves PMIx.
+/// The namespace shows which PMIx server serves this process.
 constexpr const char* kNamespace = "PMIX_NAMESPACE";
 
 std::int64_t number_of(const LauncherVariables& variables, const char* name) {
@@ -61,7 +62,7 @@ bool is_of_scheduler(const std::string& space) {
   });
 }
 
-/// The scheduler of the job around this process; null outside a job.
+/// Returns the scheduler of the surrounding job; null outside a job.
 const Scheduler* job_around(const LauncherVariables& variables) {
   for (const Scheduler* one : schedulers())
     if (variables.contains(one->variables().job)) return one;
@@ -71,7 +72,7 @@ const Scheduler* job_around(const LauncherVariables& variables) {
 [[noreturn]] void fail_alone(const char* name, std::int64_t value, const char* meaning) {
   fail(
       ErrorKind::usage,
-      "{} = {}: {}, but MPI sees this one alone, and each would work by itself.\n  Type {}, or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`{} ...`).",
+      "{} = {}: {}, but MPI sees only this process, so each would run alone.\n  Type {}, or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`{} ...`).",
       name, value, meaning, scheduler().words().launch_advice, scheduler().words().launch_one);
 }
 
@@ -135,10 +136,10 @@ bool is_alone(const LauncherVariables& variables) {
     has_launcher |= tells_size || variables.contains(launcher.rank);
     if (tells_size && number_of(variables, launcher.size) != 1) return false;
     if (number_of(variables, launcher.rank) > 0) return false;
-    // MPI_LOCALNRANKS counts the ranks of this node only.
+    // MPI_LOCALNRANKS counts only the ranks of this node.
     has_size |= tells_size && std::string_view(launcher.size) != "MPI_LOCALNRANKS";
   }
-  // A PMIx server that is not the scheduler's belongs to a launcher inside of the step.
+  // A PMIx server that does not belong to the scheduler belongs to a launcher inside the step.
   const auto space = variables.find(kNamespace);
   const bool is_other = space != variables.end() && !is_of_scheduler(space->second) &&
                         !variables.contains("OMPI_COMM_WORLD_SIZE");
@@ -146,7 +147,7 @@ bool is_alone(const LauncherVariables& variables) {
 }
 
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command) {
-  // mpirun says how many processes the user wants, and so does the scheduler's launcher.
+  // mpirun and the scheduler's launcher state the number of processes that the user wants.
   const Scheduler* around = job_around(variables);
   if (around == nullptr || variables.contains("OMPI_COMM_WORLD_SIZE") ||
       variables.contains("PMI_SIZE") || !is_alone(variables))
@@ -157,7 +158,7 @@ std::string idle_tasks_warning(const LauncherVariables& variables, const std::st
   const std::int64_t nodes = in_step ? 1 : number_of(variables, names.job_nodes);
   if (tasks <= 1 && nodes <= 1) return "";
   return formatted(
-      "this {} job has {} {}, and this command runs as one process alone: the rest of the job is idle. To use the whole job, start the command with {}: {} {}",
+      "this {} job has {} {}, but this command runs as one process: the rest of the job is idle. To use the whole job, start the command with {}: {} {}",
       around->words().name, tasks > 1 ? tasks : nodes, tasks > 1 ? "tasks" : "nodes",
       around->words().launch, around->words().launch, command);
 }
@@ -176,12 +177,12 @@ void check_launcher(const LauncherVariables& variables, int mpi_size) {
   for (const Launcher& launcher : launchers()) {
     if (!variables.contains(launcher.size)) continue;
     const std::int64_t size = number_of(variables, launcher.size);
-    if (size > 1) fail_alone(launcher.size, size, "so many processes were started");
+    if (size > 1) fail_alone(launcher.size, size, "several processes were started");
     return;
   }
   for (const Launcher& launcher : launchers()) {
     const std::int64_t rank = number_of(variables, launcher.rank);
-    if (rank > 0) fail_alone(launcher.rank, rank, "there are processes before this one");
+    if (rank > 0) fail_alone(launcher.rank, rank, "there are processes with a lower rank");
   }
 }
 

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// "grads bucket 3" -> "grads bucket"; "bf16" and "7" stay.
+/// Removes the number at the end: "grads bucket 3" becomes "grads bucket"; "bf16" and "7" stay.
 std::string_view purpose_of(std::string_view tag) {
   const std::size_t last = tag.find_last_not_of("0123456789");
   if (last == std::string_view::npos || tag[last] != ' ' || last + 1 == tag.size()) return tag;
@@ -21,15 +21,6 @@ Recorder::Recorder(std::string group, std::size_t length, std::shared_ptr<Activi
       length_(std::max<std::size_t>(length, 1)),
       activity_(std::move(activity)) {}
 
-Recorder::Row& Recorder::row(std::string_view operation, std::string_view purpose) {
-  auto purposes = rows_.find(operation);
-  if (purposes == rows_.end()) purposes = rows_.try_emplace(std::string(operation)).first;
-  auto found = purposes->second.find(purpose);
-  if (found == purposes->second.end())
-    found = purposes->second.try_emplace(std::string(purpose)).first;
-  return found->second;
-}
-
 Recorder::Begun Recorder::begin(const char* operation, std::string_view tag, std::uint64_t payload,
                                 bool counted) {
   const std::lock_guard lock(mutex_);
@@ -37,7 +28,7 @@ Recorder::Begun Recorder::begin(const char* operation, std::string_view tag, std
   const std::size_t slot = (last_ - 1) % length_;
   if (ring_.size() <= slot) ring_.resize(slot + 1);
   ring_[slot] = {last_, operation, std::string(tag), payload, false};
-  Row& mine = row(operation, purpose_of(tag));
+  Row& mine = rows_[operation][std::string(purpose_of(tag))];
   ++mine.count;
   mine.payload_bytes += payload;
   mine.counted = mine.counted && counted;

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// What a rank sent to others for one purpose; added to where messages are sent.
+/// Counts this rank's sends for one purpose, at the place that sends the messages.
 struct SentCount {
   std::atomic<std::uint64_t> bytes = 0;
   std::atomic<std::uint64_t> messages = 0;
@@ -24,19 +24,19 @@ struct SentCount {
   }
 };
 
-/// Flight recorder of one group: a bounded ring of its last operations, and what all of them moved
-/// by operation and purpose. It knows no algorithm: what should be moved is in volume.hpp.
-/// Safe from several threads (a device watchdog completes records).
+/// Flight recorder of one group: a bounded ring of its last operations, and totals by operation and
+/// purpose. It does not know algorithms; volume.hpp computes the expected traffic. Thread-safe,
+/// because a device watchdog completes records.
 class Recorder {
  public:
   Recorder(std::string group, std::size_t length, std::shared_ptr<Activity> activity);
 
   struct Begun {
     std::uint64_t sequence;  // from 1
-    SentCount* sent;         // lives as long as the recorder
+    SentCount* sent;         // valid as long as the recorder
   };
 
-  /// counted: what is sent for this call will be added to Begun::sent.
+  /// Records the start of an operation. `counted`: its sends will be added to Begun::sent.
   Begun begin(const char* operation, std::string_view tag, std::uint64_t payload, bool counted);
   void complete(std::uint64_t sequence);
 
@@ -49,21 +49,18 @@ class Recorder {
   struct Row {
     std::uint64_t count = 0;
     std::uint64_t payload_bytes = 0;
-    bool counted = true;  // every call so far
+    bool counted = true;  // true if every call so far was counted
     SentCount sent;
   };
-
-  using Purposes = std::map<std::string, Row, std::less<>>;
-
-  Row& row(std::string_view operation, std::string_view purpose);
 
   const std::string group_;
   const std::size_t length_;
   const std::shared_ptr<Activity> activity_;
   mutable std::mutex mutex_;
-  std::vector<CommRecord> ring_;  // sequence s lives at (s - 1) % length_
+  std::vector<CommRecord> ring_;  // sequence s is at (s - 1) % length_
   std::uint64_t last_ = 0;
-  std::map<std::string, Purposes, std::less<>> rows_;  // by operation; nodes stay where they are
+  // by operation; map nodes have stable addresses
+  std::map<std::string, std::map<std::string, Row>> rows_;
 };
 
 }  // namespace trireme

@@ -8,8 +8,7 @@
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 
-// Clones for newer processors, chosen when the program is loaded; sanitizers do
-// not work with such resolvers.
+// The loader selects clones for newer processors. Sanitizers do not support this.
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define TRIREME_CLONES __attribute__((target_clones("avx2", "default")))
@@ -20,7 +19,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kTile = 2048;  // accumulators of one tile stay in the first-level cache
+constexpr std::uint64_t kTile = 2048;  // one tile of accumulators fits into the L1 cache
 
 struct Bf16 {
   using Stored = std::uint16_t;
@@ -43,7 +42,7 @@ struct F16 {
 template <class T>
 struct Plain {
   using Stored = T;
-  // Unsigned arithmetic: integer sums wrap and never overflow.
+  // Unsigned arithmetic makes integer sums wrap instead of overflow.
   using Wide = T;
 
   static Wide widen(Stored value) noexcept { return value; }
@@ -71,9 +70,8 @@ inline T combine(T a, T b) noexcept {
 template <class Format, ReduceOp op>
 TRIREME_CLONES void two(const typename Format::Stored* a, const typename Format::Stored* b,
                         typename Format::Stored* out, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) {
+  for (std::uint64_t i = 0; i < count; ++i)
     out[i] = Format::narrow(combine<op>(Format::widen(a[i]), Format::widen(b[i])));
-  }
 }
 
 template <class Format>
@@ -134,32 +132,19 @@ void reduce_format(std::span<const void* const> inputs, void* output, std::uint6
 void reduce_in_order(std::span<const void* const> inputs, void* output, std::uint64_t count,
                      DType dtype, ReduceOp op) {
   TRIREME_ASSERT(!inputs.empty());
-  switch (dtype) {
-    case DType::f64:
-      return reduce_format<Plain<double>>(inputs, output, count, op);
-    case DType::f32:
-      return reduce_format<Plain<float>>(inputs, output, count, op);
-    case DType::bf16:
-      return reduce_format<Bf16>(inputs, output, count, op);
-    case DType::f16:
-      return reduce_format<F16>(inputs, output, count, op);
-    case DType::i64:
-      return reduce_format<Plain<std::int64_t>>(inputs, output, count, op);
-    case DType::i32:
-      return reduce_format<Plain<std::int32_t>>(inputs, output, count, op);
-    case DType::i16:
-      return reduce_format<Plain<std::int16_t>>(inputs, output, count, op);
-    case DType::i8:
-      return reduce_format<Plain<std::int8_t>>(inputs, output, count, op);
-    case DType::u64:
-      return reduce_format<Plain<std::uint64_t>>(inputs, output, count, op);
-    case DType::u32:
-      return reduce_format<Plain<std::uint32_t>>(inputs, output, count, op);
-    case DType::u16:
-      return reduce_format<Plain<std::uint16_t>>(inputs, output, count, op);
-    case DType::u8:
-      return reduce_format<Plain<std::uint8_t>>(inputs, output, count, op);
-  }
+  constexpr std::array kByDType{reduce_format<Plain<double>>,
+                                reduce_format<Plain<float>>,
+                                reduce_format<Bf16>,
+                                reduce_format<F16>,
+                                reduce_format<Plain<std::int64_t>>,
+                                reduce_format<Plain<std::int32_t>>,
+                                reduce_format<Plain<std::int16_t>>,
+                                reduce_format<Plain<std::int8_t>>,
+                                reduce_format<Plain<std::uint64_t>>,
+                                reduce_format<Plain<std::uint32_t>>,
+                                reduce_format<Plain<std::uint16_t>>,
+                                reduce_format<Plain<std::uint8_t>>};
+  kByDType[static_cast<std::size_t>(dtype)](inputs, output, count, op);
 }
 
 }  // namespace trireme

@@ -6,11 +6,11 @@
 
 namespace trireme {
 
-/// output[i] = ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., in exactly this order.
+/// Computes ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ... for each i, in this order.
 ///
-/// Sums of bf16 and f16 run in f32 and are rounded once at the end. Integers wrap.
-/// max and min of floats give NaN if any value is NaN. `output` may be one of the
-/// inputs, otherwise they must not overlap.
+/// Sums of bf16 and f16 accumulate in f32 and round once at the end. Integers wrap around. max and
+/// min of floats give NaN if any value is NaN. `output` may be one of the inputs; otherwise the
+/// buffers must not overlap.
 void reduce_in_order(std::span<const void* const> inputs, void* output, std::uint64_t count,
                      DType dtype, ReduceOp op);
 

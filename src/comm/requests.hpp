@@ -5,10 +5,10 @@
 
 #include "core/dtype.hpp"
 
-/// What a collective is asked for: one struct a shape of data, read during the call alone.
+/// Arguments of the collectives: one struct for each data layout, read only during the call.
 ///
-/// Counts are of elements. Members without a default must be given: the compiler warns of a missing
-/// one. `tag` is the caller's word for the call, "grads bucket 3", in errors and records.
+/// Counts are in elements. Members without a default must be set; the compiler warns otherwise.
+/// `tag` is the caller's name for the call in errors and records: "grads bucket 3".
 namespace trireme {
 
 enum class ReduceOp { sum, max, min };
@@ -18,8 +18,8 @@ struct Stream {
   void* handle = nullptr;
 };
 
-/// all_reduce: input and output have `count` elements.
-/// reduce_scatter: input has size() parts of `count` elements, output one.
+/// For all_reduce, input and output have `count` elements. For reduce_scatter, the input has size()
+/// parts of `count` elements and the output has one.
 struct Reduction {
   const void* input;
   void* output;
@@ -32,7 +32,7 @@ struct Reduction {
   [[nodiscard]] std::uint64_t bytes() const { return count * size_of(dtype); }
 };
 
-/// input: `count` elements; output: size() parts of `count`, in rank order.
+/// The input has `count` elements, the output size() parts of `count` in rank order.
 struct AllGather {
   const void* input;
   void* output;
@@ -44,7 +44,7 @@ struct AllGather {
   [[nodiscard]] std::uint64_t bytes() const { return count * size_of(dtype); }
 };
 
-/// data: `count` elements, read on `root` and written elsewhere.
+/// `data` has `count` elements, read on `root` and written on other ranks.
 struct Broadcast {
   void* data;
   std::uint64_t count;
@@ -56,8 +56,7 @@ struct Broadcast {
   [[nodiscard]] std::uint64_t bytes() const { return count * size_of(dtype); }
 };
 
-/// Part p of input (send_counts[p] elements, parts back to back) goes to rank p; counts may be zero
-/// and differ.
+/// Part p of the input (send_counts[p] elements, parts are contiguous) goes to rank p.
 struct AllToAll {
   const void* input;
   std::span<const std::uint64_t> send_counts;
@@ -68,14 +67,14 @@ struct AllToAll {
   std::string_view tag = {};
 };
 
-/// One message of an exchange. Messages between two ranks match in the order they are listed.
+/// One message of an exchange. Messages between two ranks match in listed order.
 struct Message {
   int peer = 0;
   void* data = nullptr;
   std::uint64_t bytes = 0;
 };
 
-/// Point to point: all messages are started together, so that no order among them can deadlock.
+/// Point-to-point messages that start together, so that their order cannot deadlock.
 struct Exchange {
   std::span<const Message> sends = {};
   std::span<const Message> receives = {};

@@ -6,7 +6,7 @@
 
 #include "comm/communicator.hpp"
 
-/// Collectives of one number a rank, in host memory; complete when they return.
+/// Collectives of one number per rank, in host memory; complete when they return.
 namespace trireme {
 
 template <class T>
@@ -23,7 +23,7 @@ constexpr DType dtype_of() {
   if constexpr (std::same_as<T, std::uint64_t>) return DType::u64;
 }
 
-/// `op` over ranks of `value`, on every rank.
+/// Returns `op` over the values of all ranks, on every rank.
 template <Scalar T>
 T all_reduce_value(Communicator& group, T value, ReduceOp op, std::string_view tag) {
   group
@@ -37,7 +37,7 @@ T all_reduce_value(Communicator& group, T value, ReduceOp op, std::string_view t
   return value;
 }
 
-/// The value of rank `root`, on every rank.
+/// Returns the value of rank `root` on every rank.
 template <Scalar T>
 T broadcast_value(Communicator& group, T value, int root, std::string_view tag) {
   group.broadcast({.data = &value, .count = 1, .dtype = dtype_of<T>(), .root = root, .tag = tag})
@@ -45,7 +45,7 @@ T broadcast_value(Communicator& group, T value, int root, std::string_view tag) 
   return value;
 }
 
-/// The values of all ranks, in rank order, on every rank.
+/// Returns the values of all ranks in rank order, on every rank.
 template <Scalar T>
 std::vector<T> all_gather_value(Communicator& group, T value, std::string_view tag) {
   std::vector<T> values(static_cast<std::size_t>(group.size()));

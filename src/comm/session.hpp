@@ -4,26 +4,24 @@
 
 namespace trireme {
 
-/// Where this process stands among all of the launch, as MPI tells it (the scheduler's
-/// variables are not asked).
+/// The place of this process in the launch, as reported by MPI, not by scheduler variables.
 struct LaunchInfo {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // among the ranks that share this node's memory
+  int local_rank = 0;  // among the ranks on this node
   int local_size = 1;
-  int node = 0;  // nodes are numbered in the order of their lowest rank
+  int node = 0;  // numbered in the order of each node's lowest rank
   int num_nodes = 1;
   std::string hostname;
 };
 
-/// Brings MPI up for the life of the object (one per process, before any mpi
-/// communicator, in main).
+/// Keeps MPI initialized. There is one per process, created in main() before mpi communicators.
 ///
-/// MPI is asked for MPI_THREAD_FUNNELED: only the thread that made the session may use
-/// communicators. The destructor finalizes MPI, except while an exception passes: the peers are
-/// then waiting in a collective and main must end the job by abort_job. Throws Error(usage) if a
-/// launcher started several processes that MPI does not know of (launchers.hpp); Error(comm) if MPI
-/// fails. In builds without MPI a session is one rank, and several are the same error.
+/// MPI is initialized with MPI_THREAD_FUNNELED, so only the thread of the constructor may use
+/// communicators. The destructor finalizes MPI, except during an exception: peers then wait in a
+/// collective, and main() must end the job with abort_job(). Throws Error(usage) if a launcher
+/// started several processes that MPI does not see (launchers.hpp), and Error(comm) if MPI fails.
+/// In builds without MPI a session has one rank, and several processes are the same error.
 class Session {
  public:
   Session(int* argc, char*** argv);
@@ -40,10 +38,10 @@ class Session {
 
 std::string this_hostname();
 
-/// Ends every rank of the job now with this exit code; logs are flushed first. Never returns.
+/// Ends every rank of the job now with this exit code, after flushing the logs. Never returns.
 [[noreturn]] void abort_job(int exit_code) noexcept;
 
-/// LaunchInfo's node fields of one rank from all ranks' lowest node-mate. Exposed for its test.
+/// LaunchInfo's node fields, from the lowest rank on each rank's node. Exposed for its test.
 struct NodeNumber {
   int node = 0;
   int num_nodes = 1;

@@ -12,37 +12,37 @@
 namespace trireme {
 namespace {
 
-/// What came of one piece, as it travels: "CODE LENGTH\nTEXT"; code 0 is done, else 1 + kind.
-struct PieceOutcome {
+/// The outcome of one item, sent as "CODE LENGTH\nTEXT"; code 0 is success, else 1 + kind.
+struct ItemOutcome {
   std::optional<ErrorKind> failed;
-  std::string text;  // of the result, or the error's message
+  std::string text;  // the result or the error message
 };
 
-PieceOutcome outcome_of(const std::function<std::string()>& work) {
-  PieceOutcome outcome;
+ItemOutcome outcome_of(const std::function<std::string()>& work) {
+  ItemOutcome outcome;
   const auto error = capture([&] { outcome.text = work(); });
   if (error) outcome = {error->kind(), error->what()};
   return outcome;
 }
 
-void append(std::string& record, const PieceOutcome& outcome) {
+void append(std::string& record, const ItemOutcome& outcome) {
   const int code = outcome.failed ? 1 + static_cast<int>(*outcome.failed) : 0;
   record += formatted("{} {}\n", code, outcome.text.size());
   record += outcome.text;
 }
 
-PieceOutcome take(const std::string& record, std::size_t& at) {
+ItemOutcome take(const std::string& record, std::size_t& at) {
   char* end = nullptr;
   const auto code = std::strtol(record.c_str() + at, &end, 10);
   const auto length = static_cast<std::size_t>(std::strtoull(end, &end, 10));
   const auto begin = static_cast<std::size_t>(end + 1 - record.c_str());
   at = begin + length;
-  PieceOutcome outcome{std::nullopt, record.substr(begin, length)};
+  ItemOutcome outcome{std::nullopt, record.substr(begin, length)};
   if (code != 0) outcome.failed = static_cast<ErrorKind>(code - 1);
   return outcome;
 }
 
-/// Collective. The records of all ranks, on every rank; who has none costs the others nothing.
+/// Collective. Returns the records of all ranks on every rank. Empty records are not sent.
 std::vector<std::string> share_records(Communicator& world, const std::string& mine) {
   const auto sizes = all_gather_value<std::uint64_t>(world, mine.size(), "record sizes");
   std::vector<std::string> records;
@@ -61,7 +61,7 @@ std::vector<std::string> share_records(Communicator& world, const std::string& m
   return records;
 }
 
-[[noreturn]] void fail_piece(const PieceOutcome& outcome, int rank, int size) {
+[[noreturn]] void fail_item(const ItemOutcome& outcome, int rank, int size) {
   const bool same_anywhere =
       *outcome.failed == ErrorKind::usage || *outcome.failed == ErrorKind::data;
   if (same_anywhere || size == 1) throw Error(*outcome.failed, outcome.text);
@@ -77,10 +77,10 @@ std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks
                    [&](std::size_t a, std::size_t b) { return bytes[a] > bytes[b]; });
   std::vector<std::uint64_t> loads(static_cast<std::size_t>(ranks));
   std::vector<int> owners(bytes.size());
-  for (const std::size_t piece : order) {
+  for (const std::size_t item : order) {
     const auto least = std::min_element(loads.begin(), loads.end());
-    owners[piece] = static_cast<int>(std::distance(loads.begin(), least));
-    *least += bytes[piece] + 1;  // + 1: empty pieces are spread, too
+    owners[item] = static_cast<int>(std::distance(loads.begin(), least));
+    *least += bytes[item] + 1;  // + 1 also spreads empty items
   }
   return owners;
 }
@@ -90,9 +90,9 @@ std::vector<std::string> share_work(Communicator& world, std::span<const std::ui
   const std::vector<int> owners = owners_by_bytes(bytes, world.size());
   std::string mine;
   bool failed = false;
-  for (std::size_t piece = 0; piece < bytes.size() && !failed; ++piece) {
-    if (owners[piece] != world.rank()) continue;
-    const PieceOutcome outcome = outcome_of([&] { return work(piece); });
+  for (std::size_t item = 0; item < bytes.size() && !failed; ++item) {
+    if (owners[item] != world.rank()) continue;
+    const ItemOutcome outcome = outcome_of([&] { return work(item); });
     failed = outcome.failed.has_value();
     append(mine, outcome);
   }
@@ -101,15 +101,15 @@ std::vector<std::string> share_work(Communicator& world, std::span<const std::ui
   std::vector<std::string> texts;
   for (const int owner : owners) {
     const auto rank = static_cast<std::size_t>(owner);
-    PieceOutcome outcome = take(records[rank], positions[rank]);
-    if (outcome.failed) fail_piece(outcome, owner, world.size());
+    ItemOutcome outcome = take(records[rank], positions[rank]);
+    if (outcome.failed) fail_item(outcome, owner, world.size());
     texts.push_back(std::move(outcome.text));
   }
   return texts;
 }
 
 std::string text_of_first_rank(Communicator& world, const std::function<std::string()>& work) {
-  PieceOutcome outcome;
+  ItemOutcome outcome;
   if (world.rank() == 0) outcome = outcome_of(work);
   std::string record;
   append(record, outcome);

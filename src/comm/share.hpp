@@ -8,22 +8,21 @@
 
 #include "comm/communicator.hpp"
 
-/// Work that one rank could do alone, shared over several: what comes out, text or error, is what
-/// the one would have had.
+/// Distributes work that one rank could do alone, with the same result or error.
 namespace trireme {
 
-/// Which of `ranks` does each piece: the largest first, each by the rank that has least so far.
+/// Returns the owner of each item: from largest to smallest, each to the least loaded rank.
 std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks);
 
-/// Collective. `work(i)` on the owner of piece i (owners_by_bytes); the texts of all pieces, on
-/// every rank. A rank stops at its first error; the one of the lowest piece is thrown on all. Usage
-/// and data keep their message, trouble with a machine is led by "rank N: ".
+/// Collective. Runs `work(i)` on the owner of item i (owners_by_bytes()) and returns the texts of
+/// all items on every rank. A rank stops at its first error, and all ranks throw the error of the
+/// lowest item. Errors of kind usage and data keep their message; others get "rank N: " before it.
 std::vector<std::string> share_work(Communicator& world, std::span<const std::uint64_t> bytes,
                                     const std::function<std::string(std::size_t)>& work);
 
-/// Collective. `work` on rank 0 alone; its error, as it is, on every rank.
+/// Collective. Runs `work` on rank 0 only; all ranks throw its error unchanged.
 void on_first_rank(Communicator& world, const std::function<void()>& work);
-/// The same for a text, which every rank gets.
+/// Like on_first_rank(), and returns the text of `work` on every rank.
 std::string text_of_first_rank(Communicator& world, const std::function<std::string()>& work);
 
 }  // namespace trireme

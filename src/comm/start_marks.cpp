@@ -26,7 +26,7 @@ constexpr const char* kPrefix = "rank-";
 constexpr const char* kReported = "reported";
 constexpr int kMostPasses = 10;
 
-/// A name that no other start of the same run has.
+/// Returns a directory name that no other start of the same run has.
 std::string name_of_start(const LauncherVariables& variables) {
   std::string name = "start";
   const auto add = [&name](const std::string& text) {
@@ -102,7 +102,7 @@ std::map<int, StartMark> StartMarks::read() const noexcept {
     }
     for (auto& [rank, mark] : marks)
       mark.behind_s = std::chrono::duration<double>(newest - times[rank]).count();
-  } catch (const std::exception&) {  // what was read until then is right
+  } catch (const std::exception&) {  // the marks read so far are valid
   }
   return marks;
 }
@@ -111,10 +111,10 @@ void StartMarks::remove() const noexcept {
   if (start_.empty()) return;
   std::error_code ignored;
   fs::remove(own(), ignored);
-  // Ranks that remove their own marks meanwhile can make one pass end early.
+  // Ranks that remove their own marks at the same time can end one attempt early.
   for (int pass = 0; rank_ == 0 && pass < kMostPasses && fs::exists(directory_, ignored); ++pass)
     fs::remove_all(directory_, ignored);
-  // remove() leaves a directory alone that is not empty.
+  // remove() keeps a directory that is not empty.
   for (fs::path parent = start_; !made_.empty() && parent.string().size() >= made_.string().size();
        parent = parent.parent_path())
     fs::remove(parent, ignored);

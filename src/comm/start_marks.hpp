@@ -7,44 +7,44 @@
 
 namespace trireme {
 
-/// The file that one rank has written about its start.
+/// The file in which one rank records its start.
 struct StartMark {
   std::string node;
   int pid = 0;
-  double behind_s = 0;  // age of its last sign of life, counted from the newest one of all ranks
+  double behind_s = 0;  // age of its last update, relative to the newest mark of all ranks
 };
 
-/// The marks of one start: a file a rank in a directory that all nodes share, so that a rank that
-/// waits for MPI can tell which other ranks have begun. No function throws: where the directory
-/// cannot be written there are no marks.
+/// The marks of one start: one file for each rank in a directory that all nodes share. A rank that
+/// waits for MPI can see which other ranks have started. No function throws; if the directory is
+/// not writable, there are no marks.
 class StartMarks {
  public:
-  /// `directory`: of the marks of all starts of a run; "": no marks. `variables` tell one start from
-  /// another.
+  /// `directory` holds the marks of all starts of a run ("": no marks), which `variables`
+  /// distinguish.
   StartMarks(std::filesystem::path directory, const LauncherVariables& variables, int rank);
 
-  /// Makes this rank's mark. Returns false if that was not possible.
+  /// Creates this rank's mark. Returns false if that fails.
   bool put(const std::string& node, int pid) noexcept;
 
-  /// Gives this rank's mark the present time.
+  /// Updates the time of this rank's mark.
   void refresh() const noexcept;
 
-  /// Returns true on the first rank that calls it, which then reports for all.
+  /// Returns true on the first rank that calls it; this rank reports for all.
   [[nodiscard]] bool claim_report() const noexcept;
 
   /// Returns the marks of all ranks.
   [[nodiscard]] std::map<int, StartMark> read() const noexcept;
 
-  /// The start is done: removes this rank's mark, on rank 0 what earlier starts have left, and
-  /// directories that were made for the marks and are empty.
+  /// Removes this rank's mark after the start. Rank 0 also removes the marks of earlier starts and
+  /// the empty directories that were created for marks.
   void remove() const noexcept;
 
  private:
   [[nodiscard]] std::filesystem::path own() const;
 
   std::filesystem::path directory_;
-  std::filesystem::path start_;  // the marks of this start
-  std::filesystem::path made_;   // the topmost directory that put() made; "": none
+  std::filesystem::path start_;  // the directory of this start's marks
+  std::filesystem::path made_;   // the topmost directory that put() created; "": none
   int rank_;
 };
 

@@ -10,24 +10,25 @@ namespace {
 
 constexpr std::size_t kMostParts = 20;
 
-/// "n2" of "n2.cluster.example": the scheduler's names and host names differ in this.
+/// Returns "n2" for "n2.cluster.example": node names and host names may differ in the domain.
 std::string short_name(const std::string& node) {
   return node.substr(0, node.find('.'));
 }
 
 std::string shortened(const std::vector<std::string>& parts) {
   const std::size_t shown = std::min(parts.size(), kMostParts);
-  std::string text =
-      joined(std::vector<std::string>(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown)), ", ");
+  std::string text = joined(
+      std::vector<std::string>(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown)),
+      ", ");
   if (parts.size() > shown) text += formatted(" and {} more", parts.size() - shown);
   return text;
 }
 
 struct Missing {
-  std::vector<int> ranks;           // that have not begun
-  std::vector<std::string> nodes;   // of the step, with ranks that have not begun
-  std::vector<std::string> counts;  // the same with figures
-  std::vector<int> silent;          // that have begun and then gave no sign
+  std::vector<int> ranks;           // ranks that have not started
+  std::vector<std::string> nodes;   // nodes of the step with ranks that have not started
+  std::vector<std::string> counts;  // these nodes with numbers
+  std::vector<int> silent;          // ranks that started and then stopped updating their mark
 };
 
 Missing missing_of(const StartView& view) {
@@ -46,7 +47,8 @@ Missing missing_of(const StartView& view) {
     const int there = begun[short_name(node.name)];
     if (there >= node.tasks) continue;
     missing.nodes.push_back(node.name);
-    missing.counts.push_back(formatted("{} ({} of {} ranks have begun)", node.name, there, node.tasks));
+    missing.counts.push_back(
+        formatted("{} ({} of {} ranks have started)", node.name, there, node.tasks));
   }
   return missing;
 }
@@ -71,14 +73,14 @@ StartFailure report_start(const StartView& view) {
   std::string& text = failure.message;
   if (view.marks.empty()) {
     text += formatted(
-        ": rank {} of {} ranks (host {}) still waits for the others in MPI_Init, and no shared directory tells which ranks are missing. A rank or its node has not begun: compare the hosts of these messages with the nodes of the job",
+        ": rank {} of {} ranks (host {}) still waits for other ranks in MPI_Init, and no shared directory shows which ranks are missing. A rank or its node has not started: compare the hosts of these messages with the nodes of the job",
         view.rank, view.size, view.node);
     return failure;
   }
   const Missing missing = missing_of(view);
   if (!missing.ranks.empty()) {
     failure.missing_rank = missing.ranks.front();
-    text += formatted("; {} of {} ranks have not begun: {} {}", missing.ranks.size(), view.size,
+    text += formatted("; {} of {} ranks have not started: {} {}", missing.ranks.size(), view.size,
                       missing.ranks.size() == 1 ? "rank" : "ranks", ranges_text(missing.ranks));
     if (!missing.nodes.empty()) {
       failure.missing_node = missing.nodes.front();
@@ -96,11 +98,11 @@ StartFailure report_start(const StartView& view) {
       failure.missing_rank = missing.silent.front();
       failure.missing_node = view.marks.at(missing.silent.front()).node;
     }
-    text += formatted("; begun, and then stopped or lost with its node: {}", shortened(names));
+    text += formatted("; started, and then stopped or lost with its node: {}", shortened(names));
   }
   if (failure.missing_rank < 0) {
     text += formatted(
-        "; all {} ranks have begun, and MPI does not connect them. Look at the network between the hosts: OMPI_MCA_btl_tcp_if_include must name an interface that all of them have",
+        "; all {} ranks have started, but MPI does not connect them. Check the network between the hosts: OMPI_MCA_btl_tcp_if_include must name an interface that all of them have",
         view.size);
   }
   return failure;

@@ -8,30 +8,31 @@
 
 namespace trireme {
 
-/// The facts that a rank knows when its start takes too long.
+/// The facts that a rank knows if its start takes too long.
 struct StartView {
   int rank = 0;
   int size = 1;
   std::string node;
   double limit_s = 0;
-  double silent_s = 0;  // a rank whose mark is so much older than the newest one is silent
-  std::map<int, StartMark> marks;  // of the ranks that have begun; empty: not known
-  std::vector<StepNode> nodes;     // of the step; empty: not known
+  // a rank is silent if its mark is older than the newest one by more than this
+  double silent_s = 0;
+  std::map<int, StartMark> marks;  // ranks that have started; empty: not known
+  std::vector<StepNode> nodes;     // nodes of the step; empty: not known
 };
 
-/// A start that took too long.
+/// The report of a start that took too long.
 struct StartFailure {
   std::string message;
-  int rank = 0;  // that reports
+  int rank = 0;  // the reporting rank
   std::string node;
-  int missing_rank = -1;  // the first one; -1: not known
+  int missing_rank = -1;  // the first missing rank; -1: not known
   std::string missing_node;
 };
 
-/// Names the ranks and nodes that are missing.
+/// Builds the report with the missing ranks and nodes.
 StartFailure report_start(const StartView& view);
 
-/// "0, 3-5, 8" of increasing numbers; after 20 parts only how many more there are.
+/// Formats increasing numbers as "0, 3-5, 8". After 20 parts it only counts the others.
 std::string ranges_text(const std::vector<int>& numbers);
 
 }  // namespace trireme

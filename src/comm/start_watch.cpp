@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The other ranks wait so long for the report before they end: the launcher kills all then.
+/// The other ranks wait this long for the report, because the launcher then kills all ranks.
 constexpr std::chrono::seconds kGrace{2};
 constexpr double kMostBetweenSigns_s = 10;
 
@@ -30,7 +30,7 @@ std::string own_node() {
   return node == nullptr ? this_hostname() : node;
 }
 
-/// Signals are for the main thread: a thread that is made now must not get them.
+/// Blocks all signals, so that a new thread does not receive signals for the main thread.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -110,8 +110,8 @@ class StartWatch::Thread {
   const double interval_s_;
   const Clock::time_point end_;
   StartMarks marks_;
-  bool has_marks_ = false;  // of the thread
-  std::jthread thread_;     // last: ends before the rest
+  bool has_marks_ = false;  // used by the thread only
+  std::jthread thread_;     // last member, so that the thread ends before the others
 };
 
 StartWatch::StartWatch(const StartLimit& limit, const LauncherVariables& variables)

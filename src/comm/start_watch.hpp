@@ -8,22 +8,22 @@
 
 namespace trireme {
 
-/// The limit on the start of a rank: from the begin of its program to the first communicator.
+/// The time limit for the start of a rank, from the begin of its program to the first communicator.
 struct StartLimit {
   double timeout_s = 300;
-  /// Directory that all nodes share, for the marks by which the ranks know who is missing; made, and
-  /// removed when the start is done. "": none, then no rank can be named.
+  /// Directory that all nodes share, for the marks that show which ranks are missing. It is
+  /// created, and removed after the start. "": no marks, so no rank can be named.
   std::filesystem::path marks{};
-  /// Called on the watching thread of the rank that reports, after its message; must not throw.
+  /// Called on the watching thread of the reporting rank after its message; must not throw.
   std::function<void(const StartFailure&)> on_failure{};
 };
 
-/// Watches over the start of this rank, MPI_Init included, which never returns if one rank does not
-/// come. When the limit has passed, one rank says in the log which ranks and nodes are missing, and
-/// this process ends with exit code 5, before MPI or the launcher do. The destructor ends the watch.
+/// Watches the start of this rank including MPI_Init, which never returns if one rank does not
+/// arrive. After the time limit, one rank logs the missing ranks and nodes, and this process ends
+/// with exit code 5 before MPI or the launcher ends. The destructor ends the watch.
 class StartWatch {
  public:
-  /// `variables` tell this rank's place.
+  /// `variables` describe this rank's place.
   StartWatch(const StartLimit& limit, const LauncherVariables& variables);
   ~StartWatch();
   StartWatch(const StartWatch&) = delete;

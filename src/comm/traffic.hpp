@@ -4,16 +4,15 @@
 
 #include "comm/communicator.hpp"
 
-/// Between two points in time of one group, each a Communicator::traffic().
+/// Evaluates values of Communicator::traffic().
 namespace trireme {
 
-/// What was done after `before`; rows in which nothing was are left out. Exact when no operation
-/// was under way at either point.
+/// Returns the traffic after `before`, without empty rows. Exact if nothing was in flight.
 std::vector<TrafficRow> traffic_between(const std::vector<TrafficRow>& before,
                                         const std::vector<TrafficRow>& after);
 
-/// The sum of all rows of that operation, or of every operation for ""; its purpose is "". moved
-/// and messages are absent where one row lacks them.
+/// Returns the sum of all rows of the operation ("": of every operation), with purpose "".
+/// moved_bytes and messages are absent if they are absent in one row.
 TrafficRow total_traffic(const std::vector<TrafficRow>& rows, std::string_view operation = "");
 
 }  // namespace trireme

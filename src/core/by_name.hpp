@@ -6,8 +6,7 @@
 
 namespace trireme {
 
-/// The value of an enum whose names, in its order, are `names`; of a name that a check has let
-/// through.
+/// Returns the enum value of a valid `name`; `names` lists the names in the enum's order.
 template <class Enum, class Names>
 Enum by_name(const Names& names, std::string_view name) {
   const auto found = std::find(names.begin(), names.end(), name);

@@ -13,7 +13,7 @@ std::size_t size_of(DType dtype) noexcept;
 std::string_view dtype_name(DType dtype) noexcept;
 std::optional<DType> dtype_from_name(std::string_view name) noexcept;
 
-/// bfloat16 as its bits: round to nearest even, NaN stays NaN.
+/// Converts to bfloat16 bits: rounds to nearest even and keeps NaN.
 constexpr std::uint16_t to_bf16_bits(float value) noexcept {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
@@ -24,8 +24,7 @@ constexpr float from_bf16_bits(std::uint16_t bits) noexcept {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// f16 -> f32 by exact scaling: the exponent is re-based by one multiplication,
-/// which also handles subnormals.
+/// Converts f16 to f32 by one exact multiplication, which also handles subnormals.
 inline float from_f16_bits(std::uint16_t half) noexcept {
   const std::uint32_t sign = (half & 0x8000U) << 16;
   const std::uint32_t magnitude = half & 0x7fffU;
@@ -37,9 +36,8 @@ inline float from_f16_bits(std::uint16_t half) noexcept {
   return __builtin_bit_cast(float, sign | (magnitude >= 0x7c00U ? special : finite));
 }
 
-/// f32 -> f16, round to nearest even. Source of the method: adding a float of the right
-/// magnitude makes the addition itself round at the half's last bit (subnormal halves);
-/// normal ones round in integer arithmetic.
+/// Converts f32 to f16, rounding to nearest even. For subnormal halves, adding a suitable float
+/// rounds at the half's last bit. Normal halves are rounded in integer arithmetic.
 inline std::uint16_t to_f16_bits(float value) noexcept {
   const auto bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;

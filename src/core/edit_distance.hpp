@@ -4,21 +4,20 @@
 #include <string>
 #include <string_view>
 
-/// "did you mean": the nearest known word to a mistyped one. Shared by options, config keys,
-/// commands, presets and files.
+/// Finds the known option, key, command, preset or file nearest to a mistyped word.
 namespace trireme {
 
-/// Optimal string alignment distance: insert, delete, replace or swap two neighbours, each 1.
-/// Bytes, not characters.
+/// Returns the optimal string alignment distance in bytes: insertions, deletions, replacements and
+/// swaps of two neighbors cost 1 each.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate nearest to `word` within `max_distance`, the first of equals; "" when none is near
-/// enough. A candidate that shares nothing with a very short word is never near: the distance must
-/// be less than its length.
+/// Returns the nearest candidate within `max_distance`, the first one of several; "" if there is
+/// none. The distance must also be less than the length of the longer word, so that a very short
+/// word does not match a candidate with no common letter.
 std::string nearest(std::string_view word, std::span<const std::string> candidates,
                     std::size_t max_distance = 2);
 
-/// "; did you mean 'optim.lr'?" or "" when nothing is near: the end of an error message.
+/// Returns "; did you mean 'optim.lr'?" for the end of an error message, or "" without a match.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace trireme

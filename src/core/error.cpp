@@ -7,9 +7,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<int, 6> kCodes{1, 2, 3, 4, 5, 6};  // in the order of ErrorKind
+constexpr std::array<int, 6> kCodes{1, 2, 3, 4, 5, 6};  // indexed by ErrorKind
 
-/// Writes `format` to `out` up to its next "{}" and removes that much.
+/// Writes `format` to `out` up to its next "{}" and removes the written part.
 void put_to_next_place(std::ostream& out, std::string_view& format) {
   while (!format.empty()) {
     const std::size_t brace = format.find_first_of("{}");

@@ -7,27 +7,28 @@
 #include <string_view>
 #include <type_traits>
 
-/// The one error type, its kinds, and the exit codes that are part of every command's interface.
+/// The error type, its kinds, and the exit codes that are part of every command's interface.
 
 namespace trireme {
 
 enum class ErrorKind {
-  internal,  // our own bug
-  usage,     // the user can fix it: arguments, config, layout
+  internal,  // a bug in Trireme
+  usage,     // the user can fix arguments, config or layout
   data,      // bad input data or checkpoint
   resource,  // memory, disk, device
-  comm,      // a peer is lost, or a hang
-  numeric,   // diverged
+  comm,      // a peer is lost, or an operation hangs
+  numeric,   // the training diverged
 };
 
-/// Exit code of a kind: internal 1, usage 2, data 3, resource 4, comm 5, numeric 6.
+/// Returns the exit code of a kind: internal 1, usage 2, data 3, resource 4, comm 5, numeric 6.
 int exit_code(ErrorKind kind) noexcept;
 
 inline constexpr int kExitDone = 0;
-inline constexpr int kExitStopped = 75;     // stopped on request after a committed save: resume me
+// stopped on request after a committed save: resume the run
+inline constexpr int kExitStopped = 75;
 inline constexpr int kExitNoProgress = 93;  // no progress since the last restart
 
-/// The message names the value, what is allowed, and the place:
+/// An error of the program. The message names the value, what is allowed, and where it was set:
 /// "optim.beta1 = 1.2, must be in [0, 1) (run.toml:12)".
 class Error : public std::runtime_error {
  public:
@@ -39,7 +40,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// A message with a "{}" for each argument, counted when it is compiled; "{{" and "}}" are braces.
+/// A message with a "{}" for each argument, checked at compile time; "{{" and "}}" are braces.
 template <class... Args>
 struct MessageFormat {
   template <std::size_t N>
@@ -55,14 +56,14 @@ struct MessageFormat {
       }
       ++i;
     }
-    if (places != sizeof...(Args)) throw "as many {} as arguments";
+    if (places != sizeof...(Args)) throw "the number of {} differs from the number of arguments";
   }
 
   std::string_view text;
 };
 
-/// An argument of a message, for the time of the call: any value that a stream takes. Calls hold a
-/// list of these and no code of their own, for there are more than a thousand of them.
+/// A reference to any streamable argument of a message, valid during the call. Callers build a list
+/// of these instead of instantiating code, because there are more than a thousand calls.
 class MessagePart {
  public:
   template <class T>
@@ -93,14 +94,14 @@ std::string joined(MessageParts parts);
 
 [[noreturn]] void fail_with(ErrorKind kind, std::string_view format, MessageParts parts);
 
-/// The message with its arguments streamed in.
+/// Returns the message with its arguments inserted.
 template <class... Args>
 [[nodiscard]] std::string formatted(MessageFormat<std::type_identity_t<Args>...> format,
                                     const Args&... args) {
   return message_of(format.text, {args...});
 }
 
-/// All arguments streamed one after another.
+/// Returns all arguments, streamed one after another.
 template <class... Args>
 [[nodiscard]] std::string cat(const Args&... args) {
   return joined({args...});
@@ -114,7 +115,7 @@ template <class... Args>
 
 [[noreturn]] void assertion_failed(const char* what, const char* file, int line);
 
-/// For our own bugs only, never for input. Throws Error(internal).
+/// Throws Error(internal) if the condition is false. For bugs in Trireme, never for input.
 #define TRIREME_ASSERT(condition)                                                  \
   do {                                                                             \
     if (!(condition)) ::trireme::assertion_failed(#condition, __FILE__, __LINE__); \

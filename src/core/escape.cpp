@@ -9,8 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Bytes of the control character that is at `at`: 1, 2 (U+0080 to U+009F in
-/// UTF-8), or 0 if there is none.
+/// Returns the bytes of the control character at `at`: 1, 2 (U+0080 to U+009F) or 0 for none.
 std::size_t control_at(std::string_view text, std::size_t at) {
   const auto byte = static_cast<unsigned char>(text[at]);
   if (byte < 0x20 || byte == 0x7F) return byte == '\n' || byte == '\t' ? 0 : 1;
@@ -30,7 +29,7 @@ std::string escape(std::string_view text, std::string_view prefix) {
       continue;
     }
     at += length;
-    const auto code = static_cast<unsigned char>(text[at - 1]);  // of both forms
+    const auto code = static_cast<unsigned char>(text[at - 1]);  // the last byte in both encodings
     result.append(prefix).append({kDigits[code >> 4], kDigits[code & 15]});
   }
   return result;

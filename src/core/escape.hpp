@@ -5,17 +5,17 @@
 
 namespace trireme {
 
-/// `text` with control characters but line feed and tab as "\x1b", so that no data can steer a
-/// terminal. UTF-8; U+0080 to U+009F are control characters as well.
+/// Replaces control characters of UTF-8 text except line feed and tab by "\x1b", so that no data
+/// can control a terminal. U+0080 to U+009F are control characters as well.
 std::string escape_controls(std::string_view text);
 
-/// The same of JSON, with "\u001b": it stays JSON of the same values.
+/// Like escape_controls(), but writes "\u001b", so that the JSON keeps its values.
 std::string escape_json_controls(std::string_view json);
 
-/// In single quotes where a shell would read it as something else.
+/// Returns the word in single quotes if a shell would otherwise change it.
 std::string shell_word(const std::string& word);
 
-/// A command as a shell reads it back.
+/// Returns the words as one command line for a shell.
 std::string shell_line(const std::vector<std::string>& words);
 
 }  // namespace trireme

@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kLowWord = 0xffffffff;
 constexpr int kFractionBits = 52;
 constexpr std::uint64_t kInfiniteExponent = 0x7ff;
-constexpr int kLowestExponent = -1074;  // of the lowest bit of the smallest double
+constexpr int kLowestExponent = -1074;  // exponent of the lowest bit of the smallest double
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void ExactSum::add(double value) noexcept {
   const std::uint64_t hidden = exponent == 0 ? 0 : std::uint64_t{1} << kFractionBits;
   const std::uint64_t digits =
       (bits & (hidden == 0 ? ~std::uint64_t{0} >> 12 : hidden - 1)) | hidden;
-  const std::uint64_t place = exponent == 0 ? 0 : exponent - 1;  // of the lowest digit
+  const std::uint64_t place = exponent == 0 ? 0 : exponent - 1;  // position of the lowest digit
   const std::uint64_t shift = place % 32;
   const std::uint64_t low = (digits & kLowWord) << shift;
   const std::uint64_t high = ((digits >> 32) << shift) + (low >> 32);
@@ -43,7 +43,7 @@ void ExactSum::carry() noexcept {
 
 double ExactSum::value() const {
   if (num_not_finite() != 0) return std::numeric_limits<double>::infinity();
-  std::array<std::uint64_t, kWords> digits{};  // the same sum with each word below 2^32
+  std::array<std::uint64_t, kWords> digits{};  // the words, each below 2^32
   std::uint64_t carry = 0;
   for (std::size_t i = 0; i < kWords; ++i) {
     const std::uint64_t word = static_cast<std::uint64_t>(words_[i]) + carry;

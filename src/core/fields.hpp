@@ -14,22 +14,22 @@
 ///     }
 ///   };
 ///
-/// Member types: bool, std::int64_t, double, std::string, std::vector<std::string>. That list feeds
-/// TOML, environment, command line, --help, validation and checkpoint metadata (src/config).
-/// A struct takes in another one's fields by calling its fields() with the same visit.
+/// Member types are bool, std::int64_t, double, std::string and std::vector<std::string>. The keys
+/// serve TOML, environment, command line, --help, validation and checkpoint metadata (src/config).
+/// A struct includes another struct's fields by calling its fields() with the same visit.
 namespace trireme {
 
 using FieldPointer =
     std::variant<bool*, std::int64_t*, double*, std::string*, std::vector<std::string>*>;
 
-/// Whether a value is part of what a made thing is known by. `unless_default` is for what came
-/// after the first version: things made before it stay the same.
+/// Says if a value is part of the identity of a made artifact. `unless_default` is for keys added
+/// after the first version, so that existing artifacts keep their identity.
 enum class Identity { no, always, unless_default };
 
-/// What else a field says of itself, as a fourth argument of visit: `{.placeholder = "N"}`.
+/// Optional properties of a field, given as the fourth argument of visit: `{.placeholder = "N"}`.
 struct FieldTraits {
-  std::string placeholder = "";          // in help: "DIR|FILE"; a bool that has none takes no value
-  std::vector<std::string> values = {};  // all that a text may be; help joins them by '|'
+  std::string placeholder = "";  // shown in help: "DIR|FILE"; a bool without one takes no value
+  std::vector<std::string> values = {};  // all allowed values; help joins them by '|'
   bool required = false;
   bool positional = false;
   double least = -std::numeric_limits<double>::infinity();
@@ -44,7 +44,7 @@ struct Field {
   FieldTraits traits = {};
 };
 
-/// All fields of `config` under `section`.
+/// Returns all fields of `config`, with keys under `section`.
 template <class Config>
 std::vector<Field> fields_of(const std::string& section, Config& config) {
   std::vector<Field> fields;

@@ -8,7 +8,7 @@
 
 namespace trireme {
 
-/// `text_of(item)` of every item, streamed, with `separator` between two: "tp, cp, dp".
+/// Returns `text_of(item)` of every item, separated by `separator`: "tp, cp, dp".
 template <class Items, class TextOf = std::identity>
 [[nodiscard]] std::string joined(const Items& items, std::string_view separator,
                                  TextOf&& text_of = {}) {
@@ -18,7 +18,7 @@ template <class Items, class TextOf = std::identity>
   return std::move(out).str();
 }
 
-/// The parts of `text` between separators, empty ones too: one more than it has separators.
+/// Splits `text` at every separator. Empty parts are kept.
 [[nodiscard]] inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts(1);
   for (const char c : text) {

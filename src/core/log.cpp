@@ -41,7 +41,7 @@ std::shared_ptr<spdlog::logger> make_logger(const Config& config) {
   return logger;
 }
 
-/// The logger now in use; `next` replaces it.
+/// Returns the current logger; `next` replaces it first.
 std::shared_ptr<spdlog::logger> logger(std::shared_ptr<spdlog::logger> next = nullptr) {
   static std::mutex mutex;
   static std::shared_ptr<spdlog::logger> instance = make_logger({});

@@ -2,9 +2,9 @@
 #include <string>
 #include <string_view>
 
-/// Log facade over spdlog, which only log.cpp sees. Lines go to stderr as
-/// `2026-01-31 12:00:00.000 info  [rank 3] message`; rank 0 at `level`, other ranks from `warn` on.
-/// All functions may be called from any thread, before init as well (then as rank 0, level info).
+/// Log functions on top of spdlog, which only log.cpp includes. Lines go to stderr as `2026-01-31
+/// 12:00:00.000 info [rank 3] message`. Rank 0 logs from `level` on, other ranks from `warn` on.
+/// All functions may be called from any thread, also before init() (as rank 0 at level info).
 namespace trireme::log {
 
 enum class Level { debug, info, warn, error, off };
@@ -13,7 +13,7 @@ struct Config {
   int rank = 0;
   int size = 1;
   Level level = Level::info;
-  std::string file{};  // when set, this rank logs everything from `level` on to it as well
+  std::string file{};  // if set, this rank also logs everything from `level` on to the file
 };
 
 /// Throws Error(resource) if `file` cannot be written.

@@ -6,24 +6,24 @@
 
 namespace trireme {
 
-/// How the values of all ranks become one.
+/// The reduction of all ranks' values to one value.
 enum class Combine {
-  sum,            // over ranks, of the last step
-  weighted_mean,  // over ranks, of the last step: sum of values / sum of weights
-  mean,           // over ranks, and over the steps since the last report, which are added up
+  sum,            // over ranks, last step
+  weighted_mean,  // over ranks, last step: sum of values / sum of weights
+  mean,           // over ranks and over the steps since the last report, added up
   max,            // over ranks
 };
 
-/// A number that a run reports, declared once by the component that takes it; every metrics sink
-/// shows it under its name.
+/// A number that a run reports. The component that measures it declares it once.
 struct Measure {
-  std::string name;  // with its unit: "save_s", "mem_peak_bytes"
+  std::string name;  // includes the unit: "save_s", "mem_peak_bytes"
   Combine combine = Combine::mean;
-  bool whole = false;        // a count
-  std::string least_rank{};  // where given, the name of another number: the rank that has least
+  bool whole = false;  // an integer count
+  // if set, the name of one more number: the rank with the smallest value
+  std::string least_rank{};
 };
 
-/// One number of a report, the same on all ranks.
+/// One number of a report, equal on all ranks.
 struct Metric {
   enum class Form { real, whole, flag };
   std::string name;
@@ -31,26 +31,25 @@ struct Metric {
   Form form = Form::real;
 };
 
-/// The measures of one rank. All ranks declare the same ones in the same order, before the first
-/// pack.
+/// The measures of one rank. All ranks declare the same ones in order, before the first pack().
 class Measures {
  public:
   using Id = std::size_t;
 
-  /// Throws Error(internal) for a name that is taken.
+  /// Throws Error(internal) if the name is already declared.
   Id declare(Measure measure);
 
-  /// Adds to a mean, replaces the value of all others. `weight` counts for weighted_mean alone.
+  /// Adds to a mean, or replaces the value of other measures. Only weighted_mean uses `weight`.
   void record(Id id, double value, double weight = 1);
 
-  /// Numbers that a rank sends for a report.
+  /// Returns the count of numbers that a rank sends for a report.
   [[nodiscard]] std::size_t packed_size() const noexcept { return 2 * measures_.size(); }
 
-  /// Writes packed_size() numbers, and starts anew.
+  /// Writes packed_size() numbers and resets the values.
   void pack(std::span<double> into);
 
-  /// `all`: the packed numbers of every rank, one after another; `steps` since the last report.
-  /// Ranks are added in their order, in fp64.
+  /// Combines the packed numbers of all ranks (`all`, in rank order) over `steps` steps since the
+  /// last report. Ranks are added in their order, in fp64.
   [[nodiscard]] std::vector<Metric> combine(std::span<const double> all, double steps) const;
 
  private:

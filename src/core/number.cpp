@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// from_chars takes no leading '+', and would take "+-1" if we only cut the sign.
+/// Removes a leading '+', which from_chars does not accept, but not of "+-1".
 std::string_view without_plus(std::string_view text) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   return text;

@@ -6,8 +6,8 @@
 #include <vector>
 
 /// Keys of a configuration section that one entry of a table declares: an optimizer in [optim], a
-/// metrics sink in [metrics]. The section holds them as a list, and the entry reads them back into
-/// its own struct with fields().
+/// metrics sink in [metrics]. The section holds them as a list. The entry reads them back into its
+/// own struct with fields().
 namespace trireme {
 
 struct OwnKey {
@@ -39,8 +39,7 @@ template <class Own>
   return own;
 }
 
-/// Calls visit(name, value, help) for every key: the part of fields() that the section leaves to
-/// its entries.
+/// Calls visit(name, value, help) for every key of the table entries.
 template <class Keys, class Visit>
 void visit_own_keys(Keys& keys, Visit&& visit) {
   for (auto& key : keys) {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-/// Philox4x32-10, a counter-based random generator: a number is a pure function of (key, counter),
-/// so masks and initial weights are the same for every layout, for recomputation and after resume.
-/// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+/// Philox4x32-10, a counter-based random generator. A number depends on (key, counter) only, so
+/// masks and initial weights are the same for every layout, in activation checkpointing and after
+/// resume. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 namespace trireme {
 
 using PhiloxWords = std::array<std::uint32_t, 4>;
@@ -34,8 +34,8 @@ constexpr PhiloxWords philox4x32(std::uint64_t key, std::uint64_t counter_low,
   return c;
 }
 
-/// A key for one purpose of one run ("init", "dropout.mlp", "order.shuffle"): FNV-1a of the purpose
-/// mixed with the seed.
+/// Returns the key for one purpose of one run ("init", "dropout.mlp", "order.shuffle"): FNV-1a of
+/// the purpose, mixed with the seed.
 constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325;
   for (const char c : purpose) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -45,7 +45,7 @@ constexpr std::uint64_t philox_key(std::uint64_t seed, std::string_view purpose)
   return hash ^ (hash >> 31);
 }
 
-/// Uniform in [0, 1) with 53 bits, from two words.
+/// Converts two words to a uniform number in [0, 1) with 53 bits.
 constexpr double uniform_double(std::uint32_t high, std::uint32_t low) noexcept {
   const std::uint64_t bits = (std::uint64_t{high} << 21) ^ (low >> 11);
   return static_cast<double>(bits) * 0x1.0p-53;

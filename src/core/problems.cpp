@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// "pretrain, sft or dpo" for an option of a few values, else "one of adamw, muon".
+/// Returns "pretrain, sft or dpo" for an option of a few values, otherwise "one of adamw, muon".
 std::string choice(const std::string& key, std::span<const std::string> allowed) {
   const bool few = key.starts_with("--") && allowed.size() > 1 && allowed.size() <= 4;
   if (!few) return "one of " + joined(allowed, ", ");

@@ -3,7 +3,7 @@
 
 namespace trireme {
 
-/// Seconds on the monotonic clock since construction or the last restart.
+/// Measures seconds on the monotonic clock since construction or the last restart.
 class Timer {
  public:
   [[nodiscard]] double seconds() const {
@@ -16,9 +16,9 @@ class Timer {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-/// Seconds that this process ran, for limits of waiting: asked again and again, it leaves out what
-/// lies between two questions far apart. Then the process stood still (`scontrol suspend`, a stopped
-/// virtual machine) and so did those it waits for.
+/// Measures the seconds that this process was running, for timeouts. seconds() is called about once
+/// a second; a long gap between two calls is not counted. In such a gap the process was suspended
+/// (`scontrol suspend`, a paused virtual machine), and so were the processes it waits for.
 class RunningTimer {
  public:
   RunningTimer() { restart(); }
@@ -28,10 +28,10 @@ class RunningTimer {
     asked_at_s_ = now_s();
   }
 
-  /// To be asked every second or so.
+  /// Must be called every second or so.
   [[nodiscard]] double seconds() { return seconds_at(now_s()); }
 
-  /// The same with a clock of the caller's; exposed for its test.
+  /// Like seconds(), with the caller's clock; exposed for the test.
   [[nodiscard]] double seconds_at(double now_s) {
     const double gap_s = now_s - asked_at_s_;
     asked_at_s_ = now_s;
@@ -51,8 +51,8 @@ class RunningTimer {
   double asked_at_s_ = 0;
 };
 
-/// Of the day, to the millisecond, which is what a reader can use. It may be set back: durations are
-/// a Timer's.
+/// Returns the time of day in seconds since 1970, rounded to milliseconds for readers. The clock
+/// may be set back, so use Timer for durations.
 inline double unix_time_s() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto milli = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();

@@ -3,8 +3,7 @@
 
 namespace trireme {
 
-/// Owns one raw handle of a C library; move-only, closes it once.
-/// Traits: `Raw`, `static Raw null() noexcept`, `static void close(Raw) noexcept`.
+/// Owns one raw handle of a C library; movable but not copyable. It closes the handle once.
 template <class Traits>
 class UniqueHandle {
  public:

@@ -7,7 +7,7 @@ namespace {
 
 std::string load() {
 #ifdef TRIREME_HAVE_CUDA
-  // Both stay with the process. Every driver has the first name.
+  // Both libraries stay loaded. Every driver installs libcuda.so.1.
   if (::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return "";
   if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) return ::dlerror();
 #endif

@@ -3,9 +3,10 @@
 
 namespace trireme {
 
-/// Why LibTorch's CUDA library could not be loaded; "" if it could, or is not wanted: it takes a third
-/// of a program's start, and is loaded only where there is an NVIDIA driver. That is before main,
-/// because LibTorch asks once in a process whether it is there. Every program that holds device.cpp.
+/// Returns why LibTorch's CUDA library could not be loaded, or "" if it was loaded or not needed.
+/// Loading takes a third of a program's start, so it happens only on machines with an NVIDIA
+/// driver. It happens before main(), because LibTorch checks for the library once per process.
+/// Every program that links device.cpp includes this step.
 const std::string& cuda_library_error();
 
 }  // namespace trireme

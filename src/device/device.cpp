@@ -35,12 +35,11 @@ namespace trireme {
 namespace {
 
 struct PeakRow {
-  std::string_view name;  // part of the device's name
+  std::string_view name;  // a part of the device name
   double dense_bf16;
 };
 
-/// Data-sheet values, dense. A100 and H100 differ by form factor;
-/// the more specific name comes first.
+/// Dense peaks from data sheets. The more specific name comes first, as form factors differ.
 constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
                                          {"H100 NVL", 835e12},
                                          {"H100", 989.4e12},
@@ -56,17 +55,17 @@ cudaDeviceProp properties_of(at::Device device) {
 }
 #endif
 
-/// Until all that was given to the device is done. A CPU is done when the call returns.
+/// Waits for all work on the current stream. CPU calls have already finished.
 void wait_for([[maybe_unused]] at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 #endif
 }
 
-/// FLOP/s of a square product, best of 5 or of what half a second allows; the right-hand side is
-/// transposed in memory as a layer's weights are, or not.
+/// Returns the FLOP/s of a square matrix product: the best of 5 runs, or of fewer within 0.5 s.
+/// `transposed` selects the memory layout of the right-hand side; layer weights are transposed.
 double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
-  // A GPU multiplies 1024 rows in microseconds: the launch would be measured, not the product.
+  // A GPU multiplies 1024 rows in microseconds, so the launch would dominate the time.
   const std::int64_t size = device.is_cuda() ? 4096 : 1024;
   const auto width = static_cast<double>(size);
   const at::Tensor a = at::ones({size, size}, at::TensorOptions().dtype(dtype).device(device));
@@ -84,7 +83,7 @@ double matmul_flops(at::Device device, at::ScalarType dtype, bool transposed) {
   return 2.0 * width * width * width / best_s;
 }
 
-/// AMX multiplies tiles of bf16: more than any loop over vector registers.
+/// AMX multiplies bf16 tiles faster than any loop over vector registers.
 bool has_tile_products() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -168,7 +167,8 @@ at::Device choose_device(const std::string& device, int local_rank, std::string_
 }
 
 void use_deterministic_kernels(at::Device device) {
-  if (!device.is_cuda()) return;  // our CPU paths and ATen's are as they are
+  // ATen's CPU kernels and the native CPU kernels have no such settings
+  if (!device.is_cuda()) return;
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read with the first handle
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(true, /*warn_only=*/false);
@@ -189,12 +189,12 @@ std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
                   : static_cast<std::int64_t>(std::thread::hardware_concurrency()) / local_size;
   }
   threads = std::clamp<std::int64_t>(threads, 1, kMaxThreads);
-  // oneDNN keeps what it made for each of the last 1,024 shapes: with rows of ever new lengths (pairs) a
-  // gigabyte. Read with the first product.
+  // oneDNN caches a primitive for each of the last 1,024 shapes. Rows of ever new lengths
+  // (preference pairs) fill a gigabyte. The variable is read with the first product.
   ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128", /*overwrite=*/0);
   at::set_num_threads(static_cast<int>(threads));
   if (at::get_num_interop_threads() != 1)
-    at::set_num_interop_threads(1);  // LibTorch allows it once
+    at::set_num_interop_threads(1);  // LibTorch allows this call only once
   return threads;
 }
 
@@ -226,7 +226,8 @@ double measured_peak_flops(at::Device device, at::ScalarType compute) {
 }
 
 double memory_read_rate(at::Device device) {
-  constexpr std::int64_t kNumbers = std::int64_t{64} << 20;  // half a gigabyte: no cache holds it
+  // half a gigabyte, larger than any cache
+  constexpr std::int64_t kNumbers = std::int64_t{64} << 20;
   const at::Tensor numbers =
       own_pages(kNumbers, at::TensorOptions(device).dtype(at::kLong)).fill_(1);
   double best = 0;
@@ -235,7 +236,8 @@ double memory_read_rate(at::Device device) {
     if (device.is_cpu()) {
       at::parallel_for(0, kNumbers, kNumbers / 64, [&](std::int64_t first, std::int64_t last) {
         const auto* p = numbers.const_data_ptr<std::int64_t>();
-        std::array<std::int64_t, 16> sums{};  // in registers, so that memory is what takes time
+        // partial sums in registers, so that memory limits the speed
+        std::array<std::int64_t, 16> sums{};
         for (std::int64_t k = first; k + 16 <= last; k += 16) {
           for (std::size_t lane = 0; lane < sums.size(); ++lane)
             sums[lane] += p[k + static_cast<std::int64_t>(lane)];

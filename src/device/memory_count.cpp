@@ -11,27 +11,28 @@
 namespace trireme {
 namespace {
 
-constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;  // where allocators look for a listener
+// the slot in which allocators look for a listener
+constexpr auto kSlot = c10::DebugInfoKind::PROFILER_STATE;
 
 c10::MemoryReportingInfoBase* current_listener() {
   return dynamic_cast<c10::MemoryReportingInfoBase*>(c10::ThreadLocalDebugInfo::get(kSlot));
 }
 
-/// While one lives, LibTorch logs errors only: its CPU allocator warns of each free of memory older
-/// than the count.
-class Quiet {
+/// Limits LibTorch's log to errors during its lifetime. LibTorch's CPU allocator otherwise warns
+/// about each free of memory that is older than the count.
+class ErrorsOnly {
  public:
-  Quiet() {
+  ErrorsOnly() {
     const std::lock_guard lock(mutex_);
     if (living_++ > 0) return;
     before_ = FLAGS_caffe2_log_level;
     FLAGS_caffe2_log_level = std::max(before_, static_cast<int>(c10::GLOG_ERROR));
   }
 
-  Quiet(const Quiet&) = delete;
-  Quiet& operator=(const Quiet&) = delete;
+  ErrorsOnly(const ErrorsOnly&) = delete;
+  ErrorsOnly& operator=(const ErrorsOnly&) = delete;
 
-  ~Quiet() {
+  ~ErrorsOnly() {
     const std::lock_guard lock(mutex_);
     if (--living_ == 0) FLAGS_caffe2_log_level = before_;
   }
@@ -44,7 +45,7 @@ class Quiet {
 
 }  // namespace
 
-/// What allocators report to. A lock: backward on a GPU runs on threads of its own.
+/// The listener of the allocators. It has a lock, because GPU backward runs on other threads.
 class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* pointer, std::int64_t size, std::size_t total_allocated,
@@ -52,7 +53,7 @@ class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
     if (outer_ != nullptr && outer_->memoryProfilingEnabled())
       outer_->reportMemoryUsage(pointer, size, total_allocated, total_reserved, device);
     const std::lock_guard lock(mutex_);
-    // An address that comes again was freed out of sight.
+    // If an address appears again, its earlier memory was freed on another thread.
     if (const auto known = sizes_.find(pointer); known != sizes_.end()) {
       live_ -= known->second;
       sizes_.erase(known);
@@ -89,7 +90,7 @@ class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
 };
 
 struct MemoryCount::Installed {
-  Quiet quiet;
+  ErrorsOnly quiet;
   std::shared_ptr<Reporter> reporter = std::make_shared<Reporter>();
   c10::DebugInfoGuard guard{kSlot, reporter};
 };

@@ -4,24 +4,24 @@
 
 namespace trireme {
 
-/// Counts the bytes of tensors that this thread, and backward passes that it starts, allocate while
-/// it lives; CPU and CUDA together.
+/// Counts the bytes of tensors that this thread, and backward passes that it starts, allocate
+/// during the lifetime of the object; CPU and CUDA together.
 ///
-/// Memory of before, and its end, is not counted; what another thread frees stays counted. On a GPU
-/// an allocation is a block of LibTorch's cache (a multiple of 512 bytes). Counts may be nested:
-/// each sees all.
+/// Memory from before the count, and its release, is not counted. Memory that another thread frees
+/// stays counted. On a GPU an allocation is a block of LibTorch's cache (a multiple of 512 bytes).
+/// Counts may be nested; each one counts everything.
 class MemoryCount {
  public:
   MemoryCount();
   MemoryCount(const MemoryCount&) = delete;
   MemoryCount& operator=(const MemoryCount&) = delete;
-  ~MemoryCount();  // on the thread that made it, last made first
+  ~MemoryCount();  // on the thread of the constructor, in reverse order of construction
 
-  /// Allocated and not yet freed.
+  /// Returns the bytes allocated and not yet freed.
   [[nodiscard]] std::int64_t live_bytes() const;
-  /// The most at any time since the start or reset_peak().
+  /// Returns the maximum of live_bytes() since construction or reset_peak().
   [[nodiscard]] std::int64_t peak_bytes() const;
-  /// The peak begins again at what lives now.
+  /// Resets the peak to live_bytes().
   void reset_peak();
 
  private:

@@ -13,11 +13,11 @@
 namespace trireme {
 namespace {
 
-/// Of x86-64, and of arm64 with pages of 4 KiB.
+/// Valid for x86-64, and for arm64 with pages of 4 KiB.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLargeBytes = 2 * kHugePage;
 
-/// New zeroed pages whose first byte lies where a huge page may begin.
+/// Maps new zeroed pages that start at a huge-page boundary.
 void* map_pages(std::size_t bytes) {
   const std::size_t reserved = bytes + kHugePage;
   void* const all =
@@ -29,7 +29,7 @@ void* map_pages(std::size_t bytes) {
   const std::size_t before = over == 0 ? 0 : kHugePage - over;
   if (before > 0) ::munmap(base, before);
   ::munmap(base + before + bytes, reserved - before - bytes);
-  ::madvise(base + before, bytes, MADV_HUGEPAGE);  // a wish: without it pages are small
+  ::madvise(base + before, bytes, MADV_HUGEPAGE);  // a hint: without it pages are small
   return base + before;
 }
 
@@ -41,13 +41,13 @@ bool is_large_on_host(std::int64_t count, const at::TensorOptions& options) {
   return options.device().is_cpu() && bytes_of(count, options) >= kLargeBytes;
 }
 
-/// Zeros: pages come so.
+/// Returns zeros, because new pages are zeroed.
 at::Tensor on_new_pages(std::int64_t count, const at::TensorOptions& options) {
   const std::size_t bytes = bytes_of(count, options);
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   const std::size_t mapped = (bytes + page - 1) / page * page;
   void* const first = map_pages(mapped);
-  c10::profiledCPUMemoryReporter().New(first, bytes);  // what MemoryCount counts
+  c10::profiledCPUMemoryReporter().New(first, bytes);  // counted by MemoryCount
   const auto give_back = [mapped](void* p) {
     c10::profiledCPUMemoryReporter().Delete(p);
     ::munmap(p, mapped);

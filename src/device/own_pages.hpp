@@ -5,20 +5,20 @@
 
 namespace trireme {
 
-/// Numbers [count], whatever they are, that live for an update or longer. In host memory large ones lie
-/// on pages of their own, huge ones where the kernel has them for who asks (fewer misses of its page
-/// tables: decoding reads weights a fifth faster), and go back to the system when they are freed: the
-/// heap keeps no hole of their size. Throws c10::OutOfMemoryError.
+/// Allocates an uninitialized tensor [count] that lives for an update or longer. Large host tensors
+/// get their own pages, huge pages if the kernel offers them on request. Huge pages cause fewer TLB
+/// misses (decoding reads weights a fifth faster). Freed pages return to the system and leave no
+/// hole in the heap. Throws c10::OutOfMemoryError.
 at::Tensor own_pages(std::int64_t count, const at::TensorOptions& options);
 
-/// The same as zeros.
+/// Like own_pages(), filled with zeros.
 at::Tensor own_zero_pages(std::int64_t count, const at::TensorOptions& options);
 
 enum class Backed { already, now, not_possible };
 
-/// Puts memory under a contiguous host tensor now (about a second a gigabyte), not when it is first
-/// written; what it holds stays. Any thread, also while others read and write. `not_possible`: no memory,
-/// or Linux before 5.14.
+/// Faults in the pages of a contiguous host tensor now (about one second per gigabyte), not at the
+/// first write. The contents stay. Any thread may call it, also while others read and write.
+/// Returns `not_possible` if there is no memory or Linux is older than 5.14.
 Backed back_with_memory(const at::Tensor& numbers);
 
 }  // namespace trireme

@@ -6,14 +6,14 @@
 
 namespace trireme {
 
-/// The dtypes of the weights that the model computes with and of the master copy that the optimizer updates.
+/// The dtypes of the model's weights and of the master weights that the optimizer updates.
 struct ParamDTypes {
   at::ScalarType compute = at::kFloat;
-  at::ScalarType main = at::kFloat;  // also of main gradients and optimizer state
+  at::ScalarType main = at::kFloat;  // also for master gradients and optimizer state
 };
 
-/// "fp32" -> {float, float}, "bf16" -> {bfloat16, float}, ... Throws Error(usage)
-/// naming the allowed; `setting`: what the user gave it with, "--precision".
+/// Parses a precision: "fp32" is {float, float}, "bf16" is {bfloat16, float}. Throws Error(usage)
+/// with the allowed values; `setting` names the option in the error, for example "--precision".
 ParamDTypes precision_dtypes(const std::string& precision,
                              std::string_view setting = "train.precision =");
 

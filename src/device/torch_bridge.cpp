@@ -28,7 +28,7 @@ DType to_dtype(at::ScalarType type) {
   for (const auto& [scalar, dtype] : kTypes) {
     if (scalar == type) return dtype;
   }
-  fail(ErrorKind::internal, "no element type for {}", c10::toString(type));
+  fail(ErrorKind::internal, "no DType for {}", c10::toString(type));
 }
 
 at::ScalarType to_scalar_type(DType dtype) {

@@ -6,11 +6,11 @@
 
 namespace trireme {
 
-/// Between LibTorch's types and ours. Throws Error(internal) for a scalar type that has no DType.
+/// Converts a LibTorch scalar type to DType. Throws Error(internal) if there is no matching DType.
 DType to_dtype(at::ScalarType type);
 at::ScalarType to_scalar_type(DType dtype);
 
-/// The device's current stream; null on the CPU.
+/// Returns the device's current CUDA stream; null on the CPU.
 Stream current_stream(at::Device device);
 
 }  // namespace trireme

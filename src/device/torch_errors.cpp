@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// The CPU allocator has no exception type of its own.
+/// Recognizes the CPU allocator's error by its text, because it has no exception type.
 bool says_out_of_memory(std::string_view text) {
   return text.find("allocate memory") != std::string_view::npos ||
          text.find("out of memory") != std::string_view::npos;
@@ -20,12 +20,11 @@ void rethrow_torch_error() {
     throw;
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
-    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says_out_of_memory(text)) {
+    if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr || says_out_of_memory(text))
       fail(
           ErrorKind::resource,
           "out of memory: lower train.micro_batch or train.seq_len, set parallel.recompute full, or use more ranks or a smaller model ({})",
           text);
-    }
     fail(ErrorKind::internal, "{}", text);
   }
 }

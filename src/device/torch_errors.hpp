@@ -5,11 +5,11 @@
 
 namespace trireme {
 
-/// The exception of LibTorch in flight as an Error: memory that is not there is a resource, all
-/// else internal, without LibTorch's own stack. Rethrows what is not LibTorch's as it is.
+/// Rethrows the current LibTorch exception as Error, without LibTorch's stack trace: kind
+/// `resource` if memory is exhausted, otherwise `internal`. Rethrows other exceptions unchanged.
 [[noreturn]] void rethrow_torch_error();
 
-/// Runs `body` and returns its result. Around whatever may allocate tensors, where errors leave.
+/// Runs `body`, converts its LibTorch exceptions by rethrow_torch_error(), and returns its result.
 template <class Body>
 decltype(auto) with_torch_errors(Body&& body) {
   try {

@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// So that products of sizes stay within 64 bits.
+/// This limit keeps products of sizes within 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
 template <class Names>
@@ -94,7 +94,7 @@ int data_ranks(const ParallelConfig& config, int world_size) {
   if (!divides(config, world_size)) {
     fail(
         ErrorKind::usage,
-        "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started, so it can be {}; or start a multiple of it. A run that goes on keeps its own layout unless these keys are given",
+        "parallel.tp = {}, cp = {}, pp = {}: their product must divide the {} ranks started. Choose a product of {}, or start a multiple of it. A resumed run keeps its layout unless these keys are set",
         config.tp, config.cp, config.pp, world_size, joined(divisors(world_size), ", "));
   }
   return static_cast<int>(world_size / (config.tp * config.cp * config.pp));
@@ -139,17 +139,16 @@ int expert_shard_ranks(const ParallelConfig& config, int world_size) {
   if (config.zero == 0) return 1;
   const std::int64_t together = shard_ranks(config, data) * config.tp;
   const std::int64_t expert_ranks = expert_tensor_ranks(config) * config.ep;
-  if (together % expert_ranks != 0 && expert_ranks % together != 0) {
+  if (together % expert_ranks != 0 && expert_ranks % together != 0)
     fail(ErrorKind::usage,
          "parallel.zero_shard = {} x tp = {} and etp x ep = {}: one must divide the other",
          config.zero_shard, config.tp, expert_ranks);
-  }
   return static_cast<int>(std::max<std::int64_t>(together / expert_ranks, 1));
 }
 
 std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks) {
   constexpr double kMiB = 1024 * 1024;
-  // A ring sends a bucket in as many pieces as it has ranks: each of 1 MiB keeps a network busy.
+  // A ring sends a bucket in as many chunks as it has ranks; chunks of 1 MiB keep a network busy.
   const double mib = config.bucket_mb < 0 ? std::clamp(static_cast<double>(data_ranks), 25.0, 256.0)
                                           : config.bucket_mb;
   return static_cast<std::int64_t>(std::ceil(mib * kMiB));

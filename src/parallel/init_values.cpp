@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Values 2*pair and 2*pair + 1.
+/// Returns values 2*pair and 2*pair + 1.
 std::pair<double, double> normal_pair(std::uint64_t key, std::uint64_t pair) {
   const PhiloxWords words = philox4x32(key, pair, 0);
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform_double(words[0], words[1])));
@@ -23,7 +23,7 @@ std::pair<double, double> uniform_pair(std::uint64_t key, std::uint64_t pair) {
           2.0 * uniform_double(words[2], words[3]) - 1.0};
 }
 
-/// `pair_of(key, pair)`: values 2*pair and 2*pair + 1.
+/// `pair_of(key, pair)` returns values 2*pair and 2*pair + 1.
 template <class PairOf>
 std::vector<double> values_of_pairs(std::uint64_t seed, std::string_view name,
                                     const std::vector<std::int64_t>& shape, const Slice& slice,

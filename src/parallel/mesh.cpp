@@ -12,11 +12,10 @@
 namespace trireme {
 namespace {
 
-/// Where this rank stands among the replicas of its group, `members` (world ranks); empty where two
-/// levels are no gain.
+/// This rank's position among `members`, the replicas of its group; nullopt if levels do not help.
 struct NodePlace {
   int node = 0;
-  int place = 0;  // among those of its node
+  int place = 0;  // index among the members on its node
 };
 
 std::optional<NodePlace> place_in_nodes(const std::vector<int>& members,
@@ -29,9 +28,9 @@ std::optional<NodePlace> place_in_nodes(const std::vector<int>& members,
     if (member < rank && node_of(member) == mine.node) ++mine.place;
   }
   const int ranks = ranks_of_node[mine.node];
-  const bool alike = std::all_of(ranks_of_node.begin(), ranks_of_node.end(),
+  const bool equal = std::all_of(ranks_of_node.begin(), ranks_of_node.end(),
                                  [&](const auto& one) { return one.second == ranks; });
-  if (!alike || ranks == 1 || ranks_of_node.size() == 1) return std::nullopt;
+  if (!equal || ranks == 1 || ranks_of_node.size() == 1) return std::nullopt;
   return mine;
 }
 
@@ -67,7 +66,7 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<
   const int expert_shards = expert_shard_ranks(config, world.size());
   const int at_expert = at.etp + etp * (at.ep + ep * at.pp);
   const int expert_models = etp * ep * pp;
-  // The color of a group is the position on every other axis.
+  // The color of a group encodes the coordinates on all other axes.
   const std::array<int, kAxisNames.size()> colors{
       at.cp + cp * (at.dp + dp * at.pp),
       at.tp + tp * (at.dp + dp * at.pp),
@@ -81,20 +80,19 @@ Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<
       at_expert,
       at_expert + expert_models * (at.edp / expert_shards),
       at_expert + expert_models * (at.edp % expert_shards)};
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
+  for (std::size_t i = 0; i < groups_.size(); ++i)
     groups_[i] = world.split(colors[i], world.rank(), std::string(kAxisNames[i]));
-  }
   if (config.hierarchical && !node_of_rank.empty()) split_by_node(node_of_rank);
 }
 
 void Mesh::split_by_node(const std::vector<int>& node_of_rank) {
-  // Replicas are neighbours on the data axis, `shard` apart.
+  // Replicas are neighbors on the data axis, `shard` apart.
   const int stride = static_cast<int>(config_.tp) * size(Axis::shard);
   const int first = world_.rank() - rank(Axis::replica) * stride;
   std::vector<int> members;
   for (int i = 0; i < size(Axis::replica); ++i) members.push_back(first + i * stride);
   const auto mine = place_in_nodes(members, node_of_rank, world_.rank());
-  // A number of the group, below that of all ranks; no group has a rank of another's first.
+  // The color contains the first member's rank, which is unique for each group.
   const int ranks = world_.size();
   const auto name = [](const char* what) {
     return cat(kAxisNames[static_cast<std::size_t>(Axis::replica)], what);

@@ -10,13 +10,14 @@
 namespace trireme {
 
 /// Named axes of the grid of ranks, fastest-varying first: rank = tp + t*(cp + c*(dp + d*pp)).
-/// `data` is dp and cp together: the ranks that hold the same weights and different tokens. They
-/// are `replica` copies of what `shard` neighbouring ranks hold together: one rank a copy without
-/// ZeRO.
+/// `data` combines dp and cp: the ranks with the same weights and different tokens. It consists of
+/// `replica` copies; the `shard` neighboring ranks of a copy hold it together (one rank per copy
+/// without ZeRO).
 ///
-/// For experts the ranks of tp, cp and dp are a second grid: etp + ET*(ep + E*edp) = tp + t*(cp + c*dp). `etp`
-/// cut each expert, `ep` hold different ones, `edp` the same: copies `expert_replica` of what
-/// `expert_shard` hold together. Source: Liu et al., "MoE Parallel Folding", 2025.
+/// For experts, the ranks of tp, cp and dp form a second grid: etp + ET*(ep + E*edp) = tp + t*(cp +
+/// c*dp). `etp` ranks split each expert, `ep` ranks hold different experts, and `edp` ranks the
+/// same ones: `expert_replica` copies, each held by `expert_shard` ranks. Source: Liu et al., "MoE
+/// Parallel Folding", 2025.
 enum class Axis {
   tp,
   cp,
@@ -36,7 +37,7 @@ inline constexpr std::array<std::string_view, 12> kAxisNames{
     "tp",      "cp",  "dp", "pp",  "data",         "shard",
     "replica", "etp", "ep", "edp", "expert_shard", "expert_replica"};
 
-/// Where a rank stands on each axis of its own.
+/// The coordinates of a rank on all axes that are not combinations of others.
 struct RankCoords {
   int tp = 0;
   int cp = 0;
@@ -47,20 +48,20 @@ struct RankCoords {
   int edp = 0;
 };
 
-/// Of rank `rank` of `world_size`. Throws Error(usage) as data_ranks.
+/// Returns the coordinates of rank `rank` of `world_size`. Throws Error(usage) like data_ranks().
 RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank);
 
 /// The ranks of `replica` in two levels.
 struct NodeLevels {
-  std::unique_ptr<Communicator> node;    // those on this rank's node
-  std::unique_ptr<Communicator> across;  // one of each node
+  std::unique_ptr<Communicator> node;    // the replicas on this rank's node
+  std::unique_ptr<Communicator> across;  // one replica of each node
 };
 
-/// The grid of ranks and one communicator for each axis. All ranks build all groups in one order
-/// (collective). Throws Error(usage) when the sizes do not divide the world.
+/// The grid of ranks with one communicator for each axis. The constructor is collective: all ranks
+/// create all groups in the same order. Throws Error(usage) if the sizes do not divide the world.
 class Mesh {
  public:
-  /// `node_of_rank`: the nodes of all ranks of the world, for node_levels().
+  /// `node_of_rank` gives the node of every world rank, for node_levels().
   Mesh(Communicator& world, const ParallelConfig& config,
        const std::vector<int>& node_of_rank = {});
 
@@ -72,11 +73,11 @@ class Mesh {
     return *groups_[static_cast<std::size_t>(axis)];
   }
 
-  /// Whether experts lie in the grid of etp, ep and edp.
+  /// Returns true if experts use the grid of etp, ep and edp.
   [[nodiscard]] bool folds_experts() const { return trireme::folds_experts(config_); }
 
-  /// The ranks that hold a unit's weights together, and those that hold the same part of them: of one
-  /// of experts in the second grid.
+  /// Returns the ranks that together hold the weights of a unit; of an expert unit if `experts`.
+  /// replica_group() returns the ranks that hold the same part.
   [[nodiscard]] Communicator& shard_group(bool experts) const {
     return group(experts ? Axis::expert_shard : Axis::shard);
   }
@@ -85,17 +86,17 @@ class Mesh {
     return group(experts ? Axis::expert_replica : Axis::replica);
   }
 
-  /// The ranks that train as one between two averages (local_steps): they add up gradients. Without
-  /// local steps, all that hold the same weights.
+  /// Returns the ranks that add up gradients in every update: those that train as one between two
+  /// averages of local_steps. Without local steps, these are all ranks that hold the same weights.
   [[nodiscard]] Communicator& grad_group() const {
     return group(trains_alone() ? Axis::cp : Axis::replica);
   }
 
-  /// Whether the data ranks train on their own for some steps.
+  /// Returns true if the data ranks train independently for some steps.
   [[nodiscard]] bool trains_alone() const { return config_.local_steps > 1 && size(Axis::dp) > 1; }
 
-  /// For hierarchical reductions; null where nodes do not hold equally many replicas, two or more
-  /// each, on two nodes or more.
+  /// Returns the levels for hierarchical reductions. Null unless there are at least two nodes with
+  /// the same number of replicas each, at least two.
   [[nodiscard]] const NodeLevels* node_levels() const { return node_levels_.get(); }
 
   [[nodiscard]] int size(Axis axis) const { return group(axis).size(); }

@@ -11,31 +11,33 @@ namespace trireme {
 
 class RouteMemo;
 
-/// What one forward pass reads, in global coordinates. Tensors are on the model's device. With
-/// context parallelism T is that of this rank's tokens, and bounds are of whole rows.
+/// The inputs of one forward pass, in global coordinates. Tensors are on the model's device. With
+/// context parallelism, T counts the tokens of this rank, and bounds refer to whole rows.
 struct Microbatch {
-  at::Tensor tokens;  // [B, T] int64
-  at::Tensor
-      targets;  // [B, T] int64, ops::kIgnoredTarget where there is none; undefined for inference
-  at::Tensor target_weights;  // [B, T] fp32, factor of each target's loss; undefined: all 1
+  at::Tensor tokens;   // [B, T] int64
+  at::Tensor targets;  // [B, T] int64, ops::kIgnoredTarget for no target; undefined for inference
+  at::Tensor target_weights;  // [B, T] fp32, weight of each target's loss; undefined: all 1
   at::Tensor positions;       // [B, T] int64, from 0 in each document segment
-  // [B, T] int64 in [0, 2^32), what dropout masks are drawn for: place in the whole row; of pairs
-  // the same number for a token whatever else is in the row.
+  // [B, T] int64 in [0, 2^32), counters for dropout masks: the position in the whole row. In
+  // preference pairs a token has the same number whatever else the row contains.
   at::Tensor places;
-  at::Tensor samples;  // [B] int64, global sample indices; with the step they seed dropout
+  at::Tensor samples;  // [B] int64, global sample indices; they seed dropout together with the step
   std::vector<std::vector<std::int64_t>>
-      bounds;  // document borders of each row: 0 .. T; empty: one document a row
-  std::vector<ops::RowPlaces> places_of_ranks;  // of every rank of cp; empty: rows are whole
-  at::Tensor sequence_of;  // of pairs [B, T] int64, 2 * pair + side (1: rejected), -1: padding
+      bounds;  // document boundaries of each row: 0 .. T; empty: one document per row
+  // positions of every cp rank; empty: rows are not sharded
+  std::vector<ops::RowPlaces> places_of_ranks;
+  // preference pairs: [B, T] int64, 2 * pair + side (1: rejected), -1: padding
+  at::Tensor sequence_of;
   std::int64_t num_pairs = 0;
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
   std::vector<std::uint64_t> pair_keys;    // [num_pairs], see Batch
-  at::Tensor padding;                      // of rows [B, T] bool; undefined: there is none
-  double aux_weight = 0;  // of routers' losses: factor of a sequence's, or of the micro-batch's
-  std::shared_ptr<RouteMemo> routes;  // between a forward pass and its second run; null: neither
+  at::Tensor padding;                      // [B, T] bool; undefined: no padding
+  double aux_weight = 0;  // weight of the router losses: of a sequence's or of the micro-batch's
+  // links a forward pass with its recomputation; null without one
+  std::shared_ptr<RouteMemo> routes;
   std::int64_t step = 0;
   bool training = false;  // dropout is active
-  bool adapters = true;   // false: the base model, as if it had none
+  bool adapters = true;   // false: the base model without adapters
 
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0); }
 

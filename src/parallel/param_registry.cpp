@@ -123,7 +123,8 @@ void ParamRegistry::initialize(std::uint64_t seed) {
       std::vector<double> unscaled = drawn(seed, spec.name, spec.shape, slice);
       const at::Tensor scaled =
           at::from_blob(unscaled.data(), {span.count}, at::kDouble).mul_(spec.init.scale);
-      values.copy_(scaled.to(dtypes_.main));  // frozen ones are rounded as often as others
+      // frozen and trainable values are rounded equally often
+      values.copy_(scaled.to(dtypes_.main));
     }
   }
   refresh_weights();
@@ -160,7 +161,7 @@ void ParamRegistry::begin_update(int num_backwards) {
   for (const Unit& unit : layout_.units()) missing_in_unit_.push_back(unit.params.size());
   if (num_backwards > 0 || !ready_) return;
   for (ParamId id = size(); id-- > 0;)
-    if (trained({id})) ready_(id);  // a rank without samples takes part with zeros
+    if (trained({id})) ready_(id);  // a rank without samples contributes zeros
 }
 
 void ParamRegistry::add_gradient(WeightRef ref, const at::Tensor& grad) {
@@ -197,7 +198,7 @@ void ParamRegistry::fire_ready(ParamId id) {
   const std::size_t unit = unit_of(id);
   if (--missing_in_unit_[unit] > 0) return;
   const std::vector<ParamId>& complete = layout_.units()[unit].params;
-  missing_in_unit_[unit] = complete.size();  // for the next pass
+  missing_in_unit_[unit] = complete.size();  // reset for the next backward
   shared_grads_.sum(unit, grads_.whole(unit));
   for (auto one = complete.rbegin(); one != complete.rend(); ++one) ready_(*one);
 }

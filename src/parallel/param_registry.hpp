@@ -8,31 +8,30 @@
 
 #include "device/precision.hpp"
 #include "parallel/param_spec.hpp"
-#include "parallel/tensor/shared_grads.hpp"
 #include "parallel/units/unit_grads.hpp"
 #include "parallel/units/unit_layout.hpp"
 #include "parallel/units/unit_weights.hpp"
 
 namespace trireme {
 
-/// The one registry of parameters: declaration, storage, initial values, gradients, and the
-/// "gradient ready" event.
+/// All parameters: declaration, storage, initial values, gradients and the "ready" event.
 ///
-/// Storage is in units, flat, in id order: weights, main weights (the same where the dtypes are),
-/// main gradients. How much of each a rank holds is the mesh's ZeRO stage; what it updates, its
-/// part of each unit, it always holds. Frozen parameters have weights alone; a model of nothing else
-/// runs forward only. Declare all, then allocate once.
+/// Storage is flat per FSDP unit (a parameter group that is gathered and reduced together), in id
+/// order: weights, master weights (shared with the weights if the dtypes are equal) and master
+/// gradients. The mesh's ZeRO stage decides how much of each a rank stores; a rank always stores
+/// the part of each unit that it updates. Frozen parameters have weights only; a model of frozen
+/// parameters runs forward only. Declare all parameters, then allocate once.
 class ParamRegistry {
  public:
-  /// What is declared from here on is shared as one. Without any, all parameters are one unit.
+  /// Starts a unit of the parameters declared next. Without a call, all parameters form one unit.
   void begin_unit(std::string name);
 
-  /// What is declared from here on is frozen, whatever its spec says.
+  /// Makes all parameters declared from now on frozen, whatever their spec says.
   void freeze() { freezes_ = true; }
 
-  /// A name that is declared already is one more use of that parameter (tied weights).
+  /// Declares a parameter. A repeated name is one more use of that parameter (tied weights).
   ParamId declare(ParamSpec spec);
-  /// `mesh` must outlive this.
+  /// Allocates the storage; `mesh` must outlive this object.
   void allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device device);
   void initialize(std::uint64_t seed);
 
@@ -50,86 +49,88 @@ class ParamRegistry {
 
   [[nodiscard]] at::Device device() const { return device_; }
 
-  /// Views with this rank's local shape, of whole units.
+  /// Returns a view of the whole unit with this rank's local shape.
   [[nodiscard]] at::Tensor weight(WeightRef ref);
 
   [[nodiscard]] at::Tensor weight(ParamId id) { return weight(WeightRef{id}); }
 
-  /// Without ZeRO; else a rank holds main_part alone.
+  /// Returns the master weights of a parameter. Only without ZeRO; see main_part().
   [[nodiscard]] at::Tensor main(ParamId id) const;
 
-  /// What backward adds a parameter's gradient to.
+  /// Returns the tensor that backward adds the parameter's gradient to.
   [[nodiscard]] at::Tensor main_grad(ParamId id) { return view(grads_.whole(unit_of(id)), {id}); }
 
-  /// What this rank updates of a unit, and by what: [layout().part(unit).count()]. Of a frozen unit
-  /// the first is its weights, and there is no other.
+  /// Returns this rank's part of a unit's master weights, [layout().part(unit).count()]; for a
+  /// frozen unit, its weights. grad_part() returns the gradients of this part; frozen units have
+  /// none.
   [[nodiscard]] at::Tensor main_part(std::size_t unit) const;
 
   [[nodiscard]] at::Tensor grad_part(std::size_t unit) const { return grads_.part(unit); }
 
-  /// The gradients of a part where its main weights lie: grad_part, or with offload a copy in host
-  /// memory.
+  /// Returns the gradients of a part on the device of its master weights: grad_part(), or with
+  /// offload a copy in host memory.
   [[nodiscard]] at::Tensor update_grad(std::size_t unit) const;
 
-  /// With offload, brings final gradients there; call before an optimizer's step.
+  /// With offload, copies the final gradients to host memory; call it before an optimizer step.
   void fetch_grads();
 
-  /// The same part of a buffer of all trained parts (optimizer state: make_state).
+  /// Returns this unit's part of a buffer of all trainable parts (from make_state()).
   [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
-  /// Bytes of main weights that are a copy of their own.
+  /// Returns the bytes of master weights that are stored separately from the weights.
   [[nodiscard]] std::int64_t main_bytes() const {
     return main_.defined() ? static_cast<std::int64_t>(main_.nbytes()) : 0;
   }
 
-  /// Zeros for every element this rank updates; in host memory with offload.
+  /// Returns zeros for every element this rank updates; in host memory with offload.
   [[nodiscard]] at::Tensor make_state() const;
 
   [[nodiscard]] UnitWeights& weights() { return weights_; }
 
   [[nodiscard]] UnitGrads& grads() { return grads_; }
 
-  /// From main weights to those the model computes with, on all ranks; call when any were set.
-  /// Collective under ZeRO.
+  /// Collective under ZeRO. Copies master weights to the weights that the model computes with, on
+  /// all ranks. Call it after setting any weights.
   void refresh_weights() { refresh(/*frozen_too=*/true); }
 
-  /// The same after an update, which leaves frozen ones as they are.
+  /// Like refresh_weights(), after an update, which does not change frozen weights.
   void refresh_trained() { refresh(/*frozen_too=*/false); }
 
-  /// Starts an update of `num_backwards` backward passes: gradients to zero, use counts to zero.
+  /// Starts an update of `num_backwards` backward passes: resets gradients and use counts.
   void begin_update(int num_backwards);
 
-  /// Where the gradients of weights are added to: at once, or with a list each `in_turn` call into
-  /// it, for a pipeline's passes of weight gradients.
-  void collect_turns(std::vector<std::function<void()>>* list) { turns_ = list; }
+  /// Selects when weight gradients are added: at once, or if `list` is given, when the caller runs
+  /// the functions that in_turn() appends to it. Pipeline actions for deferred weight gradients use
+  /// this.
+  void collect_turns(std::vector<std::function<void()>>* list) { deferred_grads_ = list; }
 
-  /// Runs `add`, which adds gradients below, when it is its turn.
+  /// Runs `add`, which calls the functions below, at once or when its deferred action runs.
   void in_turn(std::function<void()> add) {
-    if (turns_ == nullptr) {
+    if (deferred_grads_ == nullptr) {
       add();
     } else {
-      turns_->push_back(std::move(add));
+      deferred_grads_->push_back(std::move(add));
     }
   }
 
-  /// Adds a gradient, W's shape, to the main gradient, then fires the ready event of each parameter
-  /// that has all its uses. Only of what is trained.
+  /// Adds a gradient with W's shape to the master gradient, then fires the ready event of each
+  /// parameter with complete uses. Only for trainable parameters.
   void add_gradient(WeightRef ref, const at::Tensor& grad);
-  /// The same for W of y = x W^T: x [.., in], grad_y [.., out].
+  /// Like add_gradient(), for W of y = x W^T: x [.., in], grad_y [.., out].
   void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);
-  /// As add_gradient, for a gradient that the caller has already added into main_grad.
+  /// Like add_gradient(), but the caller has already accumulated the gradient into main_grad().
   void gradient_added(WeightRef ref);
 
-  /// Called with every parameter whose gradient is complete, in backward order: of the update, or
-  /// where grads().sharded(), of each backward pass. With tensor parallelism unit by unit, when
-  /// the ranks of tp have added up what they share.
+  /// Sets the callback for every parameter with a complete gradient, in backward order: once per
+  /// update, or once per backward pass if grads().sharded(). With tensor parallelism it is called
+  /// unit by unit, after the tp ranks have added up shared gradients.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 
  private:
   void refresh(bool frozen_too);
   void fire_ready(ParamId id);
 
-  /// `whole`: all of the unit that they lie in.
+  /// `whole` is the whole unit that contains the parameters.
   [[nodiscard]] at::Tensor view(const at::Tensor& whole, WeightRef ref) const;
 
   std::vector<ParamSpec> specs_;
@@ -142,15 +143,15 @@ class ParamRegistry {
   UnitWeights weights_;
   UnitGrads grads_;
   bool offload_ = false;
-  at::Tensor main_;        // all trained parts; undefined where weights are main weights
-  at::Tensor host_grads_;  // all trained parts; with offload
+  at::Tensor main_;        // all trainable parts; undefined if the weights are the master weights
+  at::Tensor host_grads_;  // all trainable parts; with offload only
   std::vector<int> uses_seen_;
-  bool by_unit_ = false;  // the ready events
+  bool by_unit_ = false;  // fire ready events unit by unit
   SharedGrads shared_grads_;
   std::vector<std::size_t> missing_in_unit_;
   int num_backwards_ = 1;
   std::function<void(ParamId)> ready_;
-  std::vector<std::function<void()>>* turns_ = nullptr;
+  std::vector<std::function<void()>>* deferred_grads_ = nullptr;
 };
 
 }  // namespace trireme

@@ -4,11 +4,11 @@
 
 namespace trireme {
 
-/// What backward computes again of a block instead of keeping it: nothing; attention, norms and the
-/// gated activation; all but its input.
+/// Activation checkpointing of a block, as the part that backward recomputes: nothing; attention,
+/// norms and the gated activation; everything except the block's input.
 enum class Recompute { none, selective, full };
 
 inline constexpr std::array<std::string_view, 3> kRecomputes{"none", "selective",
-                                                             "full"};  // by value
+                                                             "full"};  // indexed by Recompute
 
 }  // namespace trireme

@@ -14,20 +14,19 @@ std::int64_t product(const std::vector<std::int64_t>& sizes) {
   return result;
 }
 
-/// The common rectangle of two slices as rows: runs that are contiguous in both
-/// rectangles, in row-major order.
+/// The intersection of two slices as rows that are contiguous in both, in row-major order.
 struct CommonRows {
   std::vector<std::int64_t> counts;  // per outer dim
   std::vector<std::int64_t>
-      source_strides;  // of the outer dims, in elements of the source's rectangle
+      source_strides;  // source strides of the outer dims, in elements of its rectangle
   std::vector<std::int64_t> target_strides;
   std::int64_t source_origin = 0;
   std::int64_t target_origin = 0;
   std::int64_t length = 1;  // elements of one row
   std::int64_t num_rows = 1;
 
-  /// Where row `row` begins within a rectangle of these strides. Rising with `row`:
-  /// both rectangles are row-major.
+  /// Returns the index of the first element of row `row` in a rectangle of these strides. It
+  /// increases with `row`, because both rectangles are row-major.
   [[nodiscard]] std::int64_t begin(std::int64_t row, const std::vector<std::int64_t>& strides,
                                    std::int64_t origin) const {
     for (std::size_t dim = counts.size(); dim-- > 0;) {
@@ -37,7 +36,7 @@ struct CommonRows {
     return origin;
   }
 
-  /// First row whose end lies beyond `index`.
+  /// Returns the first row that ends beyond `index`.
   [[nodiscard]] std::int64_t first_beyond(std::int64_t index,
                                           const std::vector<std::int64_t>& strides,
                                           std::int64_t origin) const {
@@ -59,7 +58,7 @@ CommonRows common_rows(const Slice& source, const Slice& target) {
   CommonRows rows;
   std::int64_t source_stride = 1;
   std::int64_t target_stride = 1;
-  bool contiguous = true;  // so far every inner dim is covered whole by both
+  bool contiguous = true;  // all inner dims so far are covered completely by both
   for (std::size_t dim = source.extent.size(); dim-- > 0;) {
     const std::int64_t begin = std::max(source.offset[dim], target.offset[dim]);
     const std::int64_t end =
@@ -85,10 +84,9 @@ CommonRows common_rows(const Slice& source, const Slice& target) {
 
 void check(const std::vector<std::int64_t>& shape, const Slice& slice) {
   TRIREME_ASSERT(slice.offset.size() == shape.size() && slice.extent.size() == shape.size());
-  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+  for (std::size_t dim = 0; dim < shape.size(); ++dim)
     TRIREME_ASSERT(slice.offset[dim] >= 0 && slice.extent[dim] >= 0 &&
                    slice.offset[dim] + slice.extent[dim] <= shape[dim]);
-  }
   TRIREME_ASSERT(0 <= slice.flat_begin && slice.flat_begin <= slice.flat_end &&
                  slice.flat_end <= slice.rectangle_count());
 }
@@ -106,8 +104,8 @@ void append(std::vector<SliceRun>& runs, const SliceRun& run) {
   runs.push_back(run);
 }
 
-/// Calls `use` for every row that both have elements of, in order, until it returns false. Rows
-/// that only one of them has elements of lie at the ends: at most a few are looked at in vain.
+/// Calls `use` for every row in which both slices have elements, in order, until it returns false.
+/// Rows with elements of only one slice are at the ends, so few rows are visited without a call.
 template <class Use>
 void for_common_rows(const std::vector<std::int64_t>& shape, const Slice& source,
                      const Slice& target, Use&& use) {

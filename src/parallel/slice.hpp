@@ -5,16 +5,15 @@
 namespace trireme {
 
 /// The part of a logical tensor that a rank holds, in global coordinates: a rectangle of the
-/// tensor, then a flat range of that rectangle's row-major elements. Tensor, expert and pipeline
-/// parallelism cut rectangles; ZeRO cuts flat ranges. Padding never enters: offsets and extents are
-/// those of the logical tensor.
+/// tensor, then a flat range of the rectangle's row-major elements. Tensor, expert and pipeline
+/// parallelism split rectangles; ZeRO splits flat ranges. Padding is never included: offsets and
+/// extents refer to the logical tensor.
 struct Slice {
   std::vector<std::int64_t> offset;  // per dim, of the rectangle
   std::vector<std::int64_t> extent;  // per dim
   std::int64_t flat_begin = 0;       // half-open range of the rectangle's elements
   std::int64_t flat_end = 0;
 
-  /// The whole tensor.
   static Slice whole(const std::vector<std::int64_t>& shape);
 
   [[nodiscard]] std::int64_t rectangle_count() const noexcept;
@@ -24,19 +23,17 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// One run of elements that source and target slices of a tensor of `shape`
-/// share, contiguous in both.
+/// A run of elements that source and target slices of a tensor share, contiguous in both.
 struct SliceRun {
-  std::int64_t source_index = 0;  // element within the source's flat range
-  std::int64_t target_index = 0;  // element within the target's flat range
+  std::int64_t source_index = 0;  // element in the source's flat range
+  std::int64_t target_index = 0;  // element in the target's flat range
   std::int64_t count = 0;
 };
 
-/// Whether they share an element. O(dims), however many runs they share.
+/// Returns true if the slices share an element, in O(dims) for any number of shared runs.
 bool meet(const std::vector<std::int64_t>& shape, const Slice& a, const Slice& b);
 
-/// Every run that `target` needs and `source` has, ordered by target_index;
-/// empty when they do not meet.
+/// Returns every run that `target` needs and `source` has, ordered by target_index.
 std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Slice& source,
                                 const Slice& target);
 

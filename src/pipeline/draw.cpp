@@ -12,10 +12,10 @@ namespace trireme::pipeline {
 namespace {
 
 constexpr double kRow = 24;        // pixels
-constexpr double kMargin = 60;     // left, for the ranks' names
-constexpr double kLongest = 1600;  // of the whole time
+constexpr double kMargin = 60;     // left margin in pixels, for the rank names
+constexpr double kLongest = 1600;  // width of the whole time axis in pixels
 constexpr std::array<std::string_view, 4> kColours{"#7fb2e5", "#f2b36f", "#f2d16f",
-                                                   "#9fd39b"};  // by PassKind
+                                                   "#9fd39b"};  // indexed by PassKind
 
 }  // namespace
 
@@ -34,18 +34,19 @@ std::string draw(const Schedule& schedule, const Timing& timing) {
     svg += formatted("<text x=\"4\" y=\"{}\">rank {}</text>\n", number(top + 14), rank);
     const std::vector<int> stages = schedule.placement.stages_of(static_cast<int>(rank));
     for (std::size_t i = 0; i < simulation.begins[rank].size(); ++i) {
-      const Pass& pass = schedule.lists[rank][i];
+      const Pass& action = schedule.lists[rank][i];
       const double left = kMargin + simulation.begins[rank][i] * scale;
-      const double length = timing.of(pass.stage).of(pass.kind) * scale;
-      const auto later = std::find(stages.begin(), stages.end(), pass.stage) - stages.begin();
+      const double length = timing.of(action.stage).of(action.kind) * scale;
+      const auto later = std::find(stages.begin(), stages.end(), action.stage) - stages.begin();
       svg += formatted(
           "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"20\" fill=\"{}\" stroke=\"#fff\" "
           "fill-opacity=\"{}\"><title>{}</title></rect>\n",
-          number(left), number(top), number(length), kColours[static_cast<std::size_t>(pass.kind)],
-          later == 0 ? "0.6" : "1", text_of(pass));
+          number(left), number(top), number(length),
+          kColours[static_cast<std::size_t>(action.kind)], later == 0 ? "0.6" : "1",
+          text_of(action));
       if (length >= 10)
         svg += formatted("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                         number(left + length / 2), number(top + 14), pass.micro_batch);
+                         number(left + length / 2), number(top + 14), action.micro_batch);
     }
   }
   return svg + "</svg>\n";

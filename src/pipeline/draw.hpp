@@ -5,8 +5,8 @@
 
 namespace trireme::pipeline {
 
-/// A picture as SVG text: a row a rank, time to the right, passes as boxes with the numbers of their
-/// micro-batches; later stages of a rank are darker.
+/// Draws the schedule as SVG text. Each rank is a row, time runs to the right, and each action is a
+/// box with its micro-batch number. Later stages of a rank are darker.
 std::string draw(const Schedule& schedule, const Timing& timing);
 
 }  // namespace trireme::pipeline

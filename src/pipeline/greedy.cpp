@@ -8,11 +8,11 @@
 namespace trireme::pipeline {
 namespace {
 
-/// One stage while the schedule grows: passes of a kind in the order of micro-batches.
+/// One stage while the schedule grows. Actions of a kind run in micro-batch order.
 struct StageState {
   int rank = 0;
-  int later_on_rank = 0;  // stages of its rank behind it
-  int forwards = 0;       // begun, of each kind
+  int later_on_rank = 0;  // number of later stages on the same rank
+  int forwards = 0;       // actions started so far, per kind
   int input_grads = 0;
   int weight_grads = 0;
   std::vector<double> forward_ends = {};
@@ -20,11 +20,12 @@ struct StageState {
 };
 
 struct Candidate {
-  Pass pass;
+  Pass action;
   double begin = kNever;
 };
 
-/// A pass changes what its own rank and those of the neighbouring stages can begin, and nothing else.
+/// Builds the schedule action by action. An action only changes when the next actions of its own
+/// rank and of the ranks with neighboring stages can start.
 class Grower {
  public:
   Grower(const Placement& placement, int micro_batches, const Timing& timing,
@@ -34,7 +35,7 @@ class Grower {
         micro_batches_(micro_batches),
         schedule_{placement, micro_batches, {}},
         free_(static_cast<std::size_t>(placement.ranks)),
-        under_way_(free_.size()),
+        in_flight_(free_.size()),
         own_stages_(free_.size()),
         next_(free_.size()) {
     schedule_.lists.resize(free_.size());
@@ -51,13 +52,13 @@ class Grower {
 
   Schedule grow() {
     const std::size_t kinds = rules_.split_backward ? 3 : 2;
-    const std::size_t passes = stages_.size() * static_cast<std::size_t>(micro_batches_) * kinds;
+    const std::size_t actions = stages_.size() * static_cast<std::size_t>(micro_batches_) * kinds;
     for (std::size_t rank = 0; rank < free_.size(); ++rank) next_[rank] = next_of(rank);
-    for (std::size_t i = 0; i < passes; ++i) {
+    for (std::size_t i = 0; i < actions; ++i) {
       const Candidate first = *std::ranges::min_element(next_, {}, &Candidate::begin);
       TRIREME_ASSERT(first.begin < kNever);
       take(first);
-      for (const int stage : {first.pass.stage - 1, first.pass.stage, first.pass.stage + 1}) {
+      for (const int stage : {first.action.stage - 1, first.action.stage, first.action.stage + 1}) {
         if (stage < 0 || stage >= std::ssize(stages_)) continue;
         const auto rank = static_cast<std::size_t>(stages_[static_cast<std::size_t>(stage)].rank);
         next_[rank] = next_of(rank);
@@ -67,10 +68,10 @@ class Grower {
   }
 
  private:
-  [[nodiscard]] bool has_room(const StageState& stage) const {
+  [[nodiscard]] bool has_free_slot(const StageState& stage) const {
     if (rules_.most_under_way == 0) return true;
     const int limit = std::max(rules_.most_under_way, most_stages_);
-    return under_way_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
+    return in_flight_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
   }
 
   [[nodiscard]] double arrival(double end, int from, int to) const {
@@ -78,12 +79,12 @@ class Grower {
     return end + (rank(from) == rank(to) ? 0 : timing_.transfer);
   }
 
-  /// When the next pass of a kind could begin, as far as its inputs go.
+  /// Returns when the inputs of the stage's next action of this kind are available.
   [[nodiscard]] double ready(PassKind kind, int index) const {
     const StageState& stage = stages_[static_cast<std::size_t>(index)];
     if (kind == PassKind::forward) {
       const auto i = static_cast<std::size_t>(stage.forwards);
-      if (stage.forwards == micro_batches_ || !has_room(stage)) return kNever;
+      if (stage.forwards == micro_batches_ || !has_free_slot(stage)) return kNever;
       if (index == 0) return 0;
       const auto& before = stages_[static_cast<std::size_t>(index) - 1].forward_ends;
       return i < before.size() ? arrival(before[i], index - 1, index) : kNever;
@@ -100,8 +101,8 @@ class Grower {
     return std::max(stage.forward_ends[i], arrival(after[i], index + 1, index));
   }
 
-  /// The pass that this rank begins next: the first in order of rank among those that can begin
-  /// soonest.
+  /// Returns the next action of this rank: the one that can start earliest. Ties go to the first
+  /// kind in the rules' order, then to the latest stage.
   [[nodiscard]] Candidate next_of(std::size_t rank) const {
     const PassKind backward = rules_.split_backward ? PassKind::input_grad : PassKind::backward;
     std::array order{backward, PassKind::forward, PassKind::weight_grad};
@@ -124,35 +125,35 @@ class Grower {
   }
 
   void take(const Candidate& next) {
-    StageState& stage = stages_[static_cast<std::size_t>(next.pass.stage)];
+    StageState& stage = stages_[static_cast<std::size_t>(next.action.stage)];
     const auto rank = static_cast<std::size_t>(stage.rank);
-    const double end = next.begin + timing_.of(next.pass.stage).of(next.pass.kind);
+    const double end = next.begin + timing_.of(next.action.stage).of(next.action.kind);
     free_[rank] = end;
-    schedule_.lists[rank].push_back(next.pass);
-    if (next.pass.kind == PassKind::forward) {
+    schedule_.lists[rank].push_back(next.action);
+    if (next.action.kind == PassKind::forward) {
       ++stage.forwards;
-      ++under_way_[rank];
+      ++in_flight_[rank];
       stage.forward_ends.push_back(end);
     }
-    if (gives_input_grad(next.pass.kind)) {
+    if (gives_input_grad(next.action.kind)) {
       ++stage.input_grads;
       stage.input_grad_ends.push_back(end);
     }
-    if (gives_weight_grad(next.pass.kind)) {
+    if (gives_weight_grad(next.action.kind)) {
       ++stage.weight_grads;
-      --under_way_[rank];
+      --in_flight_[rank];
     }
   }
 
   const Timing& timing_;
   GreedyRules rules_;
   int micro_batches_;
-  int most_stages_ = 1;  // of a rank
+  int most_stages_ = 1;  // the largest number of stages on one rank
   Schedule schedule_;
   std::vector<double> free_;
-  std::vector<int> under_way_;
-  std::vector<std::vector<int>> own_stages_;  // of each rank, the last first
-  std::vector<Candidate> next_;               // of each rank
+  std::vector<int> in_flight_;
+  std::vector<std::vector<int>> own_stages_;  // by rank, the last stage first
+  std::vector<Candidate> next_;               // by rank
   std::vector<StageState> stages_;
 };
 

@@ -5,16 +5,18 @@
 namespace trireme::pipeline {
 
 struct GreedyRules {
-  /// Of one rank: micro-batches of its stages under way at most; 0: no limit. A stage's passes
-  /// always have room to end: a first stage's forward pass takes room for all stages of its rank.
+  /// The maximum number of micro-batches in flight per rank, over all its stages; 0 means no limit.
+  /// A forward action of a rank's first stage reserves a slot for all stages of the rank, so that
+  /// every started micro-batch can finish.
   int most_under_way = 0;
   bool split_backward = true;
-  bool forward_first = false;  // where a forward and a backward pass could begin
+  bool forward_first = false;  // tie-break if a forward and a backward action could start
 };
 
-/// The schedule in which each rank always begins what it can: backward before forward, later stages
-/// before earlier ones, gradients of weights when nothing else waits or room is short. Under way at
-/// most as the rules say, or as few as all stages of one micro-batch need.
+/// Builds a schedule in which each rank always starts the first action that can run. It prefers
+/// backward to forward and later stages to earlier stages. Weight gradients run if nothing else can
+/// run or the in-flight limit is reached. The limit is raised to what one micro-batch needs on all
+/// stages of a rank.
 Schedule greedy_schedule(const Placement& placement, int micro_batches, const Timing& timing,
                          const GreedyRules& rules);
 

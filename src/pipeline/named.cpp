@@ -21,8 +21,8 @@ std::vector<Pass> gpipe_list(int rank, const Shape& shape) {
   return list;
 }
 
-/// Some forward passes ahead of the first backward one, then in turns. `held_back`: weight gradients
-/// follow their input gradients so many micro-batches later; negative: they are one pass.
+/// Runs warm-up forward actions, then alternates forward and backward. Weight gradients follow
+/// their input gradients `held_back` micro-batches later; negative: one combined backward action.
 std::vector<Pass> one_by_one_list(int rank, const Shape& shape, int held_back) {
   std::vector<Pass> list;
   const int ahead = std::min(shape.ranks - rank - 1, shape.micro_batches);
@@ -38,14 +38,15 @@ std::vector<Pass> one_by_one_list(int rank, const Shape& shape, int held_back) {
   return list;
 }
 
-/// Micro-batches go through a rank's stages in groups: as many as ranks, or some more in the
-/// largest, where p does not divide them.
+/// Micro-batches action through a rank's stages in groups of p (the number of ranks). If p does not
+/// divide the number of micro-batches, some groups are larger. Returns the size of the largest
+/// group.
 int largest_group(const Shape& shape) {
   const int groups = std::max(1, shape.micro_batches / shape.ranks);
   return std::max(shape.ranks, (shape.micro_batches + groups - 1) / groups);
 }
 
-/// Forward passes ahead of a rank's first backward one.
+/// Returns the number of warm-up forward actions of a rank.
 int interleaved_ahead(int rank, const Shape& shape) {
   return 2 * (shape.ranks - rank - 1) + (shape.virtual_stages - 1) * largest_group(shape);
 }
@@ -75,14 +76,14 @@ std::vector<Pass> interleaved_list(int rank, const Shape& shape) {
   return list;
 }
 
-/// One rank's passes on its two stages of a V, in the order of micro-batches.
+/// Builds one rank's actions on its two stages of a V, in micro-batch order.
 class VList {
  public:
   VList(int rank, int ranks) : stages_{rank, 2 * ranks - 1 - rank} {}
 
   void forward_of(int side) { add(list_, forward, stages_[side], forwards_[side]++); }
 
-  /// Whole, or the weights' gradient left for later.
+  /// `split` defers the weight gradient.
   void backward_of(int side, bool split = false) {
     add(list_, split ? input_grad : backward, stages_[side], backwards_[side]);
     if (split) left_.push_back({weight_grad, stages_[side], backwards_[side]});
@@ -102,9 +103,9 @@ class VList {
   std::size_t next_left_ = 0;
 };
 
-/// At least 2 p micro-batches. Side 0 is the way down the ranks, 1 the way up.
+/// Requires at least 2 p micro-batches. Side 0 goes down the ranks, side 1 goes up.
 std::vector<Pass> dualpipe_list(int rank, const Shape& shape) {
-  const int behind = shape.ranks - rank - 1;  // ranks behind this one
+  const int behind = shape.ranks - rank - 1;
   VList list(rank, shape.ranks);
   for (int i = 0; i < 2 * behind; ++i) list.forward_of(0);
   for (int i = 0; i <= rank; ++i) {
@@ -154,9 +155,9 @@ bool is_v(std::string_view name) {
 
 std::string mistake_in_stages(std::string_view name, int virtual_stages) {
   if (is_v(name) && virtual_stages > 2)
-    return formatted("must be 2 with parallel.schedule = {}: down the ranks and up again", name);
+    return formatted("must be 2 with parallel.schedule = {} (a V-shaped placement)", name);
   if (!is_v(name) && name != "interleaved" && virtual_stages != 1)
-    return formatted("must be 1 with parallel.schedule = {} (more: interleaved)", name);
+    return formatted("must be 1 with parallel.schedule = {} (interleaved allows more)", name);
   return "";
 }
 
@@ -178,8 +179,8 @@ Schedule named_schedule(std::string_view name, const Shape& shape) {
   const Placement v = v_placement(shape.ranks);
   if (name == "dualpipe-v" && shape.micro_batches >= 2 * shape.ranks)
     return from_lists(shape, v, [&](int rank) { return dualpipe_list(rank, shape); });
-  const int room = 2 * shape.ranks + (name == "dualpipe-v" ? 1 : 0);
-  return greedy_schedule(v, shape.micro_batches, {{PassTimes{}}}, {.most_under_way = room});
+  const int limit = 2 * shape.ranks + (name == "dualpipe-v" ? 1 : 0);
+  return greedy_schedule(v, shape.micro_batches, {{PassTimes{}}}, {.most_under_way = limit});
 }
 
 Formula formula_of(std::string_view name, const Shape& shape) {
@@ -187,7 +188,8 @@ Formula formula_of(std::string_view name, const Shape& shape) {
   const int m = shape.micro_batches;
   const int v = shape.virtual_stages;
   if (m == 0) return {};
-  const double whole = static_cast<double>(p - 1) / m;  // in passes of all three kinds
+  // unit: one forward, input-gradient and weight-gradient action
+  const double whole = static_cast<double>(p - 1) / m;
   if (name == "gpipe") return {whole, m};
   if (name == "1f1b") return {whole, std::min(m, p)};
   if (name == "zb-h1") return {whole / 3, std::min(m, p), m >= p};

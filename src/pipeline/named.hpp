@@ -16,23 +16,24 @@ struct Shape {
   int micro_batches = 1;
 };
 
-/// Why a schedule of this name cannot have so many stages a rank, "must be 2 with ..."; "" if it can.
-/// Those of a V have two, said or not.
+/// Returns why the named schedule does not support this number of stages per rank ("must be 2 with
+/// ..."), or "" if it does. V-shaped schedules always have two and also accept 1.
 std::string mistake_in_stages(std::string_view name, int virtual_stages);
 
-/// How many a rank has when `virtual_stages` are asked for.
+/// Returns the stages per rank of the named schedule if `virtual_stages` are requested.
 int stages_a_rank(std::string_view name, int virtual_stages);
 
-/// The schedule of this name, one of kSchedules, of a shape without such a mistake. Sources: gpipe: Huang et al., 2019 (1811.06965);
-/// 1f1b: Narayanan et al., 2019 (PipeDream) as Megatron-LM flushes it; interleaved: Narayanan et
-/// al., 2021 (2104.04473), in groups of p micro-batches or some more where p does not divide them; zb-h1, zb-v: Qi et al.,
-/// 2023 (2401.10241), the second greedy; dualpipe-v: DeepSeek-AI, DualPipeV, 2025, greedy below 2 p
-/// micro-batches.
+/// Builds the schedule `name` (one of kSchedules). The shape must be valid by mistake_in_stages().
+/// Sources:
+/// - gpipe: Huang et al., 2019 (1811.06965)
+/// - 1f1b: Narayanan et al., 2019 (PipeDream), with the flush of Megatron-LM
+/// - interleaved: Narayanan et al., 2021 (2104.04473), in groups of p micro-batches or more
+/// - zb-h1, zb-v: Qi et al., 2023 (2401.10241); zb-v is greedy
+/// - dualpipe-v: DeepSeek-AI, DualPipeV, 2025; greedy below 2 p micro-batches
 Schedule named_schedule(std::string_view name, const Shape& shape);
 
-/// What theory says where forward pass, input gradient and weight gradient take equal times and
-/// transfers none: exactly that, or where `exact` is false, a bubble of at least `bubble` and a peak
-/// of at most `peak`.
+/// The theoretical bubble and peak if forward, input gradient and weight gradient take equal times.
+/// If not `exact`, `bubble` is a lower bound and `peak` an upper bound.
 struct Formula {
   double bubble = 0;
   int peak = 0;

@@ -1,11 +1,47 @@
 #include "pipeline/schedule.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
 #include <map>
 
 #include "core/error.hpp"
 
 namespace trireme::pipeline {
+namespace {
+
+constexpr std::array<std::string_view, 4> kLetters{"F", "BW", "B", "W"};  // indexed by PassKind
+
+/// Parses all of `text` as an unsigned integer.
+std::optional<int> count_of(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.starts_with('-'))
+    return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::string text_of(const Pass& action) {
+  return formatted("{}{}.{}", kLetters[static_cast<std::size_t>(action.kind)], action.stage,
+                   action.micro_batch);
+}
+
+std::optional<Pass> parse_pass(std::string_view text) {
+  const auto digit =
+      std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+  const auto letters = text.substr(0, static_cast<std::size_t>(digit - text.begin()));
+  const auto* const kind = std::find(kLetters.begin(), kLetters.end(), letters);
+  const std::string_view numbers = text.substr(letters.size());
+  const std::size_t point = numbers.find('.');
+  if (kind == kLetters.end() || point == std::string_view::npos) return std::nullopt;
+  const auto stage = count_of(numbers.substr(0, point));
+  const auto micro_batch = count_of(numbers.substr(point + 1));
+  if (!stage || !micro_batch) return std::nullopt;
+  return Pass{static_cast<PassKind>(kind - kLetters.begin()), *stage, *micro_batch};
+}
 
 std::vector<int> Placement::stages_of(int rank) const {
   std::vector<int> stages;
@@ -33,13 +69,6 @@ Placement v_placement(int ranks) {
   return placement;
 }
 
-bool Schedule::splits_backward() const {
-  return std::ranges::any_of(lists, [](const std::vector<Pass>& list) {
-    return std::ranges::any_of(list,
-                               [](const Pass& pass) { return pass.kind == PassKind::weight_grad; });
-  });
-}
-
 std::string mistake_in(const Schedule& schedule) {
   const Placement& placement = schedule.placement;
   if (std::ssize(schedule.lists) != placement.ranks)
@@ -47,15 +76,15 @@ std::string mistake_in(const Schedule& schedule) {
                      placement.ranks);
   std::map<Pass, int> seen;
   for (int rank = 0; rank < placement.ranks; ++rank) {
-    for (const Pass& pass : schedule.lists[static_cast<std::size_t>(rank)]) {
-      if (pass.stage >= placement.stages() || pass.micro_batch >= schedule.micro_batches)
+    for (const Pass& action : schedule.lists[static_cast<std::size_t>(rank)]) {
+      if (action.stage >= placement.stages() || action.micro_batch >= schedule.micro_batches)
         return formatted("{}: there are {} stages and {} micro-batches, counted from 0",
-                         text_of(pass), placement.stages(), schedule.micro_batches);
-      const int home = placement.rank_of_stage[static_cast<std::size_t>(pass.stage)];
+                         text_of(action), placement.stages(), schedule.micro_batches);
+      const int home = placement.rank_of_stage[static_cast<std::size_t>(action.stage)];
       if (home != rank)
-        return formatted("{} is listed for rank {}, its stage is on rank {}", text_of(pass), rank,
+        return formatted("{} is listed for rank {}, its stage is on rank {}", text_of(action), rank,
                          home);
-      if (++seen[pass] > 1) return formatted("{} is listed twice", text_of(pass));
+      if (++seen[action] > 1) return formatted("{} is listed twice", text_of(action));
     }
   }
   for (int stage = 0; stage < placement.stages(); ++stage) {

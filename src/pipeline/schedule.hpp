@@ -1,12 +1,42 @@
 #pragma once
+#include <compare>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include "pipeline/pass.hpp"
 
 namespace trireme::pipeline {
 
-/// Which rank of pp holds which stage.
+/// An action of one stage on one micro-batch, as in torch.distributed.pipelining. `backward`
+/// computes all gradients. Alternatively `input_grad`, which the previous stage waits for, and a
+/// deferred `weight_grad` compute them separately.
+enum class PassKind { forward, backward, input_grad, weight_grad };
+
+struct Pass {
+  PassKind kind = PassKind::forward;
+  int stage = 0;
+  int micro_batch = 0;
+
+  auto operator<=>(const Pass&) const = default;
+};
+
+/// Returns the text of an action, kind, stage and micro-batch: "F0.3", "BW0.3", "B0.3", "W0.3".
+std::string text_of(const Pass& action);
+
+/// Parses the text of an action; nullopt if it is invalid.
+std::optional<Pass> parse_pass(std::string_view text);
+
+/// True if the action computes the input gradient, which the previous stage waits for.
+constexpr bool gives_input_grad(PassKind kind) {
+  return kind == PassKind::backward || kind == PassKind::input_grad;
+}
+
+/// True if the weight gradients are complete after the action, so that saved activations are free.
+constexpr bool gives_weight_grad(PassKind kind) {
+  return kind == PassKind::backward || kind == PassKind::weight_grad;
+}
+
+/// The assignment of stages to ranks of the pp axis.
 struct Placement {
   int ranks = 1;
   std::vector<int> rank_of_stage = {0};
@@ -15,32 +45,29 @@ struct Placement {
 
   [[nodiscard]] int stages() const { return static_cast<int>(rank_of_stage.size()); }
 
-  /// Rising.
+  /// Returns the rank's stages in ascending order.
   [[nodiscard]] std::vector<int> stages_of(int rank) const;
 
-  /// Of a stage among those of its rank.
+  /// Returns the index of a stage among the stages of its rank.
   [[nodiscard]] std::size_t place_on_rank(int stage) const;
 };
 
-/// Stage s on rank s mod ranks, `virtual_stages` of them on each.
+/// Places stage s on rank s mod `ranks`, `virtual_stages` stages on each rank.
 Placement looped_placement(int ranks, int virtual_stages);
 
-/// Two stages a rank, down the ranks and up again: the first and the last one on rank 0.
+/// Places two stages on each rank, down and up again: rank 0 has the first and the last stage.
 Placement v_placement(int ranks);
 
-/// The order of all passes of one update: a list for each rank, run from its beginning. Transfers
-/// follow from it: what a pass makes for a stage of another rank leaves when it ends.
+/// The order of all actions of one update, as a list for each rank. Transfers follow from the
+/// lists: the result of an action leaves for the next stage's rank when the action ends.
 struct Schedule {
   Placement placement;
   int micro_batches = 0;
   std::vector<std::vector<Pass>> lists = {};  // by rank
-
-  /// Whether gradients of weights are made in passes of their own.
-  [[nodiscard]] bool splits_backward() const;
 };
 
-/// What is wrong with lists that are not each stage's passes of all micro-batches, once each, on the
-/// stage's rank; "" where nothing is. Their order is simulate()'s to judge.
+/// Checks that the lists contain each stage's actions for all micro-batches, once each, on its
+/// rank. Returns the first mistake, or "". simulate() checks the order.
 std::string mistake_in(const Schedule& schedule);
 
 }  // namespace trireme::pipeline

@@ -11,14 +11,14 @@
 namespace trireme::pipeline {
 namespace {
 
-constexpr int kMostCount = 1000000;  // of stages, of micro-batches
+constexpr int kMostCount = 1000000;  // limit on the number of stages and of micro-batches
 
 }  // namespace
 
 std::string text_of(const Schedule& schedule) {
   std::string text;
   for (const std::vector<Pass>& list : schedule.lists)
-    text += joined(list, " ", [](const Pass& pass) { return text_of(pass); }) + "\n";
+    text += joined(list, " ", [](const Pass& action) { return text_of(action); }) + "\n";
   return text;
 }
 
@@ -31,38 +31,37 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
     std::istringstream words(line.substr(0, line.find('#')));
     std::vector<Pass> list;
     for (std::string word; words >> word;) {
-      const auto pass = parse_pass(word);
-      if (!pass)
+      const auto action = parse_pass(word);
+      if (!action)
         fail(
             ErrorKind::usage,
-            "{}:{}: '{}', must be a pass: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
+            "{}:{}: '{}' must be an action: F, BW, B or W, its stage, a point, its micro-batch (F0.3)",
             source, number, word);
-      if (pass->stage >= kMostCount || pass->micro_batch >= kMostCount)
+      if (action->stage >= kMostCount || action->micro_batch >= kMostCount)
         fail(ErrorKind::usage, "{}:{}: '{}', its stage and micro-batch must be below {}", source,
              number, word, kMostCount);
-      rank_of_stage.try_emplace(pass->stage, schedule.placement.ranks);
-      schedule.micro_batches = std::max(schedule.micro_batches, pass->micro_batch + 1);
-      list.push_back(*pass);
+      rank_of_stage.try_emplace(action->stage, schedule.placement.ranks);
+      schedule.micro_batches = std::max(schedule.micro_batches, action->micro_batch + 1);
+      list.push_back(*action);
     }
     if (list.empty()) continue;
     schedule.lists.push_back(std::move(list));
     ++schedule.placement.ranks;
   }
-  if (rank_of_stage.empty()) fail(ErrorKind::usage, "{}: no pass in it", source);
+  if (rank_of_stage.empty()) fail(ErrorKind::usage, "{}: the file has no action", source);
   const int stages = rank_of_stage.rbegin()->first + 1;
   for (int stage = 0; stage < stages; ++stage) {
     const auto found = rank_of_stage.find(stage);
     if (found == rank_of_stage.end())
-      fail(ErrorKind::usage, "{}: stage {} of {} has no pass", source, stage, stages);
+      fail(ErrorKind::usage, "{}: stage {} of {} has no action", source, stage, stages);
     schedule.placement.rank_of_stage.push_back(found->second);
   }
   if (const std::string mistake = mistake_in(schedule); !mistake.empty())
     fail(ErrorKind::usage, "{}: {}", source, mistake);
   if (const std::string stuck = simulate(schedule, {{PassTimes{}}}).stuck; !stuck.empty())
-    fail(
-        ErrorKind::usage,
-        "{}: {} can never begin: what it needs comes later in the list of a rank that waits for it",
-        source, stuck);
+    fail(ErrorKind::usage,
+         "{}: {} can never start: its input comes later in the list of a rank that waits for it",
+         source, stuck);
   return schedule;
 }
 

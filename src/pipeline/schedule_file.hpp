@@ -6,12 +6,12 @@
 
 namespace trireme::pipeline {
 
-/// A schedule as text: a line a rank, its passes in order ("F0.0 F0.1 BW0.0"); '#' begins a comment.
+/// Returns the schedule as text, one line for each rank: "F0.0 F0.1 BW0.0".
 std::string text_of(const Schedule& schedule);
 
-/// Reads such a text. Stages and micro-batches are as many as it names. Throws Error(usage) naming
-/// `source`, the line and what is wrong: a word, a pass too many or missing, or the first that can
-/// never begin.
+/// Parses the text of a schedule; '#' begins a comment. The numbers of stages and micro-batches
+/// follow from the actions. Throws Error(usage) with `source`, the line and the mistake: an invalid
+/// word, a repeated or missing action, or the first action that can never start.
 Schedule parse_schedule(std::string_view text, const std::string& source);
 
 }  // namespace trireme::pipeline

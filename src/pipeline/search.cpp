@@ -26,7 +26,7 @@ class Best {
   Found take() { return std::move(*found_); }
 
  private:
-  /// Lower is better: how far above the limit, then time, then peak.
+  /// Returns a key for comparison, lower is better: excess over the limit, then time, then peak.
   [[nodiscard]] std::tuple<int, double, int> rank_of(const Simulation& one) const {
     const int above = limit_ == 0 ? 0 : std::max(0, one.peak() - limit_);
     return {above, one.makespan, one.peak()};
@@ -46,17 +46,16 @@ void offer_all(const Placement& placement, const Shape& shape, const Timing& tim
     Schedule schedule = named_schedule(name, shape);
     if (schedule.placement == placement) best.offer(std::move(schedule), name);
   }
-  std::set<int> rooms{most_under_way};
-  const int whole = shape.ranks * shape.virtual_stages;  // what 1f1b has under way
-  for (const int room : {whole / 2, whole, whole + shape.ranks, 2 * whole})
-    if (room > 0 && (most_under_way == 0 || room < most_under_way)) rooms.insert(room);
-  for (const int room : rooms) {
+  std::set<int> limits{most_under_way};
+  const int whole = shape.ranks * shape.virtual_stages;  // micro-batches in flight with 1f1b
+  for (const int limit : {whole / 2, whole, whole + shape.ranks, 2 * whole})
+    if (limit > 0 && (most_under_way == 0 || limit < most_under_way)) limits.insert(limit);
+  for (const int limit : limits) {
     for (const bool split : {false, true}) {
-      for (const bool forward_first : {false, true}) {
+      for (const bool forward_first : {false, true})
         best.offer(
-            greedy_schedule(placement, shape.micro_batches, timing, {room, split, forward_first}),
+            greedy_schedule(placement, shape.micro_batches, timing, {limit, split, forward_first}),
             "greedy");
-      }
     }
   }
 }

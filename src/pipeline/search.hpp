@@ -12,13 +12,14 @@ struct Found {
   std::string origin;  // "zb-h1", "greedy"
 };
 
-/// The fastest schedule in simulation whose peak is at most `most_under_way` (0: any), the one of
-/// least peak among equally fast ones: of all named ones of this shape, and of greedy ones under
-/// several rules. Where none keeps the limit, the one of least peak. A pure function: all ranks find
-/// the same.
+/// Returns the schedule with the shortest simulated time among those with a peak of at most
+/// `most_under_way` (0: no limit). Equal times are decided by the lower peak. Candidates are all
+/// named schedules of this shape and greedy schedules with several rules. If no candidate keeps the
+/// limit, the one closest to it wins. The result depends on the arguments only, so all ranks find
+/// the same schedule.
 Found search_schedule(const Shape& shape, const Timing& timing, int most_under_way);
 
-/// The same among those whose stages lie so.
+/// Like the overload above, for a given placement.
 Found search_schedule(const Placement& placement, int micro_batches, const Timing& timing,
                       int most_under_way);
 

@@ -9,7 +9,7 @@ namespace trireme::pipeline {
 
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// How long a stage takes for one micro-batch, in any unit.
+/// The times of one stage's actions for one micro-batch, in any unit.
 struct PassTimes {
   double forward = 1;
   double input_grad = 1;
@@ -21,30 +21,34 @@ struct PassTimes {
 };
 
 struct Timing {
-  std::vector<PassTimes> stages;  // of each; one: all alike
-  double transfer = 0;            // from a rank to another, beside computation
+  std::vector<PassTimes> stages;  // by stage; one entry applies to all stages
+  double transfer = 0;            // time from one rank to another, concurrent with computation
 
   [[nodiscard]] const PassTimes& of(int stage) const {
     return stages[stages.size() == 1 ? 0 : static_cast<std::size_t>(stage)];
   }
 };
 
-/// What a schedule comes to.
 struct Simulation {
-  /// The first pass that can never begin, where passes wait for one another in a circle; "" if all
-  /// end. Sends never hold a rank up: what waits is the pass that needs what is sent.
+  /// The first action that can never start because actions wait for each other in a cycle; "" if
+  /// all finish. Sends never block a rank; only an action without its input waits.
   std::string stuck = {};
   double makespan = 0;
-  /// Idle time of all ranks over their busy time: 0 in a pipeline without bubbles.
+  /// Idle time of all ranks divided by their busy time; 0 for a pipeline without bubbles.
   double bubble = 0;
   std::vector<int> peaks =
-      {};  // by rank: micro-batches of its stages under way, the most at any time
-  std::vector<std::vector<double>> begins = {};  // by rank and place in its list
+      {};  // by rank: the largest number of micro-batches in flight at any time
+  std::vector<std::vector<double>> begins = {};  // by rank and index in its list
 
   [[nodiscard]] int peak() const;
 };
 
-/// Of a schedule without a mistake_in().
+/// Simulates a schedule that has no mistake_in().
 Simulation simulate(const Schedule& schedule, const Timing& timing);
+
+/// Returns the makespan if the ranks share fewer processors than there are ranks. Ranks with a
+/// running action share the processors evenly, at most one processor each. `timing` holds the times
+/// on a whole processor. Returns kNever if the schedule deadlocks.
+double shared_makespan(const Schedule& schedule, const Timing& timing, double processors);
 
 }  // namespace trireme::pipeline

@@ -150,7 +150,7 @@ TEST_F(Hang, ARankThatNeverStartsEndsTheOthersWithinTheLimit) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(30));
   EXPECT_EQ(exit.code, 5) << exit.err;
   EXPECT_NE(exit.err.find("the start took longer than 1.5 s (train.start_timeout_s); 1 of 2 ranks "
-                          "have not begun: rank 1"),
+                          "have not started: rank 1"),
             std::string::npos)
       << exit.err;
   EXPECT_EQ(failure_report("never", 0)["lost"]["rank"], 1);

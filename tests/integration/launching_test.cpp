@@ -62,7 +62,7 @@ TEST_F(Launching, AStepOfOneTaskStartsWithoutMpi) {
     EXPECT_EQ(help.code, 0) << help.err;
     const Exit trained = pretrain("step", {"--train.steps", "1"}, {.environment = environment});
     EXPECT_EQ(trained.code, 0) << trained.err;
-    EXPECT_EQ(trained.err.find("one process alone"), std::string::npos) << trained.err;
+    EXPECT_EQ(trained.err.find("runs as one process"), std::string::npos) << trained.err;
   }
   std::map<std::string, std::string> two = no_pmi;
   two["SLURM_STEP_NUM_TASKS"] = "2";
@@ -76,7 +76,7 @@ TEST_F(Launching, AForgottenSrunIsAWarning) {
   const Exit exit = pretrain("forgotten", {"--train.steps", "1"},
                              {.environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}}});
   EXPECT_EQ(exit.code, 0);
-  EXPECT_NE(exit.err.find("2 tasks, and this command runs as one process alone"), std::string::npos)
+  EXPECT_NE(exit.err.find("2 tasks, but this command runs as one process"), std::string::npos)
       << exit.err;
   expect_refused(pretrain("none", {"--train.start_timeout_s", "0"}), 2,
                  {"train.start_timeout_s = 0, must be more than 0"});

@@ -77,7 +77,7 @@ a_step_within_a_step_and_one_program_of_two_tasks_work() {
   expect_match "its message" "takes one rank, this start has 2" "$text"
   rc=0
   text=$(on srun --ntasks=2 bash -c "if ((SLURM_PROCID == 0)); then exec $bin/trireme pretrain $(training lonely) --train.start_timeout_s 4; fi; sleep 30" 2>&1) || rc=$?
-  expect_match "the message of a rank without its peer" "1 of 2 ranks have not begun: rank 1, on node n1 \(1 of 2 ranks have begun\)" "$text"
+  expect_match "the message of a rank without its peer" "1 of 2 ranks have not started: rank 1, on node n1 \(1 of 2 ranks have started\)" "$text"
   ((rc != 0)) || broken "a start that lacks a rank ended with 0"
   cd "$checkout"
 }
@@ -91,7 +91,7 @@ a_stuck_start_is_named_and_requeued() {
   job=$(TRIREME_LAUNCH=$work/launcher steps=10 submit stuck --train.start_timeout_s 5)
   await 60 "the output" test -s "$work/stuck.out"
   await 60 "the requeue" requeued stuck
-  expect_match "what the start says" '5 s \(train.start_timeout_s\); 2 of 4 ranks have not begun: ranks 2-3, on node n2 \(0 of 2' "$(<"$work/stuck.out")"
+  expect_match "what the start says" '5 s \(train.start_timeout_s\); 2 of 4 ranks have not started: ranks 2-3, on node n2 \(0 of 2' "$(<"$work/stuck.out")"
   expect_match "how it ended" 'job  *exit 5 ' "$(ends stuck)"
   await 120 "the end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
@@ -111,7 +111,7 @@ a_stuck_preparation_is_named_and_requeued() {
     --time=10 --output="$work/stuck-prep.out" slurm/prep.sbatch --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" \
     --seq-len 64 --output "$work/prepared")
   await 120 "the end" ended "$job"
-  expect_match "what the start says" '4 s \(train.start_timeout_s\); 1 of 2 ranks have not begun: rank 1, on node n2 \(0 of 1' "$(<"$work/stuck-prep.out")"
+  expect_match "what the start says" '4 s \(train.start_timeout_s\); 1 of 2 ranks have not started: rank 1, on node n2 \(0 of 1' "$(<"$work/stuck-prep.out")"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
   [[ ! -e $work/prepared.start ]] || broken "marks of the start stay behind"
@@ -119,9 +119,9 @@ a_stuck_preparation_is_named_and_requeued() {
 
 a_forgotten_srun_is_a_warning() {
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/forgotten.out" --chdir="$work" --wrap "$bin/trireme pretrain $(training forgotten)" >/dev/null
-  expect_match "the warning" 'this Slurm job has 2 tasks, and this command runs as one process alone.*srun [^ ]*trireme pretrain' "$(<"$work/forgotten.out")"
+  expect_match "the warning" 'this Slurm job has 2 tasks, but this command runs as one process.*srun [^ ]*trireme pretrain' "$(<"$work/forgotten.out")"
   on sbatch --wait --nodes=2 --ntasks-per-node=1 --output="$work/meant.out" --chdir="$work" --wrap "srun $bin/trireme pretrain $(training meant)" >/dev/null
-  [[ $(<"$work/meant.out") != *'one process alone'* ]] || broken "a warning although srun is used: $(<"$work/meant.out")"
+  [[ $(<"$work/meant.out") != *'runs as one process'* ]] || broken "a warning although srun is used: $(<"$work/meant.out")"
 }
 
 a_script_below_srun_says_what_to_type() {

@@ -8,19 +8,18 @@
 
 namespace trireme {
 
-/// What this rank does now: written by the trainer and the communicators, read
-/// by the heartbeat thread.
+/// The current activity of this rank, for the heartbeat. Trainer and communicators write it.
 struct ActivitySnapshot {
   std::int64_t step = 0;         // the trainer's step counter
-  std::uint64_t operations = 0;  // collectives started, all groups together
-  std::string group;             // of the last collective
+  std::uint64_t operations = 0;  // collectives started, in all groups
+  std::string group;             // group of the last collective
   std::string operation;
   std::string tag;
-  std::uint64_t sequence = 0;   // in that group
-  std::string phase = "setup";  // of the trainer: setup, data, step, save, validate
+  std::uint64_t sequence = 0;   // sequence number of the last collective in its group
+  std::string phase = "setup";  // phase of the trainer: setup, data, step, save, validate
   bool complete = true;
-  bool waiting = false;    // in Work::wait
-  bool timed_out = false;  // a Work ran into its timeout
+  bool waiting = false;    // inside Work::wait
+  bool timed_out = false;  // a Work exceeded its timeout
 };
 
 class Activity {
@@ -31,8 +30,8 @@ class Activity {
              std::uint64_t sequence);
   void complete(const std::string& group, std::uint64_t sequence);
   void set_waiting(bool waiting);
-  /// Seconds in Work::wait so far, all groups together: for other ranks, and
-  /// for bytes on their way.
+  /// Returns the total time spent in Work::wait, over all groups, in seconds. It includes waits for
+  /// other ranks and for transfers.
   [[nodiscard]] double waited_s() const;
   void time_out();
   [[nodiscard]] ActivitySnapshot snapshot() const;
@@ -40,7 +39,7 @@ class Activity {
  private:
   mutable std::mutex mutex_;
   ActivitySnapshot now_;
-  Timer since_wait_;  // while now_.waiting
+  Timer since_wait_;  // runs while now_.waiting is true
   double waited_s_ = 0;
 };
 

@@ -30,7 +30,7 @@ using heartbeat::name_of;
 using heartbeat::Peer;
 using heartbeat::Status;
 
-constexpr double kGoodbye_s = 1.0;  // longest wait for the other side when leaving
+constexpr double kGoodbye_s = 1.0;  // the longest wait for the other side when leaving
 
 PeerLoss loss_of(int rank, const std::string& host, int pid, const Failure& failure) {
   return {rank,
@@ -48,7 +48,7 @@ void leave_at_once(const PeerLoss& loss) {
 
 }  // namespace
 
-/// One rank's end of the star: rank 0 has a connection to everyone, the others one to rank 0.
+/// One rank's part of the star: rank 0 is connected to all ranks, the others to rank 0.
 class Heartbeat::Monitor {
  public:
   Monitor(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
@@ -77,28 +77,29 @@ class Heartbeat::Monitor {
   void announce(int exit_code, const std::string& why) noexcept {
     std::unique_lock lock(mutex_);
     const std::chrono::duration<double> moment(kGoodbye_s);
-    // Who lost a peer hears from rank 0 which one it was, and is no culprit itself.
+    // A rank that lost a peer learns from rank 0 which peer it was, and must not be blamed itself.
     if (exit_code == trireme::exit_code(ErrorKind::comm) &&
-        told_.wait_for(lock, moment, [this] { return over_; }))
+        changed_.wait_for(lock, moment, [this] { return over_; }))
       return;
     failure_ = Failure{exit_code, why};
     lock.unlock();
     wake();
     lock.lock();
-    told_.wait_for(lock, moment, [this] { return over_; });
+    changed_.wait_for(lock, moment, [this] { return over_; });
   }
 
  private:
   void wake() noexcept {
     const std::uint64_t one = 1;
-    if (::write(wake_.get(), &one, sizeof one) < 0) return;  // full: it is awake
+    // the counter is full, so the thread is awake
+    if (::write(wake_.get(), &one, sizeof one) < 0) return;
   }
 
   [[nodiscard]] std::string name(std::size_t r) const {
     return name_of(static_cast<int>(r), peers_[r].host, peers_[r].pid);
   }
 
-  // The thread.
+  // The following functions run on the heartbeat thread.
 
   void run() {
     sigset_t all;
@@ -108,12 +109,12 @@ class Heartbeat::Monitor {
     while (!finished_) {
       wait_for_news();
       for (std::size_t r = 0; r < peers_.size() && !finished_; ++r) read(r);
-      if (!finished_) obey();
+      if (!finished_) handle_requests();
       if (!finished_ && since_report_.seconds() >= options_.interval_s) report();
     }
     const std::lock_guard lock(mutex_);
     over_ = true;
-    told_.notify_all();
+    changed_.notify_all();
   }
 
   void wait_for_news() {
@@ -125,7 +126,7 @@ class Heartbeat::Monitor {
     }
     ::poll(wait.data(), wait.size(), static_cast<int>(options_.interval_s * 1000));
     std::uint64_t count = 0;
-    if (::read(wake_.get(), &count, sizeof count) < 0) return;  // nobody woke us
+    if (::read(wake_.get(), &count, sizeof count) < 0) return;  // no wake-up call
   }
 
   void read(std::size_t r) {
@@ -144,7 +145,7 @@ class Heartbeat::Monitor {
             "its connection ended without a goodbye"});
     } else if (peer.heard.seconds() > options_.silence_s) {
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
-            formatted("silent for {} s: its process is stopped or its node is", options_.silence_s),
+            formatted("silent for {} s: its process or its node has stopped", options_.silence_s),
             /*hung=*/true});
     }
   }
@@ -155,10 +156,10 @@ class Heartbeat::Monitor {
       peer.now = status->now;
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       lost(loss_of(static_cast<int>(r), peer.host, peer.pid, *failure));
-    } else if (const auto* told = std::get_if<Lost>(&message)) {
-      lost(told->loss);
+    } else if (const auto* relayed = std::get_if<Lost>(&message)) {
+      lost(relayed->loss);
     } else if (std::holds_alternative<Goodbye>(message)) {
-      if (rank_ != 0) {  // rank 0 leaves: nobody watches any more
+      if (rank_ != 0) {  // rank 0 leaves, so nobody watches any more
         peer.connection->send(Goodbye{});
         peer.connection->flush();
         finished_ = true;
@@ -167,52 +168,50 @@ class Heartbeat::Monitor {
     }
   }
 
-  /// Sends to every connection and waits a moment for the kernel to take it.
-  void tell_all(const HeartbeatMessage& message) {
+  /// Sends a message on every connection and waits briefly until the kernel accepts it.
+  void send_to_all(const HeartbeatMessage& message) {
     const Timer timer;
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
       peer.connection->send(message);
-      while (peer.connection->flush() && peer.connection->wants_write() && timer.seconds() < 0.2) {
+      while (peer.connection->flush() && peer.connection->wants_write() && timer.seconds() < 0.2)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      }
     }
   }
 
   void lost(const PeerLoss& loss) {
     finished_ = true;
-    if (rank_ == 0) tell_all(Lost{loss});
-    if (rank_ == 0 || loss.rank == 0) {
+    if (rank_ == 0) send_to_all(Lost{loss});
+    if (rank_ == 0 || loss.rank == 0)
       log::error(
           formatted("{} is gone: {}", name_of(loss.rank, loss.hostname, loss.pid), loss.reason));
-    }
     {
       const std::lock_guard lock(mutex_);
-      if (failure_ || stopping_) return;  // this rank is leaving already, with a code of its own
+      if (failure_ || stopping_) return;  // this rank is already leaving with its own exit code
     }
     options_.on_loss(loss);
   }
 
-  /// What the main thread asks for: stop, or an announced failure.
-  void obey() {
+  /// Handles requests of the main thread: stop, or an announced failure.
+  void handle_requests() {
     std::unique_lock lock(mutex_);
     const auto failure = failure_;
     const bool stopping = stopping_;
     lock.unlock();
     if (failure) {
       if (rank_ == 0) {
-        tell_all(Lost{loss_of(0, host_, ::getpid(), *failure)});
+        send_to_all(Lost{loss_of(0, host_, ::getpid(), *failure)});
       } else {
-        tell_all(*failure);
+        send_to_all(*failure);
       }
       leave();
     } else if (stopping) {
-      tell_all(Goodbye{});
+      send_to_all(Goodbye{});
       leave();
     }
   }
 
-  /// Closes after the other side has read what we sent, or after kGoodbye_s.
+  /// Closes the connections after the other side has read everything, or after kGoodbye_s.
   void leave() {
     finished_ = true;
     const Timer timer;
@@ -239,7 +238,7 @@ class Heartbeat::Monitor {
     for (auto& peer : peers_) {
       if (!peer.connection) continue;
       peer.connection->send(status);
-      peer.connection->flush();  // a broken one is found by read()
+      peer.connection->flush();  // read() finds a broken connection
     }
     if (rank_ != 0) return;
     peers_[0].now = now;
@@ -277,18 +276,18 @@ class Heartbeat::Monitor {
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
   heartbeat::Socket wake_;
-  bool finished_ = false;  // of the thread only, as are the timers below
+  bool finished_ = false;  // used by the thread only, like the timers below
   Timer since_report_;
   RunningTimer since_start_;
   StallWatch stall_;
   bool timeout_reported_ = false;
 
   std::mutex mutex_;
-  std::condition_variable told_;
+  std::condition_variable changed_;
   bool stopping_ = false;
   bool over_ = false;
   std::optional<Failure> failure_;
-  std::jthread thread_;  // last: ends before the rest
+  std::jthread thread_;  // last member, so that the thread ends before the others
 };
 
 Heartbeat::Heartbeat(Communicator& world, const LaunchInfo& launch,

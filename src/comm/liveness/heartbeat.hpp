@@ -11,66 +11,59 @@
 
 namespace trireme {
 
-/// A rank that left without a goodbye, or announced that it ends with an error.
+/// A rank that left without a goodbye or announced that it ends with an error.
 struct PeerLoss {
   int rank = -1;
   std::string hostname;
   int pid = 0;
-  int exit_code = 5;   // what the survivors should end with: the announced code, else 5
+  int exit_code = 5;   // exit code for the surviving ranks: the announced code, otherwise 5
   std::string reason;  // "its connection broke", "announced: ...", "silent for 60 s"
-  bool hung = false;   // it lives but does not move, or waited in vain: stacks say more
+  bool hung = false;   // the process lives but makes no progress; stacks show more
 };
 
 struct HeartbeatOptions {
-  double interval_s = 0.5;  // between two reports of a rank to rank 0
-  double silence_s =
-      60;         // a rank that reports nothing for so long is lost (stopped, or its node is)
-  HangRule hang;  // all ranks stand still: rank 0 names the one behind, which counts as lost
-  double connect_s = 60;  // time to connect all ranks at the start
-  /// Runs once, on the heartbeat thread. Default: flush the logs and _exit(loss.exit_code) at once,
-  /// before mpirun or the scheduler send their own signals to the survivors.
+  double interval_s = 0.5;  // interval between two reports of a rank to rank 0
+  double silence_s = 60;  // a rank without reports for this long is lost (stopped, or its node is)
+  HangRule hang;  // if all ranks stop making progress, the rank that is behind counts as lost
+  double connect_s = 60;  // time limit for connecting all ranks at the start
+  /// Runs once, on the heartbeat thread. The default flushes the logs and calls
+  /// _exit(loss.exit_code) before mpirun or the scheduler send signals to the surviving ranks.
   std::function<void(const PeerLoss&)> on_loss;
 };
 
-/// Tells every rank at once when another one dies, without MPI, which never
-/// notices a killed peer by itself.
+/// Informs every rank at once when another rank dies. MPI does not detect a killed peer.
 ///
-/// Every rank keeps one TCP connection to rank 0 and one small thread.
-/// A connection that ends without a goodbye is a death: the kernel closes it when
-/// the process dies, keepalive probes find a lost node. Rank 0 passes the news on.
-/// The thread also carries what each rank is doing (Activity): when nobody moves, rank 0
-/// names the rank that is behind and, by the HangRule, all lose it.
+/// Every rank has one TCP connection to rank 0 and one small thread. A connection that ends without
+/// a goodbye means a death: the kernel closes it when the process dies, and keepalive probes detect
+/// a lost node. Rank 0 informs all ranks. The thread also sends the Activity of each rank. If no
+/// rank makes progress, rank 0 names the rank that is behind, and by the HangRule all ranks treat
+/// it as lost.
 ///
-/// Made collectively by all ranks of `world` (which carries rank 0's addresses and a random 128-bit
-/// cookie that every connection must show); one rank: nothing is done. Throws Error(comm) if a rank
-/// cannot connect in time.
+/// The constructor is collective over `world`, which carries rank 0's addresses and a random
+/// 128-bit cookie that every connection must present. With one rank it does nothing. Throws
+/// Error(comm) if a rank cannot connect in time.
 class Heartbeat {
  public:
   Heartbeat(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
             HeartbeatOptions options = {});
 
-  /// Says goodbye, as stop().
+  /// Calls stop().
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  /// Says goodbye, so that leaving is no loss to the others; in any order among ranks, bounded to
-  /// about a second.
+  /// Says goodbye, so that other ranks do not treat this rank as lost. Ranks may stop in any order;
+  /// takes at most about a second.
   void stop() noexcept;
 
   /// Tells all peers that this rank ends with an error; they run on_loss with this exit code.
-  /// Returns when rank 0 has passed it on, or after a second. With the code of a lost peer it first
-  /// waits a second for the news of which one. Call it before abort_job.
+  /// Returns when rank 0 has passed the message on, or after a second. If `exit_code` means a lost
+  /// peer, it first waits up to a second for the report of which peer. Call it before abort_job().
   void announce_failure(int exit_code, const std::string& why) noexcept;
 
  private:
   class Monitor;
   std::unique_ptr<Monitor> monitor_;  // null for one rank
 };
-
-/// One line per rank, the one that is behind first: fewest steps, then fewest operations, then not
-/// waiting. `names[r]` is "rank 3 (host n2, pid 123)". Exposed for its test.
-std::string describe_progress(const std::vector<std::string>& names,
-                              const std::vector<ActivitySnapshot>& ranks);
 
 }  // namespace trireme

@@ -3,13 +3,13 @@
 #include <concepts>
 #include <cstdint>
 
-/// A message is its size in 8 bytes, its letter, then its fields: numbers in 8 bytes, lowest first,
-/// texts with their size before them.
+/// Format of a message: its size in 8 bytes, its letter, then its fields. Numbers have 8 bytes in
+/// little-endian order; texts have their size before them.
 namespace trireme::heartbeat {
 namespace {
 
 constexpr std::size_t kNumber = 8;        // bytes of a number
-constexpr std::uint64_t kMaxSize = 4096;  // longer ones come from no rank of ours
+constexpr std::uint64_t kMaxSize = 4096;  // no rank of this job sends longer messages
 
 class Encoder {
  public:
@@ -53,7 +53,7 @@ class Decoder {
     text = take(size);
   }
 
-  /// Nothing was missing or out of range, and nothing is left.
+  /// True if no bytes were missing, out of range or left over.
   [[nodiscard]] bool finished() const { return good_ && left_.empty(); }
 
  private:
@@ -69,7 +69,7 @@ class Decoder {
   bool good_ = true;
 };
 
-/// True if `body` is an M, whole and nothing else.
+/// Decodes `body` if it is exactly one M; returns true if it is.
 template <class M>
 bool decode_as(std::string_view body, std::optional<HeartbeatMessage>& found) {
   if (body.front() != M::kLetter) return false;

@@ -8,11 +8,11 @@
 #include "comm/liveness/activity.hpp"
 #include "comm/liveness/heartbeat.hpp"
 
-/// What the heartbeats of two ranks say to each other. Ranks of one job run the same binary, so the
-/// form on the wire is no promise: each message lists its fields once, for both directions.
+/// Messages between the heartbeats of two ranks. All ranks of a job run the same binary, so the
+/// wire format may change. Each message lists its fields once, for both directions.
 namespace trireme::heartbeat {
 
-/// The first message of a connection, to rank 0.
+/// First message of a connection, to rank 0.
 struct Hello {
   static constexpr char kLetter = 'H';
   std::string cookie;
@@ -29,7 +29,7 @@ struct Hello {
   }
 };
 
-/// Rank 0's answer.
+/// Answer of rank 0 to Hello.
 struct Welcome {
   static constexpr char kLetter = 'W';
   std::string cookie;
@@ -44,7 +44,7 @@ struct Welcome {
   }
 };
 
-/// What this rank does now, to rank 0.
+/// Current activity of a rank, to rank 0.
 struct Status {
   static constexpr char kLetter = 'S';
   ActivitySnapshot now;
@@ -64,7 +64,7 @@ struct Status {
   }
 };
 
-/// Rank 0 lives.
+/// Sign of life of rank 0.
 struct Alive {
   static constexpr char kLetter = 'A';
 
@@ -72,7 +72,7 @@ struct Alive {
   static void fields(Self&, Visit&&) {}
 };
 
-/// A rank is lost, rank 0 to all.
+/// Report of a lost rank, from rank 0 to all.
 struct Lost {
   static constexpr char kLetter = 'L';
   PeerLoss loss;
@@ -88,7 +88,7 @@ struct Lost {
   }
 };
 
-/// This rank ends with an error.
+/// Announcement that the sending rank ends with an error.
 struct Failure {
   static constexpr char kLetter = 'F';
   int exit_code = 0;
@@ -110,16 +110,16 @@ struct Goodbye {
 
 using HeartbeatMessage = std::variant<Hello, Welcome, Status, Alive, Lost, Failure, Goodbye>;
 
-/// Bytes for a stream. Of a text longer than kMaxText its beginning is sent.
+/// Returns the bytes of a message. Texts are cut at kMaxText bytes.
 std::string encode(const HeartbeatMessage& message);
 
 inline constexpr std::size_t kMaxText = 512;
 
-/// The beginning of a stream.
+/// The first message of a byte stream.
 struct Decoded {
-  std::optional<HeartbeatMessage> message = {};  // none: not whole yet, or garbage
+  std::optional<HeartbeatMessage> message = {};  // empty if the message is incomplete or garbage
   std::size_t used = 0;                          // bytes of the message
-  bool garbage = false;                          // no rank of ours sent this
+  bool garbage = false;                          // not sent by a rank of this job
 };
 
 Decoded decode(std::string_view bytes);

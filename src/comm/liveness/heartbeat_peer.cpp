@@ -19,10 +19,10 @@
 namespace trireme::heartbeat {
 namespace {
 
-/// On rank 0, a connection for every other rank; its error is everybody's, so that none tries in
-/// vain.
+/// Collective. Reserves descriptors on rank 0 for a connection to every other rank. Its error is
+/// thrown on all ranks, so that none tries to connect.
 void make_room(Communicator& world) {
-  constexpr std::uint64_t kOwn = 8;           // listener, one stranger, timers
+  constexpr std::uint64_t kOwn = 8;           // listener, one unidentified connection, timers
   constexpr std::uint64_t kSpareFiles = 256;  // for the files of the run
   const auto peers = static_cast<std::uint64_t>(world.size() - 1);
   agree(world, world.rank() != 0 ? std::nullopt : capture([&] {
@@ -31,7 +31,7 @@ void make_room(Communicator& world) {
         }));
 }
 
-/// What the ranks that connect must know: everything fits one broadcast.
+/// The data that connecting ranks need; it fits into one broadcast.
 struct Invitation {
   std::string cookie;
   int port = 0;
@@ -79,7 +79,7 @@ bool welcome(Connection& stranger, const Hello& hello, const Invitation& invitat
 std::string accept_all(const Listener& listener, const Invitation& invitation,
                        const std::string& host, double connect_s, std::vector<Peer>& peers) {
   const Timer timer;
-  std::vector<Connection> strangers;  // have not shown the cookie yet
+  std::vector<Connection> strangers;  // connections that have not presented the cookie yet
   std::size_t missing = peers.size() - 1;
   while (missing > 0 && timer.seconds() < connect_s) {
     std::vector<pollfd> wait{{listener.socket.get(), POLLIN, 0}};
@@ -144,7 +144,7 @@ std::string join(const Invitation& invitation, int rank, const std::string& host
   } while (timer.seconds() < connect_s);
   std::string tried;
   for (const auto& address : invitation.addresses) tried += formatted(" {}", address);
-  return formatted("rank 0 does not answer on port {} of{}; a firewall between the nodes?",
+  return formatted("rank 0 does not answer on port {} of{}; check for a firewall between the nodes",
                    invitation.port, tried);
 }
 
@@ -165,11 +165,11 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   Invitation mine;
   if (rank == 0) {
     listener = listen_anywhere(world.size());
-    mine = {hex(random_cookie()), listener.port, {}};
+    mine = {random_cookie(), listener.port, {}};
     for (const Interface& one : own_interfaces()) mine.addresses.push_back(one.address);
   }
   Invitation invitation = share_invitation(world, mine);
-  if (launch.node == 0) {  // the same node as rank 0: loopback works whatever the network
+  if (launch.node == 0) {  // on rank 0's node, try loopback first: it works with every network
     std::rotate(invitation.addresses.begin(), invitation.addresses.end() - 1,
                 invitation.addresses.end());
   }

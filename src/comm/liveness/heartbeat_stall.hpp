@@ -2,38 +2,40 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/liveness/activity.hpp"
 
 namespace trireme {
 
-/// When standing still counts as a hang. Only the phases "step" and "data" are judged: in all
-/// others a collective that waits has its own timeout.
+/// Decides when missing progress counts as a hang. Only the phases "step" and "data" are checked;
+/// in other phases a waiting collective has its own timeout.
 struct HangRule {
-  double most_s = 0;    // 0: never judged. While a rank waits for data, this alone
-  double least_s = 60;  // in a step: `steps` times the median step, at least this, at most most_s
+  double most_s = 0;  // 0: never a hang; the only limit while a rank waits for data
+  // limit in a step: `steps` times the median step, at least this, at most most_s
+  double least_s = 60;
   double steps = 10;
 };
 
-/// Watches the activities of all ranks, on rank 0, and says who stands still. Time is given by the
-/// caller, so that a test needs no clock.
+/// Watches the activities of all ranks on rank 0 and detects missing progress. The caller passes
+/// the time, so that a test needs no clock.
 class StallWatch {
  public:
   explicit StallWatch(HangRule rule) : rule_(rule) {}
 
   struct Stall {
-    double still_s = 0;      // no rank has moved for so long
-    double limit_s = 0;      // what the rule bears; infinity outside the judged phases
-    bool warn = false;       // half of the limit has passed, said once
+    double still_s = 0;      // time since any rank made progress
+    double limit_s = 0;      // current limit; infinity outside the checked phases
+    bool warn = false;       // half of the limit has passed; true once
     bool hung = false;       // the limit has passed
     std::size_t behind = 0;  // the rank that is behind the others
   };
 
-  /// Called about twice a second.
+  /// Must be called about twice a second.
   Stall look(double now_s, const std::vector<ActivitySnapshot>& ranks);
 
-  /// Of the last steps; 0 while none is known.
+  /// Returns the median of the last steps; 0 if there is none.
   [[nodiscard]] double median_step_s() const;
 
  private:
@@ -48,8 +50,12 @@ class StallWatch {
   bool warned_ = false;
 };
 
-/// Index of the rank that is behind: fewest steps, then fewest operations, then
-/// not waiting for others.
+/// Returns the index of the rank with fewest steps, then fewest operations, then not waiting.
 std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks);
+
+/// Returns one line per rank, the rank that is behind first: fewest steps, then fewest operations,
+/// then not waiting. `names[r]` is "rank 3 (host n2, pid 123)". Exposed for its test.
+std::string describe_progress(const std::vector<std::string>& names,
+                              const std::vector<ActivitySnapshot>& ranks);
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -25,8 +26,7 @@ void set(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// A lost node is found by probes: 5 s idle, then 3 probes 2 s apart;
-/// unanswered data counts the same.
+/// Finds a lost node by probes: 5 s idle, then 3 probes 2 s apart; the same for unanswered data.
 void set_keepalive(int fd) {
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
@@ -41,10 +41,6 @@ bool would_block() {
 }
 
 }  // namespace
-
-void SocketTraits::close(Raw fd) noexcept {
-  ::close(fd);
-}
 
 Connection::Connection(Socket socket) : socket_(std::move(socket)) {
   ::fcntl(fd(), F_SETFL, O_NONBLOCK);
@@ -134,17 +130,12 @@ std::optional<Connection> connect_to(const std::string& address, int port, doubl
   return Connection(std::move(socket));
 }
 
-Cookie random_cookie() {
-  Cookie cookie{};
-  if (::getrandom(cookie.data(), cookie.size(), 0) != static_cast<ssize_t>(cookie.size())) {
+std::string random_cookie() {
+  std::array<std::uint8_t, 16> bytes{};
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     fail(ErrorKind::resource, "heartbeat: no random bytes: {}", std::strerror(errno));
-  }
-  return cookie;
-}
-
-std::string hex(const Cookie& cookie) {
   std::string text;
-  for (const auto byte : cookie) text += hex_text(byte);
+  for (const std::uint8_t byte : bytes) text += hex_text(byte);
   return text;
 }
 

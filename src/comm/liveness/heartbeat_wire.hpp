@@ -1,30 +1,20 @@
 #pragma once
 #include <sys/socket.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/liveness/heartbeat_messages.hpp"
-#include "core/unique_handle.hpp"
+#include "core/files/file.hpp"
 
-/// The heartbeat's sockets. For the files of this room only.
+/// The sockets of the heartbeat. Private to this directory.
 namespace trireme::heartbeat {
 
-struct SocketTraits {
-  using Raw = int;
+using Socket = Fd;
 
-  static Raw null() noexcept { return -1; }
-
-  static void close(Raw fd) noexcept;
-};
-
-using Socket = UniqueHandle<SocketTraits>;
-using Cookie = std::array<std::uint8_t, 16>;
-
-/// One connection: non-blocking, keepalive on, with its unread and unsent bytes.
+/// A non-blocking connection with keepalive and buffers for unread and unsent bytes.
 class Connection {
  public:
   explicit Connection(Socket socket);
@@ -35,14 +25,14 @@ class Connection {
 
   void send(const HeartbeatMessage& message) { out_ += encode(message); }
 
-  /// Writes what the kernel takes. False: the connection is broken.
+  /// Writes as much as the kernel accepts. Returns false if the connection is broken.
   bool flush();
-  /// Reads what is there. False: the peer closed, the connection is broken or it brought garbage;
-  /// messages before it can still be taken.
+  /// Reads the available bytes. Returns false if the peer closed, the connection is broken or
+  /// garbage arrived; complete messages can still be taken.
   bool fill();
   std::optional<HeartbeatMessage> next();
 
-  /// No more sends: the peer reads the end after what was sent.
+  /// Ends sending: the peer reads the end of the stream after the last message.
   void finish() const { ::shutdown(socket_.get(), SHUT_WR); }
 
  private:
@@ -66,13 +56,13 @@ struct Interface {
   std::string address;
 };
 
-/// Most reachable first, loopback last.
+/// Returns the interfaces, loopback last.
 std::vector<Interface> own_interfaces();
 
-/// A connection to the address, or null if it does not answer in time.
+/// Connects to the address; nullopt if it does not answer in time.
 std::optional<Connection> connect_to(const std::string& address, int port, double timeout_s);
 
-Cookie random_cookie();
-std::string hex(const Cookie& cookie);
+/// Returns 128 random bits as hexadecimal digits.
+std::string random_cookie();
 
 }  // namespace trireme::heartbeat

@@ -35,7 +35,7 @@ struct Answer {
 Answer g_answer;
 
 int capture_signal() {
-  return SIGRTMIN + 6;  // schedulers, MPI and the system's thread library use none so high
+  return SIGRTMIN + 6;  // schedulers, MPI and the thread library use no signal this high
 }
 
 pid_t this_thread() {
@@ -44,10 +44,9 @@ pid_t this_thread() {
 
 void on_capture(int) {
   const int saved = errno;
-  if (g_answer.asked.load() == this_thread()) {
+  if (g_answer.asked.load() == this_thread())
     g_answer.frames.store(
         ::backtrace(g_answer.addresses.data(), static_cast<int>(g_answer.addresses.size())));
-  }
   errno = saved;
 }
 
@@ -84,7 +83,7 @@ void prepare_stacks() {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
   std::array<void*, 1> first{};
-  ::backtrace(first.data(), 1);  // loads the unwinder now: no handler may
+  ::backtrace(first.data(), 1);  // loads the unwinder now, because a signal handler must not
 
   struct sigaction action {};
 
@@ -120,7 +119,7 @@ void write_stacks(const std::filesystem::path& file, const std::string& heading)
     std::filesystem::create_directories(file.parent_path());
     append_to_file(file, formatted("== {}\n{}\n", heading, stacks_of_all_threads()));
   } catch (const std::exception& error) {
-    log::warn(formatted("no stacks are left: {}", error.what()));
+    log::warn(formatted("cannot write the stacks: {}", error.what()));
   }
 }
 
@@ -130,7 +129,7 @@ StackRequests::StackRequests(std::function<void()> on_request)
   sigset_t own;
   sigemptyset(&own);
   sigaddset(&own, SIGUSR1);
-  ::pthread_sigmask(SIG_BLOCK, &own, nullptr);  // the thread inherits it
+  ::pthread_sigmask(SIG_BLOCK, &own, nullptr);  // the thread inherits the mask
   thread_ = std::jthread([this](const std::stop_token& stop) {
     sigset_t wanted;
     sigemptyset(&wanted);

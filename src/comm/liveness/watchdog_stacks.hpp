@@ -6,22 +6,21 @@
 
 namespace trireme {
 
-/// Where every thread of this process stands: name, number and call stack of each, as text.
+/// Returns name, number and call stack of every thread of this process, as text.
 ///
-/// Each thread is asked by a real-time signal and notes its own stack; one that blocks the signal
-/// or does not answer within a quarter of a second is named without a stack. Function names of the
-/// program come from its symbol table. Not async-signal-safe: call it from an ordinary thread.
+/// A real-time signal makes each thread record its own stack. A thread that blocks the signal or
+/// does not answer within 0.25 s is listed without a stack. Names of the program's functions come
+/// from its symbol table. Not async-signal-safe: call it from an ordinary thread.
 std::string stacks_of_all_threads();
 
-/// Loads the unwinder and sets the signal's handler; done by itself at the first use, better before
-/// something goes wrong.
+/// Loads the unwinder and installs the signal handler; done by the first use otherwise.
 void prepare_stacks();
 
-/// Appends stacks_of_all_threads() under `heading` to a file, whose folder is made. Never throws.
+/// Appends stacks_of_all_threads() under `heading` to a file, creating its directory. Never throws.
 void write_stacks(const std::filesystem::path& file, const std::string& heading) noexcept;
 
-/// Answers SIGUSR1 while it lives: `on_request` runs on a thread of its own and training goes on.
-/// The signal must be blocked in all threads before they start (install_stop_signals).
+/// Handles SIGUSR1 during its lifetime: `on_request` runs on a separate thread, and training
+/// continues. The signal must be blocked in all threads before they start (install_stop_signals()).
 class StackRequests {
  public:
   explicit StackRequests(std::function<void()> on_request);

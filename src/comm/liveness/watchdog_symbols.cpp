@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-/// A structure at `offset` of the file, or none past its end.
+/// Returns the structure at `offset` of the file; null if it exceeds the file.
 template <class T>
 const T* at(const std::string& file, std::uint64_t offset, std::uint64_t count = 1) {
   if (offset > file.size() || count > (file.size() - offset) / sizeof(T)) return nullptr;
@@ -28,7 +28,7 @@ std::string file_name(const char* path) {
   return text.substr(text.rfind('/') + 1);
 }
 
-/// Where this program itself lies in memory: its own symbols are for addresses there.
+/// Returns the load address of this program. Its symbols are relative to this address.
 const void* own_base() {
   Dl_info info{};
   return ::dladdr(reinterpret_cast<const void*>(&own_base), &info) == 0 ? nullptr : info.dli_fbase;
@@ -94,7 +94,7 @@ std::string demangle(const std::string& name) {
 std::string describe_frame(void* address, const OwnSymbols& own) {
   Dl_info info{};
   if (::dladdr(address, &info) == 0 || info.dli_fbase == nullptr) return "?";
-  // A return address may be the first byte after the function that called: look one back.
+  // A return address may be the first byte after the caller, so look up the byte before it.
   const std::uint64_t offset =
       reinterpret_cast<std::uint64_t>(address) - reinterpret_cast<std::uint64_t>(info.dli_fbase);
   const bool nameless = info.dli_sname == nullptr || *info.dli_sname == '\0';

@@ -6,13 +6,13 @@
 
 namespace trireme {
 
-/// Names of this program's own functions, which the dynamic linker does not know, from the symbol
-/// table of its file. A stripped or foreign file gives no names, never an error.
+/// The names of this program's functions from the symbol table of its file, because the dynamic
+/// linker does not know them. A stripped or foreign file gives no names, never an error.
 class OwnSymbols {
  public:
   explicit OwnSymbols(const std::filesystem::path& program = "/proc/self/exe");
 
-  /// The function that holds `address`, an offset in the program as linked; "" if unknown.
+  /// Returns the function at `address`, an offset in the linked program; "" if unknown.
   [[nodiscard]] std::string name_at(std::uint64_t address) const;
 
  private:
@@ -22,14 +22,14 @@ class OwnSymbols {
     std::string name;
   };
 
-  std::vector<Function> functions_;  // by begin
+  std::vector<Function> functions_;  // sorted by begin
 };
 
-/// "trireme::Step::run(...)" for its mangled name; the text itself if it is not mangled. Cut at 200
-/// characters: templates grow long.
+/// Returns "trireme::Step::run(...)" for its mangled name, and other text unchanged. The result is
+/// cut at 200 characters, because template names can be long.
 std::string demangle(const std::string& name);
 
-/// One frame of a backtrace: "trireme::Step::run(...)", "PMPI_Test (libmpi.so.40)" or
+/// Describes one frame of a backtrace: "trireme::Step::run(...)", "PMPI_Test (libmpi.so.40)" or
 /// "libtorch_cpu.so+0x1234".
 std::string describe_frame(void* address, const OwnSymbols& own);
 

@@ -8,8 +8,7 @@
 /// Raw MPI handles and error codes appear in src/comm/mpi only.
 namespace trireme {
 
-/// Throws Error(comm) with MPI's own text unless `code` is MPI_SUCCESS:
-/// "MPI_Isend to rank 3: <text>".
+/// Throws Error(comm) with MPI's text unless `code` is MPI_SUCCESS: "MPI_Isend to rank 3: <text>".
 void check_mpi(int code, std::string_view what);
 
 inline bool mpi_finalized() noexcept {

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// Open MPI 4.1 takes 24 as it starts alone, more for each kind of network; ours follow.
+/// Open MPI 4.1 alone needs 24 at its start, more for each kind of network; Trireme's own follow.
 constexpr int kDescriptors = 48;
 
 LaunchInfo read_launch() {
@@ -39,8 +39,8 @@ LaunchInfo read_launch() {
   return info;
 }
 
-/// Containers and local test clusters give several nodes one hostname: worth a line, because names
-/// in messages repeat.
+/// Logs if several nodes have one hostname, as in containers and local test clusters, because names
+/// in messages are then ambiguous.
 void compare_hostnames(const LaunchInfo& info) {
   std::array<char, 64> mine{};
   info.hostname.copy(mine.data(), mine.size() - 1);
@@ -50,11 +50,10 @@ void compare_hostnames(const LaunchInfo& info) {
       MPI_Allgather(mine.data(), width, MPI_CHAR, all.data(), width, MPI_CHAR, MPI_COMM_WORLD),
       "MPI_Allgather of hostnames");
   int same = 0;
-  for (int r = 0; r < info.size; ++r) {
+  for (int r = 0; r < info.size; ++r)
     same += info.hostname.substr(0, mine.size() - 1) == &all[static_cast<std::size_t>(r * width)]
                 ? 1
                 : 0;
-  }
   if (same == info.local_size || info.rank != 0) return;
   log::info(formatted("MPI sees {} ranks on this node, but {} ranks have its hostname '{}'",
                       info.local_size, same, info.hostname));
@@ -65,15 +64,15 @@ void compare_hostnames(const LaunchInfo& info) {
 Session::Session(int* argc, char*** argv) {
   const LauncherVariables variables = launcher_variables();
 #ifdef OPEN_MPI
-  // Started by srun without a PMI, Open MPI ends the process inside MPI_Init, with a page about how
-  // it was built.
+  // If srun starts it without a PMI, Open MPI ends the process inside MPI_Init with a page of
+  // advice about building it.
   bool has_pmi = false;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"})
     has_pmi |= std::getenv(name) != nullptr;
   if (!has_pmi) {
     check_launcher(variables, 1);
-    // Alone, Open MPI 4.1 starts a daemon for MPI_Comm_spawn, which fails where there is neither ssh
-    // nor a network interface. We never spawn.
+    // Without peers, Open MPI 4.1 starts a daemon for MPI_Comm_spawn, which fails without ssh or a
+    // network interface. Trireme never spawns.
     ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 0);
   }
 #endif
@@ -82,18 +81,17 @@ Session::Session(int* argc, char*** argv) {
   check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   owns_mpi_ = true;
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  if (provided < MPI_THREAD_FUNNELED) {
+  if (provided < MPI_THREAD_FUNNELED)
     fail(
         ErrorKind::usage,
-        "this MPI gives thread level {}, MPI_THREAD_FUNNELED is needed (the loader and the heartbeat are threads)",
+        "this MPI provides thread level {}; MPI_THREAD_FUNNELED is required, because data loader and heartbeat are threads",
         provided);
-  }
   launch_ = read_launch();
   compare_hostnames(launch_);
   try {
     check_launcher(variables, launch_.size);
   } catch (...) {
-    MPI_Finalize();  // each process is an MPI job of its own: nobody waits for us
+    MPI_Finalize();  // each process is a separate MPI job, so nobody waits
     throw;
   }
 }

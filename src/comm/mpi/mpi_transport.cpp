@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-// MPI counts are int: longer messages travel in pieces, on the same tag and therefore in order.
-constexpr std::uint64_t kMaxPiece = std::uint64_t{1} << 30;
+// MPI counts are int, so longer messages are split into chunks, in order by their tag.
+constexpr std::uint64_t kMaxChunk = std::uint64_t{1} << 30;
 
 constexpr double kYield_s = 100e-6;
 constexpr std::chrono::microseconds kSleep{50};
@@ -59,27 +59,28 @@ class MpiTransfer final : public Transfer {
     int got = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &got), "MPI_Get_count");
     if (got == expected_[next_]) return;
-    fail(ErrorKind::usage,
-         "rank {} sends {} bytes where {} are expected; the ranks call with different sizes", peer_,
-         got, expected_[next_]);
+    fail(
+        ErrorKind::usage,
+        "rank {} sends {} bytes where {} are expected; the ranks called the operation with different sizes",
+        peer_, got, expected_[next_]);
   }
 
   const int peer_;
   const bool receives_;
   std::vector<MPI_Request> requests_;
   std::vector<int> expected_;
-  std::size_t next_ = 0;  // pieces before it are done
+  std::size_t next_ = 0;  // earlier chunks are done
 };
 
-/// Calls start(offset, piece_bytes, request) for every piece; a message of 0 bytes is one piece.
+/// Calls start(offset, chunk_bytes, request) for every chunk; a message of 0 bytes is one chunk.
 template <class Start>
-TransferPtr start_pieces(int peer, bool receives, std::uint64_t bytes, const Start& start) {
+TransferPtr start_chunks(int peer, bool receives, std::uint64_t bytes, const Start& start) {
   auto transfer = std::make_unique<MpiTransfer>(peer, receives);
   std::uint64_t offset = 0;
   do {
-    const int piece = static_cast<int>(std::min(bytes - offset, kMaxPiece));
-    start(offset, piece, transfer->add(piece));
-    offset += static_cast<std::uint64_t>(piece);
+    const int chunk = static_cast<int>(std::min(bytes - offset, kMaxChunk));
+    start(offset, chunk, transfer->add(chunk));
+    offset += static_cast<std::uint64_t>(chunk);
   } while (offset < bytes);
   return transfer;
 }
@@ -106,25 +107,25 @@ MpiTransport::MpiTransport(MpiComm comm, bool shares_cores)
 }
 
 TransferPtr MpiTransport::start_send(int peer, int tag, const void* data, std::uint64_t bytes) {
-  return start_pieces(peer, false, bytes,
-                      [&](std::uint64_t offset, int piece, MPI_Request* request) {
-                        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, piece,
+  return start_chunks(peer, false, bytes,
+                      [&](std::uint64_t offset, int chunk, MPI_Request* request) {
+                        check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + offset, chunk,
                                             MPI_BYTE, peer, tag, comm_.get(), request),
-                                  formatted("MPI_Isend of {} bytes to rank {}", piece, peer));
+                                  formatted("MPI_Isend of {} bytes to rank {}", chunk, peer));
                       });
 }
 
 TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t bytes) {
-  return start_pieces(peer, true, bytes,
-                      [&](std::uint64_t offset, int piece, MPI_Request* request) {
-                        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, piece, MPI_BYTE,
+  return start_chunks(peer, true, bytes,
+                      [&](std::uint64_t offset, int chunk, MPI_Request* request) {
+                        check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + offset, chunk, MPI_BYTE,
                                             peer, tag, comm_.get(), request),
-                                  formatted("MPI_Irecv of {} bytes from rank {}", piece, peer));
+                                  formatted("MPI_Irecv of {} bytes from rank {}", chunk, peer));
                       });
 }
 
-// A rank that only yields still looks busy: the kernel leaves two that compute on one core beside
-// two that wait on another. But what others send at once should not meet a sleeper.
+// A rank that only yields still looks busy to the kernel, which may put two computing ranks on one
+// core beside two waiting ranks. A short wait only yields, to receive a message without delay.
 void MpiTransport::pause(double waited_s) {
   if (shares_cores_ && waited_s > kYield_s) {
     std::this_thread::sleep_for(kSleep);

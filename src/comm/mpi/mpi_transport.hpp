@@ -4,10 +4,9 @@
 
 namespace trireme {
 
-/// Non-blocking messages of bytes on a communicator of our own, so that tags meet nobody else's.
+/// Non-blocking byte messages on a separate communicator, so that tags cannot conflict.
 class MpiTransport final : public Transport {
  public:
-  /// `shares_cores`: see CommOptions.
   MpiTransport(MpiComm comm, bool shares_cores);
 
   [[nodiscard]] int rank() const override { return rank_; }

@@ -2,9 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-/// The functions of libnccl and the CUDA runtime that this backend calls, as a table, so that a
-/// test without a GPU can put recording stand-ins in their place. Fields are named as the
-/// functions, without their prefix.
+/// The functions of libnccl and the CUDA runtime that this backend calls, named without prefix. A
+/// test without a GPU replaces them by stand-ins.
 namespace trireme {
 
 struct NcclApi {
@@ -39,7 +38,6 @@ struct NcclApi {
   cudaError_t (*memcpy_async)(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 };
 
-/// The linked libraries.
 const NcclApi& real_nccl_api();
 
 }  // namespace trireme

@@ -9,24 +9,24 @@
 #include "comm/options.hpp"
 #include "comm/session.hpp"
 
-/// The GPU backend as the trainer sees it; no NCCL or CUDA header here. Links trireme::comm_nccl.
+/// The GPU backend as seen by the trainer, without NCCL or CUDA headers. Link trireme::comm_nccl.
 namespace trireme {
 
 struct NcclApi;
 
-/// The table entry for make_world(..., extra): one row "nccl" in every build; without NCCL making
-/// it is Error(usage).
+/// Returns the table entry "nccl" for make_world(..., extra). Without NCCL, creating the
+/// communicator throws Error(usage).
 std::span<const CommBackend> nccl_backends();
 
-/// One rank's view, gathered from all ranks to compare.
+/// The GPUs of one rank, gathered from all ranks for comparison.
 struct GpuUse {
   int node = 0;
   std::string hostname;
-  std::string used;                  // PCI bus id of the device it uses
-  std::vector<std::string> visible;  // PCI bus ids it could use
+  std::string used;                  // PCI bus id of the device in use
+  std::vector<std::string> visible;  // PCI bus ids of all visible devices
 };
 
-/// Two ranks on one GPU and visible GPUs that nobody uses, in words; empty when all is well.
+/// Messages about GPUs that several ranks share and visible GPUs that no rank uses; empty if none.
 struct GpuReport {
   std::string shared;
   std::string idle;
@@ -34,10 +34,9 @@ struct GpuReport {
 
 GpuReport compare_gpus(const std::vector<GpuUse>& ranks);
 
-/// The communicator over `bootstrap`'s ranks (MPI, or threads in tests), which carries unique ids,
-/// splits and barriers and is owned from here on. Sets the calling thread's device. Throws
-/// Error(resource) if two ranks share a GPU and Error(comm) if NCCL fails; an idle visible GPU is a
-/// warning of rank 0.
+/// Creates the communicator over the ranks of `bootstrap` (MPI, or threads in tests), which carries
+/// unique ids, splits and barriers. Sets the calling thread's device. Throws Error(resource) if two
+/// ranks share a GPU and Error(comm) if NCCL fails. Rank 0 warns about an unused visible GPU.
 std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options);

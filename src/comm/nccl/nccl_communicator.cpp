@@ -19,36 +19,15 @@ ncclRedOp_t nccl_op(ReduceOp op) {
   return kOps[static_cast<std::size_t>(op)];
 }
 
+/// Returns nullopt for 16-bit integers, which NCCL does not support.
 std::optional<ncclDataType_t> nccl_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return ncclFloat64;
-    case DType::f32:
-      return ncclFloat32;
-    case DType::bf16:
-      return ncclBfloat16;
-    case DType::f16:
-      return ncclFloat16;
-    case DType::i64:
-      return ncclInt64;
-    case DType::i32:
-      return ncclInt32;
-    case DType::i8:
-      return ncclInt8;
-    case DType::u64:
-      return ncclUint64;
-    case DType::u32:
-      return ncclUint32;
-    case DType::u8:
-      return ncclUint8;
-    case DType::i16:
-    case DType::u16:
-      return std::nullopt;
-  }
-  return std::nullopt;
+  constexpr std::array<std::optional<ncclDataType_t>, 12> kTypes{
+      ncclFloat64,  ncclFloat32, ncclBfloat16, ncclFloat16, ncclInt64,    ncclInt32,
+      std::nullopt, ncclInt8,    ncclUint64,   ncclUint32,  std::nullopt, ncclUint8};
+  return kTypes[static_cast<std::size_t>(dtype)];
 }
 
-/// What a collective leaves behind on its lane.
+/// The events around a collective on its lane.
 struct CommEvents {
   explicit CommEvents(const NcclApi& api) : start(api, true), done(api, true) {}
 
@@ -56,7 +35,7 @@ struct CommEvents {
   CommEvent done;
 };
 
-/// Waiting orders the caller's stream, never the host.
+/// Waiting orders the caller's stream and does not block the host.
 class NcclWork final : public Work {
  public:
   NcclWork(std::shared_ptr<NcclContext> context, Call call, Stream stream,
@@ -70,7 +49,7 @@ class NcclWork final : public Work {
   NcclWork& operator=(const NcclWork&) = delete;
 
   ~NcclWork() override {
-    // The caller's next use of the buffers is on its stream: order that.
+    // The caller's stream uses the buffers next, so order it after the collective.
     if (!waited_) context_->api.stream_wait_event(stream_, events_->done.get(), 0);
   }
 
@@ -124,7 +103,7 @@ class NcclCommunicator final : public BaseCommunicator {
     return BaseCommunicator::supports(dtype, op) && nccl_type(dtype).has_value();
   }
 
-  /// The device sends; alone, nothing is sent.
+  /// The device sends; a group of one sends nothing.
   [[nodiscard]] bool counts_sends(std::string_view) const override { return size() == 1; }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
@@ -180,7 +159,7 @@ class NcclCommunicator final : public BaseCommunicator {
       for (const auto& own : sorted.own) copy(lane, now, own.to, own.from, own.bytes);
       if (size() == 1) return;
       check_nccl(api_, api_.group_start(), now.what);
-      ncclResult_t result = ncclSuccess;  // the group must be closed whatever happens in it
+      ncclResult_t result = ncclSuccess;  // the NCCL group must be closed even after an error
       const auto note = [&](ncclResult_t code) { result = result == ncclSuccess ? code : result; };
       for (const auto& m : sorted.sends) {
         if (m.bytes == 0) continue;
@@ -209,8 +188,8 @@ class NcclCommunicator final : public BaseCommunicator {
                call.what);
   }
 
-  /// The collective waits for what the caller's stream has queued so far; the returned Work orders
-  /// what comes after.
+  /// The collective waits for the work queued on the caller's stream so far. The returned Work
+  /// orders the caller's later work.
   template <class Enqueue>
   WorkPtr launch(const NcclLane& lane, Call call, Stream stream, const Enqueue& enqueue) {
     check_cuda(api_, api_.set_device(context_->device), call.what);
@@ -231,24 +210,24 @@ class NcclCommunicator final : public BaseCommunicator {
   const std::shared_ptr<NcclRanks> ranks_;
 };
 
-/// Operations of several communicators must reach the device in one order on all ranks, or kernels
-/// that wait for one another can fill it. The host's order is one (the contract of communicator.hpp);
-/// NCCL 2.26 and later keeps it on the device. What the user has set stays.
+/// Makes operations of several communicators reach the device in the same order on all ranks.
+/// Otherwise kernels that wait for each other can fill the device. The host order is equal by the
+/// contract of communicator.hpp, and NCCL 2.26 and later keep it on the device. A value set by the
+/// user stays.
 void keep_launch_order() {
   static std::once_flag once;
   std::call_once(once, [] { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
 }
 
-/// Local rank modulo visible devices, so that both "all GPUs visible to every task" and "one GPU
-/// bound to each task" work.
+/// Returns the local rank modulo visible devices. This works both if every task sees all GPUs and
+/// if each task sees one GPU.
 int choose_device(const NcclApi& api, const LaunchInfo& launch) {
   int count = 0;
   check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");
-  if (count == 0) {
+  if (count == 0)
     fail(ErrorKind::resource,
          "comm backend 'nccl': no GPU is visible to rank {} on {} (CUDA_VISIBLE_DEVICES, --gres)",
          launch.rank, launch.hostname);
-  }
   return launch.local_rank % count;
 }
 
@@ -259,7 +238,7 @@ std::string bus_id(const NcclApi& api, int device) {
   return text.data();
 }
 
-/// One rank's facts in a fixed size, so that one all_gather carries them.
+/// The GpuUse of one rank in a fixed size, for one all_gather.
 struct PackedUse {
   std::int32_t node;
   std::int32_t num_visible;
@@ -292,9 +271,8 @@ std::vector<GpuUse> gather_gpus(const NcclApi& api, const LaunchInfo& launch, in
   std::vector<GpuUse> uses;
   for (const auto& packed : all) {
     GpuUse use{packed.node, packed.hostname.data(), packed.used.data(), {}};
-    for (int i = 0; i < packed.num_visible; ++i) {
+    for (int i = 0; i < packed.num_visible; ++i)
       use.visible.emplace_back(packed.visible[static_cast<std::size_t>(i)].data());
-    }
     uses.push_back(std::move(use));
   }
   return uses;

@@ -5,13 +5,12 @@
 #include "comm/nccl/nccl_api.hpp"
 #include "core/error.hpp"
 
-/// Owned NCCL and CUDA handles. They carry the function table, so UniqueHandle (stateless traits)
-/// does not fit.
+/// Owned NCCL and CUDA handles. They hold the function table, which UniqueHandle cannot.
 namespace trireme {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  fail(ErrorKind::comm, "{}: {} (NCCL_DEBUG=WARN prints its own account)", what,
+  fail(ErrorKind::comm, "{}: {} (set NCCL_DEBUG=WARN for details)", what,
        api.get_error_string(code));
 }
 
@@ -20,7 +19,7 @@ inline void check_cuda(const NcclApi& api, cudaError_t code, const std::string& 
   fail(ErrorKind::resource, "{}: {}", what, api.cuda_error_string(code));
 }
 
-/// A stream of the highest priority: a collective should not wait behind queued matrix products.
+/// A stream of the highest priority, so that collectives do not wait behind matrix products.
 class CommStream {
  public:
   explicit CommStream(const NcclApi& api) : api_(api) {
@@ -43,7 +42,7 @@ class CommStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// An event; without timing it is the cheap kind.
+/// An event. An event without timing is cheaper.
 class CommEvent {
  public:
   explicit CommEvent(const NcclApi& api, bool timed = false) : api_(api) {
@@ -62,14 +61,14 @@ class CommEvent {
     check_cuda(api_, api_.event_record(event_, stream), what);
   }
 
-  /// Between two timed events that are both reached.
+  /// Returns the time between two timed events that are both reached.
   [[nodiscard]] double seconds_since(const CommEvent& start) const {
     float milliseconds = 0;
     check_cuda(api_, api_.event_elapsed_time(&milliseconds, start.event_, event_), "event times");
     return static_cast<double>(milliseconds) * 1e-3;
   }
 
-  /// True when everything before the record is done; throws Error(resource) on a device error.
+  /// Returns true if everything before the record is done; Error(resource) on a device error.
   [[nodiscard]] bool reached() const {
     const cudaError_t code = api_.event_query(event_);
     if (code == cudaErrorNotReady) return false;

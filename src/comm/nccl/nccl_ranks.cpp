@@ -9,7 +9,7 @@ namespace trireme {
 
 NcclLane::NcclLane(NcclContext& context, Communicator& bootstrap, const std::string& what)
     : context_(context), stream_(context.api) {
-  if (bootstrap.size() == 1) return;  // copies only: no NCCL communicator and its buffers
+  if (bootstrap.size() == 1) return;  // copies only, so no NCCL communicator with its buffers
   const NcclApi& api = context.api;
   const std::string group = formatted("{} of group {}", what, bootstrap.name());
   ncclUniqueId id{};
@@ -52,7 +52,7 @@ std::shared_ptr<NcclRanks> share_ranks(const std::shared_ptr<NcclContext>& conte
       all_gather_value<std::int32_t>(bootstrap, context->world_rank, "ranks of a group");
   std::weak_ptr<NcclRanks>& known = context->rank_sets[ranks];
   std::shared_ptr<NcclRanks> lanes = known.lock();
-  // A rank may have dropped its last group over them already.
+  // A rank may already have released its last group over these ranks.
   const std::int32_t held = lanes ? 1 : 0;
   if (all_reduce_value(bootstrap, held, ReduceOp::min, "ranks known") == 1) return lanes;
   lanes = std::make_shared<NcclRanks>(context, bootstrap);

@@ -9,13 +9,13 @@
 #include "comm/nccl/nccl_handles.hpp"
 #include "comm/nccl/nccl_watch.hpp"
 
-/// What groups over equal ranks share on the device: mesh axes often coincide (dp and dp x cp
-/// without cp), and a communicator costs device memory and start-up time.
+/// Resources that groups over the same ranks share on the device. Mesh axes often coincide (dp, and
+/// dp x cp without cp), and a communicator costs device memory and start-up time.
 namespace trireme {
 
 class NcclRanks;
 
-/// What all groups of one rank share.
+/// Resources that all groups of one rank share.
 struct NcclContext {
   NcclContext(const NcclApi& table, int index, int rank)
       : api(table), device(index), world_rank(rank), watch(table, index) {}
@@ -24,14 +24,14 @@ struct NcclContext {
   const int device;
   const int world_rank;
   NcclWatch watch;
-  /// By the world's ranks in the group's order, which is part of what a communicator is.
+  /// Key: the world ranks in the group's order, because a communicator depends on the order.
   std::map<std::vector<int>, std::weak_ptr<NcclRanks>> rank_sets;
 };
 
-/// A stream and the NCCL communicator whose operations run on it.
+/// A stream and the NCCL communicator that runs on it.
 class NcclLane {
  public:
-  /// Collective over `bootstrap`, which carries the id; alone there is a stream only.
+  /// Collective over `bootstrap`, which carries the id. A group of one has only a stream.
   NcclLane(NcclContext& context, Communicator& bootstrap, const std::string& what);
   ~NcclLane();
   NcclLane(const NcclLane&) = delete;
@@ -47,14 +47,14 @@ class NcclLane {
   ncclComm_t comm_ = nullptr;  // null in a group of one
 };
 
-/// The lanes of one set of ranks. Reductions have one of their own, made at the first of them:
-/// NCCL runs the operations of one communicator one after another, whatever their streams, and a
-/// gather ahead of its use must not wait for gradients.
+/// The lanes of one set of ranks. Reductions have a lane of their own, created at the first
+/// reduction. NCCL runs the operations of one communicator one after another, whatever their
+/// streams, and a prefetching gather must not wait for gradients.
 class NcclRanks {
  public:
   NcclRanks(std::shared_ptr<NcclContext> context, Communicator& bootstrap);
 
-  /// Of gathers, broadcasts and exchanges.
+  /// Returns the lane of gathers, broadcasts and exchanges.
   [[nodiscard]] const NcclLane& gathers() const { return gathers_; }
 
   /// Collective at the first call.
@@ -66,7 +66,8 @@ class NcclRanks {
   std::optional<NcclLane> reductions_;
 };
 
-/// Collective. The lanes of `bootstrap`'s ranks: those that all of them still hold, else new ones.
+/// Collective. Returns the lanes of `bootstrap`'s ranks: the existing ones if all ranks still hold
+/// them, otherwise new ones.
 std::shared_ptr<NcclRanks> share_ranks(const std::shared_ptr<NcclContext>& context,
                                        Communicator& bootstrap);
 

@@ -72,7 +72,7 @@ void NcclWatch::run() {
   }
 }
 
-/// Under the lock. Returns what is wrong, or nothing.
+/// Requires the lock. Returns the problem, or "".
 std::string NcclWatch::look() {
   std::erase_if(entries_, [](const Entry& entry) {
     const bool done = entry.done->reached();
@@ -82,9 +82,8 @@ std::string NcclWatch::look() {
   for (Entry& entry : entries_) {
     ncclResult_t state = ncclSuccess;
     api_.comm_get_async_error(entry.comm, &state);
-    if (state != ncclSuccess && state != ncclInProgress) {
+    if (state != ncclSuccess && state != ncclInProgress)
       return formatted("{}: NCCL reports {}", entry.call.what, api_.get_error_string(state));
-    }
     if (entry.age.seconds() > entry.call.timeout_s) entry.call.timed_out();  // throws the message
   }
   return "";

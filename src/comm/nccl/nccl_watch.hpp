@@ -12,13 +12,13 @@
 
 namespace trireme {
 
-/// Watches the collectives that run on the device, because the host does not wait for them: marks
-/// them complete, asks NCCL for asynchronous errors, and ends the process when one exceeds its
-/// timeout. One per rank, shared by all its groups; its thread only queries.
+/// Watches the collectives on the device, because the host does not wait for them. It marks them
+/// complete, asks NCCL for asynchronous errors, and ends the process if a collective exceeds its
+/// timeout. There is one per rank, shared by all its groups; its thread only queries.
 class NcclWatch {
  public:
-  /// `on_hang` gets the message; default: log it, flush, _exit(5), since a hung
-  /// device cannot be waited for.
+  /// `on_hang` receives the message. The default logs it, flushes and calls _exit(5), because it is
+  /// not possible to wait for a hung device.
   NcclWatch(const NcclApi& api, int device, std::function<void(const std::string&)> on_hang = {});
   ~NcclWatch();
   NcclWatch(const NcclWatch&) = delete;
@@ -26,8 +26,8 @@ class NcclWatch {
 
   void add(ncclComm_t comm, Call call, std::shared_ptr<const CommEvent> done);
 
-  /// Forgets all of this communicator; afterwards the thread does not touch it.
-  /// Call before destroying it.
+  /// Removes all entries of this communicator; the thread does not touch it afterwards. Call it
+  /// before destroying the communicator.
   void remove(ncclComm_t comm);
 
  private:

@@ -23,14 +23,14 @@ void Engine::Entry::advance() {
 }
 
 void Engine::progress() {
-  // By index: an operation never starts another, but keep the order of starting.
+  // An operation never starts another one. Keep the order of starting.
   for (const auto& entry : pending_) entry->advance();
   std::erase_if(pending_, [](const auto& entry) { return !entry->operation; });
 }
 
 namespace {
 
-/// Tells the heartbeat that this rank waits for others, which the one they all wait for does not.
+/// Tells the heartbeat that this rank waits for other ranks.
 class Waiting {
  public:
   explicit Waiting(Activity* activity) : activity_(activity) {
@@ -63,7 +63,7 @@ class EngineWork final : public Work {
   EngineWork& operator=(const EngineWork&) = delete;
 
   ~EngineWork() override {
-    // During unwinding the peers may never answer: withdraw instead of waiting.
+    // During unwinding the peers may never answer, so withdraw instead of waiting.
     if (std::uncaught_exceptions() > exceptions_at_start_) entry_->operation.reset();
     if (!entry_->operation) return;
     try {
@@ -96,7 +96,7 @@ class EngineWork final : public Work {
 
  private:
   const std::shared_ptr<Engine> engine_;        // outlives the communicator if the Work does
-  const std::shared_ptr<Transport> transport_;  // likewise
+  const std::shared_ptr<Transport> transport_;  // same lifetime
   const std::shared_ptr<Engine::Entry> entry_;
   const int exceptions_at_start_;
 };

@@ -8,33 +8,33 @@
 
 namespace trireme {
 
-/// A collective under way: a state machine that moves whenever it is asked to.
+/// A pending collective: a state machine that moves when advance() is called.
 class Operation {
  public:
   virtual ~Operation() = default;
 
-  /// Moves as far as it can without blocking; true when complete.
+  /// Moves as far as possible without blocking; returns true if complete.
   virtual bool advance() = 0;
 };
 
-/// All unfinished operations of one rank, all its groups together, so that waiting for one drives
-/// the others: a rank that waits in group A may be what a peer needs in group B. Used by the thread
-/// that owns the rank only.
+/// All pending operations of one rank in all its groups. Waiting for one operation drives the
+/// others, because a rank that waits in group A may be needed by a peer in group B. Only the thread
+/// that owns the rank uses it.
 class Engine {
  public:
-  /// Starts `operation` (its first advance happens here; null: nothing to move) and returns the
-  /// handle the caller waits on.
+  /// Starts `operation` with its first advance() and returns the handle that the caller waits on. A
+  /// null operation has nothing to move.
   static WorkPtr start(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport,
                        Call call, std::unique_ptr<Operation> operation);
 
-  /// Moves every operation; an error is kept for the Work it belongs to.
+  /// Moves every operation; stores an error for the Work it belongs to.
   void progress();
 
  private:
   friend class EngineWork;
 
   struct Entry {
-    std::unique_ptr<Operation> operation;  // null once complete or failed
+    std::unique_ptr<Operation> operation;  // null if complete or failed
     Call call;
     std::exception_ptr error;
 

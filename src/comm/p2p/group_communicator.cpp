@@ -10,11 +10,10 @@
 namespace trireme {
 namespace {
 
-/// The group this rank joins in a split, from everyone's (color, key): ranks of its color by (key,
-/// rank). Empty for a negative color.
+/// The ranks of this rank's color in a split, ordered by (key, rank); empty for a negative color.
 struct SplitGroup {
-  std::vector<int> ranks;  // in the parent
-  int rank = -1;           // this rank's place in it
+  std::vector<int> ranks;  // ranks in the parent
+  int rank = -1;           // this rank's index in `ranks`
 };
 
 SplitGroup agree_on_split(Communicator& parent, int color, int key) {
@@ -62,7 +61,7 @@ class GroupCommunicator final : public P2PCommunicator {
     if (group.rank < 0) return nullptr;
     std::vector<int> world_ranks;
     for (const int r : group.ranks) world_ranks.push_back(members_->world_rank(r));
-    // All members come to the same number without a word; 64 bits of hash set groups apart.
+    // All members compute the same number without communication; the hash distinguishes groups.
     const std::uint64_t number = xxh3_64(formatted("{} {} {}", members_->group(), index, color));
     return make_group(name, members_->another(number, std::move(world_ranks), group.rank), engine_,
                       options());

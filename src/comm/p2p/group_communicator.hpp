@@ -11,11 +11,11 @@
 
 namespace trireme {
 
-/// Messages of one world that each carry the number of their group: a group is that number and a
-/// list of the world's ranks, and a new one needs nothing from below.
+/// A transport with a group number in each message. A group is that number and a list of world
+/// ranks, so a new group needs no support from below.
 class GroupTransport : public Transport {
  public:
-  /// world_ranks: the group's members; rank: this one's place among them.
+  /// `world_ranks` lists the group's members; `rank` is this rank's index among them.
   GroupTransport(std::uint64_t group, std::vector<int> world_ranks, int rank)
       : group_(group), world_ranks_(std::move(world_ranks)), rank_(rank) {}
 
@@ -33,19 +33,19 @@ class GroupTransport : public Transport {
 
   [[nodiscard]] virtual const char* backend() const = 0;
 
-  /// The same world's messages for another group.
+  /// Returns a transport of the same world for another group.
   [[nodiscard]] virtual std::shared_ptr<GroupTransport> another(std::uint64_t group,
                                                                 std::vector<int> world_ranks,
                                                                 int rank) const = 0;
 
  private:
-  const std::uint64_t group_;  // the world: 0
+  const std::uint64_t group_;  // 0 for the world
   const std::vector<int> world_ranks_;
   const int rank_;
 };
 
-/// A communicator over such a transport; all groups of a rank share its engine. A group of one rank
-/// is a SelfCommunicator.
+/// Creates a communicator over such a transport. All groups of a rank share its engine. A group of
+/// one rank is a SelfCommunicator.
 std::unique_ptr<Communicator> make_group(std::string name,
                                          const std::shared_ptr<GroupTransport>& transport,
                                          std::shared_ptr<Engine> engine,

@@ -13,12 +13,9 @@ class FlatExchange final : public Operation {
   FlatExchange(const Channel& channel, std::span<const Message> sends,
                std::span<const Message> receives) {
     const int tag = channel.tags.first;
-    for (const auto& m : receives) {
+    for (const auto& m : receives)
       transfers_.push_back(channel.receive(m.peer, tag, m.data, m.bytes));
-    }
-    for (const auto& m : sends) {
-      transfers_.push_back(channel.send(m.peer, tag, m.data, m.bytes));
-    }
+    for (const auto& m : sends) transfers_.push_back(channel.send(m.peer, tag, m.data, m.bytes));
   }
 
   bool advance() override { return drain(transfers_); }
@@ -85,9 +82,8 @@ class TreeBroadcast final : public Operation {
     drain(sending_);
     while (sent_ < available_ && sending_.size() < window_ * (children_.size() + 1)) {
       const std::uint64_t size = std::min(chunk_, bytes_ - sent_);
-      for (const int child : children_) {
+      for (const int child : children_)
         sending_.push_back(channel_.send(child, tag_, data_ + sent_, size));
-      }
       sent_ += size;
     }
     return sent_ == bytes_ && drain(sending_);

@@ -7,28 +7,28 @@
 #include "comm/communicator.hpp"
 #include "comm/p2p/engine.hpp"
 
-/// The collectives as state machines over a Transport. None blocks;
-/// none depends on timing for its result.
+/// Collectives as non-blocking state machines over a Transport. Timing never changes a result.
 ///
-/// Reductions add in rank order 0, 1, 2, ... for every element, whatever the size, the pieces or
-/// the algorithm, so
-/// - all ranks hold the same bits, and a repeated call gives the same bits;
+/// Reductions add every element in rank order 0, 1, 2, ..., for every size, chunking and algorithm.
+/// Therefore:
+/// - all ranks get the same bits, and a repeated call gives the same bits;
 /// - reduce_scatter equals the matching part of all_reduce bit for bit;
-/// - cutting a buffer into buckets changes nothing.
+/// - splitting a buffer into buckets changes nothing.
 /// Large buffers go directly between owner and peer (pairwise), 2 (n-1)/n of the buffer per rank as
-/// in a ring; small ones in few messages. Which form when, and its bytes: volume.hpp.
+/// in a ring. Small buffers go in few messages. volume.hpp chooses the algorithm and computes its
+/// bytes.
 namespace trireme {
 
-/// Two tags per operation: reductions and results must not be matched with one another.
+/// Two tags per operation, because reductions and results must not match each other.
 struct TagPair {
   int first = 0;
   int second = 0;
 };
 
-/// An operation's way to its peers; all of it outlives the operation.
+/// Connects an operation to its peers. All members outlive the operation.
 struct Channel {
   Transport& transport;
-  SentCount& sent;  // every message is counted here
+  SentCount& sent;  // counts every message
   TagPair tags;
 
   [[nodiscard]] int rank() const { return transport.rank(); }
@@ -44,18 +44,18 @@ struct Channel {
   }
 };
 
-/// Forgets finished transfers; true when none is left.
+/// Removes finished transfers; returns true if none is left.
 bool drain(std::vector<TransferPtr>& transfers);
 
-/// Messages that are all started at once; complete when all are done.
+/// Messages that all start at once; complete when all are done.
 std::unique_ptr<Operation> make_flat_exchange(const Channel& channel,
                                               std::span<const Message> sends,
                                               std::span<const Message> receives);
 
-/// ceil(log2 n) messages a rank, with the bytes of a flat exchange.
+/// Gathers with ceil(log2 n) messages per rank and the bytes of a flat exchange.
 std::unique_ptr<Operation> make_round_all_gather(const Channel& channel, const AllGather& request);
 
-/// The same gather of all buffers, then every rank reduces by itself.
+/// Gathers all buffers in the same way; then every rank reduces by itself.
 std::unique_ptr<Operation> make_round_all_reduce(const Channel& channel, const Reduction& request);
 
 struct SegmentedOptions {
@@ -63,27 +63,26 @@ struct SegmentedOptions {
   int chunks_in_flight = 0;
 };
 
-/// Buffers go up a binomial tree side by side in rank order, rank 0 reduces, the result comes down:
-/// at most ceil(log2 n) + 1 messages a rank. For few bytes on many ranks.
+/// Moves buffers up a binomial tree in rank order; rank 0 reduces, and the result comes down. Each
+/// rank sends at most ceil(log2 n) + 1 messages. For few bytes on many ranks.
 std::unique_ptr<Operation> make_tree_all_reduce(const Channel& channel, const Reduction& request,
                                                 SegmentedOptions options);
 
-/// all_reduce: each rank owns a part, reduces it chunk by chunk and sends the results back while
-/// later chunks arrive.
+/// all_reduce: each rank reduces its part by chunks and sends results while later chunks arrive.
 std::unique_ptr<Operation> make_segmented_all_reduce(const Channel& channel,
                                                      const Reduction& request,
                                                      SegmentedOptions options);
 
-/// reduce_scatter: the same without sending results.
+/// reduce_scatter: the same algorithm without sending results.
 std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                                          const Reduction& request,
                                                          SegmentedOptions options);
 
-/// Binomial tree from the root; chunks are passed on as they arrive.
+/// Binomial tree from the root; chunks are forwarded as they arrive.
 std::unique_ptr<Operation> make_tree_broadcast(const Channel& channel, const Broadcast& request,
                                                SegmentedOptions options);
 
-/// Dissemination: ceil(log2 n) rounds of empty messages.
+/// Dissemination barrier: ceil(log2 n) rounds of empty messages.
 std::unique_ptr<Operation> make_barrier(const Channel& channel);
 
 }  // namespace trireme

@@ -61,7 +61,7 @@ WorkPtr P2PCommunicator::start_all_gather(Call call, const AllGather& request) {
   auto* parts = static_cast<std::byte*>(request.output);
   std::byte* const own = parts + static_cast<std::uint64_t>(rank()) * bytes;
   if (own != request.input) std::memcpy(own, request.input, bytes);
-  // Start with the next rank, so that not everyone sends to rank 0 first.
+  // Start with the next rank, so that not all ranks send to rank 0 first.
   for (int step = 1; step < size(); ++step) {
     const int to = (rank() + step) % size();
     const int from = (rank() + size() - step) % size();
@@ -80,8 +80,8 @@ WorkPtr P2PCommunicator::start_broadcast(Call call, const Broadcast& request) {
 WorkPtr P2PCommunicator::start_exchange(Call call, const Exchange& request) {
   const SortedMessages sorted = sort_messages(call, rank(), request);
   copy_own(sorted.own);
-  // One tag of their own: messages of two ranks match in the order both list
-  // them, whoever else exchanges.
+  // Exchanges have their own tag. Messages between two ranks match in the order in which both list
+  // them, whichever other ranks exchange.
   const int tag = transport_->max_tag();
   const Channel peers{*transport_, *call.sent, {tag, tag}};
   return launch(std::move(call), make_flat_exchange(peers, sorted.sends, sorted.receives));

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// A communicator whose collectives are the state machines of operations.hpp over some transport.
+/// A communicator that runs the state machines of operations.hpp over a transport.
 class P2PCommunicator : public BaseCommunicator {
  public:
   P2PCommunicator(std::string name, std::shared_ptr<Transport> transport,
@@ -32,11 +32,11 @@ class P2PCommunicator : public BaseCommunicator {
 
  private:
   [[nodiscard]] TagPair next_tags();
-  /// For this collective: all ranks come to the same tags.
+  /// Returns the channel of the next collective; all ranks compute the same tags.
   [[nodiscard]] Channel channel(const Call& call);
   [[nodiscard]] SegmentedOptions segmented() const;
 
-  std::uint64_t collectives_ = 0;  // exchanges are not counted: not all ranks take part in each
+  std::uint64_t collectives_ = 0;  // without exchanges, because not all ranks take part in each
 };
 
 }  // namespace trireme

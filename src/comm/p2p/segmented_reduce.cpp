@@ -10,13 +10,13 @@
 namespace trireme {
 namespace {
 
-/// The owner of part p receives part p from all peers chunk by chunk, reduces in rank
-/// order and, for all_reduce, sends the result chunk to all. At most `window` chunks
-/// per peer are under way in each direction.
+/// The owner of part p receives part p from all peers chunk by chunk, reduces in rank order and,
+/// for all_reduce, sends the result to all. At most `window` chunks per peer and direction are in
+/// flight.
 class SegmentedReduce final : public Operation {
  public:
-  /// Part p is elements [bounds[p], bounds[p + 1]) of the input. gather: the output has all parts
-  /// (all_reduce), otherwise only this rank's.
+  /// Part p is elements [bounds[p], bounds[p + 1]) of the input. With `gather` the output has all
+  /// parts (all_reduce), otherwise only this rank's part.
   SegmentedReduce(const Channel& channel, const Reduction& request,
                   std::vector<std::uint64_t> bounds, bool gather, SegmentedOptions options)
       : channel_(channel),
@@ -31,7 +31,7 @@ class SegmentedReduce final : public Operation {
         window_(static_cast<std::size_t>(std::max(options.chunks_in_flight, 1))),
         rank_(static_cast<std::size_t>(channel.rank())),
         lanes_(static_cast<std::size_t>(channel.size())) {
-    // Room for what is under way and no more: at most the peers' shares of our part.
+    // Allocate only for chunks in flight: at most the peers' contributions to this rank's part.
     const std::uint64_t own = part_size(rank_);
     slots_.resize(std::min<std::uint64_t>(window_, (own + chunk_ - 1) / chunk_));
     const std::uint64_t elements = std::min(own, slots_.size() * chunk_);
@@ -58,16 +58,16 @@ class SegmentedReduce final : public Operation {
   }
 
  private:
-  /// What goes to and comes from one peer besides its contributions to our part.
+  /// Transfers with one peer, except its contributions to this rank's part.
   struct Lane {
-    std::uint64_t sent = 0;      // elements of the peer's part whose sends were started
-    std::uint64_t expected = 0;  // ... whose results were asked for
+    std::uint64_t sent = 0;      // elements of the peer's part with started sends
+    std::uint64_t expected = 0;  // elements of the peer's part with requested results
     std::deque<TransferPtr> sends;
     std::deque<TransferPtr> results;
   };
 
   struct Slot {
-    std::vector<std::byte*> inputs;  // one buffer per rank; null: our own
+    std::vector<std::byte*> inputs;  // one buffer per rank; null for this rank
     std::vector<TransferPtr> receives;
   };
 
@@ -92,7 +92,7 @@ class SegmentedReduce final : public Operation {
     }
   }
 
-  /// Sends our share of the peer's part; once a chunk has left, its place may receive the result.
+  /// Sends this rank's contribution to the peer's part. The memory of sent chunks gets the result.
   bool advance_lane(std::size_t peer) {
     Lane& lane = lanes_[peer];
     const int to = static_cast<int>(peer);
@@ -144,14 +144,14 @@ class SegmentedReduce final : public Operation {
   const std::vector<std::uint64_t> bounds_;
   const bool gather_;
   const std::uint64_t width_;
-  const std::uint64_t chunk_;  // elements
+  const std::uint64_t chunk_;  // number of elements
   const std::size_t window_;
   const std::size_t rank_;
   std::unique_ptr<std::byte[]> scratch_;
   std::vector<Slot> slots_;
   std::vector<Lane> lanes_;
-  std::uint64_t asked_ = 0;    // elements of our part whose receives were started
-  std::uint64_t reduced_ = 0;  // elements of our part that are final
+  std::uint64_t asked_ = 0;    // elements of this rank's part with started receives
+  std::uint64_t reduced_ = 0;  // elements of this rank's part that are final
   std::vector<TransferPtr> results_;
 };
 
@@ -176,9 +176,8 @@ std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                                          const Reduction& request,
                                                          SegmentedOptions options) {
   std::vector<std::uint64_t> bounds;
-  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(channel.size()); ++p) {
+  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(channel.size()); ++p)
     bounds.push_back(p * request.count);
-  }
   return std::make_unique<SegmentedReduce>(channel, request, std::move(bounds), /*gather=*/false,
                                            options);
 }

@@ -7,13 +7,13 @@
 #include "comm/p2p/operations.hpp"
 #include "comm/reduce.hpp"
 
-/// Few bytes on many ranks: the number of messages is what costs, so blocks travel together.
+/// For few bytes on many ranks the number of messages dominates, so buffers travel together.
 namespace trireme {
 namespace {
 
-/// Everyone's block on every rank. In round k a rank has the blocks of the 2^k ranks from itself
-/// on, sends them to the rank 2^k before it and gets the next 2^k.
-/// Source: Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8, 1997.
+/// Gathers the buffer of every rank on every rank. In round k a rank has the buffers of the 2^k
+/// ranks from itself on, sends them to the rank 2^k before it and receives the next 2^k. Source:
+/// Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8, 1997.
 class RoundGather {
  public:
   RoundGather(const Channel& channel, const void* own, std::uint64_t block_bytes)
@@ -49,7 +49,8 @@ class RoundGather {
  private:
   const Channel channel_;
   const std::uint64_t bytes_;
-  const std::unique_ptr<std::byte[]> blocks_;  // from this rank's on, in rank order around the ring
+  // starts with this rank's, in rank order around the ring
+  const std::unique_ptr<std::byte[]> blocks_;
   int distance_ = 1;
   std::vector<TransferPtr> transfers_;
 };
@@ -98,7 +99,7 @@ class RoundAllReduce final : public Operation {
  private:
   RoundGather gather_;
   const int ranks_;
-  const Reduction request_;  // its tag is not read
+  const Reduction request_;  // its tag is not used
 };
 
 class TreeAllReduce final : public Operation {
@@ -108,7 +109,7 @@ class TreeAllReduce final : public Operation {
     const int n = channel.size();
     const int me = channel.rank();
     const std::uint64_t bytes = request.bytes();
-    // The subtree of a rank is the ranks from it on, as many as its lowest set bit.
+    // The subtree of a rank is the ranks from itself on, as many as its lowest set bit.
     int bit = 1;
     while (bit < n && (me & bit) == 0) bit *= 2;
     subtree_ = static_cast<std::uint64_t>(std::min(bit, n - me));
@@ -152,12 +153,12 @@ class TreeAllReduce final : public Operation {
   }
 
   const Channel channel_;
-  const Reduction request_;  // its tag is not read
+  const Reduction request_;  // its tag is not used
   const SegmentedOptions options_;
   int parent_ = -1;
-  std::uint64_t subtree_ = 1;            // ranks
-  std::unique_ptr<std::byte[]> blocks_;  // of the subtree, in rank order
-  std::vector<TransferPtr> up_;          // children's blocks, then ours to the parent
+  std::uint64_t subtree_ = 1;            // number of ranks
+  std::unique_ptr<std::byte[]> blocks_;  // buffers of the subtree, in rank order
+  std::vector<TransferPtr> up_;  // buffers from children, then this rank's buffers to the parent
   std::unique_ptr<Operation> down_;
 };
 

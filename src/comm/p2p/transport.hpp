@@ -6,22 +6,22 @@
 
 namespace trireme {
 
-/// One message under way. Destroying an unfinished one withdraws it (error paths only: the peer
-/// then waits in vain).
+/// One pending message. Destroying an unfinished one withdraws it. This happens on error paths
+/// only; the peer then waits forever.
 class Transfer {
  public:
   virtual ~Transfer() = default;
 
-  /// Drives without blocking; true when the buffer may be used again. Throws Error(comm) on a lost
-  /// peer and Error(usage) if the peer's message has another size.
+  /// Makes progress without blocking; returns true if the buffer may be used again. Throws
+  /// Error(comm) if a peer is lost and Error(usage) if the peer's message has another size.
   virtual bool done() = 0;
 };
 
 using TransferPtr = std::unique_ptr<Transfer>;
 
-/// Messages between the ranks of one group: what thread/ and mpi/ provide and p2p/ builds all
-/// collectives on. Two messages of one sender, receiver and tag match in the order they were
-/// started. Any size, also 0.
+/// Messages between the ranks of one group. thread/ and mpi/ implement it, and p2p/ builds all
+/// collectives on it. Two messages with the same sender, receiver and tag match in the order of
+/// their start. Any size is allowed, also 0.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -31,7 +31,7 @@ class Transport {
   /// Tags are in [0, max_tag()].
   [[nodiscard]] virtual int max_tag() const = 0;
 
-  /// Counts the message in `sent`: the one way to a peer, so that nothing moves uncounted.
+  /// Sends a message and counts it in `sent`. There is no other way to a peer.
   TransferPtr send(SentCount& sent, int peer, int tag, const void* data, std::uint64_t bytes) {
     sent.add(bytes);
     return start_send(peer, tag, data, bytes);
@@ -39,8 +39,7 @@ class Transport {
 
   virtual TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) = 0;
 
-  /// Called by a rank that has waited for so long when nothing moved: gives the processor away for a
-  /// short time.
+  /// Gives the processor away for a short time, after `waited_s` seconds without progress.
   virtual void pause(double waited_s) = 0;
 
  protected:

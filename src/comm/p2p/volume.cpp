@@ -8,17 +8,17 @@
 namespace trireme {
 namespace {
 
-// Up to so many bytes in all of a rank's messages, their number costs more than their bytes.
+// Up to this many bytes in all messages of a rank, the number of messages dominates the cost.
 constexpr std::uint64_t kRoundsBytes = 64 << 10;
-// A message of so few bytes costs what an empty one does, about.
+// A message of this many bytes costs about as much as an empty one.
 constexpr std::uint64_t kLatencyBytes = 4 << 10;
 
 struct TreePlace {
-  std::uint64_t subtree = 1;  // ranks, itself included
+  std::uint64_t subtree = 1;  // number of ranks, itself included
   std::uint64_t children = 0;
 };
 
-/// Of the rank `rank` places after the root.
+/// Returns the tree position of the rank `rank` positions after the root.
 TreePlace tree_place(std::uint64_t size, std::uint64_t rank) {
   const std::uint64_t lowest_bit = rank & (~rank + 1);
   const std::uint64_t subtree = rank == 0 ? size : std::min(lowest_bit, size - rank);
@@ -50,7 +50,7 @@ AllReduceForm all_reduce_form(int size, std::uint64_t bytes) {
 }
 
 bool gathers_in_rounds(int size, std::uint64_t part_bytes) {
-  return size > 3 && part_bytes <= kLatencyBytes;  // up to 3 ranks: as many messages at once
+  return size > 3 && part_bytes <= kLatencyBytes;  // up to 3 ranks send as many messages at once
 }
 
 std::uint64_t sent_bytes(std::string_view operation, int size, int rank, std::uint64_t payload,

@@ -3,22 +3,21 @@
 #include <span>
 #include <string_view>
 
-/// How the collectives of this room are carried out, and what that comes to in bytes, by formula.
-/// What was really sent is counted in Transport::send, which knows none of this: traffic() is
-/// compared with it.
+/// Chooses the algorithm of each collective and computes its bytes by formula. Transport::send
+/// counts the actual bytes without these formulas; tests compare both.
 namespace trireme {
 
 enum class AllReduceForm { rounds, tree, segmented };
 
-/// rounds: few bytes; tree: few bytes a rank, many ranks; segmented: the rest.
+/// Returns rounds for few bytes, tree for few bytes per rank on many ranks, segmented otherwise.
 AllReduceForm all_reduce_form(int size, std::uint64_t bytes);
 
-/// Whether an all-gather of such parts goes in rounds; the bytes are the same.
+/// Returns true if an all-gather of such parts uses rounds; the bytes are the same.
 bool gathers_in_rounds(int size, std::uint64_t part_bytes);
 
-/// Bytes that rank `rank` of `size` sends in one call of `payload` bytes (TrafficRow's), n = size,
-/// b = payload:
-///   all_reduce      rounds: (n-1) b; tree: the blocks of its subtree up, b to each child;
+/// Returns the bytes that rank `rank` of `size` sends in one call with `payload` bytes (of
+/// TrafficRow), where n = size and b = payload:
+///   all_reduce      rounds: (n-1) b; tree: the buffers of its subtree up, b to each child;
 ///                   segmented: b + (n-2) p, p = this rank's part: b / n up to the next 64 bytes
 ///   reduce_scatter  (n-1) b / n
 ///   all_gather      (n-1) b
@@ -28,7 +27,7 @@ bool gathers_in_rounds(int size, std::uint64_t part_bytes);
 std::uint64_t sent_bytes(std::string_view operation, int size, int rank, std::uint64_t payload,
                          int root = 0);
 
-/// The same for all_to_all: part p goes to rank p.
+/// Returns the bytes that rank `rank` sends in an all_to_all; part p goes to rank p.
 std::uint64_t sent_bytes(int rank, std::span<const std::uint64_t> part_bytes);
 
 }  // namespace trireme

@@ -3,9 +3,9 @@
 
 namespace trireme {
 
-/// A group of one: every collective is at most a copy and is complete when the call returns.
-/// For host buffers: `stream` is ignored (nccl groups of one stay nccl, because their buffers are
-/// on the device).
+/// A group of one rank: every collective is at most a copy and is complete when the call returns.
+/// It is for host buffers and ignores `stream`. NCCL groups of one rank stay nccl, because their
+/// buffers are on the device.
 class SelfCommunicator final : public BaseCommunicator {
  public:
   explicit SelfCommunicator(std::string name = "world", CommOptions options = {});
@@ -15,7 +15,8 @@ class SelfCommunicator final : public BaseCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
 
  protected:
-  [[nodiscard]] bool counts_sends(std::string_view) const override { return true; }  // none
+  // there are none
+  [[nodiscard]] bool counts_sends(std::string_view) const override { return true; }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override;
   WorkPtr start_reduce_scatter(Call call, const Reduction& request) override;

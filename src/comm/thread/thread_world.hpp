@@ -9,10 +9,10 @@ namespace trireme {
 
 class ThreadMailboxes;
 
-/// Ranks as threads of one process: for tests, debuggers and the thread sanitizer.
+/// Ranks as threads of one process, for tests, debuggers and the thread sanitizer.
 ///
-/// Each thread asks once for its own communicator and uses it alone. When a rank ends with an error
-/// its peers must be told by `fail`, otherwise they wait for their timeout.
+/// Each thread requests its own communicator once and uses it alone. If a rank ends with an error,
+/// call fail(), otherwise its peers wait for their timeout.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int size, CommOptions options = {});
@@ -20,11 +20,11 @@ class ThreadWorld {
   ThreadWorld(const ThreadWorld&) = delete;
   ThreadWorld& operator=(const ThreadWorld&) = delete;
 
-  /// The communicator "world" of `rank`; call once per rank, from any thread. Throws Error(usage)
-  /// outside [0, size).
+  /// Returns the communicator "world" of `rank`; call it once per rank, from any thread. Throws
+  /// Error(usage) outside [0, size).
   [[nodiscard]] std::unique_ptr<Communicator> communicator(int rank);
 
-  /// Ends every wait of every other rank with Error(comm) naming `rank`.
+  /// Makes every wait of other ranks throw Error(comm) with `rank`.
   void fail(int rank);
 
  private:
@@ -33,8 +33,8 @@ class ThreadWorld {
   const CommOptions options_;
 };
 
-/// Runs `body` on `size` ranks, each a thread, and returns when all have ended. A rank that throws
-/// unblocks the others; the first error (not those it caused) is thrown again here.
+/// Runs `body` on `size` ranks, each in a thread, and returns when all have ended. A rank that
+/// throws unblocks the others. The first error is rethrown here.
 void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOptions options = {});
 
 }  // namespace trireme

@@ -31,8 +31,8 @@ struct stat stat_of(int fd, const std::filesystem::path& path) {
 
 std::string read_to_end(int fd, const std::filesystem::path& path, std::size_t max_bytes) {
   const auto size = static_cast<std::uint64_t>(stat_of(fd, path).st_size);
-  if (size > max_bytes) {  // before a sparse file asks for all memory
-    fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
+  if (size > max_bytes) {  // checked first, because a sparse file could request all memory
+    fail(ErrorKind::data, "{} has {} bytes; the limit is {} bytes", path.string(), size, max_bytes);
   }
   std::string content;
   content.reserve(static_cast<std::size_t>(size));
@@ -56,10 +56,12 @@ void FdTraits::close(Raw fd) noexcept {
 }
 
 Fd open_read(const std::filesystem::path& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe may have no writer
+  // O_NONBLOCK: a pipe may have no writer
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) fail_to_read("open", path, errno);
   const struct stat info = stat_of(fd.get(), path);
-  if (S_ISDIR(info.st_mode)) fail(ErrorKind::data, "cannot read {}: it is a folder", path.string());
+  if (S_ISDIR(info.st_mode))
+    fail(ErrorKind::data, "cannot read {}: it is a directory", path.string());
   if (!S_ISREG(info.st_mode))
     fail(ErrorKind::data, "cannot read {}: it is not a regular file", path.string());
   return fd;
@@ -95,10 +97,9 @@ void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
         ::pread(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_to_read("read", path, errno);
-    if (got == 0) {
+    if (got == 0)
       fail(ErrorKind::data, "{} ends at byte {}, expected {}", path.string(), offset + done,
            offset + bytes.size());
-    }
     done += static_cast<std::size_t>(got);
   }
 }
@@ -109,13 +110,13 @@ void sync_file(int fd, const std::filesystem::path& path) {
 
 void sync_folder(const std::filesystem::path& folder) {
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail_to_write("open folder", folder, errno);
-  if (::fsync(fd.get()) != 0) fail_to_write("fsync folder", folder, errno);
+  if (!fd) fail_to_write("open directory", folder, errno);
+  if (::fsync(fd.get()) != 0) fail_to_write("fsync directory", folder, errno);
 }
 
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target) {
   if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) != 0) {
-    if (errno == EINVAL || errno == ENOSYS) {  // a file system without RENAME_NOREPLACE (some NFS)
+    if (errno == EINVAL || errno == ENOSYS) {  // some NFS file systems have no RENAME_NOREPLACE
       std::error_code code;
       if (std::filesystem::exists(target, code)) fail_to_write("make", target, EEXIST);
       if (std::rename(temporary.c_str(), target.c_str()) == 0) {
@@ -148,7 +149,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
 
 void append_to_file(const std::filesystem::path& path, std::string_view text) {
   const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (fd) errno = ENOSPC;  // what a short write means
+  if (fd) errno = ENOSPC;  // the cause of a short write
   if (!fd || ::write(fd.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
     fail_to_write("append to", path, errno);
 }

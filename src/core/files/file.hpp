@@ -8,9 +8,9 @@
 
 #include "core/unique_handle.hpp"
 
-/// Files are published whole: written under a temporary name, fsynced, renamed, the folder fsynced.
-/// When the system refuses, all throw the Error that refusal.hpp says (naming path and errno), and
-/// Error(data) for bad content.
+/// Files are published as a whole: written under a temporary name, fsynced and renamed, then the
+/// directory is fsynced. If the system refuses an operation, all functions throw the Error of
+/// refusal.hpp with path and errno. Bad content is Error(data).
 namespace trireme {
 
 struct FdTraits {
@@ -23,40 +23,39 @@ struct FdTraits {
 
 using Fd = UniqueHandle<FdTraits>;
 
-/// The whole file. Error(data) if it is absent, larger than `max_bytes`, or no regular file: a pipe
-/// left in a folder must not hold a run for ever.
+/// Reads a whole file. Throws Error(data) if it is absent, larger than `max_bytes` or not a regular
+/// file: a pipe in a directory must not block a run forever.
 std::string read_file(const std::filesystem::path& path,
                       std::size_t max_bytes = std::size_t{1} << 32);
 
-/// As read_file, for what a person names: also from a pipe (`--config <(...)`).
+/// Like read_file(), but also reads pipes (`--config <(...)`), for files that a user names.
 std::string read_text(const std::filesystem::path& path, std::size_t max_bytes);
 
-/// Replaces `path` in one step; a reader sees the old or the new content, never a part. Mode 0644
-/// less umask. On an error the old content stays and nothing else is left behind.
+/// Replaces `path` in one step: a reader sees the old or the new content, never a part. The mode is
+/// 0644 minus umask. On an error the old content stays and no temporary file remains.
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
-/// Adds `text` to the end of `path`, which is made if it is absent, in one write: lines of several
-/// writers do not mix. A full disk may leave a part of it.
+/// Appends `text` in one write, so that lines of several writers do not mix. Creates the file if it
+/// is absent. If the disk is full, a part of the text may be written.
 void append_to_file(const std::filesystem::path& path, std::string_view text);
 
-/// Deletes what a process killed in write_file_atomic left in `folder`.
-/// Only for who writes there alone.
+/// Deletes temporary files of a killed write_file_atomic(). No other process may write there.
 void remove_temporaries(const std::filesystem::path& folder);
 
-/// Writes all of `bytes` at `offset`; short writes and EINTR are continued.
+/// Writes all of `bytes` at `offset`; continues after short writes and EINTR.
 void write_all(int fd, std::span<const std::byte> bytes, std::uint64_t offset,
                const std::filesystem::path& path);
 
-/// Reads exactly bytes.size() at `offset`; Error(data) if the file ends before.
+/// Reads exactly bytes.size() bytes at `offset`; Error(data) if the file ends earlier.
 void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
               const std::filesystem::path& path);
 
-/// A regular file; Error(data) if it is anything else.
+/// Opens a regular file; Error(data) if it is anything else.
 Fd open_read(const std::filesystem::path& path);
 void sync_file(int fd, const std::filesystem::path& path);
 void sync_folder(const std::filesystem::path& folder);
 
-/// rename(2) that refuses to replace an existing target, then fsync of the parent folder.
+/// Renames without replacing an existing target, then fsyncs the parent directory.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target);
 
 }  // namespace trireme

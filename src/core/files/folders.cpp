@@ -14,7 +14,7 @@ void make_folders(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder, code);
   if (!code && !std::filesystem::is_directory(folder, code) && !code)
     code = std::make_error_code(std::errc::not_a_directory);
-  if (code) fail_to_write("make folder", folder, code.value());
+  if (code) fail_to_write("make directory", folder, code.value());
 }
 
 void remove_tree(const std::filesystem::path& path) {
@@ -25,7 +25,7 @@ void remove_tree(const std::filesystem::path& path) {
 
 std::optional<Fd> lock_folder(const std::filesystem::path& folder, bool shared) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd) fail_to_write("open folder", folder, errno);
+  if (!fd) fail_to_write("open directory", folder, errno);
   if (::flock(fd.get(), (shared ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return std::nullopt;
   return fd;

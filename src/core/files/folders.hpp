@@ -4,17 +4,18 @@
 
 #include "core/files/file.hpp"
 
-/// Folders to write into. All throw as fail_to_write (refusal.hpp) when the system refuses.
+/// Directories to write into. All functions throw like fail_to_write() (refusal.hpp).
 namespace trireme {
 
-/// Makes the folder and those above it; one that is there is fine.
+/// Creates the directory and its parents if they do not exist.
 void make_folders(const std::filesystem::path& folder);
 
-/// Deletes a file or a whole folder; one that is not there is fine.
+/// Deletes a file or a directory tree if it exists.
 void remove_tree(const std::filesystem::path& path);
 
-/// Keeps the folder for this process, or `shared` for all that want it so, until the Fd closes, also
-/// past a rename; nothing if another process has it otherwise. Some network file systems know no locks of folders: then nobody guards.
+/// Locks the directory until the Fd closes, also across a rename; a `shared` lock admits other
+/// shared locks. Returns nullopt if another process holds a conflicting lock. On network file
+/// systems without directory locks the function succeeds without a lock.
 std::optional<Fd> lock_folder(const std::filesystem::path& folder, bool shared = false);
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 #include <hdf5.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <mutex>
@@ -33,34 +34,14 @@ using GroupId = UniqueHandle<IdTraits<H5Gclose>>;
 using DatasetId = UniqueHandle<IdTraits<H5Dclose>>;
 using AttributeId = UniqueHandle<IdTraits<H5Aclose>>;
 
-std::recursive_mutex mutex;  // other sites' libhdf5 builds are not thread-safe
+std::recursive_mutex mutex;  // libhdf5 builds of other sites may not be thread-safe
 
 hid_t file_type(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return H5T_IEEE_F64LE;
-    case DType::f32:
-      return H5T_IEEE_F32LE;
-    case DType::bf16:  // stored as bits: HDF5 1.10 has no such type
-    case DType::f16:
-    case DType::u16:
-      return H5T_STD_U16LE;
-    case DType::i64:
-      return H5T_STD_I64LE;
-    case DType::i32:
-      return H5T_STD_I32LE;
-    case DType::i16:
-      return H5T_STD_I16LE;
-    case DType::i8:
-      return H5T_STD_I8LE;
-    case DType::u64:
-      return H5T_STD_U64LE;
-    case DType::u32:
-      return H5T_STD_U32LE;
-    case DType::u8:
-      return H5T_STD_U8LE;
-  }
-  fail(ErrorKind::internal, "dtype without an HDF5 type");
+  const hid_t bits = H5T_STD_U16LE;  // bf16 and f16 are stored as bits: HDF5 1.10 has no such types
+  const std::array types{H5T_IEEE_F64LE, H5T_IEEE_F32LE, bits,          bits,
+                         H5T_STD_I64LE,  H5T_STD_I32LE,  H5T_STD_I16LE, H5T_STD_I8LE,
+                         H5T_STD_U64LE,  H5T_STD_U32LE,  bits,          H5T_STD_U8LE};
+  return types.at(static_cast<std::size_t>(dtype));
 }
 
 PropertyId access_properties() {
@@ -82,17 +63,24 @@ AttributeId open_attribute(hid_t file, const std::string& name, const std::files
   return id;
 }
 
-/// One element exactly: an array would be written past the end of the value it is read into.
+void write_attribute(hid_t file, const std::string& name, hid_t stored, hid_t type,
+                     const void* value, const std::filesystem::path& path) {
+  const SpaceId space(H5Screate(H5S_SCALAR));
+  const AttributeId id(
+      H5Acreate2(file, name.c_str(), stored, space.get(), H5P_DEFAULT, H5P_DEFAULT));
+  if (!id || H5Awrite(id.get(), type, value) < 0)
+    fail(ErrorKind::resource, "{}: cannot write attribute {}", path.string(), name);
+}
+
+/// Requires exactly one element, because reading an array would overrun the value.
 void require_single(const AttributeId& id, const std::string& name,
                     const std::filesystem::path& path) {
   const SpaceId space(H5Aget_space(id.get()));
-  if (H5Sget_simple_extent_npoints(space.get()) != 1) {
+  if (H5Sget_simple_extent_npoints(space.get()) != 1)
     fail(ErrorKind::data, "{}: attribute {} is not a single value", path.string(), name);
-  }
 }
 
-/// The groups above `name` that are missing. H5Pset_create_intermediate_group
-/// would store the time in them.
+/// Creates missing groups above `name`. H5Pset_create_intermediate_group would store the time.
 void make_groups(hid_t file, const std::string& name, const std::filesystem::path& path) {
   const PropertyId creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
@@ -105,7 +93,7 @@ void make_groups(hid_t file, const std::string& name, const std::filesystem::pat
   }
 }
 
-/// The DType whose file type equals `type`; 16-bit unsigned stands for bf16 and f16 as well.
+/// Returns the DType with the file type `type`; 16-bit unsigned also represents bf16 and f16.
 std::optional<DType> match_type(hid_t type) {
   for (int i = 0; i <= static_cast<int>(DType::u8); ++i) {
     const auto dtype = static_cast<DType>(i);
@@ -122,11 +110,12 @@ void hdf5_init() {
   std::call_once(once, [] {
     ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     ::unsetenv("HDF5_PLUGIN_PATH");
-    H5dont_atexit();  // first: after a full disk its exit hook crashes
+    H5dont_atexit();  // must be first: after a full disk its exit hook crashes
     H5open();
     H5PLset_loading_state(0);
   });
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // of the calling thread: its errors are not printed
+  // for the calling thread: libhdf5 must not print its errors
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
 std::uint64_t Hdf5Dataset::count() const noexcept {
@@ -141,7 +130,7 @@ Hdf5File Hdf5File::create(const std::filesystem::path& path) {
   const PropertyId access = access_properties();
   const PropertyId creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
-  // Ours first: libhdf5 does not tell why it could not.
+  // Create the file here first, because libhdf5 does not report why it cannot create a file.
   if (!Fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)))
     fail_to_write("create", path, errno);
   const hid_t id = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
@@ -154,7 +143,7 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
   hdf5_init();
   const std::lock_guard lock(mutex);
   const PropertyId access = access_properties();
-  (void)open_read(path);  // what libhdf5 cannot open after that is its content
+  (void)open_read(path);  // after this check, a failure of libhdf5 is caused by the content
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
   if (id < 0)
     fail(ErrorKind::data, "cannot open {} as HDF5: incomplete or not HDF5", path.string());
@@ -177,9 +166,8 @@ Hdf5File::~Hdf5File() {
 
 void Hdf5File::close() {
   const std::lock_guard lock(mutex);
-  if (H5Fclose(std::exchange(id_, -1)) < 0) {
+  if (H5Fclose(std::exchange(id_, -1)) < 0)
     fail(ErrorKind::resource, "cannot close HDF5 file {}: is the disk full?", path_.string());
-  }
 }
 
 std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype,
@@ -201,7 +189,7 @@ std::uint64_t Hdf5File::create_dataset(const std::string& name, DType dtype,
   const haddr_t offset = H5Dget_offset(id.get());
   const bool is_empty = std::find(sizes.begin(), sizes.end(), hsize_t{0}) != sizes.end();
   if (offset == HADDR_UNDEF && !is_empty)
-    fail(ErrorKind::resource, "{}: no room for dataset {}", path_.string(), name);
+    fail(ErrorKind::resource, "{}: no space for dataset {}", path_.string(), name);
   return offset;
 }
 
@@ -216,16 +204,15 @@ void Hdf5File::write(const std::string& name, DType dtype, std::span<const std::
                      size_of(dtype) ==
                  bytes.size());
   if (bytes.empty()) return;
-  if (H5Dwrite(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
+  if (H5Dwrite(id.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)
     fail(ErrorKind::resource, "{}: cannot write dataset {}: is the disk full?", path_.string(),
          name);
-  }
 }
 
 bool Hdf5File::has(const std::string& name) const {
   const std::lock_guard lock(mutex);
   for (std::size_t end = name.find('/', 1);;
-       end = name.find('/', end + 1)) {  // H5Lexists wants each parent first
+       end = name.find('/', end + 1)) {  // H5Lexists requires each parent first
     if (H5Lexists(id_, name.substr(0, end).c_str(), H5P_DEFAULT) <= 0) return false;
     if (end == std::string::npos) return true;
   }
@@ -238,18 +225,15 @@ Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if ((layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED) ||
       H5Pget_external_count(creation.get()) != 0) {
-    fail(ErrorKind::data, "{}: dataset {} has a storage layout that is not read here",
-         path_.string(), name);
+    fail(ErrorKind::data, "{}: dataset {} has an unsupported storage layout", path_.string(), name);
   }
   const TypeId type(H5Dget_type(id.get()));
   const auto dtype = match_type(type.get());
-  if (!dtype)
-    fail(ErrorKind::data, "{}: dataset {} has a type that is not read here", path_.string(), name);
+  if (!dtype) fail(ErrorKind::data, "{}: dataset {} has an unsupported type", path_.string(), name);
   const SpaceId space(H5Dget_space(id.get()));
   const int rank = H5Sget_simple_extent_ndims(space.get());
-  if (H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
+  if (H5Sget_simple_extent_type(space.get()) == H5S_NULL)
     fail(ErrorKind::data, "{}: dataset {} has no content", path_.string(), name);
-  }
   if (rank < 0 || rank > 8)
     fail(ErrorKind::data, "{}: dataset {} has {} dimensions", path_.string(), name, rank);
   std::vector<hsize_t> sizes(static_cast<std::size_t>(rank));
@@ -263,19 +247,16 @@ Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
 void Hdf5File::read(const std::string& name, DType dtype, std::span<std::byte> bytes) const {
   const std::lock_guard lock(mutex);
   const Hdf5Dataset info = dataset(name);
-  if (size_of(info.dtype) != size_of(dtype) || file_type(info.dtype) != file_type(dtype)) {
+  if (size_of(info.dtype) != size_of(dtype) || file_type(info.dtype) != file_type(dtype))
     fail(ErrorKind::data, "{}: dataset {} is {}, expected {}", path_.string(), name,
          dtype_name(info.dtype), dtype_name(dtype));
-  }
-  if (info.count() * size_of(dtype) != bytes.size()) {
+  if (info.count() * size_of(dtype) != bytes.size())
     fail(ErrorKind::data, "{}: dataset {} has {} elements, expected {}", path_.string(), name,
          info.count(), bytes.size() / size_of(dtype));
-  }
   if (bytes.empty()) return;
   const DatasetId id = open_dataset(id_, name, path_);
-  if (H5Dread(id.get(), file_type(dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0) {
+  if (H5Dread(id.get(), file_type(dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) < 0)
     fail(ErrorKind::data, "{}: cannot read dataset {}", path_.string(), name);
-  }
 }
 
 void Hdf5File::set_attribute(const std::string& name, const std::string& value) {
@@ -283,22 +264,12 @@ void Hdf5File::set_attribute(const std::string& name, const std::string& value) 
   const TypeId type(H5Tcopy(H5T_C_S1));
   H5Tset_size(type.get(), value.size() + 1);
   H5Tset_cset(type.get(), H5T_CSET_UTF8);
-  const SpaceId space(H5Screate(H5S_SCALAR));
-  const AttributeId id(
-      H5Acreate2(id_, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT));
-  if (!id || H5Awrite(id.get(), type.get(), value.c_str()) < 0) {
-    fail(ErrorKind::resource, "{}: cannot write attribute {}", path_.string(), name);
-  }
+  write_attribute(id_, name, type.get(), type.get(), value.c_str(), path_);
 }
 
 void Hdf5File::set_attribute(const std::string& name, std::uint64_t value) {
   const std::lock_guard lock(mutex);
-  const SpaceId space(H5Screate(H5S_SCALAR));
-  const AttributeId id(
-      H5Acreate2(id_, name.c_str(), H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT));
-  if (!id || H5Awrite(id.get(), H5T_NATIVE_UINT64, &value) < 0) {
-    fail(ErrorKind::resource, "{}: cannot write attribute {}", path_.string(), name);
-  }
+  write_attribute(id_, name, H5T_STD_U64LE, H5T_NATIVE_UINT64, &value, path_);
 }
 
 std::string Hdf5File::attribute_text(const std::string& name) const {
@@ -309,12 +280,11 @@ std::string Hdf5File::attribute_text(const std::string& name) const {
   const std::size_t size = H5Tget_size(type.get());
   if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 || size == 0 ||
       size > (1U << 20)) {
-    fail(ErrorKind::data, "{}: attribute {} is not a text", path_.string(), name);
+    fail(ErrorKind::data, "{}: attribute {} is not a string", path_.string(), name);
   }
   std::string value(size, '\0');
-  if (H5Aread(id.get(), type.get(), value.data()) < 0) {
+  if (H5Aread(id.get(), type.get(), value.data()) < 0)
     fail(ErrorKind::data, "{}: cannot read attribute {}", path_.string(), name);
-  }
   return value.c_str();
 }
 
@@ -323,9 +293,8 @@ std::uint64_t Hdf5File::attribute_number(const std::string& name) const {
   const AttributeId id = open_attribute(id_, name, path_);
   require_single(id, name, path_);
   std::uint64_t value = 0;
-  if (H5Aread(id.get(), H5T_NATIVE_UINT64, &value) < 0) {
+  if (H5Aread(id.get(), H5T_NATIVE_UINT64, &value) < 0)
     fail(ErrorKind::data, "{}: attribute {} is not a number", path_.string(), name);
-  }
   return value;
 }
 

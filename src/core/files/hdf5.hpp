@@ -9,29 +9,29 @@
 
 #include "core/dtype.hpp"
 
-/// The one place that sees libhdf5 (C API). Files use format bounds V110..V110: all metadata is
-/// checksummed and a file whose writer died refuses to open. No times, no file locks (we write only
-/// private names). One process-wide lock. Read only what was hash-verified before: libhdf5 can
-/// crash on damaged files. All throw Error(data) for content that is not as expected,
-/// Error(resource) when the disk refuses.
+/// The only user of libhdf5 (C API). Files use format bounds V110..V110: all metadata is
+/// checksummed, and a file of a killed writer cannot be opened. Files contain no times and are not
+/// locked (writers use private names). One process-wide lock protects libhdf5. Verify the hash of a
+/// file before reading it, because libhdf5 can crash on damaged files. All functions throw
+/// Error(data) for unexpected content and Error(resource) if the disk refuses.
 namespace trireme {
 
-/// Must run before any other use of HDF5 in the process (main calls it first): H5dont_atexit, no
-/// plugins, no locks.
+/// Configures libhdf5: H5dont_atexit, no plugins, no file locks. main() calls it before any other
+/// use of HDF5 in the process.
 void hdf5_init();
 
 struct Hdf5Dataset {
   DType dtype = DType::u8;
   std::vector<std::uint64_t> shape;
   std::optional<std::uint64_t>
-      offset;  // byte address in the file; present when contiguous and allocated
+      offset;  // byte address in the file; present if contiguous and allocated
 
   [[nodiscard]] std::uint64_t count() const noexcept;
 };
 
 class Hdf5File {
  public:
-  /// A new file; `path` must not exist.
+  /// Creates a file; `path` must not exist.
   static Hdf5File create(const std::filesystem::path& path);
   static Hdf5File open(const std::filesystem::path& path);
   Hdf5File(Hdf5File&& other) noexcept;
@@ -40,20 +40,20 @@ class Hdf5File {
   Hdf5File& operator=(const Hdf5File&) = delete;
   ~Hdf5File();
 
-  /// Makes missing groups of an absolute path like "/doc/offset"; contiguous, allocated now, not
-  /// filled. Returns the byte offset of its data, for pwrite after close() ("skeleton and pwrite");
-  /// meaningless when it is empty.
+  /// Creates a contiguous dataset, allocated now and not filled, and the missing groups of an
+  /// absolute path like "/doc/offset". Returns the byte offset of the data, for pwrite after
+  /// close(); it is meaningless for an empty dataset.
   std::uint64_t create_dataset(const std::string& name, DType dtype,
                                std::span<const std::uint64_t> shape);
-  /// create_dataset and its content in one call; bytes.size() must be count * size_of(dtype).
+  /// Creates a dataset with its content; bytes.size() must be count * size_of(dtype).
   void write(const std::string& name, DType dtype, std::span<const std::uint64_t> shape,
              std::span<const std::byte> bytes);
 
   [[nodiscard]] bool has(const std::string& name) const;
-  /// Native numeric types, contiguous or chunked, no external storage;
-  /// anything else is Error(data).
+  /// Describes a dataset. Only native numeric types, contiguous or chunked, without external
+  /// storage are supported; anything else is Error(data).
   [[nodiscard]] Hdf5Dataset dataset(const std::string& name) const;
-  /// The whole dataset; its dtype must be `dtype`.
+  /// Reads the whole dataset; its dtype must be `dtype`.
   void read(const std::string& name, DType dtype, std::span<std::byte> bytes) const;
 
   /// Attributes of the root group.
@@ -62,8 +62,8 @@ class Hdf5File {
   [[nodiscard]] std::string attribute_text(const std::string& name) const;
   [[nodiscard]] std::uint64_t attribute_number(const std::string& name) const;
 
-  /// Closes and checks; the data is in the page cache, not yet on disk (fsync the path).
-  /// Safe to call once.
+  /// Closes the file and checks for errors. The data is then in the page cache, not yet on disk
+  /// (fsync the path). Call it at most once.
   void close();
 
  private:

@@ -12,7 +12,7 @@
 namespace trireme {
 namespace {
 
-/// Line and column (both from 1) of a byte position.
+/// Returns line and column (both from 1) of a byte position.
 std::string line_column(std::string_view text, std::size_t byte) {
   std::size_t line = 1;
   std::size_t column = 1;
@@ -27,8 +27,8 @@ std::string line_column(std::string_view text, std::size_t byte) {
   return formatted("{}:{}", line, column);
 }
 
-/// Builds a tree from a parser's events, in time linear in the text. (The library's own way to look
-/// at events while it builds searches the parent at every end of an object.)
+/// Builds a tree from the parser's events in linear time. The library's own callback parser
+/// searches the parent at the end of every object.
 template <class Tree>
 class TreeBuilder : public nlohmann::json_sax<Tree> {
  public:
@@ -50,7 +50,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   bool string(std::string& value) override { return put(std::move(value)); }
 
   bool binary(nlohmann::byte_container_with_subtype<std::vector<std::uint8_t>>&) override {
-    return false;  // JSON text has none
+    return false;  // JSON text has no binary values
   }
 
   bool start_object(std::size_t) override { return open(Tree::object()); }
@@ -74,13 +74,13 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
                    const nlohmann::detail::exception& error) override {
     const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
     fail(ErrorKind::data, "{}{}{}{}", where_,
-         is_syntax ? ":" + line_column(text_, byte) : "",  // else a number that no double can hold
-         ": not valid JSON: ", error.what());
+         // otherwise a number too large for a double
+         is_syntax ? ":" + line_column(text_, byte) : "", ": not valid JSON: ", error.what());
   }
 
  private:
   struct Open {
-    Tree* value;  // stays where it is: its parent does not grow before it is closed
+    Tree* value;  // stable, because the parent does not grow before this value is closed
     std::unordered_set<std::string> keys;
   };
 
@@ -118,7 +118,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   }
 
   Json& add_member(Json::object_t& members, Json&& value) {
-    // As a vector: a search for the key, which is new, would make large objects slow.
+    // Append to the vector: searching for the key, which is new, makes large objects slow.
     auto& list = static_cast<Json::object_t::Container&>(members);
     return list.emplace_back(std::move(key_), std::move(value)).second;
   }
@@ -137,10 +137,9 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
 
 template <class Tree>
 Tree parse_tree(std::string_view text, std::string_view where, const JsonLimits& limits) {
-  if (text.size() > limits.max_bytes) {
-    fail(ErrorKind::data, "{}: JSON of {} bytes, at most {} are read", where, text.size(),
+  if (text.size() > limits.max_bytes)
+    fail(ErrorKind::data, "{}: JSON text has {} bytes; the limit is {} bytes", where, text.size(),
          limits.max_bytes);
-  }
   TreeBuilder<Tree> builder(text, where, limits);
   Tree::sax_parse(text, &builder);
   return builder.take();

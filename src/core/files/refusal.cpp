@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// What stays as it is however often a job is repeated. All other numbers are the machine's.
+/// Errors that persist however often a job is repeated. All other errors depend on the machine.
 constexpr std::array kLasting{ENOENT, ENOTDIR, EISDIR, EEXIST,  ENOTEMPTY, EACCES,       EPERM,
                               EROFS,  EINVAL,  ELOOP,  ENXIO,   ENODEV,    ENAMETOOLONG, EBUSY,
                               EXDEV,  ETXTBSY, EMLINK, ENOTSUP, EILSEQ,    EDEADLK};
@@ -21,7 +21,7 @@ bool is_taken(int error_number) {
 
 const char* advice_on_files(int error_number) {
   return error_number == EMFILE
-             ? "; this process has as many open as its hard limit allows (ulimit -Hn): raise the limit"
+             ? "; this process has reached its hard limit on open files (ulimit -Hn): raise the limit"
              : "";
 }
 
@@ -47,8 +47,8 @@ void fail_to_write(std::string_view what, const std::filesystem::path& path, int
   const ErrorKind kind = kind_of_refusal(Access::write, error_number);
   const char* const advice = kind != ErrorKind::usage ? advice_on_files(error_number)
                              : is_taken(error_number)
-                                 ? "; nothing is overwritten, choose another place"
-                                 : "; choose a place that can be written";
+                                 ? "; existing files are not overwritten: choose another path"
+                                 : "; choose a writable path";
   fail(kind, "cannot {} {}: {}{}", what, path.empty() ? "''" : path.string(),
        std::strerror(error_number), advice);
 }
@@ -57,7 +57,7 @@ void check_replaceable(const std::filesystem::path& path) {
   std::error_code code;
   const std::filesystem::file_status status = std::filesystem::status(path, code);
   if (code || !std::filesystem::is_other(status)) return;
-  fail(ErrorKind::usage, "{} is a device, a pipe or a socket: give the name of a file",
+  fail(ErrorKind::usage, "{} is a device, a pipe or a socket: choose a regular file",
        path.string());
 }
 

@@ -16,7 +16,7 @@ constexpr std::uint32_t kPolynomial = 0x82f63b78;
 
 using Table = std::array<std::array<std::uint32_t, 256>, 8>;
 
-/// table[k][b]: the register after byte b and k zero bytes.
+/// table[k][b] is the register after byte b and k zero bytes.
 constexpr Table make_table() {
   Table table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -35,7 +35,7 @@ constexpr Table make_table() {
 
 constexpr Table kTable = make_table();
 
-/// a * b modulo the polynomial; bit 31 is x^0.
+/// Returns a * b modulo the polynomial; bit 31 is x^0.
 constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   std::uint32_t product = 0;
   for (std::uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
@@ -45,7 +45,7 @@ constexpr std::uint32_t multiply(std::uint32_t a, std::uint32_t b) {
   return product;
 }
 
-/// x^(8 * bytes) modulo the polynomial: what `bytes` zero bytes do to the register.
+/// Returns x^(8 * bytes) modulo the polynomial, the effect of `bytes` zero bytes on the register.
 constexpr std::uint32_t zeros(std::uint64_t bytes) {
   std::uint32_t result = 0x80000000;  // x^0
   std::uint32_t power = 0x00800000;   // x^8
@@ -80,7 +80,7 @@ constexpr std::size_t kLane = 2048;  // bytes of each of the three streams of on
 
 using ShiftTable = std::array<std::array<std::uint32_t, 256>, 4>;
 
-/// shift[k][b]: what kLane zero bytes make of a register with byte b at position k.
+/// shift[k][b] is the effect of kLane zero bytes on a register with byte b at position k.
 constexpr ShiftTable make_shift(std::uint64_t bytes) {
   ShiftTable shift{};
   const std::uint32_t factor = zeros(bytes);
@@ -98,7 +98,7 @@ std::uint32_t shifted(std::uint32_t state) noexcept {
          kLaneShift[2][(state >> 16) & 255] ^ kLaneShift[3][state >> 24];
 }
 
-/// The instruction takes 3 cycles but starts every cycle: three independent streams keep it busy.
+/// The instruction takes 3 cycles but can start every cycle, so it runs on three streams.
 __attribute__((target("sse4.2"))) std::uint32_t run_instruction(std::uint32_t state,
                                                                 const std::byte* at,
                                                                 std::size_t size) noexcept {

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-/// All digits of a number, lower-case hexadecimal, the highest first: 8-bit 10 -> "0a".
+/// Returns all hexadecimal digits of a number, lower case, highest first: 8-bit 10 is "0a".
 template <std::unsigned_integral T>
 std::string hex_text(T number) {
   std::string text;

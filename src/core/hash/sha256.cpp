@@ -38,7 +38,7 @@ void Sha256::update(std::string_view text) {
 }
 
 std::string Sha256::hex() const {
-  const Sha256 copy;  // the end of a stream leaves this one open
+  const Sha256 copy;  // finalizing a copy keeps this stream open
   check(EVP_MD_CTX_copy_ex(raw(copy.context_.get()), raw(context_.get())), "EVP_MD_CTX_copy_ex");
   std::array<unsigned char, 32> digest{};
   check(EVP_DigestFinal_ex(raw(copy.context_.get()), digest.data(), nullptr), "EVP_DigestFinal_ex");

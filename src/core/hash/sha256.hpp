@@ -7,17 +7,17 @@
 
 namespace trireme {
 
-/// SHA-256 (FIPS 180-4) of a stream of bytes, by libcrypto: names of content that people compare
-/// and publish (`checkpoint hash`). Everything that is checked while it is read uses faster sums.
+/// SHA-256 (FIPS 180-4) of a byte stream, by libcrypto, for hashes that people compare and publish
+/// (`checkpoint hash`). Checks during reading use faster checksums.
 class Sha256 {
  public:
-  /// Throws Error(internal) where libcrypto has no SHA-256.
+  /// Throws Error(internal) if libcrypto has no SHA-256.
   Sha256();
 
   void update(std::span<const std::byte> bytes);
   void update(std::string_view text);
 
-  /// 64 lower-case hexadecimal digits. May be asked for at any time.
+  /// Returns 64 lower-case hexadecimal digits; may be called at any time.
   [[nodiscard]] std::string hex() const;
 
  private:

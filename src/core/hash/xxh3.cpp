@@ -65,10 +65,10 @@ std::string hash_file(const std::filesystem::path& path) {
   std::vector<std::byte> buffer(std::size_t{4} << 20);
   Hasher hasher;
   for (std::uint64_t offset = 0; offset < size; offset += buffer.size()) {
-    const auto piece =
+    const auto chunk =
         std::span(buffer).first(std::min<std::uint64_t>(buffer.size(), size - offset));
-    read_all(fd.get(), piece, offset, path);
-    hasher.update(piece);
+    read_all(fd.get(), chunk, offset, path);
+    hasher.update(chunk);
   }
   return hasher.hex();
 }

@@ -7,14 +7,13 @@
 #include <string>
 #include <string_view>
 
-/// XXH3: checksums of files, slices and logical tensors. Not cryptographic:
-/// it finds damage, not forgery.
+/// XXH3, the checksum of files, slices and logical tensors. It finds damage, not forgery.
 namespace trireme {
 
 std::uint64_t xxh3_64(std::span<const std::byte> bytes) noexcept;
 std::uint64_t xxh3_64(std::string_view text) noexcept;
 
-/// 128-bit streaming hash; `hex()` gives 32 lower-case digits and may be asked for at any time.
+/// A 128-bit streaming hash. hex() returns 32 lower-case digits and may be called at any time.
 class Hasher {
  public:
   Hasher();
@@ -35,7 +34,7 @@ class Hasher {
 
 std::string xxh3_128_hex(std::string_view text);
 
-/// Hash of a whole file by plain reads. Throws as read_file.
+/// Returns the hash of a whole file. Throws like read_file().
 std::string hash_file(const std::filesystem::path& path);
 
 }  // namespace trireme

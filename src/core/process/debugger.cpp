@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// TracerPid of /proc/self/status is 0 while nobody holds this process.
+/// Returns true if a debugger holds this process (TracerPid of /proc/self/status is not 0).
 bool is_traced() {
   constexpr std::string_view kKey = "TracerPid:";
   std::ifstream status("/proc/self/status");

@@ -3,8 +3,8 @@
 
 namespace trireme {
 
-/// Says how to attach one and returns once a debugger holds this process. `who`: "rank 3 on n2".
-/// Other threads go on.
+/// Logs how to attach a debugger, and returns once one holds this process. `who` is "rank 3 on n2".
+/// Other threads keep running.
 void wait_for_debugger(std::string_view who);
 
 }  // namespace trireme

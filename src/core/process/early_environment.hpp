@@ -3,9 +3,8 @@
 
 namespace trireme {
 
-/// Returns the value of the variable `name` in an environment as the loader hands it over (entries
-/// NAME=VALUE, a null pointer at the end); null if it is not set. Safe before main, where the C
-/// library has no environment yet.
+/// Returns the value of `name` in an environment from the loader (NAME=VALUE, terminated by a null
+/// pointer); null if not set. Safe before main(), when the C library has no environment yet.
 inline const char* value_in(const char* const* environment, std::string_view name) noexcept {
   for (const char* const* entry = environment; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);

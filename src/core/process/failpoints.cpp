@@ -23,7 +23,7 @@ namespace {
 
 struct Fault {
   std::string point;
-  long nth = 0;  // 0: every time
+  long nth = 0;  // 0 means every time
   std::string action;
   long seen = 0;
 };
@@ -32,14 +32,13 @@ std::atomic<bool> armed{false};
 std::mutex mutex;
 std::vector<Fault> faults;
 
-/// -1 for `*`.
+/// Parses a count; -1 for `*`.
 long parse_count(const std::string& text, std::string_view spec) {
   if (text == "*") return -1;
   long value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size() || value < 0) {
+  if (code != std::errc{} || end != text.data() + text.size() || value < 0)
     fail(ErrorKind::usage, "TRIREME_FAULT '{}': '{}' must be a number or *", spec, text);
-  }
   return value;
 }
 
@@ -47,13 +46,11 @@ void check_action(const std::string& action, std::string_view spec) {
   constexpr std::array<std::string_view, 9> kActions{"kill9", "segv",   "stop",  "hang",   "exit",
                                                      "throw", "enospc", "delay", "trigger"};
   if (std::find(kActions.begin(), kActions.end(), action) != kActions.end()) return;
-  fail(
-      ErrorKind::usage,
-      "TRIREME_FAULT '{}': action '{}' must be kill9, segv, stop, hang, exit, throw, enospc, delay or trigger",
-      spec, action);
+  fail(ErrorKind::usage, "TRIREME_FAULT '{}': action '{}' must be one of {}", spec, action,
+       joined(kActions, ", "));
 }
 
-/// The action due at this point, if any.
+/// Counts a call of the point and returns the action that is due, if any.
 std::optional<std::string> due(std::string_view point) {
   const std::lock_guard lock(mutex);
   for (Fault& fault : faults) {

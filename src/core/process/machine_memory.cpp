@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
-/// The kB behind "MemTotal:" in bytes.
+/// Returns the value of a line such as "MemTotal:" in bytes.
 double meminfo(const fs::path& root, const std::string& name) {
   std::ifstream file(root / "proc/meminfo");
   for (std::string line; std::getline(file, line);) {
@@ -27,14 +27,14 @@ double meminfo(const fs::path& root, const std::string& name) {
   return kNoLimit;
 }
 
-/// The number in a limit's file; "max" and an absent file are none.
+/// Returns the number in a limit file; "max" and an absent file mean no limit.
 double limit_in(const fs::path& file) {
   std::string text;
   std::ifstream(file) >> text;
   return parse_number(text).value_or(kNoLimit);
 }
 
-/// The tightest limit of the group `name` and of those above it.
+/// Returns the lowest limit of the group `name` and its ancestors.
 double tightest_limit(const fs::path& mount, fs::path name, const char* file) {
   double limit = kNoLimit;
   for (name = name.relative_path(); !name.empty(); name = name.parent_path())
@@ -42,7 +42,7 @@ double tightest_limit(const fs::path& mount, fs::path name, const char* file) {
   return std::min(limit, limit_in(mount / file));
 }
 
-/// Lines of /proc/self/cgroup are "0::/group" in version 2 and "4:memory,other:/group" in 1.
+/// Lines of /proc/self/cgroup are "0::/group" (version 2) and "4:memory,other:/group" (1).
 double group_limit(const fs::path& root) {
   double limit = kNoLimit;
   std::ifstream file(root / "proc/self/cgroup");

@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 constexpr rlim_t kMostFiles = 65536;
-/// Measured: a trainer on one node under MPI has 25 to 35 files open beside its shards.
+/// Measured: a trainer on one node under MPI has 25 to 35 other files open.
 constexpr rlim_t kFilesBesideShards = 40;
 constexpr rlim_t kMostShards = 256;
 

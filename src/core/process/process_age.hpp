@@ -2,8 +2,7 @@
 
 namespace trireme {
 
-/// Seconds since this process began, loading of its libraries included; 0 where the kernel does not
-/// tell.
+/// Returns the seconds since this process started to load; 0 if unknown.
 double process_age_s();
 
 }  // namespace trireme

@@ -18,7 +18,7 @@
 namespace trireme {
 namespace {
 
-/// One write, so that the messages of several ranks do not mix within a line.
+/// Uses one write, so that the messages of several ranks do not mix within a line.
 void report(const char* program, std::string_view kind, std::string_view message) {
   std::string text = formatted("{}: {}: ", program, kind);
   for (const char c : escape_controls(message)) {
@@ -31,7 +31,7 @@ void report(const char* program, std::string_view kind, std::string_view message
   std::fflush(stderr);
 }
 
-/// Exit code of the exception in flight, after its report.
+/// Reports the exception in flight and returns its exit code.
 int handle_current(const char* program) {
   try {
     throw;
@@ -48,13 +48,14 @@ int handle_current(const char* program) {
   }
 }
 
-/// errno of a failed write may be lost by the time we look; a pipe without a reader stays in error.
+/// Checks if the reader of standard output is gone. errno of the failed write may be lost by now,
+/// but a pipe without a reader stays in error.
 bool reader_is_gone(int error) {
   pollfd output{STDOUT_FILENO, POLLOUT, 0};
   return error == EPIPE || (::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0);
 }
 
-/// Said once, however many calls of run_main lie within another.
+/// Prevents a second report if calls of run_main() are nested.
 bool output_lost = false;
 
 [[noreturn]] void fail_output(int error) {
@@ -78,8 +79,8 @@ void print(std::string_view text) {
 }
 
 int run_main(const char* program, const std::function<int()>& body) {
-  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then fails with EPIPE, which we see
-  std::signal(SIGXFSZ, SIG_IGN);  // so does one past `ulimit -f`, with EFBIG
+  std::signal(SIGPIPE, SIG_IGN);  // a write to a closed pipe then fails with EPIPE
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past `ulimit -f` then fails with EFBIG
   raise_open_files_limit();
   int code = kExitDone;
   try {

@@ -19,7 +19,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX give
 namespace trireme {
 namespace {
 
-/// Its own process group, both outputs to `out`; -1 if it cannot be started.
+/// Starts the program in a process group with both outputs to `out`; -1 if that fails.
 pid_t spawn(const std::vector<std::string>& words, int out) {
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -40,7 +40,7 @@ pid_t spawn(const std::vector<std::string>& words, int out) {
   return refused == 0 ? pid : -1;
 }
 
-/// Reads to the end of the output; false: the time was up first.
+/// Reads to the end of the output; returns false if the time limit passes first.
 bool read_all_of(int fd, double limit_s, std::string& text) {
   const Timer timer;
   std::array<char, 1 << 14> buffer{};

@@ -17,16 +17,16 @@
 namespace trireme {
 namespace {
 
-// Everything that the handler touches. Plain, constant-initialized data: it may run before main.
+// All data of the handler, constant-initialized, because it may run before main().
 volatile std::sig_atomic_t requested = 0;
 volatile std::sig_atomic_t num_interrupts = 0;
 volatile std::sig_atomic_t saves_first = 0;
-constinit std::array<char, 16> rank_text{};  // under a launcher; else empty
-constinit bool speaks_for_all = true;
+constinit std::array<char, 16> rank_text{};  // the launcher's rank; empty without a launcher
+constinit bool answers_for_all = true;
 constinit bool on_terminal = false;
-constinit bool is_told_here = true;  // what a first signal will do
+constinit bool announces = true;  // the handler prints what the first signal will do
 
-/// Text put together without the heap, for a signal handler.
+/// Builds text without the heap, for a signal handler.
 class Line {
  public:
   Line& operator<<(const char* text) {
@@ -54,18 +54,18 @@ void say(int number, const char* what) {
 
 void on_signal(int number, siginfo_t* info, void*) {
   const int error = errno;
-  // A launcher, our parent, signals all its ranks: one answer will do. Who signals this one alone
-  // is answered by it.
+  // The launcher, which is the parent process, signals all its ranks, so one answer is enough. If
+  // another process signals this rank alone, this rank answers.
   const bool mine_alone = info != nullptr && info->si_pid > 0 && info->si_pid != ::getppid();
-  const bool speaks = speaks_for_all || mine_alone;
+  const bool answers = answers_for_all || mine_alone;
   if (number == SIGINT) num_interrupts = num_interrupts + 1;
   if (number == SIGINT && num_interrupts > 1) {
-    if (speaks) say(number, "the second one: ends at once with 130");
+    if (answers) say(number, "second SIGINT: ends at once with 130");
     ::_exit(128 + SIGINT);
   }
-  if (requested == 0 && speaks && is_told_here) {
+  if (requested == 0 && answers && announces) {
     say(number, saves_first != 0
-                    ? "will save and end with 75 after the micro-batch under way; SIGINT "
+                    ? "will save and end with 75 after the current micro-batch; SIGINT "
                       "twice ends at once"
                     : "will end with 75 before the first step; SIGINT twice ends at once");
   }
@@ -79,7 +79,7 @@ bool is_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-/// Sets the handler, and leaves SIGPIPE to those who write.
+/// Installs the handler, and ignores SIGPIPE so that writers see the error.
 void set_handler() noexcept {
   on_terminal = ::isatty(STDERR_FILENO) == 1;
 
@@ -99,7 +99,7 @@ void set_handler() noexcept {
 void install_stop_signals(const char* rank) noexcept {
   if (rank != nullptr) {
     std::strncpy(rank_text.data(), rank, rank_text.size() - 1);
-    speaks_for_all = std::string_view(rank) == "0";
+    answers_for_all = std::string_view(rank) == "0";
   }
   set_handler();
   sigset_t stacks;
@@ -109,7 +109,7 @@ void install_stop_signals(const char* rank) noexcept {
 }
 
 void watch_stop_signals() noexcept {
-  is_told_here = false;
+  announces = false;
   set_handler();
 }
 

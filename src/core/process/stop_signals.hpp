@@ -4,35 +4,37 @@
 
 namespace trireme {
 
-/// SIGUSR2, SIGTERM, SIGINT and SIGHUP (unless it is ignored already, as under nohup) ask for a
-/// stop; the handler sets a flag and says on stderr what will happen, once. Of the ranks that a
-/// launcher signals together, rank 0 alone speaks. A second SIGINT ends the process at once with
-/// 130. SIGPIPE is ignored. SIGUSR1 is blocked here and in all threads to come: StackRequests
-/// answers it. Call it before anything slow: until then a signal kills the process. `rank`: the
-/// launcher's number of this process, null without one. Safe before main; a second call does nothing new.
+/// Installs the stop request handler for SIGUSR2, SIGTERM, SIGINT and SIGHUP (unless SIGHUP is
+/// ignored, as under nohup). The handler sets a flag and prints once on stderr what will happen. If
+/// a launcher signals all ranks, only rank 0 prints. A second SIGINT ends the process at once with
+/// 130. SIGPIPE is ignored. SIGUSR1 is blocked here and in all later threads, because StackRequests
+/// handles it.
+///
+/// Call it before anything slow: until then a signal kills the process. `rank` is the launcher's
+/// rank of this process, null without a launcher. Safe before main(); a second call has no effect.
 void install_stop_signals(const char* rank) noexcept;
 
-/// For programs that end by themselves when they are asked to, and say so: the same signals set the
-/// same flag, and nothing is said here but of a second SIGINT.
+/// Installs the same handler for programs that report a stop themselves: the flag is set, and only
+/// a second SIGINT is reported here.
 void watch_stop_signals() noexcept;
 
-/// The number of the signal that asked for a stop; 0: none.
+/// Returns the number of the signal that requested a stop; 0 if there is none.
 int stop_signal() noexcept;
 
-/// From now on a stop saves first: what the answer to a signal says.
+/// Makes the handler's message say, from now on, that a stop saves first.
 void stop_saves_first() noexcept;
 
-/// "SIGTERM"; "signal 40" for one without a name of its own here.
+/// Returns "SIGTERM", or "signal 40" if the signal has no name.
 std::string signal_name(int number);
 
-/// A stop was asked for before the work began: end with kExitStopped and leave all as it was.
+/// Thrown if a stop was requested before the work began; ends the program with kExitStopped.
 class StoppedEarly : public std::exception {
  public:
   [[nodiscard]] const char* what() const noexcept override { return "stopped on request"; }
 };
 
-/// For long preparations, between two pieces of them: throws StoppedEarly if a stop was asked for.
-/// Does nothing in programs that did not call install_stop_signals.
+/// Throws StoppedEarly if a stop was requested. Long preparations call it between their parts. Does
+/// nothing in programs that did not call install_stop_signals().
 void leave_if_stop_asked();
 
 }  // namespace trireme

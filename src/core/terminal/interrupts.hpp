@@ -3,17 +3,17 @@
 
 namespace trireme {
 
-/// While one lives, Ctrl-C (SIGINT) is a question that the program answers, not its end. One at a
-/// time. System calls that wait return with EINTR.
+/// Makes Ctrl-C (SIGINT) a flag during its lifetime instead of ending the program. Only one may
+/// exist at a time. Blocking system calls return with EINTR.
 class CatchInterrupts {
  public:
   CatchInterrupts();
   CatchInterrupts(const CatchInterrupts&) = delete;
   CatchInterrupts& operator=(const CatchInterrupts&) = delete;
-  /// What Ctrl-C did before.
+  /// Restores the earlier handler of Ctrl-C.
   ~CatchInterrupts();
 
-  /// Whether it was pressed since the last call.
+  /// Returns true if Ctrl-C was pressed since the last call.
   static bool take() noexcept;
 
  private:

@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kMaxHistory = 1000;
 
-/// Whether more is there to read at once: the next line of a text that was pasted.
+/// Returns true if more input is available now: the next line of pasted text.
 bool more_is_there() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   return ::poll(&input, 1, 0) > 0 && (input.revents & POLLIN) != 0;
@@ -34,7 +34,7 @@ bool more_is_there() {
 
 volatile std::sig_atomic_t resized = 0;
 
-/// While one lives, Ctrl-C and a new size of the terminal come in wait() only, so that none is missed.
+/// During its lifetime, Ctrl-C and a resize of the terminal arrive only in wait().
 class KeyWait {
  public:
   enum class Event { key, interrupt, resize, end };
@@ -60,7 +60,7 @@ class KeyWait {
     sigaction(SIGWINCH, &resize_before_, nullptr);
   }
 
-  /// `end`: the terminal is gone. Nothing is thrown: C code calls.
+  /// Waits for a key. `end` means that the terminal is gone. Never throws, because C code calls it.
   Event wait() {
     while (true) {
       if (CatchInterrupts::take()) return Event::interrupt;
@@ -81,7 +81,7 @@ class KeyWait {
   sigset_t mask_before_{};
 };
 
-/// What all of `words` begin with.
+/// Returns the longest common prefix of all words.
 std::string common_begin(const std::vector<std::string>& words) {
   std::string begin = words.front();
   for (const std::string& word : words)
@@ -92,7 +92,7 @@ std::string common_begin(const std::vector<std::string>& words) {
 
 }  // namespace
 
-/// One edited line after another on this process's terminal.
+/// Edits lines on this process's terminal.
 class LineReader::Editor {
  public:
   explicit Editor(const Options& options)
@@ -141,13 +141,13 @@ class LineReader::Editor {
   }
 
  private:
-  /// Adds one line with its end.
+  /// Appends one line including its end.
   Result read_one(std::string& line) {
     KeyWait keys;
     keys_ = &keys;
     interrupted_ = false;
     std::fflush(stdout);
-    ::el_resize(edit_);  // it may have changed during an answer
+    ::el_resize(edit_);  // the size may have changed during an answer
     int size = 0;
     const char* const text = ::el_gets(edit_, &size);
     keys_ = nullptr;
@@ -164,7 +164,7 @@ class LineReader::Editor {
     return Result::line;
   }
 
-  /// For libedit: 1 with a character, 0 at the end, -1 to give the line up.
+  /// Callback of libedit: returns 1 with a character, 0 at the end, -1 to discard the line.
   static int next_key(EditLine* edit, wchar_t* key) {
     Editor& editor = of(edit);
     std::mbstate_t state{};
@@ -182,7 +182,7 @@ class LineReader::Editor {
       char byte = 0;
       if (event == KeyWait::Event::end || ::read(STDIN_FILENO, &byte, 1) <= 0) return 0;
       const std::size_t taken = std::mbrtowc(key, &byte, 1, &state);
-      if (taken == static_cast<std::size_t>(-2)) continue;  // more of it comes
+      if (taken == static_cast<std::size_t>(-2)) continue;  // an incomplete character
       if (taken == static_cast<std::size_t>(-1)) *key = L'\uFFFD';
       return 1;
     }

@@ -7,34 +7,33 @@
 
 namespace trireme {
 
-/// Lines of standard input, one after another.
+/// Reads lines of standard input.
 ///
-/// On a terminal a line is edited (keys as in ~/.editrc, Ctrl-R searches, Up recalls), a text of
-/// several lines that comes at once (pasted) is one, and characters count as many columns as they
-/// take. Elsewhere, and in a build without libedit, lines come as they are. One at a time; call
-/// use_utf8_locale first.
+/// On a terminal, lines are edited (keys as in ~/.editrc, Ctrl-R searches, Up recalls). Pasted text
+/// of several lines is one result, and wide characters take their real width. Without a terminal or
+/// libedit, lines are read unchanged. Only one reader may exist at a time; call use_utf8_locale()
+/// first.
 class LineReader {
  public:
   struct Options {
-    std::filesystem::path history = {};      // of earlier lines, read and added to; "": none
-    std::vector<std::string> commands = {};  // "/help", ..: the Tab key completes them
+    std::filesystem::path history = {};      // file of earlier lines, read and extended; "": none
+    std::vector<std::string> commands = {};  // "/help", ...; the Tab key completes them
   };
 
-  /// A history that cannot be read is as none.
+  /// Ignores a history that cannot be read.
   explicit LineReader(Options options);
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
-  /// Writes the history. The terminal is as before.
+  /// Writes the history and restores the terminal.
   ~LineReader();
 
   enum class Result { line, interrupt, end };
 
-  /// The next line without its end. `interrupt`: Ctrl-C, which threw away what was typed (needs
-  /// CatchInterrupts). `end`: Ctrl-D or the end of the input. Throws Error(resource) if it cannot be
-  /// read.
+  /// Reads the next line without its end. `interrupt`: Ctrl-C discarded the typed text (needs
+  /// CatchInterrupts). `end`: Ctrl-D or the end of the input. Throws Error(resource).
   Result read(std::string_view prompt, std::string& line);
 
-  /// Whether lines are edited.
+  /// Returns true if lines are edited.
   [[nodiscard]] bool edits() const { return editor_ != nullptr; }
 
  private:
@@ -44,7 +43,7 @@ class LineReader {
   class Editor;
 
   Options options_;
-  std::unique_ptr<Editor> editor_;  // null: nobody types, or no libedit
+  std::unique_ptr<Editor> editor_;  // null without a terminal or libedit
 };
 
 }  // namespace trireme

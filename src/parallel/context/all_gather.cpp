@@ -7,11 +7,11 @@ namespace trireme::context {
 namespace {
 
 struct KeysOfAll {
-  at::Tensor k;  // [B, Hk, T, D], places in rank order
+  at::Tensor k;  // [B, Hk, T, D], positions in rank order
   at::Tensor v;
 };
 
-/// [c, B, Hk, T / c, D] -> [B, Hk, T, D].
+/// Converts [c, B, Hk, T / c, D] to [B, Hk, T, D].
 at::Tensor join_ranks(const at::Tensor& x) {
   return x.permute({1, 2, 0, 3, 4}).flatten(2, 3);
 }
@@ -25,8 +25,8 @@ KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, Communicator& gr
   return {join_ranks(all.select(1, 0)), join_ranks(all.select(1, 1))};
 }
 
-/// Gradients [B, Hk, T, D] of the keys of all ranks: the sum over ranks for this rank's places,
-/// [2, B, Hk, T / c, D].
+/// Sums the gradients [B, Hk, T, D] of all keys over the ranks and returns those of this rank's
+/// positions, [2, B, Hk, T / c, D].
 at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, Communicator& group) {
   const at::Tensor all = at::stack({k, v})
                              .unflatten(3, {group.size(), -1})
@@ -49,7 +49,7 @@ ContextResult all_gather_forward(const at::Tensor& q, const at::Tensor& k, const
 
 ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const ContextSaved& saved,
                                         const ContextCall& call) {
-  // Gathered again rather than kept: between forward and backward a rank holds T / c keys a layer.
+  // Gathering again saves memory: between forward and backward a rank stores T / c keys per layer.
   const KeysOfAll keys = gather_keys(saved.k, saved.v, *call.group);
   const auto setup = call.attention(call.own_places(), places_of_all(call.setup), /*wide=*/true);
   const auto grads =

@@ -34,7 +34,7 @@ constexpr std::array<FormRow, kContextForms.size()> kForms{{
     {context::ring_forward, context::ring_backward},
     {context::all_gather_forward, context::all_gather_backward},
     {context::ulysses_forward, context::ulysses_backward},
-}};  // by ContextForm
+}};  // indexed by ContextForm
 
 const FormRow& row_of(const ContextCall& call) {
   return kForms.at(static_cast<std::size_t>(call.form));
@@ -69,18 +69,17 @@ std::int64_t num_places(const ops::RowPlaces& places) {
 
 void check(const at::Tensor& q, const at::Tensor& k, const ContextCall& call) {
   const auto& places = call.setup.places;
-  if (places.size() != static_cast<std::size_t>(call.group->size())) {
+  if (places.size() != static_cast<std::size_t>(call.group->size()))
     fail(ErrorKind::internal, "context_attention: places of {} ranks, group {} has {}",
          places.size(), call.group->name(), call.group->size());
-  }
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     const bool fits = static_cast<std::int64_t>(places[rank].size()) == q.size(0) &&
                       q.size(0) > 0 && num_places(places[rank]) == q.size(2);
-    if (!fits || k.size(2) != q.size(2)) {
-      fail(ErrorKind::internal,
-           "context_attention: q {}, k {} and the places of rank {}: as many on every rank",
-           q.sizes(), k.sizes(), rank);
-    }
+    if (!fits || k.size(2) != q.size(2))
+      fail(
+          ErrorKind::internal,
+          "context_attention: q {}, k {} and the positions of rank {} must have equal numbers of positions",
+          q.sizes(), k.sizes(), rank);
   }
 }
 
@@ -115,7 +114,7 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   check(q, k, call);
   if (group.size() == 1) {
     ops::RowPlaces places = call.own_places();
-    // Named or not, whole rows are the same; unnamed they may take a GPU's library.
+    // Whole rows need no positions; without them a GPU library may run.
     if (places == ops::RowPlaces(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);
   }

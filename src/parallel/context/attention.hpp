@@ -8,40 +8,41 @@
 #include "comm/communicator.hpp"
 #include "ops/attention.hpp"
 
-/// Attention over rows of which every rank of a group holds some places.
+/// Attention with context parallelism: every rank of a group holds some positions of each row.
 ///
-/// With queries q, keys k and values v of a rank's own places, T / c of each row, every form gives
-/// what attention over the whole rows gives at these places, gradients too:
-///   ring        blocks of k and v travel: rank r gets that of r - 1, while it computes with the one
-///               it holds; results meet in fp32 (merge_attention). In backward k and v travel again,
-///               and fp32 gradients with their block, home at last. Blocks that no query here sees
-///               cost their transfer alone.
-///   all_gather  k and v of all ranks together, gathered again in backward, whose gradients are
-///               reduced and scattered
-///   ulysses     from T / c places of all heads to T places of H / c heads, and back: 4 all_to_all
-///               in forward, 4 in backward. Key heads are sent to every rank whose query heads read
-///               them, so with fewer key heads than ranks they are replicated and gradients summed.
+/// q, k and v are those of a rank's own positions, T / c of each row. Every form returns the same
+/// outputs and gradients at these positions as attention over whole rows:
+///   ring        Chunks of k and v travel: a rank receives the chunk of the previous rank while it
+///               computes with the current chunk. Results are merged in fp32 (merge_attention).
+///               In backward k and v travel again with their fp32 gradients, until these are back
+///               on their own rank. A chunk that no local query sees costs only its transfer.
+///   all_gather  Gathers k and v of all ranks, again in backward, and reduce-scatters gradients.
+///   ulysses     Exchanges T / c positions of all heads for T positions of H / c heads, and back:
+///               4 all_to_all in forward, 4 in backward. A key head goes to every rank with query
+///               heads that read it. With fewer key heads than ranks it is replicated, and its
+///               gradients are summed.
 /// Source: Liu et al., "Ring Attention", 2023; Jacobs et al., "DeepSpeed Ulysses", 2023.
 namespace trireme {
 
 enum class ContextForm { ring, all_gather, ulysses };
 
 inline constexpr std::array<std::string_view, 3> kContextForms{"ring", "all_gather",
-                                                               "ulysses"};  // by value
+                                                               // indexed by ContextForm
+                                                               "ulysses"};
 
 struct ContextSetup {
-  ops::AttentionSetup rows;            // of whole rows
-  std::vector<ops::RowPlaces> places;  // of every rank of the group: deal_places
+  ops::AttentionSetup rows;            // setup of whole rows
+  std::vector<ops::RowPlaces> places;  // positions of every rank of the group (deal_places)
 };
 
-/// With autograd: q [B, H, T / c, D]; k, v [B, Hk, T / c, D]; returns out [B, H, T / c, D], each in
-/// the order of this rank's places. Forward and backward are collective. Throws Error(usage) for
-/// ulysses where the ranks do not divide H, Error(comm) where a peer is lost.
+/// Collective in forward and backward; supports autograd. q [B, H, T / c, D]; k, v [B, Hk, T / c,
+/// D]; returns [B, H, T / c, D], in the order of this rank's positions. Throws Error(usage) for
+/// ulysses if the ranks do not divide H, and Error(comm) if a peer is lost.
 at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const ContextSetup& setup, Communicator& group, ContextForm form,
                              ops::Path path = ops::Path::fast);
 
-/// The tokens of some places: x [B, T, ...] to [B, places, ...].
+/// Selects tokens by position: x [B, T, ...] to [B, positions, ...].
 at::Tensor take_places(const at::Tensor& x, const ops::RowPlaces& places);
 
 }  // namespace trireme

@@ -17,9 +17,9 @@ Microbatch deal_tokens(Microbatch whole, const Mesh& mesh) {
   whole.places_of_ranks =
       deal_places(balance, {.bounds = whole.bounds}, whole.rows(), whole.length(), ranks);
   const ops::RowPlaces& own = whole.places_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))];
-  for (at::Tensor* per_token : {&whole.tokens, &whole.targets, &whole.target_weights,
-                                &whole.positions, &whole.places, &whole.sequence_of,
-                                &whole.padding}) {
+  for (at::Tensor* per_token :
+       {&whole.tokens, &whole.targets, &whole.target_weights, &whole.positions, &whole.places,
+        &whole.sequence_of, &whole.padding}) {
     if (per_token->defined()) *per_token = take_places(*per_token, own);
   }
   return whole;

@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-/// Context parallelism as a layer sees it; without a group every row is whole.
+/// Context parallelism as used by a layer; without a group every row is whole.
 struct ContextGroup {
   Communicator* group = nullptr;
   ContextForm form = ContextForm::ring;
@@ -13,11 +13,11 @@ struct ContextGroup {
   [[nodiscard]] int size() const { return group == nullptr ? 1 : group->size(); }
 };
 
-/// The cp axis of the mesh with parallel.cp_form.
+/// Returns the cp axis of the mesh with the form of parallel.cp_form.
 ContextGroup context_group(const Mesh& mesh);
 
-/// Of a micro-batch of whole rows the tokens of this rank of cp, T / cp of each row, dealt by
-/// parallel.cp_balance; every rank knows the places of all.
+/// Shards a micro-batch of whole rows along the sequence: returns this cp rank's T / cp tokens of
+/// each row, selected by parallel.cp_balance, and the positions of all ranks.
 Microbatch deal_tokens(Microbatch whole, const Mesh& mesh);
 
 }  // namespace trireme

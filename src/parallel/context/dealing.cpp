@@ -9,9 +9,9 @@ namespace trireme {
 namespace {
 
 using Ranges = std::vector<ops::TokenRange>;
-using RowShares = std::vector<Ranges>;  // of each rank
+using RankRanges = std::vector<Ranges>;  // by rank
 
-/// The pairs of a query and a key that it sees in one whole row.
+/// Counts the attention work of one whole row: pairs of a query and a key that it sees.
 class RowWork {
  public:
   RowWork(const ops::AttentionSetup& rows, std::size_t row, std::int64_t length) {
@@ -34,7 +34,7 @@ class RowWork {
     return work;
   }
 
-  [[nodiscard]] std::int64_t most(const RowShares& shares) const {
+  [[nodiscard]] std::int64_t most(const RankRanges& shares) const {
     std::int64_t most = 0;
     for (const Ranges& ranges : shares) most = std::max(most, of(ranges));
     return most;
@@ -44,9 +44,9 @@ class RowWork {
   std::vector<ops::QueryPart> parts_;
 };
 
-RowShares deal_zigzag(std::int64_t length, std::int64_t ranks) {
+RankRanges zigzag(std::int64_t length, std::int64_t ranks) {
   const std::int64_t chunk = length / (2 * ranks);
-  RowShares shares(static_cast<std::size_t>(ranks));
+  RankRanges shares(static_cast<std::size_t>(ranks));
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     Ranges& ranges = shares[static_cast<std::size_t>(rank)];
     append(ranges, {rank * chunk, chunk});
@@ -55,8 +55,8 @@ RowShares deal_zigzag(std::int64_t length, std::int64_t ranks) {
   return shares;
 }
 
-/// As many blocks a rank as divide its places, up to 16; small blocks would waste an attention
-/// kernel's tiles of 64.
+/// Returns the number of chunks per rank, at most 16, that divides its positions. Small chunks
+/// would waste parts of an attention kernel's tiles of 64.
 std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
   constexpr std::int64_t kMost = 16;
   constexpr std::int64_t kTile = 64;
@@ -68,7 +68,7 @@ std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
   return blocks;
 }
 
-RowShares deal_by_work(const RowWork& row, std::int64_t length, std::int64_t ranks) {
+RankRanges balance_by_work(const RowWork& row, std::int64_t length, std::int64_t ranks) {
   const std::int64_t each = blocks_a_rank(length / ranks, ranks);
   const std::int64_t size = length / ranks / each;
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(each * ranks));
@@ -89,7 +89,7 @@ RowShares deal_by_work(const RowWork& row, std::int64_t length, std::int64_t ran
     held[least].push_back(block);
     load[least] += work(block);
   }
-  RowShares shares(held.size());
+  RankRanges shares(held.size());
   for (std::size_t rank = 0; rank < held.size(); ++rank) {
     std::sort(held[rank].begin(), held[rank].end());
     for (const std::int64_t block : held[rank]) append(shares[rank], {block * size, size});
@@ -102,18 +102,17 @@ RowShares deal_by_work(const RowWork& row, std::int64_t length, std::int64_t ran
 std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::AttentionSetup& rows,
                                         std::int64_t batch, std::int64_t length, int ranks) {
   const std::int64_t chunks = 2 * static_cast<std::int64_t>(ranks);
-  if (ranks > 1 && length % chunks != 0) {
+  if (ranks > 1 && length % chunks != 0)
     fail(
         ErrorKind::usage,
-        "a row of {} places, must be divisible by {} (two chunks for each of {} context-parallel ranks)",
+        "a row has {} positions; the number must be divisible by {} (two chunks for each of {} context-parallel ranks)",
         length, chunks, ranks);
-  }
   std::vector<ops::RowPlaces> places(static_cast<std::size_t>(ranks));
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
-    RowShares shares = ranks == 1 ? RowShares{{{0, length}}} : deal_zigzag(length, ranks);
+    RankRanges shares = ranks == 1 ? RankRanges{{{0, length}}} : zigzag(length, ranks);
     if (balance == ContextBalance::work && ranks > 1) {
       const RowWork work(rows, row, length);
-      RowShares by_work = deal_by_work(work, length, ranks);
+      RankRanges by_work = balance_by_work(work, length, ranks);
       if (work.most(by_work) < work.most(shares)) shares = std::move(by_work);
     }
     for (std::size_t rank = 0; rank < places.size(); ++rank)

@@ -6,25 +6,29 @@
 
 #include "ops/attention/plan.hpp"
 
-/// Which places of a row each context-parallel rank holds. Pure functions of the row's length and
-/// borders, so that every rank knows the places of all. No LibTorch.
+/// Selects the positions of a row for each context-parallel rank. The functions depend only on the
+/// row's length and document boundaries, so every rank knows the positions of all ranks. No
+/// LibTorch.
 namespace trireme {
 
-/// zigzag  2c equal chunks; rank i holds chunks i and 2c - 1 - i: as many pairs of a query and a key
-///         that it sees on each rank, where a row is one document
-/// work    up to 16 blocks a rank, heaviest first to the rank with the least work; where documents
-///         end, the keys that queries see do too, and zigzag no longer divides the work evenly
+/// The balancing methods of context parallelism:
+///   zigzag  2c equal chunks; rank i holds chunks i and 2c - 1 - i. If a row is one document, every
+///           rank has equally many pairs of a query and a key that it sees.
+///   work    Up to 16 chunks per rank; the heaviest chunks go first, each to the rank with the
+///           least work. It suits rows of several documents, where zigzag is uneven.
 enum class ContextBalance { zigzag, work };
 
-inline constexpr std::array<std::string_view, 2> kContextBalances{"zigzag", "work"};  // by value
+// indexed by ContextBalance
+inline constexpr std::array<std::string_view, 2> kContextBalances{"zigzag", "work"};
 
-/// Returns the places of every rank, one list a row. `rows`: which keys the queries of whole rows see.
-/// Throws Error(usage) if length is not divisible by 2 ranks (ranks above 1).
+/// Returns the positions of every rank, one list for each row. `rows` says which keys the queries
+/// of whole rows see. Throws Error(usage) if length is not divisible by 2 ranks (with more than one
+/// rank).
 std::vector<ops::RowPlaces> deal_places(ContextBalance balance, const ops::AttentionSetup& rows,
                                         std::int64_t batch, std::int64_t length, int ranks);
 
-/// Returns the number of pairs of a query and a key that it sees on the busiest rank, divided by their
-/// mean over ranks; 1: even.
+/// Returns the number of pairs of a query and a key that it sees on the busiest rank, divided by
+/// the mean over ranks; 1 means balanced.
 double work_imbalance(const std::vector<ops::RowPlaces>& places, const ops::AttentionSetup& rows);
 
 }  // namespace trireme

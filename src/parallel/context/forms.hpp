@@ -3,27 +3,26 @@
 
 #include "parallel/context/attention.hpp"
 
-/// The three forms, without autograd. Private.
+/// The three forms without autograd. Private to this directory.
 namespace trireme::context {
 
-/// What every function of a form is given.
 struct ContextCall {
   ContextSetup setup;
   Communicator* group;
   ContextForm form;
   ops::Path path;
-  std::int64_t num_key_heads;  // of the whole model
+  std::int64_t num_key_heads;  // key heads of the whole model
 
   [[nodiscard]] const ops::RowPlaces& own_places() const {
     return setup.places[static_cast<std::size_t>(group->rank())];
   }
 
-  /// Of queries and keys at these places; results in fp32 (fp64) if `wide`.
+  /// Returns the setup for queries and keys at these positions; `wide`: results in fp32 (fp64).
   [[nodiscard]] ops::AttentionSetup attention(ops::RowPlaces queries, ops::RowPlaces keys,
                                               bool wide) const;
 };
 
-/// What backward reads: of this rank's places, or (ulysses) of its heads.
+/// Saved activations for backward: of this rank's positions, or (ulysses) of its heads.
 struct ContextSaved {
   at::Tensor q;
   at::Tensor k;
@@ -51,7 +50,7 @@ ContextResult ulysses_forward(const at::Tensor& q, const at::Tensor& k, const at
 ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSaved& saved,
                                      const ContextCall& call);
 
-/// Every row's places of all ranks, in rank order.
+/// Returns the positions of all ranks for every row, in rank order.
 ops::RowPlaces places_of_all(const ContextSetup& setup);
 
 }  // namespace trireme::context

@@ -12,10 +12,10 @@
 namespace trireme::context {
 namespace {
 
-/// A tensor on its way: out goes to the next rank while in comes from the one before.
-class Travel {
+/// A pending exchange: `out` goes to the next rank while `in` comes from the previous rank.
+class RingTransfer {
  public:
-  Travel(at::Tensor out, Communicator& group, std::string_view tag)
+  RingTransfer(at::Tensor out, Communicator& group, std::string_view tag)
       : out_(std::move(out)), in_(at::empty_like(out_)) {
     const int next = (group.rank() + 1) % group.size();
     const int before = (group.rank() + group.size() - 1) % group.size();
@@ -27,10 +27,10 @@ class Travel {
                             .tag = tag});
   }
 
-  /// On MPI messages move only inside calls of the communicator.
+  /// Makes progress: on MPI messages move only inside calls of the communicator.
   void poll() { work_->poll(); }
 
-  /// Waits for both.
+  /// Waits for both messages.
   at::Tensor arrived() {
     work_->wait();
     return in_;
@@ -39,10 +39,10 @@ class Travel {
  private:
   at::Tensor out_;
   at::Tensor in_;
-  WorkPtr work_;  // destroyed first: it may still read and write the tensors
+  WorkPtr work_;  // destroyed first, because it may still read and write the tensors
 };
 
-/// What the queries here see of the block of `owner`.
+/// Returns the setup for local queries and the chunk of `owner`.
 ops::AttentionSetup block_setup(const ContextCall& call, int owner) {
   return call.attention(call.own_places(), call.setup.places[static_cast<std::size_t>(owner)],
                         /*wide=*/true);
@@ -52,12 +52,12 @@ bool is_seen(const ops::AttentionSetup& setup, const at::Tensor& q) {
   return !ops::sees_nothing(ops::plan_attention(setup, q.size(0), q.size(2), q.size(2)));
 }
 
-/// The rank whose block is here after `step` transfers.
+/// Returns the owner of the chunk that is on this rank after `step` transfers.
 int owner_at(int step, const Communicator& group) {
   return (group.rank() - step + group.size()) % group.size();
 }
 
-/// Of one block, to be written: [B, H, T / c, D] and [B, H, T / c] in fp32 (fp64 of fp64).
+/// Allocates the output of one chunk: [B, H, T / c, D] and [B, H, T / c] in fp32 (fp64 for fp64).
 ops::AttentionOutput space_for(const at::Tensor& q) {
   const auto options = q.options().dtype(ops::accumulate_type(q));
   return {at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, options).transpose(1, 2),
@@ -78,8 +78,8 @@ struct HeadSlice {
   }
 };
 
-/// A block's work in up to four kernel calls on a CPU, so that messages move in between; each with
-/// a key head for every thread at least.
+/// Splits a chunk's work into up to four kernel calls on a CPU, so that messages move in between.
+/// Each call has at least one key head per thread.
 std::vector<HeadSlice> head_slices(const at::Tensor& q, const at::Tensor& k) {
   constexpr std::int64_t kMost = 4;
   const std::int64_t heads = k.size(1);
@@ -95,7 +95,7 @@ std::vector<HeadSlice> head_slices(const at::Tensor& q, const at::Tensor& k) {
   return slices;
 }
 
-/// Attention over one block; calls `between` after each slice.
+/// Computes attention over one chunk; calls `between` after each slice.
 template <class Between>
 ops::AttentionOutput block_forward(const at::Tensor& q, const at::Tensor& held,
                                    const ops::AttentionSetup& setup, ops::Path path,
@@ -111,24 +111,6 @@ ops::AttentionOutput block_forward(const at::Tensor& q, const at::Tensor& held,
   return part;
 }
 
-/// Adds to grad_q [B, H, T / c, D], writes grad_keys [2, B, Hk, T / c, D].
-template <class Between>
-void block_backward(const at::Tensor& grad_out, const ContextSaved& saved, const at::Tensor& held,
-                    const ops::AttentionSetup& setup, ops::Path path, const at::Tensor& grad_q,
-                    const at::Tensor& grad_keys, const Between& between) {
-  for (const HeadSlice& slice : head_slices(saved.q, held[0])) {
-    const ops::AttentionOutput whole{slice.of_queries(saved.attended.out),
-                                     slice.of_queries(saved.attended.lse)};
-    const auto grads =
-        ops::attention_backward(slice.of_queries(grad_out), slice.of_queries(saved.q),
-                                slice.of_keys(held[0]), slice.of_keys(held[1]), whole, setup, path);
-    slice.of_queries(grad_q).add_(grads.q);
-    slice.of_keys(grad_keys[0]).copy_(grads.k);
-    slice.of_keys(grad_keys[1]).copy_(grads.v);
-    between();
-  }
-}
-
 }  // namespace
 
 ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -137,7 +119,7 @@ ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::T
   at::Tensor held = at::stack({k, v}).contiguous();  // [2, B, Hk, T / c, D]
   ops::AttentionOutput sum;
   for (int step = 0; step < group.size(); ++step) {
-    std::optional<Travel> next;
+    std::optional<RingTransfer> next;
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
     const auto setup = block_setup(call, owner_at(step, group));
     if (is_seen(setup, q)) {
@@ -163,9 +145,9 @@ ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved
   at::Tensor held = at::stack({saved.k, saved.v}).contiguous();  // [2, B, Hk, T / c, D]
   const auto type = ops::accumulate_type(q);
   at::Tensor grad_q = at::zeros(q.sizes(), q.options().dtype(type));
-  at::Tensor home;  // gradients of this rank's block
-  std::optional<Travel> next;
-  std::optional<Travel> sums;  // of the block that is here next
+  at::Tensor home;  // gradients of this rank's chunk
+  std::optional<RingTransfer> next;
+  std::optional<RingTransfer> sums;  // gradients of the chunk that is here next
   for (int step = 0; step < group.size(); ++step) {
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
     const auto setup = block_setup(call, owner_at(step, group));

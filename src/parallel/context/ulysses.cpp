@@ -37,11 +37,11 @@ Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Com
   return heads;
 }
 
-/// One all_to_all of tensors: part p of `parts` goes to rank p; what comes has `counts` elements.
-class Swap {
+/// A pending all_to_all: parts[p] goes to rank p, counts[p] elements come from rank p.
+class TensorExchange {
  public:
-  Swap(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts, Communicator& group,
-       std::string_view tag)
+  TensorExchange(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts,
+                 Communicator& group, std::string_view tag)
       : counts_(std::move(counts)) {
     std::vector<at::Tensor> flat;
     std::vector<std::uint64_t> sent;
@@ -62,7 +62,7 @@ class Swap {
                               .tag = tag});
   }
 
-  /// Waits; the elements from every rank, in rank order.
+  /// Waits and returns the elements from every rank, in rank order.
   std::vector<at::Tensor> arrived() {
     work_->wait();
     std::vector<at::Tensor> parts;
@@ -78,27 +78,27 @@ class Swap {
   std::vector<std::uint64_t> counts_;
   at::Tensor out_;
   at::Tensor in_;
-  WorkPtr work_;  // destroyed first: it may still read and write the tensors
+  WorkPtr work_;  // destroyed first, because it may still read and write the tensors
 };
 
 std::size_t own_rank(const Communicator& group) {
   return static_cast<std::size_t>(group.rank());
 }
 
-/// From some places of all heads to all places of some heads, under way.
+/// A pending exchange from some positions of all heads to all positions of some heads.
 class ToHeads {
  public:
   ToHeads(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
       : shape_({x.size(0), heads[own_rank(group)].length, x.size(2), x.size(3)}),
-        swap_(parts_of(x, heads),
-              std::vector<std::uint64_t>(
-                  heads.size(), static_cast<std::uint64_t>(c10::multiply_integers(shape_))),
-              group, tag) {}
+        exchange_(parts_of(x, heads),
+                  std::vector<std::uint64_t>(
+                      heads.size(), static_cast<std::uint64_t>(c10::multiply_integers(shape_))),
+                  group, tag) {}
 
-  /// [B, own heads, T, D], places in rank order.
+  /// Returns [B, own heads, T, D], positions in rank order.
   at::Tensor arrived() {
     std::vector<at::Tensor> parts;
-    for (const at::Tensor& part : swap_.arrived()) parts.push_back(part.view(shape_));
+    for (const at::Tensor& part : exchange_.arrived()) parts.push_back(part.view(shape_));
     return at::cat(parts, 2);
   }
 
@@ -111,25 +111,24 @@ class ToHeads {
   }
 
   std::vector<std::int64_t> shape_;
-  Swap swap_;
+  TensorExchange exchange_;
 };
 
-/// From all places of some heads back to some places of all heads, under way.
+/// A pending exchange from all positions of some heads back to some positions of all heads.
 class ToPlaces {
  public:
   ToPlaces(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
       : heads_(heads),
         shape_({x.size(0), 0, x.size(2) / group.size(), x.size(3)}),
-        swap_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
+        exchange_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
 
-  /// [B, heads, T / c, D]; a head that several ranks took: the sum of theirs.
+  /// Returns [B, heads, T / c, D]; heads that several ranks took are summed.
   at::Tensor arrived(std::int64_t num_heads) {
-    const std::vector<at::Tensor> parts = swap_.arrived();
+    const std::vector<at::Tensor> parts = exchange_.arrived();
     at::Tensor sum = at::zeros({shape_[0], num_heads, shape_[2], shape_[3]}, parts[0].options());
-    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    for (std::size_t rank = 0; rank < parts.size(); ++rank)
       sum.narrow(1, heads_[rank].first, heads_[rank].length)
           .add_(parts[rank].view({shape_[0], heads_[rank].length, shape_[2], shape_[3]}));
-    }
     return sum;
   }
 
@@ -144,11 +143,11 @@ class ToPlaces {
 
   HeadRanges heads_;
   std::vector<std::int64_t> shape_;
-  Swap swap_;
+  TensorExchange exchange_;
 };
 
-/// The key head of every query head of this rank, counted from its first; empty where attention's
-/// own grouping is that.
+/// Returns the key head of every query head of this rank, relative to its first key head; empty if
+/// attention's own grouping gives the same.
 std::vector<std::int64_t> uneven_readers(std::int64_t num_heads, std::int64_t num_key_heads,
                                          const Heads& heads, std::size_t rank) {
   const ops::TokenRange query = heads.query[rank];
@@ -167,7 +166,7 @@ at::Tensor repeat_readers(const at::Tensor& x, const std::vector<std::int64_t>& 
   return x.index_select(1, at::tensor(read, at::kLong).to(x.device()));
 }
 
-/// Its transpose: sums the gradients of a key head's readers.
+/// The transpose of repeat_readers(): sums the gradients of a key head's readers.
 at::Tensor sum_readers(const at::Tensor& grad, const std::vector<std::int64_t>& read,
                        std::int64_t num_key_heads) {
   if (read.empty()) return grad;

@@ -4,32 +4,33 @@
 
 namespace trireme {
 
-/// Expert parallelism as a layer sees it: which experts lie on which rank, and which tokens this rank
-/// sends to them. Without a mesh, and where experts are cut as other weights are, all lie here.
+/// Expert parallelism as used by a layer: which experts each rank holds, and which tokens this rank
+/// sends to them. Without a mesh, or if experts are split like other weights, this rank holds all
+/// experts.
 class ExpertGroup {
  public:
   ExpertGroup() = default;
 
-  /// `mesh` must outlive this.
+  /// `mesh` must outlive this object.
   explicit ExpertGroup(const Mesh& mesh);
 
-  /// Ranks that experts are dealt over.
+  /// Returns the number of ranks over which experts are split.
   [[nodiscard]] int size() const { return group_ == nullptr ? 1 : group_->size(); }
 
-  /// Of more than one rank.
+  /// Only valid with more than one rank.
   [[nodiscard]] Communicator& group() const { return *group_; }
 
-  /// Of `num_experts` those of one rank of the group; of this one.
+  /// Return the range of experts on `rank` of the group, or on this rank.
   [[nodiscard]] IndexRange held(std::int64_t num_experts, int rank) const;
   [[nodiscard]] IndexRange held(std::int64_t num_experts) const;
 
-  /// Of `count` tokens that every rank of tp has, those that this one sends: all, or where ranks of tp
-  /// are no parts of the same experts, its part.
+  /// Returns the tokens that this rank sends, out of `count` tokens that every tp rank has. It is
+  /// all of them, or if tp ranks do not split the same experts, this rank's part.
   [[nodiscard]] IndexRange sent(std::int64_t count) const;
 
  private:
   Communicator* group_ = nullptr;
-  int parts_ = 1;  // that the ranks of tp deal their tokens in
+  int parts_ = 1;  // number of parts into which the tp ranks split their tokens
   int part_ = 0;
 };
 

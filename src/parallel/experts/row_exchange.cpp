@@ -13,7 +13,7 @@ namespace {
 
 using Counts = std::vector<std::uint64_t>;
 
-/// Elements of so many rows as `rows`.
+/// Converts counts of rows to counts of elements.
 Counts elements_of(const Counts& counts, const at::Tensor& rows) {
   std::uint64_t width = 1;
   for (std::int64_t dim = 1; dim < rows.dim(); ++dim)
@@ -30,8 +30,8 @@ at::Tensor empty_rows(const Counts& counts, const at::Tensor& like) {
   return at::empty(shape, like.options());
 }
 
-/// How many rows each rank has for each expert here, [size, experts here], from how many of this rank's
-/// are of each expert.
+/// Returns the number of rows that each rank has for each local expert, [size, local experts].
+/// `counts` has this rank's rows for each expert. Collective.
 at::Tensor counts_for_here(const ExpertGroup& group, const at::Tensor& counts) {
   const std::int64_t experts = counts.numel();
   Counts sent;

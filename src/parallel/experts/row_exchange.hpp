@@ -10,38 +10,39 @@
 
 namespace trireme {
 
-/// Rows that are on their way between ranks; wait() at once or after other work.
+/// Rows in transit between ranks. Call wait() at once or after other work.
 class MovingRows {
  public:
-  /// What has arrived, in the receiver's order. Once.
+  /// Returns the received rows in the receiver's order. Call it once.
   [[nodiscard]] at::Tensor wait();
 
  private:
   friend class RowExchange;
   at::Tensor sent_;
   at::Tensor received_;
-  at::Tensor order_;  // of what is received; undefined: as it comes
+  at::Tensor order_;  // order of the received rows; undefined: as received
   WorkPtr work_;
 };
 
-/// Where the rows of one micro-batch and layer go: each to the rank that holds its expert, and what is
-/// made of it there back to where it came from. All ranks of the group make the same calls in the same
-/// order; rows may be none.
+/// The destination of the rows of one micro-batch and layer: each row goes to the rank that holds
+/// its expert, and its result goes back. All ranks of the group make the same calls in the same
+/// order; a rank may have no rows.
 class RowExchange {
  public:
-  /// `bounds` [E + 1] int64 on the device: this rank's rows by expert. Collective over the group. Waits
-  /// for the device once, for the counts of both sides.
+  /// Collective over the group. `bounds` [E + 1] int64 on the device gives this rank's rows by
+  /// expert. Waits once for the device, for the counts of both sides.
   RowExchange(const ExpertGroup& group, const at::Tensor& bounds);
 
-  /// Rows leave this rank, and others come.
+  /// Returns true if rows are exchanged with other ranks.
   [[nodiscard]] bool moves() const { return group_ != nullptr; }
 
-  /// Of the rows that lie here, those of each expert here: 0 .. all.
+  /// Returns the bounds of each local expert in the rows on this rank, from 0 to their number.
   [[nodiscard]] const std::vector<std::int64_t>& bounds() const { return bounds_; }
 
-  /// rows [M, ..] by expert -> [bounds().back(), ..] by expert, of one expert by the sender's rank.
+  /// Sends rows [M, ..], sorted by expert. Receives [bounds().back(), ..] by expert; rows of one
+  /// expert are ordered by the sender's rank.
   [[nodiscard]] MovingRows send(const at::Tensor& rows, std::string_view tag) const;
-  /// The way back.
+  /// Sends results back to the ranks of their rows.
   [[nodiscard]] MovingRows give_back(const at::Tensor& rows, std::string_view tag) const;
 
  private:
@@ -49,17 +50,18 @@ class RowExchange {
   std::vector<std::int64_t> bounds_;
   std::vector<std::uint64_t> sent_;  // rows, by rank
   std::vector<std::uint64_t> received_;
-  at::Tensor order_;  // [rows here]: of each row by expert its place as they arrive
+  // [received rows]: position of each row in the order of arrival, sorted by expert
+  at::Tensor order_;
 };
 
-/// A layer's routes of a micro-batch: its rows in order, and where they go.
+/// The route of one layer for a micro-batch: its sorted rows and their destinations.
 struct Route {
-  at::Tensor order;  // [M] int64: assignment of each row, ops::ExpertRows
+  at::Tensor order;  // [M] int64: assignment of each row, see ops::ExpertRows
   RowExchange exchange;
 };
 
-/// Routes of a micro-batch from its first forward pass to a second one in backward, which finds them
-/// and waits for nothing.
+/// Keeps the routes of a micro-batch's first forward pass for its recomputation in backward, which
+/// then does not wait for counts.
 class RouteMemo {
  public:
   [[nodiscard]] std::shared_ptr<const Route> take(std::int64_t layer);

@@ -12,15 +12,15 @@
 namespace trireme {
 namespace {
 
-constexpr std::size_t kAhead = 2;  // receives beside the one that is waited for
+constexpr std::size_t kAhead = 2;  // receives started beside the current one
 constexpr std::array<const char*, 2> kTags{"stage activations", "stage gradients"};
 
-/// The stage that gets what `stage` sends.
-int receiver(StageCargo cargo, int stage) {
-  return cargo == StageCargo::activations ? stage + 1 : stage - 1;
+/// Returns the stage that receives a message from `stage`.
+int receiver(StageCargo kind, int stage) {
+  return kind == StageCargo::activations ? stage + 1 : stage - 1;
 }
 
-/// Every pair of ranks of which the first has something to send to the second.
+/// Returns every pair of ranks in which the first rank sends to the second.
 std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement) {
   std::set<std::pair<int, int>> pairs;
   for (std::size_t stage = 1; stage < placement.rank_of_stage.size(); ++stage) {
@@ -31,8 +31,8 @@ std::set<std::pair<int, int>> pairs_of(const pipeline::Placement& placement) {
   return pairs;
 }
 
-/// What a pass makes for another stage.
-std::optional<StageCargo> cargo_of(pipeline::PassKind kind) {
+/// Returns the message that an action produces for another stage; nullopt for none.
+std::optional<StageCargo> message_of(pipeline::PassKind kind) {
   if (kind == pipeline::PassKind::forward) return StageCargo::activations;
   if (gives_input_grad(kind)) return StageCargo::gradients;
   return std::nullopt;
@@ -43,7 +43,7 @@ std::optional<StageCargo> cargo_of(pipeline::PassKind kind) {
 StageLinks::StageLinks(Communicator& pp, const pipeline::Placement& placement)
     : pp_(pp), placement_(placement) {
   const int me = pp.rank();
-  // Pairs without a rank in common are made by one call.
+  // One call of split() creates the groups of all pairs that share no rank.
   for (std::set<std::pair<int, int>> left = pairs_of(placement); !left.empty();) {
     std::set<int> taken;
     int color = -1;
@@ -68,17 +68,17 @@ StageLinks::StageLinks(Communicator& pp, const pipeline::Placement& placement)
 
 void StageLinks::begin(const pipeline::Schedule& schedule, std::function<at::Tensor(int)> space) {
   space_ = std::move(space);
-  here_.clear();
+  local_.clear();
   waited_s_ = 0;
   for (auto& [from, link] : from_) {
     link.order.clear();
     link.started = 0;
-    for (const pipeline::Pass& pass : schedule.lists[static_cast<std::size_t>(from)]) {
-      const auto cargo = cargo_of(pass.kind);
-      if (!cargo) continue;
-      const int to = receiver(*cargo, pass.stage);
+    for (const pipeline::Pass& action : schedule.lists[static_cast<std::size_t>(from)]) {
+      const auto kind = message_of(action.kind);
+      if (!kind) continue;
+      const int to = receiver(*kind, action.stage);
       if (has_stage(to) && rank_of(to) == pp_.rank())
-        link.order.push_back({*cargo, to, pass.micro_batch});
+        link.order.push_back({*kind, to, action.micro_batch});
     }
     start_receives(link, kAhead);
   }
@@ -91,16 +91,16 @@ void StageLinks::start_receives(Link& link, std::size_t until) {
     const Message message{0, tensor.data_ptr(), tensor.nbytes()};
     WorkPtr work = link.group->exchange({.receives = {&message, 1},
                                          .stream = current_stream(tensor.device()),
-                                         .tag = kTags[static_cast<std::size_t>(key.cargo)]});
+                                         .tag = kTags[static_cast<std::size_t>(key.kind)]});
     link.arriving[key] = {std::move(tensor), std::move(work)};
   }
 }
 
-void StageLinks::send(StageCargo cargo, int stage, int micro_batch, const at::Tensor& tensor) {
-  const int to = receiver(cargo, stage);
+void StageLinks::send(StageCargo kind, int stage, int micro_batch, const at::Tensor& tensor) {
+  const int to = receiver(kind, stage);
   if (!has_stage(to)) return;
   if (rank_of(to) == pp_.rank()) {
-    here_[{cargo, to, micro_batch}] = tensor;
+    local_[{kind, to, micro_batch}] = tensor;
     return;
   }
   Link& link = to_.at(rank_of(to));
@@ -108,15 +108,15 @@ void StageLinks::send(StageCargo cargo, int stage, int micro_batch, const at::Te
   const Message message{1, sent.data_ptr(), sent.nbytes()};
   WorkPtr work = link.group->exchange({.sends = {&message, 1},
                                        .stream = current_stream(sent.device()),
-                                       .tag = kTags[static_cast<std::size_t>(cargo)]});
+                                       .tag = kTags[static_cast<std::size_t>(kind)]});
   leaving_.emplace_back(std::move(work), std::move(sent));
 }
 
-at::Tensor StageLinks::receive(StageCargo cargo, int stage, int micro_batch) {
-  const Key key{cargo, stage, micro_batch};
-  const int sender = cargo == StageCargo::activations ? stage - 1 : stage + 1;
+at::Tensor StageLinks::receive(StageCargo kind, int stage, int micro_batch) {
+  const Key key{kind, stage, micro_batch};
+  const int sender = kind == StageCargo::activations ? stage - 1 : stage + 1;
   if (!has_stage(sender)) return {};
-  if (rank_of(sender) == pp_.rank()) return std::move(here_.extract(key).mapped());
+  if (rank_of(sender) == pp_.rank()) return std::move(local_.extract(key).mapped());
   Link& link = from_.at(rank_of(sender));
   const auto place = std::find(link.order.begin(), link.order.end(), key) - link.order.begin();
   TRIREME_ASSERT(place < std::ssize(link.order));

@@ -13,60 +13,58 @@
 
 namespace trireme {
 
-/// What goes from a stage to its neighbour: hidden states to the next, their gradients to the one
-/// before.
+/// Messages between neighboring stages: hidden states to the next, gradients to the previous.
 enum class StageCargo { activations, gradients };
 
-/// The messages of one rank of pp with the ranks that hold its stages' neighbours.
+/// Stage point-to-point communication of one pp rank with the ranks of its neighboring stages.
 ///
-/// Each pair of ranks has a group for each direction, so that on NCCL, where the operations of a
-/// group run one after another, a waiting receive holds up no send. What is sent, and in which
-/// order, follows from the schedule, which both ends know: receives are started in the order of the
-/// sends, two ahead of the one that is waited for. A send never waits; its tensor is let go when it
-/// has left.
+/// Each pair of ranks has one group per direction. NCCL runs the operations of a group one after
+/// another, so a waiting receive then blocks no send. Messages and their order follow from the
+/// schedule, which both ends know. Receives start in the order of the sends, two ahead of the one
+/// in use. A send never waits; its tensor is released after it has left.
 class StageLinks {
  public:
-  /// Collective over `pp`, which must outlive this.
+  /// Collective over `pp`, which must outlive this object.
   StageLinks(Communicator& pp, const pipeline::Placement& placement);
   StageLinks(const StageLinks&) = delete;
   StageLinks& operator=(const StageLinks&) = delete;
 
-  /// An update begins. `space(i)`: memory for the hidden states of micro-batch i between two stages.
-  /// `schedule` outlives the update.
+  /// Starts an update. `space(i)` allocates the hidden states of micro-batch i between two stages.
+  /// `schedule` must outlive the update.
   void begin(const pipeline::Schedule& schedule, std::function<at::Tensor(int)> space);
 
-  /// To the stage after `stage` (activations) or before it (gradients), on whatever rank; nothing
-  /// where there is none.
-  void send(StageCargo cargo, int stage, int micro_batch, const at::Tensor& tensor);
-  /// What `stage` gets from the stage before (activations) or after it (gradients); undefined where
-  /// there is none. Waits.
-  at::Tensor receive(StageCargo cargo, int stage, int micro_batch);
+  /// Sends to the stage after `stage` (activations) or before it (gradients), on any rank; does
+  /// nothing if there is no such stage.
+  void send(StageCargo kind, int stage, int micro_batch, const at::Tensor& tensor);
+  /// Waits for the message to `stage` from the previous stage (activations) or the next one
+  /// (gradients). Returns an undefined tensor if there is no such stage.
+  at::Tensor receive(StageCargo kind, int stage, int micro_batch);
 
-  /// Lets go what has left; on MPI messages move meanwhile.
+  /// Releases sent tensors; on MPI this also makes progress.
   void poll();
-  /// All have left.
+  /// Waits until all messages have left.
   void finish();
 
-  /// Of this update, in receives.
+  /// Returns the time that receives waited in this update, in seconds.
   [[nodiscard]] double waited_s() const { return waited_s_; }
 
-  /// Groups of this rank, for counting what they sent.
+  /// Returns this rank's groups, to count their traffic.
   [[nodiscard]] std::vector<Communicator*> groups() const;
 
  private:
   struct Key {
-    StageCargo cargo;
-    int stage;  // that gets it
+    StageCargo kind;
+    int stage;  // the receiving stage
     int micro_batch;
 
     auto operator<=>(const Key&) const = default;
   };
 
-  /// One direction between this rank and another.
+  /// One direction between this rank and another rank.
   struct Link {
     std::unique_ptr<Communicator> group = {};  // the sender is its rank 0
-    std::vector<Key> order = {};               // receiving: of the messages of this update
-    std::size_t started = 0;                   // receives
+    std::vector<Key> order = {};               // receiving: the order of this update's messages
+    std::size_t started = 0;                   // number of started receives
     std::map<Key, std::pair<at::Tensor, WorkPtr>> arriving = {};
   };
 
@@ -85,7 +83,7 @@ class StageLinks {
   std::map<int, Link> to_;  // by rank
   std::map<int, Link> from_;
   std::function<at::Tensor(int)> space_;
-  std::map<Key, at::Tensor> here_;  // between two stages of this rank
+  std::map<Key, at::Tensor> local_;  // between two stages of this rank
   std::deque<std::pair<WorkPtr, at::Tensor>> leaving_;
   double waited_s_ = 0;
 };

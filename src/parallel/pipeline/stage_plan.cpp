@@ -26,7 +26,7 @@ bool is_file(const ParallelConfig& config) {
   return config.pp > 1 && config.schedule != kAuto && !is_named(config);
 }
 
-/// Read once: a run does not change with its file.
+/// Reads the file once, so that a run does not change with its file.
 const pipeline::Schedule& schedule_in(const std::string& file) {
   static std::mutex mutex;
   static std::map<std::string, pipeline::Schedule> known;
@@ -36,7 +36,7 @@ const pipeline::Schedule& schedule_in(const std::string& file) {
   return known.emplace(file, pipeline::parse_schedule(read_file(file), file)).first->second;
 }
 
-/// Two stages a rank lie as a V, whose last stage is beside the first.
+/// With two stages per rank the placement is V-shaped: the last stage is on the rank of the first.
 pipeline::Placement searched_placement(const ParallelConfig& config) {
   const auto ranks = static_cast<int>(config.pp);
   const auto on_each = static_cast<int>(config.virtual_stages);
@@ -76,7 +76,7 @@ std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config)
     if (ranks == config.pp) return std::nullopt;
     why = formatted("must be a schedule of parallel.pp = {} ranks, it has {}", config.pp, ranks);
   } catch (const Error& error) {
-    why = formatted("must be {}, auto or a file of one: {}", joined(pipeline::kSchedules, ", "),
+    why = formatted("must be {}, auto or a schedule file: {}", joined(pipeline::kSchedules, ", "),
                     error.what());
   }
   return ScheduleMistake{"parallel.schedule", config.schedule, why};
@@ -87,10 +87,10 @@ std::string weights_out_of_order(const ParallelConfig& config) {
   const pipeline::Schedule& schedule = schedule_in(config.schedule);
   std::vector<int> next(static_cast<std::size_t>(schedule.placement.stages()), 0);
   for (const auto& list : schedule.lists) {
-    for (const pipeline::Pass& pass : list) {
-      if (!gives_weight_grad(pass.kind)) continue;
-      int& expected = next[static_cast<std::size_t>(pass.stage)];
-      if (pass.micro_batch != expected) return text_of(pass);
+    for (const pipeline::Pass& action : list) {
+      if (!gives_weight_grad(action.kind)) continue;
+      int& expected = next[static_cast<std::size_t>(action.stage)];
+      if (action.micro_batch != expected) return text_of(action);
       ++expected;
     }
   }

@@ -46,9 +46,9 @@ at::Tensor TensorGroup::own_tokens(const at::Tensor& per_token) const {
 
 std::vector<IndexRange> token_pieces(std::int64_t tokens, std::int64_t chunks) {
   const auto count = static_cast<int>(std::clamp<std::int64_t>(tokens, 1, chunks));
-  std::vector<IndexRange> pieces;
-  for (int i = 0; i < count; ++i) pieces.push_back(split_range(tokens, {}, count, i));
-  return pieces;
+  std::vector<IndexRange> ranges;
+  for (int i = 0; i < count; ++i) ranges.push_back(split_range(tokens, {}, count, i));
+  return ranges;
 }
 
 }  // namespace trireme

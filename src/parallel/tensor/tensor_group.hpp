@@ -8,22 +8,23 @@
 
 namespace trireme {
 
-/// Tensor parallelism as a layer sees it: between entering (whole) and leaving (sum) a rank
-/// computes with its part of the heads, of the MLP or of the vocabulary; outside, in the residual
-/// stream, all ranks hold the same tokens, or with sequence parallelism each its part of them.
+/// Tensor parallelism as used by a layer. Between whole() and sum() a rank computes with its part
+/// of the heads, the MLP or the vocabulary. In the residual stream all ranks have the same tokens,
+/// or with sequence parallelism each has its part of them.
 ///
-///                     residual stream   whole           sum
-///   tensor            [B, T, D], whole  as it is        sum over ranks
-///   and sequence      [B, T / t, D]     all-gather      reduce-scatter
+///                      residual stream   whole         sum
+///   tensor             [B, T, D], whole  unchanged     sum over ranks
+///   with sequence      [B, T / t, D]     all-gather    reduce-scatter
 ///
-/// Backward of each is the other (model/weighted.hpp). Sources: Shoeybi et al., "Megatron-LM", 2019, section 3;
-/// Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022.
+/// The backward of each is the other (model/weighted.hpp). Sources: Shoeybi et al., "Megatron-LM",
+/// 2019, section 3; Korthikanti et al., "Reducing activation recomputation in large transformer
+/// models", 2022.
 class TensorGroup {
  public:
-  /// Alone: everything is as it is.
+  /// Creates a group of one rank; all functions return their input.
   TensorGroup() = default;
 
-  /// `group` must outlive this.
+  /// `group` must outlive this object.
   TensorGroup(Communicator& group, bool sequence_parallel, std::int64_t chunks = 1)
       : group_(&group),
         sequence_parallel_(sequence_parallel && group.size() > 1),
@@ -35,18 +36,18 @@ class TensorGroup {
 
   [[nodiscard]] bool sequence_parallel() const { return sequence_parallel_; }
 
-  /// In how many pieces tokens enter and leave a linear (token_products.hpp).
+  /// Returns the number of chunks in which tokens enter and leave a linear (token_products.hpp).
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
 
-  /// Of more than one rank.
+  /// Only valid with more than one rank.
   [[nodiscard]] Communicator& group() const { return *group_; }
 
-  /// What enters, without autograd, as all here.
+  /// Returns the whole tokens at the start of a parallel region, without autograd.
   [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
-  /// What leaves.
+  /// Returns the sum at the end of a parallel region, without autograd.
   [[nodiscard]] at::Tensor sum(const at::Tensor& y) const;
 
-  /// Of per [B, T, ..] what belongs to this rank's tokens of the residual stream.
+  /// Selects the entries of `per_token` [B, T, ..] for this rank's tokens of the residual stream.
   [[nodiscard]] at::Tensor own_tokens(const at::Tensor& per_token) const;
 
  private:
@@ -55,7 +56,7 @@ class TensorGroup {
   std::int64_t chunks_ = 1;
 };
 
-/// [0, tokens) in `chunks` pieces of about equal length, without empty ones.
+/// Splits [0, tokens) into `chunks` ranges of about equal length, without empty ones.
 std::vector<IndexRange> token_pieces(std::int64_t tokens, std::int64_t chunks);
 
 }  // namespace trireme

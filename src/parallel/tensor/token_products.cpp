@@ -13,18 +13,18 @@ namespace {
 
 constexpr const char* kTokensPurpose = "activations";
 
-/// Tokens [B, T, D] as those of each rank: [B, t, T / t, D].
+/// Views tokens [B, T, D] by rank: [B, t, T / t, D].
 at::Tensor by_rank(const at::Tensor& tokens, const TensorGroup& group) {
   TRIREME_ASSERT(tokens.size(1) % group.size() == 0);
   return tokens.view({tokens.size(0), group.size(), tokens.size(1) / group.size(), tokens.size(2)});
 }
 
-/// Those of one rank that lie in a piece of its tokens: [B, n, D].
-at::Tensor of_rank(const at::Tensor& by_rank, int rank, const IndexRange& piece) {
-  return by_rank.select(1, rank).narrow(1, piece.begin, piece.count());
+/// Returns one rank's tokens in a chunk: [B, n, D].
+at::Tensor of_rank(const at::Tensor& by_rank, int rank, const IndexRange& chunk) {
+  return by_rank.select(1, rank).narrow(1, chunk.begin, chunk.count());
 }
 
-/// result [B, n, out] = tokens [B, n, in] times matrix [in, out].
+/// Computes result [B, n, out] = tokens [B, n, in] times matrix [in, out].
 void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& matrix) {
   if (ops::widens_products(tokens)) {
     result.copy_(ops::product(tokens, matrix));
@@ -33,24 +33,24 @@ void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& mat
   }
 }
 
-/// y [.., in] times matrix [in, out], added to `onto` where that is defined.
+/// Returns y [.., in] times matrix [in, out], added to `onto` if it is defined.
 at::Tensor product_onto(const at::Tensor& onto, const at::Tensor& y, const at::Tensor& matrix) {
   if (!onto.defined()) return ops::product(y, matrix);
   ops::add_product(y.reshape({-1, y.size(-1)}), matrix, onto.view({-1, onto.size(-1)}));
   return onto;
 }
 
-/// A piece of every rank's tokens on its way to all.
+/// A pending all-gather of one chunk of every rank's tokens.
 struct Gather {
   at::Tensor mine;   // [B, n, D]
   at::Tensor parts;  // [t, B, n, D]
   WorkPtr work;      // destroyed first
 };
 
-Gather begin_gather(const TensorGroup& group, const at::Tensor& x, const IndexRange& piece) {
+Gather begin_gather(const TensorGroup& group, const at::Tensor& x, const IndexRange& chunk) {
   Gather gather;
-  gather.mine = x.narrow(1, piece.begin, piece.count()).contiguous();
-  gather.parts = at::empty({group.size(), x.size(0), piece.count(), x.size(2)}, x.options());
+  gather.mine = x.narrow(1, chunk.begin, chunk.count()).contiguous();
+  gather.parts = at::empty({group.size(), x.size(0), chunk.count(), x.size(2)}, x.options());
   gather.work = all_gather(group.group(), gather.mine, gather.parts, kTokensPurpose);
   return gather;
 }
@@ -68,16 +68,16 @@ WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
   const at::Tensor product = at::empty({x.size(0), tokens, matrix.size(1)}, x.options());
   const at::Tensor whole_of = by_rank(whole, group);
   const at::Tensor product_of = by_rank(product, group);
-  const std::vector<IndexRange> pieces = token_pieces(x.size(1), group.chunks());
-  Gather next = begin_gather(group, x, pieces.front());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
+  const std::vector<IndexRange> chunks = token_pieces(x.size(1), group.chunks());
+  Gather next = begin_gather(group, x, chunks.front());
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
     Gather arrived = std::move(next);
     arrived.work->wait();
-    if (i + 1 < pieces.size()) next = begin_gather(group, x, pieces[i + 1]);
+    if (i + 1 < chunks.size()) next = begin_gather(group, x, chunks[i + 1]);
     for (int rank = 0; rank < group.size(); ++rank) {
-      const at::Tensor here = of_rank(whole_of, rank, pieces[i]);
+      const at::Tensor here = of_rank(whole_of, rank, chunks[i]);
       here.copy_(arrived.parts[rank]);
-      multiply(of_rank(product_of, rank, pieces[i]), here, matrix);
+      multiply(of_rank(product_of, rank, chunks[i]), here, matrix);
       if (next.work) next.work->poll();
     }
   }
@@ -99,7 +99,7 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
                             const at::Tensor& onto) {
   if (group.chunks() == 1) {
     sum_ = product_onto(onto, y, matrix).contiguous();
-    pieces_.push_back(
+    chunks_.push_back(
         {{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kTokensPurpose)});
     return;
   }
@@ -107,16 +107,16 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
   const at::Tensor from = y.reshape({-1, y.size(2)});
   const at::Tensor to = sum_.view({-1, matrix.size(1)});
   for (const IndexRange& range : token_pieces(from.size(0), group.chunks())) {
-    const at::Tensor piece = to.narrow(0, range.begin, range.count());
+    const at::Tensor chunk = to.narrow(0, range.begin, range.count());
     const at::Tensor rows = from.narrow(0, range.begin, range.count());
     if (onto.defined()) {
-      ops::add_product(rows, matrix, piece);
+      ops::add_product(rows, matrix, chunk);
     } else {
-      ops::put_product(rows, matrix, piece);
+      ops::put_product(rows, matrix, chunk);
     }
     poll();
-    pieces_.push_back(
-        {{}, piece, {}, all_reduce(group.group(), piece, ReduceOp::sum, kTokensPurpose)});
+    chunks_.push_back(
+        {{}, chunk, {}, all_reduce(group.group(), chunk, ReduceOp::sum, kTokensPurpose)});
   }
 }
 
@@ -126,37 +126,37 @@ void ProductSum::scatter_tokens(const TensorGroup& group, const at::Tensor& y,
   const std::int64_t own = from.size(2);
   sum_ = at::empty({y.size(0), own, matrix.size(1)}, y.options());
   for (const IndexRange& range : token_pieces(own, group.chunks())) {
-    Piece piece;
+    Chunk chunk;
     if (group.chunks() == 1) {
-      piece.sent = by_rank(product_onto(onto, y, matrix), group).transpose(0, 1).contiguous();
+      chunk.sent = by_rank(product_onto(onto, y, matrix), group).transpose(0, 1).contiguous();
     } else {
-      piece.sent = at::empty({group.size(), y.size(0), range.count(), matrix.size(1)}, y.options());
+      chunk.sent = at::empty({group.size(), y.size(0), range.count(), matrix.size(1)}, y.options());
       for (int rank = 0; rank < group.size(); ++rank) {
-        multiply(piece.sent[rank], of_rank(from, rank, range), matrix);
-        if (onto.defined()) piece.sent[rank].add_(of_rank(by_rank(onto, group), rank, range));
+        multiply(chunk.sent[rank], of_rank(from, rank, range), matrix);
+        if (onto.defined()) chunk.sent[rank].add_(of_rank(by_rank(onto, group), rank, range));
         poll();
       }
     }
-    piece.place = sum_.narrow(1, range.begin, range.count());
-    piece.received = piece.place.is_contiguous()
-                         ? piece.place
-                         : at::empty_like(piece.place, at::MemoryFormat::Contiguous);
-    piece.work = reduce_scatter(group.group(), piece.sent, piece.received, kTokensPurpose);
-    pieces_.push_back(std::move(piece));
+    chunk.place = sum_.narrow(1, range.begin, range.count());
+    chunk.received = chunk.place.is_contiguous()
+                         ? chunk.place
+                         : at::empty_like(chunk.place, at::MemoryFormat::Contiguous);
+    chunk.work = reduce_scatter(group.group(), chunk.sent, chunk.received, kTokensPurpose);
+    chunks_.push_back(std::move(chunk));
   }
 }
 
 void ProductSum::poll() {
-  if (!pieces_.empty()) pieces_.back().work->poll();
+  if (!chunks_.empty()) chunks_.back().work->poll();
 }
 
 at::Tensor ProductSum::wait() {
-  for (Piece& piece : pieces_) {
-    piece.work->wait();
-    if (piece.place.defined() && !piece.place.is_same(piece.received))
-      piece.place.copy_(piece.received);
+  for (Chunk& chunk : chunks_) {
+    chunk.work->wait();
+    if (chunk.place.defined() && !chunk.place.is_same(chunk.received))
+      chunk.place.copy_(chunk.received);
   }
-  pieces_.clear();
+  chunks_.clear();
   return std::move(sum_);
 }
 

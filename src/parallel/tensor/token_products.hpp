@@ -6,10 +6,10 @@
 #include "comm/communicator.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
-/// Products of tokens with a matrix beside the exchange of these tokens over tp. With
-/// `TensorGroup::chunks` K a row's tokens travel in K pieces: while one is on its way the product of
-/// another runs. Without autograd. Source: Wang et al., "Overlap communication with dependent
-/// computation via decomposition in large deep learning models", ASPLOS 2023.
+/// Matrix products that overlap with the exchange of their tokens over tp. With
+/// TensorGroup::chunks() K, a row's tokens travel in K chunks; during one chunk's transfer the
+/// product of another runs. Without autograd. Source: Wang et al., "Overlap communication with
+/// dependent computation via decomposition in large deep learning models", ASPLOS 2023.
 namespace trireme {
 
 struct WholeAndProduct {
@@ -17,27 +17,27 @@ struct WholeAndProduct {
   at::Tensor product;  // [B, T, out]
 };
 
-/// TensorGroup::whole of x, and that times matrix [in, out].
+/// Returns TensorGroup::whole() of x and its product with matrix [in, out].
 WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
                                   const at::Tensor& matrix);
 
-/// TensorGroup::sum of y [B, T, in] times matrix [in, out]: the products are formed at once, their
-/// sums are on their way until they are waited for. `onto` [B, T, out], where defined, is a part of
-/// this rank's that the products are added to; it is used up.
+/// TensorGroup::sum() of y [B, T, in] times matrix [in, out]. The constructor computes the
+/// products; the sums are pending until wait(). If `onto` [B, T, out] is defined, the products are
+/// added to this rank's summand `onto`, which is overwritten.
 class ProductSum {
  public:
   ProductSum(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
              const at::Tensor& onto = {});
 
-  /// The sum, of this rank's tokens of the residual stream; once.
+  /// Returns the sum for this rank's tokens of the residual stream. Call it once.
   [[nodiscard]] at::Tensor wait();
 
  private:
-  struct Piece {
+  struct Chunk {
     at::Tensor sent;
     at::Tensor received;
-    at::Tensor place;  // of it in the sum, where that is not contiguous
-    WorkPtr work;      // destroyed first: it may still read and write the tensors
+    at::Tensor place;  // destination in the sum if `received` is a copy
+    WorkPtr work;      // destroyed first, because it may still read and write the tensors
   };
 
   void sum_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
@@ -47,7 +47,7 @@ class ProductSum {
                       const at::Tensor& onto);
 
   at::Tensor sum_;
-  std::vector<Piece> pieces_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
@@ -10,7 +11,32 @@ namespace {
 constexpr std::int64_t kFirstBytes = 1024 * 1024;
 constexpr std::int64_t kBucketAlignment = 64;  // elements
 
+at::Tensor own_part(const at::Tensor& values, const Communicator& node) {
+  const std::int64_t size = values.numel() / node.size();
+  return values.narrow(0, size * node.rank(), size);
+}
+
 }  // namespace
+
+void HierarchicalSum::add(const at::Tensor& values) {
+  advance();
+  in_flight_.add(reduce_scatter(node_, values, own_part(values, node_), "grads in node"));
+  scattered_ = values;
+}
+
+void HierarchicalSum::finish() {
+  while (scattered_.defined() || summed_.defined()) advance();
+}
+
+void HierarchicalSum::advance() {
+  in_flight_.wait_for_all_but(0);
+  if (summed_.defined())
+    in_flight_.add(all_gather(node_, own_part(summed_, node_), summed_, "grads in node"));
+  if (scattered_.defined())
+    in_flight_.add(
+        all_reduce(across_, own_part(scattered_, node_), ReduceOp::sum, "grads across nodes"));
+  summed_ = std::exchange(scattered_, {});
+}
 
 BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& groups,
                                  std::int64_t bucket_bytes, const NodeLevels* levels)
@@ -18,7 +44,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& g
   if (levels != nullptr) hierarchical_.emplace(*levels, in_flight_);
   const UnitLayout& layout = registry.layout();
   const auto element_bytes = static_cast<std::int64_t>(at::elementSize(registry.dtypes().main));
-  // In elements, of a multiple of `alignment`; 0: all.
+  // Returns a size in elements, a multiple of `alignment`; 0 means all.
   const auto size = [&](std::int64_t bytes, std::int64_t alignment) {
     if (bucket_bytes == 0) return std::int64_t{0};
     return std::max(alignment, bytes / element_bytes / alignment * alignment);

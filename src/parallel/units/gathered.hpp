@@ -7,10 +7,10 @@
 #include "comm/communicator.hpp"
 #include "parallel/param_registry.hpp"
 
-/// Whole tensors out of what the ranks hold: for comparing layouts, of small models.
+/// Assembles whole tensors from the ranks' parts, to compare layouts of small models.
 namespace trireme {
 
-/// One parameter, in the order of all.
+/// One parameter's range in a tensor of all parameters.
 struct GatheredParam {
   std::string name;
   std::int64_t begin = 0;
@@ -19,28 +19,28 @@ struct GatheredParam {
   [[nodiscard]] at::Tensor of(const at::Tensor& all) const { return all.narrow(0, begin, count); }
 };
 
-/// Of all that is declared, in id order.
+/// Returns all declared parameters in id order.
 std::vector<GatheredParam> gathered_params(const ParamRegistry& registry);
 
-/// What all ranks hold.
+/// Gathers the tensors of all ranks. All functions are collective.
 class Gathering {
  public:
-  /// `params`: of the whole model, in the order of the results; what this rank's `registry` has is
-  /// among them. Both outlive this, and so does `world`, all ranks. All functions are collective.
+  /// `params` lists the parameters of the whole model in the order of the results, including this
+  /// rank's `registry`. `registry` and `world` (all ranks) must outlive this object.
   Gathering(const ParamRegistry& registry, std::vector<GatheredParam> params, Communicator& world)
       : registry_(registry), params_(std::move(params)), world_(world) {}
 
-  /// Where this rank has all parameters.
+  /// For a rank that declares all parameters.
   Gathering(const ParamRegistry& registry, Communicator& world)
       : Gathering(registry, gathered_params(registry), world) {}
 
   [[nodiscard]] const std::vector<GatheredParam>& params() const { return params_; }
 
-  /// Every logical element of every parameter as fp64 on the host. `part_of(unit)`: this rank's part
-  /// of a unit, as ParamRegistry::main_part; undefined: zeros.
+  /// Returns every element of every parameter as fp64 on the host. `part_of(unit)` returns this
+  /// rank's part of a unit, like ParamRegistry::main_part(); undefined means zeros.
   [[nodiscard]] at::Tensor all(const std::function<at::Tensor(std::size_t)>& part_of) const;
 
-  /// Of what frozen parameters lack (gradients, moments): zeros for them.
+  /// Like all(), for gradients and optimizer state; frozen parameters get zeros.
   [[nodiscard]] at::Tensor trained(const std::function<at::Tensor(std::size_t)>& part_of) const;
 
   [[nodiscard]] at::Tensor weights() const;

@@ -1,20 +1,71 @@
 #pragma once
+#include <algorithm>
+#include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "comm/communicator.hpp"
+#include "core/timer.hpp"
+#include "parallel/mesh.hpp"
 #include "parallel/param_registry.hpp"
-#include "parallel/units/hierarchical_sum.hpp"
-#include "parallel/units/in_flight.hpp"
 
 namespace trireme {
 
-/// Sums gradients over the data ranks while backward is still running, so that every rank has the
-/// sums of its part. begin() before an update's backward passes; ready() is the registry's event;
-/// finish() waits for all. What leaves when is a function of the registry and the options, never of
-/// timing: all ranks make the same calls. Throws Error(comm) if a collective fails; gradients are
-/// then undefined.
+/// The times of one update's communication, in seconds since begin().
+struct OverlapTimes {
+  double first_launch_s = 0;  // launch of the first gradients
+  double last_ready_s = 0;    // completion of the last gradient
+  double comm_s = 0;          // total time with at least one collective in flight
+  double exposed_s = 0;       // part of comm_s after the end of backward, when the rank only waits
+
+  /// Returns the communication time that backward hid.
+  [[nodiscard]] double hidden_s() const { return std::max(0.0, comm_s - exposed_s); }
+};
+
+/// The pending gradient collectives of one update, oldest first.
+class InFlight {
+ public:
+  void begin();
+
+  /// Records that a gradient is complete.
+  void note_ready() { times_.last_ready_s = timer_.seconds(); }
+
+  /// Adds a collective. `then` runs after its completion, after the functions of all earlier ones.
+  void add(
+      WorkPtr work, std::function<void()> then = [] {});
+
+  /// Makes progress without waiting.
+  void poll();
+  /// Waits until at most `count` collectives are pending.
+  void wait_for_all_but(std::size_t count);
+  /// Waits for all collectives after the end of backward.
+  void finish();
+
+  [[nodiscard]] const OverlapTimes& times() const { return times_; }
+
+ private:
+  struct Item {
+    WorkPtr work;
+    std::function<void()> then;
+  };
+
+  void retire_oldest();
+
+  std::deque<Item> items_;
+  bool none_left_ = true;  // since begin()
+  double busy_since_s_ = 0;
+  Timer timer_;
+  OverlapTimes times_;
+};
+
+/// Sums gradients over the data ranks while backward is still running, so that every rank gets the
+/// sums of its part. Call begin() before an update's backward passes. ready() is the registry's
+/// event. finish() waits for all sums. The launch order depends on registry and options, never on
+/// timing, so all ranks make the same calls. Throws Error(comm) if a collective fails; gradients
+/// are then undefined.
 class GradReduction {
  public:
   virtual ~GradReduction() = default;
@@ -29,25 +80,59 @@ class GradReduction {
   InFlight in_flight_;
 };
 
-/// The one that the mesh's ZeRO stage asks for.
+/// Creates the reduction for the mesh's ZeRO stage.
 std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh);
 
-/// The ranks that hold the same, without ZeRO.
-struct ReplicaGroups {
-  Communicator& dense;
-  Communicator& experts;  // of units of experts in their own grid
+/// Sums over all replicas in three stages: reduce-scatter on each node, all-reduce of each rank's
+/// part across nodes, all-gather on each node. With m nodes of n ranks, a rank sends
+/// 2 (m - 1) / (m n) of a tensor across nodes, 1 / n of a plain all-reduce.
+///
+/// The next stage of a tensor starts when a later tensor is added, or in finish(), after a wait for
+/// the previous stages. All ranks make the same calls in the same order, whatever the timing.
+class HierarchicalSum {
+ public:
+  /// Both arguments must outlive this object.
+  HierarchicalSum(const NodeLevels& levels, InFlight& in_flight)
+      : node_(*levels.node), across_(*levels.across), in_flight_(in_flight) {}
+
+  /// Discards the rest of an abandoned update.
+  void begin() {
+    scattered_.reset();
+    summed_.reset();
+  }
+
+  /// Sums `values` in place; the number of ranks on a node must divide their count.
+  void add(const at::Tensor& values);
+
+  /// Starts all remaining stages.
+  void finish();
+
+ private:
+  void advance();
+
+  Communicator& node_;
+  Communicator& across_;
+  InFlight& in_flight_;
+  at::Tensor scattered_;  // tensor in the first stage
+  at::Tensor summed_;     // tensor in the second stage
 };
 
-/// Without ZeRO: all-reduce of buckets, after an update's last backward pass has filled them.
+/// The groups of ranks with the same weights, without ZeRO.
+struct ReplicaGroups {
+  Communicator& dense;
+  Communicator& experts;  // for expert units in a separate grid
+};
+
+/// Without ZeRO: all-reduces buckets in an update's last backward pass.
 ///
-/// A bucket is a range of the buffer of all trained units, cut from its end (backward reaches the last
-/// layers first), wherever its size is full: large parameters lie in several. The first one is
-/// small, so that communication starts early. Experts in their own grid have buckets of their own. Source: Li et al., "PyTorch Distributed: experiences
-/// on accelerating data parallel training", VLDB 2020, section 3.2.
+/// A bucket is a range of the buffer of all trainable units, cut from its end, because backward
+/// reaches the last layers first. Buckets are cut at fixed sizes, so a large parameter lies in
+/// several. The first bucket is small, so that communication starts early. Experts in a separate
+/// grid have their own buckets. Source: Li et al., "PyTorch Distributed: experiences on
+/// accelerating data parallel training", VLDB 2020, section 3.2.
 class BucketAllReduce final : public GradReduction {
  public:
-  /// `bucket_bytes` 0: one bucket. `levels`: of the dense group's ranks, for sums inside a node
-  /// first; may be null.
+  /// `bucket_bytes` 0: one bucket. `levels`: hierarchical sums for the dense group; may be null.
   BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& groups, std::int64_t bucket_bytes,
                   const NodeLevels* levels = nullptr);
 
@@ -57,8 +142,8 @@ class BucketAllReduce final : public GradReduction {
 
  private:
   struct Bucket {
-    IndexRange elements;     // of the buffer of all trained units
-    std::size_t params = 0;  // that lie in it
+    IndexRange elements;     // range in the buffer of all trainable units
+    std::size_t params = 0;  // number of parameters in the bucket
     std::size_t missing = 0;
   };
 
@@ -69,7 +154,7 @@ class BucketAllReduce final : public GradReduction {
     std::size_t next_launch = 0;
   };
 
-  /// Of one parameter.
+  /// The buckets of one parameter.
   struct Place {
     std::size_t lane = 0;
     IndexRange buckets;
@@ -80,12 +165,12 @@ class BucketAllReduce final : public GradReduction {
   void launch_complete(Lane& lane);
 
   ParamRegistry& registry_;
-  std::optional<HierarchicalSum> hierarchical_;  // of the first lane
+  std::optional<HierarchicalSum> hierarchical_;  // for the first lane
   std::vector<Lane> lanes_;
   std::vector<Place> places_;  // by parameter
 };
 
-/// Units that leave whole, when backward has left them.
+/// Reduces whole units when backward has completed them.
 class UnitReduction : public GradReduction {
  public:
   UnitReduction(ParamRegistry& registry, const Mesh& mesh);
@@ -94,12 +179,12 @@ class UnitReduction : public GradReduction {
   void ready(ParamId id) override;
 
  protected:
-  /// All gradients of the unit are complete: of the update, or where they are sharded, of one
-  /// backward pass.
+  /// Called when a unit's gradients are complete (sharded: in each backward pass).
   virtual void launch(std::size_t unit) = 0;
 
-  /// `work` sums a whole unit that was taken; `then` uses what came. At most one unit waits for its
-  /// sums beside the one that backward fills: what a rank has room for, whatever the timing.
+  /// Adds pending `work` that sums a whole, taken unit; `then` uses the result. Beside the unit
+  /// that backward fills, at most one unit waits for its sums. This bounds the memory whatever the
+  /// timing.
   void add_taken(WorkPtr work, std::int64_t bytes, std::function<void()> then);
   void wait_for_taken();
 
@@ -107,12 +192,12 @@ class UnitReduction : public GradReduction {
   const Mesh& mesh_;
 
  private:
-  std::vector<std::size_t> missing_;  // parameters, by unit
-  std::int64_t waiting_bytes_ = 0;    // of the unit in flight
+  std::vector<std::size_t> missing_;  // parameters without gradient, by unit
+  std::int64_t waiting_bytes_ = 0;    // bytes of the unit in flight
 };
 
-/// ZeRO: reduce-scatter of each unit, every backward pass where whole gradients are not kept
-/// (ZeRO-2 and 3), else the last one. The sums of several copies are added up at the end.
+/// ZeRO: reduce-scatters each unit, in every backward pass if whole gradients are not kept (ZeRO-2
+/// and 3), otherwise in the last one. Sums of several replicas are added up at the end.
 class UnitReduceScatter final : public UnitReduction {
  public:
   using UnitReduction::UnitReduction;
@@ -123,11 +208,11 @@ class UnitReduceScatter final : public UnitReduction {
   void launch(std::size_t unit) override;
 };
 
-/// Reproducible sums: the gradient of every micro-batch is formed alone, and the rank that answers
-/// for a share adds them in the order of the micro-batches' global numbers, one after another, as
-/// one process does. The micro-batches of a pass are neighbours in that order (DataLoader), those
-/// of a later pass come later. The sums are the same bits for every number of data ranks, ZeRO
-/// stage and accumulation.
+/// Reproducible sums. The gradient of every micro-batch is computed separately. The rank that owns
+/// a shard adds them one after another in the order of the micro-batches' global numbers, as one
+/// process does. The micro-batches of one backward pass are neighbors in this order (DataLoader);
+/// later passes follow. The sums are the same bits for every number of data ranks, ZeRO stage and
+/// accumulation.
 class UnitOrderedSum final : public UnitReduction {
  public:
   using UnitReduction::UnitReduction;

@@ -1,64 +1,87 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <vector>
 
 #include "parallel/units/unit_layout.hpp"
 
 namespace trireme {
 
-/// The main gradients of a rank, in units; frozen ones have none.
+/// The master gradients of a rank, in units; frozen units have none.
 ///
-/// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3; reproducible sums), a rank
-/// keeps the sums of its parts; a unit is whole only while a backward pass fills it, from its first
-/// gradient until take(). Where no other rank holds parts of a unit, its part is all of it, and what a
-/// pass adds to it is the sum.
+/// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3, reproducible sums), a rank
+/// stores the sums of its parts. A unit is whole only while a backward pass fills it, from its
+/// first gradient until take(). If no other rank holds parts of a unit, its part is the whole unit,
+/// and backward adds directly to the sum.
 class UnitGrads {
  public:
   UnitGrads() = default;
-  /// `each_alone`: sharded, and each pass's gradients of every unit are taken alone.
+  /// `each_alone`: sharded, and each pass's gradients of every unit are taken separately.
   UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device, bool sharded,
             bool each_alone = false);
 
   [[nodiscard]] bool sharded() const { return sharded_; }
 
-  /// All of a unit, [unit.count]: what backward adds to. Sharded: zeros at first.
+  /// Returns the whole unit, [unit.count], that backward adds to. If sharded, it starts as zeros.
   [[nodiscard]] at::Tensor whole(std::size_t unit);
 
-  /// What this rank updates with, [part(unit).count()].
+  /// Returns the gradients that this rank updates with, [part(unit).count()].
   [[nodiscard]] at::Tensor part(std::size_t unit) const;
 
-  /// Sharded, and whole only for a time.
+  /// Returns true if the unit is sharded and whole only temporarily.
   [[nodiscard]] bool apart(std::size_t unit) const;
 
-  /// Not sharded: `count` elements from `begin` on of the buffer of all trained units.
+  /// Not sharded: returns `count` elements from `begin` of the buffer of all trainable units.
   [[nodiscard]] at::Tensor range(std::int64_t begin, std::int64_t count) const;
 
-  /// Apart: a complete unit, which the caller reduces and adds to part().
+  /// For an apart() unit: returns the complete unit; the caller reduces it and adds it to part().
   [[nodiscard]] at::Tensor take(std::size_t unit);
 
   void zero();
 
-  /// Bytes that a rank holds all the time.
+  /// Returns the bytes of permanent storage.
   [[nodiscard]] std::int64_t held_bytes() const {
     return static_cast<std::int64_t>(flat_.nbytes());
   }
 
-  /// Bytes of whole units while sharded, those that wait for their sums included, the most at any
-  /// time.
+  /// Returns the peak bytes of temporary whole units, including units that wait for their sums.
   [[nodiscard]] std::int64_t live_peak_bytes() const { return peak_bytes_; }
 
-  /// What was taken may be free again.
+  /// Records that the memory of a taken unit may be free again.
   void returned(std::int64_t bytes) { live_bytes_ -= bytes; }
 
  private:
   const UnitLayout* layout_ = nullptr;
   bool sharded_ = false;
   bool each_alone_ = false;
-  at::Tensor flat_;  // all trained units, or all their parts
+  at::Tensor flat_;  // all trainable units, or all their parts
   std::vector<at::Tensor> live_;
   std::int64_t live_bytes_ = 0;
   std::int64_t peak_bytes_ = 0;
+};
+
+/// Adds up gradients of parameters that several tp ranks hold while each rank computes a part of
+/// the gradient. These are key heads that query heads of several ranks read, norms of heads, and
+/// with sequence parallelism every norm. The sum runs before the reduction over data ranks.
+class SharedGrads {
+ public:
+  SharedGrads() = default;
+  SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, Communicator& tp);
+
+  /// Collective over tp: one all-reduce for a unit with complete gradients on every rank.
+  void sum(std::size_t unit, const at::Tensor& whole) const;
+
+ private:
+  struct Shared {
+    ParamId id = 0;
+    std::int64_t begin = 0;  // index of the first element in the message
+    std::vector<std::int64_t> shape;
+  };
+
+  const UnitLayout* layout_ = nullptr;
+  Communicator* tp_ = nullptr;
+  std::vector<std::vector<Shared>> of_unit_;
 };
 
 }  // namespace trireme

@@ -10,22 +10,22 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kAlignment =
-    64;  // elements: every parameter starts on a cache line in any dtype
+    64;  // elements; every parameter starts on a cache line in any dtype
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-IndexRange dealt(std::int64_t pieces, int parts, int part) {
-  return {pieces * part / parts, pieces * (part + 1) / parts};
+IndexRange even_range(std::int64_t groups, int parts, int part) {
+  return {groups * part / parts, groups * (part + 1) / parts};
 }
 
-/// The rectangle that this rank holds, and its elements that no lower rank holds.
+/// Returns the rectangle that this rank holds, and the elements that no lower rank holds.
 PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
   if (spec.of_experts) {
-    const IndexRange held = dealt(spec.shape[0], grid.ep, grid.ep_rank);
+    const IndexRange held = even_range(spec.shape[0], grid.ep, grid.ep_rank);
     param.slice.offset[0] = held.begin;
     param.slice.extent[0] = held.count();
     param.slice.flat_end = param.slice.rectangle_count();
@@ -45,8 +45,8 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   param.count = param.slice.count();
   std::int64_t held_before = 0;
   if (spec.split->readers > 0 && grid.tp_rank > 0) {
-    TRIREME_ASSERT(dim == 0);  // shared rows are neighbours in the rectangle
-    std::int64_t end = 0;      // of what lower ranks hold
+    TRIREME_ASSERT(dim == 0);  // shared rows are neighbors in the rectangle
+    std::int64_t end = 0;      // end of the rows that lower ranks hold
     for (int rank = 0; rank < grid.tp_rank; ++rank)
       end = std::max(end, split_range(spec.shape[dim], *spec.split, grid.tp, rank).end);
     const std::int64_t row = rows.count() == 0 ? 0 : param.count / rows.count();
@@ -56,7 +56,7 @@ PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
   return param;
 }
 
-/// By parameter: whether it, with those that it is fused with, has fewer elements.
+/// For each parameter, returns whether it and parameters fused with it have fewer elements.
 std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec> specs) {
   std::vector<bool> small(specs.size());
   for (ParamId first = 0, end = 0; first < specs.size(); first = end) {
@@ -74,13 +74,13 @@ std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec>
 
 IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int part) {
   TRIREME_ASSERT(split.grain > 0 && size % split.grain == 0);
-  const std::int64_t pieces = size / split.grain;
-  IndexRange held = dealt(split.readers > 0 ? split.readers : pieces, parts, part);
+  const std::int64_t groups = size / split.grain;
+  IndexRange held = even_range(split.readers > 0 ? split.readers : groups, parts, part);
   if (split.readers > 0) {
-    TRIREME_ASSERT(split.readers % pieces == 0);
-    const std::int64_t readers_of_piece = split.readers / pieces;
+    TRIREME_ASSERT(split.readers % groups == 0);
+    const std::int64_t readers_per_group = split.readers / groups;
     const bool none = held.count() == 0;
-    held = {held.begin / readers_of_piece, (held.end + readers_of_piece - 1) / readers_of_piece};
+    held = {held.begin / readers_per_group, (held.end + readers_per_group - 1) / readers_per_group};
     if (none) held.end = held.begin;
   }
   return {held.begin * split.grain, held.end * split.grain};
@@ -94,7 +94,7 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
   params_.resize(specs.size());
   Unit small_trained{.name = "persistent", .persistent = true};
   Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
-  std::vector<Unit> beside;  // trained, of units whose other parameters are frozen
+  std::vector<Unit> beside;  // trainable parameters of units that are otherwise frozen
   std::map<std::size_t, Unit> of_experts;
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();

@@ -1,8 +1,48 @@
 #include <utility>
 
+#include "parallel/collectives.hpp"
 #include "parallel/units/grad_reduction.hpp"
 
 namespace trireme {
+
+void InFlight::begin() {
+  items_.clear();  // abandoned work is left; each destructor waits
+  none_left_ = true;
+  times_ = {};
+  timer_.restart();
+}
+
+void InFlight::add(WorkPtr work, std::function<void()> then) {
+  const double now = timer_.seconds();
+  if (std::exchange(none_left_, false)) times_.first_launch_s = now;
+  if (items_.empty()) busy_since_s_ = now;
+  items_.push_back({std::move(work), std::move(then)});
+}
+
+void InFlight::retire_oldest() {
+  Item item = std::move(items_.front());
+  items_.pop_front();
+  item.work.reset();
+  item.then();
+  if (items_.empty()) times_.comm_s += timer_.seconds() - busy_since_s_;
+}
+
+void InFlight::poll() {
+  while (!items_.empty() && items_.front().work->poll()) retire_oldest();
+}
+
+void InFlight::wait_for_all_but(std::size_t count) {
+  while (items_.size() > count) {
+    items_.front().work->wait();
+    retire_oldest();
+  }
+}
+
+void InFlight::finish() {
+  const double start = timer_.seconds();
+  wait_for_all_but(0);
+  times_.exposed_s = timer_.seconds() - start;
+}
 
 std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, const Mesh& mesh) {
   if (mesh.config().reproducible) return std::make_unique<UnitOrderedSum>(registry, mesh);
@@ -26,7 +66,7 @@ void UnitReduction::ready(ParamId id) {
   in_flight_.note_ready();
   const std::size_t unit = registry_.unit_of(id);
   if (--missing_[unit] == 0) {
-    missing_[unit] = registry_.layout().units()[unit].params.size();  // for the next pass
+    missing_[unit] = registry_.layout().units()[unit].params.size();  // reset for the next backward
     launch(unit);
   }
   in_flight_.poll();
@@ -41,6 +81,73 @@ void UnitReduction::add_taken(WorkPtr work, std::int64_t bytes, std::function<vo
 void UnitReduction::wait_for_taken() {
   in_flight_.wait_for_all_but(0);
   registry_.grads().returned(std::exchange(waiting_bytes_, 0));
+}
+
+void UnitReduceScatter::launch(std::size_t unit) {
+  UnitGrads& grads = registry_.grads();
+  const bool experts = registry_.layout().units()[unit].experts;
+  Communicator& group = mesh_.shard_group(experts);
+  if (group.size() == 1) return;
+  const at::Tensor part = grads.part(unit);
+  const bool apart = grads.apart(unit);
+  const at::Tensor whole = apart ? grads.take(unit) : grads.whole(unit);
+  const at::Tensor sum = apart ? at::empty_like(part) : part;
+  WorkPtr work = reduce_scatter(group, whole, sum, "grads");
+  if (!apart) {
+    in_flight_.add(std::move(work));
+    return;
+  }
+  add_taken(std::move(work), static_cast<std::int64_t>(whole.nbytes()), [part, whole, sum] {
+    const at::NoGradGuard no_grad;
+    at::Tensor(part).add_(sum);
+  });
+}
+
+void UnitReduceScatter::finish() {
+  wait_for_taken();
+  for (const std::size_t unit : registry_.layout().trained_units()) {
+    const bool experts = registry_.layout().units()[unit].experts;
+    Communicator& copies = mesh_.replica_group(experts);
+    if (copies.size() == 1) continue;
+    const at::Tensor part = registry_.grad_part(unit);
+    if (part.numel() == 0) continue;
+    in_flight_.add(all_reduce(copies, part, ReduceOp::sum, "grads of copies"));
+  }
+  in_flight_.finish();
+}
+
+void UnitOrderedSum::launch(std::size_t unit) {
+  UnitGrads& grads = registry_.grads();
+  const UnitLayout& layout = registry_.layout();
+  const ShareGrid& grid = layout.grid(unit);
+  const IndexRange share = layout.share_of_part(unit);
+  const at::Tensor sum = grads.part(unit).narrow(0, share.begin, share.count());
+  // Shares are ordered by shard, then by copy; data ranks are numbered by copy, then by shard.
+  const at::Tensor whole = grads.take(unit);
+  const at::Tensor sent =
+      whole.view({grid.shards, grid.replicas, share.count()}).transpose(0, 1).contiguous();
+  const at::Tensor received = at::empty({mesh_.size(Axis::data), share.count()}, whole.options());
+  add_taken(all_to_all(mesh_.group(Axis::data), sent, received, "grads in order"),
+            static_cast<std::int64_t>(whole.nbytes()), [sum, sent, received] {
+              const at::NoGradGuard no_grad;
+              for (std::int64_t rank = 0; rank < received.size(0); ++rank)
+                at::Tensor(sum).add_(received[rank]);
+            });
+}
+
+void UnitOrderedSum::finish() {
+  wait_for_taken();
+  Communicator& copies = mesh_.group(Axis::replica);
+  const UnitLayout& layout = registry_.layout();
+  for (const std::size_t unit : layout.trained_units()) {
+    if (copies.size() == 1) break;
+    const IndexRange share = layout.share_of_part(unit);
+    if (share.count() == 0) continue;
+    const at::Tensor part = registry_.grad_part(unit);
+    in_flight_.add(
+        all_gather(copies, part.narrow(0, share.begin, share.count()), part, "grads of copies"));
+  }
+  in_flight_.finish();
 }
 
 }  // namespace trireme

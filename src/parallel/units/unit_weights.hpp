@@ -8,81 +8,82 @@
 
 namespace trireme {
 
-/// What gathering leaves to choose.
+/// Options of gathering weights.
 struct GatherOptions {
-  bool sharded = false;       // ZeRO-3: a rank keeps its parts alone
-  bool reshard = true;        // sharded: gathered copies go after each use, not after the update
+  bool sharded = false;       // ZeRO-3: a rank stores only its parts
+  bool reshard = true;        // sharded: free gathered copies after each use, not after the update
   std::int64_t prefetch = 1;  // sharded: units gathered ahead of the one in use
 };
 
-/// The ranks that hold one copy of a unit together.
+/// The ranks that together hold one copy of a unit.
 struct ShardGroups {
   Communicator& dense;
-  Communicator& experts;  // of units of experts in their own grid
+  Communicator& experts;  // for expert units in a separate grid
 };
 
-/// The weights that the model computes with, in units.
+/// The weights that the model computes with, in FSDP units.
 ///
-/// Not sharded, every rank keeps all units whole; after an update the parts of other ranks arrive
-/// by all-gathers, which run behind the next forward pass and are waited for at a unit's first use.
-/// Sharded, a rank keeps its parts, and a unit is whole from use() to done() only: a walk says in
-/// which order units will be used, and those next in it are gathered while this one computes. All
-/// ranks of the group make the same calls in the same order. A unit's experts come and go with it.
+/// Not sharded, every rank stores all units whole. After an update, all-gathers bring the other
+/// ranks' parts; they run during the next forward pass and are awaited at a unit's first use.
+/// Sharded, a rank stores its parts, and a unit is whole only from use() to done(). A walk gives
+/// the order of uses, and the next units are gathered while the current one computes. All ranks of
+/// the group make the same calls in the same order. A unit's experts are gathered and freed with
+/// it.
 class UnitWeights {
  public:
   UnitWeights() = default;
   UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at::ScalarType dtype,
               at::Device device, const GatherOptions& options);
 
-  /// This rank's part, [part(unit).count()].
+  /// Returns this rank's part, [part(unit).count()].
   [[nodiscard]] at::Tensor part(std::size_t unit) const;
 
-  /// All of a unit, [unit.count], complete. Sharded: gathers it if use() has not.
+  /// Returns the complete unit, [unit.count]. If sharded, gathers it unless use() has done so.
   [[nodiscard]] at::Tensor whole(std::size_t unit);
 
-  /// Units in the order of their uses, each time one is used.
+  /// The order in which units are used, with one entry for each use.
   struct Walk {
     std::vector<std::size_t> units;
     std::size_t next_use = 0;
   };
 
-  /// The uses to come; what the walk before left gathered goes. Returns that walk. Sharded only, as
-  /// the next three: else nothing happens.
+  /// Starts a walk and frees what the previous walk left gathered. Returns the previous walk.
+  /// begin(), resume(), use() and done() do nothing if not sharded.
   Walk begin(std::vector<std::size_t> units);
-  /// After a walk in the middle of another: goes on with that.
+  /// Continues `walk` after another walk interrupted it.
   void resume(Walk walk);
-  /// The next unit of the walk is about to be read.
+  /// Must be called before the next unit of the walk is read.
   void use(std::size_t unit);
-  /// It has been: unless it is next again, its memory may be given to another.
+  /// Must be called after the unit was read. Frees its memory unless it is next again.
   void done(std::size_t unit);
 
-  /// Waits for every gather in flight: the parts may change.
+  /// Waits for every pending gather; the parts may change afterwards.
   void settle();
-  /// The parts have changed, those of frozen units only with `frozen_too`: what was gathered of
-  /// them before is gone.
+  /// Must be called after the parts have changed; parts of frozen units only with `frozen_too`.
+  /// Discards earlier gathered copies.
   void publish(bool frozen_too);
 
-  /// Bytes that a rank holds all the time.
+  /// Returns the bytes of permanent storage.
   [[nodiscard]] std::int64_t held_bytes() const {
     return static_cast<std::int64_t>(flat_.nbytes());
   }
 
-  /// Bytes of gathered copies: now, and the most at any time.
+  /// Returns the current bytes of gathered copies; gathered_peak_bytes() is their maximum.
   [[nodiscard]] std::int64_t gathered_bytes() const { return live_bytes_; }
 
   [[nodiscard]] std::int64_t gathered_peak_bytes() const { return peak_bytes_; }
 
  private:
   struct Copy {
-    at::Tensor whole;  // sharded: the gathered copy while there is one
-    WorkPtr gather;    // in flight
+    at::Tensor whole;  // sharded: the gathered copy, if any
+    WorkPtr gather;    // the gather in flight
   };
 
   void gather(std::size_t unit);
   void gather_if_missing(std::size_t unit);
   void drop(std::size_t unit);
   [[nodiscard]] Communicator& group_of(std::size_t unit) const;
-  /// A rank keeps a part alone.
+  /// Returns true if a rank stores only a part of the unit.
   [[nodiscard]] bool apart(std::size_t unit) const;
   [[nodiscard]] at::Tensor all_in_place(std::size_t unit) const;
   [[nodiscard]] bool is_next(std::size_t unit) const;
@@ -98,7 +99,7 @@ class UnitWeights {
   std::int64_t peak_bytes_ = 0;
 };
 
-/// use() and done() around a scope.
+/// Calls use() and done() around a scope.
 class UnitUse {
  public:
   UnitUse(UnitWeights& weights, std::size_t unit) : weights_(weights), unit_(unit) {

@@ -4,7 +4,7 @@
 
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
-#include "pipeline/shared.hpp"
+#include "pipeline/simulate.hpp"
 
 namespace trireme::planner {
 namespace {

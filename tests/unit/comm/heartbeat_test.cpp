@@ -302,7 +302,7 @@ TEST(Heartbeat, HardLimitOfOpenFilesBelowTheNeedEndsAllRanksWithTheNumbers) {
       connect_many_ranks();
     } catch (const Error& error) {
       const std::string text = error.what();
-      if (text.find("a connection to each of 23 ranks: 31 open files are needed") ==
+      if (text.find("a connection to each of 23 ranks: 31 more open files are needed") ==
               std::string::npos ||
           text.find("the hard limit is 24") == std::string::npos)
         fail(ErrorKind::internal, "{}", text);

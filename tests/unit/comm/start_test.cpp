@@ -120,7 +120,7 @@ TEST(StartReport, MissingRanksAndTheirNodesAreNamed) {
   const StartFailure failure =
       report_start(view_of({{0, {"n1.example", 5, 0}}, {1, {"n1.example", 6, 1}}}));
 
-  EXPECT_NE(failure.message.find("2 of 4 ranks have not begun: ranks 2-3, on node n2 (0 of 2"),
+  EXPECT_NE(failure.message.find("2 of 4 ranks have not started: ranks 2-3, on node n2 (0 of 2"),
             std::string::npos)
       << failure.message;
   EXPECT_NE(failure.message.find("300 s (train.start_timeout_s)"), std::string::npos);

@@ -201,7 +201,7 @@ TEST(DealPlaces, RefusesARowThatDoesNotDivide) {
     ADD_FAILURE() << "10 places over 2 ranks";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("10 places, must be divisible by 4"),
+    EXPECT_NE(std::string(error.what()).find("10 positions; the number must be divisible by 4"),
               std::string::npos)
         << error.what();
   }

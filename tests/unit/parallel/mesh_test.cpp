@@ -132,7 +132,7 @@ TEST(Mesh, SizesThatDoNotDivideTheRanksAreRefusedWithThoseThatDo) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);
       EXPECT_NE(text.find(formatted("parallel.tp = {}, cp = {}", tp, cp)), std::string::npos)
           << text;
-      EXPECT_NE(text.find("4 ranks started, so it can be 1, 2, 4"), std::string::npos) << text;
+      EXPECT_NE(text.find("4 ranks started. Choose a product of 1, 2, 4"), std::string::npos) << text;
     }
   }
   ParallelConfig config;

@@ -5,7 +5,6 @@
 #include "core/error.hpp"
 #include "pipeline/named.hpp"
 #include "pipeline/schedule_file.hpp"
-#include "pipeline/shared.hpp"
 #include "pipeline/simulate.hpp"
 #include "support/sanitized.hpp"
 
@@ -140,7 +139,7 @@ TEST(ScheduleText, RefusesWhatIsNoSchedule) {
     EXPECT_NE(refusal(text).find(what), std::string::npos) << refusal(text);
   };
   says("F0.0 BW0.0\nF1.0 BW1.0 # a comment\n", "none");
-  says("", "no pass");
+  says("", "no action");
   says("F0.0 X0.0", "s.txt:1: 'X0.0'");
   says("F0.0 BW0.-1", "s.txt:1: 'BW0.-1'");
   says("F0.0 BW0.99999999999", "'BW0.99999999999'");
@@ -152,10 +151,10 @@ TEST(ScheduleText, RefusesWhatIsNoSchedule) {
   says("F0.0 BW0.0 W0.0", "needs either");
   says("F0.0 F0.0 BW0.0", "F0.0 is listed twice");
   says("F0.0 BW0.0 F1.0\nBW1.0", "BW1.0 is listed for rank 1, its stage is on rank 0");
-  says("F0.0 BW0.0\nF2.0 BW2.0", "stage 1 of 3 has no pass");
-  says("BW0.0 F0.0", "BW0.0 can never begin");
-  says("F0.0 BW0.0 F0.1 BW0.1\nF1.1 F1.0 BW1.1 BW1.0", "can never begin");
-  says("W0.0 F0.0 B0.0", "W0.0 can never begin");
+  says("F0.0 BW0.0\nF2.0 BW2.0", "stage 1 of 3 has no action");
+  says("BW0.0 F0.0", "BW0.0 can never start");
+  says("F0.0 BW0.0 F0.1 BW0.1\nF1.1 F1.0 BW1.1 BW1.0", "can never start");
+  says("W0.0 F0.0 B0.0", "W0.0 can never start");
 }
 
 TEST(ScheduleText, FirstPassThatIsStuck) {
