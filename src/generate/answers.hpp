@@ -8,20 +8,21 @@
 
 namespace trireme {
 
-/// All that one request gave.
+/// The complete result of one request.
 struct Answer {
   std::string text;
-  std::vector<TokenReport> tokens;  // drawn, without the end token that ended it
-  std::vector<TokenReport> prompt;  // with prompt_logprobs
+  // generated tokens, without the end token that finished the answer
+  std::vector<TokenReport> tokens;
+  std::vector<TokenReport> prompt;  // only with prompt_logprobs
   FinishReason finish = FinishReason::error;
   std::optional<Error> error;
 };
 
-/// What one request has given so far, behind a piece that came.
+/// Called after each delta with the answer so far.
 using OnAnswer = std::function<void(std::size_t index, const Delta& delta, const Answer& answer)>;
 
-/// Runs all requests to their ends in this thread; answers in their order. The engine must have no
-/// other requests.
+/// Runs all requests to completion in this thread. Returns the answers in the order of the
+/// requests. The engine must have no other requests.
 std::vector<Answer> answer_all(
     GenerationEngine& engine, std::vector<Request> requests,
     const OnAnswer& on_answer = [](auto, const auto&, const auto&) {});

@@ -11,10 +11,10 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
-/// Most requests at once that options may ask for: bytes stay within 64 bits.
+/// Upper limit of --max-batch, so that byte counts fit into 64 bits.
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 16;
 constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
-/// Tokens of a text, for a budget that is not given.
+/// Assumed tokens per sequence if no budget is given.
 constexpr std::int64_t kUsualText = 2048;
 
 std::int64_t kv_block_bytes(Transformer& model) {
@@ -23,8 +23,9 @@ std::int64_t kv_block_bytes(Transformer& model) {
          static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
 }
 
-/// A row multiplies each parameter once, and with each token before it two rows of all heads; of these
-/// a number takes twice as long (minimind-3: 2,400 tokens; measured 2,900).
+/// Returns the number of context tokens that cost as much as the row itself. A row multiplies each
+/// active parameter once. For each token before the row, attention multiplies two rows of all
+/// heads, and each of these numbers takes twice as long (minimind-3: 2,400 tokens; measured 2,900).
 std::int64_t row_cost_tokens(const Transformer& model) {
   const ModelConfig& c = model.config();
   return std::max<std::int64_t>(

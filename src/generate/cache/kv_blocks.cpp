@@ -11,7 +11,7 @@ KvBlocks::KvBlocks(std::int64_t total)
     : users_(static_cast<std::size_t>(total), 0),
       place_(users_.size(), unused_.end()),
       key_(users_.size()) {
-  // The first blocks first: memory that was never written to costs nothing yet.
+  // Block 0 is taken first, because memory that was never written to is not resident yet.
   for (std::int64_t block = total; block-- > 0;) empty_.push_back(static_cast<Block>(block));
 }
 
