@@ -45,20 +45,27 @@ at::Tensor merged(const at::Tensor& heads) {
   return heads.transpose(1, 2).flatten(2);
 }
 
+ops::DropoutMask dropout_mask(const LayerContext& context, const Microbatch& batch, double p,
+                              std::int64_t layer, std::uint32_t op, at::Tensor positions,
+                              std::int64_t first_feature = 0) {
+  return {p,
+          context.dropout_key,
+          static_cast<std::uint64_t>(batch.step),
+          static_cast<std::uint32_t>(layer),
+          op,
+          first_feature,
+          batch.samples,
+          std::move(positions)};
+}
+
 }  // namespace
 
 at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op) {
   if (!batch.training || context.config.dropout == 0) return x;
-  const ops::DropoutMask mask{context.config.dropout,
-                              context.dropout_key,
-                              static_cast<std::uint64_t>(batch.step),
-                              static_cast<std::uint32_t>(layer),
-                              op,
-                              0,
-                              batch.samples,
-                              context.tensor.own_tokens(batch.places)};
-  return ops::dropout_philox(x, mask, context.path);
+  const at::Tensor positions = context.tensor.own_tokens(batch.places);
+  return ops::dropout_philox(
+      x, dropout_mask(context, batch, context.config.dropout, layer, op, positions), context.path);
 }
 
 HeadShare head_share(const ModelConfig& config, int ranks, int rank) {
@@ -149,14 +156,8 @@ weighted::AdaptersUse Block::with_adapters(const Microbatch& batch,
   if (!batch.adapters || adapters.terms.empty()) return {};
   weighted::AdaptersUse use{&adapters, {}, context_.path};
   if (batch.training && context_.lora.dropout > 0) {
-    use.dropout = {context_.lora.dropout,
-                   context_.dropout_key,
-                   static_cast<std::uint64_t>(batch.step),
-                   static_cast<std::uint32_t>(index_),
-                   dropout_op,
-                   first_feature,
-                   batch.samples,
-                   batch.places};
+    use.dropout = dropout_mask(context_, batch, context_.lora.dropout, index_, dropout_op,
+                               batch.places, first_feature);
   }
   return use;
 }
@@ -238,14 +239,9 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   // One mask a head: the mask's feature is the key's position.
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
-    const ops::DropoutMask one{c.attention_dropout,
-                               context_.dropout_key,
-                               static_cast<std::uint64_t>(batch.step),
-                               static_cast<std::uint32_t>(index_),
-                               static_cast<std::uint32_t>(kAttentionProbability + head),
-                               0,
-                               batch.samples,
-                               batch.places};
+    const ops::DropoutMask one =
+        dropout_mask(context_, batch, c.attention_dropout, index_,
+                     static_cast<std::uint32_t>(kAttentionProbability + head), batch.places);
     const at::Tensor of_head = probabilities.select(1, head - heads_.query.begin);
     dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }

@@ -1,4 +1,4 @@
-#include "objective/linear_distillation.hpp"
+#include "objective/distillation.hpp"
 
 #include <ATen/ATen.h>
 

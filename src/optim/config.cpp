@@ -4,7 +4,6 @@
 
 #include "core/join.hpp"
 #include "core/number.hpp"
-#include "optim/key_checks.hpp"
 #include "optim/registry.hpp"
 #include "optim/schedule.hpp"
 

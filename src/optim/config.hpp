@@ -54,7 +54,16 @@ struct OptimConfig {
   }
 };
 
-/// Adds what is wrong with the values, those of the chosen optimizer among them.
+/// Reports all invalid values, including those of the chosen optimizer.
 void check(const OptimConfig& config, Problems& problems);
+
+/// Range checks that optimizers share; both report NaN.
+inline void check_fraction(const std::string& key, double value, Problems& problems) {
+  if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
+}
+
+inline void check_not_negative(const std::string& key, double value, Problems& problems) {
+  if (!(value >= 0)) problems.add(key, value, "must be 0 or more");
+}
 
 }  // namespace trireme

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "optim/key_checks.hpp"
-
 namespace trireme {
 namespace {
 

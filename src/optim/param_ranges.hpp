@@ -49,4 +49,24 @@ struct UpdateRange {
 std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
                                        std::span<const ParamRange> params);
 
+/// Updates the parameters that no optimizer updates (ParamSpec::sign_rate): moves each element by the
+/// rate against the sign of its gradient.
+class SignStep {
+ public:
+  /// The registry is allocated and outlives this object.
+  explicit SignStep(const ParamRegistry& registry);
+
+  /// Gradients are final; their size has no effect.
+  void step() const;
+
+ private:
+  struct Target {
+    at::Tensor weights;
+    at::Tensor grads;
+    double rate;
+  };
+
+  std::vector<Target> targets_;
+};
+
 }  // namespace trireme

@@ -1,7 +1,5 @@
 #include "optim/sgd.hpp"
 
-#include "optim/key_checks.hpp"
-
 namespace trireme {
 
 void check(const SgdConfig& config, Problems& problems) {

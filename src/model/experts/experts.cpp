@@ -54,12 +54,8 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   }
 };
 
-at::ScalarType wide_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 at::Tensor wide(const at::Tensor& x) {
-  return x.to(wide_type(x));
+  return x.to(ops::accumulate_type(x));
 }
 
 at::Tensor rows_in(const at::Tensor& x, const IndexRange& range) {

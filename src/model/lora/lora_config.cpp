@@ -16,14 +16,8 @@ constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kSquare = "square";
 
 std::vector<std::string> names_between_commas(const std::string& text) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    std::string name = text.substr(at, end - at);
-    std::erase(name, ' ');
-    names.push_back(std::move(name));
-    at = end + 1;
-  }
+  std::vector<std::string> names = split(text, ',');
+  for (std::string& name : names) std::erase(name, ' ');
   return names;
 }
 

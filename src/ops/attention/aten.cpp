@@ -110,10 +110,7 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
   }
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
-  AttentionOutput result{at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
-                                   q.options().dtype(result_type(q, setup)))
-                             .transpose(1, 2),
-                         at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+  const AttentionOutput result = empty_output(q, setup);
   for (const DocumentPlan& document : plan_attention(setup, q.size(0), q.size(2), k.size(2))) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
@@ -182,10 +179,8 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
       }
     }
   }
-  const auto sum_groups = [&](const at::Tensor& grad) {
-    return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2).to(result);
-  };
-  return {grad_q.to(result), sum_groups(grad_k), sum_groups(grad_v)};
+  return {grad_q.to(result), sum_groups(grad_k, k.size(1), result),
+          sum_groups(grad_v, k.size(1), result)};
 }
 
 }  // namespace trireme::ops

@@ -51,6 +51,12 @@ inline at::ScalarType result_type(const at::Tensor& q, const AttentionSetup& set
   return setup.wide ? accumulate_type(q) : q.scalar_type();
 }
 
+/// Returns uninitialized outputs for queries q: out in result_type(), lse in fp32.
+AttentionOutput empty_output(const at::Tensor& q, const AttentionSetup& setup);
+
+/// Sums the gradients [B, H, T, D] of repeat_heads over each group: [B, num_kv_heads, T, D] in `type`.
+at::Tensor sum_groups(const at::Tensor& grad, std::int64_t num_kv_heads, at::ScalarType type);
+
 /// Every key head once per query head of its group.
 at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads);
 

@@ -23,6 +23,17 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads) {
   return x.repeat_interleave(num_heads / x.size(1), 1);
 }
 
+AttentionOutput empty_output(const at::Tensor& q, const AttentionSetup& setup) {
+  return {at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
+                    q.options().dtype(result_type(q, setup)))
+              .transpose(1, 2),
+          at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+}
+
+at::Tensor sum_groups(const at::Tensor& grad, std::int64_t num_kv_heads, at::ScalarType type) {
+  return grad.unflatten(1, {num_kv_heads, grad.size(1) / num_kv_heads}).sum(2).to(type);
+}
+
 at::Tensor tokens_first(const at::Tensor& x) {
   return x.transpose(1, 2).contiguous().transpose(1, 2);
 }
@@ -93,12 +104,9 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
   const auto along = (incoming * forward.out.to(type)).sum(-1, /*keepdim=*/true);  // [B, H, Tq, 1]
   const auto grad_weights = at::matmul(incoming, values.transpose(-2, -1));
   const auto grad_scores = (grad_weights - along).mul_(weights).mul_(setup.scale);
-  const auto sum_groups = [&](const at::Tensor& grad) {
-    return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2).to(result);
-  };
   return {at::matmul(grad_scores, keys).to(result),
-          sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries)),
-          sum_groups(at::matmul(weights.transpose(-2, -1), incoming))};
+          sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries), k.size(1), result),
+          sum_groups(at::matmul(weights.transpose(-2, -1), incoming), k.size(1), result)};
 }
 
 void merge_attention(AttentionOutput& sum, const AttentionOutput& part) {

@@ -117,10 +117,7 @@ AttentionOutput tiles_forward(const at::Tensor& q_in, const at::Tensor& k_in,
   const auto q = last_dim_contiguous(q_in);
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);
-  AttentionOutput result{at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
-                                   q.options().dtype(result_type(q, setup)))
-                             .transpose(1, 2),
-                         at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+  const AttentionOutput result = empty_output(q, setup);
   const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
   for_groups<ForwardScratch>(plan, k, [&](const TileGroup& group, ForwardScratch& scratch) {
     forward_group(group, q, k, v, setup, result, scratch);

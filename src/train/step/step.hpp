@@ -3,7 +3,7 @@
 #include "data/batch.hpp"
 #include "objective/objective.hpp"
 #include "optim/loss_scaler.hpp"
-#include "optim/sign_step.hpp"
+#include "optim/param_ranges.hpp"
 #include "parallel/pipeline/stage_links.hpp"
 #include "parallel/units/grad_reduction.hpp"
 #include "train/step/passes.hpp"
