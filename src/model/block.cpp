@@ -21,8 +21,8 @@ enum DropoutOp : std::uint32_t {
   kAttentionProbability = 16
 };
 
-/// How tensor parallelism cuts the matrices: whole heads; the key heads that a rank's query heads
-/// read.
+/// The tensor-parallel splits of the matrices. They contain whole heads; a rank has the key heads
+/// that its query heads read.
 struct BlockSplits {
   explicit BlockSplits(const ModelConfig& c)
       : queries{0, Axis::tp, c.head_dim},
@@ -40,7 +40,7 @@ std::string prefix_of(std::int64_t layer) {
   return formatted("model.layers.{}.", layer);
 }
 
-/// [B, heads, T, D] to [B, T, heads D].
+/// Merges heads: [B, heads, T, D] to [B, T, heads D].
 at::Tensor merged(const at::Tensor& heads) {
   return heads.transpose(1, 2).flatten(2);
 }
@@ -236,7 +236,7 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
                                 .mul(setup.scale)
                                 .masked_fill(mask.logical_not(), -INFINITY);
   at::Tensor probabilities = scores.softmax(-1);  // [B, heads, T, T]
-  // One mask a head: the mask's feature is the key's position.
+  // One mask per head; the feature index of the mask is the key's position.
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
     const ops::DropoutMask one =
@@ -261,7 +261,7 @@ at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& head
 
 at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv) const {
   ops::QueryKeyValue heads = split_heads(batch, qkv);
-  if (!heads_.key_of_query.empty()) {  // a key head for each query head
+  if (!heads_.key_of_query.empty()) {  // repeat key heads for each query head
     const at::Tensor key_of_query =
         at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(qkv.device());
     heads.k = heads.k.index_select(1, key_of_query);

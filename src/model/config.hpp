@@ -11,24 +11,24 @@ namespace trireme {
 
 class Problems;
 
-/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, gated MLP, RoPE, RMSNorm,
-/// tied embedding), MiniMind V2 and Llama. 0 in a size means: derived (see resolve). Source of
-/// presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
+/// The shape of a transformer. Covers MiniMind V3 (Qwen3: QK norm, GQA, gated MLP, RoPE, RMSNorm,
+/// tied embedding), MiniMind V2 and Llama. A size of 0 is derived by resolve(). Source of presets
+/// and MLP widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 struct ModelConfig {
   std::string preset;  // "": hidden_size, num_layers and num_heads are given
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;       // default: the preset's, else num_heads
-  std::int64_t head_dim = 0;           // default hidden_size / num_heads
-  std::int64_t intermediate_size = 0;  // default: the preset's rule, else that of MiniMind V3
-  std::int64_t vocab_size = 0;         // default: the tokenizer's
+  std::int64_t num_kv_heads = 0;       // default: from the preset, else num_heads
+  std::int64_t head_dim = 0;           // default: hidden_size / num_heads
+  std::int64_t intermediate_size = 0;  // default: by the rule of the preset, else of MiniMind V3
+  std::int64_t vocab_size = 0;         // default: size of the tokenizer
   std::int64_t max_seq_len = 32768;
   bool tie_embeddings = true;
   bool qk_norm = true;
-  std::string activation = "silu";  // that of every checkpoint without the value
+  std::string activation = "silu";  // value for checkpoints that do not store it
   double rope_theta = 1e6;
-  std::string rope_scaling;  // parse_rope_scaling; "": none
+  std::string rope_scaling;  // see parse_rope_scaling; "": none
   double norm_eps = 1e-6;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
@@ -64,49 +64,49 @@ struct ModelConfig {
     MoeConfig::fields(self.moe, visit);
   }
 
-  /// Returns which keys the model's queries see, for rows with these document borders; every kernel
-  /// and every cost formula reads it.
+  /// Returns which keys each query sees, for rows with these document boundaries. All kernels and
+  /// cost formulas read this setup.
   [[nodiscard]] ops::AttentionSetup attention_setup(ops::RowBounds bounds = {}) const;
-  /// Weights with the embedding counted once when tied.
+  /// Returns the number of weights. A tied embedding counts once.
   [[nodiscard]] std::int64_t num_parameters() const;
-  /// The same for sizes whose product int64 may not hold.
+  /// Returns num_parameters() for sizes whose product may overflow int64.
   [[nodiscard]] double num_parameters_wide() const;
-  /// Of them, those of routed experts.
+  /// Returns the number of weights in routed experts.
   [[nodiscard]] double num_expert_parameters_wide() const;
-  /// Of them, those that `tokens` tokens go through: of routed experts num_experts_per_tok each, if
-  /// all pick others.
+  /// Returns the number of weights that `tokens` tokens use if all of them pick different experts
+  /// (num_experts_per_tok each).
   [[nodiscard]] std::int64_t num_active_parameters(std::int64_t tokens = 1) const;
-  /// Floating-point operations of one token of training: 6 * matmul weights it goes through + 12 *
-  /// layers * heads * head_dim * seq_len (attention not halved for causality, recomputation not
-  /// counted). Source: Chowdhery et al., "PaLM", 2022, appendix B.
+  /// Returns the training FLOPs per token: 6 * matmul weights in use + 12 * layers * heads *
+  /// head_dim * seq_len. Attention is not halved for causality, and recomputation is not counted.
+  /// Source: Chowdhery et al., "PaLM", 2022, appendix B.
   [[nodiscard]] double flops_per_token(std::int64_t seq_len) const;
 };
 
-/// All of a preset's values; head_dim, intermediate_size and vocab_size stay 0, because they follow
-/// from others (resolve). Throws Error(usage) naming the known ones and the nearest.
+/// Returns the values of a preset. head_dim, intermediate_size and vocab_size stay 0, because
+/// resolve() derives them. Throws Error(usage) that lists the known presets and the nearest one.
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
 
-/// The preset whose every size and rule a resolved config has, whatever its vocabulary, longest
-/// position and dropout; "" if there is none.
+/// Returns the preset with the same sizes and rules as a resolved config; vocabulary, longest
+/// position and dropout are not compared. Returns "" if there is none.
 std::string matching_preset(const ModelConfig& config);
 
-/// A value of model.activation and what Hugging Face calls it.
+/// A value of model.activation with its name in Hugging Face.
 struct ActivationName {
   std::string name;
   std::string hf_name;
 };
 
-/// Those that ops has, in the order of its table.
+/// Returns all activations of ops, in the order of its table.
 std::vector<ActivationName> activation_names();
 
-/// Adds what is wrong with values that were given, before the tokenizer's size and the start of the
-/// run are known.
+/// Reports invalid values that were given, before the tokenizer's size and the start checkpoint are
+/// known.
 void check(ModelConfig config, Problems& problems);
 
-/// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every
-/// value. Throws Error(usage) with every problem found, one a line; without preset and sizes it
-/// lists the presets.
+/// Derives all sizes that are 0 from the preset, the tokenizer's size and the rules above, then
+/// checks every value. Throws Error(usage) with all problems, one per line. Without preset and
+/// sizes, the error lists the presets.
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size);
 
 }  // namespace trireme

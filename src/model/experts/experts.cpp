@@ -15,10 +15,10 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct KeptExperts : torch::CustomClassHolder {
-  const Experts* experts;  // outlives every graph over it
+  const Experts* experts;  // outlives every graph that uses it
   Microbatch batch;
   Again again;
-  at::Tensor x;  // [N, D]; undefined: made again
+  at::Tensor x;  // [N, D]; undefined: recomputed by `again`
   Experts::Kept kept;
 };
 
@@ -62,7 +62,7 @@ at::Tensor rows_in(const at::Tensor& x, const IndexRange& range) {
   return x.narrow(0, range.begin, range.count());
 }
 
-/// `rows` as those of `range` among `count`, the others zero.
+/// Places `rows` at `range` of a tensor with `count` rows; all other rows are 0.
 at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t count) {
   if (range.count() == count) return rows;
   std::vector<std::int64_t> shape(rows.sizes().begin(), rows.sizes().end());
@@ -72,7 +72,7 @@ at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t c
   return all;
 }
 
-/// rows * column, in the rows' type.
+/// Returns rows * column in the dtype of `rows`.
 at::Tensor scaled(const at::Tensor& rows, const at::Tensor& column) {
   at::Tensor result = at::empty_like(rows);
   return at::mul_out(result, rows, column);
@@ -208,11 +208,12 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor grad_rows = grads.wait();
   const at::Tensor gate = kept.gates.unsqueeze(1);
   const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path);
-  // The gate multiplies hidden rows: its gradient is a sum over what backward has anyway.
+  // The gradient of the gate needs only values that backward has anyway.
   const at::Tensor grad_gated = ops::grouped_product(
       grad_rows, registry_.weight(down_).transpose(1, 2), bounds, context_.path);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
-  // What waits for its turn holds a row a token where rows are this rank's own.
+  // If rows stay on this rank, a deferred weight gradient keeps one row per token, not one per
+  // assignment.
   const auto rows_again = [order = order, k](const at::Tensor& tokens) {
     return [tokens, order, k] { return ops::to_rows(tokens, order, k); };
   };

@@ -6,9 +6,9 @@ namespace trireme {
 
 class Problems;
 
-/// Mixture of experts: the MLP of a layer is many narrower ones, of which a router picks some for each
-/// token, and shared ones that every token goes through. No token is dropped. Sources: Fedus et al.,
-/// "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024.
+/// Mixture of experts: the MLP of a layer consists of many narrower MLPs. A router picks some of
+/// them for each token, and every token goes through the shared experts. No token is dropped.
+/// Sources: Fedus et al., "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024.
 struct MoeConfig {
   std::int64_t num_experts = 0;  // 0: every MLP is dense
   std::int64_t num_experts_per_tok = 2;
@@ -48,7 +48,7 @@ struct MoeConfig {
 
   [[nodiscard]] bool on() const { return num_experts > 0; }
 
-  /// Whether a layer's MLP has experts.
+  /// Returns true if the MLP of a layer has experts.
   [[nodiscard]] bool in_layer(std::int64_t layer) const {
     return on() && layer >= first_dense_layers;
   }
@@ -57,23 +57,23 @@ struct MoeConfig {
     return on() ? num_layers - first_dense_layers : 0;
   }
 
-  /// Of all shared experts, which are used as one MLP.
+  /// Returns the width of all shared experts, which are computed as one MLP.
   [[nodiscard]] std::int64_t shared_width() const {
     return num_shared_experts * moe_intermediate_size;
   }
 
-  /// Whether a run has the auxiliary loss.
+  /// Returns true if the run has an auxiliary loss.
   [[nodiscard]] bool has_aux_loss() const {
     return on() && router_balance == "aux" && router_aux_loss_coef > 0;
   }
 
-  /// Whether routers have a bias: part of the model.
+  /// Returns true if routers have a bias, which is part of the model.
   [[nodiscard]] bool has_bias() const { return on() && router_balance == "bias"; }
 
   bool operator==(const MoeConfig&) const = default;
 };
 
-/// Adds every value that is out of range; `num_layers` 0: not known yet.
+/// Reports all values out of range. `num_layers` is 0 if unknown.
 void check(const MoeConfig& config, std::int64_t num_layers, Problems& problems);
 
 }  // namespace trireme
