@@ -60,7 +60,7 @@ void apply_mask(TokenMask& mask, std::span<double> logits) {
     any = any || (allowed && std::isfinite(logits[id]));
     if (!allowed) logits[id] = -INFINITY;
   }
-  if (!any) fail(ErrorKind::internal, "the mask of an answer's form allows no token");
+  if (!any) fail(ErrorKind::internal, "the token mask of a request allows no token");
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
   if (room < longest_text) {
     fail(
         ErrorKind::usage,
-        "{} MiB hold keys and values of {} tokens, one text may have {}: raise --kv-cache-mib to {}{}",
+        "a KV cache of {} MiB holds {} tokens, but one sequence may have {}: raise --kv-cache-mib to {}{}",
         config.kv_cache_mib, room, longest_text, mib_of(longest_text),
         chosen ? cat(" or lower ", config.context_option) : "");
   }

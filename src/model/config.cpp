@@ -30,9 +30,10 @@ struct Preset {
 /// The GPT models of Megatron-LM (README of release 0.8) with our block. A gated MLP of width 8/3 h
 /// has as many weights as their ungated MLP of width 4 h. The embedding is not tied.
 Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_layers,
-                     std::int64_t num_heads) {
-  return {name,  FfnRule::eight_thirds, hidden_size, num_layers, num_heads, num_heads,
-          false, 1e-5,                  {},          false};
+           std::int64_t num_heads) {
+  return {
+      name, FfnRule::eight_thirds, hidden_size, num_layers, num_heads, num_heads, false, 1e-5, {},
+      false};
 }
 
 /// The experts of MiniMind V3, which balances the tokens of a micro-batch together.
@@ -126,9 +127,10 @@ void check_values(const ModelConfig& config, Problems& problems) {
                  formatted("must divide model.num_heads = {}", config.num_heads));
   }
   if (config.head_dim % 2 != 0) {
-    problems.add("model.head_dim", config.head_dim,
-                 "must be even: rotary embedding turns pairs (give model.head_dim if hidden_size / "
-                 "num_heads is odd)");
+    problems.add(
+        "model.head_dim", config.head_dim,
+        "must be even, because rotary embedding rotates pairs (set model.head_dim if hidden_size "
+        "/ num_heads is odd)");
   }
   const auto above_0 = [&](const char* key, double value) {
     if (!std::isfinite(value) || value <= 0) problems.add(key, value, "must be above 0");
@@ -153,7 +155,8 @@ void check_values(const ModelConfig& config, Problems& problems) {
 
 void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& problems) {
   if (size == 0) {
-    problems.add("model.vocab_size", size, "and there is no tokenizer to take it from: give it");
+    problems.add("model.vocab_size", size,
+                 "and there is no tokenizer to take it from: set model.vocab_size");
   } else if (tokenizer_size > 0 && size < tokenizer_size) {
     problems.add("model.vocab_size", size, within(tokenizer_size, " (the tokenizer's size)"));
   } else if (size < 0 || size > kMaxSize) {

@@ -39,28 +39,32 @@ struct ModelConfig {
     visit("preset", self.preset,
           "named shape: tiny, minimind-3, minimind-3-moe, minimind-2-small, minimind-2, "
           "minimind-2-moe, minimind-1024x16, gpt-1.7b, gpt-7.1b, gpt-16b, gpt-32b, gpt-70b, "
-          "gpt-119b, gpt-177b, gpt-314b, gpt-462b; empty: that of the checkpoint a run starts from, or "
-          "the sizes below");
-    visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
-    visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
-    visit("num_heads", self.num_heads, "query heads; 0: the preset's");
-    visit("num_kv_heads", self.num_kv_heads,
-          "key and value heads, a divisor of num_heads; 0: the preset's, else num_heads");
-    visit("head_dim", self.head_dim, "elements of one head, even; 0: hidden_size / num_heads");
-    visit("intermediate_size", self.intermediate_size, "width of the MLP; 0: the preset's rule");
-    visit("vocab_size", self.vocab_size, "rows of the embedding; 0: the tokenizer's size");
-    visit("max_seq_len", self.max_seq_len, "longest position the model may see");
-    visit("tie_embeddings", self.tie_embeddings, "output matrix is the embedding");
+          "gpt-119b, gpt-177b, gpt-314b, gpt-462b; empty: use the start checkpoint or the sizes "
+          "below");
+    visit("hidden_size", self.hidden_size, "width of the residual stream; 0: from the preset");
+    visit("num_layers", self.num_layers, "number of transformer blocks; 0: from the preset");
+    visit("num_heads", self.num_heads, "number of query heads; 0: from the preset");
+    visit(
+        "num_kv_heads", self.num_kv_heads,
+        "number of key and value heads, a divisor of num_heads; 0: from the preset, else num_heads");
+    visit("head_dim", self.head_dim, "size of one head, even; 0: hidden_size / num_heads");
+    visit("intermediate_size", self.intermediate_size,
+          "width of the MLP; 0: from the preset's rule");
+    visit("vocab_size", self.vocab_size, "rows of the embedding; 0: size of the tokenizer");
+    visit("max_seq_len", self.max_seq_len, "maximum sequence length");
+    visit("tie_embeddings", self.tie_embeddings, "use the embedding as the output matrix");
     visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
-    visit("activation", self.activation, "of the MLP's gate, which is multiplied with up");
+    visit("activation", self.activation, "activation function of the MLP gate");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
-    visit("rope_scaling", self.rope_scaling,
-          "frequencies for longer texts: yarn,factor=F,original_max_position_embeddings=N or "
-          "llama3,factor=F,original_max_position_embeddings=N, and transformers' other values");
+    visit(
+        "rope_scaling", self.rope_scaling,
+        "RoPE scaling for longer texts: yarn,factor=F,original_max_position_embeddings=N or "
+        "llama3,factor=F,original_max_position_embeddings=N, plus optional values as in transformers");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
-    visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
+    visit("dropout", self.dropout,
+          "dropout probability on embedding, residual and MLP outputs, in [0, 1)");
     visit("attention_dropout", self.attention_dropout,
-          "on attention probabilities, plain path only, in [0, 1)");
+          "dropout probability on attention weights, plain path only, in [0, 1)");
     MoeConfig::fields(self.moe, visit);
   }
 

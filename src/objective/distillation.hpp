@@ -17,8 +17,9 @@ struct DistillationConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("alpha", self.alpha,
-          "share of the cross entropy of the targets; the rest is the teacher's");
-    visit("temperature", self.temperature, "divides the logits of both where they are compared");
+          "weight of the cross entropy in [0, 1]; the KL divergence from the teacher has the rest");
+    visit("temperature", self.temperature,
+          "temperature of student and teacher logits in the KL divergence");
   }
 };
 

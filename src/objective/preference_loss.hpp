@@ -45,19 +45,20 @@ struct PreferenceConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("beta", self.beta, "how firmly the model is held to its reference");
+    visit("beta", self.beta, "strength of the penalty for deviating from the reference model");
     visit("logprob", self.logprob,
-          "log-probability of a side: sum or mean over its targets, or padded_mean: sum / "
-          "(train.seq_len - 1); the default is sum, with dpo.loss = ipo it is mean");
-    visit("score", self.score,
-          "targets of a side that count, in dpo.logprob and dpo.sft_weight: all (every assistant "
-          "message, also those that both sides share; as MiniMind) or answer (only the tokens "
-          "behind those that both sides begin with; as TRL)");
+          "log-probability of an answer: sum or mean over its targets, or padded_mean: sum / "
+          "(train.seq_len - 1); default: sum, or mean if dpo.loss = ipo");
+    visit(
+        "score", self.score,
+        "targets that count in dpo.logprob and dpo.sft_weight: all (every assistant message, even "
+        "if both answers share it, as in MiniMind) or answer (only the tokens after the common "
+        "prefix, as in TRL)");
     visit("loss", self.loss, "sigmoid (DPO) or ipo: (margin - 1 / (2 beta))^2");
     visit("label_smoothing", self.label_smoothing,
-          "share of pairs taken to be labelled the wrong way round (sigmoid)");
+          "assumed share of pairs with swapped labels (sigmoid only)");
     visit("sft_weight", self.sft_weight,
-          "factor of the mean -log p of the chosen answer's targets, added to a pair's loss");
+          "factor of the SFT loss on the chosen answer (mean -log p of its targets)");
   }
 };
 

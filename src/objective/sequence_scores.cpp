@@ -15,7 +15,7 @@ at::Tensor zeros_of_sequences(std::int64_t num_pairs) {
 at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
   if (batch.num_pairs == 0 && targets.index.numel() == 0) return at::empty({0}, at::kLong);
   if (!batch.sequence_of.defined())
-    fail(ErrorKind::internal, "a loss of pairs was given a batch that has none");
+    fail(ErrorKind::internal, "a preference loss received a batch without preference pairs");
   at::Tensor sequences = targets.of(batch.sequence_of).to(at::kCPU);
   if (sequences.numel() > 0) {
     const auto least = sequences.min().item<std::int64_t>();
@@ -93,9 +93,10 @@ at::Tensor StoredReference::sums(const Microbatch& batch) {
     }
     const PairScore& score = found->second;
     if (score.counts[side] != count_of[i]) {
-      fail(ErrorKind::data,
-           "{}: pair {} of the data set has {} targets there and {} here: made of other data",
-           where_, batch.pair_records[pair], score.counts[side], count_of[i]);
+      fail(
+          ErrorKind::data,
+          "{}: pair {} of the data set has {} targets there and {} here. The file was made from different data",
+          where_, batch.pair_records[pair], score.counts[side], count_of[i]);
     }
     values[i] = score.sums[side];
   }

@@ -148,7 +148,8 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
                           Activation activation, Path path) {
   const auto gate = halves(gate_up).gate;
   if (gate.sizes() != grad_y.sizes() || gate.scalar_type() != grad_y.scalar_type()) {
-    fail(ErrorKind::internal, "gated_activation: gate {} {} and grad_y {} {} must be alike",
+    fail(ErrorKind::internal,
+         "gated_activation: gate {} {} and grad_y {} {} must have the same shape and dtype",
          gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
   }
   const at::NoGradGuard no_grad;

@@ -39,12 +39,14 @@ struct OptimConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("name", self.name, optimizer_help());
     visit("lr", self.lr, "peak learning rate, per optimizer step");
-    visit("min_lr", self.min_lr, "learning rate at the end of cosine and linear; -1: 0.1 lr");
-    visit("warmup_steps", self.warmup_steps, "steps of linear warm-up from 0 to lr");
-    visit("schedule", self.schedule,
-          "after warm-up: cosine, linear, constant, minimind-v2 or minimind-v3");
+    visit("min_lr", self.min_lr,
+          "final learning rate of the cosine and linear schedules; -1: 0.1 lr");
+    visit("warmup_steps", self.warmup_steps, "number of steps of linear warmup from 0 to lr");
+    visit(
+        "schedule", self.schedule,
+        "learning-rate schedule after warmup: cosine, linear, constant, minimind-v2 or minimind-v3");
     visit_own_keys(self.keys, visit);
-    visit("clip_norm", self.clip_norm, "largest global gradient norm; 0: no clip");
+    visit("clip_norm", self.clip_norm, "maximum global gradient norm; 0: no clipping");
   }
 
   /// The config struct of one optimizer, filled from the flat keys.

@@ -11,7 +11,7 @@ struct LionConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("weight_decay", self.weight_decay, "decoupled weight decay of matrices and embeddings");
-    visit("beta1", self.beta1, "share of the momentum in the direction, in [0, 1)");
+    visit("beta1", self.beta1, "weight of the momentum in the update direction, in [0, 1)");
     visit("beta2", self.beta2, "decay of the momentum, in [0, 1)");
   }
 };

@@ -49,7 +49,7 @@ std::string warmup_note(const OptimConfig& config, std::int64_t total_steps) {
   const ScheduleRow* row = find_row(config.schedule);
   if (row == nullptr || !row->warmup || config.warmup_steps <= total_steps) return "";
   return formatted(
-      "optim.warmup_steps = {}, but train.steps = {}: the learning rate ends before its peak, at {} of {}",
+      "optim.warmup_steps = {}, but train.steps = {}: the learning rate only reaches {} of {}",
       config.warmup_steps, total_steps,
       number_text(learning_rate(config, total_steps, total_steps)), number_text(config.lr));
 }

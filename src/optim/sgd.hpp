@@ -11,7 +11,7 @@ struct SgdConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("weight_decay", self.weight_decay,
-          "times the weights, added to the gradient of matrices and embeddings");
+          "weight decay of matrices and embeddings, added to the gradient");
     visit("momentum", self.momentum, "share of the last direction that is kept, in [0, 1)");
     visit("nesterov", self.nesterov, "look ahead along the momentum, which must be above 0");
   }

@@ -136,13 +136,13 @@ ChatWriter chat_writer_of(const LoadedModel& model) {
   if (model.tokenizer.is_ids_only()) {
     fail(
         ErrorKind::data,
-        "{} has no tokenizer that can be read, so that it takes no chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",
+        "{} has no tokenizer that can be read, so it cannot answer chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",
         model.checkpoint.string());
   }
   if (model.chat == nullptr) {
     fail(
         ErrorKind::usage,
-        "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}. Name the one to use with --chat-template",
+        "{} has no chat format (chat.template), and the chat template of its tokenizer is none of: {}. Choose one with --chat-template",
         model.checkpoint.string(), chat_template_names());
   }
   return ChatWriter(*model.chat, model.tokenizer);

@@ -67,7 +67,7 @@ std::vector<Prompt> parse_prompts(const std::string& content, const std::string&
   if (prompts.empty()) {
     fail(
         ErrorKind::data,
-        "{} holds no prompt; a line is {{\"prompt\": \"...\"}}, {{\"ids\": [..]}} or {{\"messages\": [..]}}",
+        "{} contains no prompt. A line must be {{\"prompt\": \"...\"}}, {{\"ids\": [..]}} or {{\"messages\": [..]}}",
         name);
   }
   return prompts;

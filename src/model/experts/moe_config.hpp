@@ -24,26 +24,29 @@ struct MoeConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("num_experts", self.num_experts, "MLPs that tokens are routed to; 0: one dense MLP");
-    visit("num_experts_per_tok", self.num_experts_per_tok, "experts that each token goes through");
+    visit("num_experts", self.num_experts, "number of routed experts; 0: one dense MLP");
+    visit("num_experts_per_tok", self.num_experts_per_tok, "number of routed experts per token");
     visit("moe_intermediate_size", self.moe_intermediate_size,
           "width of one expert; 0: model.intermediate_size");
     visit("num_shared_experts", self.num_shared_experts,
-          "experts that every token goes through, beside the routed ones");
+          "number of experts that every token uses in addition to the routed ones");
     visit("first_dense_layers", self.first_dense_layers,
-          "layers at the start whose MLP is dense, of model.intermediate_size");
-    visit("norm_topk_prob", self.norm_topk_prob,
-          "a token's weights of its experts are divided by their sum (of one expert that is 1: the "
-          "router then learns from the balance alone)");
-    visit("router_score", self.router_score, "of the router's outputs: softmax or sigmoid");
-    visit("router_balance", self.router_balance,
-          "what keeps experts evenly used: aux (a loss beside the run's), bias (of the scores by "
-          "which experts are picked, moved after each update) or none");
-    visit("router_aux_loss", self.router_aux_loss,
-          "tokens that the balance is judged over: sequence, or micro_batch (which makes results "
-          "depend on train.micro_batch)");
-    visit("router_aux_loss_coef", self.router_aux_loss_coef, "factor of that loss");
-    visit("router_bias_rate", self.router_bias_rate, "by how much an update moves a bias");
+          "number of first layers with a dense MLP of model.intermediate_size");
+    visit(
+        "norm_topk_prob", self.norm_topk_prob,
+        "divide the expert weights of a token by their sum (with one expert per token the weight is "
+        "1, and the router learns only from the balance loss)");
+    visit("router_score", self.router_score, "router score function: softmax or sigmoid");
+    visit(
+        "router_balance", self.router_balance,
+        "load balancing: aux (auxiliary loss), bias (a bias on the scores that pick experts, moved "
+        "after each update) or none");
+    visit(
+        "router_aux_loss", self.router_aux_loss,
+        "tokens over which the auxiliary loss balances: sequence, or micro_batch (results then depend "
+        "on train.micro_batch)");
+    visit("router_aux_loss_coef", self.router_aux_loss_coef, "factor of the auxiliary loss");
+    visit("router_bias_rate", self.router_bias_rate, "step by which an update moves a router bias");
   }
 
   [[nodiscard]] bool on() const { return num_experts > 0; }

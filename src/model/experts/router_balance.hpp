@@ -29,16 +29,14 @@ std::int64_t aux_loss_terms(const MoeConfig& moe, const Microbatch& batch);
 at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
                        std::int64_t num_experts);
 
-/// Computes the auxiliary loss of one layer: a sum over sequences (or over the one micro-batch) s
-/// of
-/// coef * aux_weight * sum_e f_e P_e,   f_e = E / (k T) * assignments of e,   P_e = mean score of e
+/// Computes the auxiliary loss of one layer: the sum over sequences (or the one micro-batch) s of
+///   coef * aux_weight * sum_e f_e P_e,   f_e = E / (k T) * assignments of e,   P_e = mean score of e
 /// over the T tokens of s without padding. With micro_batch the factor 1 / k is omitted, as in
 /// MiniMind V3. Sigmoid scores are first divided by their sum. f does not depend on the weights.
 /// scores [N, E], experts [N, k], N = B T.
 /// Returns the gradient with respect to the scores [N, E]; undefined without an auxiliary loss.
 /// Adds to the statistics. Collective over the ranks of cp if there is a loss.
-/// Sources: Fedus et al., "Switch Transformers", 2022; DeepSeek-AI, "DeepSeek-V3", 2024, section
-/// 2.1.2.
+/// Sources: Fedus et al., "Switch Transformers", 2022; DeepSeek-AI, "DeepSeek-V3", 2024, 2.1.2.
 at::Tensor balance_router(const MoeConfig& moe, const Microbatch& batch, const at::Tensor& scores,
                           const at::Tensor& experts, const ContextGroup& context,
                           std::int64_t layer, RouterTally& tally);

@@ -74,7 +74,7 @@ void check(const LoraConfig& config, Problems& problems) {
   for (const std::string& name : names_between_commas(config.targets)) {
     if (std::ranges::find(known, name) != known.end()) continue;
     problems.add("lora.targets", name.empty() ? "''" : name,
-                 formatted("must be {}, {}, or names between commas of {}", kAllLinear, kSquare,
+                 formatted("must be {}, {}, or a comma-separated list of {}", kAllLinear, kSquare,
                            joined(known, ", ")));
   }
 }
@@ -84,14 +84,16 @@ void check_targets(const LoraConfig& config, const ModelConfig& model, Problems&
   if (model.moe.on() && config.targets != kSquare) {
     for (const std::string& name : names_between_commas(config.targets)) {
       if (name != "gate_proj" && name != "up_proj" && name != "down_proj") continue;
-      problems.add("lora.targets", name,
-                   "is for models without experts; here q_proj, k_proj, v_proj, o_proj");
+      problems.add(
+          "lora.targets", name,
+          "is not available in a model with experts; allowed: q_proj, k_proj, v_proj, o_proj");
     }
   }
   if (config.targets != kSquare) return;
   if (std::ranges::count(lora_targets(config, model), true) == 0) {
-    problems.add("lora.targets", config.targets,
-                 "of which this model has none: give all-linear, or names (q_proj,v_proj)");
+    problems.add(
+        "lora.targets", config.targets,
+        "but the model has no square linear layer: use all-linear or names (q_proj,v_proj)");
   }
 }
 

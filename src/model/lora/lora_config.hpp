@@ -39,13 +39,13 @@ struct LoraConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("rank", self.rank, "of the adapters; 0: none, all weights are trained");
-    visit("alpha", self.alpha, "an adapter's term is multiplied by alpha / rank; 0: the rank");
-    visit("dropout", self.dropout, "on the adapters' input, in [0, 1)");
+    visit("rank", self.rank, "rank of the adapters; 0: no adapters, train all weights");
+    visit("alpha", self.alpha, "scale of the adapter output, alpha / rank; 0: use the rank");
+    visit("dropout", self.dropout, "dropout probability on the adapter input, in [0, 1)");
     visit("targets", self.targets,
-          "linears with an adapter: all-linear, square (as many rows as columns), or names between "
-          "commas (q_proj,v_proj)");
-    visit("rslora", self.rslora, "multiply by alpha / sqrt(rank) in place of alpha / rank");
+          "linear layers with an adapter: all-linear, square (as many rows as columns), or a "
+          "comma-separated list (q_proj,v_proj)");
+    visit("rslora", self.rslora, "scale by alpha / sqrt(rank) instead of alpha / rank");
   }
 
   [[nodiscard]] bool on() const { return rank > 0; }
