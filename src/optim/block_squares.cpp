@@ -11,11 +11,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // at once, of the plain form
+// most blocks at once in the plain implementation
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
 constexpr std::int64_t kLowWord = 0xffffffff;
 
-/// Eight partial sums by place in the block, added in a fixed order: vectorises, and gives the same
-/// bits wherever a range begins.
+/// Returns the sum of squares of a block. Elements go to one of eight partial sums by their
+/// position in the block, and the partial sums are added in a fixed order. The loop vectorizes, and
+/// the result is the same wherever a range begins.
 template <class T>
 double block_squares(std::span<const T> values, std::int64_t place) {
   constexpr std::size_t kLanes = 8;
@@ -54,7 +56,7 @@ void host_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor&
   for (std::size_t i = 0; i < sum.words().size(); ++i) out[i] += sum.words()[i];
 }
 
-/// ExactSum::add of every element of sums [n] fp64.
+/// Applies ExactSum::add to every element of sums [n] fp64.
 void add_to_words(const at::Tensor& sums, const at::Tensor& words) {
   const at::Tensor finite = sums.isfinite();
   words.select(0, ExactSum::kWords).add_(finite.logical_not().sum());
@@ -75,7 +77,7 @@ void add_to_words(const at::Tensor& sums, const at::Tensor& words) {
   words.add_(sum);
 }
 
-/// ExactSum::carry, once in every word.
+/// Applies ExactSum::carry once to every word.
 void carry(const at::Tensor& words) {
   constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kWords);
   const at::Tensor carried = words.narrow(0, 0, kWords - 1).bitwise_right_shift(32);
@@ -89,7 +91,7 @@ struct SquaresRow {
   void (*add)(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 };
 
-/// None that fits: the plain one.
+/// If no row fits, the plain implementation is used.
 constexpr std::array kSquares{
     SquaresRow{at::kCPU, at::kFloat, host_squares<float>},
     SquaresRow{at::kCPU, at::kDouble, host_squares<double>},

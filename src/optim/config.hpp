@@ -10,22 +10,23 @@
 
 namespace trireme {
 
-/// optim.min_lr that nobody set.
+/// Value of optim.min_lr that stands for 0.1 lr.
 inline constexpr double kTenthOfLr = -1;
 inline constexpr double kMostLr = 1e6;
 
-/// A key of [optim] that some optimizers declare: "beta2" of adamw and lion. Its help says which
-/// optimizers have it and how each uses it.
+/// A key of [optim] that one or more optimizers declare, for example beta2 of adamw and lion. The
+/// help text says which optimizers have it and how each one uses it.
 using OptimizerKey = OwnKey;
 
-/// The keys of all optimizers, each once; where their defaults differ, that of the first row.
+/// Returns the keys of all optimizers, each key once. If defaults differ, the first optimizer's
+/// default counts.
 std::vector<OptimizerKey> optimizer_keys();
 
-/// "optimizer: adamw (...), sgd (...)", for help.
+/// Returns "optimizer: adamw (...), sgd (...)" for help.
 const char* optimizer_help();
 
-/// The optimizer, its schedule and the clip. Keys are flat: those of the optimizers stand beside
-/// the others, and `name` says which of them are read.
+/// The optimizer, its learning-rate schedule and gradient clipping. Keys are flat: the keys of all
+/// optimizers are in one section, and `name` decides which of them are read.
 struct OptimConfig {
   std::string name = "adamw";
   double lr = 3e-4;
@@ -49,7 +50,7 @@ struct OptimConfig {
     visit("clip_norm", self.clip_norm, "maximum global gradient norm; 0: no clipping");
   }
 
-  /// The config struct of one optimizer, filled from the flat keys.
+  /// Returns the config struct of one optimizer, filled from the flat keys.
   template <class Own>
   [[nodiscard]] Own own() const {
     return read_own_keys<Own>(keys);

@@ -5,7 +5,8 @@
 namespace trireme {
 namespace {
 
-/// Elements of a piece: the direction needs a buffer, which is not to be as large as the model.
+/// Elements updated at once. The update direction needs a buffer, which must not be as large as the
+/// model.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
 
 }  // namespace

@@ -18,8 +18,9 @@ struct LionConfig {
 
 void check(const LionConfig& config, Problems& problems);
 
-/// Lion with decoupled decay; every weight moves by lr:
-///   w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);  m = beta2 * m + (1 - beta2) * g
+/// Lion with decoupled weight decay. Every weight moves by lr:
+///   w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);  m = beta2 * m + (1 - beta2)
+/// * g
 /// Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023, algorithm 2.
 class Lion : public Optimizer {
  public:
@@ -33,7 +34,7 @@ class Lion : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Views of a piece of this rank's parts.
+  /// Views of a chunk of this rank's shards.
   struct Piece {
     double decay = 0;
     at::Tensor weights;

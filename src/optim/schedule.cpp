@@ -19,7 +19,7 @@ double half_cosine(double t) {
 struct ScheduleRow {
   const char* name;
   bool warmup;
-  /// `t` in (0, 1] after warm-up; `start` = (step - 1) / total.
+  /// `t` in (0, 1] is the progress after warmup; `start` = (step - 1) / total.
   double (*rate)(const OptimConfig& config, double t, double start);
 };
 
@@ -62,7 +62,7 @@ std::vector<std::string> schedule_names() {
 
 double final_lr(const OptimConfig& config) {
   if (config.min_lr != kTenthOfLr) return config.min_lr;
-  constexpr int kDigits = 14;  // after the first: what a double holds of any decimal
+  constexpr int kDigits = 14;  // decimal digits that a double represents exactly, after the first
   std::array<char, 32> text{};
   const auto [end, written] = std::to_chars(text.data(), text.data() + text.size(), 0.1 * config.lr,
                                             std::chars_format::scientific, kDigits);

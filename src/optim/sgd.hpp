@@ -19,8 +19,9 @@ struct SgdConfig {
 
 void check(const SgdConfig& config, Problems& problems);
 
-/// Stochastic gradient descent as torch.optim.SGD without dampening, in its fused form:
-///   g += weight_decay * w;  m = momentum * m + g;  w -= lr * (m, or g + momentum * m by Nesterov)
+/// Stochastic gradient descent like torch.optim.SGD without dampening, in its fused form:
+///   g += weight_decay * w;  m = momentum * m + g;  w -= lr * (m, or g + momentum * m with
+/// Nesterov)
 /// Source: Sutskever et al., "On the importance of initialization and momentum", ICML 2013.
 class Sgd : public Optimizer {
  public:
