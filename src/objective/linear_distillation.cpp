@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// Rows [first, first + count) of a matrix.
+/// The rows [first, first + count) of a matrix.
 struct RowRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -26,7 +26,7 @@ RowRange common(const RowRange& a, const RowRange& b) {
   return {first, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - first)};
 }
 
-/// Classes of the student and of the teacher on every rank of the group.
+/// The classes of student and teacher on every rank of the group.
 struct Cuts {
   std::vector<RowRange> student;
   std::vector<RowRange> teacher;
@@ -48,14 +48,14 @@ Cuts gather_cuts(const Head& student, const Head& teacher) {
   return cuts;
 }
 
-/// Classes that both models have.
+/// Returns the number of classes that both models have.
 std::int64_t shared_classes(const Head& student, const Head& teacher) {
   return std::min(student.classes, teacher.classes);
 }
 
-/// The teacher's rows of the student's classes on this rank, as far as both models have them. If the
-/// vocabularies are cut alike, a view; else the rows that other ranks hold are sent: as many as the
-/// cuts lie apart.
+/// Returns the teacher's head rows for the student's classes on this rank, limited to classes that
+/// both models have. If both vocabularies are split the same way, the result is a view. Otherwise
+/// ranks exchange the rows that lie on another rank.
 at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   const std::int64_t shared = shared_classes(student, teacher);
   const auto wanted = [&](const RowRange& own) { return common(own, {0, shared}); };
@@ -67,10 +67,10 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   const auto rank = static_cast<std::size_t>(student.tensor.rank());
 
   struct Missing {
-    std::size_t of;    // the rank that lacks them
-    std::size_t from;  // the rank that has them
+    std::size_t of;    // rank that needs the rows
+    std::size_t from;  // rank that holds the rows
     RowRange rows;
-    std::int64_t place;  // in the buffer
+    std::int64_t place;  // offset in the buffer
   };
 
   std::vector<Missing> missing;
@@ -83,7 +83,7 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
       total += rows.count;
     }
   }
-  // Each row is one rank's, all others add zeros: the sum is exact.
+  // Each row comes from one rank and all others add zeros, so the sum is exact.
   const at::Tensor buffer = at::zeros({total, teacher.weight.size(1)}, teacher.weight.options());
   for (const Missing& one : missing) {
     if (one.from == rank)
@@ -104,22 +104,23 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   return rows;
 }
 
-/// Largest of each row of [rows, n]; -infinity where n is 0.
+/// Returns the maximum of each row of [rows, n]; -infinity if n is 0.
 at::Tensor largest_of(const at::Tensor& logits) {
   if (logits.size(1) > 0) return logits.amax(1);
   return at::full({logits.size(0)}, -std::numeric_limits<double>::infinity(), logits.options());
 }
 
-/// The terms of the rows of one chunk, each [rows]. The cross entropy is over the student's classes,
-/// the divergence over those that both models have.
+/// The loss terms of the rows of one chunk, each [rows]. The cross entropy covers the student's
+/// classes, the divergence the classes that both models have.
 struct ChunkTerms {
   at::Tensor ce;
   at::Tensor kl;
-  at::Tensor grad;  // [rows, this rank's classes]: d (alpha ce + (1 - alpha) T^2 kl) / d logits
+  at::Tensor grad;  // [rows, local classes]: d (alpha ce + (1 - alpha) T^2 kl) / d logits
 };
 
-/// Logits of the student [rows, this rank's classes] and of the teacher [rows, those of them that
-/// both have], which are overwritten. `shared_of_both`: classes that both have, on all ranks.
+/// Computes the terms from the logits of the student [rows, local classes] and of the teacher
+/// [rows, local shared classes]; both are overwritten. `shared_of_both` is the number of shared
+/// classes on all ranks.
 ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
                        const at::Tensor& targets, const Head& head, std::int64_t shared_of_both,
                        const DistillationSetup& setup) {
@@ -155,7 +156,7 @@ ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
   terms.kl = sums[2] / sums[1] + sums[3].log() - sums[1].log();
   if (!setup.want_grads) return terms;
   const double of_kl =
-      (1 - setup.alpha) * setup.temperature;  // T^2 of the loss, 1 / T of the logit
+      (1 - setup.alpha) * setup.temperature;  // T^2 from the loss, 1 / T from the logits
   terms.grad = exponentials.mul_((setup.alpha / sums[4]).unsqueeze(1));
   terms.grad.scatter_add_(1, picks, own.to(logits.scalar_type()).mul_(-setup.alpha).unsqueeze(1));
   const at::Tensor grad_shared = shared_of(terms.grad);
