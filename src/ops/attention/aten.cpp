@@ -9,14 +9,14 @@
 namespace trireme::ops {
 namespace {
 
-/// Keys that all queries of a part see, or of which query i sees the first i + 1, or some by a mask.
+/// One kernel call: all queries see all keys, or query i sees the first i + 1, or `mask` decides.
 struct KernelCall {
   KeyInterval keys;
   bool causal;
   std::optional<at::Tensor> mask = std::nullopt;  // [queries, keys], added to the scores
 };
 
-/// The document's parts; those whose intervals of keys begin to move are cut, so that each piece
+/// Returns the query parts of a document. Parts with a moving window are divided, so that each one
 /// reads few keys that it does not see.
 std::vector<QueryPart> pieces_of(const DocumentPlan& document) {
   constexpr std::int64_t kQueries = 64;
@@ -29,11 +29,11 @@ std::vector<QueryPart> pieces_of(const DocumentPlan& document) {
   return pieces;
 }
 
-/// One or two; together they cover what the part sees.
+/// Returns one or two calls that together cover the keys of the part.
 std::vector<KernelCall> calls_of(const QueryPart& part) {
   const KeyInterval keys = part.keys();
   if (part.is_blind()) return {};
-  // One query alone needs no mask.
+  // A single query needs no mask.
   if (part.tokens.length == 1 || (!part.begin_moves && !part.end_moves)) return {{keys, false}};
   if (part.begin_moves) {
     const auto hidden = seen_keys(part).logical_not_();
@@ -50,7 +50,7 @@ at::Tensor rows_of_document(const at::Tensor& x, std::int64_t row) {
   return row < 0 ? x : x.narrow(0, row, 1);
 }
 
-/// The document's keys in order of place.
+/// Returns the document's keys in order of position.
 at::Tensor keys_of(const at::Tensor& x, const DocumentPlan& document) {
   const auto rows = rows_of_document(x, document.row);
   if (document.keys.size() == 1)
@@ -65,7 +65,7 @@ at::Tensor part_of(const at::Tensor& x, std::int64_t row, const TokenRange& toke
   return rows_of_document(x, row).narrow(2, tokens.first, tokens.length);
 }
 
-/// True if each document is one call: its results are then written, not summed.
+/// Returns true if each document is one call, so that results are written instead of summed.
 bool one_call_each(const AttentionPlan& plan) {
   return std::ranges::all_of(plan, [](const DocumentPlan& document) {
     const auto pieces = pieces_of(document);
@@ -78,9 +78,9 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Puts the gradients of kernel calls where they belong.
+/// Stores the gradients of kernel calls at their tokens.
 struct KernelGrads {
-  bool written;  // each is the only one of its tokens; otherwise they add up
+  bool written;  // each token has one gradient, otherwise gradients are summed
 
   void put(const at::Tensor& to, const at::Tensor& grad) const {
     if (written) {

@@ -82,7 +82,7 @@ AttentionOutput plain_forward(const at::Tensor& q, const at::Tensor& k, const at
   const auto scores = plain_scores(q.to(type), keys, setup);
   const auto lse = at::logsumexp(scores, {-1});
   auto weights = at::softmax(scores, -1);
-  // A softmax over no key is NaN.
+  // The softmax of a query without keys is NaN.
   if (!setup.whole_rows()) weights.masked_fill_((lse == -kInfinity).unsqueeze(-1), 0.0);
   return {tokens_first(at::matmul(weights, values).to(result_type(q, setup))), lse};
 }
@@ -96,7 +96,7 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
   const auto keys = repeat_heads(k.to(type), q.size(1));
   const auto values = repeat_heads(v.to(type), q.size(1));
   const auto incoming = grad_out.to(type);
-  // A query without keys has lse -inf: with +inf all its weights are 0.
+  // A query without keys has lse -inf; with +inf all its weights become 0.
   const auto lse = setup.whole_rows()
                        ? forward.lse
                        : forward.lse.masked_fill(forward.lse == -kInfinity, kInfinity);
@@ -112,7 +112,7 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
 void merge_attention(AttentionOutput& sum, const AttentionOutput& part) {
   const auto type = accumulate_type(sum.out);
   const auto lse = at::logaddexp(sum.lse, part.lse);
-  // No key in either: -inf - -inf is NaN, -inf - 0 gives weights of 0.
+  // Without keys in both parts, -inf - -inf would be NaN, whereas -inf - 0 gives weights of 0.
   const auto base = lse.masked_fill(lse == -kInfinity, 0.0);
   const auto weight = [&](const at::Tensor& of) { return (of - base).exp_().unsqueeze(-1); };
   sum.out = tokens_first(

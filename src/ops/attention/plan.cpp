@@ -13,7 +13,7 @@ namespace {
 using Ranges = std::vector<TokenRange>;
 using Edges = std::vector<std::int64_t>;
 
-/// Neighbours in the tensor, in the row and in one document.
+/// Tokens that are adjacent in the tensor, in the row and in one document.
 struct Segment {
   std::int64_t document;
   std::int64_t place;
@@ -23,7 +23,7 @@ struct Segment {
   [[nodiscard]] std::int64_t end() const { return place + length; }
 };
 
-/// Extends the last segment if the next one follows it in the row, and in the same document.
+/// Extends the last segment if the next one follows it in the same row and document.
 void append(std::vector<Segment>& segments, const Segment& next) {
   if (!segments.empty() && segments.back().document == next.document &&
       segments.back().end() == next.place) {
@@ -91,15 +91,15 @@ std::vector<Segment> cut_at_borders(const Ranges& ranges, const Edges& edges) {
   return segments;
 }
 
-/// The number of keys before a place. For the next `length` places, this one included, the number
-/// stays, or grows by one a place.
+/// The number of keys before a position. For the next `length` positions, including this one, the
+/// number stays or grows by one per position.
 struct KeyCount {
   std::int64_t keys;
   bool moves;
   std::int64_t length;
 };
 
-/// `islands`: keys without a gap in the row, numbered among the document's keys.
+/// `islands` are keys without gaps in the row, numbered within the document.
 KeyCount count_before(std::int64_t place, const std::vector<Segment>& islands,
                       std::int64_t num_keys) {
   const std::int64_t last = place - 1;
@@ -110,7 +110,7 @@ KeyCount count_before(std::int64_t place, const std::vector<Segment>& islands,
   return {island->token + place - island->place, true, island->end() - last};
 }
 
-/// Cuts the queries where keys at the ends of their intervals begin or end.
+/// Divides queries where the keys at an end of their intervals begin or end.
 void add_parts(const Segment& queries, const std::vector<Segment>& islands,
                const AttentionSetup& setup, DocumentPlan& plan) {
   for (std::int64_t place = queries.place; place < queries.end();) {
@@ -118,7 +118,7 @@ void add_parts(const Segment& queries, const std::vector<Segment>& islands,
     const KeyCount begin = count_before(seen.begin, islands, plan.num_keys);
     const KeyCount end = count_before(seen.end, islands, plan.num_keys);
     std::int64_t length = std::min({queries.end() - place, begin.length, end.length});
-    // The keys before a gap leave the window one by one: cut where none is left.
+    // Keys before a gap leave the window one by one: split where none is left.
     if (begin.moves && !end.moves && begin.keys < end.keys)
       length = std::min(length, end.keys - begin.keys);
     plan.queries.push_back({{queries.token + place - queries.place, length},
@@ -131,7 +131,7 @@ void add_parts(const Segment& queries, const std::vector<Segment>& islands,
 
 struct DocumentSegments {
   std::vector<Segment> queries;
-  std::vector<Segment> keys;  // in order of place
+  std::vector<Segment> keys;  // in order of position
 };
 
 DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,
@@ -174,7 +174,7 @@ bool same_in_all_rows(const RowPlaces& places) {
 
 std::vector<TokenRange> DocumentPlan::tokens_of(KeyInterval interval) const {
   Ranges tokens;
-  std::int64_t first = 0;  // key of the range's first token
+  std::int64_t first = 0;  // key index of the range's first token
   for (const TokenRange& range : keys) {
     const std::int64_t begin = std::max(first, interval.begin);
     const std::int64_t end = std::min(first + range.length, interval.end);

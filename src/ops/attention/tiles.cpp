@@ -9,7 +9,7 @@ bool multiplies_bf16() {
 #ifdef __x86_64__
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx512bf16")) return false;
-  try {  // oneDNN may have been told to use less than the CPU has
+  try {  // oneDNN may be configured to use fewer instructions than the CPU has
     const std::array<Bits, 32 * 32> zeros{};
     std::array<float, 32 * 32> out{};
     multiply(32, 32, 32, zeros.data(), 32, zeros.data(), out.data(), false);
@@ -64,7 +64,7 @@ void forward_tile(const QueryPart& queries, std::int64_t padded, const Attention
   });
 }
 
-/// One query head and one part: writes its rows of out and lse.
+/// Computes one query head and one part: writes its rows of out and lse.
 void forward_part(const TileGroup& group, std::int64_t head, const QueryPart& part,
                   const at::Tensor& q, const AttentionSetup& setup, const AttentionOutput& result,
                   ForwardScratch& s) {
