@@ -29,7 +29,7 @@ class AnswerSource {
   /// result of find_problem().
   virtual std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) = 0;
 
-  /// Ends a request with FinishReason::cancelled at the next step. Does nothing if the request has
+  /// Ends a request with FinishReason::cancelled at the next step. Ignores requests that have
   /// ended.
   virtual void cancel(RequestId id) = 0;
 
@@ -65,8 +65,7 @@ class GenerationEngine final : public AnswerSource {
   /// without memory, fails alone.
   bool step();
 
-  /// Runs steps until `stop` is requested and sleeps while idle. Remaining requests then end as
-  /// cancelled.
+  /// Runs steps until `stop` is requested, sleeping while idle. Remaining requests are cancelled.
   void run(std::stop_token stop);
 
   [[nodiscard]] EngineCounters counters() const override;

@@ -5,8 +5,7 @@ namespace trireme {
 
 class Transformer;
 
-/// Checks EngineConfig::max_batch. Throws Error(usage) that names `option`, the option by which the
-/// user gave it.
+/// Checks EngineConfig::max_batch. Throws Error(usage) that names `option`, which sets it.
 void check_batch(const char* option, std::int64_t batch);
 
 struct EngineConfig {

@@ -22,8 +22,7 @@ struct GenerationFigures {
   double bandwidth_share = 0;       // share of memory_bytes_per_s that reading the weights uses
 };
 
-/// Measures generation: the best of `repeats` rounds after one warmup round, for each figure
-/// separately.
+/// Returns the best of `repeats` rounds after one warmup round, separately for each figure.
 GenerationFigures measure_generation(const LoadedModel& model, const GenerationLoad& load,
                                      std::int64_t repeats);
 

@@ -39,8 +39,7 @@ class TokenMask {
 
   /// Sets bit id % 64 of word id / 64 for each id that may come next, among `vocab_size` ids; all
   /// bits are 0 before the call. At least one id must be allowed. End tokens are included: where
-  /// the answer may end, they must be allowed. Returns false if all ids are allowed; `bits` is then not
-  /// read.
+  /// the answer may end, they must be allowed. Returns false, without `bits`, if all are allowed.
   virtual bool allow(std::span<std::uint64_t> bits, std::int64_t vocab_size) = 0;
 
   /// Called once for each drawn token, end tokens included.
@@ -52,15 +51,13 @@ struct Request {
   std::int64_t max_tokens = 128;      // most new tokens; 0 with prompt_logprobs only
   SamplingConfig sampling;
   std::uint64_t answer = 0;  // index among several answers with the same seed
-  /// The answer ends before the first of these strings. No delta contains any part of a stop
-  /// string.
+  /// The answer ends before the first of these strings. No delta contains part of a stop string.
   std::vector<std::string> stop;
   /// The answer ends before one of these ids. The model's own end tokens are
   /// LoadedModel::end_tokens.
   std::vector<std::uint32_t> end_tokens;
   bool ignore_eos = false;  // treat end tokens like other tokens
-  /// nullopt: no log-probabilities; 0: of each generated token; k: also of the k most likely
-  /// tokens.
+  /// nullopt: no log-probabilities; 0: of each generated token; k: also of the k most likely ones.
   std::optional<std::int64_t> top_logprobs;
   bool prompt_logprobs = false;          // prompt tokens too, with the same top_logprobs
   bool skip_special_tokens = true;       // leave their text out of all deltas
@@ -99,8 +96,7 @@ struct Delta {
   std::optional<Error> error;  // numeric: non-finite logits; resource: no memory; internal
 };
 
-/// Called in the engine's thread, in order. It must not block or throw. It may call submit() and
-/// cancel().
+/// Called in the engine's thread, in order. Must not block or throw. May call submit and cancel.
 using OnDelta = std::function<void(Delta)>;
 
 /// The reason why a request is invalid.
@@ -116,8 +112,7 @@ inline bool is_too_long(const Request& request, std::int64_t max_context) {
   return static_cast<std::int64_t>(request.prompt.size()) > max_context - least;
 }
 
-/// Returns the first problem with a request; nullopt if it is valid. `max_context` limits prompt
-/// and answer together.
+/// Returns the first problem with a request or nullopt. `max_context` limits prompt and answer.
 std::optional<RequestProblem> find_problem(const Request& request, std::int64_t vocab_size,
                                            std::int64_t max_context);
 

@@ -35,8 +35,7 @@ struct AdaptedLinear {
 ///
 /// With tensor parallelism, the factor that contains the split dimension of W is split the same
 /// way. The other factor is replicated and each rank computes a partial gradient. The adapter terms
-/// need no collective of their own, because they are added to tensors that the linear reduces
-/// anyway.
+/// need no collective, because they are added to tensors that the linear reduces anyway.
 weighted::Adapters declare_adapters(ParamRegistry& registry, const LoraConfig& config,
                                     const ModelConfig& model, const TensorGroup& tensor,
                                     const std::string& prefix,
@@ -86,8 +85,7 @@ class Block : public Layer {
   /// With selective activation checkpointing: returns a function that recomputes the norm of x and
   /// its tensor-parallel input.
   [[nodiscard]] Again normed_again(const at::Tensor& x, WeightRef norm) const;
-  /// With selective activation checkpointing: returns a function that recomputes the hidden MLP
-  /// values.
+  /// With selective activation checkpointing: recomputes the hidden MLP values.
   [[nodiscard]] Again activated_again(const at::Tensor& gate_up) const;
 
   const LayerContext& context_;

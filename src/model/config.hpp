@@ -104,8 +104,7 @@ struct ActivationName {
 /// Returns all activations of ops, in the order of its table.
 std::vector<ActivationName> activation_names();
 
-/// Reports invalid values that were given, before the tokenizer's size and the start checkpoint are
-/// known.
+/// Reports invalid values, before the tokenizer's size and the start checkpoint are known.
 void check(ModelConfig config, Problems& problems);
 
 /// Derives all sizes that are 0 from the preset, the tokenizer's size and the rules above, then

@@ -8,8 +8,7 @@
 
 namespace trireme {
 
-/// Keys and values of all sequences, by layer, in blocks that generate/cache/kv_blocks.hpp
-/// allocates.
+/// Keys and values of all sequences, by layer, in blocks from generate/cache/kv_blocks.hpp.
 struct KvCache {
   std::vector<ops::PagedCache> layers;
 };

@@ -30,8 +30,7 @@ struct LayerTape {
 at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::Tensor& x,
                          Recompute recompute, LayerTape& tape);
 
-/// Returns the gradient of the input, adds the weight gradients to the registry and clears the
-/// saved activations.
+/// Returns the gradient of the input, adds weight gradients to the registry and clears `tape`.
 at::Tensor layer_backward(const Layer& layer, const Microbatch& batch, LayerTape& tape,
                           const at::Tensor& grad);
 

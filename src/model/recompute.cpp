@@ -10,8 +10,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// The second run of forward. The first reader in backward starts it; it is freed with the gradient
-/// of x.
+/// The second run of forward, started by its first reader and freed with the gradient of x.
 struct SecondRun : torch::CustomClassHolder {
   std::function<at::Tensor(const at::Tensor& x)> compute;
   at::Tensor x;  // a leaf of the second graph

@@ -22,8 +22,7 @@ struct TransformerOptions {
   ExpertGroup experts = {};
 };
 
-/// The saved activations of one micro-batch in one stage: T / t tokens per rank with sequence
-/// parallelism.
+/// The saved activations of one micro-batch in one stage (T / t tokens with sequence parallelism).
 struct ForwardTape {
   std::vector<LayerTape> blocks;
   std::shared_ptr<RouteMemo> routes;  // only if blocks are recomputed

@@ -129,8 +129,7 @@ struct LowRank {
 
   void give(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& inner_grad,
             const at::Tensor& grad_y) const {
-    // The narrow factor is on the left, transposed: this takes a quarter of the time of the direct
-    // form.
+    // With the narrow factor on the left, transposed, it takes a quarter of the time.
     for_each_term(inner, as_rows(grad_y), [&](auto& term, auto&, auto of_a, auto of_y) {
       registry->add_gradient(term.b, ops::outer_product(of_a, of_y).t());
     });

@@ -16,8 +16,7 @@
 /// Each operation asks the registry for its weight when it runs, and again in backward. Autograd
 /// keeps only activations, so a weight may be gathered for each use and its memory reused in
 /// between. Backward gives the operands of a weight gradient to the registry at once, before the
-/// rest of the layer is processed. A frozen weight has no gradient, and tensors needed only for it
-/// are not saved.
+/// rest of the layer is processed. Tensors needed only for a frozen weight are not saved.
 namespace trireme::weighted {
 
 /// Low-rank terms beside a linear whose weights may be fused: each term adds scale * B (A x) to the
@@ -42,8 +41,7 @@ struct AdaptersUse {
 };
 
 /// Computes x W^T: x [.., in] to [.., out]; W [out, in] may be several fused parameters. With
-/// `again`, x is recomputed in backward instead of saved. For adapters, A x [tokens, terms * rank]
-/// is saved.
+/// `again`, x is recomputed in backward instead of saved. With adapters, A x is saved.
 at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
                   const Again& again = {}, const AdaptersUse& adapters = {});
 

@@ -7,8 +7,7 @@
 namespace trireme {
 
 /// The output matrix as one rank holds it: the rows of classes [first, first + weight.size(0)) of
-/// `classes`, or all of them if `tensor` is a single rank. Functions of a head are collective over
-/// `tensor`.
+/// `classes`, all of them if `tensor` is a single rank. Its functions are collective over `tensor`.
 struct Head {
   at::Tensor weight;  // [local classes, D]
   TensorGroup tensor = {};
@@ -18,8 +17,7 @@ struct Head {
   bool trained = true;  // false for a frozen head
 };
 
-/// Returns the head of parameter `id` [V, D]. The weight is a view that must be obtained anew for
-/// every use.
+/// Returns the head of parameter `id` [V, D]. The weight is a view, valid for one use.
 Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path);
 
 /// The backward of an objective: adds the head's gradient from `tape` to the registry, unless the

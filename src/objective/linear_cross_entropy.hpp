@@ -41,8 +41,7 @@ struct TokenScoresSetup {
   bool want_correct = false;
 };
 
-/// Throws Error(data) for a target outside [0, classes) that is not kIgnoredTarget. Synchronizes
-/// with the GPU.
+/// Throws Error(data) for a target not in [0, classes) or kIgnoredTarget. Synchronizes with a GPU.
 void check_targets(const at::Tensor& targets, std::int64_t classes);
 
 /// Computes the loss of x [N, D] with weight [V, D] of the same dtype and targets [N] int64; rows

@@ -27,8 +27,7 @@ class Objective {
   [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
   /// With pipeline stages: called before the passes of these micro-batches on every rank of pp
-  /// (collective). Computes reference values that forward() or evaluate() of each micro-batch
-  /// needs.
+  /// (collective). Computes reference values that forward() or evaluate() needs.
   virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
 
   /// Computes the loss from hidden [B, T, D], the model's states after the final norm. Returns the

@@ -67,8 +67,7 @@ struct PreferenceConfig {
 /// Reports invalid values.
 void check(const PreferenceConfig& config, Problems& problems);
 
-/// The loss terms of P preference pairs, in host memory, fp64. A last dimension of 2 is (chosen,
-/// rejected).
+/// The loss terms of P preference pairs, on the host, fp64. Dimensions of 2 are chosen, rejected.
 struct PreferenceTerms {
   at::Tensor losses;   // loss of each pair
   at::Tensor values;   // [P, 2]: log-probabilities in the configured form

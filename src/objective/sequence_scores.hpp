@@ -61,8 +61,7 @@ std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores
 /// identifies its data set, length, tokens and targets.
 class StoredReference final : public ReferenceScores {
  public:
-  /// If two scores have the same key, the first is used. `where` names the origin of the scores in
-  /// errors.
+  /// Of two scores with the same key, the first is used. `where` names their origin in errors.
   StoredReference(std::span<const PairScore> scores, std::string where,
                   const ContextGroup& context = {});
 

@@ -15,8 +15,7 @@ class StepMeans {
   /// Declares one measure for each name.
   StepMeans(Measures& measures, std::span<const std::string_view> names);
 
-  /// Adds one micro-batch of step `step`. If another rank reports the same numbers, this rank must
-  /// add zeros.
+  /// Adds one micro-batch of step `step`, as zeros if another rank reports the same numbers.
   void add(std::int64_t step, std::span<const double> sums, double weight);
 
   [[nodiscard]] double weight() const { return weight_; }

@@ -34,8 +34,7 @@ AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& 
                                   const AttentionOutput& forward, const AttentionSetup& setup,
                                   Path path = Path::fast);
 
-/// Merges `part`, attention of the same queries over other keys, into `sum`, in fp32 (fp64 for
-/// fp64).
+/// Merges `part`, attention of the same queries over other keys, into `sum`, in fp32 or fp64.
 void merge_attention(AttentionOutput& sum, const AttentionOutput& part);
 
 /// Attention with autograd; returns out [B, H, Tq, D]. On a GPU, whole rows of one document use
@@ -44,8 +43,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
                      const AttentionSetup& setup, Path path = Path::fast);
 
 /// Attention by ATen's scaled_dot_product_attention, which selects cuDNN, flash or memory-efficient
-/// kernels on a GPU. Inputs other than whole rows of one document use an explicit mask. Every query
-/// must see a key.
+/// kernels on a GPU. Other inputs use an explicit mask. Every query must see a key.
 at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup);
 

@@ -17,8 +17,7 @@ void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
                        const std::vector<std::int64_t>& bounds, const at::Tensor& sums, Path path);
 
 /// Like the functions above, with ATen's grouped kernel: one launch for all experts. `ends` [E]
-/// int32 on the device is the end of each expert's rows. Without such a kernel ATen waits for the
-/// ends and loops.
+/// int32 on the device is the end of each expert's rows. Without a kernel ATen waits and loops.
 at::Tensor aten_grouped_product(const at::Tensor& rows, const at::Tensor& weights,
                                 const at::Tensor& ends);
 at::Tensor aten_grouped_outer(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends);

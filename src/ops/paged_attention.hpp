@@ -12,8 +12,7 @@
 /// sequences may share. Source: Kwon et al., "PagedAttention", SOSP 2023.
 namespace trireme::ops {
 
-/// Rows [first_row, first_row + num_rows) of a step are tokens before, before + 1, ... of a
-/// sequence.
+/// Rows [first_row, first_row + num_rows) of a step: tokens before, before + 1, ... of a sequence.
 struct PagedText {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
@@ -38,8 +37,7 @@ struct PagedCache {
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make);
 
-/// The rows of each sequence and the tokens that each row sees, computed once per step for all
-/// layers.
+/// The rows of each sequence and the tokens that each row sees, computed once per step.
 struct PagedPlan {
   std::vector<PagedText> texts;  // rows in order, without gaps
   std::int64_t num_rows = 0;
@@ -53,8 +51,7 @@ struct PagedPlan {
 };
 
 /// Plans a step. `window` limits the tokens that a row sees, counted back from its own
-/// (AttentionSetup); 0: no limit. Throws Error(internal) if rows have gaps or a sequence has too
-/// few blocks.
+/// (AttentionSetup); 0: no limit. Throws Error(internal) for gaps in rows and missing blocks.
 PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window = 0);
 
 /// Stores keys and values [1, kv_heads, rows, head_dim] (any strides) of all rows in the cache.

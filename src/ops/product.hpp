@@ -15,8 +15,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
 /// Adds the product to `sum`.
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum);
-/// Computes a^T b [k, n] from a [m, k] and b [m, n], a weight gradient, in their dtype or in fp32
-/// if widened.
+/// Computes a weight gradient a^T b [k, n] from a [m, k], b [m, n]; in fp32 if widened.
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b);
 
 /// The implementations with widened factors, exposed for tests on any machine.

@@ -72,8 +72,7 @@ QueryKey plain_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& 
   return {plain_rotate(q, setup.q_weight, setup), plain_rotate(k, setup.k_weight, setup)};
 }
 
-/// Writes the gradient of x to `grad_x` [B, T, H, D]. Returns the weight gradient; undefined
-/// without norm.
+/// Writes the gradient of x to `grad_x` [B, T, H, D]. Returns the weight gradient, if any.
 at::Tensor plain_rotate_back(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
                              const QkNormRope& setup, const at::Tensor& grad_x) {
   const auto type = accumulate_type(x);

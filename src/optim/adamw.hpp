@@ -20,9 +20,8 @@ struct AdamWConfig {
 
 void check(const AdamWConfig& config, Problems& problems);
 
-/// AdamW with decoupled weight decay. Each of the two groups (decay, no decay) is updated by one
-/// fused ATen call. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR
-/// 2019.
+/// AdamW with decoupled weight decay. Each of the two groups (decay, no decay) is one fused ATen
+/// call. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;

@@ -13,8 +13,7 @@ inline constexpr std::int64_t kSquaresBlock = 64;
 /// which begin at multiples of 64 in the unit.
 void add_block_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 
-/// Like add_block_squares, with ATen operations on any device. Same words if block sums round
-/// equally.
+/// Like add_block_squares, with ATen on any device. Same words if block sums round equally.
 void add_block_squares_plain(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 
 }  // namespace trireme

@@ -18,8 +18,7 @@ inline constexpr double kMostLr = 1e6;
 /// help text says which optimizers have it and how each one uses it.
 using OptimizerKey = OwnKey;
 
-/// Returns the keys of all optimizers, each key once. If defaults differ, the first optimizer's
-/// default counts.
+/// Returns the keys of all optimizers, each once, with the default of the first optimizer.
 std::vector<OptimizerKey> optimizer_keys();
 
 /// Returns "optimizer: adamw (...), sgd (...)" for help.

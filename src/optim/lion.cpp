@@ -5,8 +5,7 @@
 namespace trireme {
 namespace {
 
-/// Elements updated at once. The update direction needs a buffer, which must not be as large as the
-/// model.
+/// Elements updated at once, so that the direction buffer stays smaller than the model.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
 
 }  // namespace

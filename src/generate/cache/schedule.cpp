@@ -25,8 +25,7 @@ void Schedule::start_waiting() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < config_.max_batch) {
     LiveText& text = *waiting_.front();
     share_blocks(text);
-    // Keep one spare block for each running sequence. Otherwise a new sequence would be preempted
-    // at once.
+    // Keep a spare block for each running sequence, or a new sequence would be preempted at once.
     const auto have = static_cast<std::int64_t>(text.blocks.size());
     const std::int64_t needed = KvBlocks::needed(text.length() + 1) - have;
     const auto spare = static_cast<std::int64_t>(running_.size());
@@ -136,8 +135,7 @@ std::vector<TextRows> Schedule::next_step() {
 
 void Schedule::forget() {
   blocks_.forget_published();
-  // Sequences without rows in the step are included: they may share a block that another sequence
-  // was to fill.
+  // Include sequences without rows: they may share a block that another sequence was to fill.
   for (const auto& text : running_) give_back_blocks(*text);
 }
 

@@ -57,8 +57,7 @@ struct LiveText {
            static_cast<std::int64_t>(prompt_reports.size()) == prompt_length();
   }
 
-  /// Returns the reports once. Later calls, and requests without prompt_logprobs, get an empty
-  /// list.
+  /// Returns the reports once. Later calls and requests without prompt_logprobs get an empty list.
   std::vector<TokenReport> take_prompt_reports() {
     prompt_told = true;
     return std::exchange(prompt_reports, {});
@@ -80,8 +79,7 @@ struct TextRows {
 /// Decides which sequences run and which wait, and assigns KV blocks. Not thread-safe.
 ///
 /// Sequences run in the order of arrival. If a sequence needs a block and none is free, the
-/// sequence that arrived last is preempted: it frees its blocks and waits at the front of the
-/// queue.
+/// sequence that arrived last is preempted: it frees its blocks and waits at the front.
 class Schedule {
  public:
   /// `config` must be resolved.
@@ -90,8 +88,7 @@ class Schedule {
   void add(std::unique_ptr<LiveText> text);
 
   /// Returns the rows of the next step: starts waiting sequences, finds shared prefixes and assigns
-  /// blocks. The result is empty only if no sequence is left. The caller must compute these rows or
-  /// call `forget`.
+  /// blocks. Empty only if no sequence is left. The caller computes these rows or calls `forget`.
   std::vector<TextRows> next_step();
 
   /// Returns KvBlocks::reached().
@@ -116,8 +113,7 @@ class Schedule {
   /// Allocates blocks for `rows` more tokens of running sequence `i`, or as many as are free.
   /// Returns the number of rows that fit.
   std::int64_t make_room(std::size_t i, std::int64_t rows);
-  /// Converts between rows after `before` tokens and rows at the start of a sequence that take as
-  /// long.
+  /// Converts between rows after `before` tokens and equally expensive rows of a new sequence.
   [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;
   [[nodiscard]] std::int64_t first_rows_for(std::int64_t rows, std::int64_t before) const;
   /// Publishes the blocks that are full once `rows` more tokens are computed.

@@ -46,8 +46,7 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
   return files;
 }
 
-/// Reads a parameter in its saved dtype. An adapter checkpoint lacks the frozen weights: they come
-/// from its base.
+/// Reads a parameter in its saved dtype, from the base if an adapter checkpoint lacks it.
 void read_parameter(const Checkpoint& newest, const std::optional<Checkpoint>& base,
                     const std::string& parameter, const at::Tensor& weight) {
   const std::string name = formatted("param/{}", parameter);
@@ -115,8 +114,7 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   return ids;
 }
 
-/// Returns the model's tokenizer. If it cannot be read, logs a warning and returns a tokenizer for
-/// token ids only.
+/// Returns the model's tokenizer; if it cannot be read, one for token ids only, with a warning.
 Tokenizer tokenizer_of(const ModelSource& source) {
   const std::string problem = tokenizer_problem(source.files, source.place.string());
   if (problem.empty()) return Tokenizer::from_files(source.files, source.place.string());

@@ -212,8 +212,7 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor grad_gated = ops::grouped_product(
       grad_rows, registry_.weight(down_).transpose(1, 2), bounds, context_.path);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
-  // If rows stay on this rank, a deferred weight gradient keeps one row per token, not one per
-  // assignment.
+  // If rows stay on this rank, a deferred weight gradient keeps one row per token only.
   const auto rows_again = [order = order, k](const at::Tensor& tokens) {
     return [tokens, order, k] { return ops::to_rows(tokens, order, k); };
   };

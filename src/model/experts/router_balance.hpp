@@ -11,8 +11,7 @@
 namespace trireme {
 
 /// Routing statistics of this rank's layers for one update. Backward adds to them once per
-/// micro-batch, even if layers are recomputed. Ranks of tp route identically, so only the first one
-/// counts.
+/// micro-batch, even if layers are recomputed. Only the first rank of tp counts.
 struct RouterTally {
   at::Tensor aux_loss;  // [] fp64, with Microbatch::aux_weight, for the tokens of this rank
   at::Tensor counts;    // [model layers, E] fp64, whole numbers: assignments of this rank's tokens
@@ -21,8 +20,7 @@ struct RouterTally {
   void reset(const MoeConfig& moe, std::int64_t num_layers, at::Device device);
 };
 
-/// Returns the number of sequences (or micro-batches) that the auxiliary loss of this micro-batch
-/// sums over.
+/// Returns the number of sequences (or micro-batches) that the auxiliary loss sums over.
 std::int64_t aux_loss_terms(const MoeConfig& moe, const Microbatch& batch);
 
 /// Counts the tokens of each expert [E] fp64, without padding, from experts [N, k].
@@ -30,7 +28,7 @@ at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
                        std::int64_t num_experts);
 
 /// Computes the auxiliary loss of one layer: the sum over sequences (or the one micro-batch) s of
-///   coef * aux_weight * sum_e f_e P_e,   f_e = E / (k T) * assignments of e,   P_e = mean score of e
+///   coef * aux_weight * sum_e f_e P_e,  f_e = E / (k T) * assignments of e,  P_e = mean score of e
 /// over the T tokens of s without padding. With micro_batch the factor 1 / k is omitted, as in
 /// MiniMind V3. Sigmoid scores are first divided by their sum. f does not depend on the weights.
 /// scores [N, E], experts [N, k], N = B T.

@@ -4,8 +4,7 @@
 
 namespace trireme {
 
-/// Returns all pipeline stages of a model, from parallel.stages. Throws Error(usage) like
-/// parse_stages.
+/// Returns all stages of a model by parallel.stages. Throws Error(usage) like parse_stages.
 std::vector<StageRange> model_stages(const ModelConfig& config, const ParallelConfig& parallel,
                                      std::int64_t seq_len);
 

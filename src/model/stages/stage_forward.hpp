@@ -9,8 +9,7 @@ namespace trireme {
 
 /// Runs the forward passes of micro-batches through the pipeline stages of a model. On the rank
 /// with the last stage, `call` receives the number of each micro-batch and its hidden states after
-/// the final norm [B, T, D]. Only the forward actions of `schedule` are used. Collective over the
-/// ranks of pp.
+/// the final norm [B, T, D]. Uses the forward actions of `schedule`. Collective over pp.
 void forward_stages(const Transformer& model, StageLinks& links, int pp_rank,
                     pipeline::Schedule schedule, std::span<const Microbatch> micro_batches,
                     const std::function<void(std::size_t, const at::Tensor&)>& call);

@@ -36,8 +36,7 @@ AttentionGrads tiles_backward(const at::Tensor& grad_out, const at::Tensor& q, c
                               const AttentionSetup& setup);
 
 /// Returns true on compute capability 8.0 and later, if D is a multiple of 8, at most 256, and
-/// there is no window. Windows need arguments of ATen's flash attention that varlen does not pass
-/// yet.
+/// there is no window, because varlen does not pass windows to ATen's flash attention yet.
 bool flash_applies(const at::Tensor& q, const AttentionSetup& setup);
 
 /// Uses ATen's flash attention through varlen.
@@ -64,8 +63,7 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads);
 /// Returns [B, H, T, D] as a view of contiguous [B, T, H, D].
 at::Tensor tokens_first(const at::Tensor& x);
 
-/// Returns [queries, keys] bool for the queries and keys() of a part: true where a query sees a
-/// key.
+/// Returns [queries, keys] bool for the queries and keys() of a part: true if a query sees a key.
 at::Tensor seen_keys(const QueryPart& part);
 
 }  // namespace trireme::ops

@@ -59,8 +59,7 @@ struct AttentionSetup {
                                                                   : kFar};
   }
 
-  /// Returns the number of keys that the last query of a row sees. Cost formulas use this number
-  /// for every query.
+  /// Returns the number of keys that the last query of a row sees. Cost formulas use it for all.
   [[nodiscard]] std::int64_t keys_of_last_query(std::int64_t length) const {
     const KeyInterval seen = places_seen(length - 1);
     return std::min(seen.end, length) - std::max<std::int64_t>(seen.begin, 0);

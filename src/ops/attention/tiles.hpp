@@ -41,8 +41,7 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-/// Computes out [rows, columns] = a [rows, depth] * b, with b in pairs of rows. Adds to out if
-/// `add`.
+/// Computes (or adds, if `add`) out [rows, columns] = a [rows, depth] * b, with b in pairs of rows.
 inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Bits* a,
                      std::int64_t a_stride, const void* b, float* out, bool add) {
   at::native::cpublas::brgemm(rows, columns, depth, a_stride, columns, columns, add,

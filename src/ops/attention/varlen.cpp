@@ -64,8 +64,7 @@ class Selection {
     }
   }
 
-  /// Adds tokens that may occur several times. index_put_ sorts them, so equal calls give equal
-  /// bits.
+  /// Adds tokens that may occur several times. index_put_ sorts them, so the sum is deterministic.
   void add(const at::Tensor& to, const at::Tensor& from) const {
     if (index_.defined()) {
       to.index_put_(c10::List<std::optional<at::Tensor>>({index_}), from.to(to.scalar_type()),

@@ -112,8 +112,7 @@ struct Dropout {
   float factor;
 };
 
-/// One tile of scores: keys down, queries across, so that a query's statistics lie along the vector
-/// lanes.
+/// One tile of scores, keys down, queries across: statistics of queries lie along vector lanes.
 struct ScoreTile {
   std::int64_t keys;     // rows, even
   std::int64_t queries;  // columns, a multiple of 16
@@ -141,8 +140,7 @@ struct LinearRows {
 
 /// Converts rows of x to the layout that products with W of element `weights` read: fp32 words in a
 /// special order, or words of two bf16, padded with zeros to the stride, a multiple of kRowAlign.
-/// For fp32 with fp32 it is x itself if its width is such a multiple. With bf16 W, x is bf16 or is
-/// rounded to it.
+/// For fp32 with fp32 it is x itself if its width fits. With bf16 W, x is bf16 or rounded to it.
 struct SpreadRows {
   Element element;  // dtype of x
   Element weights;
@@ -221,8 +219,7 @@ struct Table {
   void (*cross_entropy)(const CrossEntropy&);
   void (*dropout)(const Dropout&);
   /// Online softmax: updates maximum and total [queries] (maximum in log2 units), writes the
-  /// weights of `scores` in pairs of rows (VNNI) and rescales `out` [width, queries], the sums so
-  /// far.
+  /// weights of `scores` in pairs of rows (VNNI), rescales `out` [width, queries], the sums so far.
   void (*softmax_tile)(const ScoreTile&, const float* scores, float* maximum, float* total,
                        std::uint16_t* weights_pairs, float* out, std::int64_t width);
   /// weights = exp(scores - lse); grad_scores = weights * (grad_weights - along) * scale; both as

@@ -3,8 +3,7 @@
 
 /// y = x W^T for inference, by dot products along rows of both, without packing W. For few rows of
 /// x, W is read once from memory; for many rows, parts of both stay in caches. Every element of y
-/// is computed by the same operations in the same order for any number of rows. Included once per
-/// instruction set.
+/// is computed by the same operations in the same order for any number of rows.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -182,8 +181,7 @@ inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::
   }
 }
 
-/// Multiplies rows [row, row + kRows) of x with kOutsPerTile rows of W, of which the first `outs`
-/// count.
+/// Multiplies rows [row, row + kRows) of x with the first `outs` of kOutsPerTile rows of W.
 template <class T, int kRows>
 inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out,
                      std::int64_t outs) {
@@ -222,8 +220,7 @@ inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t
   put_outs(a, sums, 0, first_out, outs);
 }
 
-/// Bytes of x that stay in the L2 cache while W is read, and the fewest rows for which W is read
-/// again.
+/// Bytes of x that stay in the L2 cache while W is read, and the fewest rows per read of W.
 constexpr std::int64_t kRowBlockBytes = 384 << 10;
 constexpr std::int64_t kRowBlock = 48;
 

@@ -66,8 +66,7 @@ inline WideU load_words(const Bf16* p) {
 template <class T>
 using Words = decltype(load_words(static_cast<const T*>(nullptr)));
 
-/// Returns the first token's numbers of words of values; numbers of the second token may be
-/// garbage.
+/// Returns the first token's numbers of words of values; the second token's may be garbage.
 inline WideU first_of(WideU words) {
   return words & 0xffffU;
 }
@@ -127,8 +126,7 @@ inline void score_pass(QueryState* queries, const T* keys, const T* next, std::i
 }
 
 /// Converts scores to weights. If the largest score of a query has grown by more than kSlack, it
-/// becomes the new base of the exponents. Weights are therefore at most 2^kSlack and relatively
-/// exact.
+/// becomes the new base of the exponents. Weights therefore stay at most 2^kSlack.
 template <class T>
 inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, float scale) {
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -150,8 +148,7 @@ inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, flo
   store(typed<Factor<T>>(q.scores), weights);
 }
 
-/// Adds the weights times values of a block to elements [d, d + kCount kWide) of out; only `tokens`
-/// tokens are valid.
+/// Adds weights times `tokens` values of a block to elements [d, d + kCount kWide) of out.
 template <class T, int kQueries, bool kFetch, int kCount>
 inline void value_columns(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
                           std::int64_t width, std::int64_t d) {

@@ -141,8 +141,7 @@ void gated_backward_typed(const Gated& a) {
   });
 }
 
-/// Returns the natural logarithm of a positive number, in fp64, from its exponent and a series in
-/// (m - 1) / (m + 1).
+/// Returns ln of a positive number, in fp64, from its exponent and a series in (m - 1) / (m + 1).
 inline double log_positive(double x) {
   std::uint64_t bits = 0;
   __builtin_memcpy(&bits, &x, sizeof(bits));

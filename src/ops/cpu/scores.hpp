@@ -1,8 +1,7 @@
 #pragma once
 #include "ops/cpu/rows.hpp"
 
-/// The elementwise part of attention and the layout conversions between its matmuls. Included once
-/// per instruction set.
+/// The elementwise part of attention and the layout conversions between its matmuls.
 namespace trireme::ops::kernels {
 namespace {
 
