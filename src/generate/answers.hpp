@@ -8,7 +8,6 @@
 
 namespace trireme {
 
-/// The complete result of one request.
 struct Answer {
   std::string text;
   // generated tokens, without the end token that finished the answer

@@ -50,7 +50,6 @@ std::vector<std::uint32_t> unused_ids(const Tokenizer& tokenizer, std::int64_t v
   return ids;
 }
 
-/// Sets the logits of tokens that the mask forbids to -inf.
 void apply_mask(TokenMask& mask, std::span<double> logits) {
   std::vector<std::uint64_t> bits((logits.size() + 63) / 64, 0);
   if (!mask.allow(bits, static_cast<std::int64_t>(logits.size()))) return;

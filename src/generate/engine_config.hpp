@@ -29,7 +29,6 @@ struct EngineConfig {
 /// for one sequence or a value is out of range.
 EngineConfig resolved(EngineConfig config, Transformer& model);
 
-/// Returns the number of blocks in a resolved budget.
 std::int64_t num_kv_blocks(const EngineConfig& config, Transformer& model);
 
 struct EngineCounters {

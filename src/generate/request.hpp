@@ -84,7 +84,6 @@ enum class FinishReason {
   error,      // described by Delta::error
 };
 
-/// Returns "stop", "length", "cancelled" or "error".
 std::string_view finish_reason_name(FinishReason reason) noexcept;
 
 /// The new results of one request after one step.
@@ -99,7 +98,6 @@ struct Delta {
 /// Called in the engine's thread, in order. Must not block or throw. May call submit and cancel.
 using OnDelta = std::function<void(Delta)>;
 
-/// The reason why a request is invalid.
 struct RequestProblem {
   std::string field;    // name in the API: "prompt", "max_tokens", "top_p", "logit_bias", ..
   std::string message;  // text after "top_p = " or "--top-p ": "2, must be in (0, 1]"

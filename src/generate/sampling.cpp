@@ -11,7 +11,6 @@
 namespace trireme {
 namespace {
 
-/// A token id with the value by which it is ranked.
 struct Ranked {
   double value = 0;
   std::uint32_t id = 0;

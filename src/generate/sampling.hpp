@@ -13,7 +13,6 @@ namespace trireme {
 /// = " or "--temperature ". Commands and requests have the same ranges.
 std::optional<RequestProblem> find_problem(const SamplingConfig& config);
 
-/// The tokens that a sequence contains, for penalties.
 class TokenHistory {
  public:
   explicit TokenHistory(std::span<const std::uint32_t> prompt);
@@ -36,7 +35,6 @@ class TokenHistory {
 std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig& config,
                            std::uint64_t index, std::uint64_t answer = 0);
 
-/// Returns the id with the largest logit.
 std::uint32_t likeliest_token(std::span<const double> logits);
 
 /// Returns the log-softmax of logits [vocab] at `id` and of the `top` largest.

@@ -72,13 +72,11 @@ class Block : public Layer {
                                                const at::Tensor& qkv) const;
   /// Computes the attention output [B, T, heads D] from qkv.
   [[nodiscard]] at::Tensor attention_core(const Microbatch& batch, const at::Tensor& qkv) const;
-  /// Computes the block output from the attention output.
   [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
                                   const Recomputed& attended) const;
   /// The MLP of the normed tokens. `sum` is the input of that norm.
   [[nodiscard]] at::Tensor mlp(const Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
-  /// Attention of the heads on this rank.
   [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;

@@ -101,7 +101,6 @@ struct ActivationName {
   std::string hf_name;
 };
 
-/// Returns all activations of ops, in the order of its table.
 std::vector<ActivationName> activation_names();
 
 /// Reports invalid values, before the tokenizer's size and the start checkpoint are known.

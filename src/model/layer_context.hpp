@@ -14,7 +14,6 @@ namespace trireme {
 
 struct RouterTally;
 
-/// Settings and process groups that all layers of a model share.
 struct LayerContext {
   ModelConfig config;
   ops::RopeTables rope;

@@ -20,7 +20,6 @@ using Kind = RopeScaling::Kind;
       text, why);
 }
 
-/// Visits the names and values of a kind.
 template <class Scaling, class Visit>
 void visit_values(Scaling& scaling, Visit&& visit) {
   visit("factor", scaling.factor);

@@ -32,7 +32,6 @@ struct ForwardTape {
   at::Tensor norm_grad;  // last stage, after turn(): gradient of the norm's weight [D]
 };
 
-/// One use of a stage's weights, in a forward or a backward pass.
 struct StageUse {
   std::size_t stage = 0;  // local stage index
   bool forward = true;
@@ -48,7 +47,6 @@ class Transformer {
  public:
   Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelStages& stages,
               const TransformerOptions& options);
-  /// Builds the whole model.
   Transformer(ParamRegistry& registry, const ModelConfig& config,
               const TransformerOptions& options);
   Transformer(const Transformer&) = delete;
@@ -84,7 +82,6 @@ class Transformer {
   [[nodiscard]] at::Tensor output(std::size_t stage, const Microbatch& batch,
                                   const at::Tensor& in) const;
 
-  /// Computes the hidden states of the whole model.
   [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const { return output(0, batch, {}); }
 
   /// Inference: returns hidden states [rows, D] after the final norm of the step's rows, or of the
@@ -108,7 +105,6 @@ class Transformer {
   /// The output matrix [vocab, D] of the last stage; the embedding if the two are tied.
   [[nodiscard]] ParamId head_weight() const { return head_; }
 
-  /// Returns true if this rank has the last stage.
   [[nodiscard]] bool has_head() const { return stages_.back().has_head; }
 
   /// If the embedding is tied and its two copies are on different ranks (first and last stage): the
@@ -122,7 +118,6 @@ class Transformer {
   UnitWeights::Walk begin_forward(std::size_t stage) const;
   /// Appends the FSDP units that a stage reads, in order of use.
   void add_units(const StageUse& use, std::vector<std::size_t>& units) const;
-  /// Returns the range of blocks_ that belongs to a stage.
   [[nodiscard]] IndexRange blocks_of(std::size_t stage) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);

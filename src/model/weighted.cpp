@@ -51,7 +51,6 @@ ops::Path kept_path(AutogradContext* ctx) {
   return ctx->saved_data["fast"].toBool() ? ops::Path::fast : ops::Path::plain;
 }
 
-/// Reshapes [.., features] to rows.
 at::Tensor as_rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }

@@ -6,7 +6,6 @@
 
 namespace trireme {
 
-/// The rows for which logits are computed.
 enum class LossRows {
   all,
   targets,  // rows with a target: less work if many are masked, but copies the rows

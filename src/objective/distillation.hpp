@@ -23,7 +23,6 @@ struct DistillationConfig {
   }
 };
 
-/// Reports invalid values.
 void check(const DistillationConfig& config, Problems& problems);
 
 struct DistillationSetup {

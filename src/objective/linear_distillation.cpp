@@ -13,7 +13,6 @@
 namespace trireme {
 namespace {
 
-/// The rows [first, first + count) of a matrix.
 struct RowRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -48,7 +47,6 @@ Cuts gather_cuts(const Head& student, const Head& teacher) {
   return cuts;
 }
 
-/// Returns the number of classes that both models have.
 std::int64_t shared_classes(const Head& student, const Head& teacher) {
   return std::min(student.classes, teacher.classes);
 }

@@ -37,7 +37,6 @@ class Objective {
   virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                              ObjectiveTape& tape) = 0;
 
-  /// Adds the head's gradient to the registry and clears `tape`.
   virtual void backward(ObjectiveTape& tape) = 0;
 
   /// Returns the names of further values of evaluate(), for example "accuracy", which a validation

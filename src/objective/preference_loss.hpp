@@ -64,7 +64,6 @@ struct PreferenceConfig {
   }
 };
 
-/// Reports invalid values.
 void check(const PreferenceConfig& config, Problems& problems);
 
 /// The loss terms of P preference pairs, on the host, fp64. Dimensions of 2 are chosen, rejected.

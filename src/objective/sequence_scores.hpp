@@ -54,7 +54,6 @@ struct PairScore {
   std::array<std::int32_t, 2> counts{};  // like SequenceScores::counts
 };
 
-/// Splits the scores of a batch by pair.
 std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores& scores);
 
 /// Reference scores that were computed once before training. A pair is found by its key, which

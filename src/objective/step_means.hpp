@@ -12,7 +12,6 @@ namespace trireme {
 /// divided by a common weight (targets or pairs), which is summed the same way.
 class StepMeans {
  public:
-  /// Declares one measure for each name.
   StepMeans(Measures& measures, std::span<const std::string_view> names);
 
   /// Adds one micro-batch of step `step`, as zeros if another rank reports the same numbers.

@@ -107,7 +107,6 @@ struct ActivationList {
   }
 };
 
-/// The table of activations.
 using Activations = ActivationList<Silu, GeluTanh, Relu2>;
 
 /// An index into the table.

@@ -84,7 +84,6 @@ bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetu
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// State that backward needs beside tensors.
 struct SavedSetup : torch::CustomClassHolder {
   SavedSetup(AttentionSetup given, Path chosen) : setup(std::move(given)), path(chosen) {}
 

@@ -23,7 +23,6 @@ inline kernels::Element element_of(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? kernels::Element::bf16 : kernels::Element::f32;
 }
 
-/// Returns the address of element `index`.
 inline void* element_at(const at::Tensor& x, std::int64_t index) {
   return static_cast<char*>(x.data_ptr()) + index * static_cast<std::int64_t>(x.element_size());
 }

@@ -30,7 +30,6 @@ std::uint64_t dropout_key(const DropoutMask& mask);
 /// Error(internal) if shapes do not match.
 at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path = Path::fast);
 
-/// Dropout with autograd.
 at::Tensor dropout_philox(const at::Tensor& x, const DropoutMask& mask, Path path = Path::fast);
 
 }  // namespace trireme::ops

@@ -24,7 +24,6 @@ struct TensorMath {
 
 using Halves = GatedGrads<at::Tensor>;
 
-/// Returns views of gate and up.
 Halves halves(const at::Tensor& gate_up) {
   if (gate_up.dim() < 1 || gate_up.size(-1) % 2 != 0) {
     fail(ErrorKind::internal, "gated_activation: gate_up {} must be [.., 2F]", gate_up.sizes());

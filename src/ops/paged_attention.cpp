@@ -27,7 +27,6 @@ bool cpu_accepts_cache(const at::Tensor& rows, const PagedCache& cache) {
          rows.size(1) / cache.kv_heads() <= kernels::kMaxPagedQueries;
 }
 
-/// Rows of one sequence for one key head.
 struct PagedTask {
   std::size_t text;
   std::int64_t kv_head;

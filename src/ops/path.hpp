@@ -11,7 +11,6 @@ namespace trireme::ops {
 ///   plain  ATen operations only: every device and dtype, fp64 included; the oracle
 enum class Path { fast, plain };
 
-/// Returns the path for train.fused_ops.
 inline Path path_of(bool fused) {
   return fused ? Path::fast : Path::plain;
 }

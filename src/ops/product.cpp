@@ -29,7 +29,6 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Calls body(first, count) for blocks of rows.
 template <class Body>
 void for_blocks(std::int64_t rows, Body body) {
   for (std::int64_t first = 0; first < rows; first += kBlockRows)

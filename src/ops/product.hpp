@@ -13,7 +13,6 @@ bool widens_products(const at::Tensor& x);
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 /// Writes the product of a [m, k] and b to out [m, n] in a's dtype.
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
-/// Adds the product to `sum`.
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum);
 /// Computes a weight gradient a^T b [k, n] from a [m, k], b [m, n]; in fp32 if widened.
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b);

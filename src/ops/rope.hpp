@@ -34,7 +34,6 @@ struct QkNormRope {
   at::Tensor positions;  // [B, T] int64, within the tables
 };
 
-/// Queries, keys and values of a fused projection.
 struct QueryKeyValue {
   at::Tensor q;
   at::Tensor k;

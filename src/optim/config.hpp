@@ -56,7 +56,6 @@ struct OptimConfig {
   }
 };
 
-/// Reports all invalid values, including those of the chosen optimizer.
 void check(const OptimConfig& config, Problems& problems);
 
 /// Range checks that optimizers share; both report NaN.

@@ -48,7 +48,6 @@ at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
   return words;
 }
 
-/// Reads the words of words_of_squares from host memory.
 ExactSum squares_of(const std::int64_t* words) {
   ExactSum squares;
   std::copy(words, words + kWords + 1, squares.words().begin());

@@ -29,7 +29,6 @@ double final_lr(const OptimConfig& config);
 /// Returns "" if it is not, or if the schedule has no warmup.
 std::string warmup_note(const OptimConfig& config, std::int64_t total_steps);
 
-/// Returns the values of `optim.schedule`.
 std::vector<std::string> schedule_names();
 
 }  // namespace trireme

@@ -34,7 +34,6 @@ class KvBlocks {
   /// Allocates a block with one user. Returns nullopt if all blocks are in use.
   std::optional<Block> take();
 
-  /// Removes one user of the block.
   void give_back(Block block);
 
   struct Found {

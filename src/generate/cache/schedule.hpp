@@ -91,16 +91,13 @@ class Schedule {
   /// blocks. Empty only if no sequence is left. The caller computes these rows or calls `forget`.
   std::vector<TextRows> next_step();
 
-  /// Returns KvBlocks::reached().
   [[nodiscard]] std::int64_t blocks_reached() const { return blocks_.reached(); }
 
   /// Discards the content of all blocks after a failed step. Running sequences are computed again.
   void forget();
 
-  /// Removes finished sequences.
   void remove_finished();
 
-  /// Calls `call` for all sequences, running and waiting.
   void for_each(const std::function<void(LiveText&)>& call);
 
   /// Returns all counters except generated_tokens.

@@ -41,7 +41,6 @@ ChatWriter chat_writer_of(const LoadedModel& model);
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
                                         at::Device device, bool allow_older = false);
 
-/// The options of a command that uses a model.
 struct ModelOptions {
   std::string checkpoint;
   bool allow_older = false;

@@ -72,7 +72,6 @@ at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t c
   return all;
 }
 
-/// Returns rows * column in the dtype of `rows`.
 at::Tensor scaled(const at::Tensor& rows, const at::Tensor& column) {
   at::Tensor result = at::empty_like(rows);
   return at::mul_out(result, rows, column);

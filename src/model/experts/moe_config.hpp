@@ -51,7 +51,6 @@ struct MoeConfig {
 
   [[nodiscard]] bool on() const { return num_experts > 0; }
 
-  /// Returns true if the MLP of a layer has experts.
   [[nodiscard]] bool in_layer(std::int64_t layer) const {
     return on() && layer >= first_dense_layers;
   }
@@ -65,7 +64,6 @@ struct MoeConfig {
     return num_shared_experts * moe_intermediate_size;
   }
 
-  /// Returns true if the run has an auxiliary loss.
   [[nodiscard]] bool has_aux_loss() const {
     return on() && router_balance == "aux" && router_aux_loss_coef > 0;
   }

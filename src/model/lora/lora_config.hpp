@@ -23,7 +23,6 @@ struct LinearShape {
 
 using LinearShapes = std::array<LinearShape, 7>;
 
-/// Returns the shapes in the order of BlockLinear.
 LinearShapes block_linears(const ModelConfig& model);
 
 /// Low-rank adapters beside frozen weights: y = W x + scale * B (A dropout(x)) with A [rank,
@@ -57,7 +56,6 @@ struct LoraConfig {
 /// Unknown names are ignored. In a model with experts, the linears of the MLP have no adapter.
 std::array<bool, 7> lora_targets(const LoraConfig& config, const ModelConfig& model);
 
-/// Reports all values out of range and all unknown names of linears.
 void check(const LoraConfig& config, Problems& problems);
 
 /// Reports targets that the resolved model does not have, and targets that leave nothing to train.

@@ -8,7 +8,6 @@ namespace trireme {
 std::vector<StageRange> model_stages(const ModelConfig& config, const ParallelConfig& parallel,
                                      std::int64_t seq_len);
 
-/// Returns the stages of one rank of pp.
 std::vector<StageRange> rank_stages(const ModelConfig& config, const ParallelConfig& parallel,
                                     std::int64_t seq_len, int pp_rank);
 

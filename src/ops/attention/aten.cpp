@@ -50,7 +50,6 @@ at::Tensor rows_of_document(const at::Tensor& x, std::int64_t row) {
   return row < 0 ? x : x.narrow(0, row, 1);
 }
 
-/// Returns the document's keys in order of position.
 at::Tensor keys_of(const at::Tensor& x, const DocumentPlan& document) {
   const auto rows = rows_of_document(x, document.row);
   if (document.keys.size() == 1)
@@ -78,7 +77,6 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Stores the gradients of kernel calls at their tokens.
 struct KernelGrads {
   bool written;  // each token has one gradient, otherwise gradients are summed
 

@@ -84,7 +84,6 @@ struct QueryPart {
 
   [[nodiscard]] bool is_blind() const { return first.begin == first.end; }
 
-  /// Returns the queries [query, query + length) of the part.
   [[nodiscard]] QueryPart slice(std::int64_t query, std::int64_t length) const {
     return {{tokens.first + query, length}, seen(query), begin_moves, end_moves};
   }
@@ -105,7 +104,6 @@ struct DocumentPlan {
   std::int64_t num_keys;
   std::vector<QueryPart> queries;
 
-  /// Returns the tokens of an interval of keys.
   [[nodiscard]] std::vector<TokenRange> tokens_of(KeyInterval interval) const;
 };
 
@@ -121,7 +119,6 @@ void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64
 AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
                              std::int64_t num_queries, std::int64_t num_keys);
 
-/// Returns true if no query sees any key.
 bool sees_nothing(const AttentionPlan& plan);
 
 /// Returns true if at least one query sees no key.

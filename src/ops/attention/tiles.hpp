@@ -68,7 +68,6 @@ class Buffer {
   std::int64_t size_;
 };
 
-/// The rows of one head and one document.
 struct Rows {
   Bits* data;
   std::int64_t stride;

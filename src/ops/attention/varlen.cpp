@@ -55,7 +55,6 @@ class Selection {
     return index_.defined() ? x.index_select(0, index_) : x;
   }
 
-  /// Writes tokens that occur once.
   void put(const at::Tensor& to, const at::Tensor& from) const {
     if (index_.defined()) {
       to.index_copy_(0, index_, from.to(to.scalar_type()));

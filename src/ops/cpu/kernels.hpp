@@ -154,7 +154,6 @@ struct SpreadRows {
 
 inline constexpr std::int64_t kRowAlign = 32;
 
-/// Number of tokens in a block of keys and values.
 inline constexpr std::int64_t kBlockTokens = 16;
 
 /// Numbers that are adjacent in a block: two 16-bit numbers (of one token in keys, of two tokens in
@@ -238,7 +237,6 @@ struct Table {
   void (*round_rows)(const float* in, std::int64_t in_stride, const float* factors,
                      std::uint16_t* out, std::int64_t out_stride, std::int64_t rows,
                      std::int64_t width);
-  /// Computes products[r] = sum over width of a[r] * b[r].
   void (*row_products)(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
                        std::int64_t b_stride, float* products, std::int64_t rows,
                        std::int64_t width);
@@ -263,7 +261,6 @@ bool has_fast_pairs();
 /// Returns the tables that this CPU can run, the best one last.
 std::span<const Table* const> usable_tables();
 
-/// Returns the best table.
 const Table& table();
 
 }  // namespace trireme::ops::kernels

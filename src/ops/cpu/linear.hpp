@@ -46,7 +46,6 @@ inline V8 folded(V x) {
 }
 #endif
 
-/// Returns the lane sums of four vectors.
 inline V4 sum_four(const V* x) {
   const V8 all =
       add_pairs(add_pairs(folded(x[0]), folded(x[1])), add_pairs(folded(x[2]), folded(x[3])));
@@ -129,7 +128,6 @@ inline Half4 numbers_of(V4 x, Bf16) {
   return __builtin_convertvector(x == x ? rounded : quiet, Half4);
 }
 
-/// Stores the first `count` lanes of x.
 template <class T>
 inline void put_some(T* p, V4 x, std::int64_t count) {
   const auto numbers = numbers_of(x, T{});

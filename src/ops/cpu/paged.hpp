@@ -9,7 +9,6 @@ namespace {
 
 static_assert(kBlockTokens == kLanes, "the tokens of a block are the lanes of a vector");
 
-/// Queries per pass over a block.
 constexpr int kPassQueries = 6;
 
 /// State of one query head of one token.
@@ -194,7 +193,6 @@ inline void value_pass(QueryState* queries, const T* values, const T* next, std:
     value_columns<T, kQueries, kFetch, 1>(queries, values, next, tokens, width, d);
 }
 
-/// Keys and values of one head in one block.
 template <class T>
 struct BlockOfHead {
   const T* keys;

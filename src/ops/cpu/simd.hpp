@@ -29,7 +29,6 @@ inline F widen(Half bits) {
   return (F)(__builtin_convertvector(bits, U) << 16);
 }
 
-/// Lanes per register.
 #ifdef __AVX512F__
 constexpr std::int64_t kWide = 16;
 #else
