@@ -1,8 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "generate/engine_config.hpp"
 #include "generate/request.hpp"
@@ -76,5 +79,22 @@ class GenerationEngine final : public AnswerSource {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+struct Answer {
+  std::string text;
+  std::vector<TokenReport> tokens;  // generated, without the final end token
+  std::vector<TokenReport> prompt;  // only with prompt_logprobs
+  FinishReason finish = FinishReason::error;
+  std::optional<Error> error;
+};
+
+/// Called after each delta with the answer so far.
+using OnAnswer = std::function<void(std::size_t index, const Delta& delta, const Answer& answer)>;
+
+/// Runs all requests to completion in this thread. Returns the answers in the order of the
+/// requests. The engine must have no other requests.
+std::vector<Answer> answer_all(
+    GenerationEngine& engine, std::vector<Request> requests,
+    const OnAnswer& on_answer = [](auto, const auto&, const auto&) {});
 
 }  // namespace trireme

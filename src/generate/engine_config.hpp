@@ -9,10 +9,10 @@ class Transformer;
 void check_batch(const char* option, std::int64_t batch);
 
 struct EngineConfig {
-  std::int64_t kv_cache_mib = 0;  // memory for keys and values; 0: max_batch * 2,048 tokens
-  std::int64_t max_batch = 32;    // most requests that run at once
-  std::int64_t max_queue = 0;     // most requests that wait; 0: no limit
-  std::int64_t max_context = 0;   // prompt and answer; 0: model.max_seq_len (the maximum)
+  std::int64_t kv_cache_mib = 0;   // memory for keys and values; 0: max_batch * 2,048 tokens
+  std::int64_t max_batch = 32;     // most requests that run at once
+  std::int64_t max_queue = 0;      // most requests that wait; 0: no limit
+  std::int64_t max_context = 0;    // prompt and answer; 0: model.max_seq_len (the maximum)
   std::int64_t prompt_tokens = 0;  // per step without decoding; 0: 192 (CPU), 1,024 (GPU)
   /// Prompt tokens per step while other sequences decode; 0: 24 (CPU), 256 (GPU).
   std::int64_t prompt_tokens_beside = 0;
@@ -34,8 +34,7 @@ std::int64_t num_kv_blocks(const EngineConfig& config, Transformer& model);
 struct EngineCounters {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
-  // by running requests; blocks kept only for their prefix count as free
-  std::int64_t kv_blocks_used = 0;
+  std::int64_t kv_blocks_used = 0;  // by running requests, without cached prefixes
   std::int64_t kv_blocks_total = 0;
   std::int64_t preemptions = 0;
   std::int64_t prompt_tokens = 0;     // of started requests, each request once

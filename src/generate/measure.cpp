@@ -8,7 +8,7 @@
 #include "core/philox.hpp"
 #include "core/timer.hpp"
 #include "device/device.hpp"
-#include "generate/answers.hpp"
+#include "generate/engine.hpp"
 
 namespace trireme {
 namespace {

@@ -16,8 +16,7 @@ namespace trireme {
 struct HeadShare {
   IndexRange query;
   IndexRange key;
-  // local index; empty: query heads are divided evenly among key heads
-  std::vector<std::int64_t> key_of_query;
+  std::vector<std::int64_t> key_of_query;  // local index; empty: evenly divided
 };
 
 HeadShare head_share(const ModelConfig& config, int ranks, int rank);

@@ -88,8 +88,7 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
     const bool last = i + 1 == blocks_.size();  // no later layer reads the other rows
     x = blocks_[i]->forward_cached(step, x, cache.layers[i], last ? step.kept : at::Tensor());
   }
-  // stay gathered until the next walk
-  for (const std::size_t unit : head_units_) registry_.weights().use(unit);
+  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until the next walk
   registry_.weights().resume(std::move(around));
   return final_norm(x);
 }

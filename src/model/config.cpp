@@ -36,33 +36,24 @@ Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_lay
       false};
 }
 
-/// The experts of MiniMind V3, which balances the tokens of a micro-batch together.
-MoeConfig moe_of_v3() {
-  MoeConfig moe;
-  moe.num_experts = 4;
-  moe.num_experts_per_tok = 1;
-  moe.router_aux_loss = "micro_batch";
-  moe.router_aux_loss_coef = 5e-4;
-  return moe;
-}
-
-MoeConfig moe_of_v2() {
-  MoeConfig moe;
-  moe.num_experts = 4;
-  moe.num_experts_per_tok = 2;
-  moe.num_shared_experts = 1;
-  moe.router_aux_loss_coef = 0.01;
-  return moe;
-}
+/// The experts of MiniMind V3, which balances the tokens of a micro-batch together, and of V2.5.
+const MoeConfig kExpertsOfV3{.num_experts = 4,
+                             .num_experts_per_tok = 1,
+                             .router_aux_loss = "micro_batch",
+                             .router_aux_loss_coef = 5e-4};
+const MoeConfig kExpertsOfV2{.num_experts = 4,
+                             .num_experts_per_tok = 2,
+                             .num_shared_experts = 1,
+                             .router_aux_loss_coef = 0.01};
 
 // Sizes derived from hidden_size stay 0 here, so that they follow a different hidden_size.
 const std::array<Preset, 16> kPresets{{
     {"tiny", FfnRule::pi, 128, 4, 4, 2, true, 1e-6},
     {"minimind-3", FfnRule::pi, 768, 8, 8, 4, true, 1e-6},
-    {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, moe_of_v3()},
+    {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, kExpertsOfV3},
     {"minimind-2-small", FfnRule::eight_thirds, 512, 8, 8, 2, false, 1e-5},
     {"minimind-2", FfnRule::eight_thirds, 768, 16, 8, 2, false, 1e-5},
-    {"minimind-2-moe", FfnRule::eight_thirds, 640, 8, 8, 2, false, 1e-5, moe_of_v2()},
+    {"minimind-2-moe", FfnRule::eight_thirds, 640, 8, 8, 2, false, 1e-5, kExpertsOfV2},
     {"minimind-1024x16", FfnRule::eight_thirds, 1024, 16, 8, 2, false, 1e-5},
     gpt("gpt-1.7b", 2048, 24, 16),
     gpt("gpt-7.1b", 4096, 30, 32),

@@ -188,8 +188,7 @@ at::Tensor Transformer::forward(std::size_t stage, const Microbatch& given, cons
     x = layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block);
   }
   if (!stages_[stage].has_head) return x;
-  // stay gathered until turn()
-  for (const std::size_t unit : head_units_) registry_.weights().use(unit);
+  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until turn()
   auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
   tape.last = x;
@@ -202,8 +201,7 @@ void Transformer::turn(ForwardTape& tape, const at::Tensor& grad) {
   const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), tape.last,
                                            registry_.weight(norm_), tape.rstd, context_.path);
   tape.last_grad = norm.x;
-  // a view of a larger buffer
-  if (registry_.trained({norm_})) tape.norm_grad = norm.weight.clone();
+  if (registry_.trained({norm_})) tape.norm_grad = norm.weight.clone();  // a view
   tape.last.reset();
   tape.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);

@@ -31,8 +31,7 @@ struct DistillationSetup {
   double grad_scale = 1.0;   // factor on the gradients, not included in the sums
   std::int64_t chunk_rows = 256;
   bool want_grads = true;
-  // [N] fp32 (fp64 for fp64): weight of each row's loss; undefined: all 1
-  at::Tensor row_weights{};
+  at::Tensor row_weights{};  // [N] fp32 or fp64: weight of each row's loss; undefined: 1
 };
 
 /// Sums of the weighted losses of all rows.

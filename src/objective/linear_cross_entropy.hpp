@@ -18,8 +18,7 @@ struct LinearCrossEntropySetup {
   double grad_scale = 1.0;
   std::int64_t chunk_rows = 1024;
   bool want_grads = true;
-  // [N] fp32 (fp64 for fp64): weight of each row's loss; undefined: all 1
-  at::Tensor row_weights{};
+  at::Tensor row_weights{};      // [N] fp32 or fp64: weight of each row's loss; undefined: 1
   bool want_grad_weight = true;  // only with want_grads; false for a frozen head
 };
 

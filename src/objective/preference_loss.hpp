@@ -19,8 +19,7 @@ enum class LogProbForm {
 };
 
 inline constexpr std::array<std::string_view, 3> kLogProbForms{"sum", "mean",
-                                                               // in the order of LogProbForm
-                                                               "padded_mean"};
+                                                               "padded_mean"};  // by value
 
 /// Loss of the margin m between chosen and rejected answer.
 ///   sigmoid  -(1 - e) log sigmoid(beta m) - e log sigmoid(-beta m), e = label_smoothing

@@ -94,8 +94,7 @@ ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tens
     const auto [valid, own, picks] = row_targets(chunk_targets, part, weight.size(0));
     const at::Tensor scores = ops::product(x.narrow(0, first, rows), weight.t()).to(type);
     subtract_largest(scores, part.group);
-    // Sums of exponentials, the target's score, the number of earlier classes with the largest
-    // score.
+    // Exponentials, the target's score, and the number of earlier classes with the largest score.
     const at::Tensor sums = at::zeros({setup.want_correct ? 3 : 2, rows}, scores.options());
     sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
     if (setup.want_correct) {

@@ -41,8 +41,7 @@ class AdamW : public Optimizer {
     std::vector<at::Tensor> grads;
     std::vector<at::Tensor> exp_avgs;
     std::vector<at::Tensor> exp_avg_sqs;
-    // step number as tensors, from which the fused kernel computes the bias corrections
-    std::vector<at::Tensor> steps;
+    std::vector<at::Tensor> steps;  // step number, for the bias corrections
   };
 
   Config config_;

@@ -37,8 +37,7 @@ std::string key_help(const OptimizerKey& key) {
   for (const OptimizerRow& row : optimizer_rows()) {
     for (const OptimizerKey& own : row.keys()) {
       if (own.name != key.name) continue;
-      // a key has the same type in all optimizers
-      TRIREME_ASSERT(own.value.index() == key.value.index());
+      TRIREME_ASSERT(own.value.index() == key.value.index());  // one type per key
       const std::string text =
           own.value == key.value ? own.help : formatted("{}, default {}", own.help, text_of(own));
       const auto same = std::find_if(meanings.begin(), meanings.end(),

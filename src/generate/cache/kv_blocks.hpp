@@ -80,11 +80,10 @@ class KvBlocks {
   static Key key_of(Chain chain, Tokens tokens);
   void unpublish(Block block);
 
-  std::vector<std::int32_t> users_;                // number of users of each block
-  std::vector<Block> empty_;  // neither used nor published; the last element is taken next
-  std::list<Block> unused_;  // published without users; least recently used first
-  // position in unused_ of each block that is in it
-  std::vector<std::list<Block>::iterator> place_;
+  std::vector<std::int32_t> users_;  // number of users of each block
+  std::vector<Block> empty_;         // neither used nor published; the last element is taken next
+  std::list<Block> unused_;          // published without users; least recently used first
+  std::vector<std::list<Block>::iterator> place_;  // position in unused_, if there
   std::vector<std::optional<Key>> key_;            // key of each published block
   std::unordered_map<Key, Found, KeyHash> published_;
   Chain last_chain_ = kStart;

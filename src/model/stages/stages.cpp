@@ -34,8 +34,7 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
   const double matrices =
       d * (2 * heads + 2 * keys + 3 * width + static_cast<double>(experts ? moe.num_experts : 0));
   const std::int64_t seen = c.attention_setup().keys_of_last_query(seq_len);
-  // causal attention reads half of all pairs
-  return 2 * matrices + 2 * heads * static_cast<double>(seen);
+  return 2 * matrices + 2 * heads * static_cast<double>(seen);  // causal: half of all pairs
 }
 
 constexpr double kRounding = 1e-12;  // relative rounding error of cost sums

@@ -16,8 +16,7 @@ namespace trireme::ops {
 
 struct VarlenCall {
   bool causal;
-  // queries of sequence s: offsets[s] to offsets[s + 1]
-  std::vector<std::int32_t> query_offsets{0};
+  std::vector<std::int32_t> query_offsets{0};  // sequence s: offsets[s] .. offsets[s + 1]
   std::vector<std::int32_t> key_offsets{0};
   std::int64_t longest_queries = 0;
   std::int64_t longest_keys = 0;
