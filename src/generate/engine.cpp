@@ -180,7 +180,7 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
 void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
   struct Wanted {
     LiveText* text;
-    std::int64_t index;  // the token whose successor is predicted
+    std::int64_t index;  // the token before the predicted one
   };
 
   std::vector<Wanted> wanted;

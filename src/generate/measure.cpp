@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-std::vector<Request> made_up(const LoadedModel& model, const GenerationLoad& load,
-                             std::uint64_t round) {
+std::vector<Request> random_requests(const LoadedModel& model, const GenerationLoad& load,
+                                     std::uint64_t round) {
   const auto vocab = static_cast<std::uint64_t>(model.transformer->config().vocab_size);
   std::vector<Request> requests(static_cast<std::size_t>(load.batch));
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -76,7 +76,8 @@ GenerationFigures measure_generation(const LoadedModel& model, const GenerationL
   best.first_s = best.all_first_s = best.end_s = std::numeric_limits<double>::infinity();
   double decode_s = best.end_s;
   for (std::int64_t i = 0; i <= repeats; ++i) {
-    const Round round = run_round(engine, made_up(model, load, static_cast<std::uint64_t>(i)));
+    const Round round =
+        run_round(engine, random_requests(model, load, static_cast<std::uint64_t>(i)));
     if (i == 0) continue;
     best.first_s = std::min(best.first_s, round.first_s);
     best.all_first_s = std::min(best.all_first_s, round.all_first_s);

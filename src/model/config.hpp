@@ -73,7 +73,7 @@ struct ModelConfig {
   [[nodiscard]] ops::AttentionSetup attention_setup(ops::RowBounds bounds = {}) const;
   /// Returns the number of weights. A tied embedding counts once.
   [[nodiscard]] std::int64_t num_parameters() const;
-  /// Returns num_parameters() for sizes whose product may overflow int64.
+  /// Returns num_parameters() as double, for sizes that may overflow int64.
   [[nodiscard]] double num_parameters_wide() const;
   /// Returns the number of weights in routed experts.
   [[nodiscard]] double num_expert_parameters_wide() const;

@@ -17,7 +17,7 @@ struct KvCache {
 struct CachedStep {
   at::Tensor tokens;     // [rows] int64
   at::Tensor positions;  // [1, rows] int64, counted from 0 in each sequence
-  at::Tensor kept;       // [kept] int64: rows whose hidden states are returned; undefined: all
+  at::Tensor kept;       // [kept] int64: rows to return hidden states of; undefined: all
   ops::PagedPlan plan;
   bool adapters = true;  // false: compute the base model without adapters
 };

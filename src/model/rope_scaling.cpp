@@ -80,7 +80,7 @@ void check_borders(std::string_view text, const RopeScaling& scaling) {
     refuse(text, "high_freq_factor is not above low_freq_factor");
 }
 
-/// Returns the index whose frequency makes `turns` rotations over the original length.
+/// Returns the index at which the frequency makes `turns` rotations over the original length.
 double index_of_turns(double turns, std::int64_t head_dim, double theta, double original_max) {
   return static_cast<double>(head_dim) * std::log(original_max / (turns * 2 * std::numbers::pi)) /
          (2 * std::log(theta));

@@ -1,5 +1,3 @@
-#include "objective/distillation.hpp"
-
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "objective/distillation.hpp"
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
@@ -26,25 +25,25 @@ RowRange common(const RowRange& a, const RowRange& b) {
 }
 
 /// The classes of student and teacher on every rank of the group.
-struct Cuts {
+struct VocabSplits {
   std::vector<RowRange> student;
   std::vector<RowRange> teacher;
 };
 
-Cuts gather_cuts(const Head& student, const Head& teacher) {
+VocabSplits gather_splits(const Head& student, const Head& teacher) {
   const auto options = at::TensorOptions(at::kLong).device(student.weight.device());
   const at::Tensor own = at::tensor(
       {student.first, student.weight.size(0), teacher.first, teacher.weight.size(0)}, options);
   const at::Tensor all = at::empty({4 * student.tensor.size()}, options);
-  all_gather(student.tensor.group(), own, all, "vocabulary cuts")->wait();
+  all_gather(student.tensor.group(), own, all, "vocabulary splits")->wait();
   const at::Tensor host = all.to(at::kCPU);
   const std::int64_t* values = host.const_data_ptr<std::int64_t>();
-  Cuts cuts;
+  VocabSplits splits;
   for (int rank = 0; rank < student.tensor.size(); ++rank, values += 4) {
-    cuts.student.push_back({values[0], values[1]});
-    cuts.teacher.push_back({values[2], values[3]});
+    splits.student.push_back({values[0], values[1]});
+    splits.teacher.push_back({values[2], values[3]});
   }
-  return cuts;
+  return splits;
 }
 
 std::int64_t shared_classes(const Head& student, const Head& teacher) {
@@ -61,21 +60,21 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   if (student.tensor.size() == 1)
     return teacher.weight.narrow(0, own.first - teacher.first, own.count);
   if (student.classes == teacher.classes) return teacher.weight;
-  const Cuts cuts = gather_cuts(student, teacher);
+  const VocabSplits splits = gather_splits(student, teacher);
   const auto rank = static_cast<std::size_t>(student.tensor.rank());
 
   struct Missing {
     std::size_t of;    // rank that needs the rows
     std::size_t from;  // rank that holds the rows
     RowRange rows;
-    std::int64_t place;  // offset in the buffer
+    std::int64_t offset;  // offset in the buffer
   };
 
   std::vector<Missing> missing;
   std::int64_t total = 0;
-  for (std::size_t of = 0; of < cuts.student.size(); ++of) {
-    for (std::size_t from = 0; from < cuts.teacher.size(); ++from) {
-      const RowRange rows = common(wanted(cuts.student[of]), cuts.teacher[from]);
+  for (std::size_t of = 0; of < splits.student.size(); ++of) {
+    for (std::size_t from = 0; from < splits.teacher.size(); ++from) {
+      const RowRange rows = common(wanted(splits.student[of]), splits.teacher[from]);
       if (of == from || rows.count == 0) continue;
       missing.push_back({of, from, rows, total});
       total += rows.count;
@@ -85,19 +84,19 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   const at::Tensor buffer = at::zeros({total, teacher.weight.size(1)}, teacher.weight.options());
   for (const Missing& one : missing) {
     if (one.from == rank)
-      buffer.narrow(0, one.place, one.rows.count)
+      buffer.narrow(0, one.offset, one.rows.count)
           .copy_(teacher.weight.narrow(0, one.rows.first - teacher.first, one.rows.count));
   }
   if (total > 0) all_reduce(student.tensor.group(), buffer, ReduceOp::sum, "teacher rows")->wait();
   const at::Tensor rows = at::empty({own.count, teacher.weight.size(1)}, teacher.weight.options());
-  const RowRange here = common(own, cuts.teacher[rank]);
+  const RowRange here = common(own, splits.teacher[rank]);
   if (here.count > 0)
     rows.narrow(0, here.first - own.first, here.count)
         .copy_(teacher.weight.narrow(0, here.first - teacher.first, here.count));
   for (const Missing& one : missing) {
     if (one.of == rank)
       rows.narrow(0, one.rows.first - own.first, one.rows.count)
-          .copy_(buffer.narrow(0, one.place, one.rows.count));
+          .copy_(buffer.narrow(0, one.offset, one.rows.count));
   }
   return rows;
 }

@@ -59,13 +59,13 @@ void for_rows(std::int64_t rows, const Body& body) {
 /// thread gets fewer chunks.
 template <class Body>
 void for_pieces(std::int64_t count, const Body& body) {
-  constexpr std::int64_t kPiecesPerThread = 8;
+  constexpr std::int64_t kChunksPerThread = 8;
   const std::int64_t threads = at::get_num_threads();
-  const std::int64_t piece = std::max<std::int64_t>(count / (threads * kPiecesPerThread), 1);
+  const std::int64_t chunk = std::max<std::int64_t>(count / (threads * kChunksPerThread), 1);
   std::atomic<std::int64_t> next = 0;
   at::parallel_for(0, threads, 1, [&](std::int64_t, std::int64_t) {
-    for (auto first = next.fetch_add(piece); first < count; first = next.fetch_add(piece))
-      body(first, std::min(count, first + piece));
+    for (auto first = next.fetch_add(chunk); first < count; first = next.fetch_add(chunk))
+      body(first, std::min(count, first + chunk));
   });
 }
 

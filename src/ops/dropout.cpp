@@ -144,8 +144,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 }  // namespace
 
 std::uint64_t dropout_key(const DropoutMask& mask) {
-  const auto place = (std::uint64_t{mask.layer} << 32) | mask.op;
-  const auto words = philox4x32(mask.key, mask.step, place);
+  const auto counter_high = (std::uint64_t{mask.layer} << 32) | mask.op;
+  const auto words = philox4x32(mask.key, mask.step, counter_high);
   return (std::uint64_t{words[1]} << 32) | words[0];
 }
 

@@ -195,15 +195,16 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
     const std::vector<std::int64_t> blocks(text.blocks.begin(),
                                            text.blocks.begin() + blocks_for(end));
     const at::Tensor table = at::tensor(blocks, at::kLong).to(q.device()).unsqueeze(0);
-    const at::Tensor place = at::arange(table.size(1) * kBlockTokens, table.options());
-    const Gathered whole = gather_texts(cache, table, place.lt(end).unsqueeze(0));
+    const at::Tensor position = at::arange(table.size(1) * kBlockTokens, table.options());
+    const Gathered whole = gather_texts(cache, table, position.lt(end).unsqueeze(0));
     std::vector<std::int64_t> intervals;
     for (std::int64_t row = text.first_row; row < text.first_row + text.num_rows; ++row) {
       const KeyInterval& seen = plan.seen[static_cast<std::size_t>(row)];
       intervals.insert(intervals.end(), {seen.begin, seen.end});
     }
     const at::Tensor seen =  // [rows, L]
-        seen_tokens(at::tensor(intervals, at::kLong).to(q.device()).view({-1, 2}), place.size(0));
+        seen_tokens(at::tensor(intervals, at::kLong).to(q.device()).view({-1, 2}),
+                    position.size(0));
     out.narrow(0, text.first_row, text.num_rows)
         .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
                          seen.unsqueeze(0).unsqueeze(0), scale)
@@ -261,10 +262,10 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
     TRIREME_ASSERT(text.first_row == plan.num_rows && text.num_rows > 0 && text.before >= 0);
     TRIREME_ASSERT(static_cast<std::int64_t>(text.blocks.size()) >= blocks_for(end));
     plan.num_rows += text.num_rows;
-    for (std::int64_t place = text.before; place < end; ++place) {
-      block_of_row.push_back(text.blocks[static_cast<std::size_t>(place / kBlockTokens)]);
-      slot_of_row.push_back(place % kBlockTokens);
-      KeyInterval seen = setup.places_seen(place);
+    for (std::int64_t position = text.before; position < end; ++position) {
+      block_of_row.push_back(text.blocks[static_cast<std::size_t>(position / kBlockTokens)]);
+      slot_of_row.push_back(position % kBlockTokens);
+      KeyInterval seen = setup.places_seen(position);
       seen.begin = std::max<std::int64_t>(seen.begin, 0);
       plan.seen.push_back(seen);
     }

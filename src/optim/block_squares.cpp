@@ -19,7 +19,7 @@ constexpr std::int64_t kLowWord = 0xffffffff;
 /// position in the block, and the partial sums are added in a fixed order. The loop vectorizes, and
 /// the result is the same wherever a range begins.
 template <class T>
-double block_squares(std::span<const T> values, std::int64_t place) {
+double block_squares(std::span<const T> values, std::int64_t position) {
   constexpr std::size_t kLanes = 8;
   std::array<double, kLanes> lanes{};
   if (values.size() == kSquaresBlock) {
@@ -32,7 +32,7 @@ double block_squares(std::span<const T> values, std::int64_t place) {
   } else {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto value = static_cast<double>(values[i]);
-      lanes[(static_cast<std::size_t>(place) + i) % kLanes] += value * value;
+      lanes[(static_cast<std::size_t>(position) + i) % kLanes] += value * value;
     }
   }
   double sum = 0;
@@ -45,10 +45,10 @@ void host_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor&
   const std::span values(grads.const_data_ptr<T>(), static_cast<std::size_t>(grads.numel()));
   ExactSum sum;
   for (std::size_t i = 0; i < values.size();) {
-    const std::int64_t place = (begin + static_cast<std::int64_t>(i)) % kSquaresBlock;
+    const std::int64_t position = (begin + static_cast<std::int64_t>(i)) % kSquaresBlock;
     const std::size_t count =
-        std::min(values.size() - i, static_cast<std::size_t>(kSquaresBlock - place));
-    sum.add(block_squares(values.subspan(i, count), place));
+        std::min(values.size() - i, static_cast<std::size_t>(kSquaresBlock - position));
+    sum.add(block_squares(values.subspan(i, count), position));
     i += count;
   }
   sum.carry();
@@ -64,9 +64,9 @@ void add_to_words(const at::Tensor& sums, const at::Tensor& words) {
   const at::Tensor exponent = bits.bitwise_right_shift(52);
   const at::Tensor hidden = exponent.gt(0).to(at::kLong).bitwise_left_shift(52);
   const at::Tensor digits = bits.bitwise_and((std::int64_t{1} << 52) - 1).bitwise_or(hidden);
-  const at::Tensor place = exponent.clamp_min(1).sub(1);
-  const at::Tensor word = place.bitwise_right_shift(5);
-  const at::Tensor shift = place.bitwise_and(31);
+  const at::Tensor position = exponent.clamp_min(1).sub(1);
+  const at::Tensor word = position.bitwise_right_shift(5);
+  const at::Tensor shift = position.bitwise_and(31);
   const at::Tensor low = digits.bitwise_and(kLowWord).bitwise_left_shift(shift);
   const at::Tensor high =
       digits.bitwise_right_shift(32).bitwise_left_shift(shift).add(low.bitwise_right_shift(32));

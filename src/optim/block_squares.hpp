@@ -5,7 +5,7 @@
 
 namespace trireme {
 
-/// Number of elements whose squares are summed in fp64 before they enter an exact sum.
+/// Number of squares that are summed in fp64 before they enter an exact sum.
 inline constexpr std::int64_t kSquaresBlock = 64;
 
 /// Adds the squares of grads [n], which begin at element `begin` of a unit, to `words`

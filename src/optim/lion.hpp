@@ -35,7 +35,7 @@ class Lion : public Optimizer {
 
  private:
   /// Views of a chunk of this rank's shards.
-  struct Piece {
+  struct Chunk {
     double decay = 0;
     at::Tensor weights;
     at::Tensor grads;
@@ -44,7 +44,7 @@ class Lion : public Optimizer {
 
   Config config_;
   at::Tensor momentum_;
-  std::vector<Piece> pieces_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace trireme

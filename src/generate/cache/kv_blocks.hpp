@@ -44,7 +44,7 @@ class KvBlocks {
   /// Finds a block that was published with `tokens` after the prefix `chain` and adds one user.
   std::optional<Found> share(Chain chain, Tokens tokens);
 
-  /// Publishes a block whose user has filled it, or fills it in this step, with `tokens` after the
+  /// Publishes a block that its user has filled, or fills in this step, with `tokens` after the
   /// prefix `chain`. If another block with the same content is published already, this one is not
   /// shared. Returns the id of the prefix up to the block's end.
   Chain publish(Block block, Chain chain, Tokens tokens);
@@ -83,8 +83,8 @@ class KvBlocks {
   std::vector<std::int32_t> users_;  // number of users of each block
   std::vector<Block> empty_;         // neither used nor published; the last element is taken next
   std::list<Block> unused_;          // published without users; least recently used first
-  std::vector<std::list<Block>::iterator> place_;  // position in unused_, if there
-  std::vector<std::optional<Key>> key_;            // key of each published block
+  std::vector<std::list<Block>::iterator> unused_at_;  // position in unused_, if there
+  std::vector<std::optional<Key>> key_;                // key of each published block
   std::unordered_map<Key, Found, KeyHash> published_;
   Chain last_chain_ = kStart;
   std::int64_t reached_ = 0;

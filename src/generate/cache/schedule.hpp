@@ -30,7 +30,7 @@ struct LiveText {
   Request request;
   OnDelta on_delta;
   std::vector<std::uint32_t> tokens;  // the prompt, then the generated tokens
-  std::int64_t computed = 0;          // number of tokens whose keys and values are cached
+  std::int64_t computed = 0;          // number of tokens with cached keys and values
   std::vector<KvBlocks::Block> blocks;
   KvBlocks::Chain chain = KvBlocks::kStart;  // prefix up to the end of block `published` - 1
   std::size_t published = 0;                 // leading blocks that are published or were shared
@@ -39,7 +39,7 @@ struct LiveText {
   AnswerText answer;
   TokenHistory history;
   std::vector<TokenReport> prompt_reports;  // collected so far
-  bool prompt_told = false;                 // prompt_reports were given to the caller
+  bool prompt_reports_sent = false;         // prompt_reports were given to the caller
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
 
@@ -53,13 +53,13 @@ struct LiveText {
   [[nodiscard]] bool drawing() const { return drawn() > 0 && computed + 1 == length(); }
 
   [[nodiscard]] bool prompt_reported() const {
-    return !request.prompt_logprobs || prompt_told ||
+    return !request.prompt_logprobs || prompt_reports_sent ||
            static_cast<std::int64_t>(prompt_reports.size()) == prompt_length();
   }
 
   /// Returns the reports once. Later calls and requests without prompt_logprobs get an empty list.
   std::vector<TokenReport> take_prompt_reports() {
-    prompt_told = true;
+    prompt_reports_sent = true;
     return std::exchange(prompt_reports, {});
   }
 

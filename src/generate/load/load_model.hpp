@@ -22,8 +22,7 @@ struct LoadedModel {
   Tokenizer tokenizer;
   /// The tokenizer's end tokens and those of generation_config.json.
   std::vector<std::uint32_t> end_tokens;
-  std::filesystem::path
-      checkpoint;  // the step folder, or Hugging Face folder, that it was read from
+  std::filesystem::path checkpoint;  // checkpoint or Hugging Face directory that was loaded
   /// The chat format the model was trained with, or the known format that matches the tokenizer's
   /// own template. Null if none is known.
   const ChatTemplate* chat = nullptr;

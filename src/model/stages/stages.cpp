@@ -49,7 +49,7 @@ struct Costs {
   }
 };
 
-/// Returns the fewest stages whose costs stay within `bound`, filled from the head backwards.
+/// Returns the fewest stages with costs of at most `bound`, filled from the head backwards.
 std::int64_t stages_within(const Costs& costs, double bound) {
   std::int64_t stages = 0;
   for (std::int64_t end = std::ssize(costs.before) - 1; end > 0; ++stages) {

@@ -18,15 +18,15 @@ struct KernelCall {
 
 /// Returns the query parts of a document. Parts with a moving window are divided, so that each one
 /// reads few keys that it does not see.
-std::vector<QueryPart> pieces_of(const DocumentPlan& document) {
+std::vector<QueryPart> divided_parts(const DocumentPlan& document) {
   constexpr std::int64_t kQueries = 64;
-  std::vector<QueryPart> pieces;
+  std::vector<QueryPart> parts;
   for (const QueryPart& part : document.queries) {
     const std::int64_t most = part.begin_moves ? kQueries : part.tokens.length;
     for (std::int64_t query = 0; query < part.tokens.length; query += most)
-      pieces.push_back(part.slice(query, std::min(most, part.tokens.length - query)));
+      parts.push_back(part.slice(query, std::min(most, part.tokens.length - query)));
   }
-  return pieces;
+  return parts;
 }
 
 /// Returns one or two calls that together cover the keys of the part.
@@ -67,9 +67,9 @@ at::Tensor part_of(const at::Tensor& x, std::int64_t row, const TokenRange& toke
 /// Returns true if each document is one call, so that results are written instead of summed.
 bool one_call_each(const AttentionPlan& plan) {
   return std::ranges::all_of(plan, [](const DocumentPlan& document) {
-    const auto pieces = pieces_of(document);
-    return pieces.size() == 1 && calls_of(pieces[0]).size() == 1 && document.keys.size() == 1 &&
-           pieces[0].keys() == KeyInterval{0, document.num_keys};
+    const auto parts = divided_parts(document);
+    return parts.size() == 1 && calls_of(parts[0]).size() == 1 && document.keys.size() == 1 &&
+           parts[0].keys() == KeyInterval{0, document.num_keys};
   });
 }
 
@@ -112,7 +112,7 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
   for (const DocumentPlan& document : plan_attention(setup, q.size(0), q.size(2), k.size(2))) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
-    for (const QueryPart& part : pieces_of(document)) {
+    for (const QueryPart& part : divided_parts(document)) {
       const auto queries = part_of(q, document.row, part.tokens);
       AttentionOutput sum;
       for (const KernelCall& call : calls_of(part)) {
@@ -164,7 +164,7 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
   for (const DocumentPlan& document : plan) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
-    for (const QueryPart& part : pieces_of(document)) {
+    for (const QueryPart& part : divided_parts(document)) {
       const auto of = [&](const at::Tensor& x) { return part_of(x, document.row, part.tokens); };
       for (const KernelCall& call : calls_of(part)) {
         const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(

@@ -52,11 +52,11 @@ struct AttentionSetup {
 
   /// Returns the positions that a query sees in a document without boundaries. This is the only
   /// definition of causal and windowed attention.
-  [[nodiscard]] KeyInterval places_seen(std::int64_t place) const {
+  [[nodiscard]] KeyInterval places_seen(std::int64_t position) const {
     constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every boundary
-    return {window > 0 ? place + 1 - window : -kFar, causal       ? place + 1
-                                                     : window > 0 ? place + window
-                                                                  : kFar};
+    return {window > 0 ? position + 1 - window : -kFar, causal       ? position + 1
+                                                        : window > 0 ? position + window
+                                                                     : kFar};
   }
 
   /// Returns the number of keys that the last query of a row sees. Cost formulas use it for all.

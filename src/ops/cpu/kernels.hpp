@@ -12,7 +12,7 @@ namespace trireme::ops::kernels {
 
 enum class Element : std::uint8_t { f32, bf16 };
 
-/// Operand type of multiply-adds: numbers, or pairs of bf16 whose products are added to an fp32.
+/// Operand type of multiply-adds: numbers, or pairs of bf16 with products added to an fp32.
 enum class Multiply : std::uint8_t { f32, f64, bf16_pairs };
 
 struct RmsForward {
