@@ -32,11 +32,8 @@ struct AttentionRow {
   at::DeviceType device;
   at::ScalarType dtype;
   bool (*fits)(const at::Tensor& q, const AttentionSetup& setup);
-  AttentionOutput (*forward)(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const AttentionSetup& setup);
-  AttentionGrads (*backward)(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                             const at::Tensor& v, const AttentionOutput& forward,
-                             const AttentionSetup& setup);
+  AttentionForward* forward;
+  AttentionBackward* backward;
 };
 
 bool any_shape(const at::Tensor& /*q*/, const AttentionSetup& /*setup*/) {

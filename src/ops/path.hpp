@@ -8,7 +8,7 @@ namespace trireme::ops {
 
 /// The implementations that an operation may use. Results are equal up to rounding.
 ///   fast   the first row of the operation's table that accepts the tensors
-///   plain  ATen operations only: every device and dtype, fp64 included; the oracle
+///   plain  ATen operations only: every device and dtype, fp64 included; the reference
 enum class Path { fast, plain };
 
 inline Path path_of(bool fused) {

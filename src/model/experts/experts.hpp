@@ -37,7 +37,7 @@ class Experts {
   [[nodiscard]] at::Tensor forward_cached(const at::Tensor& x) const;
 
   /// Activations of N tokens that forward saves for backward.
-  struct Kept {
+  struct Saved {
     at::Tensor scores;   // [N, E] fp32 (or fp64)
     at::Tensor experts;  // [N, k]
     std::shared_ptr<const Route> route;
@@ -48,11 +48,11 @@ class Experts {
   };
 
   /// Computes this rank's partial result [N, D] from x [N, D].
-  [[nodiscard]] at::Tensor apply(const Microbatch& batch, const at::Tensor& x, Kept& kept) const;
+  [[nodiscard]] at::Tensor apply(const Microbatch& batch, const at::Tensor& x, Saved& saved) const;
   /// Computes this rank's partial gradient of x from grad_y [N, D] and adds the weight gradients to
   /// the registry. `x` may be undefined if all weights are frozen.
   [[nodiscard]] at::Tensor apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
-                                          const at::Tensor& x, const Kept& kept) const;
+                                          const at::Tensor& x, const Saved& saved) const;
 
   /// Returns true if backward needs the input to compute weight gradients.
   [[nodiscard]] bool reads_input_again() const { return registry_.trained({router_}); }
@@ -65,7 +65,7 @@ class Experts {
                                                    const at::Tensor& experts) const;
   /// Computes this rank's partial gradient of x through the shared experts.
   [[nodiscard]] at::Tensor shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
-                                           const Kept& kept) const;
+                                           const Saved& saved) const;
   /// Schedules the gradient of an expert weight. When it is due, the two functions produce the
   /// gradient of the product and its input, as rows sorted by expert.
   void give_grouped(ParamId weight, const std::vector<std::int64_t>& bounds,
@@ -73,13 +73,13 @@ class Experts {
                     std::function<at::Tensor()> of_input) const;
   void give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;
   /// Sets the bias gradient to E * (tokens of each expert - mean), which are whole numbers.
-  void give_bias(const Microbatch& batch, const Kept& kept) const;
+  void give_bias(const Microbatch& batch, const Saved& saved) const;
   [[nodiscard]] at::Tensor gate_up_weight() const;  // [E / ep, 2 F / etp, D]
   [[nodiscard]] at::Tensor bias() const;            // [E], dtype of the scores; undefined: no bias
   [[nodiscard]] at::Tensor scores_of(const at::Tensor& x) const;
   /// Computes the gradient of the router outputs [N, E] from that of the gates [N, k].
   [[nodiscard]] at::Tensor router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
-                                       const Kept& kept) const;
+                                       const Saved& saved) const;
 
   ParamRegistry& registry_;
   const LayerContext& context_;

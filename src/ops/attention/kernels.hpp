@@ -7,21 +7,22 @@
 /// Arguments are checked before. Private.
 namespace trireme::ops {
 
+using AttentionForward = AttentionOutput(const at::Tensor& q, const at::Tensor& k,
+                                         const at::Tensor& v, const AttentionSetup& setup);
+using AttentionBackward = AttentionGrads(const at::Tensor& grad_out, const at::Tensor& q,
+                                         const at::Tensor& k, const at::Tensor& v,
+                                         const AttentionOutput& forward,
+                                         const AttentionSetup& setup);
+
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Computes all scores as one matrix with ATen operations: any device and dtype; the reference.
-AttentionOutput plain_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
+AttentionForward plain_forward;
+AttentionBackward plain_backward;
 
 /// Uses ATen's CPU kernel: one call for the keys before the diagonal, one for the diagonal.
-AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const AttentionSetup& setup);
-AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                             const at::Tensor& v, const AttentionOutput& forward,
-                             const AttentionSetup& setup);
+AttentionForward aten_forward;
+AttentionBackward aten_backward;
 
 /// Returns true if this CPU multiplies bf16 natively and the shapes fit: D is a multiple of 32, at
 /// most 256. With explicit positions at least 16 queries are needed, because a single query of a
@@ -29,22 +30,16 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
 bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 
 /// Computes bf16 tiles around oneDNN's small matmuls (attention/tiles.hpp).
-AttentionOutput tiles_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads tiles_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
+AttentionForward tiles_forward;
+AttentionBackward tiles_backward;
 
 /// Returns true on compute capability 8.0 and later, if D is a multiple of 8, at most 256, and
 /// there is no window, because varlen does not pass windows to ATen's flash attention yet.
 bool flash_applies(const at::Tensor& q, const AttentionSetup& setup);
 
 /// Uses ATen's flash attention through varlen.
-AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads flash_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
+AttentionForward flash_forward;
+AttentionBackward flash_backward;
 
 /// Returns the dtype of out and gradients.
 inline at::ScalarType result_type(const at::Tensor& q, const AttentionSetup& setup) {

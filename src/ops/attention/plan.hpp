@@ -47,7 +47,7 @@ struct AttentionSetup {
   /// Returns true if queries and keys are the whole row in order. Every query then sees a key.
   [[nodiscard]] bool whole_rows() const { return query_places.empty() && key_places.empty(); }
 
-  /// False if every query sees every key.
+  /// Returns false if every query sees every key.
   [[nodiscard]] bool masks() const { return causal || window > 0 || !bounds.empty(); }
 
   /// Returns the positions that a query sees in a document without boundaries. This is the only

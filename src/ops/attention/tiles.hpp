@@ -12,7 +12,7 @@
 #include "ops/cpu_rows.hpp"
 
 /// Attention of bf16 tensors on a CPU, tile by tile, around oneDNN's small matmuls (bf16 in, fp32
-/// out). Private. Of one head of one document, D wide, in tiles of 64 keys and 64 queries:
+/// out). Private. For one head of one document, D wide, in tiles of 64 keys and queries:
 ///
 ///   for each tile Q of queries:                           m = -inf, l = 0, O = 0
 ///     for each tile K, V of keys that Q sees:             S = K Q^T                  [keys, queries]
