@@ -47,7 +47,7 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
          config.max_context, longest);
   }
   if (config.kv_cache_mib < 0 || config.kv_cache_mib > kMostMib) {
-    fail(ErrorKind::usage, "--kv-cache-mib {}, must be 0 (chosen) to {}", config.kv_cache_mib,
+    fail(ErrorKind::usage, "--kv-cache-mib {}, must be 0 (automatic) to {}", config.kv_cache_mib,
          kMostMib);
   }
   const bool chosen = config.max_context > 0;

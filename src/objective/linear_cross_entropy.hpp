@@ -40,7 +40,7 @@ struct TokenScoresSetup {
   bool want_correct = false;
 };
 
-/// Throws Error(data) for a target not in [0, classes) or kIgnoredTarget. Synchronizes with a GPU.
+/// Throws Error(data) if a target is neither in [0, classes) nor kIgnoredTarget. Waits for a GPU.
 void check_targets(const at::Tensor& targets, std::int64_t classes);
 
 /// Computes the loss of x [N, D] with weight [V, D] of the same dtype and targets [N] int64; rows

@@ -21,8 +21,8 @@ at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
     const auto least = sequences.min().item<std::int64_t>();
     const auto most = sequences.max().item<std::int64_t>();
     if (least < 0 || most >= 2 * batch.num_pairs) {
-      fail(ErrorKind::internal, "targets of sequences {} to {} in a batch of {} pairs", least, most,
-           batch.num_pairs);
+      fail(ErrorKind::internal, "targets of sequences {} to {} in a batch of {} preference pairs",
+           least, most, batch.num_pairs);
     }
   }
   return sequences;

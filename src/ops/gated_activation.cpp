@@ -134,7 +134,7 @@ Activation find_activation(std::string_view name) {
   for (std::size_t i = 0; i < Activations::names.size(); ++i) {
     if (Activations::names[i].name == name) return Activation{static_cast<std::int64_t>(i)};
   }
-  fail(ErrorKind::internal, "no activation {}", name);
+  fail(ErrorKind::internal, "unknown activation {}", name);
 }
 
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {

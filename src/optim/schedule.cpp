@@ -75,7 +75,7 @@ double final_lr(const OptimConfig& config) {
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {
   const ScheduleRow* row = find_row(config.schedule);
   if (row == nullptr)
-    fail(ErrorKind::usage, "optim.schedule = {}, not a known schedule", config.schedule);
+    fail(ErrorKind::usage, "optim.schedule = {} is not a known schedule", config.schedule);
   const std::int64_t warmup = row->warmup ? config.warmup_steps : 0;
   if (step <= warmup) return config.lr * static_cast<double>(step) / static_cast<double>(warmup);
   const auto length = static_cast<double>(std::max<std::int64_t>(total_steps - warmup, 1));

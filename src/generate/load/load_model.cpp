@@ -53,7 +53,7 @@ void read_parameter(const Checkpoint& newest, const std::optional<Checkpoint>& b
   const Checkpoint& checkpoint = base && !newest.manifest().tensors.contains(name) ? *base : newest;
   const auto found = checkpoint.manifest().tensors.find(name);
   if (found == checkpoint.manifest().tensors.end() || weight.sizes() != found->second.shape) {
-    fail(ErrorKind::data, "{}: tensor {} is missing or of another shape",
+    fail(ErrorKind::data, "{}: tensor {} is missing or has another shape",
          checkpoint.path().string(), name);
   }
   std::vector<std::byte> bytes = checkpoint.read_logical(name);

@@ -65,7 +65,7 @@ void check(const LoraConfig& config, Problems& problems) {
   if (config.rank < 0 || config.rank > kMaxRank)
     problems.add("lora.rank", config.rank, formatted("must be in [0 (off), {}]", kMaxRank));
   if (!std::isfinite(config.alpha) || config.alpha < 0)
-    problems.add("lora.alpha", config.alpha, "must be above 0, or 0 (the rank)");
+    problems.add("lora.alpha", config.alpha, "must be above 0, or 0 to use the rank");
   if (!(config.dropout >= 0 && config.dropout < 1))
     problems.add("lora.dropout", config.dropout, "must be in [0, 1)");
   if (config.targets == kAllLinear || config.targets == kSquare) return;
