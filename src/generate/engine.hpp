@@ -32,8 +32,7 @@ class AnswerSource {
   /// result of find_problem().
   virtual std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) = 0;
 
-  /// Ends a request with FinishReason::cancelled at the next step. Ignores requests that have
-  /// ended.
+  /// Ends a request with FinishReason::cancelled at the next step. Ignores finished requests.
   virtual void cancel(RequestId id) = 0;
 
   [[nodiscard]] virtual EngineCounters counters() const = 0;

@@ -44,7 +44,7 @@ std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t cou
   return kept;
 }
 
-/// Returns the last element of the shortest ranked prefix (at least one element) with a sum of at least
+/// Returns the last element of the shortest ranked prefix, not empty, with a sum of at least
 /// `share` of the total.
 Ranked last_of_share(std::vector<Ranked>& all, double share) {
   double limit = 0;

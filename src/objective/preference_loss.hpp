@@ -29,7 +29,7 @@ enum class PairLoss { sigmoid, ipo };
 // in the order of PairLoss
 inline constexpr std::array<std::string_view, 2> kPairLosses{"sigmoid", "ipo"};
 
-/// Values of dpo.score: the targets with log-probabilities that count. `all`: every assistant message,
+/// Values of dpo.score: the targets that count. `all`: every assistant message,
 /// even if both answers share it (MiniMind). `answer`: only tokens after the common prefix of both
 /// answers. TRL omits shared messages but counts common first tokens of the last answers; these
 /// change a mean over the targets, but not the margin of sums.

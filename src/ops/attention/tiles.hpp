@@ -15,7 +15,7 @@
 /// out). Private. For one head of one document, D wide, in tiles of 64 keys and queries:
 ///
 ///   for each tile Q of queries:                           m = -inf, l = 0, O = 0
-///     for each tile K, V of keys that Q sees:             S = K Q^T                  [keys, queries]
+///     for each tile K, V of keys that Q sees:             S = K Q^T                [keys, queries]
 ///       m' = max(m, max over keys of S); P = exp(S - m')  masked keys: P = 0
 ///       r = exp(m - m'); l = l r + sum over keys of P     m = m'
 ///       O = O r + V^T P                                   [D, queries]
