@@ -17,8 +17,7 @@ class Transformer;
 
 using RequestId = std::uint64_t;
 
-/// A source of generated text: GenerationEngine, or a scripted one in the tests of `serve`. All
-/// functions are thread-safe.
+/// A thread-safe source of generated text: GenerationEngine, or a scripted one in tests of `serve`.
 class AnswerSource {
  public:
   virtual ~AnswerSource() = default;
@@ -63,8 +62,8 @@ class GenerationEngine final : public AnswerSource {
   std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows = false) override;
   void cancel(RequestId id) override;
 
-  /// Runs one step. Returns false if there was nothing to do. A request with non-finite logits, or
-  /// without memory, fails alone.
+  /// Runs one step. Returns false if idle. A request with non-finite logits or no memory fails
+  /// alone.
   bool step();
 
   /// Runs steps until `stop` is requested, sleeping while idle. Remaining requests are cancelled.

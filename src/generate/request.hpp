@@ -53,8 +53,7 @@ struct Request {
   std::uint64_t answer = 0;  // index among several answers with the same seed
   /// The answer ends before the first of these strings. No delta contains part of a stop string.
   std::vector<std::string> stop;
-  /// The answer ends before one of these ids. The model's own end tokens are
-  /// LoadedModel::end_tokens.
+  /// The answer ends before one of these ids. LoadedModel::end_tokens are the model's own.
   std::vector<std::uint32_t> end_tokens;
   bool ignore_eos = false;  // treat end tokens like other tokens
   /// nullopt: no log-probabilities; 0: of each generated token; k: also of the k most likely ones.
@@ -103,8 +102,7 @@ struct RequestProblem {
   std::string message;  // text after "top_p = " or "--top-p ": "2, must be in (0, 1]"
 };
 
-/// Returns true if the prompt and one new token (with max_tokens 0: the prompt alone) are more than
-/// `max_context` tokens.
+/// Returns true if prompt and one new token (none with max_tokens 0) exceed `max_context` tokens.
 inline bool is_too_long(const Request& request, std::int64_t max_context) {
   const std::int64_t least = request.max_tokens > 0 ? 1 : 0;
   return static_cast<std::int64_t>(request.prompt.size()) > max_context - least;

@@ -21,8 +21,7 @@ bool ranked_before(const Ranked& a, const Ranked& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
-/// Returns the first `count` values, unordered. The time is linear in the number of values,
-/// whatever their order.
+/// Returns the first `count` values, unordered, in time linear in the number of values.
 std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t count) {
   std::vector<Ranked> kept;
   if (count == 0) return kept;
@@ -44,8 +43,7 @@ std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t cou
   return kept;
 }
 
-/// Returns the last element of the shortest ranked prefix, not empty, with a sum of at least
-/// `share` of the total.
+/// Returns the last element of the shortest ranked prefix with at least `share` of the total sum.
 Ranked last_of_share(std::vector<Ranked>& all, double share) {
   double limit = 0;
   for (const Ranked& one : all) limit += one.value;

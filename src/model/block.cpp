@@ -21,8 +21,7 @@ enum DropoutOp : std::uint32_t {
   kAttentionProbability = 16
 };
 
-/// The tensor-parallel splits of the matrices. They contain whole heads; a rank has the key heads
-/// that its query heads read.
+/// Tensor-parallel splits of the matrices by whole heads, with the key heads of the query heads.
 struct BlockSplits {
   explicit BlockSplits(const ModelConfig& c)
       : queries{0, Axis::tp, c.head_dim},

@@ -79,8 +79,7 @@ class Block : public Layer {
   [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
-  /// With selective activation checkpointing: returns a function that recomputes the norm of x and
-  /// its tensor-parallel input.
+  /// With selective activation checkpointing: recomputes the norm of x and gathers it.
   [[nodiscard]] Again normed_again(const at::Tensor& x, WeightRef norm) const;
   /// With selective activation checkpointing: recomputes the hidden MLP values.
   [[nodiscard]] Again activated_again(const at::Tensor& gate_up) const;
@@ -104,8 +103,7 @@ class Block : public Layer {
   weighted::Adapters down_adapters_;
 };
 
-/// Dropout on the residual stream; returns x itself if dropout is off. `op` is the index of the
-/// dropout in its layer.
+/// Dropout on the residual stream; returns x itself if off. `op`: index in the layer.
 at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op);
 

@@ -68,8 +68,7 @@ struct ModelConfig {
     MoeConfig::fields(self.moe, visit);
   }
 
-  /// Returns which keys each query sees, for rows with these document boundaries. All kernels and
-  /// cost formulas read this setup.
+  /// Returns which keys each query sees, for these document boundaries. Kernels and costs use it.
   [[nodiscard]] ops::AttentionSetup attention_setup(ops::RowBounds bounds = {}) const;
   /// Returns the number of weights. A tied embedding counts once.
   [[nodiscard]] std::int64_t num_parameters() const;
@@ -77,8 +76,7 @@ struct ModelConfig {
   [[nodiscard]] double num_parameters_wide() const;
   /// Returns the number of weights in routed experts.
   [[nodiscard]] double num_expert_parameters_wide() const;
-  /// Returns the number of weights that `tokens` tokens use if all of them pick different experts
-  /// (num_experts_per_tok each).
+  /// Returns the number of weights that `tokens` tokens use if all of them pick different experts.
   [[nodiscard]] std::int64_t num_active_parameters(std::int64_t tokens = 1) const;
   /// Returns the training FLOPs per token: 6 * matmul weights in use + 12 * layers * heads *
   /// head_dim * seq_len. Attention is not halved for causality, and recomputation is not counted.

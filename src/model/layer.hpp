@@ -7,8 +7,7 @@
 
 namespace trireme {
 
-/// One layer of the layer stack: a pure function of its input and its weights, which it uses
-/// through model/weighted.hpp.
+/// One layer of the stack: a pure function of its input and its weights (model/weighted.hpp).
 class Layer {
  public:
   virtual ~Layer() = default;

@@ -52,14 +52,12 @@ class Transformer {
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
 
-  /// Called after ParamRegistry::allocate. Computes the rotary tables on the registry's device and
-  /// looks up the FSDP units.
+  /// Called after ParamRegistry::allocate. Computes rotary tables and looks up the FSDP units.
   void prepare();
 
   [[nodiscard]] const ModelStages& stages() const { return stages_; }
 
-  /// Announces the passes of an update in their order, so that their weights can be gathered ahead.
-  /// Called before the first pass.
+  /// Announces the passes of an update, in order, before the first, so that weights are gathered.
   void begin_update(const std::vector<StageUse>& uses);
 
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first

@@ -25,8 +25,7 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   check_targets(targets, weight.size(0));
 }
 
-/// Computes the losses [rows] of one chunk of logits [rows, V]. Returns grad_scale * d loss / d
-/// logits in the dtype of x.
+/// Computes losses [rows] of logits [rows, V]. Returns grad_scale * d loss / d logits in x's dtype.
 at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
                        const at::Tensor& row_weights, const at::Tensor& losses,
                        const LinearCrossEntropySetup& setup) {

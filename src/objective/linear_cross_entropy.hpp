@@ -6,8 +6,7 @@
 #include "ops/path.hpp"
 
 /// Output projection and cross entropy in one operation. The logits exist only for `chunk_rows`
-/// rows at a time. Their gradient is contracted at once, so the backward is computed during forward
-/// and no [N, V] tensor is kept.
+/// rows at a time. Their gradient is contracted at once, in forward, so no [N, V] tensor is kept.
 namespace trireme::ops {
 
 inline constexpr std::int64_t kIgnoredTarget = -100;

@@ -39,8 +39,7 @@ class Objective {
 
   virtual void backward(ObjectiveTape& tape) = 0;
 
-  /// Returns the names of further values of evaluate(), for example "accuracy", which a validation
-  /// reports as "valid_accuracy".
+  /// Returns the names of further values of evaluate(): "accuracy" is reported as "valid_accuracy".
   [[nodiscard]] virtual std::span<const std::string_view> evaluated() const { return {}; }
 
   /// Computes values for validation, without gradients: the loss sum, then one sum per name in

@@ -9,8 +9,7 @@
 #include "objective/head.hpp"
 #include "parallel/context/deal_tokens.hpp"
 
-/// Log-probabilities of the sequences of a batch of preference pairs, numbered like
-/// Microbatch::sequence_of.
+/// Log-probabilities of the sequences of preference pairs, numbered like Microbatch::sequence_of.
 namespace trireme {
 
 /// Scores of whole sequences, in host memory: [2 * num_pairs] fp64 each, equal on all ranks that

@@ -21,8 +21,7 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const VocabPart& part,
     const ops::LinearCrossEntropySetup& setup);
 
-/// Like ops::token_scores, with the classes split over a group; the result is the same on all
-/// ranks.
+/// Like ops::token_scores, with the classes split over a group; equal results on all ranks.
 ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
                                              const at::Tensor& targets, const VocabPart& part,
                                              const ops::TokenScoresSetup& setup);

@@ -55,8 +55,7 @@ void for_rows(std::int64_t rows, const Body& body) {
                    [&](std::int64_t first, std::int64_t last) { body(first, last); });
 }
 
-/// Calls body(first, last) for several chunks per thread with dynamic scheduling, so that a slow
-/// thread gets fewer chunks.
+/// Calls body(first, last) for several chunks per thread, scheduled dynamically.
 template <class Body>
 void for_pieces(std::int64_t count, const Body& body) {
   constexpr std::int64_t kChunksPerThread = 8;

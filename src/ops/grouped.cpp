@@ -15,8 +15,7 @@ void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
   }
 }
 
-/// Returns true if the kernel can read the matrices: 16-byte alignment, and one of the last two
-/// dimensions contiguous.
+/// Returns true for 16-byte alignment with one of the last two dimensions contiguous.
 bool is_aligned(const at::Tensor& matrices) {
   const std::int64_t step = 16 / matrices.element_size();
   const std::int64_t row = matrices.stride(-2);

@@ -18,8 +18,7 @@ struct GradSummary {
 /// fp64 scalar on the device.
 ///
 /// Squares are added in fp64 in fixed blocks of 64 elements, and the blocks are added exactly
-/// (ExactSum). Equal gradients therefore give a bitwise equal norm for every number of data ranks
-/// and every ZeRO stage.
+/// (ExactSum): equal gradients give an equal norm for any number of data ranks and ZeRO stage.
 GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
                             const at::Tensor& loss_sum);
 

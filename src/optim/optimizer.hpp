@@ -13,8 +13,7 @@
 
 namespace trireme {
 
-/// One state buffer of an optimizer, created by the registry's make_state(): one number per element
-/// that this rank updates.
+/// One state buffer of an optimizer (make_state() of the registry): one number per local element.
 struct OptimizerSlot {
   std::string name;  // "exp_avg"
   at::Tensor flat;

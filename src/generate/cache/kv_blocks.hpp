@@ -59,8 +59,7 @@ class KvBlocks {
     return static_cast<std::int64_t>(empty_.size() + unused_.size());
   }
 
-  /// Returns the number of blocks that were ever used. Lower block numbers are taken first, so
-  /// these are blocks [0, reached).
+  /// Returns the number of blocks that were ever used: blocks [0, reached), as low ones go first.
   [[nodiscard]] std::int64_t reached() const { return reached_; }
 
   [[nodiscard]] std::int64_t used() const { return total() - available(); }

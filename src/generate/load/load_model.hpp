@@ -50,13 +50,11 @@ struct ModelOptions {
 };
 
 /// Loads the model that the options name, in one of `local_size` processes on this machine. Sets
-/// the number of CPU threads of this process. Throws Error(usage) if an option is invalid or the
-/// device does not exist.
+/// the number of CPU threads of this process. Throws Error(usage) for invalid options or devices.
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
                                         int local_size = 1);
 
-/// Returns the XXH3 hash of all weights in the compute dtype. Equal models have equal hashes,
-/// whatever their storage format.
+/// Returns the XXH3 hash of all weights in the compute dtype, whatever their storage format.
 std::string hash_weights(LoadedModel& model);
 
 }  // namespace trireme

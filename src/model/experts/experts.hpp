@@ -29,8 +29,7 @@ class Experts {
   Experts(ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
           const std::string& prefix);
 
-  /// x and result [B, T, D] are tokens of the residual stream; `again` recomputes x after tensor
-  /// parallelism gathered it.
+  /// x and result [B, T, D] are tokens of the residual stream; `again` recomputes the gathered x.
   [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
                                    const Again& again) const;
   /// Inference on x [rows, D]. The result of a row depends on no other row.

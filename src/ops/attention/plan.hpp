@@ -109,8 +109,7 @@ struct DocumentPlan {
 
 using AttentionPlan = std::vector<DocumentPlan>;
 
-/// Throws Error(internal) if bounds, positions or window are inconsistent with each other or with
-/// the tensors' lengths.
+/// Throws Error(internal) if bounds, positions, window and tensor lengths are inconsistent.
 void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
                      std::int64_t num_keys);
 

@@ -271,8 +271,7 @@ void paged_attention_typed(const PagedAttention& a) {
   }
 }
 
-/// Stores keys in a block as [width, 16] and values as [16, width]; in bf16 as pairs, [width / 2,
-/// 16, 2] and [8, width, 2].
+/// Stores keys as [width, 16], values as [16, width]; bf16: [width / 2, 16, 2] and [8, width, 2].
 template <class T>
 void paged_store_typed(const PagedStore& a) {
   constexpr std::int64_t kWord = kInBlockWord<T>;
