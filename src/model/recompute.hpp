@@ -19,7 +19,8 @@ struct Recomputed {
   Again again;   // recomputes y; must be called before the backward of y, which shares the run
 };
 
-/// Returns compute(x) and saves only x. `compute` must give the same bits each time.
+/// Returns compute(x) and saves only x. `compute` uses weights through model/weighted.hpp and must
+/// give the same bits each time.
 Recomputed recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor& x)> compute);
 
 }  // namespace trireme

@@ -226,7 +226,7 @@ struct Table {
   void (*softmax_tile_backward)(const ScoreTile&, const float* scores, const float* grad_weights,
                                 const float* lse, const float* along, std::uint16_t* weights,
                                 std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs);
-  /// Packs two bf16 rows into 32-bit pairs, even row in the low half; width is a multiple of 16.
+  /// Packs pairs of bf16 rows (num_rows even) into 32-bit words, even row low; width % 16 = 0.
   void (*pack_pairs)(const std::uint16_t* rows, std::int64_t stride, std::int64_t num_rows,
                      std::int64_t width, std::uint32_t* pairs);
   /// Transposes 32-bit elements; rows and columns are multiples of 16.
