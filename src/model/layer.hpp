@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <functional>
+
 #include "parallel/microbatch.hpp"
 #include "parallel/recompute.hpp"
 
@@ -32,5 +34,23 @@ at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::
 /// Returns the gradient of the input, adds weight gradients to the registry and clears `tape`.
 at::Tensor layer_backward(const Layer& layer, const Microbatch& batch, LayerTape& tape,
                           const at::Tensor& grad);
+
+/// Recomputes a tensor in backward, without a graph.
+using Again = std::function<at::Tensor()>;
+
+/// The result of a recomputed function: selective activation checkpointing of a block.
+///
+/// Each block saves its input, q k v before norm and rotation, the residual sum, gate and up, and
+/// one number per row of each norm. Backward recomputes, bit for bit, the inputs of the linears
+/// without a graph, and the attention core once with its graph. Source: Korthikanti et al.,
+/// "Reducing activation recomputation in large transformer models", 2022.
+struct Recomputed {
+  at::Tensor y;  // connected to autograd
+  Again again;   // recomputes y; must be called before the backward of y, which shares the run
+};
+
+/// Returns compute(x) and saves only x. `compute` uses weights through model/weighted.hpp and must
+/// give the same bits each time.
+Recomputed recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor& x)> compute);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "model/recompute.hpp"
+#include "model/layer.hpp"
 #include "ops/dropout.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "model/layer.hpp"
 #include "model/layer_context.hpp"
-#include "model/recompute.hpp"
 #include "ops/activations.hpp"
 #include "ops/grouped.hpp"
 #include "ops/routing.hpp"
