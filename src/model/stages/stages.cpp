@@ -136,7 +136,7 @@ std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& c
     const bool last = part.ends_with('H');
     if (last) part.remove_suffix(1);
     if (first != (i == 0) || last != (i + 1 == parts.size()))
-      refuse("E must be at the first stage only and H at the last stage only");
+      refuse("the embedding is in the first stage only, the head in the last stage only");
     const auto number = parse_integer(part);
     if (!number || *number < 1 || *number > config.num_layers)
       refuse(formatted("'{}' is no number of layers", part));
