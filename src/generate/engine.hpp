@@ -39,7 +39,7 @@ class AnswerSource {
 
 /// Generates text for many requests at once with one model (continuous batching). Requests join and
 /// leave at every step. One step runs the model once on one token of each decoding sequence and a
-/// chunk of the new prompts, so that a long prompt does not stall the other sequences.
+/// chunk of the new prompts. A long prompt therefore does not stall other sequences.
 ///
 /// Keys and values are stored in blocks with a fixed memory budget (kv_blocks.hpp). A sequence
 /// takes a block when it needs one. If none is free, the request that arrived last is preempted,

@@ -27,8 +27,8 @@ struct AdaptedLinear {
   DimSplit split;
 };
 
-/// Declares LoRA adapters for the targets among `linears`, whose weights are adjacent in one
-/// matrix: "<prefix><module>.lora_A.weight" [rank, in], initialized like peft (uniform within 1 /
+/// Declares LoRA adapters for the targets among `linears`. The linears are adjacent in one matrix.
+/// The parameters are "<prefix><module>.lora_A.weight" [rank, in], initialized like peft (uniform within 1 /
 /// sqrt(in), the result of kaiming_uniform with a = sqrt 5), then "<prefix><module>.lora_B.weight"
 /// [out, rank] of zeros.
 ///

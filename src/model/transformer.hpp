@@ -119,8 +119,8 @@ class Transformer {
   [[nodiscard]] IndexRange blocks_of(std::size_t stage) const;
   [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
   void embed_backward(const Microbatch& batch, const at::Tensor& grad);
-  /// Returns the local rows of the embedding that the tokens read, and a mask of tokens whose row
-  /// is on another rank (undefined if there are none).
+  /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
+  /// their row on another rank (undefined if there are none).
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> table_rows(const at::Tensor& tokens) const;
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
 

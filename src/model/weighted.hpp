@@ -19,8 +19,8 @@
 /// rest of the layer is processed. Tensors needed only for a frozen weight are not saved.
 namespace trireme::weighted {
 
-/// Low-rank terms beside a linear whose weights may be fused: each term adds scale * B (A x) to the
-/// rows of y that one parameter produces.
+/// Low-rank terms beside a linear, which may consist of fused parameters. Each term adds
+/// scale * B (A x) to the rows of y that one parameter produces.
 struct Adapters {
   struct Term {
     WeightRef b;                 // [rows, rank]

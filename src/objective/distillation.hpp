@@ -43,15 +43,15 @@ struct DistillationOutput {
   at::Tensor grad_weight;  // [V, D], local rows; undefined for a frozen head
 };
 
-/// Computes the output projections of a student x [N, D] and a teacher [N, teacher width] and the
-/// distillation loss between them, in chunks of rows, so that the full logits never exist. All
+/// Computes the output projections of a student x [N, D] and a teacher [N, teacher width], and the
+/// distillation loss between them. It works in chunks of rows: the full logits never exist. All
 /// `targets` [N] must be valid.
 ///
 /// The two models may have different numbers of classes, because embeddings of one tokenizer are
 /// padded to different sizes. The divergence covers the classes that both have, with each softmax
-/// normalized over these classes; the cross entropy covers all classes of the student. With tensor
-/// parallelism, ranks exchange 32 bytes per row in fp32 and, once per call, the rows of the
-/// teacher's head that are on another rank because the vocabularies are split differently.
+/// normalized over these classes. The cross entropy covers all classes of the student. With tensor
+/// parallelism, ranks exchange 32 bytes per row in fp32. If the vocabularies are split differently,
+/// they also exchange the rows of the teacher's head that another rank needs, once per call.
 /// Collective over the head's ranks. Source: Hinton et al., "Distilling the knowledge in a neural
 /// network", 2015, section 2.
 DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,

@@ -9,9 +9,9 @@
 namespace trireme {
 
 /// Makes the host memory of KV blocks resident before sequences reach them, in a thread of its own
-/// that pauses after each head. Without it, the blocks of all layers and heads reach a new huge
-/// page in the same step, which then waits while the kernel clears all pages (128 MiB for
-/// minimind-3: a quarter of a second).
+/// that pauses after each head. Without it, all layers and heads reach a new huge page in the
+/// same step. This step then waits while the kernel clears the pages (128 MiB for minimind-3: a
+/// quarter of a second).
 class KvPages {
  public:
   /// Number of blocks to prepare beyond the highest block in use.

@@ -128,8 +128,8 @@ void pack_pairs(const std::uint16_t* rows, std::int64_t stride, std::int64_t num
   }
 }
 
-/// One of four stages of a transpose: exchanges, between vectors `distance` apart, the lanes whose
-/// index differs in that bit.
+/// One of four stages of a transpose. Between vectors `distance` apart, exchanges the lanes with an
+/// index that differs in that bit.
 template <int distance>
 inline void exchange(U (&v)[16]) {
   U low_mask;
