@@ -27,10 +27,10 @@ struct AdaptedLinear {
   DimSplit split;
 };
 
-/// Declares LoRA adapters for the targets among `linears`. The linears are adjacent in one matrix.
-/// The parameters are "<prefix><module>.lora_A.weight" [rank, in], initialized like peft (uniform within 1 /
-/// sqrt(in), the result of kaiming_uniform with a = sqrt 5), then "<prefix><module>.lora_B.weight"
-/// [out, rank] of zeros.
+/// Declares LoRA adapters for the targets among `linears`, which are adjacent in one matrix:
+///   "<prefix><module>.lora_A.weight" [rank, in], initialized like peft: uniform within 1 / sqrt(in),
+///   the result of kaiming_uniform with a = sqrt 5
+///   "<prefix><module>.lora_B.weight" [out, rank], zeros
 ///
 /// With tensor parallelism, the factor that contains the split dimension of W is split the same
 /// way. The other factor is replicated and each rank computes a partial gradient. The adapter terms
