@@ -28,7 +28,7 @@ struct AdaptedLinear {
 };
 
 /// Declares LoRA adapters for the targets among `linears`, which are adjacent in one matrix:
-///   "<prefix><module>.lora_A.weight" [rank, in], initialized like peft: uniform within 1 / sqrt(in),
+///   "<prefix><module>.lora_A.weight" [rank, in], like peft: uniform within 1 / sqrt(in),
 ///   the result of kaiming_uniform with a = sqrt 5
 ///   "<prefix><module>.lora_B.weight" [out, rank], zeros
 ///
