@@ -7,7 +7,7 @@
 #include "comm/agree.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
-#include "generate/answers.hpp"
+#include "generate/engine.hpp"
 #include "generate/load/load_model.hpp"
 #include "generate/load/prompts.hpp"
 #include "generate/sampling.hpp"

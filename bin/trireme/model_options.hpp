@@ -1,7 +1,7 @@
 #pragma once
 #include "config/command_line.hpp"
 #include "generate/load/load_model.hpp"
-#include "generate/sampling_config.hpp"
+#include "generate/request.hpp"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 namespace trireme {
 namespace {
 
-/// The longest end of `text` that is a beginning of `stop`, but not all of it.
+/// Returns the length of the longest suffix of `text` that is a proper prefix of `stop`.
 std::size_t begun(std::string_view text, std::string_view stop) {
   for (std::size_t length = std::min(text.size(), stop.size() - 1); length > 0; --length) {
     if (text.ends_with(stop.substr(0, length))) return length;

@@ -8,23 +8,24 @@
 
 namespace trireme {
 
-/// Drawn tokens as text that may be shown: characters are whole, and what may yet turn out to be a
-/// stop string waits. All pieces joined are the text up to the first stop string.
+/// Converts generated tokens to text that may be shown. Characters are complete, and a suffix that
+/// may be the beginning of a stop string is held back. The concatenated results are the text before
+/// the first stop string.
 class AnswerText {
  public:
   AnswerText(const Tokenizer& tokenizer, std::vector<std::string> stop, bool skip_special_tokens);
 
-  /// The text that became certain with `id`.
+  /// Adds a token. Returns the text that is now certain.
   std::string push(std::uint32_t id);
 
-  /// What still waited; call where no token follows.
+  /// Returns the text that was held back. Called after the last token.
   std::string finish();
 
-  /// A stop string was found: nothing comes any more.
+  /// Returns true if a stop string was found. No more text follows.
   [[nodiscard]] bool stopped() const { return stopped_; }
 
  private:
-  /// Takes from `waiting_` what can be shown.
+  /// Removes the text that can be shown from `waiting_` and returns it.
   std::string release();
 
   StreamDecoder decoder_;

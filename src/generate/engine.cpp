@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/agree.hpp"
+#include "core/error.hpp"
 #include "device/torch_errors.hpp"
 #include "generate/cache/kv_pages.hpp"
 #include "generate/cache/schedule.hpp"
@@ -18,10 +19,10 @@
 namespace trireme {
 namespace {
 
-/// Rows of logits at a time: those of a long prompt would take gigabytes.
+/// Rows of logits computed at a time. All rows of a long prompt would take gigabytes.
 constexpr std::int64_t kLogitRows = 64;
 
-/// A row of logits, fp32 or fp64 on the CPU.
+/// Copies one row of logits (fp32 or fp64, in host memory) to `out`.
 void copy_row(const at::Tensor& logits, std::int64_t row, std::vector<double>& out) {
   const at::Tensor from = logits.select(0, row);
   const auto copy = [&](const auto* numbers) { out.assign(numbers, numbers + from.numel()); };
@@ -38,8 +39,9 @@ void check_finite(std::span<const double> logits, std::int64_t num_tokens, const
        reason);
 }
 
-/// Returns the ids below `vocab_size` that no token has: the rows that pad the embedding, and gaps.
-/// A tokenizer of ids alone (Tokenizer::ids_only) has bytes of none: its number of ids counts.
+/// Returns the ids below `vocab_size` that are not tokens: padding rows of the embedding, and gaps
+/// in the vocabulary. A tokenizer without text (Tokenizer::ids_only) has no bytes for any id, so
+/// only its number of ids counts.
 std::vector<std::uint32_t> unused_ids(const Tokenizer& tokenizer, std::int64_t vocab_size) {
   std::vector<std::uint32_t> ids;
   for (std::uint32_t id = 0; id < vocab_size; ++id) {
@@ -49,7 +51,6 @@ std::vector<std::uint32_t> unused_ids(const Tokenizer& tokenizer, std::int64_t v
   return ids;
 }
 
-/// Sets what a mask does not allow to -inf.
 void apply_mask(TokenMask& mask, std::span<double> logits) {
   std::vector<std::uint64_t> bits((logits.size() + 63) / 64, 0);
   if (!mask.allow(bits, static_cast<std::int64_t>(logits.size()))) return;
@@ -59,7 +60,7 @@ void apply_mask(TokenMask& mask, std::span<double> logits) {
     any = any || (allowed && std::isfinite(logits[id]));
     if (!allowed) logits[id] = -INFINITY;
   }
-  if (!any) fail(ErrorKind::internal, "the mask of an answer's form allows no token");
+  if (!any) fail(ErrorKind::internal, "the token mask of a request allows no token");
 }
 
 }  // namespace
@@ -79,24 +80,24 @@ struct GenerationEngine::Impl {
   Transformer& model;
   const Tokenizer& tokenizer;
   EngineConfig config;
-  std::vector<std::uint32_t> unused;  // ids that no token has: never drawn
+  std::vector<std::uint32_t> unused;  // ids that are not tokens, which are never sampled
 
-  // Of the thread that steps.
+  // Used by the stepping thread only.
   Schedule schedule;
   KvCache cache;
   KvPages pages;
   std::int64_t generated_tokens = 0;
-  std::vector<double> logits;   // of one row
-  std::vector<double> weighed;  // the same after penalties and mask
+  std::vector<double> logits;   // one row
+  std::vector<double> weighed;  // the row after penalties and mask
 
-  // Of all threads.
+  // Shared by all threads.
   std::mutex mutex;
   std::condition_variable_any changed;
   std::vector<std::unique_ptr<LiveText>> arrived;
   std::vector<RequestId> cancelled;
   RequestId last_id = 0;
-  std::int64_t present = 0;  // requests that have not ended
-  EngineCounters counters;   // of the last step
+  std::int64_t present = 0;  // requests that have not finished
+  EngineCounters counters;   // after the last step
 
   bool take_arrivals();
   void compute(const std::vector<TextRows>& step);
@@ -116,7 +117,7 @@ void GenerationEngine::Impl::end(LiveText& text, Delta delta, FinishReason reaso
   delta.finish = reason;
   text.finished = true;
   {
-    // Before the caller knows: it may submit the next one at once.
+    // Decrement before the caller is notified: the callback may submit the next request at once.
     const std::lock_guard lock(mutex);
     --present;
   }
@@ -129,7 +130,7 @@ void GenerationEngine::Impl::fail_text(LiveText& text, const Error& error) {
   end(text, std::move(delta), FinishReason::error);
 }
 
-/// True if anything came or went.
+/// Returns true if a request arrived or was cancelled.
 bool GenerationEngine::Impl::take_arrivals() {
   std::vector<std::unique_ptr<LiveText>> texts;
   std::vector<RequestId> gone;
@@ -179,7 +180,7 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
 void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
   struct Wanted {
     LiveText* text;
-    std::int64_t index;  // the token whose next one is asked for
+    std::int64_t index;  // the token before the predicted one
   };
 
   std::vector<Wanted> wanted;
@@ -223,7 +224,7 @@ void GenerationEngine::Impl::set_unused(std::span<double> row, double value) con
 
 void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
   check_finite(logits, index + 1, "weights or activations are NaN or infinite");
-  set_unused(logits, -INFINITY);  // before any softmax
+  set_unused(logits, -INFINITY);  // must precede any softmax
   if (index + 1 < text.prompt_length()) {
     text.prompt_reports.push_back(report_token(logits,
                                                text.tokens[static_cast<std::size_t>(index + 1)],
@@ -238,7 +239,7 @@ void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
 void GenerationEngine::Impl::draw(LiveText& text, Delta& delta) {
   const Request& request = text.request;
   weighed = logits;
-  set_unused(weighed, 0);  // so that the check sees penalties and bias alone
+  set_unused(weighed, 0);  // so that the check below sees only penalties and bias
   text.history.apply(request.sampling, weighed);
   check_finite(weighed, text.length(), "penalties and bias make the logits infinite");
   set_unused(weighed, -INFINITY);
@@ -284,7 +285,7 @@ std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_de
     fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
   const std::lock_guard lock(impl_->mutex);
   const EngineConfig& config = impl_->config;
-  // Not a sum with max_queue, which may be any number.
+  // A sum with max_queue could overflow, because max_queue may be any number.
   const bool is_full =
       config.max_queue > 0 && impl_->present - config.max_batch >= config.max_queue;
   if (is_full && !follows) return std::nullopt;
@@ -340,6 +341,26 @@ EngineCounters GenerationEngine::counters() const {
 
 const EngineConfig& GenerationEngine::config() const {
   return impl_->config;
+}
+
+std::vector<Answer> answer_all(GenerationEngine& engine, std::vector<Request> requests,
+                               const OnAnswer& on_answer) {
+  std::vector<Answer> answers(requests.size());
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const auto taken = engine.submit(std::move(requests[i]), [&, i](const Delta& delta) {
+      Answer& answer = answers[i];
+      answer.text += delta.text;
+      answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+      if (!delta.prompt.empty()) answer.prompt = delta.prompt;
+      if (delta.finish) answer.finish = *delta.finish;
+      answer.error = delta.error;
+      on_answer(i, delta, answer);
+    });
+    TRIREME_ASSERT(taken);
+  }
+  while (engine.step()) {
+  }
+  return answers;
 }
 
 }  // namespace trireme

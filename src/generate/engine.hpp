@@ -1,8 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
 #include "generate/engine_config.hpp"
 #include "generate/request.hpp"
@@ -14,41 +17,42 @@ class Transformer;
 
 using RequestId = std::uint64_t;
 
-/// Continues texts: GenerationEngine, or a script in tests of `serve`. All functions may be called from
-/// any thread.
+/// A thread-safe source of generated text: GenerationEngine, or a scripted one in tests of `serve`.
 class AnswerSource {
  public:
   virtual ~AnswerSource() = default;
 
-  /// Returns what is wrong with a request; nullopt if submit takes the request.
+  /// Returns the first problem with a request; nullopt if submit() accepts the request.
   [[nodiscard]] virtual std::optional<RequestProblem> find_problem(
       const Request& request) const = 0;
 
-  /// Queues a request. Returns nullopt if max_queue requests wait already; a request that `follows`
-  /// an ended one of the same caller always has room. Throws Error(usage) with what find_problem says.
+  /// Queues a request. Returns nullopt if max_queue requests wait already. If `follows` is true,
+  /// the request continues one that has ended and is always accepted. Throws Error(usage) with the
+  /// result of find_problem().
   virtual std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) = 0;
 
-  /// Ends a request at the next step with FinishReason::cancelled. Does nothing if it has ended.
+  /// Ends a request with FinishReason::cancelled at the next step. Ignores finished requests.
   virtual void cancel(RequestId id) = 0;
 
   [[nodiscard]] virtual EngineCounters counters() const = 0;
 };
 
-/// Continues many texts at once with one model. Requests join and leave at every step; a step
-/// runs the model once, over a token of each text and a piece of the prompts that have just come, so
-/// that a long one does not stall the others.
+/// Generates text for many requests at once with one model (continuous batching). Requests join and
+/// leave at every step. One step runs the model once on one token of each decoding sequence and a
+/// chunk of the new prompts. A long prompt therefore does not stall other sequences.
 ///
-/// Keys and values lie in blocks of a fixed budget (kv_blocks.hpp). A text takes a block when it needs
-/// one; where none is left, the request that came last gives up its own, waits, and is computed
-/// again. Equal beginnings share blocks. What a request draws is a function of its prompt, settings,
-/// seed and the weights, whatever else runs.
-/// Source: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
+/// Keys and values are stored in blocks with a fixed memory budget (kv_blocks.hpp). A sequence
+/// takes a block when it needs one. If none is free, the request that arrived last is preempted,
+/// waits, and is computed again. Sequences with equal prefixes share blocks. The tokens of a
+/// request are a function of its prompt, settings and seed and of the weights; other requests have
+/// no influence.
+/// Sources: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
 ///
 /// One thread runs the steps.
 class GenerationEngine final : public AnswerSource {
  public:
-  /// All must outlive this. Throws Error(usage) for a budget without room for one text of max_context,
-  /// Error(resource) where memory is not there.
+  /// All arguments must outlive the engine. Throws Error(usage) if the budget is too small for one
+  /// sequence of max_context tokens, Error(resource) if memory cannot be allocated.
   GenerationEngine(Transformer& model, const Tokenizer& tokenizer, const EngineConfig& config);
   GenerationEngine(const GenerationEngine&) = delete;
   GenerationEngine& operator=(const GenerationEngine&) = delete;
@@ -58,20 +62,37 @@ class GenerationEngine final : public AnswerSource {
   std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows = false) override;
   void cancel(RequestId id) override;
 
-  /// One step. False: there was nothing to do. A request whose logits are not finite, or that finds no
-  /// memory, ends alone with an error.
+  /// Runs one step. Returns false if idle. A request with non-finite logits or no memory fails
+  /// alone.
   bool step();
 
-  /// Steps until `stop`, and sleeps where there is nothing to do. What is left then ends as cancelled.
+  /// Runs steps until `stop` is requested, sleeping while idle. Remaining requests are cancelled.
   void run(std::stop_token stop);
 
   [[nodiscard]] EngineCounters counters() const override;
-  /// As resolved: no zeros.
+  /// Returns the resolved configuration: no value is 0 for "default".
   [[nodiscard]] const EngineConfig& config() const;
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+struct Answer {
+  std::string text;
+  std::vector<TokenReport> tokens;  // generated, without the final end token
+  std::vector<TokenReport> prompt;  // only with prompt_logprobs
+  FinishReason finish = FinishReason::error;
+  std::optional<Error> error;
+};
+
+/// Called after each delta with the answer so far.
+using OnAnswer = std::function<void(std::size_t index, const Delta& delta, const Answer& answer)>;
+
+/// Runs all requests to completion in this thread. Returns the answers in the order of the
+/// requests. The engine must have no other requests.
+std::vector<Answer> answer_all(
+    GenerationEngine& engine, std::vector<Request> requests,
+    const OnAnswer& on_answer = [](auto, const auto&, const auto&) {});
 
 }  // namespace trireme

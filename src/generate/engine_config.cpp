@@ -11,10 +11,10 @@ namespace trireme {
 namespace {
 
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
-/// Most requests at once that options may ask for: bytes stay within 64 bits.
+/// Upper limit of --max-batch, so that byte counts fit into 64 bits.
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 16;
 constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
-/// Tokens of a text, for a budget that is not given.
+/// Assumed tokens per sequence if no budget is given.
 constexpr std::int64_t kUsualText = 2048;
 
 std::int64_t kv_block_bytes(Transformer& model) {
@@ -23,8 +23,9 @@ std::int64_t kv_block_bytes(Transformer& model) {
          static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
 }
 
-/// A row multiplies each parameter once, and with each token before it two rows of all heads; of these
-/// a number takes twice as long (minimind-3: 2,400 tokens; measured 2,900).
+/// Returns the number of context tokens that cost as much as the row itself. A row multiplies each
+/// active parameter once. For each token before the row, attention multiplies two rows of all
+/// heads, and each of these numbers takes twice as long (minimind-3: 2,400 tokens; measured 2,900).
 std::int64_t row_cost_tokens(const Transformer& model) {
   const ModelConfig& c = model.config();
   return std::max<std::int64_t>(
@@ -46,7 +47,7 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
          config.max_context, longest);
   }
   if (config.kv_cache_mib < 0 || config.kv_cache_mib > kMostMib) {
-    fail(ErrorKind::usage, "--kv-cache-mib {}, must be 0 (chosen) to {}", config.kv_cache_mib,
+    fail(ErrorKind::usage, "--kv-cache-mib {}, must be 0 (automatic) to {}", config.kv_cache_mib,
          kMostMib);
   }
   const bool chosen = config.max_context > 0;
@@ -74,7 +75,7 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
   if (room < longest_text) {
     fail(
         ErrorKind::usage,
-        "{} MiB hold keys and values of {} tokens, one text may have {}: raise --kv-cache-mib to {}{}",
+        "a KV cache of {} MiB holds {} tokens, but one sequence may have {}: raise --kv-cache-mib to {}{}",
         config.kv_cache_mib, room, longest_text, mib_of(longest_text),
         chosen ? cat(" or lower ", config.context_option) : "");
   }

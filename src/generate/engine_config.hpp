@@ -5,42 +5,41 @@ namespace trireme {
 
 class Transformer;
 
-/// Throws Error(usage) naming `option`, by which the user gives EngineConfig::max_batch.
+/// Checks EngineConfig::max_batch. Throws Error(usage) that names `option`, which sets it.
 void check_batch(const char* option, std::int64_t batch);
 
 struct EngineConfig {
-  std::int64_t kv_cache_mib = 0;  // of keys and values; 0: room for max_batch texts of 2,048 tokens
-  std::int64_t max_batch = 32;    // requests that run at once
-  std::int64_t max_queue = 0;     // requests that wait; 0: any number
-  std::int64_t max_context = 0;   // prompt and text; 0: model.max_seq_len, which is the most
-  std::int64_t prompt_tokens = 0;  // of a step while no text is drawn; 0: 192, on a GPU 1,024
-  /// Beside texts, whose next tokens wait; 0: 24, on a GPU 256.
+  std::int64_t kv_cache_mib = 0;   // memory for keys and values; 0: max_batch * 2,048 tokens
+  std::int64_t max_batch = 32;     // most requests that run at once
+  std::int64_t max_queue = 0;      // most requests that wait; 0: no limit
+  std::int64_t max_context = 0;    // prompt and answer; 0: model.max_seq_len (the maximum)
+  std::int64_t prompt_tokens = 0;  // per step without decoding; 0: 192 (CPU), 1,024 (GPU)
+  /// Prompt tokens per step while other sequences decode; 0: 24 (CPU), 256 (GPU).
   std::int64_t prompt_tokens_beside = 0;
-  /// Tokens before a row of those that cost as much as the row itself: behind them fewer are taken, so
-  /// that no step is longer than the first ones. 0: as many everywhere, or where the number above is
-  /// chosen, of the model (on a CPU).
+  /// Number of context tokens that cost as much as one row itself. Prompt chunks after a long
+  /// context are shortened accordingly, so that all steps take about as long. 0: chunks are not
+  /// shortened; on a CPU, if prompt_tokens_beside is 0 too, the value is derived from the model.
   std::int64_t row_cost_tokens = 0;
   bool share_prefixes = true;
-  const char* context_option = "--max-context";  // how the user lowers max_context, for messages
+  const char* context_option = "--max-context";  // option that sets max_context, for messages
 };
 
-/// Without zeros. The budget is at most a quarter of the memory that is free where it is not given, half
-/// where one text needs that. Throws Error(usage) for a budget without room for one text, and for what
-/// is out of range.
+/// Replaces all zeros by defaults. The default budget is at most a quarter of the free memory, or
+/// half of it if a single sequence needs that much. Throws Error(usage) if the budget is too small
+/// for one sequence or a value is out of range.
 EngineConfig resolved(EngineConfig config, Transformer& model);
 
-/// Blocks that a resolved budget holds.
 std::int64_t num_kv_blocks(const EngineConfig& config, Transformer& model);
 
 struct EngineCounters {
   std::int64_t running = 0;
   std::int64_t waiting = 0;
-  std::int64_t kv_blocks_used = 0;  // by running requests; those kept for a prefix alone are free
+  std::int64_t kv_blocks_used = 0;  // by running requests, without cached prefixes
   std::int64_t kv_blocks_total = 0;
   std::int64_t preemptions = 0;
-  std::int64_t prompt_tokens = 0;     // of requests that started, each once
-  std::int64_t cached_tokens = 0;     // of these, found in the cache
-  std::int64_t generated_tokens = 0;  // drawn, end tokens too
+  std::int64_t prompt_tokens = 0;     // of started requests, each request once
+  std::int64_t cached_tokens = 0;     // prompt tokens that were found in the cache
+  std::int64_t generated_tokens = 0;  // including end tokens
 };
 
 }  // namespace trireme

@@ -8,18 +8,18 @@
 #include "core/philox.hpp"
 #include "core/timer.hpp"
 #include "device/device.hpp"
-#include "generate/answers.hpp"
+#include "generate/engine.hpp"
 
 namespace trireme {
 namespace {
 
-std::vector<Request> made_up(const LoadedModel& model, const GenerationLoad& load,
-                             std::uint64_t round) {
+std::vector<Request> random_requests(const LoadedModel& model, const GenerationLoad& load,
+                                     std::uint64_t round) {
   const auto vocab = static_cast<std::uint64_t>(model.transformer->config().vocab_size);
   std::vector<Request> requests(static_cast<std::size_t>(load.batch));
   for (std::size_t i = 0; i < requests.size(); ++i) {
     for (std::int64_t k = 0; k < load.prompt_tokens; ++k) {
-      // Of another number in each round: nothing is found in the cache.
+      // The key differs in each round, so that no prefix is found in the cache.
       const PhiloxWords words =
           philox4x32(philox_key(round, "bench generate"), static_cast<std::uint64_t>(k), i);
       requests[i].prompt.push_back(static_cast<std::uint32_t>(words[0] % vocab));
@@ -31,10 +31,10 @@ std::vector<Request> made_up(const LoadedModel& model, const GenerationLoad& loa
   return requests;
 }
 
-/// Times of one round, from its start.
+/// Times of one round in seconds, from its start.
 struct Round {
-  double first_s = 0;      // the first text has a token
-  double all_first_s = 0;  // all have one
+  double first_s = 0;      // first token of the first sequence
+  double all_first_s = 0;  // first token of the last sequence
   double end_s = 0;
 };
 
@@ -56,8 +56,8 @@ Round run_round(GenerationEngine& engine, std::vector<Request> requests) {
   return round;
 }
 
-/// The blocks, the last norm and the head: of the embedding a step reads a row a token, of experts those
-/// that its tokens pick.
+/// Returns the bytes of weights that one decoding step reads: blocks, final norm and head. A step
+/// reads only one row of the embedding per token, and only the experts that its tokens pick.
 std::int64_t bytes_of_a_step(const LoadedModel& model, std::int64_t batch) {
   const ModelConfig& config = model.transformer->config();
   std::int64_t numbers = config.num_active_parameters(batch);
@@ -76,7 +76,8 @@ GenerationFigures measure_generation(const LoadedModel& model, const GenerationL
   best.first_s = best.all_first_s = best.end_s = std::numeric_limits<double>::infinity();
   double decode_s = best.end_s;
   for (std::int64_t i = 0; i <= repeats; ++i) {
-    const Round round = run_round(engine, made_up(model, load, static_cast<std::uint64_t>(i)));
+    const Round round =
+        run_round(engine, random_requests(model, load, static_cast<std::uint64_t>(i)));
     if (i == 0) continue;
     best.first_s = std::min(best.first_s, round.first_s);
     best.all_first_s = std::min(best.all_first_s, round.all_first_s);

@@ -5,24 +5,24 @@
 
 namespace trireme {
 
-/// Texts that are made up: random prompts, all as long, the likeliest token each time.
+/// A synthetic load: random prompts of equal length, greedy decoding.
 struct GenerationLoad {
   std::int64_t batch = 1;
   std::int64_t prompt_tokens = 128;
-  std::int64_t new_tokens = 128;  // of each text
+  std::int64_t new_tokens = 128;  // per sequence
 };
 
 struct GenerationFigures {
-  std::int64_t threads = 0;         // of a CPU
-  double prefill_tokens_per_s = 0;  // prompt tokens of all texts until all have their first token
-  double decode_tokens_per_s = 0;   // of all texts, from there on
-  double first_token_s = 0;         // of the first text
-  std::int64_t weight_bytes = 0;    // that the next token of all texts reads once
-  double memory_bytes_per_s = 0;    // measured: memory_read_rate
-  double bandwidth_share = 0;       // weight bytes that the steps of decoding read, of that
+  std::int64_t threads = 0;         // CPU threads
+  double prefill_tokens_per_s = 0;  // prompt tokens of all sequences / time to the last first token
+  double decode_tokens_per_s = 0;   // of all sequences, after that time
+  double first_token_s = 0;         // time to the first token of the first sequence
+  std::int64_t weight_bytes = 0;    // weights that one decoding step reads
+  double memory_bytes_per_s = 0;    // measured with memory_read_rate
+  double bandwidth_share = 0;       // share of memory_bytes_per_s that reading the weights uses
 };
 
-/// The fastest of `repeats`, after one that is not counted; each part by itself.
+/// Returns the best of `repeats` rounds after one warmup round, separately for each figure.
 GenerationFigures measure_generation(const LoadedModel& model, const GenerationLoad& load,
                                      std::int64_t repeats);
 

@@ -21,17 +21,8 @@ std::optional<RequestProblem> find_foreign_token(const Request& request, std::in
 }  // namespace
 
 std::string_view finish_reason_name(FinishReason reason) noexcept {
-  switch (reason) {
-    case FinishReason::stop:
-      return "stop";
-    case FinishReason::length:
-      return "length";
-    case FinishReason::cancelled:
-      return "cancelled";
-    case FinishReason::error:
-      return "error";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"stop", "length", "cancelled", "error"};  // by value
+  return kNames[static_cast<std::size_t>(reason)];
 }
 
 std::optional<RequestProblem> find_problem(const Request& request, std::int64_t vocab_size,

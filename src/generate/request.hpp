@@ -1,35 +1,66 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
-#include "generate/sampling_config.hpp"
-#include "generate/token_mask.hpp"
 
-/// What an engine is asked for, and what it answers with.
+/// Generation requests and the results that the engine returns for them. No LibTorch.
 namespace trireme {
+
+/// Settings that choose the next token. They are applied in this order: penalties (repetition, then
+/// presence and frequency) and bias, mask, temperature, top-k, top-p (the token that crosses the
+/// limit stays), min-p, draw. Each filter sees the tokens that the previous ones left, like the
+/// processors of transformers. MiniMind V3 divides by the temperature before the repetition
+/// penalty, with the same result. find_problem in sampling.hpp checks the ranges.
+struct SamplingConfig {
+  double temperature = 0.8;         // 0: the most likely token
+  std::int64_t top_k = 0;           // 0: all
+  double top_p = 1.0;               // in (0, 1]
+  double min_p = 0.0;               // in [0, 1), relative to the most likely token's probability
+  double repetition_penalty = 1.0;  // on ids in prompt and answer: positive logits / p, others * p
+  double presence_penalty = 0.0;    // subtracted from the logits of ids in the answer
+  double frequency_penalty = 0.0;   // subtracted once for each occurrence in the answer
+  std::map<std::uint32_t, double> logit_bias = {};  // added to the logit of an id
+  std::int64_t seed = 0;  // draw i of answer a is a function of (seed, a, i) and the logits
+};
+
+/// Restricts the next token, for answers of a given form (a JSON schema). One object serves one
+/// request. All calls come from the engine's thread, in the order of the answer's tokens.
+class TokenMask {
+ public:
+  virtual ~TokenMask() = default;
+
+  /// Sets bit id % 64 of word id / 64 for each id that may come next, among `vocab_size` ids; all
+  /// bits are 0 before the call. At least one id must be allowed. End tokens are included: where
+  /// the answer may end, they must be allowed. Returns false, without `bits`, if all are allowed.
+  virtual bool allow(std::span<std::uint64_t> bits, std::int64_t vocab_size) = 0;
+
+  /// Called once for each drawn token, end tokens included.
+  virtual void accept(std::uint32_t id) = 0;
+};
 
 struct Request {
   std::vector<std::uint32_t> prompt;  // at least one id of the model's vocabulary
   std::int64_t max_tokens = 128;      // most new tokens; 0 with prompt_logprobs only
   SamplingConfig sampling;
-  std::uint64_t answer = 0;  // which of several answers of one seed: 0, 1, ..
-  /// The text ends before the first of these, which is in no delta, not even in part.
+  std::uint64_t answer = 0;  // index among several answers with the same seed
+  /// The answer ends before the first of these strings. No delta contains part of a stop string.
   std::vector<std::string> stop;
-  /// The text ends before one of these ids. Where the request is to end as the model's texts do,
-  /// those of LoadedModel::end_tokens.
+  /// The answer ends before one of these ids. LoadedModel::end_tokens are the model's own.
   std::vector<std::uint32_t> end_tokens;
-  bool ignore_eos = false;  // end tokens are tokens as others
-  /// None: no log-probabilities; 0: of each drawn token; k: also of the k most likely.
+  bool ignore_eos = false;  // treat end tokens like other tokens
+  /// nullopt: no log-probabilities; 0: of each generated token; k: also of the k most likely ones.
   std::optional<std::int64_t> top_logprobs;
-  bool prompt_logprobs = false;          // of the prompt's tokens too, as many as top_logprobs says
-  bool skip_special_tokens = true;       // their text is in no delta
-  std::shared_ptr<TokenMask> mask = {};  // shared: the caller may keep it to look at its state
+  bool prompt_logprobs = false;          // prompt tokens too, with the same top_logprobs
+  bool skip_special_tokens = true;       // leave their text out of all deltas
+  std::shared_ptr<TokenMask> mask = {};  // shared, so that the caller can inspect its state
 };
 
 struct TokenLogprob {
@@ -37,51 +68,47 @@ struct TokenLogprob {
   float logprob = 0;  // natural logarithm
 };
 
-/// A token with what the model said of it: of its own logits, before penalties, temperature, filters
-/// and masks. Ids that no token of the tokenizer has take no probability: they are never drawn.
+/// The model's prediction for one token, from the original logits before penalties, temperature,
+/// filters and masks. Ids that are not tokens have probability 0, because they are never sampled.
 struct TokenReport {
   std::uint32_t id = 0;
-  std::optional<float> logprob;   // none: not asked for, or the first of a prompt
-  std::vector<TokenLogprob> top;  // the most likely first; ties go to the smaller id
+  std::optional<float> logprob;   // nullopt: not requested, or the first token of a prompt
+  std::vector<TokenLogprob> top;  // most likely first; ties go to the smaller id
 };
 
 enum class FinishReason {
   stop,       // an end token or a stop string
-  length,     // max_tokens, or the longest context
+  length,     // max_tokens or max_context
   cancelled,  // GenerationEngine::cancel
-  error,      // Delta::error says which
+  error,      // described by Delta::error
 };
 
-/// "stop", "length", "cancelled", "error".
 std::string_view finish_reason_name(FinishReason reason) noexcept;
 
-/// What became known of one request in one step.
+/// The new results of one request after one step.
 struct Delta {
-  std::string text;  // whole UTF-8 characters; those that may yet be a stop string wait
-  std::vector<TokenReport> tokens;  // drawn in this step; an end token that ended the text is not
-  std::vector<TokenReport> prompt;  // with prompt_logprobs, once, before or beside the first token
-  std::optional<FinishReason> finish;  // the last delta has it
-  std::optional<Error> error;  // numeric: logits that are not finite; resource: no memory; internal
+  std::string text;  // complete UTF-8 characters, without a possible stop string
+  std::vector<TokenReport> tokens;  // generated in this step, without the final end token
+  std::vector<TokenReport> prompt;  // only with prompt_logprobs, sent once
+  std::optional<FinishReason> finish;  // set in the last delta
+  std::optional<Error> error;  // numeric: non-finite logits; resource: no memory; internal
 };
 
-/// Called in the engine's thread, in order; must neither block nor throw. It may call submit and
-/// cancel.
+/// Called in the engine's thread, in order. Must not block or throw. May call submit and cancel.
 using OnDelta = std::function<void(Delta)>;
 
-/// Why a request cannot be.
 struct RequestProblem {
-  std::string field;    // "prompt", "max_tokens", "top_p", "logit_bias", ..: as in an API
-  std::string message;  // what follows "top_p = " or "--top-p ": "2, must be in (0, 1]"
+  std::string field;    // name in the API: "prompt", "max_tokens", "top_p", "logit_bias", ..
+  std::string message;  // text after "top_p = " or "--top-p ": "2, must be in (0, 1]"
 };
 
-/// Returns true if the prompt and one new token (with max_tokens 0: the prompt alone) are more than
-/// `max_context` tokens.
+/// Returns true if prompt and one new token (none with max_tokens 0) exceed `max_context` tokens.
 inline bool is_too_long(const Request& request, std::int64_t max_context) {
   const std::int64_t least = request.max_tokens > 0 ? 1 : 0;
   return static_cast<std::int64_t>(request.prompt.size()) > max_context - least;
 }
 
-/// `max_context`: most tokens of prompt and text together.
+/// Returns the first problem with a request or nullopt. `max_context` limits prompt and answer.
 std::optional<RequestProblem> find_problem(const Request& request, std::int64_t vocab_size,
                                            std::int64_t max_context);
 

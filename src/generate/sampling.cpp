@@ -11,28 +11,23 @@
 namespace trireme {
 namespace {
 
-/// A token and what it is ranked by.
 struct Ranked {
   double value = 0;
   std::uint32_t id = 0;
-
-  /// The order of all filters: the larger value, of equal ones the smaller id.
-  [[nodiscard]] bool before(const Ranked& other) const {
-    return value != other.value ? value > other.value : id < other.id;
-  }
 };
 
+/// The order of all filters: the larger value first; equal values go to the smaller id.
 bool ranked_before(const Ranked& a, const Ranked& b) {
-  return a.before(b);
+  return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
-/// The first `count` of all values, in no order; time grows with the values, not with their order.
+/// Returns the first `count` values, unordered, in time linear in the number of values.
 std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t count) {
   std::vector<Ranked> kept;
   if (count == 0) return kept;
   kept.reserve(std::min(values.size(), 2 * count));
   double least =
-      -std::numeric_limits<double>::infinity();  // what does not exceed it is not among them
+      -std::numeric_limits<double>::infinity();  // values up to this one are not among the first
   const auto cut = [&] {
     const auto last = kept.begin() + static_cast<std::ptrdiff_t>(count - 1);
     std::nth_element(kept.begin(), last, kept.end(), ranked_before);
@@ -48,7 +43,7 @@ std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t cou
   return kept;
 }
 
-/// The last of the fewest first ones whose values add up to `share` of all, of one at least.
+/// Returns the last element of the shortest ranked prefix with at least `share` of the total sum.
 Ranked last_of_share(std::vector<Ranked>& all, double share) {
   double limit = 0;
   for (const Ranked& one : all) limit += one.value;
@@ -77,7 +72,7 @@ std::optional<RequestProblem> out_of(bool good, const char* field, double value,
   return RequestProblem{field, formatted("{}, must be {}", number_text(value), range)};
 }
 
-/// No NaN is.
+/// Returns false for NaN.
 bool within(double value, double least, double most) {
   return value >= least && value <= most;
 }
@@ -90,8 +85,8 @@ std::optional<RequestProblem> outside(double least, double most, const char* fie
 }  // namespace
 
 std::optional<RequestProblem> find_problem(const SamplingConfig& c) {
-  // All that OpenAI's API takes, and more. What is nearer to 0 is a mistake: as a penalty it makes
-  // logits infinite.
+  // The ranges include everything that OpenAI's API accepts. Values closer to 0 are mistakes: as a
+  // penalty they make logits infinite.
   const bool is_greedy = c.temperature == 0;
   const std::optional<RequestProblem> problems[] = {
       out_of(is_greedy || within(c.temperature, 1e-8, 100), "temperature", c.temperature,
@@ -145,21 +140,21 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
                            std::uint64_t index, std::uint64_t answer) {
   const std::uint32_t likeliest = likeliest_token(logits);
   if (config.temperature == 0) return likeliest;
-  // Weights relative to the likeliest token's, 1; those of what is filtered out become 0.
+  // Weights relative to the most likely token, which has 1. Filtered tokens get 0.
   std::vector<double> weights(logits.size());
   for (std::size_t id = 0; id < weights.size(); ++id) {
-    // The difference first: a temperature of 1e-310 would make any logit infinite.
+    // Subtract first: a temperature of 1e-310 would make any logit infinite.
     const double below = logits[id] - logits[likeliest];
     const bool is_first = id == likeliest || below == 0;  // its own difference may be NaN
     weights[id] = is_first ? 1 : below < 0 ? std::exp(below / config.temperature) : 0;
   }
   const auto keep_up_to = [&](const Ranked& last) {
     for (std::uint32_t id = 0; id < weights.size(); ++id) {
-      if (last.before({weights[id], id})) weights[id] = 0;
+      if (ranked_before(last, {weights[id], id})) weights[id] = 0;
     }
   };
   if (config.top_k > 0 && config.top_k < static_cast<std::int64_t>(weights.size())) {
-    // Among weights, not logits: a difference that the temperature rounds away is none.
+    // Filter weights, not logits: a difference that the temperature rounds away does not count.
     const std::vector<Ranked> kept = first_ranked(weights, static_cast<std::size_t>(config.top_k));
     keep_up_to(*std::max_element(kept.begin(), kept.end(), ranked_before));
   }
@@ -178,7 +173,7 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
   const PhiloxWords words =
       philox4x32(philox_key(static_cast<std::uint64_t>(config.seed), "sampling"), index, answer);
   double remaining = uniform_double(words[0], words[1]) * total;
-  std::uint32_t drawn = likeliest;  // where rounding leaves none
+  std::uint32_t drawn = likeliest;  // used if rounding leaves no weight
   for (std::uint32_t id = 0; id < weights.size(); ++id) {
     if (weights[id] == 0) continue;
     drawn = id;

@@ -21,8 +21,7 @@ enum DropoutOp : std::uint32_t {
   kAttentionProbability = 16
 };
 
-/// How tensor parallelism cuts the matrices: whole heads; the key heads that a rank's query heads
-/// read.
+/// Tensor-parallel splits of the matrices by whole heads, with the key heads of the query heads.
 struct BlockSplits {
   explicit BlockSplits(const ModelConfig& c)
       : queries{0, Axis::tp, c.head_dim},
@@ -40,9 +39,22 @@ std::string prefix_of(std::int64_t layer) {
   return formatted("model.layers.{}.", layer);
 }
 
-/// [B, heads, T, D] to [B, T, heads D].
+/// Merges heads: [B, heads, T, D] to [B, T, heads D].
 at::Tensor merged(const at::Tensor& heads) {
   return heads.transpose(1, 2).flatten(2);
+}
+
+ops::DropoutMask dropout_mask(const LayerContext& context, const Microbatch& batch, double p,
+                              std::int64_t layer, std::uint32_t op, at::Tensor positions,
+                              std::int64_t first_feature = 0) {
+  return {p,
+          context.dropout_key,
+          static_cast<std::uint64_t>(batch.step),
+          static_cast<std::uint32_t>(layer),
+          op,
+          first_feature,
+          batch.samples,
+          std::move(positions)};
 }
 
 }  // namespace
@@ -50,15 +62,9 @@ at::Tensor merged(const at::Tensor& heads) {
 at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op) {
   if (!batch.training || context.config.dropout == 0) return x;
-  const ops::DropoutMask mask{context.config.dropout,
-                              context.dropout_key,
-                              static_cast<std::uint64_t>(batch.step),
-                              static_cast<std::uint32_t>(layer),
-                              op,
-                              0,
-                              batch.samples,
-                              context.tensor.own_tokens(batch.places)};
-  return ops::dropout_philox(x, mask, context.path);
+  const at::Tensor positions = context.tensor.own_tokens(batch.places);
+  return ops::dropout_philox(
+      x, dropout_mask(context, batch, context.config.dropout, layer, op, positions), context.path);
 }
 
 HeadShare head_share(const ModelConfig& config, int ranks, int rank) {
@@ -149,14 +155,8 @@ weighted::AdaptersUse Block::with_adapters(const Microbatch& batch,
   if (!batch.adapters || adapters.terms.empty()) return {};
   weighted::AdaptersUse use{&adapters, {}, context_.path};
   if (batch.training && context_.lora.dropout > 0) {
-    use.dropout = {context_.lora.dropout,
-                   context_.dropout_key,
-                   static_cast<std::uint64_t>(batch.step),
-                   static_cast<std::uint32_t>(index_),
-                   dropout_op,
-                   first_feature,
-                   batch.samples,
-                   batch.places};
+    use.dropout = dropout_mask(context_, batch, context_.lora.dropout, index_, dropout_op,
+                               batch.places, first_feature);
   }
   return use;
 }
@@ -235,17 +235,12 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
                                 .mul(setup.scale)
                                 .masked_fill(mask.logical_not(), -INFINITY);
   at::Tensor probabilities = scores.softmax(-1);  // [B, heads, T, T]
-  // One mask a head: the mask's feature is the key's position.
+  // One mask per head; the feature index of the mask is the key's position.
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
-    const ops::DropoutMask one{c.attention_dropout,
-                               context_.dropout_key,
-                               static_cast<std::uint64_t>(batch.step),
-                               static_cast<std::uint32_t>(index_),
-                               static_cast<std::uint32_t>(kAttentionProbability + head),
-                               0,
-                               batch.samples,
-                               batch.places};
+    const ops::DropoutMask one =
+        dropout_mask(context_, batch, c.attention_dropout, index_,
+                     static_cast<std::uint32_t>(kAttentionProbability + head), batch.places);
     const at::Tensor of_head = probabilities.select(1, head - heads_.query.begin);
     dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }
@@ -265,7 +260,7 @@ at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& head
 
 at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv) const {
   ops::QueryKeyValue heads = split_heads(batch, qkv);
-  if (!heads_.key_of_query.empty()) {  // a key head for each query head
+  if (!heads_.key_of_query.empty()) {  // repeat key heads for each query head
     const at::Tensor key_of_query =
         at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(qkv.device());
     heads.k = heads.k.index_select(1, key_of_query);

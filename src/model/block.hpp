@@ -1,38 +1,58 @@
 #pragma once
 #include <memory>
+#include <span>
+#include <string>
 
 #include "model/experts/experts.hpp"
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
 #include "model/layer_context.hpp"
-#include "model/lora/lora.hpp"
 #include "model/weighted.hpp"
 
 namespace trireme {
 
-/// The heads of a rank: query heads [query.begin, query.end) of all, the key heads that they read,
-/// and which of these each reads.
+/// The query heads [query.begin, query.end) that a rank holds, the key heads that they read, and
+/// the key head of each query head.
 struct HeadShare {
   IndexRange query;
   IndexRange key;
-  std::vector<std::int64_t> key_of_query;  // among this rank's; empty: an equal number reads each
+  std::vector<std::int64_t> key_of_query;  // local index; empty: evenly divided
 };
 
 HeadShare head_share(const ModelConfig& config, int ranks, int rank);
 
-/// One transformer block: x + Attention(RMSNorm(x)), then + gated MLP(RMSNorm(.)), one or many
-/// (Experts). GQA, RoPE (rotate-half), optional QK-norm. Weights in storage order: input norm; q, k, v
-/// as one matrix; o; post norm; gate, up as one matrix; down (or the experts'); q norm, k norm. With
-/// LoRA all these are frozen, and adapters follow.
+/// A linear that shares its input with others, and the split of its weight over the ranks of tp.
+struct AdaptedLinear {
+  BlockLinear which;
+  DimSplit split;
+};
+
+/// Declares LoRA adapters for the targets among `linears`, which are adjacent in one matrix:
+///   "<prefix><module>.lora_A.weight" [rank, in], like peft: uniform within 1 / sqrt(in),
+///   the result of kaiming_uniform with a = sqrt 5
+///   "<prefix><module>.lora_B.weight" [out, rank], zeros
+///
+/// With tensor parallelism, the factor that contains the split dimension of W is split the same
+/// way. The other factor is replicated and each rank computes a partial gradient. The adapter terms
+/// need no collective, because they are added to tensors that the linear reduces anyway.
+weighted::Adapters declare_adapters(ParamRegistry& registry, const LoraConfig& config,
+                                    const ModelConfig& model, const TensorGroup& tensor,
+                                    const std::string& prefix,
+                                    std::span<const AdaptedLinear> linears);
+
+/// A transformer block: x + Attention(RMSNorm(x)), then + MLP(RMSNorm(.)), where the MLP is gated,
+/// either one dense MLP or Experts. With GQA, RoPE (rotate-half) and optional QK norm. Weights in
+/// storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one matrix; down (or
+/// the weights of Experts); q norm, k norm. With LoRA these are frozen, and the adapters follow.
 class Block : public Layer {
  public:
-  /// Declares its weights. `index` is the global number of the layer.
+  /// Declares the weights. `index` is the global layer number.
   Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index);
 
   [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const override;
 
-  /// Inference: x [rows, D] of the step's rows, attending to `cache` and adding to it. Returns rows
-  /// `kept`; undefined: all.
+  /// Inference: the block's output for x [rows, D]. Attends to `cache` and adds the rows to it.
+  /// Returns the rows listed in `kept`, or all rows if `kept` is undefined.
   [[nodiscard]] at::Tensor forward_cached(const CachedStep& step, const at::Tensor& x,
                                           const ops::PagedCache& cache,
                                           const at::Tensor& kept) const;
@@ -40,30 +60,28 @@ class Block : public Layer {
  private:
   void declare_base();
   void declare_lora();
-  /// `first_feature`: global index of the first that this rank has of the adapters' input.
+  /// `first_feature` is the global index of this rank's first feature of the adapter input.
   [[nodiscard]] weighted::AdaptersUse with_adapters(const Microbatch& batch,
                                                     const weighted::Adapters& adapters,
                                                     std::uint32_t dropout_op,
                                                     std::int64_t first_feature = 0) const;
-  /// The input to [B, T, (heads + 2 kv_heads) D].
+  /// Computes qkv [B, T, (heads + 2 kv_heads) D] from the block input.
   [[nodiscard]] at::Tensor project(const Microbatch& batch, const at::Tensor& x) const;
   [[nodiscard]] ops::QueryKeyValue split_heads(const Microbatch& batch,
                                                const at::Tensor& qkv) const;
-  /// From qkv to attention's result [B, T, heads D].
+  /// Computes the attention output [B, T, heads D] from qkv.
   [[nodiscard]] at::Tensor attention_core(const Microbatch& batch, const at::Tensor& qkv) const;
-  /// From attention's result to the block's.
   [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
                                   const Recomputed& attended) const;
-  /// The gated MLP of normed tokens; `sum`: what the norm was of.
+  /// The MLP of the normed tokens. `sum` is the input of that norm.
   [[nodiscard]] at::Tensor mlp(const Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
-  /// Attention of this rank's heads.
   [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
-  /// Under selective recompute: the norm of x, entered into tensor parallelism, once more.
+  /// With selective activation checkpointing: recomputes the norm of x and gathers it.
   [[nodiscard]] Again normed_again(const at::Tensor& x, WeightRef norm) const;
-  /// And the MLP's hidden values.
+  /// With selective activation checkpointing: recomputes the hidden MLP values.
   [[nodiscard]] Again activated_again(const at::Tensor& gate_up) const;
 
   const LayerContext& context_;
@@ -75,9 +93,9 @@ class Block : public Layer {
   WeightRef qkv_;
   WeightRef output_;
   WeightRef post_norm_;
-  WeightRef gate_up_;  // of a dense MLP
+  WeightRef gate_up_;  // dense MLP only
   WeightRef down_;
-  std::unique_ptr<Experts> experts_;  // in its place
+  std::unique_ptr<Experts> experts_;  // instead of the dense MLP
   weighted::QkNormWeights qk_norms_;
   weighted::Adapters qkv_adapters_;
   weighted::Adapters output_adapters_;
@@ -85,8 +103,7 @@ class Block : public Layer {
   weighted::Adapters down_adapters_;
 };
 
-/// Dropout of the residual stream; returns x itself when it is off.
-/// `op` numbers the dropouts of a layer.
+/// Dropout on the residual stream; returns x itself if off. `op`: index in the layer.
 at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op);
 

@@ -7,11 +7,11 @@
 #include "ops/linear.hpp"
 #include "ops/rms_norm.hpp"
 
-/// The forward pass of inference: no tape, rows of many texts, keys and values from blocks.
+/// The forward pass for inference: no gradients, rows of many sequences, paged keys and values.
 namespace trireme {
 namespace {
 
-/// x [rows, in] W^T, and the low-rank terms beside it.
+/// Returns x [rows, in] W^T plus the adapter terms.
 at::Tensor cached_linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
                          const weighted::Adapters& adapters, bool use_adapters, ops::Path path) {
   const at::Tensor y = ops::inference_linear(x, registry.weight(weight), path);
@@ -85,7 +85,7 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const UnitUse use(registry_.weights(), block_units_[i]);
-    const bool last = i + 1 == blocks_.size();  // behind it nobody reads the other rows
+    const bool last = i + 1 == blocks_.size();  // no later layer reads the other rows
     x = blocks_[i]->forward_cached(step, x, cache.layers[i], last ? step.kept : at::Tensor());
   }
   for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until the next walk

@@ -27,41 +27,33 @@ struct Preset {
   bool tie_embeddings = true;
 };
 
-/// Of Megatron-LM's table of GPT models (README of its release 0.8), in our block: an MLP of 8/3 has as
-/// many weights as theirs of 4 without a gate, and table and head are two.
+/// The GPT models of Megatron-LM (README of release 0.8) with our block. A gated MLP of width 8/3 h
+/// has as many weights as their ungated MLP of width 4 h. The embedding is not tied.
 Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_layers,
-                     std::int64_t num_heads) {
-  return {name,  FfnRule::eight_thirds, hidden_size, num_layers, num_heads, num_heads,
-          false, 1e-5,                  {},          false};
+           std::int64_t num_heads) {
+  return {
+      name, FfnRule::eight_thirds, hidden_size, num_layers, num_heads, num_heads, false, 1e-5, {},
+      false};
 }
 
-/// Of MiniMind V3 (tokens of a micro-batch are judged together) and of V2.5.
-MoeConfig moe_of_v3() {
-  MoeConfig moe;
-  moe.num_experts = 4;
-  moe.num_experts_per_tok = 1;
-  moe.router_aux_loss = "micro_batch";
-  moe.router_aux_loss_coef = 5e-4;
-  return moe;
-}
+/// The experts of MiniMind V3, which balances the tokens of a micro-batch together, and of V2.5.
+const MoeConfig kExpertsOfV3{.num_experts = 4,
+                             .num_experts_per_tok = 1,
+                             .router_aux_loss = "micro_batch",
+                             .router_aux_loss_coef = 5e-4};
+const MoeConfig kExpertsOfV2{.num_experts = 4,
+                             .num_experts_per_tok = 2,
+                             .num_shared_experts = 1,
+                             .router_aux_loss_coef = 0.01};
 
-MoeConfig moe_of_v2() {
-  MoeConfig moe;
-  moe.num_experts = 4;
-  moe.num_experts_per_tok = 2;
-  moe.num_shared_experts = 1;
-  moe.router_aux_loss_coef = 0.01;
-  return moe;
-}
-
-// Sizes that follow from hidden_size stay derived, so that another hidden_size gets its own.
+// Sizes derived from hidden_size stay 0 here, so that they follow a different hidden_size.
 const std::array<Preset, 16> kPresets{{
     {"tiny", FfnRule::pi, 128, 4, 4, 2, true, 1e-6},
     {"minimind-3", FfnRule::pi, 768, 8, 8, 4, true, 1e-6},
-    {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, moe_of_v3()},
+    {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, kExpertsOfV3},
     {"minimind-2-small", FfnRule::eight_thirds, 512, 8, 8, 2, false, 1e-5},
     {"minimind-2", FfnRule::eight_thirds, 768, 16, 8, 2, false, 1e-5},
-    {"minimind-2-moe", FfnRule::eight_thirds, 640, 8, 8, 2, false, 1e-5, moe_of_v2()},
+    {"minimind-2-moe", FfnRule::eight_thirds, 640, 8, 8, 2, false, 1e-5, kExpertsOfV2},
     {"minimind-1024x16", FfnRule::eight_thirds, 1024, 16, 8, 2, false, 1e-5},
     gpt("gpt-1.7b", 2048, 24, 16),
     gpt("gpt-7.1b", 4096, 30, 32),
@@ -88,7 +80,7 @@ const Preset& preset_or_fail(const std::string& name) {
   return kPresets.front();  // not reached
 }
 
-/// MLP width, rounded up to a multiple of 64: int(8 h / 3) in MiniMind V2, pi h in V3.
+/// Returns the MLP width, rounded up to a multiple of 64: int(8 h / 3) in MiniMind V2, pi h in V3.
 std::int64_t ffn_width(FfnRule rule, std::int64_t hidden_size) {
   if (rule == FfnRule::pi) {
     return static_cast<std::int64_t>(
@@ -104,7 +96,7 @@ std::string within(std::int64_t low, const std::string& meaning = "") {
   return formatted("must be in [{}{}, {}]", low, meaning, kMaxSize);
 }
 
-/// `may_lack`: sizes that are 0 may still come from a checkpoint.
+/// If `may_lack` is true, a size may be 0, because a checkpoint may still provide it.
 void check_sizes(const ModelConfig& config, Problems& problems, bool may_lack = false) {
   const auto size = [&](const char* key, std::int64_t value) {
     if (value == 0 && may_lack) return;
@@ -126,9 +118,10 @@ void check_values(const ModelConfig& config, Problems& problems) {
                  formatted("must divide model.num_heads = {}", config.num_heads));
   }
   if (config.head_dim % 2 != 0) {
-    problems.add("model.head_dim", config.head_dim,
-                 "must be even: rotary embedding turns pairs (give model.head_dim if hidden_size / "
-                 "num_heads is odd)");
+    problems.add(
+        "model.head_dim", config.head_dim,
+        "must be even, because rotary embedding rotates pairs (set model.head_dim if hidden_size "
+        "/ num_heads is odd)");
   }
   const auto above_0 = [&](const char* key, double value) {
     if (!std::isfinite(value) || value <= 0) problems.add(key, value, "must be above 0");
@@ -153,7 +146,8 @@ void check_values(const ModelConfig& config, Problems& problems) {
 
 void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& problems) {
   if (size == 0) {
-    problems.add("model.vocab_size", size, "and there is no tokenizer to take it from: give it");
+    problems.add("model.vocab_size", size,
+                 "and there is no tokenizer to take it from: set model.vocab_size");
   } else if (tokenizer_size > 0 && size < tokenizer_size) {
     problems.add("model.vocab_size", size, within(tokenizer_size, " (the tokenizer's size)"));
   } else if (size < 0 || size > kMaxSize) {
@@ -161,7 +155,7 @@ void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& 
   }
 }
 
-/// `experts`: of the routed ones, how many count.
+/// Counts `experts` of the routed experts.
 template <class Number>
 Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto H = static_cast<Number>(config.hidden_size);
@@ -184,7 +178,7 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
          with_experts * of_moe + H;
 }
 
-/// Sizes that are 0 follow from the preset, if there is one, and from other sizes.
+/// Derives sizes that are 0 from the preset, if there is one, and from other sizes.
 void fill(ModelConfig& config, const Preset* preset) {
   const auto fill_one = [](std::int64_t& size, std::int64_t value) {
     if (size == 0) size = value;
@@ -203,7 +197,7 @@ void fill(ModelConfig& config, const Preset* preset) {
   if (config.moe.on()) fill_one(config.moe.moe_intermediate_size, config.intermediate_size);
 }
 
-/// Neither a preset nor the sizes that it would give.
+/// Throws Error(usage) if the config has neither a preset nor the sizes that a preset would give.
 void check_has_shape(const ModelConfig& config) {
   if (!config.preset.empty()) return;
   std::vector<std::string> lacking;
@@ -297,7 +291,7 @@ double ModelConfig::flops_per_token(std::int64_t seq_len) const {
 
 void check(ModelConfig config, Problems& problems) {
   const std::vector<std::string> names = model_preset_names();
-  // No preset is no mistake here; help still learns the names.
+  // An empty preset is valid here; the error for an unknown one lists the names.
   problems.one_of("model.preset", config.preset.empty() ? names.front() : config.preset, names);
   const Preset* preset = find_preset(config.preset);
   if (preset == nullptr && !config.preset.empty()) return;

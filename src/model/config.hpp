@@ -11,24 +11,24 @@ namespace trireme {
 
 class Problems;
 
-/// The shape of one transformer. Covers MiniMind V3 (Qwen3: QK-norm, GQA, gated MLP, RoPE, RMSNorm,
-/// tied embedding), MiniMind V2 and Llama. 0 in a size means: derived (see resolve). Source of
-/// presets and FFN widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
+/// The shape of a transformer. Covers MiniMind V3 (Qwen3: QK norm, GQA, gated MLP, RoPE, RMSNorm,
+/// tied embedding), MiniMind V2 and Llama. A size of 0 is derived by resolve(). Source of presets
+/// and MLP widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 struct ModelConfig {
   std::string preset;  // "": hidden_size, num_layers and num_heads are given
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
-  std::int64_t num_kv_heads = 0;       // default: the preset's, else num_heads
-  std::int64_t head_dim = 0;           // default hidden_size / num_heads
-  std::int64_t intermediate_size = 0;  // default: the preset's rule, else that of MiniMind V3
-  std::int64_t vocab_size = 0;         // default: the tokenizer's
+  std::int64_t num_kv_heads = 0;       // default: from the preset, else num_heads
+  std::int64_t head_dim = 0;           // default: hidden_size / num_heads
+  std::int64_t intermediate_size = 0;  // default: by the rule of the preset, else of MiniMind V3
+  std::int64_t vocab_size = 0;         // default: size of the tokenizer
   std::int64_t max_seq_len = 32768;
   bool tie_embeddings = true;
   bool qk_norm = true;
-  std::string activation = "silu";  // that of every checkpoint without the value
+  std::string activation = "silu";  // value for checkpoints that do not store it
   double rope_theta = 1e6;
-  std::string rope_scaling;  // parse_rope_scaling; "": none
+  std::string rope_scaling;  // see parse_rope_scaling; "": none
   double norm_eps = 1e-6;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
@@ -39,74 +39,74 @@ struct ModelConfig {
     visit("preset", self.preset,
           "named shape: tiny, minimind-3, minimind-3-moe, minimind-2-small, minimind-2, "
           "minimind-2-moe, minimind-1024x16, gpt-1.7b, gpt-7.1b, gpt-16b, gpt-32b, gpt-70b, "
-          "gpt-119b, gpt-177b, gpt-314b, gpt-462b; empty: that of the checkpoint a run starts from, or "
-          "the sizes below");
-    visit("hidden_size", self.hidden_size, "width of the residual stream; 0: the preset's");
-    visit("num_layers", self.num_layers, "transformer blocks; 0: the preset's");
-    visit("num_heads", self.num_heads, "query heads; 0: the preset's");
-    visit("num_kv_heads", self.num_kv_heads,
-          "key and value heads, a divisor of num_heads; 0: the preset's, else num_heads");
-    visit("head_dim", self.head_dim, "elements of one head, even; 0: hidden_size / num_heads");
-    visit("intermediate_size", self.intermediate_size, "width of the MLP; 0: the preset's rule");
-    visit("vocab_size", self.vocab_size, "rows of the embedding; 0: the tokenizer's size");
-    visit("max_seq_len", self.max_seq_len, "longest position the model may see");
-    visit("tie_embeddings", self.tie_embeddings, "output matrix is the embedding");
+          "gpt-119b, gpt-177b, gpt-314b, gpt-462b; empty: use the start checkpoint or the sizes "
+          "below");
+    visit("hidden_size", self.hidden_size, "width of the residual stream; 0: from the preset");
+    visit("num_layers", self.num_layers, "number of transformer blocks; 0: from the preset");
+    visit("num_heads", self.num_heads, "number of query heads; 0: from the preset");
+    visit(
+        "num_kv_heads", self.num_kv_heads,
+        "number of key and value heads, a divisor of num_heads; 0: from the preset, else num_heads");
+    visit("head_dim", self.head_dim, "size of one head, even; 0: hidden_size / num_heads");
+    visit("intermediate_size", self.intermediate_size,
+          "width of the MLP; 0: from the preset's rule");
+    visit("vocab_size", self.vocab_size, "rows of the embedding; 0: size of the tokenizer");
+    visit("max_seq_len", self.max_seq_len, "maximum sequence length");
+    visit("tie_embeddings", self.tie_embeddings, "use the embedding as the output matrix");
     visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
-    visit("activation", self.activation, "of the MLP's gate, which is multiplied with up");
+    visit("activation", self.activation, "activation function of the MLP gate");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
-    visit("rope_scaling", self.rope_scaling,
-          "frequencies for longer texts: yarn,factor=F,original_max_position_embeddings=N or "
-          "llama3,factor=F,original_max_position_embeddings=N, and transformers' other values");
+    visit(
+        "rope_scaling", self.rope_scaling,
+        "RoPE scaling for longer texts: yarn,factor=F,original_max_position_embeddings=N or "
+        "llama3,factor=F,original_max_position_embeddings=N, plus optional values as in transformers");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
-    visit("dropout", self.dropout, "on embedding, residual and MLP outputs, in [0, 1)");
+    visit("dropout", self.dropout,
+          "dropout probability on embedding, residual and MLP outputs, in [0, 1)");
     visit("attention_dropout", self.attention_dropout,
-          "on attention probabilities, plain path only, in [0, 1)");
+          "dropout probability on attention weights, plain path only, in [0, 1)");
     MoeConfig::fields(self.moe, visit);
   }
 
-  /// Returns which keys the model's queries see, for rows with these document borders; every kernel
-  /// and every cost formula reads it.
+  /// Returns which keys each query sees, for these document boundaries. Kernels and costs use it.
   [[nodiscard]] ops::AttentionSetup attention_setup(ops::RowBounds bounds = {}) const;
-  /// Weights with the embedding counted once when tied.
+  /// Returns the number of weights. A tied embedding counts once.
   [[nodiscard]] std::int64_t num_parameters() const;
-  /// The same for sizes whose product int64 may not hold.
+  /// Returns num_parameters() as double, for sizes that may overflow int64.
   [[nodiscard]] double num_parameters_wide() const;
-  /// Of them, those of routed experts.
+  /// Returns the number of weights in routed experts.
   [[nodiscard]] double num_expert_parameters_wide() const;
-  /// Of them, those that `tokens` tokens go through: of routed experts num_experts_per_tok each, if
-  /// all pick others.
+  /// Returns the number of weights that `tokens` tokens use if all of them pick different experts.
   [[nodiscard]] std::int64_t num_active_parameters(std::int64_t tokens = 1) const;
-  /// Floating-point operations of one token of training: 6 * matmul weights it goes through + 12 *
-  /// layers * heads * head_dim * seq_len (attention not halved for causality, recomputation not
-  /// counted). Source: Chowdhery et al., "PaLM", 2022, appendix B.
+  /// Returns the training FLOPs per token: 6 * matmul weights in use + 12 * layers * heads *
+  /// head_dim * seq_len. Attention is not halved for causality, and recomputation is not counted.
+  /// Source: Chowdhery et al., "PaLM", 2022, appendix B.
   [[nodiscard]] double flops_per_token(std::int64_t seq_len) const;
 };
 
-/// All of a preset's values; head_dim, intermediate_size and vocab_size stay 0, because they follow
-/// from others (resolve). Throws Error(usage) naming the known ones and the nearest.
+/// Returns the values of a preset. head_dim, intermediate_size and vocab_size stay 0, because
+/// resolve() derives them. Throws Error(usage) that lists the known presets and the nearest one.
 ModelConfig model_preset(std::string_view name);
 std::vector<std::string> model_preset_names();
 
-/// The preset whose every size and rule a resolved config has, whatever its vocabulary, longest
-/// position and dropout; "" if there is none.
+/// Returns the preset with the same sizes and rules as a resolved config; vocabulary, longest
+/// position and dropout are not compared. Returns "" if there is none.
 std::string matching_preset(const ModelConfig& config);
 
-/// A value of model.activation and what Hugging Face calls it.
+/// A value of model.activation with its name in Hugging Face.
 struct ActivationName {
   std::string name;
   std::string hf_name;
 };
 
-/// Those that ops has, in the order of its table.
 std::vector<ActivationName> activation_names();
 
-/// Adds what is wrong with values that were given, before the tokenizer's size and the start of the
-/// run are known.
+/// Reports invalid values, before the tokenizer's size and the start checkpoint are known.
 void check(ModelConfig config, Problems& problems);
 
-/// Fills what is 0 from the preset, the tokenizer's size and the rules above, then checks every
-/// value. Throws Error(usage) with every problem found, one a line; without preset and sizes it
-/// lists the presets.
+/// Derives all sizes that are 0 from the preset, the tokenizer's size and the rules above, then
+/// checks every value. Throws Error(usage) with all problems, one per line. Without preset and
+/// sizes, the error lists the presets.
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size);
 
 }  // namespace trireme

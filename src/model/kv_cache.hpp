@@ -8,19 +8,18 @@
 
 namespace trireme {
 
-/// Keys and values of texts, for each layer, in blocks that an owner of texts shares out
-/// (generate/cache/kv_blocks.hpp).
+/// Keys and values of all sequences, by layer, in blocks from generate/cache/kv_blocks.hpp.
 struct KvCache {
   std::vector<ops::PagedCache> layers;
 };
 
-/// The next tokens of some texts: one pass of the model.
+/// The input of one forward pass: the next tokens of some sequences.
 struct CachedStep {
   at::Tensor tokens;     // [rows] int64
-  at::Tensor positions;  // [1, rows] int64, from 0 in each text
-  at::Tensor kept;       // [kept] int64: rows whose hidden states are wanted; undefined: all
+  at::Tensor positions;  // [1, rows] int64, counted from 0 in each sequence
+  at::Tensor kept;       // [kept] int64: rows to return hidden states of; undefined: all
   ops::PagedPlan plan;
-  bool adapters = true;  // false: the base model, as if it had none
+  bool adapters = true;  // false: compute the base model without adapters
 };
 
 }  // namespace trireme

@@ -2,37 +2,55 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/edge.h>
 
+#include <functional>
+
 #include "parallel/microbatch.hpp"
 #include "parallel/recompute.hpp"
 
 namespace trireme {
 
-/// One link of the chain that a model is: a pure function of its input and its weights, which it
-/// uses through model/weighted.hpp.
+/// One layer of the stack: a pure function of its input and its weights (model/weighted.hpp).
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// x, result: [B, T, D].
+  /// x and result are [B, T, D].
   [[nodiscard]] virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const = 0;
 };
 
-/// What a layer's backward needs: its input, and unless it recomputes, the graph from its output,
-/// which itself may go.
+/// The saved activations of one layer: its input and, unless the layer is recomputed, the autograd
+/// graph of its output. The output itself is not needed.
 struct LayerTape {
   at::Tensor input;
   torch::autograd::Edge graph;
 };
 
-/// Runs one layer and records what backward needs: autograd sees one layer at a time. Recompute
-/// full: keeps the input only and runs forward again in backward (random masks are functions of
-/// position); selective is the layer's own.
+/// Runs one layer and saves its activations. Autograd records one layer at a time. With
+/// Recompute::full only the input is saved and backward runs forward again; dropout masks are
+/// functions of the position. With Recompute::selective the layer itself decides.
 at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::Tensor& x,
                          Recompute recompute, LayerTape& tape);
 
-/// Returns the gradient of the input, while the weights give theirs to the registry; clears the
-/// tape.
+/// Returns the gradient of the input, adds weight gradients to the registry and clears `tape`.
 at::Tensor layer_backward(const Layer& layer, const Microbatch& batch, LayerTape& tape,
                           const at::Tensor& grad);
+
+/// Recomputes a tensor in backward, without a graph.
+using Again = std::function<at::Tensor()>;
+
+/// The result of a recomputed function: selective activation checkpointing of a block.
+///
+/// Each block saves its input, q k v before norm and rotation, the residual sum, gate and up, and
+/// one number per row of each norm. Backward recomputes, bit for bit, the inputs of the linears
+/// without a graph, and the attention core once with its graph. Source: Korthikanti et al.,
+/// "Reducing activation recomputation in large transformer models", 2022.
+struct Recomputed {
+  at::Tensor y;  // connected to autograd
+  Again again;   // recomputes y; must be called before the backward of y, which shares the run
+};
+
+/// Returns compute(x) and saves only x. `compute` uses weights through model/weighted.hpp and must
+/// give the same bits each time.
+Recomputed recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor& x)> compute);
 
 }  // namespace trireme

@@ -14,7 +14,6 @@ namespace trireme {
 
 struct RouterTally;
 
-/// What all layers of a model share.
 struct LayerContext {
   ModelConfig config;
   ops::RopeTables rope;
@@ -24,7 +23,7 @@ struct LayerContext {
   TensorGroup tensor = {};
   ContextGroup context = {};
   LoraConfig lora = {};
-  RouterTally* tally = nullptr;  // of models with experts; outlives the layers
+  RouterTally* tally = nullptr;  // models with experts; outlives the layers
   ExpertGroup experts = {};
 };
 

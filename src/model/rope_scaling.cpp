@@ -20,7 +20,6 @@ using Kind = RopeScaling::Kind;
       text, why);
 }
 
-/// Visits the names and values that a kind has.
 template <class Scaling, class Visit>
 void visit_values(Scaling& scaling, Visit&& visit) {
   visit("factor", scaling.factor);
@@ -65,7 +64,7 @@ std::string value_text(bool value) {
   return value ? "true" : "false";
 }
 
-/// The part before the next comma, which `rest` loses.
+/// Returns the text before the next comma and removes it from `rest`.
 std::string_view next_part(std::string_view& rest) {
   const std::size_t end = std::min(rest.find(','), rest.size());
   const std::string_view part = rest.substr(0, end);
@@ -81,7 +80,7 @@ void check_borders(std::string_view text, const RopeScaling& scaling) {
     refuse(text, "high_freq_factor is not above low_freq_factor");
 }
 
-/// Index at which a frequency makes `turns` turns over the old length.
+/// Returns the index at which the frequency makes `turns` rotations over the original length.
 double index_of_turns(double turns, std::int64_t head_dim, double theta, double original_max) {
   return static_cast<double>(head_dim) * std::log(original_max / (turns * 2 * std::numbers::pi)) /
          (2 * std::log(theta));

@@ -75,7 +75,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   if (!config.tie_embeddings) {
     head_ = declare_table("lm_head.weight", none);
   } else {
-    if (in_two) registry_.begin_unit("embedding");  // placed as the first stage's is
+    if (in_two) registry_.begin_unit("embedding");  // placed like the embedding of the first stage
     head_ = declare_table("model.embed_tokens.weight", in_two ? second_of_two : none);
   }
 }
@@ -201,7 +201,7 @@ void Transformer::turn(ForwardTape& tape, const at::Tensor& grad) {
   const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), tape.last,
                                            registry_.weight(norm_), tape.rstd, context_.path);
   tape.last_grad = norm.x;
-  if (registry_.trained({norm_})) tape.norm_grad = norm.weight.clone();  // of a larger buffer
+  if (registry_.trained({norm_})) tape.norm_grad = norm.weight.clone();  // a view
   tape.last.reset();
   tape.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
@@ -243,7 +243,8 @@ at::Tensor Transformer::output(std::size_t stage, const Microbatch& batch,
   }
   if (stages_[stage].has_head) {
     for (const std::size_t unit : head_units_)
-      registry_.weights().use(unit);  // until the next walk: the objective reads the head
+      // stay gathered until the next walk: the objective reads the head
+      registry_.weights().use(unit);
     x = context_.tensor.whole(final_norm(x));
   }
   registry_.weights().resume(std::move(around));

@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// A weight as backward finds it again. The registry outlives every graph over it.
+/// A weight as backward finds it again. The registry outlives every graph that uses it.
 struct Source {
   ParamRegistry* registry;
   WeightRef ref;
@@ -51,7 +51,6 @@ ops::Path kept_path(AutogradContext* ctx) {
   return ctx->saved_data["fast"].toBool() ? ops::Path::fast : ops::Path::plain;
 }
 
-/// [.., features] as rows.
 at::Tensor as_rows(const at::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
@@ -65,13 +64,13 @@ struct LowRank {
     return use.dropout ? ops::dropout_apply(x, *use.dropout, use.path) : x;
   }
 
-  /// scale * A x: [tokens, terms * rank].
+  /// Computes scale * A x: [tokens, terms * rank].
   [[nodiscard]] at::Tensor inner(const at::Tensor& x) const {
     const at::Tensor a = registry->weight(use.adapters->a);
     return ops::product(as_rows(dropped(x)), a.t()).mul_(use.adapters->scale);
   }
 
-  /// Calls with each term, its B, its columns of `inner` and its columns of `y`, as rows.
+  /// Calls `call` with each term, its B, its columns of `inner` and its columns of `y`, as rows.
   template <class Call>
   void for_each_term(const at::Tensor& inner, const at::Tensor& y, Call call) const {
     const std::int64_t rank = use.adapters->rank;
@@ -89,7 +88,7 @@ struct LowRank {
     });
   }
 
-  /// What is added to y [B, T, rows], as one tensor; x [B, T, in].
+  /// Returns the adapter terms of y [B, T, rows] as one tensor; x is [B, T, in].
   [[nodiscard]] at::Tensor output(const at::Tensor& inner, const at::Tensor& x,
                                   std::int64_t rows) const {
     const at::Tensor first = registry->weight(use.adapters->terms.front().b);
@@ -100,16 +99,16 @@ struct LowRank {
     return sum;
   }
 
-  /// Of grad_y: [tokens, terms * rank], that of A x.
+  /// Computes the gradient of A x, [tokens, terms * rank], from grad_y.
   [[nodiscard]] at::Tensor inner_grad(const at::Tensor& inner, const at::Tensor& grad_y) const {
     const at::Tensor grad = at::empty_like(inner);
     for_each_term(grad, as_rows(grad_y), [](const auto&, auto& b, at::Tensor of_a, auto of_y) {
-      of_a.copy_(ops::product(of_y, b));  // into columns the product itself takes longer
+      of_a.copy_(ops::product(of_y, b));  // writing the product into strided columns is slower
     });
     return grad.mul_(use.adapters->scale);
   }
 
-  /// What is added to the gradient of x [B, T, in], as one tensor.
+  /// Returns the adapter part of the gradient of x [B, T, in] as one tensor.
   [[nodiscard]] at::Tensor input_grad(const at::Tensor& inner_grad,
                                       const at::Tensor& grad_y) const {
     const at::Tensor a = registry->weight(use.adapters->a);
@@ -129,7 +128,7 @@ struct LowRank {
 
   void give(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& inner_grad,
             const at::Tensor& grad_y) const {
-    // The narrow factor on the left, transposed: a quarter of the time of the product as defined.
+    // With the narrow factor on the left, transposed, it takes a quarter of the time.
     for_each_term(inner, as_rows(grad_y), [&](auto& term, auto&, auto of_a, auto of_y) {
       registry->add_gradient(term.b, ops::outer_product(of_a, of_y).t());
     });
@@ -137,14 +136,14 @@ struct LowRank {
   }
 };
 
-/// What a linear's backward needs beside its weight.
+/// State that a linear's backward needs beside its weight.
 struct KeptLinear : torch::CustomClassHolder {
-  const TensorGroup* group;  // outlives every graph over it
+  const TensorGroup* group;  // outlives every graph that uses it
   Again again;
   AdaptersUse adapters;
 };
 
-/// A linear as its backward finds it.
+/// A linear, restored in backward from the autograd context.
 class Linear {
  public:
   Linear(const TensorGroup* group, const Source& source, Again again, const AdaptersUse& adapters)
@@ -156,7 +155,7 @@ class Linear {
 
   explicit Linear(AutogradContext* ctx) : source_(Source::kept(ctx, "weight")) {
     kept_ = c10::static_intrusive_pointer_cast<KeptLinear>(ctx->saved_data["kept"].toCapsule());
-    ctx->saved_data.erase("kept");  // what x is made from is let go
+    ctx->saved_data.erase("kept");  // free the tensors from which x is recomputed
     const auto saved = ctx->get_saved_variables();
     x_ = saved[0];
     inner_ = saved[1];
@@ -178,15 +177,16 @@ class Linear {
 
   [[nodiscard]] LowRank low_rank() const { return {source_.registry, kept_->adapters}; }
 
-  /// In backward, of its adapters: the gradient of A x.
+  /// In backward: returns the gradient of A x, undefined without adapters.
   [[nodiscard]] at::Tensor inner_grad(const at::Tensor& grad_y) const {
     return adapted() ? low_rank().inner_grad(inner_, grad_y) : at::Tensor();
   }
 
-  /// In backward: the gradients of all that is trained.
+  /// In backward: schedules the gradients of all trainable weights.
   void give(const at::Tensor& grad_y, const at::Tensor& inner_grad) const {
     if (!source_.trained() && !adapted()) return;
-    const at::Tensor x = kept_->again ? kept_->again() : x_;  // now: backward frees what makes it
+    // now, because backward frees its inputs
+    const at::Tensor x = kept_->again ? kept_->again() : x_;
     kept_->again = {};
     source_.registry->in_turn([linear = *this, x, grad_y, inner_grad] {
       const Source& source = linear.source_;

@@ -6,18 +6,17 @@
 
 namespace trireme {
 
-/// The rows that logits are computed of.
 enum class LossRows {
   all,
-  targets,  // those that have a target: less work where many are masked, for one copy of the rows
+  targets,  // rows with a target: less work if many are masked, but copies the rows
 };
 
-/// Next-token cross entropy over batch.targets, each times its batch.target_weights: pretraining and
-/// supervised fine-tuning.
+/// Next-token cross entropy over batch.targets, each weighted by batch.target_weights. Used for
+/// pretraining and supervised fine-tuning.
 class CrossEntropy final : public Objective {
  public:
-  /// `head`: the output matrix [V, D] in `registry`, the embedding's where the two are tied.
-  /// `tensor`: the ranks that each hold some of its rows.
+  /// `head` is the output matrix [V, D] in `registry`, or the embedding if the two are tied. The
+  /// ranks of `tensor` each hold some of its rows.
   CrossEntropy(ParamRegistry& registry, ParamId head, ops::Path path,
                const TensorGroup& tensor = {}, LossRows rows = LossRows::all)
       : registry_(registry), head_(head), path_(path), tensor_(tensor), rows_(rows) {}
@@ -29,7 +28,7 @@ class CrossEntropy final : public Objective {
                                     const at::Tensor& hidden) const override;
 
  private:
-  /// With setup.want_grads fills the tape.
+  /// Fills `tape` if setup.want_grads is true.
   [[nodiscard]] at::Tensor loss_of(const Microbatch& batch, const at::Tensor& hidden,
                                    ops::LinearCrossEntropySetup setup, ObjectiveTape& tape) const;
 

@@ -6,47 +6,47 @@
 
 namespace trireme {
 
-/// The output matrix as a rank holds it: the rows of classes [first, first + weight.size(0)) of
-/// `classes`, all of them where `tensor` is one rank. Functions of it are collective over `tensor`.
+/// The output matrix as one rank holds it: the rows of classes [first, first + weight.size(0)) of
+/// `classes`, all of them if `tensor` is a single rank. Its functions are collective over `tensor`.
 struct Head {
-  at::Tensor weight;  // [its classes, D]
+  at::Tensor weight;  // [local classes, D]
   TensorGroup tensor = {};
   std::int64_t first = 0;
   std::int64_t classes = 0;
   ops::Path path = ops::Path::fast;
-  bool trained = true;  // has a gradient
+  bool trained = true;  // false for a frozen head
 };
 
-/// Of a parameter [V, D] of `registry`; a view, to be taken anew for every use.
+/// Returns the head of parameter `id` [V, D]. The weight is a view, valid for one use.
 Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path);
 
-/// An objective's backward: adds the tape's gradient of the head to the registry, unless that is
-/// frozen, and clears the tape.
+/// The backward of an objective: adds the head's gradient from `tape` to the registry, unless the
+/// head is frozen, and clears `tape`.
 void add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape);
 
-/// ops::linear_cross_entropy of rows [N, D] and this head. grad_x is the part of this rank's
-/// classes, grad_weight that of its rows, of a trained head.
+/// Computes ops::linear_cross_entropy of rows [N, D] with this head. grad_x is the partial gradient
+/// of the local classes. grad_weight is the gradient of the local rows, only for a trained head.
 ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
                                             const at::Tensor& targets,
                                             ops::LinearCrossEntropySetup setup);
 
-/// ops::token_scores of rows [N, D] and this head, the same on all ranks.
+/// Computes ops::token_scores of rows [N, D] with this head; the result is the same on all ranks.
 ops::TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
                               const ops::TokenScoresSetup& setup = {});
 
-/// The N tokens of a batch that have a target; the others need no logits.
+/// The N tokens of a batch that have a target. Other tokens need no logits.
 struct TargetRows {
-  at::Tensor index;    // [N] int64, of B * T
+  at::Tensor index;    // [N] int64: index into the B * T tokens
   at::Tensor rows;     // [N, D]
   at::Tensor targets;  // [N]
 
-  /// Waits for a GPU.
+  /// Synchronizes with the GPU.
   TargetRows(const Microbatch& batch, const at::Tensor& hidden);
 
-  /// per_token [B, T] to [N].
+  /// Selects per_token [B, T] at these tokens: [N].
   [[nodiscard]] at::Tensor of(const at::Tensor& per_token) const;
 
-  /// The gradient of `hidden` [B, T, D] from that of rows [N, D].
+  /// Returns the gradient of `hidden` [B, T, D] from the gradient of rows [N, D].
   [[nodiscard]] at::Tensor spread(const at::Tensor& grad_rows, const at::Tensor& hidden) const;
 };
 

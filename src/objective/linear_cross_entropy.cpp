@@ -25,8 +25,7 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   check_targets(targets, weight.size(0));
 }
 
-/// Takes one chunk of logits [rows, V] and writes its losses [rows]. Returns grad_scale * d loss / d
-/// logits in the dtype of x.
+/// Computes losses [rows] of logits [rows, V]. Returns grad_scale * d loss / d logits in x's dtype.
 at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
                        const at::Tensor& row_weights, const at::Tensor& losses,
                        const LinearCrossEntropySetup& setup) {
@@ -42,7 +41,7 @@ at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
   return grad.to(logits.scalar_type());
 }
 
-/// Works in place: the gradient overwrites the logits.
+/// Like plain_chunk, but in place: the gradient overwrites the logits.
 at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
                      const at::Tensor& row_weights, const at::Tensor& losses,
                      const LinearCrossEntropySetup& setup) {
@@ -75,8 +74,8 @@ constexpr std::array kCrossEntropy{
     CrossEntropyRow{nullptr, accumulate_type, plain_chunk},
 };
 
-/// The loss of every row, [N] (fast path: fp64), and the gradients that are wanted. `correct`
-/// [N], where defined, becomes whether the target has the first of the largest logits.
+/// Returns the loss of every row, [N] (fast path: fp64), and computes the requested gradients. If
+/// `correct` [N] is defined, it is set to true where the target is the first of the largest logits.
 at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                       const LinearCrossEntropySetup& setup, Path path,
                       LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {

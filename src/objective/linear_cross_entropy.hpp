@@ -6,33 +6,32 @@
 #include "ops/path.hpp"
 
 /// Output projection and cross entropy in one operation. The logits exist only for `chunk_rows`
-/// rows at a time; their gradient is contracted at once, so the cost of backward is paid in forward
-/// and nothing of size [N, V] survives.
+/// rows at a time. Their gradient is contracted at once, in forward, so no [N, V] tensor is kept.
 namespace trireme::ops {
 
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
 struct LinearCrossEntropySetup {
-  /// Factor folded into the gradients before they are rounded to x's dtype, for example loss scale
-  /// / global token count. loss_sum does not contain it.
+  /// Factor multiplied into the gradients before they are rounded to x's dtype, for example loss
+  /// scale / global token count. loss_sum does not include it.
   double grad_scale = 1.0;
   std::int64_t chunk_rows = 1024;
   bool want_grads = true;
-  at::Tensor row_weights{};      // [N] fp32 (fp64 for fp64): of each row's loss; undefined: all 1
-  bool want_grad_weight = true;  // with want_grads; false for a head that is frozen
+  at::Tensor row_weights{};      // [N] fp32 or fp64: weight of each row's loss; undefined: 1
+  bool want_grad_weight = true;  // only with want_grads; false for a frozen head
 };
 
 struct LinearCrossEntropyOutput {
-  /// Scalar, fp32 or fp64: sum over valid targets of -row weight * log softmax(x W^T)[target].
+  /// Scalar, fp32 or fp64: the sum over valid targets of -row weight * log softmax(x W^T)[target].
   at::Tensor loss_sum;
-  at::Tensor grad_x;       // [N, D], x's dtype: grad_scale * d loss_sum / dx, with want_grads
-  at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW, where wanted
+  at::Tensor grad_x;       // [N, D], x's dtype: grad_scale * d loss_sum / dx; only with want_grads
+  at::Tensor grad_weight;  // [V, D], fp32 or fp64: grad_scale * d loss_sum / dW; only if wanted
 };
 
-/// What a model says of each target, without gradients.
+/// The model's predictions for each target, without gradients.
 struct TokenScores {
-  at::Tensor log_probs;  // [N] fp64: log softmax(x W^T)[target], 0 where the target is ignored
-  at::Tensor correct;    // [N] bool: the target is the likeliest class (of equals the first)
+  at::Tensor log_probs;  // [N] fp64: log softmax(x W^T)[target]; 0 for ignored targets
+  at::Tensor correct;    // [N] bool: the target has the largest logit (the first, if equal)
 };
 
 struct TokenScoresSetup {
@@ -40,20 +39,20 @@ struct TokenScoresSetup {
   bool want_correct = false;
 };
 
-/// Throws Error(data) for a target outside [0, classes) that is not kIgnoredTarget. Waits for a GPU.
+/// Throws Error(data) if a target is neither in [0, classes) nor kIgnoredTarget. Waits for a GPU.
 void check_targets(const at::Tensor& targets, std::int64_t classes);
 
-/// x [N, D], weight [V, D] of one dtype, targets [N] int64 with kIgnoredTarget for rows without a
-/// loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients of all chunks are summed in
-/// fp32. Throws Error(data) for a target outside [0, V) (CPU tensors), Error(internal) if shapes do
-/// not fit.
+/// Computes the loss of x [N, D] with weight [V, D] of the same dtype and targets [N] int64; rows
+/// with kIgnoredTarget have no loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients
+/// of all chunks are summed in fp32. Throws Error(data) for a target outside [0, V),
+/// Error(internal) if shapes do not match.
 LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                               const at::Tensor& targets,
                                               const LinearCrossEntropySetup& setup = {},
                                               Path path = Path::fast);
 
-/// Compares two models, or one with itself, row by row: the same arguments give the same bits.
-/// Arguments and errors as above.
+/// Computes the log-probability of each target, to compare models row by row: equal arguments give
+/// equal bits. Arguments and errors are those of linear_cross_entropy.
 TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                          const TokenScoresSetup& setup = {}, Path path = Path::fast);
 

@@ -1,5 +1,3 @@
-#include "objective/linear_distillation.hpp"
-
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -7,13 +5,13 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "objective/distillation.hpp"
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme {
 namespace {
 
-/// Rows [first, first + count) of a matrix.
 struct RowRange {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -26,36 +24,35 @@ RowRange common(const RowRange& a, const RowRange& b) {
   return {first, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - first)};
 }
 
-/// Classes of the student and of the teacher on every rank of the group.
-struct Cuts {
+/// The classes of student and teacher on every rank of the group.
+struct VocabSplits {
   std::vector<RowRange> student;
   std::vector<RowRange> teacher;
 };
 
-Cuts gather_cuts(const Head& student, const Head& teacher) {
+VocabSplits gather_splits(const Head& student, const Head& teacher) {
   const auto options = at::TensorOptions(at::kLong).device(student.weight.device());
   const at::Tensor own = at::tensor(
       {student.first, student.weight.size(0), teacher.first, teacher.weight.size(0)}, options);
   const at::Tensor all = at::empty({4 * student.tensor.size()}, options);
-  all_gather(student.tensor.group(), own, all, "vocabulary cuts")->wait();
+  all_gather(student.tensor.group(), own, all, "vocabulary splits")->wait();
   const at::Tensor host = all.to(at::kCPU);
   const std::int64_t* values = host.const_data_ptr<std::int64_t>();
-  Cuts cuts;
+  VocabSplits splits;
   for (int rank = 0; rank < student.tensor.size(); ++rank, values += 4) {
-    cuts.student.push_back({values[0], values[1]});
-    cuts.teacher.push_back({values[2], values[3]});
+    splits.student.push_back({values[0], values[1]});
+    splits.teacher.push_back({values[2], values[3]});
   }
-  return cuts;
+  return splits;
 }
 
-/// Classes that both models have.
 std::int64_t shared_classes(const Head& student, const Head& teacher) {
   return std::min(student.classes, teacher.classes);
 }
 
-/// The teacher's rows of the student's classes on this rank, as far as both models have them. If the
-/// vocabularies are cut alike, a view; else the rows that other ranks hold are sent: as many as the
-/// cuts lie apart.
+/// Returns the teacher's head rows for the student's classes on this rank, limited to classes that
+/// both models have. If both vocabularies are split the same way, the result is a view. Otherwise
+/// ranks exchange the rows that lie on another rank.
 at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   const std::int64_t shared = shared_classes(student, teacher);
   const auto wanted = [&](const RowRange& own) { return common(own, {0, shared}); };
@@ -63,63 +60,64 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
   if (student.tensor.size() == 1)
     return teacher.weight.narrow(0, own.first - teacher.first, own.count);
   if (student.classes == teacher.classes) return teacher.weight;
-  const Cuts cuts = gather_cuts(student, teacher);
+  const VocabSplits splits = gather_splits(student, teacher);
   const auto rank = static_cast<std::size_t>(student.tensor.rank());
 
   struct Missing {
-    std::size_t of;    // the rank that lacks them
-    std::size_t from;  // the rank that has them
+    std::size_t of;    // rank that needs the rows
+    std::size_t from;  // rank that holds the rows
     RowRange rows;
-    std::int64_t place;  // in the buffer
+    std::int64_t offset;  // offset in the buffer
   };
 
   std::vector<Missing> missing;
   std::int64_t total = 0;
-  for (std::size_t of = 0; of < cuts.student.size(); ++of) {
-    for (std::size_t from = 0; from < cuts.teacher.size(); ++from) {
-      const RowRange rows = common(wanted(cuts.student[of]), cuts.teacher[from]);
+  for (std::size_t of = 0; of < splits.student.size(); ++of) {
+    for (std::size_t from = 0; from < splits.teacher.size(); ++from) {
+      const RowRange rows = common(wanted(splits.student[of]), splits.teacher[from]);
       if (of == from || rows.count == 0) continue;
       missing.push_back({of, from, rows, total});
       total += rows.count;
     }
   }
-  // Each row is one rank's, all others add zeros: the sum is exact.
+  // Each row comes from one rank and all others add zeros, so the sum is exact.
   const at::Tensor buffer = at::zeros({total, teacher.weight.size(1)}, teacher.weight.options());
   for (const Missing& one : missing) {
     if (one.from == rank)
-      buffer.narrow(0, one.place, one.rows.count)
+      buffer.narrow(0, one.offset, one.rows.count)
           .copy_(teacher.weight.narrow(0, one.rows.first - teacher.first, one.rows.count));
   }
   if (total > 0) all_reduce(student.tensor.group(), buffer, ReduceOp::sum, "teacher rows")->wait();
   const at::Tensor rows = at::empty({own.count, teacher.weight.size(1)}, teacher.weight.options());
-  const RowRange here = common(own, cuts.teacher[rank]);
+  const RowRange here = common(own, splits.teacher[rank]);
   if (here.count > 0)
     rows.narrow(0, here.first - own.first, here.count)
         .copy_(teacher.weight.narrow(0, here.first - teacher.first, here.count));
   for (const Missing& one : missing) {
     if (one.of == rank)
       rows.narrow(0, one.rows.first - own.first, one.rows.count)
-          .copy_(buffer.narrow(0, one.place, one.rows.count));
+          .copy_(buffer.narrow(0, one.offset, one.rows.count));
   }
   return rows;
 }
 
-/// Largest of each row of [rows, n]; -infinity where n is 0.
+/// Returns the maximum of each row of [rows, n]; -infinity if n is 0.
 at::Tensor largest_of(const at::Tensor& logits) {
   if (logits.size(1) > 0) return logits.amax(1);
   return at::full({logits.size(0)}, -std::numeric_limits<double>::infinity(), logits.options());
 }
 
-/// The terms of the rows of one chunk, each [rows]. The cross entropy is over the student's classes,
-/// the divergence over those that both models have.
+/// The loss terms of the rows of one chunk, each [rows]. The cross entropy covers the student's
+/// classes, the divergence the classes that both models have.
 struct ChunkTerms {
   at::Tensor ce;
   at::Tensor kl;
-  at::Tensor grad;  // [rows, this rank's classes]: d (alpha ce + (1 - alpha) T^2 kl) / d logits
+  at::Tensor grad;  // [rows, local classes]: d (alpha ce + (1 - alpha) T^2 kl) / d logits
 };
 
-/// Logits of the student [rows, this rank's classes] and of the teacher [rows, those of them that
-/// both have], which are overwritten. `shared_of_both`: classes that both have, on all ranks.
+/// Computes the terms from the logits of the student [rows, local classes] and of the teacher
+/// [rows, local shared classes]; both are overwritten. `shared_of_both` is the number of shared
+/// classes on all ranks.
 ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
                        const at::Tensor& targets, const Head& head, std::int64_t shared_of_both,
                        const DistillationSetup& setup) {
@@ -155,7 +153,7 @@ ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
   terms.kl = sums[2] / sums[1] + sums[3].log() - sums[1].log();
   if (!setup.want_grads) return terms;
   const double of_kl =
-      (1 - setup.alpha) * setup.temperature;  // T^2 of the loss, 1 / T of the logit
+      (1 - setup.alpha) * setup.temperature;  // T^2 from the loss, 1 / T from the logits
   terms.grad = exponentials.mul_((setup.alpha / sums[4]).unsqueeze(1));
   terms.grad.scatter_add_(1, picks, own.to(logits.scalar_type()).mul_(-setup.alpha).unsqueeze(1));
   const at::Tensor grad_shared = shared_of(terms.grad);

@@ -8,45 +8,43 @@
 
 namespace trireme {
 
-/// What an objective's backward of one micro-batch needs.
+/// The gradients of one micro-batch that an objective computes in forward, for its backward.
 struct ObjectiveTape {
-  at::Tensor grad_hidden;  // [B, T, D], of the hidden states, for the model to take
-  at::Tensor grad_head;    // [V, D], of the head's weight; undefined where that is frozen
+  at::Tensor grad_hidden;  // [B, T, D], of the hidden states; the model consumes it
+  at::Tensor grad_head;    // [V, D], of the head's weight; undefined if the head is frozen
 };
 
-/// What a loss sum has terms of; the loss of an update, and all means beside it, are sums divided by
-/// their number.
+/// The unit that a loss sums over. The loss of an update and all reported means are sums divided by
+/// the number of these units.
 enum class LossTerm { target, pair };
 
-/// What a model is trained for: owns the head, the loss and their gradients. The model ends at its
-/// hidden states, and neither it nor the step knows which objective it serves.
+/// The training objective: owns the head, the loss and their gradients. The model ends at its
+/// hidden states; neither the model nor the training step depends on the objective.
 class Objective {
  public:
   virtual ~Objective() = default;
 
   [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
-  /// Through the stages of a pipeline: before the passes of these micro-batches, on every rank of pp
-  /// (collective). What the losses compare with is computed here, for forward or evaluate of each.
+  /// With pipeline stages: called before the passes of these micro-batches on every rank of pp
+  /// (collective). Computes reference values that forward() or evaluate() needs.
   virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
 
-  /// hidden [B, T, D]: the model's states after its last norm. Returns the sum of the losses of the
-  /// batch's terms (scalar, fp32 or fp64) and leaves on the tape the gradients of grad_scale * that
-  /// sum; no parameter's gradient is touched. Ranks of cp hold parts of a batch: their losses add
-  /// up to the batch's. Ranks of tp all have it.
+  /// Computes the loss from hidden [B, T, D], the model's states after the final norm. Returns the
+  /// sum of the losses of the batch (scalar, fp32 or fp64). Stores in `tape` the gradients of
+  /// grad_scale * that sum; the registry is not changed. Ranks of cp hold parts of a batch, and
+  /// their losses add up to the loss of the batch. All ranks of tp return the same sum.
   virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                              ObjectiveTape& tape) = 0;
 
-  /// Adds the head's gradient to the registry; clears the tape.
   virtual void backward(ObjectiveTape& tape) = 0;
 
-  /// What evaluate() gives beside the loss: "accuracy", which a validation reports as
-  /// "valid_accuracy".
+  /// Returns the names of further values of evaluate(): "accuracy" is reported as "valid_accuracy".
   [[nodiscard]] virtual std::span<const std::string_view> evaluated() const { return {}; }
 
-  /// For validation, without gradients: the loss sum, then a sum for each of evaluated(), all of
-  /// which add up over batches and ranks and are then divided by the number of terms. Scalar, or
-  /// where evaluated() has names [1 + names] fp64.
+  /// Computes values for validation, without gradients: the loss sum, then one sum per name in
+  /// evaluated(). The sums add up over batches and ranks and are then divided by the number of
+  /// terms. The result is a scalar, or [1 + names] fp64 if evaluated() is not empty.
   [[nodiscard]] virtual at::Tensor evaluate(const Microbatch& batch,
                                             const at::Tensor& hidden) const = 0;
 };

@@ -8,12 +8,12 @@
 namespace trireme {
 namespace {
 
-/// Those of kMeans that a validation has come first.
+/// The values that validation reports come first.
 constexpr std::array<std::string_view, 6> kMeans{"accuracy",        "margin",      "reward_chosen",
                                                  "reward_rejected", "logp_chosen", "logp_rejected"};
 constexpr std::size_t kEvaluated = 2;
 
-/// Over the pairs of a batch, by kMeans.
+/// Returns the sums over the pairs of a batch, in the order of kMeans.
 std::array<double, kMeans.size()> sums_of(const PreferenceTerms& terms) {
   const at::Tensor chosen = terms.rewards.select(1, 0);
   const at::Tensor rejected = terms.rewards.select(1, 1);

@@ -8,16 +8,16 @@
 
 namespace trireme {
 
-/// Learns which answer of a pair is preferred (DPO, IPO), from batches of pairs.
+/// Learns which answer of a preference pair is better (DPO, IPO).
 ///
-/// A pass over the targets gives their log-probabilities, a sum a sequence gives each pair's loss
-/// and its slope, and a second pass is cross entropy with a signed weight a row. Both are chunked
-/// over rows: the logits never exist as a whole, and rows without a target have none. Sequences may
-/// lie on several ranks of cp; rank 0 of them gives the loss of all.
+/// A first pass over the targets computes their log-probabilities. Their sum per sequence gives the
+/// loss and slope of each pair. The second pass is cross entropy with a signed weight per row. Both
+/// passes work on chunks of rows: the full logits never exist, and rows without a target have none.
+/// A sequence may be spread over several ranks of cp; rank 0 of them returns the loss of all.
 ///
-/// Measures, means over the pairs of a step: accuracy (share with reward_chosen > reward_rejected),
-/// margin (their difference), reward_chosen, reward_rejected, logp_chosen, logp_rejected (in the
-/// form of the configuration); num_pairs. A validation has accuracy and margin.
+/// Measures, as means over the pairs of a step: accuracy (share with reward_chosen >
+/// reward_rejected), margin (their difference), reward_chosen, reward_rejected, logp_chosen,
+/// logp_rejected (in the configured form), and num_pairs. Validation reports accuracy and margin.
 class PreferenceObjective final : public Objective {
  public:
   struct Setup {
@@ -47,7 +47,7 @@ class PreferenceObjective final : public Objective {
                                     const at::Tensor& hidden) const override;
 
  private:
-  /// Of the ranks of cp, all of which know the loss of their common rows, one gives it.
+  /// All ranks of cp know the loss of their common rows. Returns true on the rank that reports it.
   [[nodiscard]] bool gives_loss() const {
     return setup_.context.size() == 1 || setup_.context.group->rank() == 0;
   }

@@ -17,7 +17,7 @@ std::vector<std::string> texts(const std::array<std::string_view, N>& names) {
   return {names.begin(), names.end()};
 }
 
-/// d value / d sum of every sequence: what makes a sum a value, too.
+/// Returns d value / d sum of each sequence, which also converts sums to values.
 at::Tensor factors(const PreferenceConfig& config, const at::Tensor& counts, std::int64_t seq_len) {
   switch (by_name<LogProbForm>(kLogProbForms, config.logprob)) {
     case LogProbForm::sum:

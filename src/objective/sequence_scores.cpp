@@ -15,14 +15,14 @@ at::Tensor zeros_of_sequences(std::int64_t num_pairs) {
 at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
   if (batch.num_pairs == 0 && targets.index.numel() == 0) return at::empty({0}, at::kLong);
   if (!batch.sequence_of.defined())
-    fail(ErrorKind::internal, "a loss of pairs was given a batch that has none");
+    fail(ErrorKind::internal, "a preference loss received a batch without preference pairs");
   at::Tensor sequences = targets.of(batch.sequence_of).to(at::kCPU);
   if (sequences.numel() > 0) {
     const auto least = sequences.min().item<std::int64_t>();
     const auto most = sequences.max().item<std::int64_t>();
     if (least < 0 || most >= 2 * batch.num_pairs) {
-      fail(ErrorKind::internal, "targets of sequences {} to {} in a batch of {} pairs", least, most,
-           batch.num_pairs);
+      fail(ErrorKind::internal, "targets of sequences {} to {} in a batch of {} preference pairs",
+           least, most, batch.num_pairs);
     }
   }
   return sequences;
@@ -30,7 +30,7 @@ at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
 
 SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences,
                              const at::Tensor& log_probs, const ContextGroup& context) {
-  // On the host: a GPU adds in no fixed order.
+  // On the host, because a GPU adds in no fixed order.
   const at::Tensor values = log_probs.to(at::kCPU);
   SequenceScores scores{zeros_of_sequences(num_pairs), zeros_of_sequences(num_pairs)};
   scores.sums.index_add_(0, sequences, values);
@@ -93,9 +93,10 @@ at::Tensor StoredReference::sums(const Microbatch& batch) {
     }
     const PairScore& score = found->second;
     if (score.counts[side] != count_of[i]) {
-      fail(ErrorKind::data,
-           "{}: pair {} of the data set has {} targets there and {} here: made of other data",
-           where_, batch.pair_records[pair], score.counts[side], count_of[i]);
+      fail(
+          ErrorKind::data,
+          "{}: pair {} of the data set has {} targets there and {} here. The file was made from different data",
+          where_, batch.pair_records[pair], score.counts[side], count_of[i]);
     }
     values[i] = score.sums[side];
   }

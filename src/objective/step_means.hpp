@@ -8,14 +8,13 @@
 
 namespace trireme {
 
-/// Numbers of an objective that a step reports: each a sum over its micro-batches and ranks divided
-/// by one weight (targets, pairs), summed alike.
+/// Values of an objective that a step reports. Each is a sum over its micro-batches and ranks
+/// divided by a common weight (targets or pairs), which is summed the same way.
 class StepMeans {
  public:
-  /// Declares one measure for each name.
   StepMeans(Measures& measures, std::span<const std::string_view> names);
 
-  /// One micro-batch of step `step`. A rank whose numbers another one tells too gives zeros.
+  /// Adds one micro-batch of step `step`, as zeros if another rank reports the same numbers.
   void add(std::int64_t step, std::span<const double> sums, double weight);
 
   [[nodiscard]] double weight() const { return weight_; }

@@ -10,11 +10,11 @@
 namespace trireme {
 namespace {
 
-/// Of rows [rows] of one chunk.
+/// Targets of the rows [rows] of one chunk.
 struct RowTargets {
-  at::Tensor valid;  // has a loss
-  at::Tensor own;    // its class is this rank's
-  at::Tensor picks;  // [rows, 1], among this rank's classes, 0 where it is another's
+  at::Tensor valid;  // true if the row has a loss
+  at::Tensor own;    // true if the target class is on this rank
+  at::Tensor picks;  // [rows, 1] local class index, 0 if the class is on another rank
 };
 
 RowTargets row_targets(const at::Tensor& targets, const VocabPart& part, std::int64_t classes) {
@@ -24,7 +24,7 @@ RowTargets row_targets(const at::Tensor& targets, const VocabPart& part, std::in
   return {valid, own, local.masked_fill(own.logical_not(), 0).unsqueeze(1)};
 }
 
-/// Of each row the distance of `scores` from the largest of all ranks.
+/// Subtracts from each row of `scores` the maximum over all ranks.
 void subtract_largest(const at::Tensor& scores, Communicator& group) {
   const at::Tensor largest = scores.amax(1);
   all_reduce(group, largest, ReduceOp::max, "loss maxima")->wait();
@@ -94,7 +94,7 @@ ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tens
     const auto [valid, own, picks] = row_targets(chunk_targets, part, weight.size(0));
     const at::Tensor scores = ops::product(x.narrow(0, first, rows), weight.t()).to(type);
     subtract_largest(scores, part.group);
-    // Sums of exponentials, the target's score, and how many of its rivals come before it.
+    // Exponentials, the target's score, and the number of earlier classes with the largest score.
     const at::Tensor sums = at::zeros({setup.want_correct ? 3 : 2, rows}, scores.options());
     sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
     if (setup.want_correct) {

@@ -3,12 +3,12 @@
 #include <cstdint>
 #include <string_view>
 
-/// Activations of the gated MLP, act(gate) * up. No torch here: the model's configuration, the
-/// Hugging Face mapping, the plain path and the CPU kernels all read the one list below.
+/// Activations of the gated MLP, act(gate) * up. No torch here: the model configuration, the
+/// Hugging Face mapping, the plain path and the CPU kernels read the same list.
 ///
-/// An activation says its names and its arithmetic once, for whatever `Math` computes with: whole
-/// tensors (plain path, fp64 too) or vector lanes (kernels). `incoming` is the result's gradient.
-/// Source: Shazeer, "GLU variants improve transformer", 2020.
+/// An activation defines its names and its arithmetic once, for any `Math`: whole tensors (plain
+/// path, also fp64) or vector lanes (kernels). `incoming` is the gradient of the result. Source:
+/// Shazeer, "GLU variants improve transformer", 2020.
 namespace trireme::ops {
 
 struct ActivationNames {
@@ -65,7 +65,7 @@ struct GeluTanh {
   static constexpr double kTwiceRoot = 1.5957691216057308;  // 2 sqrt(2 / pi)
   static constexpr double kCubic = 0.044715;
 
-  /// Beyond it the sigmoid is 0 or 1 in every precision, and a cube overflows.
+  /// For larger |x| the sigmoid is 0 or 1 in every precision, and x^3 could overflow.
   template <class Math, class X>
   static X near_zero(const X& x) {
     return Math::clamp(x, typename Math::Number(40));
@@ -99,7 +99,7 @@ template <class... Each>
 struct ActivationList {
   static constexpr std::array<ActivationNames, sizeof...(Each)> names{Each::names...};
 
-  /// Calls body(Each{}) for the one at `index`.
+  /// Calls body(Each{}) for the activation at `index`.
   template <class Body>
   static void pick(std::int64_t index, Body&& body) {
     std::int64_t i = 0;
@@ -107,10 +107,9 @@ struct ActivationList {
   }
 };
 
-/// The table: a row is one activation.
 using Activations = ActivationList<Silu, GeluTanh, Relu2>;
 
-/// A row of the table.
+/// An index into the table.
 enum class Activation : std::int64_t {};
 
 }  // namespace trireme::ops

@@ -27,23 +27,20 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   check_attention(setup, q.size(0), q.size(2), k.size(2));
 }
 
-/// Attention of one device and dtype, where its shapes fit.
+/// An implementation for one device and dtype, if `fits` accepts the shapes.
 struct AttentionRow {
   at::DeviceType device;
   at::ScalarType dtype;
   bool (*fits)(const at::Tensor& q, const AttentionSetup& setup);
-  AttentionOutput (*forward)(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const AttentionSetup& setup);
-  AttentionGrads (*backward)(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                             const at::Tensor& v, const AttentionOutput& forward,
-                             const AttentionSetup& setup);
+  AttentionForward* forward;
+  AttentionBackward* backward;
 };
 
 bool any_shape(const at::Tensor& /*q*/, const AttentionSetup& /*setup*/) {
   return true;
 }
 
-/// The first that fits is taken; none: the plain path.
+/// The first row that fits is used; if none fits, the plain path.
 constexpr std::array<AttentionRow, 5> kAttention{{
     {at::kCPU, at::kBFloat16, tiles_apply, tiles_forward, tiles_backward},
     {at::kCPU, at::kBFloat16, any_shape, aten_forward, aten_backward},
@@ -64,15 +61,15 @@ const AttentionRow& find_attention(Path path, const at::Tensor& q, const Attenti
   return found == kAttention.end() ? kPlain : *found;
 }
 
-/// True if causal or not is all that the library must know.
+/// Returns true if the library only needs to know whether attention is causal.
 bool one_document_a_row(const AttentionSetup& setup) {
   return setup.whole_rows() && setup.window == 0 &&
          std::all_of(setup.bounds.begin(), setup.bounds.end(),
                      [](const auto& edges) { return edges.size() == 2; });
 }
 
-/// Where ATen's own attention, gradients too, is the fast path: a GPU's whole rows, and what no
-/// kernel of the table takes there.
+/// Returns true if ATen's own attention with its autograd is the fast path: on a GPU, for whole
+/// rows, and for calls that no kernel of the table accepts.
 bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup) {
   if (!q.device().is_cuda()) return false;
   if (one_document_a_row(setup)) return true;
@@ -84,7 +81,6 @@ bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetu
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-/// What backward needs beside tensors.
 struct SavedSetup : torch::CustomClassHolder {
   SavedSetup(AttentionSetup given, Path chosen) : setup(std::move(given)), path(chosen) {}
 

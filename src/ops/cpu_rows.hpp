@@ -11,10 +11,10 @@
 #include "ops/cpu/kernels.hpp"
 #include "ops/path.hpp"
 
-/// Helpers that the CPU implementations of operations share, in ops and in objective.
+/// Helpers for the CPU implementations in ops and objective.
 namespace trireme::ops {
 
-/// Returns true if the native CPU kernels compute on x: fp32 or bf16 in host memory.
+/// Returns true if the native CPU kernels accept x: fp32 or bf16 in host memory.
 inline bool cpu_accepts(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
@@ -23,21 +23,20 @@ inline kernels::Element element_of(const at::Tensor& x) {
   return x.scalar_type() == at::kBFloat16 ? kernels::Element::bf16 : kernels::Element::f32;
 }
 
-/// Address of element `index`, counted in elements.
 inline void* element_at(const at::Tensor& x, std::int64_t index) {
   return static_cast<char*>(x.data_ptr()) + index * static_cast<std::int64_t>(x.element_size());
 }
 
-/// Returns x, or a contiguous copy where the last dimension has gaps.
+/// Returns x, or a contiguous copy if its last dimension has gaps.
 inline at::Tensor last_dim_contiguous(const at::Tensor& x) {
   return x.stride(-1) == 1 || x.size(-1) <= 1 ? x : x.contiguous();
 }
 
-/// Rows whose weight gradient is summed separately. The sums of all chunks are then added in order,
-/// so the result does not depend on the number of threads.
+/// Number of rows per partial sum of a weight gradient. The partial sums are added in order, so the
+/// result does not depend on the number of threads.
 inline constexpr std::int64_t kRowsPerChunk = 256;
 
-/// Calls body(first, last) for chunks of kRowsPerChunk rows, on as many threads as ATen has.
+/// Calls body(first, last) for chunks of kRowsPerChunk rows on ATen's threads.
 template <class Body>
 void for_row_chunks(std::int64_t rows, const Body& body) {
   const auto chunks = (rows + kRowsPerChunk - 1) / kRowsPerChunk;
@@ -48,7 +47,7 @@ void for_row_chunks(std::int64_t rows, const Body& body) {
   });
 }
 
-/// The same for ranges of any length, where a row's result depends on no other's.
+/// Calls body(first, last) for ranges of any length. A row's result must not depend on other rows.
 template <class Body>
 void for_rows(std::int64_t rows, const Body& body) {
   constexpr std::int64_t kFewRows = 8;
@@ -56,21 +55,20 @@ void for_rows(std::int64_t rows, const Body& body) {
                    [&](std::int64_t first, std::int64_t last) { body(first, last); });
 }
 
-/// The same in several pieces a thread, taken as threads become free: one that the machine holds up
-/// takes fewer.
+/// Calls body(first, last) for several chunks per thread, scheduled dynamically.
 template <class Body>
 void for_pieces(std::int64_t count, const Body& body) {
-  constexpr std::int64_t kPiecesPerThread = 8;
+  constexpr std::int64_t kChunksPerThread = 8;
   const std::int64_t threads = at::get_num_threads();
-  const std::int64_t piece = std::max<std::int64_t>(count / (threads * kPiecesPerThread), 1);
+  const std::int64_t chunk = std::max<std::int64_t>(count / (threads * kChunksPerThread), 1);
   std::atomic<std::int64_t> next = 0;
   at::parallel_for(0, threads, 1, [&](std::int64_t, std::int64_t) {
-    for (auto first = next.fetch_add(piece); first < count; first = next.fetch_add(piece))
-      body(first, std::min(count, first + piece));
+    for (auto first = next.fetch_add(chunk); first < count; first = next.fetch_add(chunk))
+      body(first, std::min(count, first + chunk));
   });
 }
 
-/// One row of fp32 sums [width] for every chunk of rows, and their total in chunk order.
+/// One row of fp32 sums [width] per chunk of rows, and their total in chunk order.
 class ChunkSums {
  public:
   ChunkSums(std::int64_t rows, std::int64_t width, at::Device device)

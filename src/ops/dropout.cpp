@@ -33,7 +33,7 @@ std::uint32_t drop_threshold(double p) {
   return static_cast<std::uint32_t>(p * 4294967296.0);
 }
 
-/// High and low word of constant * x for x in [0, 2^32), in int64 without overflow.
+/// Returns the high and low word of constant * x for x in [0, 2^32), in int64 without overflow.
 std::array<at::Tensor, 2> wide_product(std::int64_t constant, const at::Tensor& x) {
   const auto by_low = x * (constant & 0xffff);
   const auto by_high = x * (constant >> 16);
@@ -43,7 +43,7 @@ std::array<at::Tensor, 2> wide_product(std::int64_t constant, const at::Tensor& 
   return {high, low};
 }
 
-/// The four words of philox4x32 for tensors of counter words, on any device.
+/// Returns the four words of philox4x32 for tensors of counter words, on any device.
 std::array<at::Tensor, 4> plain_philox(std::uint64_t key, std::array<at::Tensor, 4> c) {
   auto key0 = static_cast<std::int64_t>(key & 0xffffffff);
   auto key1 = static_cast<std::int64_t>(key >> 32);
@@ -58,7 +58,7 @@ std::array<at::Tensor, 4> plain_philox(std::uint64_t key, std::array<at::Tensor,
   return c;
 }
 
-/// [B, T, F] words of the mask, as int64.
+/// Returns the words [B, T, F] of the mask as int64.
 at::Tensor plain_words(const at::Tensor& x, const DropoutMask& mask) {
   const auto device = x.device();
   const auto first_counter = mask.first_feature / 4;
@@ -144,8 +144,8 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 }  // namespace
 
 std::uint64_t dropout_key(const DropoutMask& mask) {
-  const auto place = (std::uint64_t{mask.layer} << 32) | mask.op;
-  const auto words = philox4x32(mask.key, mask.step, place);
+  const auto counter_high = (std::uint64_t{mask.layer} << 32) | mask.op;
+  const auto words = philox4x32(mask.key, mask.step, counter_high);
   return (std::uint64_t{words[1]} << 32) | words[0];
 }
 

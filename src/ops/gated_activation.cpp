@@ -9,7 +9,7 @@
 namespace trireme::ops {
 namespace {
 
-/// Arithmetic of activations.hpp on whole tensors.
+/// The arithmetic of activations.hpp on whole tensors.
 struct TensorMath {
   using Number = double;
 
@@ -24,7 +24,6 @@ struct TensorMath {
 
 using Halves = GatedGrads<at::Tensor>;
 
-/// Views of gate and up.
 Halves halves(const at::Tensor& gate_up) {
   if (gate_up.dim() < 1 || gate_up.size(-1) % 2 != 0) {
     fail(ErrorKind::internal, "gated_activation: gate_up {} must be [.., 2F]", gate_up.sizes());
@@ -53,13 +52,13 @@ at::Tensor plain_gated_backward(const at::Tensor& grad_y, const at::Tensor& gate
   return at::cat({grads.gate, grads.up}, -1).to(gate_up.scalar_type());
 }
 
-/// gate_up as rows [rows, 2F], without a copy where its strides allow.
+/// Returns gate_up as rows [rows, 2F], without a copy if its strides allow it.
 at::Tensor as_rows(const at::Tensor& gate_up) {
   const auto width = gate_up.size(-1);
   return last_dim_contiguous(gate_up.reshape({width == 0 ? 0 : gate_up.numel() / width, width}));
 }
 
-/// What forward and backward share, for the rows from `first` to `last`.
+/// Returns the arguments that forward and backward share, for rows [first, last).
 kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std::int64_t first,
                            std::int64_t last) {
   kernels::Gated call{};
@@ -135,7 +134,7 @@ Activation find_activation(std::string_view name) {
   for (std::size_t i = 0; i < Activations::names.size(); ++i) {
     if (Activations::names[i].name == name) return Activation{static_cast<std::int64_t>(i)};
   }
-  fail(ErrorKind::internal, "no activation {}", name);
+  fail(ErrorKind::internal, "unknown activation {}", name);
 }
 
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {
@@ -148,7 +147,8 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
                           Activation activation, Path path) {
   const auto gate = halves(gate_up).gate;
   if (gate.sizes() != grad_y.sizes() || gate.scalar_type() != grad_y.scalar_type()) {
-    fail(ErrorKind::internal, "gated_activation: gate {} {} and grad_y {} {} must be alike",
+    fail(ErrorKind::internal,
+         "gated_activation: gate {} {} and grad_y {} {} must have the same shape and dtype",
          gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
   }
   const at::NoGradGuard no_grad;

@@ -6,18 +6,18 @@
 #include "ops/activations.hpp"
 #include "ops/path.hpp"
 
-/// act(gate) * up for an activation of the table, computed in fp32 (fp64 for fp64), rounded once.
+/// act(gate) * up, computed in fp32 (fp64 for fp64) and rounded once.
 namespace trireme::ops {
 
-/// By its name in model.activation, which the configuration has checked: Error(internal) if unknown.
+/// Returns the activation with a name of model.activation. Throws Error(internal) if it is unknown.
 Activation find_activation(std::string_view name);
 
-/// gate_up [.., 2F] (gate first) -> [.., F].
+/// Computes [.., F] from gate_up [.., 2F], gate first.
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path = Path::fast);
-/// grad_y [.., F] -> gradient of gate_up [.., 2F].
+/// Computes the gradient of gate_up [.., 2F] from grad_y [.., F].
 at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
                           Activation activation, Path path = Path::fast);
-/// With autograd.
+/// Gated activation with autograd.
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation,
                             Path path = Path::fast);
 

@@ -15,7 +15,7 @@ void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
   }
 }
 
-/// As the kernel reads it: 16-byte addresses, and one of the last two dimensions contiguous.
+/// Returns true for 16-byte alignment with one of the last two dimensions contiguous.
 bool is_aligned(const at::Tensor& matrices) {
   const std::int64_t step = 16 / matrices.element_size();
   const std::int64_t row = matrices.stride(-2);
@@ -26,7 +26,7 @@ bool is_aligned(const at::Tensor& matrices) {
          ((column == 1 && row % step == 0) || (row == 1 && column % step == 0));
 }
 
-/// ATen has the kernel (CUTLASS) for bf16 on Hopper and Blackwell.
+/// Returns true if ATen has the kernel (CUTLASS): bf16 on Hopper and Blackwell.
 bool has_grouped_kernel(const at::Tensor& a, const at::Tensor& b, Path path) {
   if (path == Path::plain || a.scalar_type() != at::kBFloat16 || a.size(0) == 0) return false;
   const int generation = cuda_generation(a.device());
@@ -38,23 +38,24 @@ at::Tensor ends_of(const std::vector<std::int64_t>& bounds, at::Device device) {
   return at::tensor(ends, at::kInt).to(device, /*non_blocking=*/true);
 }
 
-/// How many rows are multiplied where an expert has `count`. oneDNN, which takes bf16 and fp16 on a CPU,
-/// builds code for every number of rows (0.4 ms), and no two steps give an expert as many: rounded up.
+/// Returns the number of rows to multiply for an expert with `count` rows. oneDNN, which multiplies
+/// bf16 and fp16 on a CPU, generates code for every number of rows (0.4 ms), and the number differs
+/// in every step, so it is rounded up.
 std::int64_t rows_taken(const at::Tensor& rows, std::int64_t count) {
   if (!rows.is_cpu() || rows.element_size() != 2 || widens_products(rows)) return count;
   const std::int64_t step = count <= 128 ? 32 : 64;
   return (count + step - 1) / step * step;
 }
 
-/// Rows [first, first + count), and zeros up to rows_taken.
+/// Returns rows [first, first + count), padded with zeros to rows_taken.
 at::Tensor padded(const at::Tensor& rows, std::int64_t first, std::int64_t count) {
   const at::Tensor own = rows.narrow(0, first, count);
   const std::int64_t all = rows_taken(rows, count);
   return all == count ? own : at::constant_pad_nd(own, {0, 0, 0, all - count});
 }
 
-/// out's rows [first, first + count) = those of `rows` times weight^T. Rows behind them may be written
-/// too: the experts after this one write theirs later.
+/// Writes rows [first, first + count) times weight^T to the same rows of out. It may also overwrite
+/// the rows after them, which the following experts write later.
 void put_of_expert(const at::Tensor& rows, const at::Tensor& weight, std::int64_t first,
                    std::int64_t count, const at::Tensor& out) {
   const std::int64_t all = rows_taken(rows, count);

@@ -3,7 +3,7 @@
 
 namespace trireme::ops {
 
-/// The keys begin, ..., end - 1 of one document in order of position.
+/// The keys [begin, end) of one document, in order of position.
 struct KeyInterval {
   std::int64_t begin;
   std::int64_t end;

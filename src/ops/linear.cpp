@@ -9,13 +9,13 @@
 namespace trireme::ops {
 namespace {
 
-/// Rows of W that one call of the kernel takes; less work than kLeastWork is not shared out.
+/// Number of rows of W per kernel call. Less work than kLeastWork runs on one thread.
 constexpr std::int64_t kOutsPerChunk = 16;
 constexpr std::int64_t kLeastWork = 1 << 16;
-/// Rows of x from which arithmetic takes longer than reading W.
+/// Number of rows of x from which arithmetic takes longer than reading W.
 constexpr std::int64_t kManyRows = 64;
 
-/// x as the kernel reads it.
+/// Returns x in the layout that the kernel reads.
 at::Tensor spread(const at::Tensor& x, const at::Tensor& w) {
   using namespace kernels;
   const std::int64_t in = x.size(1);
@@ -66,7 +66,7 @@ at::Tensor cpu_linear(const at::Tensor& x_in, const at::Tensor& w_in, at::Scalar
     part.last_out = std::min(outs, last * kOutsPerChunk);
     kernels::table().linear_rows(part);
   };
-  if (x.size(0) < kManyRows) {  // a thread reads its part of W as one stream
+  if (x.size(0) < kManyRows) {  // each thread reads its part of W as one stream
     at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1), run);
   } else {
     for_pieces(chunks, run);

@@ -13,21 +13,20 @@ namespace {
 
 using kernels::kBlockTokens;
 
-/// Query heads that one call of the kernel is given, about: enough to use a block while it is near.
+/// Approximate number of query heads per kernel call, to reuse a block while it is in cache.
 constexpr std::int64_t kQueriesPerCall = 24;
 
 std::int64_t blocks_for(std::int64_t tokens) {
   return (tokens + kBlockTokens - 1) / kBlockTokens;
 }
 
-/// rows: queries or keys [1, heads, rows, head_dim].
+/// `rows` are queries or keys [1, heads, rows, head_dim].
 bool cpu_accepts_cache(const at::Tensor& rows, const PagedCache& cache) {
   return cpu_accepts(cache.keys) && cache.head_dim() % kBlockTokens == 0 &&
          cache.head_dim() <= kernels::kMaxHeadWidth &&
          rows.size(1) / cache.kv_heads() <= kernels::kMaxPagedQueries;
 }
 
-/// Rows of one text for one key head.
 struct PagedTask {
   std::size_t text;
   std::int64_t kv_head;
@@ -119,8 +118,8 @@ void cpu_store(const at::Tensor& k_in, const at::Tensor& v_in, const PagedPlan& 
   }
 }
 
-/// q [T, heads, n, D] over keys [T, kv_heads, D, L] and values [T, kv_heads, L, D]; seen [T, 1, n, L].
-/// Returns [T, n, heads * D].
+/// Attention of q [T, heads, n, D] over keys [T, kv_heads, D, L] and values [T, kv_heads, L, D],
+/// with seen [T, 1, n, L]. Returns [T, n, heads * D].
 at::Tensor attend_to(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
                      const at::Tensor& seen, double scale) {
   const at::ScalarType wide = accumulate_type(q);
@@ -149,7 +148,7 @@ struct Gathered {
   at::Tensor values;  // [T, kv_heads, L, D]
 };
 
-/// The blocks of tables [T, n] as whole texts of L = 16 n tokens; what is not seen is 0.
+/// Gathers the blocks in tables [T, n] as whole sequences of L = 16 n tokens. Unseen values are 0.
 Gathered gather_texts(const PagedCache& cache, const at::Tensor& tables, const at::Tensor& seen) {
   const std::int64_t texts = tables.size(0);
   const std::int64_t length = tables.size(1) * kBlockTokens;
@@ -166,11 +165,11 @@ Gathered gather_texts(const PagedCache& cache, const at::Tensor& tables, const a
                                 .view({kv_heads, texts, length / word, width, word})
                                 .permute({1, 0, 2, 4, 3})
                                 .reshape({texts, kv_heads, length, width});
-  // Weight 0 times a NaN that lies there would be a NaN.
+  // A weight of 0 times a NaN in an unused slot would be NaN.
   return {keys, values.masked_fill(seen.logical_not().view({texts, 1, length, 1}), 0)};
 }
 
-/// [rows, length] bool: the tokens of intervals [rows, 2].
+/// Returns [rows, length] bool: true inside the intervals [rows, 2].
 at::Tensor seen_tokens(const at::Tensor& intervals, std::int64_t length) {
   const at::Tensor token = at::arange(length, intervals.options());
   return token.ge(intervals.narrow(1, 0, 1)).logical_and_(token.lt(intervals.narrow(1, 1, 1)));
@@ -196,15 +195,16 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
     const std::vector<std::int64_t> blocks(text.blocks.begin(),
                                            text.blocks.begin() + blocks_for(end));
     const at::Tensor table = at::tensor(blocks, at::kLong).to(q.device()).unsqueeze(0);
-    const at::Tensor place = at::arange(table.size(1) * kBlockTokens, table.options());
-    const Gathered whole = gather_texts(cache, table, place.lt(end).unsqueeze(0));
+    const at::Tensor position = at::arange(table.size(1) * kBlockTokens, table.options());
+    const Gathered whole = gather_texts(cache, table, position.lt(end).unsqueeze(0));
     std::vector<std::int64_t> intervals;
     for (std::int64_t row = text.first_row; row < text.first_row + text.num_rows; ++row) {
       const KeyInterval& seen = plan.seen[static_cast<std::size_t>(row)];
       intervals.insert(intervals.end(), {seen.begin, seen.end});
     }
     const at::Tensor seen =  // [rows, L]
-        seen_tokens(at::tensor(intervals, at::kLong).to(q.device()).view({-1, 2}), place.size(0));
+        seen_tokens(at::tensor(intervals, at::kLong).to(q.device()).view({-1, 2}),
+                    position.size(0));
     out.narrow(0, text.first_row, text.num_rows)
         .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
                          seen.unsqueeze(0).unsqueeze(0), scale)
@@ -262,10 +262,10 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
     TRIREME_ASSERT(text.first_row == plan.num_rows && text.num_rows > 0 && text.before >= 0);
     TRIREME_ASSERT(static_cast<std::int64_t>(text.blocks.size()) >= blocks_for(end));
     plan.num_rows += text.num_rows;
-    for (std::int64_t place = text.before; place < end; ++place) {
-      block_of_row.push_back(text.blocks[static_cast<std::size_t>(place / kBlockTokens)]);
-      slot_of_row.push_back(place % kBlockTokens);
-      KeyInterval seen = setup.places_seen(place);
+    for (std::int64_t position = text.before; position < end; ++position) {
+      block_of_row.push_back(text.blocks[static_cast<std::size_t>(position / kBlockTokens)]);
+      slot_of_row.push_back(position % kBlockTokens);
+      KeyInterval seen = setup.places_seen(position);
       seen.begin = std::max<std::int64_t>(seen.begin, 0);
       plan.seen.push_back(seen);
     }

@@ -8,20 +8,20 @@
 #include "ops/key_interval.hpp"
 #include "ops/path.hpp"
 
-/// Attention of texts that grow, over keys and values in blocks of kBlockTokens tokens, which texts
-/// may share. Source: Kwon et al., "PagedAttention", SOSP 2023.
+/// Attention of growing sequences over keys and values in blocks of kBlockTokens tokens, which
+/// sequences may share. Source: Kwon et al., "PagedAttention", SOSP 2023.
 namespace trireme::ops {
 
-/// Rows [first_row, first_row + num_rows) of a step are the tokens before, before + 1, .. of a text.
+/// Rows [first_row, first_row + num_rows) of a step: tokens before, before + 1, ... of a sequence.
 struct PagedText {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  std::int64_t before = 0;           // its tokens that are in the cache already
-  std::vector<std::int32_t> blocks;  // of all its tokens, these rows' too, in order
+  std::int64_t before = 0;           // number of tokens already in the cache
+  std::vector<std::int32_t> blocks;  // of all tokens, including these rows, in order
 };
 
-/// The blocks of one layer, those of one head side by side: a text whose blocks are in order is read as
-/// one stream. w: kernels::in_block_word. Unused places may hold anything.
+/// The blocks of one layer. Blocks of one head are adjacent, so a sequence with consecutive blocks
+/// is read as one stream. w is kernels::in_block_word. Unused slots may hold garbage.
 struct PagedCache {
   at::Tensor keys;    // [kv_heads, blocks, head_dim / w, kBlockTokens, w], after the rotation
   at::Tensor values;  // [kv_heads, blocks, kBlockTokens / w, head_dim, w]
@@ -33,35 +33,34 @@ struct PagedCache {
   [[nodiscard]] std::int64_t head_dim() const { return values.size(3); }
 };
 
-/// `make` makes so many numbers, of one dtype; head_dim is even.
+/// Allocates a cache. `make` allocates a number of elements of one dtype; head_dim must be even.
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make);
 
-/// The rows of each text and the tokens of the text that each row sees, made once for all layers of
-/// a step.
+/// The rows of each sequence and the tokens that each row sees, computed once per step.
 struct PagedPlan {
-  std::vector<PagedText> texts;  // their rows in order, without gaps
+  std::vector<PagedText> texts;  // rows in order, without gaps
   std::int64_t num_rows = 0;
-  std::vector<KeyInterval> seen;  // [rows]: tokens of its text that a row sees
-  // For the plain path, on the cache's device; int64.
+  std::vector<KeyInterval> seen;  // [rows]: tokens of its sequence that a row sees
+  // Only for the plain path, int64 on the cache's device:
   at::Tensor block_of_row;  // [rows]
   at::Tensor slot_of_row;   // [rows]
-  at::Tensor tables;        // [texts of one row, most blocks], 0 behind the end
-  at::Tensor single_rows;   // [texts of one row]: which row
-  at::Tensor single_seen;   // [texts of one row, 2]: `seen` of that row
+  at::Tensor tables;        // [single-row sequences, most blocks], padded with 0
+  at::Tensor single_rows;   // [single-row sequences]: row index
+  at::Tensor single_seen;   // [single-row sequences, 2]: `seen` of that row
 };
 
-/// `window`: a row sees as many tokens at most, its own the last (AttentionSetup); 0: all up to itself.
-/// Throws Error(internal) for rows with gaps, or a text with too few blocks.
+/// Plans a step. `window` limits the tokens that a row sees, counted back from its own
+/// (AttentionSetup); 0: no limit. Throws Error(internal) for gaps in rows and missing blocks.
 PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window = 0);
 
-/// Writes keys and values [1, kv_heads, rows, head_dim] (any strides) of all rows to the cache.
+/// Stores keys and values [1, kv_heads, rows, head_dim] (any strides) of all rows in the cache.
 void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,
                  const PagedCache& cache, Path path = Path::fast);
 
-/// q [1, heads, rows, head_dim] -> [rows, heads * head_dim]: each row reads the tokens that it sees from
-/// the cache; query head h reads key head h / (heads / kv_heads). By the kernels a row is formed by the
-/// same operations whatever other rows there are.
+/// Computes [rows, heads * head_dim] from q [1, heads, rows, head_dim] and the cached tokens that
+/// each row sees. Query head h reads key head h / (heads / kv_heads). The CPU kernels compute a row
+/// by the same operations whatever other rows there are.
 at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
                            double scale, Path path = Path::fast);
 

@@ -8,20 +8,19 @@ namespace trireme::ops {
 
 /// The implementations that an operation may use. Results are equal up to rounding.
 ///   fast   the first row of the operation's table that accepts the tensors
-///   plain  ATen operations only: every device and dtype, fp64 included; the oracle
+///   plain  ATen operations only: every device and dtype, fp64 included; the reference
 enum class Path { fast, plain };
 
-/// What train.fused_ops asks for.
 inline Path path_of(bool fused) {
   return fused ? Path::fast : Path::plain;
 }
 
-/// Returns one row of an operation's table of implementations. A row has `accepts`, a predicate on
-/// device, dtype and shape, and functions on whole tensors. Rows are in order of preference. The last
-/// row is plain: it accepts everything and has no predicate.
+/// Returns the row of an operation's table to use. A row has a predicate `accepts` on device, dtype
+/// and shape, and functions on whole tensors. Rows are in order of preference. The last row is
+/// plain: it accepts everything and has no predicate.
 ///
-/// An operation calls the functions of the row on the thread of its caller: a GPU implementation
-/// launches on LibTorch's current stream of that thread, a CPU implementation starts its threads.
+/// The functions run on the caller's thread: a GPU implementation launches on LibTorch's current
+/// stream of that thread, a CPU implementation starts its threads.
 template <class Row, std::size_t N, class... Inputs>
 const Row& choose(Path path, const std::array<Row, N>& table, const Inputs&... inputs) {
   const auto plain = table.end() - 1;
@@ -30,10 +29,10 @@ const Row& choose(Path path, const std::array<Row, N>& table, const Inputs&... i
                        [&](const Row& row) { return row.accepts(inputs...); });
 }
 
-/// fp64 for fp64, else fp32: the type of sums, of saved statistics and of weight gradients.
+/// Returns fp64 for fp64, else fp32: the dtype of sums, saved statistics and weight gradients.
 at::ScalarType accumulate_type(const at::Tensor& x);
 
-/// Major compute capability of a GPU (8: Ampere, 9: Hopper); 0 for a CPU.
+/// Returns the major compute capability of a GPU (8: Ampere, 9: Hopper); 0 for a CPU.
 int cuda_generation(at::Device device);
 
 }  // namespace trireme::ops

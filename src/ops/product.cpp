@@ -11,11 +11,11 @@
 namespace trireme::ops {
 namespace {
 
-/// Rows that are widened at a time: they and what comes of them stay in the cache.
+/// Number of rows widened at a time, so that they and their results stay in the cache.
 constexpr std::int64_t kBlockRows = 512;
 
-/// Whether oneDNN, which LibTorch asks, multiplies bf16 faster than MKL does fp32. Where the CPU has no
-/// instructions for it LibTorch's own loops take over, far slower than either.
+/// Returns true if oneDNN (used by LibTorch) multiplies bf16 faster than MKL multiplies fp32. On a
+/// CPU without bf16 instructions, LibTorch uses its own loops, which are much slower than both.
 bool multiplies_bf16_fast() {
 #ifdef __x86_64__
   __builtin_cpu_init();
@@ -29,7 +29,6 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Calls body(first, count) for blocks of rows.
 template <class Body>
 void for_blocks(std::int64_t rows, Body body) {
   for (std::int64_t first = 0; first < rows; first += kBlockRows)

@@ -1,24 +1,23 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-/// Matrix products of whole micro-batches, in the factors' dtype. On a CPU that multiplies fp32 faster
-/// than 16 bits the factors of bf16 and fp16 are widened, blocks of rows at a time: the same sums in
-/// fp32, in another order. Without autograd.
+/// Matrix products of whole micro-batches in the dtype of the factors, without autograd. On a CPU
+/// that multiplies fp32 faster than 16-bit types, bf16 and fp16 factors are widened, blocks of rows
+/// at a time: the same fp32 sums in another order.
 namespace trireme::ops {
 
-/// Whether products of x's dtype are formed from fp32. The same on every start on one kind of CPU.
+/// Returns true if products of x's dtype are computed in fp32. Constant for one kind of CPU.
 bool widens_products(const at::Tensor& x);
 
-/// a [.., k] times b [k, n] -> [.., n], of a's dtype.
+/// Multiplies a [.., k] with b [k, n]: [.., n] in a's dtype.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
-/// The same into out [m, n], of a's dtype; a [m, k].
+/// Writes the product of a [m, k] and b to out [m, n] in a's dtype.
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
-/// The same added to `sum`.
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum);
-/// a^T b, a [m, k], b [m, n] -> [k, n]: a gradient of weights. Of their dtype, or fp32 where widened.
+/// Computes a weight gradient a^T b [k, n] from a [m, k], b [m, n]; in fp32 if widened.
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b);
 
-/// What these are where factors are widened; for tests on any machine.
+/// The implementations with widened factors, exposed for tests on any machine.
 namespace widened {
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);

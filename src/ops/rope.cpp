@@ -30,7 +30,7 @@ void check_heads(const at::Tensor& x, const at::Tensor& weight, const QkNormRope
 }
 
 void check_positions(const QkNormRope& setup) {
-  // A look at another device's memory would wait for all of its work.
+  // Reading another device's memory would synchronize with it.
   if (setup.positions.device() != at::kCPU || setup.positions.numel() == 0) return;
   const auto low = setup.positions.min().item<std::int64_t>();
   const auto high = setup.positions.max().item<std::int64_t>();
@@ -41,7 +41,7 @@ void check_positions(const QkNormRope& setup) {
   }
 }
 
-/// cos and sin of every token: [B, T, 1, D/2].
+/// Returns cos and sin of every token: [B, T, 1, D/2].
 RopeTables gather_angles(const QkNormRope& setup, at::ScalarType type) {
   const auto pick = [&](const at::Tensor& table) {
     const auto rows = table.index_select(0, setup.positions.reshape({-1})).to(type);
@@ -72,8 +72,7 @@ QueryKey plain_rope(const at::Tensor& q, const at::Tensor& k, const QkNormRope& 
   return {plain_rotate(q, setup.q_weight, setup), plain_rotate(k, setup.k_weight, setup)};
 }
 
-/// Writes the gradient of x into `grad_x` [B, T, H, D]. Returns the gradient of the weight,
-/// undefined without norm.
+/// Writes the gradient of x to `grad_x` [B, T, H, D]. Returns the weight gradient, if any.
 at::Tensor plain_rotate_back(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight,
                              const QkNormRope& setup, const at::Tensor& grad_x) {
   const auto type = accumulate_type(x);
@@ -92,8 +91,8 @@ at::Tensor plain_rotate_back(const at::Tensor& grad, const at::Tensor& x, const 
   return (turned_back * normed).sum(at::IntArrayRef{0, 1, 2});
 }
 
-/// Writes into slot_q and slot_k [B, T, heads, D], which may have any strides. Returns the gradients
-/// of the weights, undefined without norm.
+/// Writes to slot_q and slot_k [B, T, heads, D], which may have any strides. Returns the weight
+/// gradients; undefined without norm.
 QueryKey plain_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
                              const at::Tensor& q, const at::Tensor& k, const QkNormRope& setup,
                              const at::Tensor& slot_q, const at::Tensor& slot_k) {
@@ -101,7 +100,7 @@ QueryKey plain_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad_k,
           plain_rotate_back(grad_k, k, setup.k_weight, setup, slot_k)};
 }
 
-/// Tables and positions as the kernels read them, made once for q and k.
+/// Tables and positions in the layout of the kernels, computed once for q and k.
 struct Angles {
   at::Tensor cos;
   at::Tensor sin;

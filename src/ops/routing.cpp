@@ -7,12 +7,12 @@
 namespace trireme::ops {
 namespace {
 
-/// Divided by their sum, as DeepSeek and Qwen do it.
+/// Divides weights by their sum if `normalize`, as DeepSeek and Qwen do.
 at::Tensor divided(const at::Tensor& chosen, bool normalize) {
   return normalize ? chosen / chosen.sum(-1, /*keepdim=*/true) : chosen;
 }
 
-/// Row of each assignment.
+/// Returns the row of each assignment.
 at::Tensor inverse_of(const at::Tensor& order) {
   const at::Tensor inverse = at::empty_like(order);
   return inverse.scatter_(0, order, at::arange(order.size(0), order.options()));
@@ -40,7 +40,7 @@ at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direc
                            bool normalize) {
   at::Tensor of_chosen = grad_gates;
   if (normalize && experts.size(-1) == 1) {
-    of_chosen = at::zeros_like(grad_gates);  // a weight of 1, whatever the score
+    of_chosen = at::zeros_like(grad_gates);  // the weight is always 1
   } else if (normalize) {
     const at::Tensor chosen = scores.gather(-1, experts);
     const at::Tensor sum = chosen.sum(-1, true);

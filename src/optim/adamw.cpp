@@ -1,7 +1,5 @@
 #include "optim/adamw.hpp"
 
-#include "optim/key_checks.hpp"
-
 namespace trireme {
 
 void check(const AdamWConfig& config, Problems& problems) {

@@ -20,8 +20,8 @@ struct AdamWConfig {
 
 void check(const AdamWConfig& config, Problems& problems);
 
-/// AdamW with decoupled decay; one fused ATen call for each of the two groups (decay, no decay).
-/// Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+/// AdamW with decoupled weight decay. Each of the two groups (decay, no decay) is one fused ATen
+/// call. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
@@ -34,14 +34,14 @@ class AdamW : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Parameters with one decay, as views of this rank's parts.
+  /// Parameters with the same decay, as views of this rank's shards.
   struct Group {
     double decay = 0;
     std::vector<at::Tensor> weights;
     std::vector<at::Tensor> grads;
     std::vector<at::Tensor> exp_avgs;
     std::vector<at::Tensor> exp_avg_sqs;
-    std::vector<at::Tensor> steps;  // scalars: the fused kernel takes the bias corrections from it
+    std::vector<at::Tensor> steps;  // step number, for the bias corrections
   };
 
   Config config_;

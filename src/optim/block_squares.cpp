@@ -11,13 +11,15 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;  // at once, of the plain form
+// most blocks at once in the plain implementation
+constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
 constexpr std::int64_t kLowWord = 0xffffffff;
 
-/// Eight partial sums by place in the block, added in a fixed order: vectorises, and gives the same
-/// bits wherever a range begins.
+/// Returns the sum of squares of a block. Elements go to one of eight partial sums by their
+/// position in the block, and the partial sums are added in a fixed order. The loop vectorizes, and
+/// the result is the same wherever a range begins.
 template <class T>
-double block_squares(std::span<const T> values, std::int64_t place) {
+double block_squares(std::span<const T> values, std::int64_t position) {
   constexpr std::size_t kLanes = 8;
   std::array<double, kLanes> lanes{};
   if (values.size() == kSquaresBlock) {
@@ -30,7 +32,7 @@ double block_squares(std::span<const T> values, std::int64_t place) {
   } else {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto value = static_cast<double>(values[i]);
-      lanes[(static_cast<std::size_t>(place) + i) % kLanes] += value * value;
+      lanes[(static_cast<std::size_t>(position) + i) % kLanes] += value * value;
     }
   }
   double sum = 0;
@@ -43,10 +45,10 @@ void host_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor&
   const std::span values(grads.const_data_ptr<T>(), static_cast<std::size_t>(grads.numel()));
   ExactSum sum;
   for (std::size_t i = 0; i < values.size();) {
-    const std::int64_t place = (begin + static_cast<std::int64_t>(i)) % kSquaresBlock;
+    const std::int64_t position = (begin + static_cast<std::int64_t>(i)) % kSquaresBlock;
     const std::size_t count =
-        std::min(values.size() - i, static_cast<std::size_t>(kSquaresBlock - place));
-    sum.add(block_squares(values.subspan(i, count), place));
+        std::min(values.size() - i, static_cast<std::size_t>(kSquaresBlock - position));
+    sum.add(block_squares(values.subspan(i, count), position));
     i += count;
   }
   sum.carry();
@@ -54,7 +56,7 @@ void host_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor&
   for (std::size_t i = 0; i < sum.words().size(); ++i) out[i] += sum.words()[i];
 }
 
-/// ExactSum::add of every element of sums [n] fp64.
+/// Applies ExactSum::add to every element of sums [n] fp64.
 void add_to_words(const at::Tensor& sums, const at::Tensor& words) {
   const at::Tensor finite = sums.isfinite();
   words.select(0, ExactSum::kWords).add_(finite.logical_not().sum());
@@ -62,9 +64,9 @@ void add_to_words(const at::Tensor& sums, const at::Tensor& words) {
   const at::Tensor exponent = bits.bitwise_right_shift(52);
   const at::Tensor hidden = exponent.gt(0).to(at::kLong).bitwise_left_shift(52);
   const at::Tensor digits = bits.bitwise_and((std::int64_t{1} << 52) - 1).bitwise_or(hidden);
-  const at::Tensor place = exponent.clamp_min(1).sub(1);
-  const at::Tensor word = place.bitwise_right_shift(5);
-  const at::Tensor shift = place.bitwise_and(31);
+  const at::Tensor position = exponent.clamp_min(1).sub(1);
+  const at::Tensor word = position.bitwise_right_shift(5);
+  const at::Tensor shift = position.bitwise_and(31);
   const at::Tensor low = digits.bitwise_and(kLowWord).bitwise_left_shift(shift);
   const at::Tensor high =
       digits.bitwise_right_shift(32).bitwise_left_shift(shift).add(low.bitwise_right_shift(32));
@@ -75,7 +77,7 @@ void add_to_words(const at::Tensor& sums, const at::Tensor& words) {
   words.add_(sum);
 }
 
-/// ExactSum::carry, once in every word.
+/// Applies ExactSum::carry once to every word.
 void carry(const at::Tensor& words) {
   constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kWords);
   const at::Tensor carried = words.narrow(0, 0, kWords - 1).bitwise_right_shift(32);
@@ -89,7 +91,7 @@ struct SquaresRow {
   void (*add)(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 };
 
-/// None that fits: the plain one.
+/// If no row fits, the plain implementation is used.
 constexpr std::array kSquares{
     SquaresRow{at::kCPU, at::kFloat, host_squares<float>},
     SquaresRow{at::kCPU, at::kDouble, host_squares<double>},

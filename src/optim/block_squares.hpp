@@ -5,15 +5,15 @@
 
 namespace trireme {
 
-/// Elements whose squares are added in fp64 before they enter an exact sum.
+/// Number of squares that are summed in fp64 before they enter an exact sum.
 inline constexpr std::int64_t kSquaresBlock = 64;
 
-/// Adds the squares of grads [n], elements `begin` and on of a unit, to `words` [ExactSum::kWords +
-/// 1] int64 on the same device: ExactSum's words of the sums of every block, which begin at
-/// multiples of 64 of the unit. Picks by device.
+/// Adds the squares of grads [n], which begin at element `begin` of a unit, to `words`
+/// [ExactSum::kWords + 1] int64 on the same device. The words are those of an ExactSum over blocks,
+/// which begin at multiples of 64 in the unit.
 void add_block_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 
-/// By ATen alone, on any device; the other form's words, where block sums round alike.
+/// Like add_block_squares, with ATen on any device. Same words if block sums round equally.
 void add_block_squares_plain(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 
 }  // namespace trireme

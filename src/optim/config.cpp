@@ -4,7 +4,6 @@
 
 #include "core/join.hpp"
 #include "core/number.hpp"
-#include "optim/key_checks.hpp"
 #include "optim/registry.hpp"
 #include "optim/schedule.hpp"
 
@@ -26,19 +25,19 @@ std::string text_of(const OptimizerKey& key) {
       key.value);
 }
 
-/// What a key is for some optimizers.
+/// The description of a key that some optimizers share.
 struct KeyMeaning {
   std::string optimizers;  // "adamw, lion"
   std::string text;
 };
 
-/// "adamw: ...; sgd: ...". A default is told where it is not that of `key`.
+/// Returns "adamw: ...; sgd: ...". A default that differs from the default of `key` is added.
 std::string key_help(const OptimizerKey& key) {
   std::vector<KeyMeaning> meanings;
   for (const OptimizerRow& row : optimizer_rows()) {
     for (const OptimizerKey& own : row.keys()) {
       if (own.name != key.name) continue;
-      TRIREME_ASSERT(own.value.index() == key.value.index());  // one key, one type
+      TRIREME_ASSERT(own.value.index() == key.value.index());  // one type per key
       const std::string text =
           own.value == key.value ? own.help : formatted("{}, default {}", own.help, text_of(own));
       const auto same = std::find_if(meanings.begin(), meanings.end(),

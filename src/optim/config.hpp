@@ -10,22 +10,22 @@
 
 namespace trireme {
 
-/// optim.min_lr that nobody set.
+/// Value of optim.min_lr that stands for 0.1 lr.
 inline constexpr double kTenthOfLr = -1;
 inline constexpr double kMostLr = 1e6;
 
-/// A key of [optim] that some optimizers declare: "beta2" of adamw and lion. Its help says which
-/// optimizers have it and how each uses it.
+/// A key of [optim] that one or more optimizers declare, for example beta2 of adamw and lion. The
+/// help text says which optimizers have it and how each one uses it.
 using OptimizerKey = OwnKey;
 
-/// The keys of all optimizers, each once; where their defaults differ, that of the first row.
+/// Returns the keys of all optimizers, each once, with the default of the first optimizer.
 std::vector<OptimizerKey> optimizer_keys();
 
-/// "optimizer: adamw (...), sgd (...)", for help.
+/// Returns "optimizer: adamw (...), sgd (...)" for help.
 const char* optimizer_help();
 
-/// The optimizer, its schedule and the clip. Keys are flat: those of the optimizers stand beside
-/// the others, and `name` says which of them are read.
+/// The optimizer, its learning-rate schedule and gradient clipping. Keys are flat: the keys of all
+/// optimizers are in one section, and `name` decides which of them are read.
 struct OptimConfig {
   std::string name = "adamw";
   double lr = 3e-4;
@@ -39,22 +39,32 @@ struct OptimConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("name", self.name, optimizer_help());
     visit("lr", self.lr, "peak learning rate, per optimizer step");
-    visit("min_lr", self.min_lr, "learning rate at the end of cosine and linear; -1: 0.1 lr");
-    visit("warmup_steps", self.warmup_steps, "steps of linear warm-up from 0 to lr");
-    visit("schedule", self.schedule,
-          "after warm-up: cosine, linear, constant, minimind-v2 or minimind-v3");
+    visit("min_lr", self.min_lr,
+          "final learning rate of the cosine and linear schedules; -1: 0.1 lr");
+    visit("warmup_steps", self.warmup_steps, "number of steps of linear warmup from 0 to lr");
+    visit(
+        "schedule", self.schedule,
+        "learning-rate schedule after warmup: cosine, linear, constant, minimind-v2 or minimind-v3");
     visit_own_keys(self.keys, visit);
-    visit("clip_norm", self.clip_norm, "largest global gradient norm; 0: no clip");
+    visit("clip_norm", self.clip_norm, "maximum global gradient norm; 0: no clipping");
   }
 
-  /// The config struct of one optimizer, filled from the flat keys.
+  /// Returns the config struct of one optimizer, filled from the flat keys.
   template <class Own>
   [[nodiscard]] Own own() const {
     return read_own_keys<Own>(keys);
   }
 };
 
-/// Adds what is wrong with the values, those of the chosen optimizer among them.
 void check(const OptimConfig& config, Problems& problems);
+
+/// Range checks that optimizers share; both report NaN.
+inline void check_fraction(const std::string& key, double value, Problems& problems) {
+  if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
+}
+
+inline void check_not_negative(const std::string& key, double value, Problems& problems) {
+  if (!(value >= 0)) problems.add(key, value, "must be 0 or more");
+}
 
 }  // namespace trireme

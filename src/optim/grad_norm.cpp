@@ -16,8 +16,9 @@ namespace {
 
 constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kWords);
 
-/// Of the elements that this rank answers for, its share or all of its part, with the count of
-/// numbers that are not finite; neighbours as one range.
+/// Returns the words of the sum of squares and the count of non-finite numbers, over the elements
+/// that this rank owns: its owned shard, or its whole local shard if `of_part`. Adjacent elements
+/// are summed as one range.
 at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
                             const at::Tensor& loss_sum) {
   const at::Tensor words =
@@ -47,14 +48,13 @@ at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
   return words;
 }
 
-/// As words_of_squares wrote it, in host memory.
 ExactSum squares_of(const std::int64_t* words) {
   ExactSum squares;
   std::copy(words, words + kWords + 1, squares.words().begin());
   return squares;
 }
 
-/// `parts` one behind another in host memory: the device is waited for once.
+/// Concatenates `parts` and the loss sum in host memory. Synchronizes with the device once.
 at::Tensor on_host(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
   parts.push_back(loss_sum.to(at::kDouble).reshape({1}).view(at::kLong));
   return at::cat(parts).to(at::kCPU);
@@ -77,7 +77,7 @@ GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
 GradSummary summarize_own_grads(const ParamRegistry& registry, const Mesh& mesh,
                                 const at::Tensor& loss_sum) {
   const at::NoGradGuard no_grad;
-  // Ranks of cp have the same sums: each counts all of them.
+  // Ranks of cp have identical sums, so each rank counts all of them.
   const at::Tensor own = words_of_squares(registry, /*of_part=*/true, loss_sum);
   all_reduce(mesh.group(Axis::tp), own, ReduceOp::sum, "norm")->wait();
   const at::Tensor all = own.clone();

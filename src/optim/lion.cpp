@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "optim/key_checks.hpp"
-
 namespace trireme {
 namespace {
 
-/// Elements of a piece: the direction needs a buffer, which is not to be as large as the model.
+/// Elements updated at once, so that the direction buffer stays smaller than the model.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 22;
 
 }  // namespace
@@ -24,7 +22,7 @@ Lion::Lion(const Config& config, ParamRegistry& registry, std::span<const ParamR
     for (std::int64_t done = 0; done < range.count; done += kMostElements) {
       const FlatRange part{range.unit, range.begin + done,
                            std::min(kMostElements, range.count - done)};
-      pieces_.push_back({decay ? config.weight_decay : 0.0, part.weights(registry),
+      chunks_.push_back({decay ? config.weight_decay : 0.0, part.weights(registry),
                          part.grads(registry), part.state(registry, momentum_)});
     }
   }
@@ -32,11 +30,11 @@ Lion::Lion(const Config& config, ParamRegistry& registry, std::span<const ParamR
 
 void Lion::step(std::int64_t /*update*/, double lr) {
   const at::NoGradGuard no_grad;
-  for (Piece& piece : pieces_) {
+  for (Chunk& chunk : chunks_) {
     const at::Tensor direction =
-        piece.momentum.mul(config_.beta1).add_(piece.grads, 1 - config_.beta1).sign_();
-    piece.weights.mul_(1 - lr * piece.decay).add_(direction, -lr);
-    piece.momentum.mul_(config_.beta2).add_(piece.grads, 1 - config_.beta2);
+        chunk.momentum.mul(config_.beta1).add_(chunk.grads, 1 - config_.beta1).sign_();
+    chunk.weights.mul_(1 - lr * chunk.decay).add_(direction, -lr);
+    chunk.momentum.mul_(config_.beta2).add_(chunk.grads, 1 - config_.beta2);
   }
 }
 

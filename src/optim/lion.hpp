@@ -11,15 +11,16 @@ struct LionConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("weight_decay", self.weight_decay, "decoupled weight decay of matrices and embeddings");
-    visit("beta1", self.beta1, "share of the momentum in the direction, in [0, 1)");
+    visit("beta1", self.beta1, "weight of the momentum in the update direction, in [0, 1)");
     visit("beta2", self.beta2, "decay of the momentum, in [0, 1)");
   }
 };
 
 void check(const LionConfig& config, Problems& problems);
 
-/// Lion with decoupled decay; every weight moves by lr:
-///   w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);  m = beta2 * m + (1 - beta2) * g
+/// Lion with decoupled weight decay. Every weight moves by lr:
+///   w -= lr * (sign(beta1 * m + (1 - beta1) * g) + weight_decay * w);  m = beta2 * m + (1 - beta2)
+/// * g
 /// Source: Chen et al., "Symbolic discovery of optimization algorithms", 2023, algorithm 2.
 class Lion : public Optimizer {
  public:
@@ -33,8 +34,8 @@ class Lion : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Views of a piece of this rank's parts.
-  struct Piece {
+  /// Views of a chunk of this rank's shards.
+  struct Chunk {
     double decay = 0;
     at::Tensor weights;
     at::Tensor grads;
@@ -43,7 +44,7 @@ class Lion : public Optimizer {
 
   Config config_;
   at::Tensor momentum_;
-  std::vector<Piece> pieces_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace trireme

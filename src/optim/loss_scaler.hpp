@@ -3,10 +3,10 @@
 
 namespace trireme {
 
-/// Dynamic loss scale for fp16: halves after an update with a not-finite gradient (which is skipped
-/// on all ranks), doubles after `kGrowthInterval` good updates in a row. For other precisions the
-/// scale is 1 and never moves. Source: Micikevicius et al., "Mixed precision training", ICLR 2018;
-/// defaults of torch.amp.GradScaler.
+/// Dynamic loss scale for fp16. The scale is halved after an update with a non-finite gradient (all
+/// ranks skip this update) and doubled after `kGrowthInterval` good updates in a row. In other
+/// precisions the scale stays 1. Source: Micikevicius et al., "Mixed precision training", ICLR
+/// 2018; defaults of torch.amp.GradScaler.
 class LossScaler {
  public:
   static constexpr std::int64_t kGrowthInterval = 2000;
@@ -24,7 +24,7 @@ class LossScaler {
     good_steps_ = good_steps;
   }
 
-  /// After every update; `overflow` is the same on all ranks.
+  /// Called after every update. `overflow` must be the same on all ranks.
   void update(bool overflow) {
     if (!dynamic_) return;
     if (overflow) {

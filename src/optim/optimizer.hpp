@@ -13,45 +13,44 @@
 
 namespace trireme {
 
-/// One state buffer of an optimizer, made by the registry's make_state(): one number for every
-/// element that this rank updates.
+/// One state buffer of an optimizer (make_state() of the registry): one number per local element.
 struct OptimizerSlot {
   std::string name;  // "exp_avg"
   at::Tensor flat;
 };
 
-/// Updates the registry's main weights from its main gradients.
+/// Updates the registry's master weights from its master gradients.
 ///
 /// An optimizer is a file with
 ///   a config struct with fields(): its keys of [optim] and their defaults
-///   check(config, problems)        what is wrong with their values
+///   check(config, problems)        reports invalid values
 ///   a class with Config, num_slots(config) and a constructor of (config, registry, params)
-/// and a row in registry.cpp. It updates the parameters in `params` and no others, so an optimizer can hold a second
-/// one for the rest.
+/// and a row in registry.cpp. It updates only the parameters in `params`, so it can contain a
+/// second optimizer for the others.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  /// Update number `update` (from 1, skipped updates do not count) at learning rate `lr`.
+  /// Runs update number `update` (from 1; skipped updates do not count) at learning rate `lr`.
   /// Gradients are final: summed, scaled and clipped.
   virtual void step(std::int64_t update, double lr) = 0;
 
-  /// State to be saved and loaded, beside the step number. Their names are no other optimizer's, so
-  /// that a checkpoint of one is not taken for the state of another.
+  /// Returns the state to save and load, without the step number. No two optimizers use the same
+  /// slot name, so a checkpoint of one is never loaded as the state of another.
   [[nodiscard]] virtual std::vector<OptimizerSlot> slots() = 0;
 };
 
-/// By `config.name`. Throws Error(usage) naming the known ones.
+/// Creates the optimizer `config.name`. Throws Error(usage) that lists the known names.
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegistry& registry);
 std::vector<std::string> optimizer_names();
 
-/// How many slots that optimizer would have, each as large as the main weights it updates.
+/// Returns the number of slots of the optimizer, each as large as the master weights it updates.
 std::size_t num_optimizer_slots(const OptimConfig& config);
 
-/// The keys that optimizer `name` reads, with its defaults; none for an unknown name.
+/// Returns the keys that optimizer `name` reads, with its defaults; empty for an unknown name.
 std::vector<OptimizerKey> keys_of_optimizer(std::string_view name);
 
-/// Optimizer `name` with all keys at its defaults.
+/// Returns the config of optimizer `name` with all its keys at their defaults.
 OptimConfig optimizer_defaults(std::string_view name);
 
 }  // namespace trireme

@@ -7,10 +7,10 @@
 
 namespace trireme {
 
-/// A contiguous range of this rank's part of a unit.
+/// A contiguous range of this rank's shard of an FSDP unit.
 struct FlatRange {
   std::size_t unit = 0;
-  std::int64_t begin = 0;  // element of the part
+  std::int64_t begin = 0;  // index in the local shard
   std::int64_t count = 0;
 
   [[nodiscard]] at::Tensor weights(const ParamRegistry& registry) const {
@@ -30,12 +30,12 @@ struct FlatRange {
 /// The elements of one parameter that this rank updates.
 struct ParamRange {
   ParamId id = 0;
-  Slice slice;  // in coordinates of the global tensor, whose shape is registry.spec(id).shape
-  FlatRange elements;  // slice.count() elements, then the zeros that pad the parameter
+  Slice slice;  // in coordinates of the global tensor of shape registry.spec(id).shape
+  FlatRange elements;  // slice.count() elements, then the padding of the parameter
 };
 
-/// Returns the ranges of all trainable parameters in this rank's parts, in the order of the parts. ZeRO cuts a
-/// unit anywhere, so a range may begin and end inside a row of its matrix.
+/// Returns the ranges of all trainable parameters in this rank's shards, in the order of the
+/// shards. ZeRO may split a unit anywhere, so a range may begin or end inside a row of its matrix.
 std::vector<ParamRange> param_ranges(const ParamRegistry& registry);
 
 /// Neighbouring elements that an optimizer can update in one call.
@@ -44,9 +44,30 @@ struct UpdateRange {
   bool decay = false;  // weight decay applies
 };
 
-/// Merges neighbours of `params` with the same weight decay. Padding stays in, so that a kernel's whole vectors
-/// stay whole wherever a unit is cut. Parameters with a sign_rate are left out, because SignStep updates them.
+/// Merges adjacent ranges with the same weight decay. Padding is included, so that vectorized
+/// kernels process the same full vectors wherever a unit is split. Parameters with a sign_rate are
+/// omitted, because SignStep updates them.
 std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
                                        std::span<const ParamRange> params);
+
+/// Updates the parameters that no optimizer updates (ParamSpec::sign_rate): moves each element by
+/// the rate against the sign of its gradient.
+class SignStep {
+ public:
+  /// The registry must be allocated and must outlive this object.
+  explicit SignStep(const ParamRegistry& registry);
+
+  /// Called when gradients are final. Only their sign matters.
+  void step() const;
+
+ private:
+  struct Target {
+    at::Tensor weights;
+    at::Tensor grads;
+    double rate;
+  };
+
+  std::vector<Target> targets_;
+};
 
 }  // namespace trireme

@@ -7,11 +7,11 @@
 
 namespace trireme {
 
-/// One optimizer, as registry.cpp lists it. Private to this folder.
+/// One optimizer in the table of registry.cpp. Private to this directory.
 struct OptimizerRow {
   const char* name;
   const char* help;
-  std::vector<OptimizerKey> (*keys)();  // its own, with their defaults
+  std::vector<OptimizerKey> (*keys)();  // the optimizer's own keys with their defaults
   void (*check)(const OptimConfig& config, Problems& problems);
   std::size_t (*num_slots)(const OptimConfig& config);
   std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, ParamRegistry& registry);
@@ -19,7 +19,7 @@ struct OptimizerRow {
 
 std::span<const OptimizerRow> optimizer_rows();
 
-/// Null for an unknown name.
+/// Returns null for an unknown name.
 const OptimizerRow* find_optimizer(std::string_view name);
 
 }  // namespace trireme

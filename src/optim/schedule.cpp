@@ -19,7 +19,7 @@ double half_cosine(double t) {
 struct ScheduleRow {
   const char* name;
   bool warmup;
-  /// `t` in (0, 1] after warm-up; `start` = (step - 1) / total.
+  /// `t` in (0, 1] is the progress after warmup; `start` = (step - 1) / total.
   double (*rate)(const OptimConfig& config, double t, double start);
 };
 
@@ -49,7 +49,7 @@ std::string warmup_note(const OptimConfig& config, std::int64_t total_steps) {
   const ScheduleRow* row = find_row(config.schedule);
   if (row == nullptr || !row->warmup || config.warmup_steps <= total_steps) return "";
   return formatted(
-      "optim.warmup_steps = {}, but train.steps = {}: the learning rate ends before its peak, at {} of {}",
+      "optim.warmup_steps = {}, but train.steps = {}: the learning rate only reaches {} of {}",
       config.warmup_steps, total_steps,
       number_text(learning_rate(config, total_steps, total_steps)), number_text(config.lr));
 }
@@ -62,7 +62,7 @@ std::vector<std::string> schedule_names() {
 
 double final_lr(const OptimConfig& config) {
   if (config.min_lr != kTenthOfLr) return config.min_lr;
-  constexpr int kDigits = 14;  // after the first: what a double holds of any decimal
+  constexpr int kDigits = 14;  // decimal digits that a double represents exactly, after the first
   std::array<char, 32> text{};
   const auto [end, written] = std::to_chars(text.data(), text.data() + text.size(), 0.1 * config.lr,
                                             std::chars_format::scientific, kDigits);
@@ -75,7 +75,7 @@ double final_lr(const OptimConfig& config) {
 double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t total_steps) {
   const ScheduleRow* row = find_row(config.schedule);
   if (row == nullptr)
-    fail(ErrorKind::usage, "optim.schedule = {}, not a known schedule", config.schedule);
+    fail(ErrorKind::usage, "optim.schedule = {} is not a known schedule", config.schedule);
   const std::int64_t warmup = row->warmup ? config.warmup_steps : 0;
   if (step <= warmup) return config.lr * static_cast<double>(step) / static_cast<double>(warmup);
   const auto length = static_cast<double>(std::max<std::int64_t>(total_steps - warmup, 1));

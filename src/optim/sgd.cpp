@@ -1,7 +1,5 @@
 #include "optim/sgd.hpp"
 
-#include "optim/key_checks.hpp"
-
 namespace trireme {
 
 void check(const SgdConfig& config, Problems& problems) {
@@ -28,7 +26,7 @@ void Sgd::step(std::int64_t /*update*/, double lr) {
   const at::NoGradGuard no_grad;
   for (const Group& group : groups_) {
     if (group.weights.empty()) continue;
-    // A buffer of zeros makes the first step that of torch's, which starts from the gradient.
+    // With a zero buffer, the first step equals that of torch, which starts from the gradient.
     at::_fused_sgd_(group.weights, group.grads, group.momentum_buffers, group.decay,
                     config_.momentum, lr, /*dampening=*/0, config_.nesterov, /*maximize=*/false,
                     /*is_first_step=*/false);

@@ -11,7 +11,7 @@ struct SgdConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("weight_decay", self.weight_decay,
-          "times the weights, added to the gradient of matrices and embeddings");
+          "weight decay of matrices and embeddings, added to the gradient");
     visit("momentum", self.momentum, "share of the last direction that is kept, in [0, 1)");
     visit("nesterov", self.nesterov, "look ahead along the momentum, which must be above 0");
   }
@@ -19,8 +19,9 @@ struct SgdConfig {
 
 void check(const SgdConfig& config, Problems& problems);
 
-/// Stochastic gradient descent as torch.optim.SGD without dampening, in its fused form:
-///   g += weight_decay * w;  m = momentum * m + g;  w -= lr * (m, or g + momentum * m by Nesterov)
+/// Stochastic gradient descent like torch.optim.SGD without dampening, in its fused form:
+///   g += weight_decay * w;  m = momentum * m + g;  w -= lr * (m, or g + momentum * m with
+/// Nesterov)
 /// Source: Sutskever et al., "On the importance of initialization and momentum", ICML 2013.
 class Sgd : public Optimizer {
  public:

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "generate/sampling_config.hpp"
+#include "generate/request.hpp"
 
 namespace trireme {
 

@@ -9,9 +9,9 @@ namespace trireme {
 
 KvBlocks::KvBlocks(std::int64_t total)
     : users_(static_cast<std::size_t>(total), 0),
-      place_(users_.size(), unused_.end()),
+      unused_at_(users_.size(), unused_.end()),
       key_(users_.size()) {
-  // The first blocks first: memory that was never written to costs nothing yet.
+  // Block 0 is taken first, because memory that was never written to is not resident yet.
   for (std::int64_t block = total; block-- > 0;) empty_.push_back(static_cast<Block>(block));
 }
 
@@ -47,7 +47,7 @@ void KvBlocks::give_back(Block block) {
   TRIREME_ASSERT(users_[i] > 0);
   if (--users_[i] > 0) return;
   if (key_[i]) {
-    place_[i] = unused_.insert(unused_.end(), block);
+    unused_at_[i] = unused_.insert(unused_.end(), block);
   } else {
     empty_.push_back(block);
   }
@@ -57,7 +57,7 @@ std::optional<KvBlocks::Found> KvBlocks::share(Chain chain, Tokens tokens) {
   const auto found = published_.find(key_of(chain, tokens));
   if (found == published_.end()) return std::nullopt;
   const auto i = static_cast<std::size_t>(found->second.block);
-  if (users_[i]++ == 0) unused_.erase(place_[i]);
+  if (users_[i]++ == 0) unused_.erase(unused_at_[i]);
   return found->second;
 }
 

@@ -10,20 +10,20 @@
 
 namespace trireme {
 
-/// Who uses which blocks of a key-value cache, and which tokens lie in them: a text that begins as
-/// another takes its blocks.
+/// Allocates the blocks of a key-value cache and shares full blocks between sequences with the same
+/// prefix.
 ///
-/// A full block may be published: its tokens behind a chain, which stands for all tokens before it.
-/// Equal chains and tokens are the same keys and values. Published blocks that nobody uses stay until
-/// their place is needed, the one longest unused first.
+/// A full block may be published under its tokens and the id of the prefix before the block. Equal
+/// prefix ids and tokens mean equal keys and values. A published block without users stays until
+/// its memory is needed; the least recently used block goes first.
 class KvBlocks {
  public:
-  static constexpr std::int64_t kTokens = 16;  // of a block
+  static constexpr std::int64_t kTokens = 16;  // tokens per block
   using Block = std::int32_t;
   using Tokens = std::span<const std::uint32_t, static_cast<std::size_t>(kTokens)>;
-  /// All tokens up to the end of a full block.
+  /// Identifies all tokens up to the end of a full block.
   using Chain = std::uint64_t;
-  static constexpr Chain kStart = 0;  // no tokens
+  static constexpr Chain kStart = 0;  // the empty prefix
 
   explicit KvBlocks(std::int64_t total);
 
@@ -31,35 +31,35 @@ class KvBlocks {
     return (tokens + kTokens - 1) / kTokens;
   }
 
-  /// A block for one user; none if all are in use.
+  /// Allocates a block with one user. Returns nullopt if all blocks are in use.
   std::optional<Block> take();
 
-  /// One user less.
   void give_back(Block block);
 
   struct Found {
     Block block = 0;
-    Chain chain = kStart;  // up to its end
+    Chain chain = kStart;  // the prefix up to the block's end
   };
 
-  /// The block that has been published with `tokens` behind `chain`, with one user more.
+  /// Finds a block that was published with `tokens` after the prefix `chain` and adds one user.
   std::optional<Found> share(Chain chain, Tokens tokens);
 
-  /// `block`, which its user has filled or fills in this step with `tokens` behind `chain`, may be
-  /// shared from here on, unless another holds the same. Returns the chain up to its end.
+  /// Publishes a block that its user has filled, or fills in this step, with `tokens` after the
+  /// prefix `chain`. If another block with the same content is published already, this one is not
+  /// shared. Returns the id of the prefix up to the block's end.
   Chain publish(Block block, Chain chain, Tokens tokens);
 
-  /// Nothing that was published is shared any more: its content is not what was said.
+  /// Withdraws all published blocks, because their content is not valid.
   void forget_published();
 
   [[nodiscard]] std::int64_t total() const { return static_cast<std::int64_t>(users_.size()); }
 
-  /// That can be taken.
+  /// Returns the number of blocks that can be taken.
   [[nodiscard]] std::int64_t available() const {
     return static_cast<std::int64_t>(empty_.size() + unused_.size());
   }
 
-  /// Blocks [0, reached) have been taken at some time; the first ones are taken first.
+  /// Returns the number of blocks that were ever used: blocks [0, reached), as low ones go first.
   [[nodiscard]] std::int64_t reached() const { return reached_; }
 
   [[nodiscard]] std::int64_t used() const { return total() - available(); }
@@ -79,11 +79,11 @@ class KvBlocks {
   static Key key_of(Chain chain, Tokens tokens);
   void unpublish(Block block);
 
-  std::vector<std::int32_t> users_;                // of each block
-  std::vector<Block> empty_;                       // neither used nor published; the next one last
-  std::list<Block> unused_;                        // published, the longest unused first
-  std::vector<std::list<Block>::iterator> place_;  // in unused_, where it is there
-  std::vector<std::optional<Key>> key_;            // of published blocks
+  std::vector<std::int32_t> users_;  // number of users of each block
+  std::vector<Block> empty_;         // neither used nor published; the last element is taken next
+  std::list<Block> unused_;          // published without users; least recently used first
+  std::vector<std::list<Block>::iterator> unused_at_;  // position in unused_, if there
+  std::vector<std::optional<Key>> key_;                // key of each published block
   std::unordered_map<Key, Found, KeyHash> published_;
   Chain last_chain_ = kStart;
   std::int64_t reached_ = 0;

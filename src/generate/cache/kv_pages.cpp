@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// Between the pages of two heads: the steps of the model have the cores meanwhile.
+/// Pause after the pages of each head, so that model steps get the cores in between.
 constexpr std::chrono::milliseconds kPause{30};
 
 std::int64_t num_blocks(const KvCache& cache) {

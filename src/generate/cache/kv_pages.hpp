@@ -8,20 +8,20 @@
 
 namespace trireme {
 
-/// Puts memory under blocks of a cache on the host before texts reach them. The blocks of every layer and
-/// head come to a new huge page in the same step, which would then wait while the kernel clears them all
-/// (128 MiB of minimind-3: a quarter of a second). A thread of its own, with a pause after
-/// each head.
+/// Makes the host memory of KV blocks resident before sequences reach them, in a thread of its own
+/// that pauses after each head. Without it, all layers and heads reach a new huge page in the
+/// same step. This step then waits while the kernel clears the pages (128 MiB for minimind-3: a
+/// quarter of a second).
 class KvPages {
  public:
-  /// Blocks ahead of the highest that was taken.
+  /// Number of blocks to prepare beyond the highest block in use.
   static constexpr std::int64_t kAhead = 256;
 
   explicit KvPages(const KvCache& cache);
 
-  /// Blocks [0, reached) have been taken.
+  /// Tells the thread that blocks [0, reached) are in use.
   void reach(std::int64_t reached);
-  /// Blocks with memory under them, so far.
+  /// Returns the number of blocks with resident memory.
   [[nodiscard]] std::int64_t done() const;
 
  private:
@@ -33,7 +33,7 @@ class KvPages {
   std::condition_variable_any changed_;
   std::int64_t wanted_ = 0;
   std::int64_t done_ = 0;
-  std::jthread thread_;  // the last: it ends first
+  std::jthread thread_;  // declared last, so that it ends before the other members
 };
 
 }  // namespace trireme

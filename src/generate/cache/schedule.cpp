@@ -7,7 +7,6 @@
 namespace trireme {
 namespace {
 
-/// The tokens of a block of a text.
 KvBlocks::Tokens block_tokens(const LiveText& text, std::size_t block) {
   constexpr auto kTokens = static_cast<std::size_t>(KvBlocks::kTokens);
   return KvBlocks::Tokens(text.tokens.data() + block * kTokens, kTokens);
@@ -26,7 +25,7 @@ void Schedule::start_waiting() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < config_.max_batch) {
     LiveText& text = *waiting_.front();
     share_blocks(text);
-    // A block to spare for each that runs: else a new text would be stopped again at once.
+    // Keep a spare block for each running sequence, or a new sequence would be preempted at once.
     const auto have = static_cast<std::int64_t>(text.blocks.size());
     const std::int64_t needed = KvBlocks::needed(text.length() + 1) - have;
     const auto spare = static_cast<std::int64_t>(running_.size());
@@ -46,7 +45,7 @@ void Schedule::start_waiting() {
 
 void Schedule::share_blocks(LiveText& text) {
   if (!config_.share_prefixes || !text.prompt_reported()) return;
-  // At least one token is computed: its logits are needed.
+  // At least one token must be computed, because its logits are needed.
   while (text.blocks.size() == text.published &&
          text.computed == static_cast<std::int64_t>(text.blocks.size()) * KvBlocks::kTokens &&
          text.computed + KvBlocks::kTokens < text.length()) {
@@ -85,7 +84,7 @@ void Schedule::publish_blocks(LiveText& text, std::int64_t rows) {
 }
 
 void Schedule::give_back_blocks(LiveText& text) {
-  // The last first: what more texts begin with stays longest.
+  // The last block is freed first, so that common prefixes stay cached longest.
   for (auto block = text.blocks.rbegin(); block != text.blocks.rend(); ++block)
     blocks_.give_back(*block);
   text.blocks.clear();
@@ -136,7 +135,7 @@ std::vector<TextRows> Schedule::next_step() {
 
 void Schedule::forget() {
   blocks_.forget_published();
-  // Also of a text without rows in the step: it may share a block that another was to fill.
+  // Include sequences without rows: they may share a block that another sequence was to fill.
   for (const auto& text : running_) give_back_blocks(*text);
 }
 

@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-/// A request while the engine has it.
+/// The state of one request in the engine.
 struct LiveText {
   LiveText(std::uint64_t number, Request asked, OnDelta sink, const Tokenizer& tokenizer)
       : id(number),
@@ -29,17 +29,17 @@ struct LiveText {
   std::uint64_t id;
   Request request;
   OnDelta on_delta;
-  std::vector<std::uint32_t> tokens;  // the prompt, then what was drawn
-  std::int64_t computed = 0;          // of the tokens, in the cache
+  std::vector<std::uint32_t> tokens;  // the prompt, then the generated tokens
+  std::int64_t computed = 0;          // number of tokens with cached keys and values
   std::vector<KvBlocks::Block> blocks;
-  KvBlocks::Chain chain = KvBlocks::kStart;  // up to the end of block `published` - 1
-  std::size_t published = 0;                 // blocks that are, or that came from others
-  bool started = false;                      // has been running
+  KvBlocks::Chain chain = KvBlocks::kStart;  // prefix up to the end of block `published` - 1
+  std::size_t published = 0;                 // leading blocks that are published or were shared
+  bool started = false;                      // has been scheduled before
   bool finished = false;
   AnswerText answer;
   TokenHistory history;
-  std::vector<TokenReport> prompt_reports;  // so far
-  bool prompt_told = false;                 // they are with the caller
+  std::vector<TokenReport> prompt_reports;  // collected so far
+  bool prompt_reports_sent = false;         // prompt_reports were given to the caller
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
 
@@ -49,73 +49,71 @@ struct LiveText {
 
   [[nodiscard]] std::int64_t drawn() const { return length() - prompt_length(); }
 
-  /// Its next step draws the next token from the last one alone.
+  /// Returns true if the next step only decodes: it computes one new token from the last one.
   [[nodiscard]] bool drawing() const { return drawn() > 0 && computed + 1 == length(); }
 
   [[nodiscard]] bool prompt_reported() const {
-    return !request.prompt_logprobs || prompt_told ||
+    return !request.prompt_logprobs || prompt_reports_sent ||
            static_cast<std::int64_t>(prompt_reports.size()) == prompt_length();
   }
 
-  /// Once; empty from then on, and where none are wanted.
+  /// Returns the reports once. Later calls and requests without prompt_logprobs get an empty list.
   std::vector<TokenReport> take_prompt_reports() {
-    prompt_told = true;
+    prompt_reports_sent = true;
     return std::exchange(prompt_reports, {});
   }
 
-  /// The logits behind token `index` are wanted.
+  /// Returns true if the logits after token `index` are needed.
   [[nodiscard]] bool wants_logits(std::int64_t index) const {
     if (index + 1 == length()) return request.max_tokens > 0;
     return !prompt_reported() && index + 1 >= static_cast<std::int64_t>(prompt_reports.size());
   }
 };
 
-/// Next tokens of one text, behind those that are computed.
+/// The next tokens of one sequence to compute.
 struct TextRows {
   LiveText* text = nullptr;
   std::int64_t rows = 0;
 };
 
-/// Decides which texts run and which wait, and who has which blocks of the cache. In one thread.
+/// Decides which sequences run and which wait, and assigns KV blocks. Not thread-safe.
 ///
-/// Texts run in the order in which they came. Where a text needs a block and none is left, the one
-/// that came last gives up its own and waits at the front.
+/// Sequences run in the order of arrival. If a sequence needs a block and none is free, the
+/// sequence that arrived last is preempted: it frees its blocks and waits at the front.
 class Schedule {
  public:
-  /// `config` as resolved.
+  /// `config` must be resolved.
   Schedule(const EngineConfig& config, std::int64_t blocks);
 
   void add(std::unique_ptr<LiveText> text);
 
-  /// Returns the rows of the next step: starts waiting texts, finds shared prefixes, gives out blocks.
-  /// Empty only if no text is left. The caller computes these rows, or calls `forget`.
+  /// Returns the rows of the next step: starts waiting sequences, finds shared prefixes and assigns
+  /// blocks. Empty only if no sequence is left. The caller computes these rows or calls `forget`.
   std::vector<TextRows> next_step();
 
-  /// KvBlocks::reached.
   [[nodiscard]] std::int64_t blocks_reached() const { return blocks_.reached(); }
 
-  /// The step did not happen: what was to be in blocks is not there. Texts that run are computed again.
+  /// Discards the content of all blocks after a failed step. Running sequences are computed again.
   void forget();
 
-  /// Takes out texts that are finished.
   void remove_finished();
 
-  /// All texts, running and waiting.
   void for_each(const std::function<void(LiveText&)>& call);
 
-  /// All fields but generated_tokens.
+  /// Returns all counters except generated_tokens.
   [[nodiscard]] EngineCounters counters() const;
 
  private:
   void start_waiting();
-  /// Takes blocks that hold the text's next tokens already.
+  /// Adds cached blocks that already hold the sequence's next tokens.
   void share_blocks(LiveText& text);
-  /// Blocks for `rows` more tokens of running text `i`, or as many as there are. Returns the rows.
+  /// Allocates blocks for `rows` more tokens of running sequence `i`, or as many as are free.
+  /// Returns the number of rows that fit.
   std::int64_t make_room(std::size_t i, std::int64_t rows);
-  /// Rows behind `before` tokens that take as long as `rows` first ones of a text, and back.
+  /// Converts between rows after `before` tokens and equally expensive rows of a new sequence.
   [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;
   [[nodiscard]] std::int64_t first_rows_for(std::int64_t rows, std::int64_t before) const;
-  /// Publishes the blocks that others may share when `rows` more tokens are computed.
+  /// Publishes the blocks that are full once `rows` more tokens are computed.
   void publish_blocks(LiveText& text, std::int64_t rows);
   void give_back_blocks(LiveText& text);
   void preempt_last();

@@ -25,15 +25,15 @@
 namespace trireme {
 namespace {
 
-/// What a model is made of, wherever it lies.
+/// Everything that a model is loaded from: a checkpoint or a Hugging Face directory.
 struct ModelSource {
   std::filesystem::path place;
   ModelConfig config;
   LoraConfig lora;
-  std::map<std::string, std::string> files;  // of its tokenizer
-  std::string chat;                          // name of its chat format; "" if it says none
-  std::string taught;                        // template_of: also what an import recognized
-  /// Writes a parameter into `weight`, converted.
+  std::map<std::string, std::string> files;  // tokenizer files
+  std::string chat;                          // name of the chat format; "" if unknown
+  std::string taught;                        // result of template_of, also for imported models
+  /// Reads a parameter, converts it to the dtype of `weight` and stores it there.
   std::function<void(const std::string& name, const at::Tensor& weight)> read;
 };
 
@@ -46,14 +46,14 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
   return files;
 }
 
-/// From its saved dtype; what adapters lack comes from their base.
+/// Reads a parameter in its saved dtype, from the base if an adapter checkpoint lacks it.
 void read_parameter(const Checkpoint& newest, const std::optional<Checkpoint>& base,
                     const std::string& parameter, const at::Tensor& weight) {
   const std::string name = formatted("param/{}", parameter);
   const Checkpoint& checkpoint = base && !newest.manifest().tensors.contains(name) ? *base : newest;
   const auto found = checkpoint.manifest().tensors.find(name);
   if (found == checkpoint.manifest().tensors.end() || weight.sizes() != found->second.shape) {
-    fail(ErrorKind::data, "{}: tensor {} is missing or of another shape",
+    fail(ErrorKind::data, "{}: tensor {} is missing or has another shape",
          checkpoint.path().string(), name);
   }
   std::vector<std::byte> bytes = checkpoint.read_logical(name);
@@ -96,8 +96,8 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   return source;
 }
 
-/// Ids that the embedding lacks, as in configurations of small test models, and ids that no token has
-/// are never drawn.
+/// Returns the end tokens. Ids outside the embedding (as in small test models) and ids without a
+/// token are skipped, because they are never sampled.
 std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
   std::vector<std::uint32_t> ids;
   if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
@@ -114,7 +114,7 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
   return ids;
 }
 
-/// A model whose tokenizer cannot be read takes and gives ids.
+/// Returns the model's tokenizer; if it cannot be read, one for token ids only, with a warning.
 Tokenizer tokenizer_of(const ModelSource& source) {
   const std::string problem = tokenizer_problem(source.files, source.place.string());
   if (problem.empty()) return Tokenizer::from_files(source.files, source.place.string());
@@ -134,13 +134,13 @@ ChatWriter chat_writer_of(const LoadedModel& model) {
   if (model.tokenizer.is_ids_only()) {
     fail(
         ErrorKind::data,
-        "{} has no tokenizer that can be read, so that it takes no chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",
+        "{} has no tokenizer that can be read, so it cannot answer chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",
         model.checkpoint.string());
   }
   if (model.chat == nullptr) {
     fail(
         ErrorKind::usage,
-        "{} says no chat format (chat.template), and its tokenizer's chat template is none of: {}. Name the one to use with --chat-template",
+        "{} has no chat format (chat.template), and the chat template of its tokenizer is none of: {}. Choose one with --chat-template",
         model.checkpoint.string(), chat_template_names());
   }
   return ChatWriter(*model.chat, model.tokenizer);
@@ -163,7 +163,7 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
                                                              source.taught});
   loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
   check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
-  loaded->registry.freeze();  // weights alone: no gradients
+  loaded->registry.freeze();  // inference: no gradients
   TransformerOptions model_options;
   model_options.lora = source.lora;
   loaded->transformer =

@@ -12,51 +12,49 @@
 
 namespace trireme {
 
-/// A model for inference with everything it refers to: shape, weights and tokenizer
-/// all come from one checkpoint or Hugging Face folder.
+/// A model for inference with everything it refers to. Shape, weights and tokenizer come from one
+/// checkpoint or Hugging Face directory.
 struct LoadedModel {
   std::unique_ptr<Communicator> self;
   std::unique_ptr<Mesh> mesh;
   ParamRegistry registry;
   std::unique_ptr<Transformer> transformer;
   Tokenizer tokenizer;
-  /// The tokenizer's own, and those that generation_config.json lists.
+  /// The tokenizer's end tokens and those of generation_config.json.
   std::vector<std::uint32_t> end_tokens;
-  std::filesystem::path
-      checkpoint;  // the step folder, or Hugging Face folder, that it was read from
-  /// How its chats are written: what it was trained with, else what is nearest to the tokenizer's
-  /// own template. Null: none that is known.
+  std::filesystem::path checkpoint;  // checkpoint or Hugging Face directory that was loaded
+  /// The chat format the model was trained with, or the known format that matches the tokenizer's
+  /// own template. Null if none is known.
   const ChatTemplate* chat = nullptr;
-  /// Name of the chat template that it was trained or imported with (template_of); "": not known.
+  /// Name of the chat template used in training or import (template_of); "" if unknown.
   std::string chat_template_name = {};
 };
 
-/// Writes conversations in the model's chat format. Throws Error(usage) if there is none that is known.
+/// Returns a writer for conversations in the model's chat format. Throws Error(usage) if no chat
+/// format is known, Error(data) if the tokenizer cannot be read.
 ChatWriter chat_writer_of(const LoadedModel& model);
 
-/// `place`: a Hugging Face folder (hf_model.hpp), or as in open_newest_good, with `allow_older`.
-/// Throws Error(data) for what is damaged or incomplete, and for a tokenizer with more ids than the
-/// embedding has rows.
+/// Loads a model from `place`: a Hugging Face directory (hf_model.hpp), or a run or checkpoint
+/// (open_newest_good, with `allow_older`). Throws Error(data) if files are damaged or incomplete,
+/// or if the tokenizer has more ids than the embedding has rows.
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
                                         at::Device device, bool allow_older = false);
 
-/// What a command that uses a model is told of it.
 struct ModelOptions {
   std::string checkpoint;
   bool allow_older = false;
   std::int64_t threads = 0;  // 0: OMP_NUM_THREADS, else all cores
   std::string device = "auto";
   std::string precision = "fp32";
-  std::string chat_template;  // name of the chat format; "": the checkpoint's
+  std::string chat_template;  // name of the chat format; "": the model's own
 };
 
-/// The same, for one of `local_size` processes on this machine; it computes with `threads` from here
-/// on. Throws Error(usage) for options that cannot be, and for a device that is not there. Its chat
-/// format is the one that the options name, if they name one.
+/// Loads the model that the options name, in one of `local_size` processes on this machine. Sets
+/// the number of CPU threads of this process. Throws Error(usage) for invalid options or devices.
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
                                         int local_size = 1);
 
-/// XXH3 of all weights as they are computed with: equal for equal models, wherever they lie.
+/// Returns the XXH3 hash of all weights in the compute dtype, whatever their storage format.
 std::string hash_weights(LoadedModel& model);
 
 }  // namespace trireme

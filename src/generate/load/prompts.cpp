@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr const char* kStandardInput = "standard input";
-/// Bytes that ChatReader may read behind an object.
+/// ChatReader may read this many bytes beyond an object.
 constexpr std::size_t kJsonPadding = 64;
 
 std::string read_stream(std::FILE* stream, std::size_t max_bytes) {
@@ -67,7 +67,7 @@ std::vector<Prompt> parse_prompts(const std::string& content, const std::string&
   if (prompts.empty()) {
     fail(
         ErrorKind::data,
-        "{} holds no prompt; a line is {{\"prompt\": \"...\"}}, {{\"ids\": [..]}} or {{\"messages\": [..]}}",
+        "{} contains no prompt. A line must be {{\"prompt\": \"...\"}}, {{\"ids\": [..]}} or {{\"messages\": [..]}}",
         name);
   }
   return prompts;

@@ -15,18 +15,18 @@ using PromptContent = std::variant<std::string, std::vector<std::uint32_t>, Conv
 
 struct Prompt {
   PromptContent content;
-  std::string where;  // "prompts.jsonl:3"; "" for one from the command line
+  std::string where;  // "prompts.jsonl:3"; "" for a prompt from the command line
 };
 
-/// The prompts of a file, in order: a line is {"prompt": "..."}, {"ids": [..]} or {"messages": [..]}
-/// with "tools", as ChatForm::request; other members are ignored, blank lines are skipped. Throws
-/// Error(data) with file and line for anything else, and for a file without a prompt.
+/// Reads the prompts of a JSON Lines file, in order. A line is {"prompt": "..."}, {"ids": [..]} or
+/// {"messages": [..]} with "tools" (ChatForm::request). Other members are ignored and blank lines
+/// are skipped. Throws Error(data) with file and line for other lines and if there is no prompt.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
-/// The same of a stream to its end; `where` is then "standard input:3".
+/// Reads prompts from a stream to its end; `where` is then "standard input:3".
 std::vector<Prompt> read_prompts(std::FILE* stream);
 
-/// All of a stream of at most `max_bytes` but its last line end, which `echo` puts there. Throws
-/// Error(data) if it is larger.
+/// Reads one prompt of at most `max_bytes` from a stream, without the final line end that `echo`
+/// adds. Throws Error(data) if the input is larger.
 std::string read_prompt(std::FILE* stream, std::size_t max_bytes = std::size_t{64} << 20);
 
 }  // namespace trireme

@@ -14,21 +14,21 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
-struct KeptExperts : torch::CustomClassHolder {
-  const Experts* experts;  // outlives every graph over it
+struct SavedExperts : torch::CustomClassHolder {
+  const Experts* experts;  // outlives every graph that uses it
   Microbatch batch;
   Again again;
-  at::Tensor x;  // [N, D]; undefined: made again
-  Experts::Kept kept;
+  at::Tensor x;  // [N, D]; undefined: recomputed by `again`
+  Experts::Saved saved;
 };
 
 struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
-                            const c10::intrusive_ptr<KeptExperts>& held) {
+                            const c10::intrusive_ptr<SavedExperts>& held) {
     const TensorGroup& tensor = held->experts->tensor();
     const at::Tensor whole = tensor.whole(x);
     const at::Tensor rows = whole.reshape({-1, whole.size(-1)});
-    const at::Tensor y = held->experts->apply(held->batch, rows, held->kept);
+    const at::Tensor y = held->experts->apply(held->batch, rows, held->saved);
     if (!held->experts->reads_input_again()) {
       held->again = {};
     } else if (!held->again) {
@@ -40,7 +40,7 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const auto held =
-        c10::static_intrusive_pointer_cast<KeptExperts>(ctx->saved_data["held"].toCapsule());
+        c10::static_intrusive_pointer_cast<SavedExperts>(ctx->saved_data["held"].toCapsule());
     ctx->saved_data.erase("held");
     const TensorGroup& tensor = held->experts->tensor();
     const at::Tensor grad_y = tensor.whole(grads[0]);
@@ -48,25 +48,21 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
     const at::Tensor x = held->again ? held->again().reshape(grad_rows.sizes()) : held->x;
     held->again = {};
     held->x.reset();
-    const at::Tensor grad_x = held->experts->apply_backward(held->batch, grad_rows, x, held->kept);
-    held->kept = {};
+    const at::Tensor grad_x = held->experts->apply_backward(held->batch, grad_rows, x, held->saved);
+    held->saved = {};
     return {tensor.sum(grad_x.view(grad_y.sizes())), {}};
   }
 };
 
-at::ScalarType wide_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 at::Tensor wide(const at::Tensor& x) {
-  return x.to(wide_type(x));
+  return x.to(ops::accumulate_type(x));
 }
 
 at::Tensor rows_in(const at::Tensor& x, const IndexRange& range) {
   return x.narrow(0, range.begin, range.count());
 }
 
-/// `rows` as those of `range` among `count`, the others zero.
+/// Places `rows` at `range` of a tensor with `count` rows; all other rows are 0.
 at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t count) {
   if (range.count() == count) return rows;
   std::vector<std::int64_t> shape(rows.sizes().begin(), rows.sizes().end());
@@ -76,7 +72,6 @@ at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t c
   return all;
 }
 
-/// rows * column, in the rows' type.
 at::Tensor scaled(const at::Tensor& rows, const at::Tensor& column) {
   at::Tensor result = at::empty_like(rows);
   return at::mul_out(result, rows, column);
@@ -126,7 +121,7 @@ Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int6
 
 at::Tensor Experts::forward(const Microbatch& batch, const at::Tensor& x,
                             const Again& again) const {
-  const auto held = c10::make_intrusive<KeptExperts>();
+  const auto held = c10::make_intrusive<SavedExperts>();
   held->experts = this;
   held->batch = batch;
   held->again = again;
@@ -155,68 +150,68 @@ std::shared_ptr<const Route> Experts::route(const Microbatch& batch,
   return made;
 }
 
-at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Kept& kept) const {
+at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Saved& saved) const {
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
-  kept.scores = scores_of(x);
-  const ops::Routing routing = ops::pick_experts(kept.scores, bias(), k, moe.norm_topk_prob);
-  kept.experts = routing.experts;
+  saved.scores = scores_of(x);
+  const ops::Routing routing = ops::pick_experts(saved.scores, bias(), k, moe.norm_topk_prob);
+  saved.experts = routing.experts;
   const IndexRange own = context_.experts.sent(x.size(0));
-  kept.route = route(batch, rows_in(routing.experts, own));
-  const auto& [order, exchange] = *kept.route;
+  saved.route = route(batch, rows_in(routing.experts, own));
+  const auto& [order, exchange] = *saved.route;
   MovingRows inputs = exchange.send(ops::to_rows(rows_in(x, own), order, k), "expert inputs");
   MovingRows gates =
       exchange.send(rows_in(routing.gates, own).flatten().index_select(0, order), "expert gates");
   if (shared_gate_up_)
-    kept.shared_gate_up = ops::product(x, registry_.weight(*shared_gate_up_).t());
+    saved.shared_gate_up = ops::product(x, registry_.weight(*shared_gate_up_).t());
   const at::Tensor rows = inputs.wait();
-  if (exchange.moves() && reads_input_again()) kept.inputs = rows;
-  kept.gates = gates.wait();
-  kept.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds(), context_.path);
+  if (exchange.moves() && reads_input_again()) saved.inputs = rows;
+  saved.gates = gates.wait();
+  saved.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds(), context_.path);
   const at::Tensor hidden =
-      ops::gated_forward(kept.gate_up, activation_, context_.path).mul_(kept.gates.unsqueeze(1));
+      ops::gated_forward(saved.gate_up, activation_, context_.path).mul_(saved.gates.unsqueeze(1));
   MovingRows outputs = exchange.give_back(
       ops::grouped_product(hidden, registry_.weight(down_), exchange.bounds(), context_.path),
       "expert outputs");
   at::Tensor of_shared;
   if (shared_gate_up_)
-    of_shared = ops::product(ops::gated_forward(kept.shared_gate_up, activation_, context_.path),
+    of_shared = ops::product(ops::gated_forward(saved.shared_gate_up, activation_, context_.path),
                              registry_.weight(shared_down_).t());
   const at::Tensor y = among(ops::from_rows(outputs.wait(), order, k), own, x.size(0));
   return of_shared.defined() ? of_shared.add_(y) : y;
 }
 
 at::Tensor Experts::router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
-                                const Kept& kept) const {
+                                const Saved& saved) const {
   const MoeConfig& moe = context_.config.moe;
   at::Tensor direct;
   if (batch.training && context_.tensor.rank() == 0)
-    direct = balance_router(moe, batch, kept.scores, kept.experts, context_.context, layer_,
+    direct = balance_router(moe, batch, saved.scores, saved.experts, context_.context, layer_,
                             *context_.tally);
-  if (bias_ && registry_.trained({*bias_})) give_bias(batch, kept);
-  return ops::router_backward(grad_gates, direct, kept.scores, kept.experts, score_,
+  if (bias_ && registry_.trained({*bias_})) give_bias(batch, saved);
+  return ops::router_backward(grad_gates, direct, saved.scores, saved.experts, score_,
                               moe.norm_topk_prob);
 }
 
 at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
-                                   const at::Tensor& x, const Kept& kept) const {
+                                   const at::Tensor& x, const Saved& saved) const {
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
-  const auto& [order, exchange] = *kept.route;
+  const auto& [order, exchange] = *saved.route;
   const std::vector<std::int64_t>& bounds = exchange.bounds();
   const IndexRange own = context_.experts.sent(grad_y.size(0));
   const at::Tensor own_grad = rows_in(grad_y, own);
   MovingRows grads = exchange.send(ops::to_rows(own_grad, order, k), "expert output gradients");
   at::Tensor grad_x;
-  if (shared_gate_up_) grad_x = shared_backward(grad_y, x, kept);
+  if (shared_gate_up_) grad_x = shared_backward(grad_y, x, saved);
   const at::Tensor grad_rows = grads.wait();
-  const at::Tensor gate = kept.gates.unsqueeze(1);
-  const at::Tensor hidden = ops::gated_forward(kept.gate_up, activation_, context_.path);
-  // The gate multiplies hidden rows: its gradient is a sum over what backward has anyway.
+  const at::Tensor gate = saved.gates.unsqueeze(1);
+  const at::Tensor hidden = ops::gated_forward(saved.gate_up, activation_, context_.path);
+  // The gradient of the gate needs only values that backward has anyway.
   const at::Tensor grad_gated = ops::grouped_product(
       grad_rows, registry_.weight(down_).transpose(1, 2), bounds, context_.path);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
-  // What waits for its turn holds a row a token where rows are this rank's own.
+  // If rows stay on this rank, a deferred weight gradient keeps one row per token only.
   const auto rows_again = [order = order, k](const at::Tensor& tokens) {
     return [tokens, order, k] { return ops::to_rows(tokens, order, k); };
   };
@@ -226,14 +221,14 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   give_grouped(down_, bounds, moves ? Make(here(grad_rows)) : Make(rows_again(own_grad)),
                here(scaled(hidden, gate)));
   const at::Tensor grad_gate_up =
-      ops::gated_backward(scaled(grad_gated, gate), kept.gate_up, activation_, context_.path);
+      ops::gated_backward(scaled(grad_gated, gate), saved.gate_up, activation_, context_.path);
   MovingRows input_grads = exchange.give_back(
       ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds, context_.path),
       "expert input gradients");
   MovingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
   if (reads_input_again())
     give_grouped(gate_up_, bounds, here(grad_gate_up),
-                 moves ? Make(here(kept.inputs)) : Make(rows_again(rows_in(x, own))));
+                 moves ? Make(here(saved.inputs)) : Make(rows_again(rows_in(x, own))));
 
   const at::Tensor of_rows =
       among(ops::from_rows(input_grads.wait(), order, k), own, grad_y.size(0));
@@ -241,7 +236,7 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor by_row = gate_grads.wait();
   const at::Tensor grad_gates = at::empty_like(by_row).index_copy_(0, order, by_row);
   const at::Tensor grad_logits =
-      router_grad(batch, among(grad_gates.view({own.count(), k}), own, grad_y.size(0)), kept);
+      router_grad(batch, among(grad_gates.view({own.count(), k}), own, grad_y.size(0)), saved);
   grad_x.add_(grad_logits.mm(wide(registry_.weight(router_))));
   if (reads_input_again()) {
     registry_.in_turn([this, x, grad_logits] {
@@ -252,11 +247,11 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
 }
 
 at::Tensor Experts::shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
-                                    const Kept& kept) const {
+                                    const Saved& saved) const {
   const at::Tensor of_shared =
-      ops::gated_backward(ops::product(grad_y, registry_.weight(shared_down_)), kept.shared_gate_up,
-                          activation_, context_.path);
-  give(shared_down_, ops::gated_forward(kept.shared_gate_up, activation_, context_.path), grad_y);
+      ops::gated_backward(ops::product(grad_y, registry_.weight(shared_down_)),
+                          saved.shared_gate_up, activation_, context_.path);
+  give(shared_down_, ops::gated_forward(saved.shared_gate_up, activation_, context_.path), grad_y);
   give(*shared_gate_up_, x, of_shared);
   return ops::product(of_shared, registry_.weight(*shared_gate_up_));
 }
@@ -267,11 +262,11 @@ void Experts::give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad
       [this, weight, x, grad_y] { registry_.add_gradient_of_linear(weight, x, grad_y); });
 }
 
-void Experts::give_bias(const Microbatch& batch, const Kept& kept) const {
+void Experts::give_bias(const Microbatch& batch, const Saved& saved) const {
   const std::int64_t num_experts = context_.config.moe.num_experts;
-  at::Tensor excess = at::zeros({num_experts}, at::kDouble).to(kept.scores.device());
+  at::Tensor excess = at::zeros({num_experts}, at::kDouble).to(saved.scores.device());
   if (batch.training && context_.tensor.rank() == 0) {
-    const at::Tensor counts = assignments(batch, kept.experts, num_experts);
+    const at::Tensor counts = assignments(batch, saved.experts, num_experts);
     excess = counts * static_cast<double>(num_experts) - counts.sum();
   }
   registry_.in_turn([this, excess] { registry_.add_gradient({*bias_}, excess); });

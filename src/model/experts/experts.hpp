@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "model/layer.hpp"
 #include "model/layer_context.hpp"
-#include "model/recompute.hpp"
 #include "ops/activations.hpp"
 #include "ops/grouped.hpp"
 #include "ops/routing.hpp"
@@ -14,69 +14,71 @@
 
 namespace trireme {
 
-/// An MLP of many (MoeConfig): y = sum over a token's experts e of gate_e * MLP_e(x), + MLP_shared(x).
-/// Tensor parallelism cuts each expert's width; every rank of tp routes all tokens alike, in fp32.
-/// Expert parallelism deals the experts: rows go to their ranks and back (parallel/experts).
+/// An MLP of many experts (MoeConfig): y = sum over a token's experts e of gate_e * MLP_e(x), +
+/// MLP_shared(x). Tensor parallelism splits the width of each expert; all ranks of tp route all
+/// tokens identically, in fp32. Expert parallelism distributes the experts: rows are sent to their
+/// expert's rank and back (parallel/experts).
 ///
-/// One operation with a hand-written backward: what it keeps of T tokens is their normed input,
-/// scores, choices and each row's gate and up, whatever the routing.
+/// This is one operation with a hand-written backward. For T tokens it saves the normed input, the
+/// scores, the chosen experts and the gate and up values of each row, whatever the routing.
 class Experts {
  public:
-  /// Declares its weights: mlp.gate [E, D] and, if it is balanced by one, its bias [E]; mlp.experts.gate_up_proj [E, 2, F, D] and down_proj
-  /// [E, D, F]; where there are shared experts one MLP as wide as all, mlp.shared_experts.
+  /// Declares the weights: mlp.gate [E, D]; its bias [E] if biases balance the load;
+  /// mlp.experts.gate_up_proj [E, 2, F, D] and down_proj [E, D, F]; one MLP mlp.shared_experts as
+  /// wide as all shared experts together, if there are any.
   Experts(ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
           const std::string& prefix);
 
-  /// x, result: tokens of the residual stream [B, T, D]; `again` makes what entered.
+  /// x and result [B, T, D] are tokens of the residual stream; `again` recomputes the gathered x.
   [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
                                    const Again& again) const;
-  /// Inference: x [rows, D]; a row's result depends on no other row.
+  /// Inference on x [rows, D]. The result of a row depends on no other row.
   [[nodiscard]] at::Tensor forward_cached(const at::Tensor& x) const;
 
-  /// What a forward pass leaves for backward, of N tokens.
-  struct Kept {
-    at::Tensor scores;   // [N, E] fp32 (fp64 of fp64)
+  /// Activations of N tokens that forward saves for backward.
+  struct Saved {
+    at::Tensor scores;   // [N, E] fp32 (or fp64)
     at::Tensor experts;  // [N, k]
     std::shared_ptr<const Route> route;
-    at::Tensor inputs;   // [R, D], the rows that came here; undefined: they are this rank's own
-    at::Tensor gates;    // [R], of the scores' type
+    at::Tensor inputs;   // [R, D], rows received from other ranks; undefined: all rows are local
+    at::Tensor gates;    // [R], dtype of the scores
     at::Tensor gate_up;  // [R, 2 F / etp]
-    at::Tensor shared_gate_up;  // [N, 2 F_shared / tp]; undefined: there are none
+    at::Tensor shared_gate_up;  // [N, 2 F_shared / tp]; undefined without shared experts
   };
 
-  /// x [N, D] -> this rank's part of the result [N, D].
-  [[nodiscard]] at::Tensor apply(const Microbatch& batch, const at::Tensor& x, Kept& kept) const;
-  /// grad_y [N, D] -> this rank's part of the gradient of x; the weights' go to the registry. `x` may
-  /// be undefined where there are none.
+  /// Computes this rank's partial result [N, D] from x [N, D].
+  [[nodiscard]] at::Tensor apply(const Microbatch& batch, const at::Tensor& x, Saved& saved) const;
+  /// Computes this rank's partial gradient of x from grad_y [N, D] and adds the weight gradients to
+  /// the registry. `x` may be undefined if all weights are frozen.
   [[nodiscard]] at::Tensor apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
-                                          const at::Tensor& x, const Kept& kept) const;
+                                          const at::Tensor& x, const Saved& saved) const;
 
-  /// Backward has gradients of weights to form.
+  /// Returns true if backward needs the input to compute weight gradients.
   [[nodiscard]] bool reads_input_again() const { return registry_.trained({router_}); }
 
   [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
 
  private:
-  /// Where rows go, from the experts of the tokens that this rank sends [.., k].
+  /// Returns the route of the rows, from the experts [.., k] of the tokens that this rank sends.
   [[nodiscard]] std::shared_ptr<const Route> route(const Microbatch& batch,
                                                    const at::Tensor& experts) const;
-  /// This rank's part of the gradient of x through shared experts.
+  /// Computes this rank's partial gradient of x through the shared experts.
   [[nodiscard]] at::Tensor shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
-                                           const Kept& kept) const;
-  /// Gradient of a weight of the experts here, when it is its turn, from rows by expert that are made
-  /// then: of the product's gradient and of what was multiplied.
+                                           const Saved& saved) const;
+  /// Schedules the gradient of an expert weight. When it is due, the two functions produce the
+  /// gradient of the product and its input, as rows sorted by expert.
   void give_grouped(ParamId weight, const std::vector<std::int64_t>& bounds,
                     std::function<at::Tensor()> of_gradient,
                     std::function<at::Tensor()> of_input) const;
   void give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;
-  /// As its gradient, by how many tokens each expert has more than the mean, E times: whole numbers.
-  void give_bias(const Microbatch& batch, const Kept& kept) const;
+  /// Sets the bias gradient to E * (tokens of each expert - mean), which are whole numbers.
+  void give_bias(const Microbatch& batch, const Saved& saved) const;
   [[nodiscard]] at::Tensor gate_up_weight() const;  // [E / ep, 2 F / etp, D]
-  [[nodiscard]] at::Tensor bias() const;            // [E] of the scores' type; undefined: none
+  [[nodiscard]] at::Tensor bias() const;            // [E], dtype of the scores; undefined: no bias
   [[nodiscard]] at::Tensor scores_of(const at::Tensor& x) const;
-  /// Gradient of the router's outputs [N, E], from that of the gates [N, k].
+  /// Computes the gradient of the router outputs [N, E] from that of the gates [N, k].
   [[nodiscard]] at::Tensor router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
-                                       const Kept& kept) const;
+                                       const Saved& saved) const;
 
   ParamRegistry& registry_;
   const LayerContext& context_;

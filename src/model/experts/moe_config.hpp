@@ -6,9 +6,9 @@ namespace trireme {
 
 class Problems;
 
-/// Mixture of experts: the MLP of a layer is many narrower ones, of which a router picks some for each
-/// token, and shared ones that every token goes through. No token is dropped. Sources: Fedus et al.,
-/// "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024.
+/// Mixture of experts: the MLP of a layer consists of many narrower MLPs. A router picks some of
+/// them for each token, and every token goes through the shared experts. No token is dropped.
+/// Sources: Fedus et al., "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024.
 struct MoeConfig {
   std::int64_t num_experts = 0;  // 0: every MLP is dense
   std::int64_t num_experts_per_tok = 2;
@@ -24,31 +24,33 @@ struct MoeConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("num_experts", self.num_experts, "MLPs that tokens are routed to; 0: one dense MLP");
-    visit("num_experts_per_tok", self.num_experts_per_tok, "experts that each token goes through");
+    visit("num_experts", self.num_experts, "number of routed experts; 0: one dense MLP");
+    visit("num_experts_per_tok", self.num_experts_per_tok, "number of routed experts per token");
     visit("moe_intermediate_size", self.moe_intermediate_size,
           "width of one expert; 0: model.intermediate_size");
     visit("num_shared_experts", self.num_shared_experts,
-          "experts that every token goes through, beside the routed ones");
+          "number of experts that every token uses in addition to the routed ones");
     visit("first_dense_layers", self.first_dense_layers,
-          "layers at the start whose MLP is dense, of model.intermediate_size");
-    visit("norm_topk_prob", self.norm_topk_prob,
-          "a token's weights of its experts are divided by their sum (of one expert that is 1: the "
-          "router then learns from the balance alone)");
-    visit("router_score", self.router_score, "of the router's outputs: softmax or sigmoid");
-    visit("router_balance", self.router_balance,
-          "what keeps experts evenly used: aux (a loss beside the run's), bias (of the scores by "
-          "which experts are picked, moved after each update) or none");
-    visit("router_aux_loss", self.router_aux_loss,
-          "tokens that the balance is judged over: sequence, or micro_batch (which makes results "
-          "depend on train.micro_batch)");
-    visit("router_aux_loss_coef", self.router_aux_loss_coef, "factor of that loss");
-    visit("router_bias_rate", self.router_bias_rate, "by how much an update moves a bias");
+          "number of first layers with a dense MLP of model.intermediate_size");
+    visit(
+        "norm_topk_prob", self.norm_topk_prob,
+        "divide the expert weights of a token by their sum (with one expert per token the weight is "
+        "1, and the router learns only from the balance loss)");
+    visit("router_score", self.router_score, "router score function: softmax or sigmoid");
+    visit(
+        "router_balance", self.router_balance,
+        "load balancing: aux (auxiliary loss), bias (a bias on the scores that pick experts, moved "
+        "after each update) or none");
+    visit(
+        "router_aux_loss", self.router_aux_loss,
+        "tokens over which the auxiliary loss balances: sequence, or micro_batch (results then depend "
+        "on train.micro_batch)");
+    visit("router_aux_loss_coef", self.router_aux_loss_coef, "factor of the auxiliary loss");
+    visit("router_bias_rate", self.router_bias_rate, "step by which an update moves a router bias");
   }
 
   [[nodiscard]] bool on() const { return num_experts > 0; }
 
-  /// Whether a layer's MLP has experts.
   [[nodiscard]] bool in_layer(std::int64_t layer) const {
     return on() && layer >= first_dense_layers;
   }
@@ -57,23 +59,22 @@ struct MoeConfig {
     return on() ? num_layers - first_dense_layers : 0;
   }
 
-  /// Of all shared experts, which are used as one MLP.
+  /// Returns the width of all shared experts, which are computed as one MLP.
   [[nodiscard]] std::int64_t shared_width() const {
     return num_shared_experts * moe_intermediate_size;
   }
 
-  /// Whether a run has the auxiliary loss.
   [[nodiscard]] bool has_aux_loss() const {
     return on() && router_balance == "aux" && router_aux_loss_coef > 0;
   }
 
-  /// Whether routers have a bias: part of the model.
+  /// Returns true if routers have a bias, which is part of the model.
   [[nodiscard]] bool has_bias() const { return on() && router_balance == "bias"; }
 
   bool operator==(const MoeConfig&) const = default;
 };
 
-/// Adds every value that is out of range; `num_layers` 0: not known yet.
+/// Reports all values out of range. `num_layers` is 0 if unknown.
 void check(const MoeConfig& config, std::int64_t num_layers, Problems& problems);
 
 }  // namespace trireme

@@ -13,9 +13,9 @@ bool by_sequence(const MoeConfig& moe) {
   return moe.router_aux_loss == "sequence";
 }
 
-/// [N] int64: which of the sums each token counts in; -1: padding.
+/// Returns [N] int64: the index of the sum that counts each token, or -1 for padding.
 at::Tensor sum_of_token(const MoeConfig& moe, const Microbatch& batch) {
-  if (batch.sequence_of.defined()) {  // also of a batch without a pair
+  if (batch.sequence_of.defined()) {  // true for batches of preference pairs, even if empty
     const at::Tensor sequences = batch.sequence_of.flatten();
     return by_sequence(moe) ? sequences : sequences.clamp_max(0);
   }
@@ -26,7 +26,7 @@ at::Tensor sum_of_token(const MoeConfig& moe, const Microbatch& batch) {
   return (batch.padding.defined() ? rows.masked_fill(batch.padding, -1) : rows).flatten();
 }
 
-/// Of each sum the assignments of every expert, and at the end its tokens. [num_sums, E + 1] fp64
+/// Returns [num_sums, E + 1] fp64: assignments to each expert, then the number of tokens.
 at::Tensor totals_of(const at::Tensor& experts, const at::Tensor& sum_of, std::int64_t num_sums,
                      std::int64_t num_experts) {
   const at::Tensor place = sum_of.clamp_min(0);

@@ -1,4 +1,4 @@
-#include "model/lora/lora.hpp"
+#include "model/block.hpp"
 
 #include <cmath>
 #include <vector>

@@ -16,14 +16,8 @@ constexpr std::string_view kAllLinear = "all-linear";
 constexpr std::string_view kSquare = "square";
 
 std::vector<std::string> names_between_commas(const std::string& text) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    std::string name = text.substr(at, end - at);
-    std::erase(name, ' ');
-    names.push_back(std::move(name));
-    at = end + 1;
-  }
+  std::vector<std::string> names = split(text, ',');
+  for (std::string& name : names) std::erase(name, ' ');
   return names;
 }
 
@@ -71,7 +65,7 @@ void check(const LoraConfig& config, Problems& problems) {
   if (config.rank < 0 || config.rank > kMaxRank)
     problems.add("lora.rank", config.rank, formatted("must be in [0 (off), {}]", kMaxRank));
   if (!std::isfinite(config.alpha) || config.alpha < 0)
-    problems.add("lora.alpha", config.alpha, "must be above 0, or 0 (the rank)");
+    problems.add("lora.alpha", config.alpha, "must be above 0, or 0 to use the rank");
   if (!(config.dropout >= 0 && config.dropout < 1))
     problems.add("lora.dropout", config.dropout, "must be in [0, 1)");
   if (config.targets == kAllLinear || config.targets == kSquare) return;
@@ -80,7 +74,7 @@ void check(const LoraConfig& config, Problems& problems) {
   for (const std::string& name : names_between_commas(config.targets)) {
     if (std::ranges::find(known, name) != known.end()) continue;
     problems.add("lora.targets", name.empty() ? "''" : name,
-                 formatted("must be {}, {}, or names between commas of {}", kAllLinear, kSquare,
+                 formatted("must be {}, {}, or a comma-separated list of {}", kAllLinear, kSquare,
                            joined(known, ", ")));
   }
 }
@@ -90,14 +84,16 @@ void check_targets(const LoraConfig& config, const ModelConfig& model, Problems&
   if (model.moe.on() && config.targets != kSquare) {
     for (const std::string& name : names_between_commas(config.targets)) {
       if (name != "gate_proj" && name != "up_proj" && name != "down_proj") continue;
-      problems.add("lora.targets", name,
-                   "is for models without experts; here q_proj, k_proj, v_proj, o_proj");
+      problems.add(
+          "lora.targets", name,
+          "is not available in a model with experts; allowed: q_proj, k_proj, v_proj, o_proj");
     }
   }
   if (config.targets != kSquare) return;
   if (std::ranges::count(lora_targets(config, model), true) == 0) {
-    problems.add("lora.targets", config.targets,
-                 "of which this model has none: give all-linear, or names (q_proj,v_proj)");
+    problems.add(
+        "lora.targets", config.targets,
+        "but the model has no square linear layer: use all-linear or names (q_proj,v_proj)");
   }
 }
 

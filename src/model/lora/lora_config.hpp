@@ -11,24 +11,24 @@ namespace trireme {
 /// The linears of a block, in storage order.
 enum class BlockLinear : std::size_t { q, k, v, o, gate, up, down };
 
-/// y = x W^T, W [rows, columns]: "self_attn.q_proj".
+/// Shape of y = x W^T with W [rows, columns], named "self_attn.q_proj".
 struct LinearShape {
   std::string_view module;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 
-  /// Without its folder: "q_proj".
+  /// Returns the last part of the name: "q_proj".
   [[nodiscard]] std::string_view name() const { return module.substr(module.find('.') + 1); }
 };
 
 using LinearShapes = std::array<LinearShape, 7>;
 
-/// By BlockLinear.
 LinearShapes block_linears(const ModelConfig& model);
 
-/// Low-rank adapters beside frozen weights: y = W x + scale * B (A dropout(x)), A [rank, columns], B
-/// [rows, rank] for each targeted linear of every block. Source: Hu et al., "LoRA", ICLR 2022;
-/// rslora: Kalajdzievski, "A rank stabilization scaling factor for fine-tuning with LoRA", 2023.
+/// Low-rank adapters beside frozen weights: y = W x + scale * B (A dropout(x)) with A [rank,
+/// columns] and B [rows, rank], for each targeted linear of every block. Sources: Hu et al.,
+/// "LoRA", ICLR 2022; rslora: Kalajdzievski, "A rank stabilization scaling factor for fine-tuning
+/// with LoRA", 2023.
 struct LoraConfig {
   std::int64_t rank = 0;
   double alpha = 0;
@@ -38,13 +38,13 @@ struct LoraConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("rank", self.rank, "of the adapters; 0: none, all weights are trained");
-    visit("alpha", self.alpha, "an adapter's term is multiplied by alpha / rank; 0: the rank");
-    visit("dropout", self.dropout, "on the adapters' input, in [0, 1)");
+    visit("rank", self.rank, "rank of the adapters; 0: no adapters, train all weights");
+    visit("alpha", self.alpha, "scale of the adapter output, alpha / rank; 0: use the rank");
+    visit("dropout", self.dropout, "dropout probability on the adapter input, in [0, 1)");
     visit("targets", self.targets,
-          "linears with an adapter: all-linear, square (as many rows as columns), or names between "
-          "commas (q_proj,v_proj)");
-    visit("rslora", self.rslora, "multiply by alpha / sqrt(rank) in place of alpha / rank");
+          "linear layers with an adapter: all-linear, square (as many rows as columns), or a "
+          "comma-separated list (q_proj,v_proj)");
+    visit("rslora", self.rslora, "scale by alpha / sqrt(rank) instead of alpha / rank");
   }
 
   [[nodiscard]] bool on() const { return rank > 0; }
@@ -52,17 +52,16 @@ struct LoraConfig {
   [[nodiscard]] double scale() const;
 };
 
-/// By BlockLinear: those with an adapter; none without rank. A name that is unknown is no target, and
-/// of a model with experts no linear of an MLP.
+/// Returns which linears have an adapter, in the order of BlockLinear; none if the rank is 0.
+/// Unknown names are ignored. In a model with experts, the linears of the MLP have no adapter.
 std::array<bool, 7> lora_targets(const LoraConfig& config, const ModelConfig& model);
 
-/// Adds every value that is out of range, every name of no linear.
 void check(const LoraConfig& config, Problems& problems);
 
-/// The same for a resolved model: targets that leave nothing to train, or that it has not.
+/// Reports targets that the resolved model does not have, and targets that leave nothing to train.
 void check_targets(const LoraConfig& config, const ModelConfig& model, Problems& problems);
 
-/// Trained elements, of all blocks.
+/// Returns the number of trainable elements in all blocks.
 std::int64_t num_lora_parameters(const LoraConfig& config, const ModelConfig& model);
 
 }  // namespace trireme

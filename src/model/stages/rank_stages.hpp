@@ -4,11 +4,10 @@
 
 namespace trireme {
 
-/// All stages of a model on this layout, by parallel.stages. Throws Error(usage) as parse_stages.
+/// Returns all stages of a model by parallel.stages. Throws Error(usage) like parse_stages.
 std::vector<StageRange> model_stages(const ModelConfig& config, const ParallelConfig& parallel,
                                      std::int64_t seq_len);
 
-/// Of them those of one rank of pp.
 std::vector<StageRange> rank_stages(const ModelConfig& config, const ParallelConfig& parallel,
                                     std::int64_t seq_len, int pp_rank);
 

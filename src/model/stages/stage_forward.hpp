@@ -7,14 +7,14 @@
 
 namespace trireme {
 
-/// Forward passes alone of micro-batches through the stages of a model: `call` gets each one's number and
-/// hidden states after the last norm [B, T, D], on the rank that has the last stage. Of `schedule` its
-/// forward passes count. Collective over the ranks of pp.
+/// Runs the forward passes of micro-batches through the pipeline stages of a model. On the rank
+/// with the last stage, `call` receives the number of each micro-batch and its hidden states after
+/// the final norm [B, T, D]. Uses the forward actions of `schedule`. Collective over pp.
 void forward_stages(const Transformer& model, StageLinks& links, int pp_rank,
                     pipeline::Schedule schedule, std::span<const Microbatch> micro_batches,
                     const std::function<void(std::size_t, const at::Tensor&)>& call);
 
-/// Memory for what goes between two stages, of a micro-batch.
+/// Allocates a buffer for the activations of one micro-batch between two stages.
 at::Tensor space_between_stages(const Transformer& model, const Microbatch& batch);
 
 }  // namespace trireme

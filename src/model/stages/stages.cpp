@@ -22,7 +22,7 @@ std::vector<StageRange> from_counts(const std::vector<std::int64_t>& layers) {
   return stages;
 }
 
-/// FLOPs of a token forward, through a layer with experts or without.
+/// Returns the forward FLOPs per token of a layer, with or without experts.
 double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
   const auto d = static_cast<double>(c.hidden_size);
   const auto heads = static_cast<double>(c.num_heads * c.head_dim);
@@ -37,10 +37,10 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
   return 2 * matrices + 2 * heads * static_cast<double>(seen);  // causal: half of all pairs
 }
 
-constexpr double kRounding = 1e-12;  // of sums of costs
+constexpr double kRounding = 1e-12;  // relative rounding error of cost sums
 
 struct Costs {
-  std::vector<double> before{0.0};  // of the layers below each
+  std::vector<double> before{0.0};  // prefix sums: cost of the layers before each layer
   double head = 0;
 
   [[nodiscard]] double of(std::int64_t from, std::int64_t end, bool with_head) const {
@@ -49,7 +49,7 @@ struct Costs {
   }
 };
 
-/// Stages that keep `bound`, each filled from the head on: the fewest.
+/// Returns the fewest stages with costs of at most `bound`, filled from the head backwards.
 std::int64_t stages_within(const Costs& costs, double bound) {
   std::int64_t stages = 0;
   for (std::int64_t end = std::ssize(costs.before) - 1; end > 0; ++stages) {
@@ -61,7 +61,7 @@ std::int64_t stages_within(const Costs& costs, double bound) {
   return stages;
 }
 
-/// The least cost that the dearest of `count` stages can have.
+/// Returns the lowest possible cost of the most expensive of `count` stages.
 double least_bound(const Costs& costs, std::int64_t count) {
   double too_little = 0;
   double enough = costs.of(0, std::ssize(costs.before) - 1, true);
@@ -87,11 +87,11 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
   costs.head = 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   const double bound = least_bound(costs, count) * (1 + kRounding);
 
-  // Of the layers from each on, in `stages` stages that all keep the bound: the most even choice
-  // (least squares), the first stages longest.
+  // For the layers from each index on: the most even division (least squares) into `stages` stages
+  // that all stay within the bound, with the longest stages first.
   struct Rest {
     double squares = std::numeric_limits<double>::infinity();
-    std::int64_t first = 0;  // layers of the first of these stages
+    std::int64_t first = 0;  // number of layers in the first of these stages
   };
 
   const auto at = [](auto& all, std::int64_t i) -> auto& {
@@ -136,7 +136,7 @@ std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& c
     const bool last = part.ends_with('H');
     if (last) part.remove_suffix(1);
     if (first != (i == 0) || last != (i + 1 == parts.size()))
-      refuse("the embedding is in the first stage alone, the head in the last");
+      refuse("the embedding is in the first stage only, the head in the last stage only");
     const auto number = parse_integer(part);
     if (!number || *number < 1 || *number > config.num_layers)
       refuse(formatted("'{}' is no number of layers", part));

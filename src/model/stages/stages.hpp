@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// One stage of a pipeline: neighbouring layers, with the embedding before the first and the final
-/// norm and the head behind the last. The whole model is one.
+/// A pipeline stage: consecutive layers. The first stage also has the embedding, the last one the
+/// final norm and the head. The whole model is one stage.
 struct StageRange {
   std::int64_t first_layer = 0;
   std::int64_t end_layer = 0;
@@ -21,18 +21,18 @@ struct StageRange {
   bool operator==(const StageRange&) const = default;
 };
 
-/// All `count` stages, at most as many as layers: of all ways in which each has a layer or more one
-/// whose dearest stage costs least. A layer costs its matrices and its attention over sequences of
-/// `seq_len`, the head its matrix, in FLOPs; the embedding is a lookup.
+/// Divides the layers into `count` stages (at most one per layer) so that the most expensive stage
+/// costs as little as possible. Costs are FLOPs: a layer costs its matrices and its attention over
+/// sequences of `seq_len`, the head its matrix, the embedding nothing.
 std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t count,
                                         std::int64_t seq_len);
 
-/// "E3|4|4|3H": layers of each stage, E with the embedding, H with the head. Throws Error(usage),
-/// "must be ...", unless they are `count` stages of all layers.
+/// Parses "E3|4|4|3H": the layers of each stage, E with the embedding, H with the head. Throws
+/// Error(usage) with a text "must be ..." unless the text describes `count` stages of all layers.
 std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& config,
                                      std::int64_t count);
 
-/// Such a text.
+/// Formats stages as text for parse_stages.
 std::string text_of(const std::vector<StageRange>& stages);
 
 }  // namespace trireme

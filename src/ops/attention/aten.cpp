@@ -9,31 +9,31 @@
 namespace trireme::ops {
 namespace {
 
-/// Keys that all queries of a part see, or of which query i sees the first i + 1, or some by a mask.
+/// One kernel call: all queries see all keys, or query i sees the first i + 1, or `mask` decides.
 struct KernelCall {
   KeyInterval keys;
   bool causal;
   std::optional<at::Tensor> mask = std::nullopt;  // [queries, keys], added to the scores
 };
 
-/// The document's parts; those whose intervals of keys begin to move are cut, so that each piece
+/// Returns the query parts of a document. Parts with a moving window are divided, so that each one
 /// reads few keys that it does not see.
-std::vector<QueryPart> pieces_of(const DocumentPlan& document) {
+std::vector<QueryPart> divided_parts(const DocumentPlan& document) {
   constexpr std::int64_t kQueries = 64;
-  std::vector<QueryPart> pieces;
+  std::vector<QueryPart> parts;
   for (const QueryPart& part : document.queries) {
     const std::int64_t most = part.begin_moves ? kQueries : part.tokens.length;
     for (std::int64_t query = 0; query < part.tokens.length; query += most)
-      pieces.push_back(part.slice(query, std::min(most, part.tokens.length - query)));
+      parts.push_back(part.slice(query, std::min(most, part.tokens.length - query)));
   }
-  return pieces;
+  return parts;
 }
 
-/// One or two; together they cover what the part sees.
+/// Returns one or two calls that together cover the keys of the part.
 std::vector<KernelCall> calls_of(const QueryPart& part) {
   const KeyInterval keys = part.keys();
   if (part.is_blind()) return {};
-  // One query alone needs no mask.
+  // A single query needs no mask.
   if (part.tokens.length == 1 || (!part.begin_moves && !part.end_moves)) return {{keys, false}};
   if (part.begin_moves) {
     const auto hidden = seen_keys(part).logical_not_();
@@ -50,7 +50,6 @@ at::Tensor rows_of_document(const at::Tensor& x, std::int64_t row) {
   return row < 0 ? x : x.narrow(0, row, 1);
 }
 
-/// The document's keys in order of place.
 at::Tensor keys_of(const at::Tensor& x, const DocumentPlan& document) {
   const auto rows = rows_of_document(x, document.row);
   if (document.keys.size() == 1)
@@ -65,12 +64,12 @@ at::Tensor part_of(const at::Tensor& x, std::int64_t row, const TokenRange& toke
   return rows_of_document(x, row).narrow(2, tokens.first, tokens.length);
 }
 
-/// True if each document is one call: its results are then written, not summed.
+/// Returns true if each document is one call, so that results are written instead of summed.
 bool one_call_each(const AttentionPlan& plan) {
   return std::ranges::all_of(plan, [](const DocumentPlan& document) {
-    const auto pieces = pieces_of(document);
-    return pieces.size() == 1 && calls_of(pieces[0]).size() == 1 && document.keys.size() == 1 &&
-           pieces[0].keys() == KeyInterval{0, document.num_keys};
+    const auto parts = divided_parts(document);
+    return parts.size() == 1 && calls_of(parts[0]).size() == 1 && document.keys.size() == 1 &&
+           parts[0].keys() == KeyInterval{0, document.num_keys};
   });
 }
 
@@ -78,9 +77,8 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(at::kFloat);
 }
 
-/// Puts the gradients of kernel calls where they belong.
 struct KernelGrads {
-  bool written;  // each is the only one of its tokens; otherwise they add up
+  bool written;  // each token has one gradient, otherwise gradients are summed
 
   void put(const at::Tensor& to, const at::Tensor& grad) const {
     if (written) {
@@ -110,14 +108,11 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
   }
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
-  AttentionOutput result{at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
-                                   q.options().dtype(result_type(q, setup)))
-                             .transpose(1, 2),
-                         at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+  const AttentionOutput result = empty_output(q, setup);
   for (const DocumentPlan& document : plan_attention(setup, q.size(0), q.size(2), k.size(2))) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
-    for (const QueryPart& part : pieces_of(document)) {
+    for (const QueryPart& part : divided_parts(document)) {
       const auto queries = part_of(q, document.row, part.tokens);
       AttentionOutput sum;
       for (const KernelCall& call : calls_of(part)) {
@@ -169,7 +164,7 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
   for (const DocumentPlan& document : plan) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
-    for (const QueryPart& part : pieces_of(document)) {
+    for (const QueryPart& part : divided_parts(document)) {
       const auto of = [&](const at::Tensor& x) { return part_of(x, document.row, part.tokens); };
       for (const KernelCall& call : calls_of(part)) {
         const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
@@ -182,10 +177,8 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
       }
     }
   }
-  const auto sum_groups = [&](const at::Tensor& grad) {
-    return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2).to(result);
-  };
-  return {grad_q.to(result), sum_groups(grad_k), sum_groups(grad_v)};
+  return {grad_q.to(result), sum_groups(grad_k, k.size(1), result),
+          sum_groups(grad_v, k.size(1), result)};
 }
 
 }  // namespace trireme::ops

@@ -3,62 +3,62 @@
 
 #include "ops/attention.hpp"
 
-/// The ways to compute attention; ops/attention.cpp picks one by device, dtype and shape. Arguments
-/// are checked. Private.
+/// The implementations of attention; ops/attention.cpp selects one by device, dtype and shape.
+/// Arguments are checked before. Private.
 namespace trireme::ops {
+
+using AttentionForward = AttentionOutput(const at::Tensor& q, const at::Tensor& k,
+                                         const at::Tensor& v, const AttentionSetup& setup);
+using AttentionBackward = AttentionGrads(const at::Tensor& grad_out, const at::Tensor& q,
+                                         const at::Tensor& k, const at::Tensor& v,
+                                         const AttentionOutput& forward,
+                                         const AttentionSetup& setup);
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Scores as one matrix and ATen's elementwise operations: every device and dtype, the oracle.
-AttentionOutput plain_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
+/// Computes all scores as one matrix with ATen operations: any device and dtype; the reference.
+AttentionForward plain_forward;
+AttentionBackward plain_backward;
 
-/// ATen's CPU kernel, one call for what queries see before their own places, one for the diagonal.
-AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const AttentionSetup& setup);
-AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                             const at::Tensor& v, const AttentionOutput& forward,
-                             const AttentionSetup& setup);
+/// Uses ATen's CPU kernel: one call for the keys before the diagonal, one for the diagonal.
+AttentionForward aten_forward;
+AttentionBackward aten_backward;
 
-/// True if this CPU multiplies bf16 natively and the shapes fit: D a multiple of 32, at most 256.
-/// False for fewer than 16 queries whose places are given: the single query of a decode would fill
-/// one of a tile's 64 columns.
+/// Returns true if this CPU multiplies bf16 natively and the shapes fit: D is a multiple of 32, at
+/// most 256. With explicit positions at least 16 queries are needed, because a single query of a
+/// decode step would fill only one of the 64 columns of a tile.
 bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 
-/// Tiles of bf16 around oneDNN's small matmuls: attention/tiles.hpp.
-AttentionOutput tiles_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads tiles_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
+/// Computes bf16 tiles around oneDNN's small matmuls (attention/tiles.hpp).
+AttentionForward tiles_forward;
+AttentionBackward tiles_backward;
 
-/// True on compute capability 8.0 and later, for D a multiple of 8, at most 256, without a window.
-/// ATen's flash attention takes windows by arguments that varlen does not pass yet.
+/// Returns true on compute capability 8.0 and later, if D is a multiple of 8, at most 256, and
+/// there is no window. (varlen does not pass windows to ATen's flash attention yet.)
 bool flash_applies(const at::Tensor& q, const AttentionSetup& setup);
 
-/// ATen's flash attention through varlen.
-AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                              const AttentionSetup& setup);
-AttentionGrads flash_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
-                              const at::Tensor& v, const AttentionOutput& forward,
-                              const AttentionSetup& setup);
+/// Uses ATen's flash attention through varlen.
+AttentionForward flash_forward;
+AttentionBackward flash_backward;
 
-/// The type of out and of gradients.
+/// Returns the dtype of out and gradients.
 inline at::ScalarType result_type(const at::Tensor& q, const AttentionSetup& setup) {
   return setup.wide ? accumulate_type(q) : q.scalar_type();
 }
 
-/// Every key head once per query head of its group.
+/// Returns uninitialized outputs for queries q: out in result_type(), lse in fp32.
+AttentionOutput empty_output(const at::Tensor& q, const AttentionSetup& setup);
+
+/// Sums gradients [B, H, T, D] of repeat_heads over each group: [B, num_kv_heads, T, D] in `type`.
+at::Tensor sum_groups(const at::Tensor& grad, std::int64_t num_kv_heads, at::ScalarType type);
+
+/// Repeats every key head for each query head of its group.
 at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads);
 
-/// [B, H, T, D] as a view of contiguous [B, T, H, D].
+/// Returns [B, H, T, D] as a view of contiguous [B, T, H, D].
 at::Tensor tokens_first(const at::Tensor& x);
 
-/// [queries, keys] bool of a part and the interval of keys that it sees, true where a query sees a
-/// key.
+/// Returns [queries, keys] bool for the queries and keys() of a part: true if a query sees a key.
 at::Tensor seen_keys(const QueryPart& part);
 
 }  // namespace trireme::ops

@@ -23,6 +23,17 @@ at::Tensor repeat_heads(const at::Tensor& x, std::int64_t num_heads) {
   return x.repeat_interleave(num_heads / x.size(1), 1);
 }
 
+AttentionOutput empty_output(const at::Tensor& q, const AttentionSetup& setup) {
+  return {at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
+                    q.options().dtype(result_type(q, setup)))
+              .transpose(1, 2),
+          at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+}
+
+at::Tensor sum_groups(const at::Tensor& grad, std::int64_t num_kv_heads, at::ScalarType type) {
+  return grad.unflatten(1, {num_kv_heads, grad.size(1) / num_kv_heads}).sum(2).to(type);
+}
+
 at::Tensor tokens_first(const at::Tensor& x) {
   return x.transpose(1, 2).contiguous().transpose(1, 2);
 }
@@ -71,7 +82,7 @@ AttentionOutput plain_forward(const at::Tensor& q, const at::Tensor& k, const at
   const auto scores = plain_scores(q.to(type), keys, setup);
   const auto lse = at::logsumexp(scores, {-1});
   auto weights = at::softmax(scores, -1);
-  // A softmax over no key is NaN.
+  // The softmax of a query without keys is NaN.
   if (!setup.whole_rows()) weights.masked_fill_((lse == -kInfinity).unsqueeze(-1), 0.0);
   return {tokens_first(at::matmul(weights, values).to(result_type(q, setup))), lse};
 }
@@ -85,7 +96,7 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
   const auto keys = repeat_heads(k.to(type), q.size(1));
   const auto values = repeat_heads(v.to(type), q.size(1));
   const auto incoming = grad_out.to(type);
-  // A query without keys has lse -inf: with +inf all its weights are 0.
+  // A query without keys has lse -inf; with +inf all its weights become 0.
   const auto lse = setup.whole_rows()
                        ? forward.lse
                        : forward.lse.masked_fill(forward.lse == -kInfinity, kInfinity);
@@ -93,18 +104,15 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
   const auto along = (incoming * forward.out.to(type)).sum(-1, /*keepdim=*/true);  // [B, H, Tq, 1]
   const auto grad_weights = at::matmul(incoming, values.transpose(-2, -1));
   const auto grad_scores = (grad_weights - along).mul_(weights).mul_(setup.scale);
-  const auto sum_groups = [&](const at::Tensor& grad) {
-    return grad.unflatten(1, {k.size(1), q.size(1) / k.size(1)}).sum(2).to(result);
-  };
   return {at::matmul(grad_scores, keys).to(result),
-          sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries)),
-          sum_groups(at::matmul(weights.transpose(-2, -1), incoming))};
+          sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries), k.size(1), result),
+          sum_groups(at::matmul(weights.transpose(-2, -1), incoming), k.size(1), result)};
 }
 
 void merge_attention(AttentionOutput& sum, const AttentionOutput& part) {
   const auto type = accumulate_type(sum.out);
   const auto lse = at::logaddexp(sum.lse, part.lse);
-  // No key in either: -inf - -inf is NaN, -inf - 0 gives weights of 0.
+  // Without keys in both parts, -inf - -inf would be NaN, whereas -inf - 0 gives weights of 0.
   const auto base = lse.masked_fill(lse == -kInfinity, 0.0);
   const auto weight = [&](const at::Tensor& of) { return (of - base).exp_().unsqueeze(-1); };
   sum.out = tokens_first(

@@ -13,20 +13,20 @@ namespace {
 using Ranges = std::vector<TokenRange>;
 using Edges = std::vector<std::int64_t>;
 
-/// Neighbours in the tensor, in the row and in one document.
+/// Tokens that are adjacent in the tensor, in the row and in one document.
 struct Segment {
   std::int64_t document;
-  std::int64_t place;
+  std::int64_t position;
   std::int64_t token;
   std::int64_t length;
 
-  [[nodiscard]] std::int64_t end() const { return place + length; }
+  [[nodiscard]] std::int64_t end() const { return position + length; }
 };
 
-/// Extends the last segment if the next one follows it in the row, and in the same document.
+/// Extends the last segment if the next one follows it in the same row and document.
 void append(std::vector<Segment>& segments, const Segment& next) {
   if (!segments.empty() && segments.back().document == next.document &&
-      segments.back().end() == next.place) {
+      segments.back().end() == next.position) {
     segments.back().length += next.length;
   } else {
     segments.push_back(next);
@@ -47,91 +47,91 @@ void check_bounds(const RowBounds& bounds, std::int64_t batch) {
   }
 }
 
-void check_places(const char* what, const RowPlaces& places, const RowBounds& bounds,
+void check_places(const char* what, const RowPlaces& positions, const RowBounds& bounds,
                   std::int64_t batch, std::int64_t length) {
-  if (!places.empty() && static_cast<std::int64_t>(places.size()) != batch) {
-    fail(ErrorKind::internal, "attention: {} rows of places of {}, batch {}", places.size(), what,
-         batch);
+  if (!positions.empty() && static_cast<std::int64_t>(positions.size()) != batch) {
+    fail(ErrorKind::internal, "attention: {} rows of positions of {}, batch {}", positions.size(),
+         what, batch);
   }
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
-    std::int64_t count = places.empty() ? length : 0;
+    std::int64_t count = positions.empty() ? length : 0;
     std::int64_t end = count;
-    for (const TokenRange& range : places.empty() ? Ranges{} : places[row]) {
+    for (const TokenRange& range : positions.empty() ? Ranges{} : positions[row]) {
       if (range.first < 0 || range.length < 0) {
-        fail(ErrorKind::internal, "attention: {} {} places from {} in row {}", what, range.length,
-             range.first, row);
+        fail(ErrorKind::internal, "attention: {} {} positions from {} in row {}", what,
+             range.length, range.first, row);
       }
       count += range.length;
       end = std::max(end, range.first + range.length);
     }
     if (count != length) {
-      fail(ErrorKind::internal, "attention: places of {} {} in row {}, the tensor has {}", count,
+      fail(ErrorKind::internal, "attention: positions of {} {} in row {}, the tensor has {}", count,
            what, row, length);
     }
     if (!bounds.empty() && end > bounds[row].back()) {
-      fail(ErrorKind::internal, "attention: {} at place {} of row {}, whose bounds end at {}", what,
-           end - 1, row, bounds[row].back());
+      fail(ErrorKind::internal, "attention: {} at position {} of row {}, but its bounds end at {}",
+           what, end - 1, row, bounds[row].back());
     }
   }
 }
 
-std::vector<Segment> cut_at_borders(const Ranges& ranges, const Edges& edges) {
+std::vector<Segment> split_at_boundaries(const Ranges& ranges, const Edges& edges) {
   std::vector<Segment> segments;
   std::int64_t token = 0;
   for (const TokenRange& range : ranges) {
     const std::int64_t end = range.first + range.length;
-    for (std::int64_t place = range.first; place < end;) {
-      const auto next = std::upper_bound(edges.begin(), edges.end(), place);
-      const std::int64_t length = std::min(end, *next) - place;
-      append(segments, {next - edges.begin(), place, token, length});
+    for (std::int64_t position = range.first; position < end;) {
+      const auto next = std::upper_bound(edges.begin(), edges.end(), position);
+      const std::int64_t length = std::min(end, *next) - position;
+      append(segments, {next - edges.begin(), position, token, length});
       token += length;
-      place += length;
+      position += length;
     }
   }
   return segments;
 }
 
-/// The number of keys before a place. For the next `length` places, this one included, the number
-/// stays, or grows by one a place.
+/// The number of keys before a position. For the next `length` positions, including this one, the
+/// number stays or grows by one per position.
 struct KeyCount {
   std::int64_t keys;
   bool moves;
   std::int64_t length;
 };
 
-/// `islands`: keys without a gap in the row, numbered among the document's keys.
-KeyCount count_before(std::int64_t place, const std::vector<Segment>& islands,
+/// `islands` are keys without gaps in the row, numbered within the document.
+KeyCount count_before(std::int64_t position, const std::vector<Segment>& islands,
                       std::int64_t num_keys) {
-  const std::int64_t last = place - 1;
+  const std::int64_t last = position - 1;
   const auto island = std::find_if(islands.begin(), islands.end(),
                                    [&](const Segment& each) { return each.end() > last; });
   if (island == islands.end()) return {num_keys, false, std::numeric_limits<std::int64_t>::max()};
-  if (last < island->place) return {island->token, false, island->place - last};
-  return {island->token + place - island->place, true, island->end() - last};
+  if (last < island->position) return {island->token, false, island->position - last};
+  return {island->token + position - island->position, true, island->end() - last};
 }
 
-/// Cuts the queries where keys at the ends of their intervals begin or end.
+/// Divides queries where the keys at an end of their intervals begin or end.
 void add_parts(const Segment& queries, const std::vector<Segment>& islands,
                const AttentionSetup& setup, DocumentPlan& plan) {
-  for (std::int64_t place = queries.place; place < queries.end();) {
-    const KeyInterval seen = setup.places_seen(place);
+  for (std::int64_t position = queries.position; position < queries.end();) {
+    const KeyInterval seen = setup.places_seen(position);
     const KeyCount begin = count_before(seen.begin, islands, plan.num_keys);
     const KeyCount end = count_before(seen.end, islands, plan.num_keys);
-    std::int64_t length = std::min({queries.end() - place, begin.length, end.length});
-    // The keys before a gap leave the window one by one: cut where none is left.
+    std::int64_t length = std::min({queries.end() - position, begin.length, end.length});
+    // Keys before a gap leave the window one by one: split where none is left.
     if (begin.moves && !end.moves && begin.keys < end.keys)
       length = std::min(length, end.keys - begin.keys);
-    plan.queries.push_back({{queries.token + place - queries.place, length},
+    plan.queries.push_back({{queries.token + position - queries.position, length},
                             {begin.keys, end.keys},
                             begin.moves,
                             end.moves});
-    place += length;
+    position += length;
   }
 }
 
 struct DocumentSegments {
   std::vector<Segment> queries;
-  std::vector<Segment> keys;  // in order of place
+  std::vector<Segment> keys;  // in order of position
 };
 
 DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,
@@ -140,7 +140,7 @@ DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,
   std::vector<Segment> islands;
   for (const Segment& keys : segments.keys) {
     append(plan.keys, {keys.token, keys.length});
-    append(islands, {keys.document, keys.place, plan.num_keys, keys.length});
+    append(islands, {keys.document, keys.position, plan.num_keys, keys.length});
     plan.num_keys += keys.length;
   }
   for (const Segment& queries : segments.queries) add_parts(queries, islands, setup, plan);
@@ -149,32 +149,32 @@ DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,
 
 void plan_row(std::int64_t row, const Ranges& queries, const Ranges& keys, const Edges& edges,
               const AttentionSetup& setup, AttentionPlan& plan) {
-  std::vector<Segment> sorted = cut_at_borders(keys, edges);
+  std::vector<Segment> sorted = split_at_boundaries(keys, edges);
   std::sort(sorted.begin(), sorted.end(),
-            [](const Segment& a, const Segment& b) { return a.place < b.place; });
+            [](const Segment& a, const Segment& b) { return a.position < b.position; });
   for (std::size_t i = 1; i < sorted.size(); ++i) {
-    if (sorted[i - 1].end() <= sorted[i].place) continue;
-    fail(ErrorKind::internal, "attention: two keys at place {} of row {}", sorted[i].place,
+    if (sorted[i - 1].end() <= sorted[i].position) continue;
+    fail(ErrorKind::internal, "attention: two keys at position {} of row {}", sorted[i].position,
          std::max<std::int64_t>(row, 0));
   }
   std::map<std::int64_t, DocumentSegments> documents;
   for (const Segment& each : sorted) documents[each.document].keys.push_back(each);
-  for (const Segment& each : cut_at_borders(queries, edges))
+  for (const Segment& each : split_at_boundaries(queries, edges))
     documents[each.document].queries.push_back(each);
   for (const auto& [number, segments] : documents)
     plan.push_back(plan_document(row, segments, setup));
 }
 
-bool same_in_all_rows(const RowPlaces& places) {
-  return std::all_of(places.begin(), places.end(),
-                     [&](const Ranges& row) { return row == places.front(); });
+bool same_in_all_rows(const RowPlaces& positions) {
+  return std::all_of(positions.begin(), positions.end(),
+                     [&](const Ranges& row) { return row == positions.front(); });
 }
 
 }  // namespace
 
 std::vector<TokenRange> DocumentPlan::tokens_of(KeyInterval interval) const {
   Ranges tokens;
-  std::int64_t first = 0;  // key of the range's first token
+  std::int64_t first = 0;  // key index of the range's first token
   for (const TokenRange& range : keys) {
     const std::int64_t begin = std::max(first, interval.begin);
     const std::int64_t end = std::min(first + range.length, interval.end);
@@ -186,14 +186,15 @@ std::vector<TokenRange> DocumentPlan::tokens_of(KeyInterval interval) const {
 
 void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
                      std::int64_t num_keys) {
-  if (setup.window < 0) fail(ErrorKind::internal, "attention: window {}", setup.window);
+  if (setup.window < 0)
+    fail(ErrorKind::internal, "attention: window {} must be 0 or more", setup.window);
   check_bounds(setup.bounds, batch);
   check_places("queries", setup.query_places, setup.bounds, batch, num_queries);
   check_places("keys", setup.key_places, setup.bounds, batch, num_keys);
   if (!setup.whole_rows()) return;
   if (num_queries != num_keys) {
-    fail(ErrorKind::internal, "attention: {} queries, {} keys and no places of either", num_queries,
-         num_keys);
+    fail(ErrorKind::internal, "attention: {} queries, {} keys and no positions of either",
+         num_queries, num_keys);
   }
   for (std::size_t row = 0; row < setup.bounds.size(); ++row) {
     if (setup.bounds[row].back() == num_keys) continue;
@@ -205,8 +206,8 @@ void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64
 AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
                              std::int64_t num_queries, std::int64_t num_keys) {
   check_attention(setup, batch, num_queries, num_keys);
-  const auto places_of = [](const RowPlaces& places, std::size_t row, std::int64_t length) {
-    return places.empty() ? Ranges{{0, length}} : places[row];
+  const auto places_of = [](const RowPlaces& positions, std::size_t row, std::int64_t length) {
+    return positions.empty() ? Ranges{{0, length}} : positions[row];
   };
   const bool alike = setup.bounds.empty() && same_in_all_rows(setup.query_places) &&
                      same_in_all_rows(setup.key_places);

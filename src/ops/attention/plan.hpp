@@ -5,15 +5,15 @@
 
 #include "ops/key_interval.hpp"
 
-/// Computes the keys that every query sees, from positions in the row, document boundaries and a window. All
-/// attention code reads the intervals that are computed here. No LibTorch.
+/// Computes the keys that every query sees, from positions in the row, document boundaries and a
+/// window. All attention code reads these intervals. No LibTorch.
 namespace trireme::ops {
 
-/// Document borders of every row of a batch: 0 = first < ... < places of the row, one list a row.
+/// Document boundaries of every row of a batch, one list per row: 0 = first < ... < row length.
 /// Empty: every row is one document. No query sees a key of another document.
 using RowBounds = std::vector<std::vector<std::int64_t>>;
 
-/// Neighbours first, first + 1, ..., first + length - 1: tokens of a tensor, or places of a row.
+/// The consecutive tokens of a tensor, or positions of a row, first ... first + length - 1.
 struct TokenRange {
   std::int64_t first;
   std::int64_t length;
@@ -21,7 +21,7 @@ struct TokenRange {
   bool operator==(const TokenRange&) const = default;
 };
 
-/// Appends a range; a range that follows the last one directly extends it.
+/// Appends a range. If it directly follows the last one, the last one is extended.
 inline void append(std::vector<TokenRange>& ranges, TokenRange range) {
   if (!ranges.empty() && ranges.back().first + ranges.back().length == range.first) {
     ranges.back().length += range.length;
@@ -30,46 +30,45 @@ inline void append(std::vector<TokenRange>& ranges, TokenRange range) {
   }
 }
 
-/// Places in the whole row of the tokens that a tensor holds of it: ranges in the tensor's order,
-/// one list a row. Empty: token t is place t.
+/// Positions in the whole row of a tensor's tokens: ranges in the tensor's order, one list per row.
+/// Empty: token t is at position t.
 using RowPlaces = std::vector<std::vector<TokenRange>>;
 
-/// A query sees the keys of its document; causal: those at its own place and before.
+/// A query sees the keys of its document; if causal, only those up to its own position.
 struct AttentionSetup {
-  double scale = 1.0;  // of the scores, commonly 1 / sqrt(D)
+  double scale = 1.0;  // factor of the scores, usually 1 / sqrt(D)
   bool causal = true;
-  RowBounds bounds = {};  // of the whole row, also where tensors hold a part of it
+  RowBounds bounds = {};  // of the whole row, even if tensors hold only a part of it
   RowPlaces query_places = {};
   RowPlaces key_places = {};
-  bool wide = false;  // results in fp32 (fp64 of fp64): parts of a larger softmax, to be summed
-  std::int64_t window = 0;  // a query sees only keys at a distance below window; 0: no limit
+  bool wide = false;  // results in fp32 (fp64 for fp64), to be merged with other parts of a softmax
+  std::int64_t window = 0;  // a query sees only keys closer than window; 0: no limit
 
-  /// Queries and keys are the whole row in order: none is without a key.
+  /// Returns true if queries and keys are the whole row in order. Every query then sees a key.
   [[nodiscard]] bool whole_rows() const { return query_places.empty() && key_places.empty(); }
 
-  /// False if every query sees every key.
+  /// Returns false if every query sees every key.
   [[nodiscard]] bool masks() const { return causal || window > 0 || !bounds.empty(); }
 
-  /// Returns the places that a query sees if its document has no border: the only definition of
-  /// causal and windowed attention.
-  [[nodiscard]] KeyInterval places_seen(std::int64_t place) const {
-    constexpr std::int64_t kFar = std::int64_t{1} << 60;  // behind every border
-    return {window > 0 ? place + 1 - window : -kFar, causal       ? place + 1
-                                                     : window > 0 ? place + window
-                                                                  : kFar};
+  /// Returns the positions that a query sees in a document without boundaries. This is the only
+  /// definition of causal and windowed attention.
+  [[nodiscard]] KeyInterval places_seen(std::int64_t position) const {
+    constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every boundary
+    return {window > 0 ? position + 1 - window : -kFar, causal       ? position + 1
+                                                        : window > 0 ? position + window
+                                                                     : kFar};
   }
 
-  /// Returns how many keys the last query of a row sees. Cost formulas count as many keys for every
-  /// query.
+  /// Returns the number of keys that the last query of a row sees. Cost formulas use it for all.
   [[nodiscard]] std::int64_t keys_of_last_query(std::int64_t length) const {
     const KeyInterval seen = places_seen(length - 1);
     return std::min(seen.end, length) - std::max<std::int64_t>(seen.begin, 0);
   }
 };
 
-/// Queries that are neighbours in the tensor and in the row. Each sees an interval of its document's
-/// keys. From one query to the next, an end of the interval stays or moves by one key, all along the
-/// part. Either all queries of a part see a key, or none does.
+/// Queries that are adjacent in the tensor and in the row. Each one sees an interval of its
+/// document's keys. From one query to the next, each end of the interval either stays or moves by
+/// one key, throughout the part. Either all queries of a part see a key, or none does.
 struct QueryPart {
   TokenRange tokens;
   KeyInterval first;  // keys that the first query sees
@@ -80,12 +79,11 @@ struct QueryPart {
     return {first.begin + (begin_moves ? query : 0), first.end + (end_moves ? query : 0)};
   }
 
-  /// Returns the keys that some query sees.
+  /// Returns the keys that at least one query sees.
   [[nodiscard]] KeyInterval keys() const { return {first.begin, seen(tokens.length - 1).end}; }
 
   [[nodiscard]] bool is_blind() const { return first.begin == first.end; }
 
-  /// Returns the part's queries [query, query + length).
   [[nodiscard]] QueryPart slice(std::int64_t query, std::int64_t length) const {
     return {{tokens.first + query, length}, seen(query), begin_moves, end_moves};
   }
@@ -101,31 +99,28 @@ struct QueryPart {
 
 /// The part of one document that one row of the tensors holds.
 struct DocumentPlan {
-  std::int64_t row;              // -1: the same in every row
-  std::vector<TokenRange> keys;  // tokens in order of place
+  std::int64_t row;              // -1: the same plan for every row
+  std::vector<TokenRange> keys;  // in order of position
   std::int64_t num_keys;
   std::vector<QueryPart> queries;
 
-  /// Returns the tokens of an interval of the keys.
   [[nodiscard]] std::vector<TokenRange> tokens_of(KeyInterval interval) const;
 };
 
 using AttentionPlan = std::vector<DocumentPlan>;
 
-/// Throws Error(internal) if bounds, places or the window do not fit the tensors' lengths or one
-/// another.
+/// Throws Error(internal) if bounds, positions, window and tensor lengths are inconsistent.
 void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
                      std::int64_t num_keys);
 
-/// Every query and every key is in one document of the plan. Throws as check_attention, and where
-/// two keys have one place.
+/// Returns a plan in which every query and every key is in one document. Throws like
+/// check_attention, and if two keys have the same position.
 AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
                              std::int64_t num_queries, std::int64_t num_keys);
 
-/// True if no query sees any key.
 bool sees_nothing(const AttentionPlan& plan);
 
-/// True if some query sees no key.
+/// Returns true if at least one query sees no key.
 bool has_blind_queries(const AttentionPlan& plan);
 
 }  // namespace trireme::ops

@@ -9,7 +9,7 @@ bool multiplies_bf16() {
 #ifdef __x86_64__
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx512bf16")) return false;
-  try {  // oneDNN may have been told to use less than the CPU has
+  try {  // oneDNN may be configured to use fewer instructions than the CPU has
     const std::array<Bits, 32 * 32> zeros{};
     std::array<float, 32 * 32> out{};
     multiply(32, 32, 32, zeros.data(), 32, zeros.data(), out.data(), false);
@@ -64,7 +64,7 @@ void forward_tile(const QueryPart& queries, std::int64_t padded, const Attention
   });
 }
 
-/// One query head and one part: writes its rows of out and lse.
+/// Computes one query head and one part: writes its rows of out and lse.
 void forward_part(const TileGroup& group, std::int64_t head, const QueryPart& part,
                   const at::Tensor& q, const AttentionSetup& setup, const AttentionOutput& result,
                   ForwardScratch& s) {
@@ -117,10 +117,7 @@ AttentionOutput tiles_forward(const at::Tensor& q_in, const at::Tensor& k_in,
   const auto q = last_dim_contiguous(q_in);
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);
-  AttentionOutput result{at::empty({q.size(0), q.size(2), q.size(1), q.size(3)},
-                                   q.options().dtype(result_type(q, setup)))
-                             .transpose(1, 2),
-                         at::empty({q.size(0), q.size(1), q.size(2)}, at::kFloat)};
+  const AttentionOutput result = empty_output(q, setup);
   const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
   for_groups<ForwardScratch>(plan, k, [&](const TileGroup& group, ForwardScratch& scratch) {
     forward_group(group, q, k, v, setup, result, scratch);

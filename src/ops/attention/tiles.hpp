@@ -12,10 +12,10 @@
 #include "ops/cpu_rows.hpp"
 
 /// Attention of bf16 tensors on a CPU, tile by tile, around oneDNN's small matmuls (bf16 in, fp32
-/// out). Private. Of one head of one document, D wide, in tiles of 64 keys and 64 queries:
+/// out). Private. For one head of one document, D wide, in tiles of 64 keys and queries:
 ///
 ///   for each tile Q of queries:                           m = -inf, l = 0, O = 0
-///     for each tile K, V of keys that Q sees:             S = K Q^T                  [keys, queries]
+///     for each tile K, V of keys that Q sees:             S = K Q^T                [keys, queries]
 ///       m' = max(m, max over keys of S); P = exp(S - m')  masked keys: P = 0
 ///       r = exp(m - m'); l = l r + sum over keys of P     m = m'
 ///       O = O r + V^T P                                   [D, queries]
@@ -23,17 +23,17 @@
 ///   backward, again for each Q and each K, V:             P = exp(S - lse)
 ///     dV += P dO;  dS = P (V dO^T - rowsum(dO out));  dK += dS Q;  dQ += dS^T K
 ///
-/// S and P are transposed, keys down and queries across: a query's statistics then lie along the
-/// vector lanes, and P leaves the softmax in the layout that the next matmul reads. Nothing of size
-/// Tq x Tk is kept, tiles of keys that no query of the tile sees are never computed, and a key head's
-/// keys are put in order of place once for every query head of its group. Source: Dao et al.,
-/// "FlashAttention", NeurIPS 2022, for the online softmax and the recomputation in backward.
+/// S and P are transposed (keys down, queries across): a query's statistics lie along the vector
+/// lanes, and the softmax writes P in the layout that the next matmul reads. No tensor of size Tq x
+/// Tk is kept, and tiles that no query sees are skipped. A key head's keys are sorted by position
+/// once for all query heads of its group. Source: Dao et al., "FlashAttention", NeurIPS 2022, for
+/// the online softmax and the recomputation in backward.
 namespace trireme::ops::tiles {
 
 using kernels::ScoreTile;
 using Bits = std::uint16_t;
 
-inline constexpr std::int64_t kQueries = 64;  // of one tile
+inline constexpr std::int64_t kQueries = 64;  // per tile
 inline constexpr std::int64_t kKeys = 64;
 inline constexpr std::int64_t kMaxWidth = 256;
 
@@ -41,7 +41,7 @@ inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-/// out [rows, columns] = a [rows, depth] * b, b in pairs of rows; added to out if `add`.
+/// Computes (or adds, if `add`) out [rows, columns] = a [rows, depth] * b, with b in pairs of rows.
 inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Bits* a,
                      std::int64_t a_stride, const void* b, float* out, bool add) {
   at::native::cpublas::brgemm(rows, columns, depth, a_stride, columns, columns, add,
@@ -68,7 +68,6 @@ class Buffer {
   std::int64_t size_;
 };
 
-/// Rows of one head and one document.
 struct Rows {
   Bits* data;
   std::int64_t stride;
@@ -80,7 +79,7 @@ inline Rows rows_of(const at::Tensor& x, std::int64_t batch, std::int64_t head,
   return {base + batch * x.stride(0) + head * x.stride(1) + first * x.stride(2), x.stride(2)};
 }
 
-/// Copies `count` rows into out [padded, width]; the rest is zero.
+/// Copies `count` rows into out [padded, width] and fills the rest with zeros.
 inline void copy_padded(Rows rows, std::int64_t count, std::int64_t padded, std::int64_t width,
                         Bits* out) {
   const auto bytes = static_cast<std::size_t>(width) * sizeof(Bits);
@@ -89,7 +88,7 @@ inline void copy_padded(Rows rows, std::int64_t count, std::int64_t padded, std:
   std::fill_n(out + count * width, (padded - count) * width, Bits{0});
 }
 
-/// [rows, width] -> [width, rows] of bf16; `pairs` is scratch of rows / 2 * width.
+/// Transposes bf16 [rows, width] to [width, rows]. `pairs` is scratch of rows / 2 * width.
 inline void transpose_bf16(const Bits* in, std::int64_t rows, std::int64_t width,
                            std::uint32_t* pairs, Bits* out) {
   kernels::table().pack_pairs(in, width, rows, width, pairs);
@@ -97,7 +96,7 @@ inline void transpose_bf16(const Bits* in, std::int64_t rows, std::int64_t width
                              rows / 2, width);
 }
 
-/// A tile of queries in the layouts that the matmuls read as their second factor.
+/// A tile of queries in the layouts that the matmuls read as second factor.
 struct QueryPack {
   explicit QueryPack(std::int64_t head_width)
       : width(head_width),
@@ -105,14 +104,14 @@ struct QueryPack {
         by_width(kQueries * width / 2),
         by_query(kQueries * width / 2) {}
 
-  /// Pairs along the head's width: for products with [.., width].
+  /// Loads pairs along the head's width, for products with [.., width].
   void load(Rows source, std::int64_t count) const {
     copy_padded(source, count, kQueries, width, rows.data());
     kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(rows.data()), width / 2,
                                by_width.data(), kQueries, kQueries, width / 2);
   }
 
-  /// Pairs along queries: for products with [.., queries].
+  /// Packs pairs along queries, for products with [.., queries].
   void pack_by_query() const {
     kernels::table().pack_pairs(rows.data(), width, kQueries, width, by_query.data());
   }
@@ -123,7 +122,7 @@ struct QueryPack {
   Buffer<std::uint32_t> by_query;  // [queries / 2, width] pairs
 };
 
-/// One document of one row and the query heads that read one key head.
+/// One document of one row and the query heads that share one key head.
 struct TileGroup {
   std::int64_t batch;
   std::int64_t kv_head;
@@ -148,7 +147,7 @@ inline std::int64_t most_keys(const AttentionPlan& plan) {
   return round_up(keys, kKeys);
 }
 
-/// Copies a document's keys or values in order of place into out [padded, width].
+/// Copies a document's keys or values in order of position into out [padded, width].
 inline void copy_document(const at::Tensor& x, const TileGroup& group, std::int64_t padded,
                           std::int64_t width, Bits* out) {
   std::int64_t count = 0;
@@ -160,7 +159,7 @@ inline void copy_document(const at::Tensor& x, const TileGroup& group, std::int6
   }
 }
 
-/// Calls body(tile of keys, its first key) for the tiles that hold a key that some query sees.
+/// Calls body(tile of keys, its first key) for each tile with a key that a query sees.
 template <class Body>
 inline void for_key_tiles(const QueryPart& queries, const AttentionSetup& setup, const Body& body) {
   if (queries.is_blind()) return;
@@ -176,7 +175,7 @@ inline void for_key_tiles(const QueryPart& queries, const AttentionSetup& setup,
   }
 }
 
-/// Writes rows of fp32 times one factor each (null: 1) to x, of fp32 or bf16.
+/// Writes fp32 rows, each times its factor (null: 1), to x in fp32 or bf16.
 inline void put_rows(const float* in, const float* factors, const at::Tensor& x, std::int64_t batch,
                      std::int64_t head, TokenRange tokens) {
   const auto width = x.size(3);
@@ -193,8 +192,7 @@ inline void put_rows(const float* in, const float* factors, const at::Tensor& x,
   }
 }
 
-/// Calls body(group, scratch) for all groups, on as many threads as ATen has; each writes rows of
-/// its own.
+/// Calls body(group, scratch) for all groups on ATen's threads. Each group writes its own rows.
 template <class Scratch, class Body>
 inline void for_groups(const AttentionPlan& plan, const at::Tensor& k, const Body& body) {
   const auto groups = groups_of(plan, k);

@@ -74,8 +74,8 @@ struct BackwardInput {
   const at::Tensor& lse;
 };
 
-/// One query head and one part: adds to grad_keys and grad_values of the scratch, writes the part's
-/// rows of grads.q.
+/// Processes one query head and one part: adds to grad_keys and grad_values of the scratch and
+/// writes the part's rows of grads.q.
 void backward_part(const TileGroup& group, std::int64_t head, const QueryPart& part,
                    const BackwardInput& in, const AttentionSetup& setup,
                    const AttentionGrads& grads, BackwardScratch& s) {
@@ -91,7 +91,7 @@ void backward_part(const TileGroup& group, std::int64_t head, const QueryPart& p
     s.query.pack_by_query();
     s.grad_out.load(grad_rows, count);
     s.grad_out.pack_by_query();
-    // Padding queries are rows of zeros: with finite weights they add zeros to the sums.
+    // Padding queries are rows of zeros; with finite weights they add zeros to the sums.
     s.lse.fill(0);
     s.along.fill(0);
     std::copy_n(lse + first, count, s.lse.data());

@@ -25,7 +25,7 @@ void append_sequence(const DocumentPlan& document, const QueryPart& part, std::i
   call.longest_keys = std::max(call.longest_keys, num_keys);
 }
 
-/// Its queries of the call's kind.
+/// Appends the document's query parts that match call.causal.
 void append_document(const DocumentPlan& document, std::int64_t query_base, std::int64_t key_base,
                      VarlenCall& call) {
   for (const QueryPart& part : document.queries) {
@@ -35,7 +35,7 @@ void append_document(const DocumentPlan& document, std::int64_t query_base, std:
   }
 }
 
-/// The tokens of a call among all: a gather and its reverse, or neither where they lie in order.
+/// Selects the tokens of a call: a gather and its inverse, or neither if all tokens are in order.
 class Selection {
  public:
   Selection(const std::vector<TokenRange>& ranges, std::int64_t total, at::Device device) {
@@ -45,7 +45,7 @@ class Selection {
     for (const TokenRange& range : ranges)
       parts.push_back(at::arange(range.first, range.first + range.length, at::kLong));
     index_ = at::cat(parts);
-    // From pinned memory the copy is queued like a kernel, the host does not wait for the device.
+    // From pinned memory the copy is asynchronous, so the host does not wait.
     if (device.is_cuda()) index_ = index_.pin_memory().to(device, /*non_blocking=*/true);
   }
 
@@ -55,7 +55,6 @@ class Selection {
     return index_.defined() ? x.index_select(0, index_) : x;
   }
 
-  /// Tokens that occur once.
   void put(const at::Tensor& to, const at::Tensor& from) const {
     if (index_.defined()) {
       to.index_copy_(0, index_, from.to(to.scalar_type()));
@@ -64,7 +63,7 @@ class Selection {
     }
   }
 
-  /// index_put_ sorts what it adds, so equal calls give equal bits.
+  /// Adds tokens that may occur several times. index_put_ sorts them, so the sum is deterministic.
   void add(const at::Tensor& to, const at::Tensor& from) const {
     if (index_.defined()) {
       to.index_put_(c10::List<std::optional<at::Tensor>>({index_}), from.to(to.scalar_type()),
@@ -115,7 +114,7 @@ AttentionOutput flash_call(const at::Tensor& q, const at::Tensor& k, const at::T
 AttentionGrads flash_gradients(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const AttentionOutput& forward,
                                const VarlenCall& call, double scale) {
-  // The random state is read only where there is dropout.
+  // The random state is only read with dropout.
   const auto state = at::empty({2}, q.options().dtype(at::kUInt64));
   const auto unused = at::empty({}, q.options().dtype(at::kUInt64));
   const auto [grad_q, grad_k, grad_v] = at::_flash_attention_backward(

@@ -1,7 +1,7 @@
 #pragma once
 #include "ops/cpu/rows.hpp"
 
-/// Per-head norm with rotation, and dropout. Included once by every instruction set's file.
+/// Per-head norm with rotation, and dropout. Included once per instruction set.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -53,7 +53,7 @@ template <class T>
 void heads_backward_typed(const Heads& a) {
   const std::int64_t half = a.width / 2;
   const T* weight = typed<T>(a.weight);
-  float turned[kMaxHeadWidth];  // the gradient turned back by the rotation
+  float turned[kMaxHeadWidth];  // gradient with the rotation undone
   for (std::int64_t token = a.first_token; token < a.last_token; ++token) {
     const std::int64_t b = token / a.length;
     const std::int64_t t = token % a.length;
@@ -104,7 +104,7 @@ inline void philox_round(U (&c)[4], std::uint32_t key0, std::uint32_t key1) {
   c[3] = __builtin_convertvector(product0, U);
 }
 
-/// Words of 16 consecutive counters, in the order of the features they belong to.
+/// Computes the words of 16 consecutive counters, in feature order.
 inline void philox_words(std::uint64_t key, std::uint32_t first_counter, std::uint32_t position,
                          std::uint64_t sample, std::uint32_t* words) {
   const U index = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};

@@ -5,11 +5,11 @@
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/scores.hpp"
 
-/// Fills the table named TRIREME_KERNEL_TABLE from the kernels as this file's flags compile them.
+/// Fills the table TRIREME_KERNEL_TABLE with the kernels as compiled with this file's flags.
 namespace trireme::ops::kernels {
 namespace {
 
-// Multiply-adds in registers alone: the peak that MFU on a CPU is a share of.
+// Multiply-adds between registers only: the peak to which CPU MFU relates.
 #if defined(__AVX512F__)
 constexpr int kRegisterBytes = 64;
 #elif defined(__AVX2__)
@@ -17,8 +17,8 @@ constexpr int kRegisterBytes = 32;
 #else
 constexpr int kRegisterBytes = 16;
 #endif
-/// Sums that do not wait for each other: two units of four cycles' latency keep eight under way, and
-/// with two factors they fit in 16 registers.
+/// Number of independent sums. Two units with a latency of four cycles keep eight in flight; with
+/// two factors they fit into 16 registers.
 constexpr int kSums = 10;
 
 template <class T>
@@ -26,7 +26,7 @@ struct Register {
   using Type [[gnu::vector_size(kRegisterBytes)]] = T;
 };
 
-/// sum = sum * a + b, which stays finite. The compiler makes one instruction of it where there is one.
+/// Computes sum = sum * a + b, which stays finite. Compiles to one FMA instruction if available.
 template <class T>
 double multiply_adds_typed(std::int64_t rounds) {
   using R = typename Register<T>::Type;
@@ -35,7 +35,7 @@ double multiply_adds_typed(std::int64_t rounds) {
   R a = static_cast<T>(0.5) - R{};
   R b = static_cast<T>(1) - R{};
 #ifdef TRIREME_X86_KERNELS
-  __asm__ volatile("" : "+x"(a), "+x"(b));  // the loop cannot be computed at compile time
+  __asm__ volatile("" : "+x"(a), "+x"(b));  // prevents evaluation at compile time
 #endif
   for (std::int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 10
@@ -43,7 +43,7 @@ double multiply_adds_typed(std::int64_t rounds) {
   }
   R all = sums[0];
   for (int k = 1; k < kSums; ++k) all += sums[k];
-  volatile T used = all[0];  // so that no sum is left out
+  volatile T used = all[0];  // prevents removal of the sums
   static_cast<void>(used);
   return 2.0 * static_cast<double>(rounds) * kSums * (kRegisterBytes / sizeof(T));
 }

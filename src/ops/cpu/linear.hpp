@@ -1,10 +1,9 @@
 #pragma once
 #include "ops/cpu/rows.hpp"
 
-/// y = x W^T for inference, by dot products along rows of both, as W lies in memory: nothing is packed.
-/// A few rows of x read W once, from memory; many keep pieces of both in caches. Every element of y is
-/// formed by the same operations in the same order however many rows there are. Included once by every
-/// instruction set's file.
+/// y = x W^T for inference, by dot products along rows of both, without packing W. For few rows of
+/// x, W is read once from memory; for many rows, parts of both stay in caches. Every element of y
+/// is computed by the same operations in the same order for any number of rows.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -30,7 +29,7 @@ inline void store_wide(float* p, V x) {
   __builtin_memcpy(p, &x, sizeof(x));
 }
 
-/// [a0+a1, a2+a3, b0+b1, b2+b3 | the same of their upper halves]
+/// Returns [a0+a1, a2+a3, b0+b1, b2+b3 | the same for their upper halves].
 inline V8 add_pairs(V8 a, V8 b) {
   return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
          __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
@@ -47,7 +46,6 @@ inline V8 folded(V x) {
 }
 #endif
 
-/// The lane sums of four.
 inline V4 sum_four(const V* x) {
   const V8 all =
       add_pairs(add_pairs(folded(x[0]), folded(x[1])), add_pairs(folded(x[2]), folded(x[3])));
@@ -55,15 +53,15 @@ inline V4 sum_four(const V* x) {
          __builtin_shufflevector(all, all, 4, 5, 6, 7);
 }
 
-/// How many elements of W a step takes, and how x lies for it.
+/// Number of elements of W per step, and the layout of x for it.
 template <class T>
 constexpr std::int64_t kDotStep = kWide;
-/// Two numbers of bf16 are one word: widened, for which x has the even elements of a step first, or
-/// multiplied as they are with the same two of x where the machine can.
+/// Two bf16 numbers form one word. Either they are widened, and x has the even elements of a step
+/// first, or they are multiplied directly with the same two elements of x.
 template <>
 constexpr std::int64_t kDotStep<Bf16> = 2 * kWide;
 
-/// Elements of a row of x in a word of it.
+/// Number of elements of a row of x per word.
 template <class T>
 constexpr std::int64_t kInWord = 1;
 #ifdef __AVX512BF16__
@@ -122,7 +120,7 @@ inline V4 numbers_of(V4 x, float) {
   return x;
 }
 
-/// As narrow.
+/// Rounds like narrow().
 inline Half4 numbers_of(V4 x, Bf16) {
   const U4 bits = (U4)x;
   const U4 rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
@@ -130,7 +128,6 @@ inline Half4 numbers_of(V4 x, Bf16) {
   return __builtin_convertvector(x == x ? rounded : quiet, Half4);
 }
 
-/// The first `count` of x.
 template <class T>
 inline void put_some(T* p, V4 x, std::int64_t count) {
   const auto numbers = numbers_of(x, T{});
@@ -141,12 +138,12 @@ inline void put_some(T* p, V4 x, std::int64_t count) {
   }
 }
 
-/// Whether a row of W alone is fetched `kAhead` bytes ahead by hand. Measured on Intel (model 207): bf16
-/// 181 tokens/s become 266, fp32 108 become 111.
+/// True if a single row of W is prefetched `kAhead` bytes ahead. Measured on Intel (model 207):
+/// bf16 181 -> 266 tokens/s, fp32 108 -> 111 tokens/s.
 constexpr bool kFetchW = kFetchInOrder && kWide == 16;
 constexpr std::size_t kAhead = 4096;
 
-/// Adds the products of rows of x and of W, lane by lane.
+/// Adds the products of rows of x and rows of W, lane by lane.
 template <class T, int kRows, int kOuts>
 inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* const* w,
                         V (&sums)[kRows][kOuts]) {
@@ -155,7 +152,7 @@ inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* con
     if constexpr (kFetchW && kOuts == 1) __builtin_prefetch(w[0] + k + kAhead / sizeof(T));
     dot_step<kRows, kOuts>(x, w, k, sums);
   }
-  if (k < a.in) {  // x has zeros behind its end
+  if (k < a.in) {  // x has zeros after its end
     T ends[kOuts][kDotStep<T>] = {};
     const T* tails[kOuts];
     const float* x_tails[kRows];
@@ -168,10 +165,10 @@ inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* con
   }
 }
 
-/// How many rows of W are summed up together.
+/// Number of rows of W that are reduced together.
 constexpr int kOutsPerTile = 4;
 
-/// Elements [first_out, first_out + outs) of row `row` of y, from the sums of kOutsPerTile.
+/// Stores elements [first_out, first_out + outs) of row `row` of y from kOutsPerTile sums.
 inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::int64_t first_out,
                      std::int64_t outs) {
   const std::int64_t at = row * a.y_stride + first_out;
@@ -182,7 +179,7 @@ inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::
   }
 }
 
-/// Rows [row, row + kRows) of x with kOutsPerTile rows of W at once, of which the first `outs` count.
+/// Multiplies rows [row, row + kRows) of x with the first `outs` of kOutsPerTile rows of W.
 template <class T, int kRows>
 inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out,
                      std::int64_t outs) {
@@ -208,7 +205,7 @@ inline void dot_tiles(const LinearRows& a, std::int64_t row, std::int64_t rows,
   }
 }
 
-/// One row of x with `outs` rows of W, one after another.
+/// Multiplies one row of x with `outs` rows of W, one after another.
 template <class T>
 inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t outs) {
   V sums[kOutsPerTile] = {};
@@ -221,14 +218,13 @@ inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t
   put_outs(a, sums, 0, first_out, outs);
 }
 
-/// Bytes of x that stay in the second cache while all of W passes, and the fewest rows for which W is
-/// read once more.
+/// Bytes of x that stay in the L2 cache while W is read, and the fewest rows per read of W.
 constexpr std::int64_t kRowBlockBytes = 384 << 10;
 constexpr std::int64_t kRowBlock = 48;
 
 template <class T>
 void linear_rows_typed(const LinearRows& a) {
-  if (a.rows == 1) {  // W once and as it lies: one stream is what memory serves best
+  if (a.rows == 1) {  // reads W once, as one stream
     for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile)
       dot_stream<T>(a, o, a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile);
     return;
@@ -248,7 +244,7 @@ void linear_rows_typed(const LinearRows& a) {
   }
 }
 
-/// A row in the numbers of `to`, with zeros up to `stride` of them.
+/// Converts a row to the dtype of `to` and pads it with zeros up to `stride`.
 template <class T, class To>
 inline void lay_row(const T* from, To* to, std::int64_t width, std::int64_t stride) {
   for (std::int64_t i = 0; i < width; i += kLanes) {

@@ -2,23 +2,22 @@
 #include "ops/cpu/linear.hpp"
 #include "ops/cpu/scores.hpp"
 
-/// Attention over keys and values in blocks. A query's result is formed by the same operations in the
-/// same order whatever other queries there are. Included once by every instruction set's file.
+/// Attention over paged keys and values. The result of a query is computed by the same operations
+/// in the same order, whatever other queries there are. Included once per instruction set.
 namespace trireme::ops::kernels {
 namespace {
 
 static_assert(kBlockTokens == kLanes, "the tokens of a block are the lanes of a vector");
 
-/// Queries of one pass over a block.
 constexpr int kPassQueries = 6;
 
-/// One query head of one token.
+/// State of one query head of one token.
 struct QueryState {
-  float* query;   // [width] factors
+  float* query;   // [width], in the dtype of Factor
   float* out;     // [width], sums so far
-  float* scores;  // [16], then weights as factors
-  F total;        // of weights, lane by lane
-  float base;     // of the exponent
+  float* scores;  // [16]; later the weights as Factor
+  F total;        // sum of weights, by lane
+  float base;     // base of the exponents
   KeyInterval seen;
 };
 
@@ -34,12 +33,12 @@ inline float max_of_lanes(F x) {
   return c > d ? c : d;
 }
 
-/// Numbers of a word of a block: two of bf16 side by side, of one token in keys, of two in values.
+/// Numbers per word of a block: two for bf16 (one token in keys, two tokens in values), else one.
 template <class T>
 constexpr std::int64_t kInBlockWord = in_block_word(sizeof(T));
 
-/// What a block's numbers are multiplied with, queries and weights: rounded to bf16 only where the
-/// machine multiplies pairs of it.
+/// Type of the factors of a block's numbers (queries and weights): bf16 only if the machine
+/// multiplies pairs of it, else fp32.
 template <class T>
 struct FactorOf {
   using Type = float;
@@ -66,7 +65,7 @@ inline WideU load_words(const Bf16* p) {
 template <class T>
 using Words = decltype(load_words(static_cast<const T*>(nullptr)));
 
-/// The first token's numbers of words of values; those of the second may be anything.
+/// Returns the first token's numbers of words of values; the second token's may be garbage.
 inline WideU first_of(WideU words) {
   return words & 0xffffU;
 }
@@ -75,7 +74,7 @@ inline V first_of(V words) {
   return words;
 }
 
-/// sum + each word's numbers times the factors.
+/// Returns sum + each word's numbers times the factors.
 inline V with_products(V sum, const float* factors, V words) {
   return sum + factors[0] * words;
 }
@@ -93,11 +92,11 @@ inline V with_products(V sum, const float* factors, WideU words) {
 }
 #endif
 
-/// Sums that grow side by side: with one query each would wait for the one before.
+/// Number of independent sums, so that additions of one query do not wait for each other.
 constexpr int kSideBySide = 2 / kParts;
 
-/// scores = keys of a block with kQueries queries; width is a multiple of 16. kFetch: fetches `next`, as
-/// large as keys.
+/// Computes the scores of a block's keys with kQueries queries; width is a multiple of 16. With
+/// kFetch, prefetches `next`, which is as large as keys.
 template <class T, int kQueries, bool kFetch>
 inline void score_pass(QueryState* queries, const T* keys, const T* next, std::int64_t width) {
   constexpr std::int64_t kWord = kInBlockWord<T>;
@@ -109,7 +108,7 @@ inline void score_pass(QueryState* queries, const T* keys, const T* next, std::i
       Words<T> words[kParts];
       for (int part = 0; part < kParts; ++part)
         words[part] = load_words(keys + d * kBlockTokens + part * kWide * kWord);
-      // One query's factor at a time: sums, words and it fit the registers.
+      // One factor at a time, so that sums, words and the factor fit into registers.
       for (int q = 0; q < kQueries; ++q) {
         const Factor<T>* factors = typed<Factor<T>>(queries[q].query) + d;
         for (int part = 0; part < kParts; ++part)
@@ -125,8 +124,8 @@ inline void score_pass(QueryState* queries, const T* keys, const T* next, std::i
   }
 }
 
-/// Scores become weights. A query whose largest score has grown by more than kSlack takes it as the
-/// new base of its exponents: otherwise weights are at most 2^kSlack, exact in relative terms.
+/// Converts scores to weights. If the largest score of a query has grown by more than kSlack, it
+/// becomes the new base of the exponents. Weights therefore stay at most 2^kSlack.
 template <class T>
 inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, float scale) {
   const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -137,7 +136,7 @@ inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, flo
   if (hidden > 0) scores = lane >= static_cast<std::int32_t>(hidden) ? scores : lowest;
   if (end < kBlockTokens) scores = lane < static_cast<std::int32_t>(end) ? scores : lowest;
   const float best = max_of_lanes(scores);
-  if (!(best <= q.base + kSlack)) {  // NaN too: it then shows in the result
+  if (!(best <= q.base + kSlack)) {  // also true for NaN, which then shows in the result
     const F shrink = exp2_lanes(splat(q.base - best));
     q.base = best;
     q.total *= shrink;
@@ -148,7 +147,7 @@ inline void weigh(QueryState& q, std::int64_t first_key, std::int64_t width, flo
   store(typed<Factor<T>>(q.scores), weights);
 }
 
-/// Elements [d, d + kCount kWide) of out += weights times values of a block, of which `tokens` are there.
+/// Adds weights times `tokens` values of a block to elements [d, d + kCount kWide) of out.
 template <class T, int kQueries, bool kFetch, int kCount>
 inline void value_columns(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
                           std::int64_t width, std::int64_t d) {
@@ -179,12 +178,12 @@ inline void value_columns(QueryState* queries, const T* values, const T* next, s
   }
 }
 
-/// out += weights times values of a block. kFetch: fetches `next`, as large as values.
+/// Adds weights times values of a block to out. With kFetch, prefetches `next`, as large as values.
 template <class T, int kQueries, bool kFetch>
 inline void value_pass(QueryState* queries, const T* values, const T* next, std::int64_t tokens,
                        std::int64_t width) {
   std::int64_t d = 0;
-  if constexpr (kQueries * kParts <= 3) {  // sums enough to wait for none
+  if constexpr (kQueries * kParts <= 3) {  // enough independent sums
     for (; d + 4 * kWide <= width; d += 4 * kWide)
       value_columns<T, kQueries, kFetch, 4>(queries, values, next, tokens, width, d);
   }
@@ -194,7 +193,6 @@ inline void value_pass(QueryState* queries, const T* values, const T* next, std:
     value_columns<T, kQueries, kFetch, 1>(queries, values, next, tokens, width, d);
 }
 
-/// Keys and values of one head in one block.
 template <class T>
 struct BlockOfHead {
   const T* keys;
@@ -211,7 +209,7 @@ inline void block_pass(QueryState* queries, std::int64_t count, BlockOfHead<T> b
                                                  scale);
     score_pass<T, kQueries, kFetch>(queries, block.keys, next.keys, width);
     for (int q = 0; q < kQueries; ++q) weigh<T>(queries[q], first_key, width, scale);
-    // Weights of tokens that a query does not see are 0; those that none sees are not there.
+    // Tokens that a query does not see have weight 0; tokens that no query sees are skipped.
     const std::int64_t last_seen = queries[kQueries - 1].seen.end - first_key;
     value_pass<T, kQueries, kFetch>(queries, block.values, next.values,
                                     last_seen < kBlockTokens ? last_seen : kBlockTokens, width);
@@ -244,8 +242,8 @@ void paged_attention_typed(const PagedAttention& a) {
   const float scale = a.scale * kLog2e;
   const std::int64_t last = (queries[count - 1].seen.end - 1) / kBlockTokens;
   std::int64_t b = queries[0].seen.begin / kBlockTokens;
-  std::int64_t first = 0;   // the first query that sees anything of the block
-  std::int64_t behind = 0;  // the first query that sees only later blocks
+  std::int64_t first = 0;   // first query that sees a token of the block
+  std::int64_t behind = 0;  // first query that sees only later blocks
   BlockOfHead<T> block = block_at(b);
   for (; b <= last; ++b) {
     const BlockOfHead<T> next = block_at(b < last ? b + 1 : b);
@@ -273,8 +271,7 @@ void paged_attention_typed(const PagedAttention& a) {
   }
 }
 
-/// Keys lie in a block as [width, 16], values as [16, width]; of bf16 as pairs, [width / 2, 16, 2] and
-/// [8, width, 2].
+/// Stores keys as [width, 16], values as [16, width]; bf16: [width / 2, 16, 2] and [8, width, 2].
 template <class T>
 void paged_store_typed(const PagedStore& a) {
   constexpr std::int64_t kWord = kInBlockWord<T>;

@@ -3,7 +3,7 @@
 #include "ops/cpu/kernels.hpp"
 #include "ops/cpu/simd.hpp"
 
-/// Row-wise kernels: norm, gated activations, cross entropy. Included once by every instruction set's file.
+/// Row-wise kernels: norm, gated activations, cross entropy. Included once per instruction set.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -17,7 +17,7 @@ T* typed(void* p) {
   return static_cast<T*>(p);
 }
 
-/// Calls body(i, load, store) for every vector of a row; the last may be partial.
+/// Calls body(first, count) for every vector of a row; the last one may be partial.
 template <class Body>
 inline void for_vectors(std::int64_t width, Body&& body) {
   std::int64_t i = 0;
@@ -95,7 +95,7 @@ void rms_backward_typed(const RmsBackward& a) {
   }
 }
 
-/// Arithmetic of ops/activations.hpp on vector lanes. What is not a number stays so.
+/// The arithmetic of ops/activations.hpp on vector lanes. NaN is preserved.
 struct LaneMath {
   using Number = float;
 
@@ -141,7 +141,7 @@ void gated_backward_typed(const Gated& a) {
   });
 }
 
-/// ln of a positive number from the exponent and a series in (m - 1) / (m + 1), in fp64.
+/// Returns ln of a positive number, in fp64, from its exponent and a series in (m - 1) / (m + 1).
 inline double log_positive(double x) {
   std::uint64_t bits = 0;
   __builtin_memcpy(&bits, &x, sizeof(bits));

@@ -1,12 +1,11 @@
 #pragma once
 #include "ops/cpu/rows.hpp"
 
-/// The elementwise part of attention and the changes of layout between its matmuls. Included once by
-/// every instruction set's file.
+/// The elementwise part of attention and the layout conversions between its matmuls.
 namespace trireme::ops::kernels {
 namespace {
 
-/// The key rows that query columns query, query + 1, .. see, one column a lane.
+/// The key rows that query columns query, query + 1, ... see, one column per lane.
 class SeenBy {
  public:
   SeenBy(const ScoreTile& tile, std::int64_t query) {
@@ -19,7 +18,7 @@ class SeenBy {
     count_ = (U)(count > 0 ? count : I{});
   }
 
-  /// Returns all bits of a lane, or none.
+  /// Returns all bits set in lanes that see the key.
   [[nodiscard]] I has(std::int64_t key) const {
     return (U)(static_cast<std::int32_t>(key) - begin_) < count_;
   }
@@ -29,7 +28,7 @@ class SeenBy {
   U count_;
 };
 
-/// Key rows that every query of the tile sees, so that they need no mask.
+/// The key rows that every query of the tile sees; they need no mask.
 class SeenByAll {
  public:
   explicit SeenByAll(const ScoreTile& tile)
@@ -45,15 +44,15 @@ class SeenByAll {
   std::uint64_t count_;
 };
 
-/// Two rows as one row of pairs (even row in the low half): the order that bf16 dot products read.
+/// Stores two rows as one row of pairs (even row in the low half), the order of bf16 dot products.
 inline void store_pairs(std::uint16_t* p, F even, F odd) {
   const U low = __builtin_convertvector(narrow(even), U);
   const U pairs = low | (__builtin_convertvector(narrow(odd), U) << 16);
   __builtin_memcpy(p, &pairs, sizeof(pairs));
 }
 
-/// Growth of a query's maximum (log2 units) up to which the old one stays the base of its weights:
-/// they are then at most 2^8, exact in relative terms, and the sums so far need no scaling.
+/// Growth of a query's maximum (log2 units) up to which its old maximum stays the base of the
+/// weights. Weights are then at most 2^8, relatively exact, and the sums need no scaling.
 constexpr float kSlack = 8.0F;
 
 void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, float* total,
@@ -72,7 +71,7 @@ void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, fl
     const F before = load(maximum + q);
     const bool grows = max_lanes(best > before + kSlack ? splat(1.0F) : F{}) > 0;
     const F now = grows ? larger(best, before) : before;
-    // A query that has seen no key yet keeps -inf: its weights must be 0, not NaN.
+    // Without keys so far, the maximum stays -inf; the weights must be 0, not NaN.
     const F base = now == lowest ? F{} : now;
     const F shrink = grows ? exp2_lanes(before - base) : splat(1.0F);
     F sum = load(total + q) * shrink;
@@ -129,8 +128,8 @@ void pack_pairs(const std::uint16_t* rows, std::int64_t stride, std::int64_t num
   }
 }
 
-/// One of four stages: exchanges, between vectors `distance` apart, the lanes
-/// whose index has that bit different.
+/// One of four stages of a transpose. Between vectors `distance` apart, exchanges the lanes with an
+/// index that differs in that bit.
 template <int distance>
 inline void exchange(U (&v)[16]) {
   U low_mask;

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-/// Vectors of 16 fp32 lanes in the compiler's own vector types: one source becomes 512-, 256- or
-/// 128-bit code. Everything is in an unnamed namespace, and no inline function of another header is
-/// used: object files of different instruction sets must share no symbol, or the linker could keep
-/// the one that a machine cannot run.
+/// Vectors of 16 fp32 lanes in the compiler's vector types: the same source compiles to 512-, 256-
+/// or 128-bit code. Everything is in an unnamed namespace and no inline function of another header
+/// is used. Object files of different instruction sets must not share symbols, or the linker could
+/// keep a version that the machine cannot run.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -29,7 +29,6 @@ inline F widen(Half bits) {
   return (F)(__builtin_convertvector(bits, U) << 16);
 }
 
-/// Lanes of a register.
 #ifdef __AVX512F__
 constexpr std::int64_t kWide = 16;
 #else
@@ -38,14 +37,14 @@ constexpr std::int64_t kWide = 8;
 using V = float __attribute__((vector_size(kWide * sizeof(float))));
 using WideU = std::uint32_t __attribute__((vector_size(kWide * sizeof(std::uint32_t))));
 using WideHalf = std::uint16_t __attribute__((vector_size(kWide * sizeof(std::uint16_t))));
-/// Whether what lies in order is fetched ahead by hand. Measured: AMD's machines of AVX-512 bf16 (Zen 4)
-/// are faster by themselves there; those of AVX2 (Zen 3) and Intel's of AVX-512 (model 207) by hand.
+/// True if sequential memory is prefetched by software. Measured: AMD with AVX-512 bf16 (Zen 4) is
+/// faster without it; AMD with AVX2 (Zen 3) and Intel with AVX-512 (model 207) are faster with it.
 #ifdef __AVX512BF16__
 constexpr bool kFetchInOrder = false;
 #else
 constexpr bool kFetchInOrder = true;
 #endif
-/// Registers that 16 lanes take. Wider vectors g++ 12 compares lane after lane.
+/// Registers per 16 lanes. g++ 12 compares wider vectors lane by lane.
 constexpr int kParts = kLanes / kWide;
 
 template <class Choose>
@@ -60,7 +59,7 @@ inline F choose_by_parts(const F& a, const F& b, Choose choose) {
   return all;
 }
 
-/// Round to nearest even; NaN stays NaN. The instruction takes denormals for zero.
+/// Rounds to nearest even and keeps NaN. The instruction treats denormals as zero.
 inline Half narrow(F x) {
 #ifdef __AVX512BF16__
   return (Half)_mm512_cvtneps_pbh((__m512)x);
@@ -101,7 +100,7 @@ inline void store(Bf16* p, F x) {
   __builtin_memcpy(p, &bits, sizeof(bits));
 }
 
-/// The first n lanes, the rest zero.
+/// Loads the first n lanes and sets the others to zero.
 template <class T>
 inline F load_some(const T* p, std::int64_t n) {
   T lanes[kLanes] = {};
@@ -116,17 +115,17 @@ inline void store_some(T* p, F x, std::int64_t n) {
   __builtin_memcpy(p, lanes, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// a > b ? a : b, so b where either is NaN.
+/// Returns a > b ? a : b, which is b if either is NaN.
 inline F larger(F a, F b) {
   return choose_by_parts(a, b, [](V x, V y) { return x > y ? x : y; });
 }
 
-/// a < b ? a : b, so b where either is NaN.
+/// Returns a < b ? a : b, which is b if either is NaN.
 inline F smaller(F a, F b) {
   return choose_by_parts(a, b, [](V x, V y) { return x < y ? x : y; });
 }
 
-/// Lane sums in one fixed order for every instruction set.
+/// Sums the lanes in the same order for every instruction set.
 inline float sum_lanes(F x) {
   float lanes[kLanes];
   store(lanes, x);
@@ -144,8 +143,8 @@ inline float max_lanes(F x) {
   return best;
 }
 
-/// 2^x, relative error under 2e-7; 0 below -126 (no denormals), infinity from 128; NaN gives NaN or
-/// infinity. Taylor series of 2^f on [-1/2, 1/2], degree 7.
+/// Returns 2^x with a relative error below 2e-7: 0 below -126 (no denormals), infinity from 128,
+/// NaN or infinity for NaN. Taylor series of 2^f on [-1/2, 1/2], degree 7.
 [[gnu::always_inline]] inline F exp2_lanes(F x) {
   const F low = splat(-127.0F);
   const F high = splat(128.0F);
@@ -165,8 +164,7 @@ inline float max_lanes(F x) {
   return sum * power;
 }
 
-/// 2^x for x under 127, relative error under 3e-6: enough for what is then
-/// rounded to bf16. Degree 5.
+/// Returns 2^x for x < 127, relative error below 3e-6: enough for bf16 results. Degree 5.
 inline F exp2_rough_lanes(F x) {
   const F low = splat(-127.0F);
   const F magic = splat(12582912.0F);

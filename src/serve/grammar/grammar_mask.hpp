@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "generate/token_mask.hpp"
+#include "generate/request.hpp"
 #include "serve/grammar/byte_grammar.hpp"
 #include "serve/grammar/grammar_reader.hpp"
 #include "text/tokenizer.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "generate/sampling_config.hpp"
+#include "generate/request.hpp"
 #include "serve/openai/body_fields.hpp"
 
 namespace trireme {

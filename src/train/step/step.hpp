@@ -12,7 +12,7 @@
 #include "optim/grad_norm.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
-#include "optim/sign_step.hpp"
+#include "optim/param_ranges.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/mesh.hpp"
 #include "parallel/pipeline/stage_links.hpp"

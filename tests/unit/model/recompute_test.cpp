@@ -1,4 +1,4 @@
-#include "model/recompute.hpp"
+#include "model/layer.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>

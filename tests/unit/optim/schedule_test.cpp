@@ -65,7 +65,7 @@ TEST(Schedule, AWarmupLongerThanTheRunIsNamed) {
   const std::string note = warmup_note(with("cosine", 100), 50);
 
   EXPECT_NE(note.find("optim.warmup_steps = 100, but train.steps = 50"), std::string::npos) << note;
-  EXPECT_TRUE(note.ends_with("at 0.5 of 1")) << note;
+  EXPECT_TRUE(note.ends_with("reaches 0.5 of 1")) << note;
   EXPECT_EQ(warmup_note(with("cosine", 50), 50), "");
   EXPECT_EQ(warmup_note(with("minimind-v2", 100), 50), "") << "it has none";
 }
