@@ -357,5 +357,26 @@ TEST(Pages, EveryPlaceToAddThingsExists) {
   EXPECT_GE(places, 25);
 }
 
+/// Returns the text without `<br/>`, which breaks the lines of a box.
+std::string without_breaks(std::string text) {
+  const std::string line_break = "<br/>";
+  for (std::size_t at = text.find(line_break); at != std::string::npos; at = text.find(line_break))
+    text.erase(at, line_break.size());
+  return text;
+}
+
+TEST(Pages, EveryBoxOfTheFlowsIsAFile) {
+  const std::filesystem::path root = TRIREME_SOURCE_ROOT;
+  std::istringstream page(read_file(root / "docs/architecture.md"));
+  int boxes = 0;
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("  participant ")) continue;
+    const std::string path = without_breaks(line.substr(line.find(" as ") + 4));
+    EXPECT_TRUE(std::filesystem::is_regular_file(root / path)) << path;
+    ++boxes;
+  }
+  EXPECT_GE(boxes, 20);
+}
+
 }  // namespace
 }  // namespace trireme::layering
