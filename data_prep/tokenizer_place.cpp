@@ -16,7 +16,7 @@ bool has_tokenizer(const fs::path& folder) {
   return fs::exists(folder / "tokenizer.json", code);
 }
 
-/// "step-" and nine digits: a committed checkpoint.
+/// Returns true for the name of a committed checkpoint: "step-" and nine digits.
 bool is_step(const std::string& name) {
   constexpr std::string_view kStep = "step-";
   return name.starts_with(kStep) && name.size() == kStep.size() + 9 &&
@@ -24,7 +24,7 @@ bool is_step(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// The newest checkpoint in `folder` that has a tokenizer; "": there is none.
+/// Returns the newest checkpoint in `folder` with a tokenizer; "" if there is none.
 fs::path newest_with_tokenizer(const fs::path& folder) {
   fs::path newest;
   std::error_code code;
@@ -45,7 +45,7 @@ Tokenizer load_tokenizer(const fs::path& place) {
     const fs::path newest = newest_with_tokenizer(folder);
     if (!newest.empty()) return Tokenizer::load(newest);
   }
-  fail(ErrorKind::data, "{} holds no tokenizer.json: give a {}", place.string(),
+  fail(ErrorKind::data, "{} contains no tokenizer.json: give a {}", place.string(),
        kTokenizerPlaceHelp);
 }
 

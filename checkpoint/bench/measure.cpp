@@ -28,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kTensorBytes = std::uint64_t{8} << 20;
-constexpr double kStep_s = 0.5;  // at least: of the work beside a save behind training
+constexpr double kStep_s = 0.5;  // minimum duration of the work beside an asynchronous save
 
 double processor_seconds() {
   struct rusage usage {};
@@ -48,7 +48,7 @@ double sum(Communicator& world, double value) {
   return all_reduce_value(world, value, ReduceOp::sum, "all ranks");
 }
 
-/// The state, its raw files and the folder of one measurement.
+/// Holds the state, the raw files and the directory of one measurement.
 class Measurement {
  public:
   Measurement(fs::path folder, const MeasureOptions& options, Communicator& world)
@@ -75,7 +75,7 @@ class Measurement {
     }
   }
 
-  /// What this rank saves.
+  /// Returns the number of bytes that this rank saves.
   [[nodiscard]] std::size_t owned_bytes() const {
     std::size_t bytes = 0;
     for (const Piece& piece : pieces_) bytes += piece.owned ? piece.size : 0;
@@ -84,8 +84,8 @@ class Measurement {
 
   StateDict& state() { return state_; }
 
-  /// All ranks together; the slowest one's seconds. The processor seconds of
-  /// all are added to `cpu`.
+  /// Runs `work` on all ranks and returns the wall time of the slowest rank in seconds. Adds the
+  /// CPU time of all ranks to `cpu`. Collective.
   double time(double& cpu, const std::function<void()>& work) {
     world_.barrier();
     const double cpu_before = processor_seconds();
@@ -133,7 +133,8 @@ class Measurement {
     }
   }
 
-  /// Asks the kernel to forget the files: what follows reads from the disk.
+  /// Asks the kernel to drop the cached pages of the files, so that the next read comes from the
+  /// disk.
   void drop_pages(const fs::path& place) {
     world_.barrier();
     for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
@@ -143,7 +144,7 @@ class Measurement {
     }
   }
 
-  /// What was loaded is what was saved.
+  /// Throws Error(internal) if the loaded bytes differ from the saved bytes.
   void check_content() const {
     for (const Piece& piece : pieces_) {
       for (std::size_t i = 0; i < piece.size; i += kWord) {
@@ -161,11 +162,10 @@ class Measurement {
  private:
   static constexpr std::size_t kWord = sizeof(std::uint32_t);
 
-  /// A tensor that this rank holds.
   struct Piece {
     std::size_t number = 0;
-    std::size_t at = 0;     // in the whole state
-    std::size_t begin = 0;  // in content_
+    std::size_t at = 0;     // position in the whole state
+    std::size_t begin = 0;  // position in content_
     std::size_t size = 0;
     bool owned = false;
   };
@@ -182,7 +182,7 @@ class Measurement {
   StateDict state_;
 };
 
-/// Arithmetic on little memory, as a step does it: the same amount at every call.
+/// Computes on little memory, like a training step does. Every call does the same amount of work.
 class FixedWork {
  public:
   explicit FixedWork(double seconds) {
@@ -228,13 +228,13 @@ void measure_async(const fs::path& folder, std::int64_t step, Measurement& run, 
   measured.copy_bytes = writer.memory_bytes();
 }
 
-/// Raw files, a checkpoint, and one behind training lie there at once.
+/// Throws if the disk has no space for the raw files, a checkpoint and an asynchronous checkpoint.
 void check_space(const fs::path& folder, std::uint64_t bytes) {
   std::error_code code;
   const fs::space_info space = fs::space(folder, code);
   if (code || bytes <= space.available / 3) return;
   fs::remove(folder, code);
-  fail(ErrorKind::resource, "{}: three times {} bytes are written there, {} are free",
+  fail(ErrorKind::resource, "{}: the benchmark writes three times {} bytes, but {} bytes are free",
        folder.string(), bytes, space.available);
 }
 
@@ -245,7 +245,7 @@ MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& opti
   measured.ranks = world.size();
   measured.bytes = options.bytes;
   WriteBehind writer;
-  writer.reserve(run.owned_bytes());  // as a run does it: no save meets memory never touched
+  writer.reserve(run.owned_bytes());  // like a run: no save is the first to touch its memory
   const FixedWork work(kStep_s);
   writer.wait_reserved();
   const fs::path steps = folder / "checkpoints";
@@ -300,7 +300,7 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptio
   try {
     measured = measure_in(folder, options, world);
   } catch (...) {
-    clean_up();  // a full disk would stay full
+    clean_up();  // otherwise a full disk stays full
     throw;
   }
   world.barrier();

@@ -14,7 +14,7 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-/// How many times faster than `raw`, repeat by repeat.
+/// Returns the speed relative to `raw` for each repeat; 1 means equally fast.
 std::vector<double> ratios(const std::vector<double>& ours, const std::vector<double>& raw) {
   std::vector<double> result;
   for (std::size_t i = 0; i < ours.size(); ++i) result.push_back(raw[i] / ours[i]);

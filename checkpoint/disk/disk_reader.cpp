@@ -19,11 +19,11 @@ namespace {
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 constexpr std::uint64_t kReaders = 3;
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{1}
-                                           << 20;  // smaller files are not worth it
+                                           << 20;  // O_DIRECT does not pay off for smaller files
 
-/// Most of the file is in the page cache: then that is the fastest place to read it from.
+/// Returns true if most of the file is in the page cache, which is then the fastest source.
 bool is_cached(int fd, std::uint64_t size) {
-  constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;  // whatever size a file claims to have
+  constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;  // limits the memory for any file size
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   std::uint64_t pages = 0;
   std::uint64_t cached = 0;
@@ -43,7 +43,7 @@ bool is_cached(int fd, std::uint64_t size) {
   return cached * 4 > pages * 3;
 }
 
-/// O_NOFOLLOW: a link leads out of the folder. O_NONBLOCK: a pipe has no writer to wait for.
+/// O_NOFOLLOW: a link could lead out of the directory. O_NONBLOCK: do not wait for a pipe's writer.
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
@@ -74,7 +74,8 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
   std::uint64_t size = 0;
   const Fd fd = open_regular(path, size);
   if (size > max_bytes)
-    fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
+    fail(ErrorKind::data, "{} has {} bytes, at most {} are allowed", path.string(), size,
+         max_bytes);
   std::string content(static_cast<std::size_t>(size), '\0');
   read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path);
   return content;
@@ -83,7 +84,7 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
 DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& file)
     : path_(folder / file.name), size_(file.bytes), plain_(open_recorded(folder, file)) {
   if (size_ < kDirectReadBytes || is_cached(plain_.get(), size_)) return;
-  // The same open file, not whatever has its name by now.
+  // Open the same file again through /proc: its name may belong to another file by now.
   const std::string same = formatted("/proc/self/fd/{}", plain_.get());
   direct_.reset(::open(same.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
 }
@@ -102,7 +103,7 @@ std::span<const std::byte> DiskReader::read(std::uint64_t at, std::size_t bytes,
     const ssize_t got = ::pread(direct_.get(), buffer.data() + done, whole - done,
                                 static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
-    // An end that is no multiple of the alignment, or a file system that wants more of it.
+    // The read ended at an unaligned end of file, or the file system requires a larger alignment.
     if (got <= 0 || static_cast<std::size_t>(got) % kAlign != 0) {
       if (got > 0) done += static_cast<std::size_t>(got);
       break;

@@ -19,16 +19,16 @@
 
 namespace trireme {
 
-/// Rewrites an existing file of a known size from its first byte to its last, hashing as it goes.
+/// Rewrites an existing file of a known size from its first byte to its last and hashes the bytes.
 ///
-/// The caller's bytes are copied into a ring of four buffers of 4 MiB; two threads write full
-/// buffers past the page cache (O_DIRECT), where the file system can, else through it. So the disk
-/// works while the caller copies and hashes, and a save neither pays for page-cache memory nor
-/// pushes other files out of it. Throws Error(resource) when the disk refuses; the error of a
-/// thread is thrown by the caller's next call.
+/// The caller's bytes are copied into a ring of four buffers of 4 MiB. Two threads write full
+/// buffers past the page cache (O_DIRECT) if the file system supports it, else through the page
+/// cache. The disk therefore works while the caller copies and hashes, and a save does not evict
+/// other files from the page cache. Throws Error(resource) if a disk operation fails; the caller's
+/// next call rethrows the error of a thread.
 class DiskWriter {
  public:
-  /// `pace` may be null: no limit. It must outlive the writer.
+  /// `pace` may be null (no limit). It must outlive the writer.
   DiskWriter(const std::filesystem::path& path, WritePace* pace);
   DiskWriter(const DiskWriter&) = delete;
   DiskWriter& operator=(const DiskWriter&) = delete;
@@ -38,11 +38,11 @@ class DiskWriter {
 
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
 
-  /// The checksum of `bytes` (crc32c) comes back: it is computed while they are in the cache.
+  /// Returns the crc32c of `bytes`, computed while the bytes are in the CPU cache.
   std::uint32_t append(std::span<const std::byte> bytes);
 
-  /// All bytes of the file must have been appended. Waits for the threads, fsyncs, closes; the
-  /// XXH3-128 of the whole file.
+  /// Waits for the threads, fsyncs and closes the file. All bytes of the file must have been
+  /// appended. Returns the XXH3-128 of the whole file.
   std::string finish();
 
  private:
@@ -62,7 +62,7 @@ class DiskWriter {
   std::filesystem::path path_;
   WritePace* pace_;
   Fd plain_;
-  Fd direct_;  // null where the file system has no O_DIRECT
+  Fd direct_;  // null if the file system has no O_DIRECT
   std::uint64_t size_ = 0;
   std::uint64_t position_ = 0;
   Hasher hasher_;

@@ -24,12 +24,12 @@ void check_written(const SafetensorsFile& file, const SafetensorsSource& source,
   if (failpoint_triggered("export.read_back")) found.front() ^= std::byte{1};
   if (entry.dtype != source.dtype || entry.shape != source.shape || found != wanted) {
     fail(ErrorKind::resource,
-         "{}: tensor {} reads back other than it was written: check this machine's disk and memory",
+         "{}: tensor {} differs from the written data; check the disk and memory of this machine",
          where.string(), source.name);
   }
 }
 
-/// Collective: the ranks share the tensors; each opens what was written once.
+/// Compares all tensors, split over the ranks. Each rank opens the files once. Collective.
 void check_all(const std::filesystem::path& where, std::span<const SafetensorsSource> sources,
                Communicator& world, const std::function<WrittenTensors()>& open) {
   std::vector<std::uint64_t> sizes;

@@ -5,8 +5,8 @@
 
 #include "checkpoint/exchange/safetensors.hpp"
 
-/// Collective: as write_safetensors and write_safetensors_folder; then every tensor is read back and
-/// compared with what its source gives anew. Throws Error(resource) naming the first that differs.
+/// Like write_safetensors and write_safetensors_folder, then reads every tensor back and compares
+/// it with its source. Collective. Throws Error(resource) naming the first tensor that differs.
 namespace trireme {
 
 void write_checked_file(const std::filesystem::path& path,

@@ -68,7 +68,7 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   const auto row = std::find_if(kNames.begin(), kNames.end(),
                                 [&](const DTypeName& r) { return r.name == dtype; });
   if (row == kNames.end())
-    fail(ErrorKind::data, "{}: dtype '{}' is not read here", where, dtype.substr(0, 40));
+    fail(ErrorKind::data, "{}: dtype '{}' is not supported", where, dtype.substr(0, 40));
   entry.dtype = row->dtype;
   std::uint64_t bytes = size_of(entry.dtype);
   bool empty = false;
@@ -94,7 +94,7 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   return entry;
 }
 
-/// The tensors must lie one after another and fill the data exactly.
+/// Throws Error(data) unless the tensors fill the data exactly, one after another.
 void check_exact_cover(const std::map<std::string, SafetensorsEntry>& entries,
                        std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
@@ -131,7 +131,7 @@ std::string header_text(std::span<const SafetensorsSource> tensors) {
   return text;
 }
 
-/// Ranks on several nodes may write one file: they must not share a page of a network file system.
+/// Ranks on several nodes may write one file. They must not share a page of a network file system.
 constexpr std::uint64_t kStretchAlign = std::uint64_t{1} << 20;
 
 struct FileStretch {
@@ -139,7 +139,7 @@ struct FileStretch {
   std::uint64_t end = 0;
 };
 
-/// What of `bytes`, which lie at `at` of the file, is in the stretch.
+/// Writes the part of `bytes` (at file position `at`) that lies in the range.
 void write_part(int fd, std::span<const std::byte> bytes, std::uint64_t at, FileStretch stretch,
                 const std::filesystem::path& path) {
   const std::uint64_t begin = std::max(at, stretch.begin);
@@ -147,7 +147,7 @@ void write_part(int fd, std::span<const std::byte> bytes, std::uint64_t at, File
   if (begin < end) write_all(fd, bytes.subspan(begin - at, end - begin), begin, path);
 }
 
-/// That part of the file, which is there with its full size.
+/// Writes one range of an existing file of full size.
 void write_stretch(const std::filesystem::path& path, const std::string& header,
                    std::span<const SafetensorsSource> tensors, FileStretch stretch) {
   if (stretch.begin == stretch.end) return;

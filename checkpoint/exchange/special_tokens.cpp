@@ -21,7 +21,7 @@ std::optional<Json> parse_carried(const std::map<std::string, std::string>& file
   return json;
 }
 
-/// The text of a token given as "x" or {"content": "x", ...}; nothing for null or absent.
+/// Returns the text of a token given as "x" or {"content": "x", ...}; nullopt if null or absent.
 std::optional<std::string> token_content(const Json& object, const std::string& key) {
   const auto found = object.find(key);
   if (found == object.end()) return std::nullopt;

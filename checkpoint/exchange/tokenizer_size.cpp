@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kMostIds = std::int64_t{1} << 40;  // whatever a damaged file says
+constexpr std::int64_t kMostIds = std::int64_t{1} << 40;  // limit for ids of a damaged file
 
 SortedJson parse(const std::map<std::string, std::string>& files, const char* name,
                  const std::string& where) {
@@ -35,7 +35,8 @@ std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
   std::int64_t count = 0;
   const SortedJson tokenizer = parse(files, "tokenizer.json", where);
   const SortedJson vocab = member(member(tokenizer, "model"), "vocab");
-  if (vocab.is_array()) count = static_cast<std::int64_t>(vocab.size());  // Unigram: place is id
+  if (vocab.is_array())
+    count = static_cast<std::int64_t>(vocab.size());  // Unigram: the position is the id
   if (vocab.is_object()) {
     for (const SortedJson& id : vocab) count = std::max(count, past(id));
   }
@@ -56,7 +57,7 @@ void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::
   if (num_ids <= config.vocab_size) return;
   fail(
       ErrorKind::data,
-      "{}: its tokenizer has {} ids (added tokens included), its embedding only {} rows: the tokenizer belongs to another model, or the weights were not resized to it",
+      "{}: the tokenizer has {} ids (added tokens included), but the embedding has only {} rows: the tokenizer belongs to another model, or the weights were not resized to it",
       where, num_ids, config.vocab_size);
 }
 

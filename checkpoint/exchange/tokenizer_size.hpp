@@ -6,16 +6,16 @@
 
 #include "model/config.hpp"
 
-/// Whether a model has a row of its embedding for every token of the tokenizer it is kept with.
+/// Checks that the embedding of a model has a row for every token of its tokenizer.
 namespace trireme {
 
-/// One more than the highest id in tokenizer.json and tokenizer_config.json, added tokens included;
-/// 0 without such files. Any kind of tokenizer. Throws Error(data) for files that are no JSON, which
-/// names them as files of `where`.
+/// Returns the highest id in tokenizer.json and tokenizer_config.json (added tokens included) plus
+/// one; 0 without such files. Accepts any kind of tokenizer. Throws Error(data) naming a file of
+/// `where` that is not JSON.
 std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
                            const std::string& where);
 
-/// Throws Error(data) naming both numbers if there are more ids than rows. Rows to spare are fine:
+/// Throws Error(data) naming both numbers if there are more ids than rows. Unused rows are allowed:
 /// many models are padded.
 void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::string_view where);
 

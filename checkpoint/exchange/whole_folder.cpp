@@ -16,21 +16,21 @@ namespace {
 namespace fs = std::filesystem;
 
 void check_absent(const fs::path& target) {
-  std::error_code ignored;  // what cannot be looked at cannot be made either
+  std::error_code ignored;  // a path that cannot be read cannot be created either
   if (fs::exists(fs::symlink_status(target, ignored)))
     fail(ErrorKind::usage, "{} exists already: choose another --output or remove it",
          target.string());
 }
 
-/// An empty folder that is this process's alone: another export of the same name is refused, what
-/// a killed one left is cleared.
+/// Creates and locks an empty directory for this process. Refuses a second export of the same name;
+/// removes the files that a killed export left.
 Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   make_folders(temporary);
   std::optional<Fd> lock = lock_folder(temporary);
   if (!lock)
     fail(ErrorKind::usage, "another export is writing {}; wait for it, or choose another --output",
          target.string());
-  check_absent(target);  // the other one may have ended between our look and our lock
+  check_absent(target);  // another export may have finished before the lock
   for (const fs::path& left : list_folder(temporary)) remove_tree(left);
   return std::move(*lock);
 }
@@ -42,7 +42,7 @@ void write_whole_folder(const fs::path& folder, Communicator& world,
   const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
   const fs::path temporary =
       target.parent_path() / formatted(".tmp-{}", target.filename().string());
-  std::optional<Fd> claim;  // of rank 0, for all
+  std::optional<Fd> claim;  // rank 0 holds it for all ranks
   on_first_rank(world, [&] {
     check_absent(target);
     claim = claim_temporary(temporary, target);

@@ -6,9 +6,9 @@
 
 namespace trireme {
 
-/// Collective: makes `folder` by one rename of a temporary one beside it, which `write` fills; every
-/// rank calls it, and it is collective itself. Nothing stays where it throws. Throws Error(usage) if
-/// `folder` exists or another process is writing it.
+/// Calls `write` on every rank with a temporary directory, which it must fill, and renames that
+/// directory to `folder` once. Removes the temporary directory if `write` throws. Collective, and
+/// `write` may be collective. Throws Error(usage) if `folder` exists or another process writes it.
 void write_whole_folder(const std::filesystem::path& folder, Communicator& world,
                         const std::function<void(const std::filesystem::path&)>& write);
 

@@ -7,8 +7,9 @@
 
 namespace trireme {
 
-/// Why `parts` do not hold every element of a tensor of `shape` exactly once; empty if they do. The
-/// parts must lie inside the tensor. Called for what was saved and for what is about to be loaded.
+/// Returns why `parts` do not cover every element of a tensor of `shape` exactly once; empty if
+/// they do. The parts must lie inside the tensor. Used for saved tensors and for tensors to be
+/// loaded.
 std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Slice>& parts);
 
 }  // namespace trireme

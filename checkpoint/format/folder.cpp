@@ -16,29 +16,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns what to do with a place that is not a checkpoint of Trireme.
+/// Returns advice for a path that is not a checkpoint of Trireme.
 std::string advice_for(const fs::path& place) {
   std::error_code code;
   const auto has = [&](const char* name) { return fs::exists(place / name, code); };
   if (has("adapter_config.json")) {
     return formatted(
-        "it is a folder of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
-        "--output RUN` makes a run of it",
+        "it is a directory of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
+        "--output RUN` makes a run from it",
         place.string());
   }
   if (has("config.json")) {
     return formatted(
-        "it is a Hugging Face folder. `trireme import --hf {} --output RUN` makes a checkpoint of "
+        "it is a Hugging Face directory. `trireme import --hf {} --output RUN` makes a checkpoint from "
         "it",
         place.string());
   }
   if (place.extension() == ".pth" || place.extension() == ".safetensors") {
     return formatted(
-        "it is a file of weights. `trireme import --minimind {} --model.preset NAME --output RUN` "
-        "makes a checkpoint of weights of MiniMind",
+        "it is a weight file. `trireme import --minimind {} --model.preset NAME --output RUN` "
+        "makes a checkpoint from weights of MiniMind",
         place.string());
   }
-  return "expected a step-NNNNNNNNN folder, or a run folder with some";
+  return "expected a step-NNNNNNNNN directory, or a run directory that contains one";
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ std::vector<fs::path> list_folder(const fs::path& folder) {
     entries.push_back(it->path());
   const bool absent = code == std::errc::no_such_file_or_directory ||
                       code == std::errc::not_a_directory ||
-                      code == std::errc::filename_too_long;  // there can be none of such a name
+                      code == std::errc::filename_too_long;  // no file can have such a name
   if (code && !absent) fail_to_read("list", folder, code.value());
   std::sort(entries.begin(), entries.end());
   return entries;

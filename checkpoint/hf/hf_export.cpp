@@ -26,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
-/// Names, shapes and dtypes of the parameters must be exactly those of the shape.
+/// Throws Error(data) unless the parameters have exactly the names and shapes of the model.
 void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape>& tensors) {
   std::string problems;
   std::map<std::string, bool> known;
@@ -51,8 +51,8 @@ void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape
          checkpoint.path().string(), problems);
 }
 
-/// Parameters of a checkpoint as they are asked for; the last two stay, since the experts of a layer
-/// are parts of two.
+/// Reads parameters on demand and caches the last two, because the experts of a layer are parts of
+/// two parameters.
 class Parameters {
  public:
   explicit Parameters(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
@@ -69,7 +69,7 @@ class Parameters {
   std::map<std::string, std::vector<std::byte>> read_;
 };
 
-/// Of a checkpoint that holds them all.
+/// Returns the weights of a checkpoint that contains all parameters.
 std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
                                              const ModelConfig& config, DType dtype) {
   check_parameters(checkpoint, model_tensors(config));
@@ -92,7 +92,7 @@ std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
   return sources;
 }
 
-/// Of adapters, added to the weights of their base.
+/// Returns the weights of the base with the adapters added.
 std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, const Checkpoint& base,
                                               const ModelConfig& config, DType dtype) {
   std::vector<SafetensorsSource> sources = whole_weights(base, config, dtype);

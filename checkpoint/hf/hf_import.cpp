@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which tokens end a text: transformers asks generation_config.json, and where there is none the
-/// model's own configuration.
+/// Stores the tokens that end a text. transformers reads generation_config.json, and config.json if
+/// there is no such file.
 void add_generation_config(const Json& config, const fs::path& model,
                            std::map<std::string, std::string>& files) {
   const SpecialTokenIds ids = listed_token_ids(config, (model / "config.json").string());

@@ -22,8 +22,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return formatted("[{}]", joined(shape, ", "));
 }
 
-/// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong
-/// with the others.
+/// Flags the tensors of the checkpoint (in name order) that this rank requests, and lists
+/// mismatches.
 struct WantedTensors {
   std::vector<std::uint8_t> flags;
   std::string problems;
@@ -39,9 +39,9 @@ WantedTensors compare(const CheckpointManifest& manifest, const StateDict& into)
     }
     const SavedTensor& saved = found->second;
     if (saved.dtype != tensor.dtype || saved.shape != tensor.shape) {
-      wanted.problems +=
-          formatted("\n  {}: saved as {} {}, wanted as {} {}", tensor.name, dtype_name(saved.dtype),
-                    shape_text(saved.shape), dtype_name(tensor.dtype), shape_text(tensor.shape));
+      wanted.problems += formatted("\n  {}: saved as {} {}, required as {} {}", tensor.name,
+                                   dtype_name(saved.dtype), shape_text(saved.shape),
+                                   dtype_name(tensor.dtype), shape_text(tensor.shape));
     }
     wanted.flags[static_cast<std::size_t>(std::distance(manifest.tensors.begin(), found))] = 1;
   }
@@ -70,7 +70,7 @@ void raise(const Checkpoint& checkpoint, const std::string& problems) {
   }
 }
 
-/// The slices of every wanted tensor.
+/// Returns a job for each slice of every requested tensor.
 std::vector<SliceJob> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
@@ -103,7 +103,7 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
   const std::int64_t named = step_of_folder_name(folder.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
-    fail(ErrorKind::data, "{}: belongs to step {}, not to this folder", path.string(),
+    fail(ErrorKind::data, "{}: belongs to step {}, not to this directory", path.string(),
          checkpoint.step());
   }
   return checkpoint;

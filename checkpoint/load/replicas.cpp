@@ -14,16 +14,16 @@
 namespace trireme {
 namespace {
 
-/// A tensor of some rank, by the numbers that every rank knows.
+/// A tensor slice of some rank, identified by numbers that are valid on every rank.
 struct HeldPiece {
   int rank = 0;
-  std::size_t tensor = 0;  // of that rank's StateDict
+  std::size_t tensor = 0;  // index in the StateDict of that rank
   Slice part;
 };
 
-using PiecesByName = std::map<std::string, std::vector<HeldPiece>>;  // by rank, then tensor
+using PiecesByName = std::map<std::string, std::vector<HeldPiece>>;  // sorted by rank, then tensor
 
-/// Collective: the tensors for which `chosen` is true, of all ranks.
+/// Gathers the tensors of all ranks for which `chosen` is true. Collective.
 PiecesByName gather_pieces(const CheckpointManifest& manifest, const StateDict& state,
                            Communicator& world,
                            const std::function<bool(const StateTensor&)>& chosen) {
@@ -54,7 +54,7 @@ PiecesByName gather_pieces(const CheckpointManifest& manifest, const StateDict& 
   return pieces;
 }
 
-/// Whether the runs, in any order, are all elements [0, count) of their target once.
+/// Returns true if the runs, in any order, cover all elements [0, count) of their target once.
 bool tile(std::vector<SliceRun> runs, std::int64_t count) {
   std::sort(runs.begin(), runs.end(),
             [](const SliceRun& a, const SliceRun& b) { return a.target_index < b.target_index; });
@@ -71,7 +71,7 @@ struct Source {
   std::vector<SliceRun> runs;
 };
 
-/// The pieces of other ranks that give the whole of `need`, by rank; empty if they do not.
+/// Returns the slices of other ranks that together cover `need`, by rank; empty if they do not.
 std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const HeldPiece& need,
                                const std::vector<HeldPiece>& offers) {
   std::vector<Source> sources;
@@ -85,7 +85,7 @@ std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const Hel
   return sources;
 }
 
-/// One message a peer, as long as its transfers.
+/// Returns one zeroed message per peer with the size of its transfers.
 template <class Transfers, class Size>
 std::map<int, std::vector<std::byte>> empty_messages(const Transfers& transfers, const Size& size) {
   std::map<int, std::vector<std::byte>> messages;
@@ -145,7 +145,7 @@ void Replicas::exchange() {
     for (const SliceRun& run : transfer.runs) elements += run.count;
     return static_cast<std::size_t>(elements) * size_of(into_.tensors[transfer.tensor].dtype);
   };
-  // Copies run by run between a tensor, at `index` of a run, and the messages in their order.
+  // Copies each run between a tensor and the messages.
   const auto move = [&](std::vector<Transfer>& transfers,
                         std::map<int, std::vector<std::byte>>& messages, bool pack) {
     std::map<int, std::size_t> at;

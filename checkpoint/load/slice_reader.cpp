@@ -16,32 +16,33 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;   // a multiple of every element size
-constexpr std::uint64_t kSkip = std::uint64_t{256} << 10;  // cheaper to read than to start anew
-constexpr std::size_t kChunk = std::size_t{128} << 10;     // checked and copied while in the cache
-constexpr std::size_t kThreads = 4;  // they wait for the disk most of the time
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;  // a multiple of every element size
+constexpr std::uint64_t kSkip = std::uint64_t{256}
+                                << 10;  // a gap that is cheaper to read than to skip
+constexpr std::size_t kChunk = std::size_t{128} << 10;  // checked and copied while in the CPU cache
+constexpr std::size_t kThreads = 4;                     // they wait for the disk most of the time
 
-/// The runs of one target within a slice, rising in both.
+/// The runs of one target within a slice, ascending in both.
 struct WantedRuns {
   std::vector<SliceRun> runs;
   std::span<std::byte> bytes;
 };
 
-/// A job with its runs, and the checksums of its pieces.
+/// A job with its runs and the checksums of its blocks.
 struct Task {
   const SliceJob* job = nullptr;
   std::uint64_t bytes = 0;
   std::vector<WantedRuns> wanted;
-  std::vector<std::uint32_t> checksums;  // of kPiece bytes each, the last of the rest
+  std::vector<std::uint32_t> checksums;  // one per block of kPiece bytes (the last may be shorter)
 };
 
 struct TaskPart {
   Task* task = nullptr;
-  std::uint64_t begin = 0;  // bytes of the slice
+  std::uint64_t begin = 0;  // byte position in the slice
   std::uint64_t bytes = 0;
 };
 
-/// What one thread reads at once: neighbouring parts of one file.
+/// One read of a thread: neighboring parts of one file.
 struct DiskRead {
   std::uint64_t shard = 0;
   std::uint64_t at = 0;
@@ -49,7 +50,7 @@ struct DiskRead {
   std::vector<TaskPart> parts;
 };
 
-/// Copies what lies in slice elements from `begin` on, given as `piece`.
+/// Copies the requested elements of `piece`, which holds slice elements from `begin` on.
 void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::int64_t begin,
              std::size_t element) {
   const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
@@ -66,7 +67,7 @@ void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::in
   }
 }
 
-/// Checks and copies one part, a stretch that fits the cache at a time.
+/// Checks and copies one part in chunks that fit the CPU cache.
 void take(const TaskPart& part, std::span<const std::byte> bytes) {
   Task& task = *part.task;
   const std::size_t element = size_of(task.job->tensor->dtype);
@@ -98,7 +99,7 @@ std::string joined_checksum(const Task& task) {
   return crc32c_hex(checksum);
 }
 
-/// Slices with a hash that does not join (written before checksums did): one after another.
+/// Reads an old slice with a hash that cannot be joined from blocks: one block after another.
 void read_in_order(const DiskReader& reader, const Task& task) {
   const std::size_t element = size_of(task.job->tensor->dtype);
   AlignedBuffer buffer;
@@ -113,7 +114,7 @@ void read_in_order(const DiskReader& reader, const Task& task) {
   check_hash(*task.job, hasher.hex(), reader.path());
 }
 
-/// Tasks of one file after another, in the order of their bytes.
+/// Plans reads of the tasks in the order of their bytes, one file after another.
 std::vector<DiskRead> plan_reads(std::vector<Task>& tasks) {
   std::vector<DiskRead> reads;
   for (Task& task : tasks) {
@@ -133,7 +134,7 @@ std::vector<DiskRead> plan_reads(std::vector<Task>& tasks) {
   return reads;
 }
 
-/// All reads, by several threads; the error of the earliest read is thrown.
+/// Runs all reads on several threads and throws the error of the earliest read.
 void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
                const std::vector<DiskRead>& reads) {
   std::atomic<std::size_t> next{0};

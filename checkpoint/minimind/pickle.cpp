@@ -25,7 +25,8 @@ class Machine {
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
-    fail(ErrorKind::data, "{}: {}; files of tensors by name are read, nothing in them is executed",
+    fail(ErrorKind::data,
+         "{}: {}; only files of named tensors are supported, and nothing in them is executed",
          where_, what);
   }
 
@@ -37,7 +38,6 @@ class Machine {
     return part;
   }
 
-  /// Little-endian.
   template <class T>
   T number() {
     T value{};
@@ -76,7 +76,7 @@ class Machine {
     return *stack_.back();
   }
 
-  /// What was pushed since the last mark, which goes too.
+  /// Pops and returns the items above the last mark. Also pops the mark.
   std::vector<PyItem*> pop_to_mark() {
     std::size_t at = stack_.size();
     while (at > 0 && stack_[at - 1]->kind != Kind::mark) --at;
@@ -148,7 +148,7 @@ void Machine::step(unsigned char code) {
     case 'b':
       return build();
     default:
-      refuse(formatted("pickle instruction {} is not known here", static_cast<int>(code)));
+      refuse(formatted("pickle instruction {} is not supported", static_cast<int>(code)));
   }
 }
 
@@ -266,11 +266,11 @@ void Machine::callable() {
   const std::string module = line();
   const std::string name = formatted("{}.{}", module, line());
   if (name != kRebuild && name != kOrderedDict && !storage_dtype(name))
-    refuse(formatted("it holds {}, which is no tensor and no dict", name.substr(0, 200)));
+    refuse(formatted("it contains {}, which is neither a tensor nor a dict", name.substr(0, 200)));
   push(Kind::callable).text = name;
 }
 
-/// ("storage", its class, key, place, elements)
+/// Reads ("storage", class, key, location, number of elements).
 void Machine::persistent_storage() {
   const PyItem& id = *pop();
   const bool good = id.kind == Kind::tuple && id.items.size() == 5 &&
@@ -295,7 +295,7 @@ std::vector<std::int64_t> Machine::sizes(const PyItem& tuple) {
   return values;
 }
 
-/// (storage, offset, shape, strides, requires_grad, hooks)
+/// Reads (storage, offset, shape, strides, requires_grad, hooks).
 PickledTensor Machine::rebuilt(const std::vector<PyItem*>& arguments) {
   if (arguments.size() < 6 || arguments[0]->kind != Kind::storage ||
       arguments[1]->kind != Kind::number)
@@ -305,7 +305,7 @@ PickledTensor Machine::rebuilt(const std::vector<PyItem*>& arguments) {
                        sizes(*arguments[2])};
   const std::vector<std::int64_t> strides = sizes(*arguments[3]);
   if (strides.size() != tensor.shape.size()) refuse("the pickle is damaged (a tensor's strides)");
-  std::int64_t count = 1;  // of all dims behind
+  std::int64_t count = 1;  // product of the later dims
   for (std::size_t i = strides.size(); i-- > 0;) {
     const std::int64_t size = tensor.shape[i];
     if (size != 1 && strides[i] != count)
@@ -330,14 +330,14 @@ void Machine::reduce() {
   } else if (function.text == kOrderedDict && arguments.items.empty()) {
     push(Kind::dict);
   } else {
-    refuse(formatted("it calls {} in a way that is not known here", function.text));
+    refuse(formatted("it calls {} in a way that is not supported", function.text));
   }
 }
 
-/// A state dict brings "_metadata" with it, which says nothing of the tensors.
+/// Ignores the "_metadata" of a state dict, which does not describe tensors.
 void Machine::build() {
   if (pop()->kind != Kind::dict || stack_.empty() || stack_.back()->kind != Kind::dict)
-    refuse("it sets the state of something that is no dict");
+    refuse("it sets the state of an object that is not a dict");
 }
 
 }  // namespace
@@ -346,7 +346,8 @@ std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickl
                                                           const std::string& where) {
   Machine machine(pickle, where);
   const PyItem& root = machine.run();
-  if (root.kind != Kind::dict) machine.refuse(formatted("it is {}, no dict", kind_name(root.kind)));
+  if (root.kind != Kind::dict)
+    machine.refuse(formatted("it is {}, not a dict", kind_name(root.kind)));
   std::map<std::string, PickledTensor> tensors;
   for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
     const PyItem& key = *root.items[i];
@@ -355,10 +356,10 @@ std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickl
       machine.refuse(formatted("a key of its dict is {}", kind_name(key.kind)));
     if (value.kind != Kind::tensor) {
       machine.refuse(
-          formatted("'{}' is {}, no tensor", key.text.substr(0, 200), kind_name(value.kind)));
+          formatted("'{}' is {}, not a tensor", key.text.substr(0, 200), kind_name(value.kind)));
     }
     if (!tensors.emplace(key.text, value.tensor).second)
-      machine.refuse(formatted("'{}' is there twice", key.text.substr(0, 200)));
+      machine.refuse(formatted("'{}' is listed twice", key.text.substr(0, 200)));
   }
   return tensors;
 }

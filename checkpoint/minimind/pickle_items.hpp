@@ -11,7 +11,7 @@
 
 namespace trireme {
 
-/// A Python object. All live in one deque until the end: a pickle may make circles of them.
+/// A Python object. One deque owns all objects until the end, because a pickle may contain cycles.
 struct PyItem {
   enum class Kind { mark, none, number, other, text, tuple, list, dict, callable, storage, tensor };
 
@@ -23,7 +23,7 @@ struct PyItem {
   PickledTensor tensor;
 };
 
-/// A class of torch and its elements.
+/// A storage class of torch and the dtype of its elements.
 struct StorageType {
   std::string_view name;
   DType dtype;
@@ -41,7 +41,7 @@ inline constexpr std::array<StorageType, 9> kStorageTypes{{{"torch.FloatStorage"
 inline constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2";
 inline constexpr std::string_view kOrderedDict = "collections.OrderedDict";
 
-/// Of one of torch's storage classes.
+/// Returns the dtype of a storage class of torch; nullopt for any other callable.
 inline std::optional<DType> storage_dtype(std::string_view callable) {
   for (const StorageType& type : kStorageTypes) {
     if (type.name == callable) return type.dtype;
@@ -49,7 +49,7 @@ inline std::optional<DType> storage_dtype(std::string_view callable) {
   return std::nullopt;
 }
 
-/// For messages.
+/// Returns a name for error messages.
 inline const char* kind_name(PyItem::Kind kind) {
   constexpr std::array kNames{"a mark", "None",   "a number", "a number",  "a text",  "a tuple",
                               "a list", "a dict", "a class",  "a storage", "a tensor"};

@@ -63,7 +63,7 @@ std::string config_text(const LoraConfig& lora, const ModelConfig& model,
   return json.dump(2) + "\n";
 }
 
-/// Throws Error(data) naming all that is not plain LoRA.
+/// Reads LoraConfig. Throws Error(data) naming every setting that is not plain LoRA.
 LoraConfig lora_in(const Json& config, const std::string& where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
@@ -88,7 +88,8 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   if (!(lora.dropout >= 0 && lora.dropout < 1))
     reader.problem("lora_dropout",
                    formatted(" = {}, must be in [0, 1)", number_text(lora.dropout)));
-  // Others change the base that the adapters belong to ("pissa", "olora", "loftq", "corda").
+  // Other initializations change the base that the adapters belong to ("pissa", "olora", "loftq",
+  // "corda").
   const Json begun = config.value("init_lora_weights", Json(true));
   if (!begun.is_boolean() && !begun.is_null() && begun != "gaussian" && begun != "orthogonal")
     reader.problem(
@@ -98,8 +99,8 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   return lora;
 }
 
-/// Throws Error(data) for a linear with adapters that "target_modules", a list of names, leaves out:
-/// PEFT would not load them.
+/// Throws Error(data) if the list "target_modules" omits a linear that has adapters: PEFT would not
+/// load them.
 void check_named(const Json& config, const std::vector<std::string>& targets,
                  const std::string& where) {
   const Json named = config.value("target_modules", Json());
@@ -110,12 +111,12 @@ void check_named(const Json& config, const std::vector<std::string>& targets,
              (one.get<std::string>() == target || one.get<std::string>().ends_with("." + target));
     });
     if (!is_named)
-      fail(ErrorKind::data, "{}: target_modules {} leaves out {}, of which the file has adapters",
+      fail(ErrorKind::data, "{}: target_modules {} omits {}, but the file has adapters for it",
            where, named.dump(), target);
   }
 }
 
-/// Names as in our checkpoints, without "param/".
+/// Returns the tensors by their names in our checkpoints, without "param/".
 WeightSource adapter_weights(const fs::path& folder) {
   const fs::path path = folder / kWeightsFile;
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
@@ -131,7 +132,7 @@ WeightSource adapter_weights(const fs::path& folder) {
   return weights;
 }
 
-/// The last names of the modules that have an adapter.
+/// Returns the last component of the names of the modules that have an adapter.
 std::vector<std::string> targets_in(const WeightSource& weights, const ModelConfig& model) {
   std::vector<std::string> names;
   for (const LinearShape& linear : block_linears(model)) {
@@ -146,13 +147,13 @@ std::vector<std::string> targets_in(const WeightSource& weights, const ModelConf
 void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adapters,
                std::int64_t rank, const std::string& where) {
   std::string problems = adapter_problems(weights, adapters, rank, "", kPrefix);
-  if (adapters.empty()) problems += "\n  no adapter of a linear of the blocks";
+  if (adapters.empty()) problems += "\n  no adapter for any linear of the blocks";
   if (!problems.empty())
     fail(ErrorKind::data, "{}: its adapters of rank {} do not fit the base:{}", where, rank,
          problems);
 }
 
-/// The chat template that the adapters were trained with, if their folder says one.
+/// Replaces the chat template if the adapter directory has one.
 void take_template(const fs::path& folder, StateDict& state) {
   const auto files = tokenizer_files_of(folder);
   const std::string name = template_of_files(files);
@@ -168,8 +169,7 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
                  DType dtype, const std::string& base_name) {
   const std::string where = checkpoint.path().string();
   if (!holds_adapters(checkpoint))
-    fail(ErrorKind::usage, "--adapter: {} holds no adapters, its weights are whole; leave it out",
-         where);
+    fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter", where);
   const ModelConfig config = model_from_values(checkpoint.manifest().values, where);
   const LoraConfig lora = lora_of(checkpoint);
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);

@@ -25,7 +25,7 @@ constexpr const char* kTableName = "reference.safetensors";
 constexpr const char* kHeadName = "reference.json";
 constexpr const char* kSelfHash = "self_hash";
 
-/// One member a line, the last is the hash of all that is before its line.
+/// Writes one member per line. The last member is the hash of all text before its line.
 std::string sealed(const Json& head) {
   std::string text = head.dump(2);
   text.resize(text.size() - 2);  // "\n}"
@@ -39,7 +39,7 @@ Json unsealed(const std::filesystem::path& path) {
   Json head = parse_json(text, path.string());
   if (!head.is_object() || at == std::string::npos ||
       json_get<std::string>(head, kSelfHash, path.string()) != xxh3_128_hex(text.substr(0, at)))
-    fail(ErrorKind::data, "{} is damaged: it is not as it was written", path.string());
+    fail(ErrorKind::data, "{} is damaged: its hash differs", path.string());
   return head;
 }
 
@@ -52,7 +52,7 @@ std::uint64_t file_bytes(const std::filesystem::path& path) {
 
 using Shape = std::vector<std::int64_t>;
 
-/// A tensor of `values` of all sets, one set after another.
+/// Concatenates one member of all sets.
 template <class T>
 std::vector<T> joined_rows(const std::vector<ReferenceSet>& sets,
                            std::vector<T> ReferenceSet::*member) {
@@ -87,7 +87,7 @@ std::vector<T> read_tensor(const SafetensorsFile& file, const std::string& name,
   return values;
 }
 
-/// Takes rows [first, first + count) of a tensor of `width` values a row.
+/// Returns rows [first, first + count) of a tensor with `width` values per row.
 template <class T>
 std::vector<T> rows_of(const std::vector<T>& all, std::int64_t first, std::int64_t count,
                        std::int64_t width) {
@@ -95,7 +95,7 @@ std::vector<T> rows_of(const std::vector<T>& all, std::int64_t first, std::int64
   return {begin, begin + count * width};
 }
 
-/// The tensors, of files that the head vouches for.
+/// The tensors of a table; the head contains the hash of their file.
 struct Rows {
   std::int64_t count = 0;
   std::vector<double> sums;
@@ -107,7 +107,7 @@ Rows read_rows(const SafetensorsFile& file, std::int64_t pairs, const std::files
           read_tensor<std::int32_t>(file, "counts", DType::i32, {pairs, 2}, path)};
 }
 
-/// Version 1: the rows are the documents of one set, NaN where one was not scored.
+/// Reads version 1: the rows are the documents of one set, NaN for documents without a score.
 std::vector<ReferenceSet> one_set(const Json& head, const SafetensorsFile& file,
                                   const std::filesystem::path& path, const std::string& where) {
   const Rows rows = read_rows(file, json_get<std::int64_t>(head, "num_pairs", where), path);
@@ -222,8 +222,8 @@ ReferenceTable load_reference(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kTableName;
   if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||
       hash_file(path) != json_get<std::string>(head, "xxh3_128", where)) {
-    fail(ErrorKind::data, "{} is damaged: its content is not that which {} has the hash of",
-         path.string(), kHeadName);
+    fail(ErrorKind::data, "{} is damaged: its hash differs from the hash in {}", path.string(),
+         kHeadName);
   }
   const SafetensorsFile file = SafetensorsFile::open(path);
   ReferenceTable table;

@@ -24,8 +24,8 @@ void write_carried_files(const Unpublished& unpublished, CheckpointManifest& man
   }
 }
 
-/// A shard that another node wrote may not be visible here yet, or be short:
-/// then it must not be committed.
+/// Throws if a shard that another node wrote is not yet visible here or is too short: then it must
+/// not be committed.
 void check_shards_arrived(const Unpublished& unpublished, const CheckpointManifest& manifest) {
   for (const SavedFile& shard : manifest.shards) {
     std::error_code code;
@@ -38,7 +38,8 @@ void check_shards_arrived(const Unpublished& unpublished, const CheckpointManife
   }
 }
 
-/// A folder that a power cut cannot take away with what is committed in it later.
+/// Creates a directory and syncs its parents, so that a power cut cannot remove a committed
+/// checkpoint in it.
 void make_durable_folder(const fs::path& folder) {
   std::error_code code;
   if (fs::is_directory(folder, code)) return;
@@ -46,7 +47,7 @@ void make_durable_folder(const fs::path& folder) {
     make_durable_folder(folder.parent_path());
   std::error_code ignored;
   if (!fs::create_directory(folder, code) && !fs::is_directory(folder, ignored))
-    fail_to_write("make folder", folder, code ? code.value() : EEXIST);
+    fail_to_write("create directory", folder, code ? code.value() : EEXIST);
   sync_folder(folder.parent_path());
 }
 
@@ -57,15 +58,15 @@ void make_temporary(const Unpublished& unpublished) {
   std::error_code code;
   const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
   if (fs::exists(fs::symlink_status(target, code))) {
-    fail(ErrorKind::usage, "{} exists already; a committed checkpoint is never overwritten",
+    fail(ErrorKind::usage, "{} already exists; a committed checkpoint is never overwritten",
          target.string());
   }
-  // What cannot be deleted costs space; where it is in the way, the next line says so.
+  // Leftovers that cannot be deleted only cost space. If one is in the way, create_directory fails.
   if (const auto error = capture([&] { remove_leftovers(unpublished.folder); }))
     log::warn(error->what());
   failpoint("checkpoint.mkdir");
   if (!fs::create_directory(unpublished.temporary, code))
-    fail_to_write("make folder", unpublished.temporary, code ? code.value() : EEXIST);
+    fail_to_write("create directory", unpublished.temporary, code ? code.value() : EEXIST);
 }
 
 fs::path publish_checkpoint(const Unpublished& unpublished,
@@ -90,7 +91,7 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   const std::string name = step_folder_name(manifest.step);
   publish(unpublished.temporary, unpublished.folder / name);
   failpoint("checkpoint.published");
-  // A hint for people and scripts; readers scan the folders. So its failure
+  // `latest` is a hint for people and scripts; readers scan the directories. Therefore its failure
   // does not undo the commit.
   if (const auto error = capture([&] {
         write_file_atomic(unpublished.folder / "latest",

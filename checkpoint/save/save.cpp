@@ -50,7 +50,7 @@ void check_files(const StateDict& state, const SaveOptions& options) {
   }
 }
 
-/// Everything that must be the same on all ranks, as one text.
+/// Returns one text of everything that must be equal on all ranks.
 std::string common_text(const StagedCheckpoint& staged) {
   CheckpointManifest common;
   common.run_id = staged.identity.run_id;
@@ -71,7 +71,7 @@ void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
   std::byte* next = staged.arena.data();
   for (SliceToWrite& slice : staged.slices) {
     std::copy(slice.bytes.begin(), slice.bytes.end(),
-              next);  // memcpy may not see an empty slice's null
+              next);  // memcpy does not allow the null of an empty slice
     slice.bytes = {next, slice.bytes.size()};
     next += slice.bytes.size();
   }
@@ -123,8 +123,8 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
     failure = error;
   }
   if (!failure) return staged.whole.folder / step_folder_name(staged.identity.step);
-  // After agree no rank writes any more. If a peer is gone instead, its next
-  // owner clears the leftovers.
+  // After agree, no rank writes any more. If a peer has died instead, the next owner removes the
+  // leftovers.
   if (world.rank() == 0 && failure->kind() != ErrorKind::comm) {
     std::error_code ignored;
     std::filesystem::remove_all(staged.whole.temporary, ignored);

@@ -25,7 +25,7 @@ std::vector<std::uint64_t> dataset_shape(const Slice& part) {
   return {part.extent.begin(), part.extent.end()};
 }
 
-/// The HDF5 file with all datasets allocated and nothing in them; slices in file order.
+/// Writes the HDF5 file with all datasets allocated but empty. Returns the slices in file order.
 std::vector<Placed> write_skeleton(const std::filesystem::path& path, const ShardIdentity& identity,
                                    std::span<const SliceToWrite> slices) {
   Hdf5File file = Hdf5File::create(path);
@@ -50,8 +50,8 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path, const Shar
   return placed;
 }
 
-/// What libhdf5 put between our data, its metadata, as one stretch for each gap: read before the
-/// raw writes begin.
+/// Reads the metadata that libhdf5 put between the datasets, one byte range per gap, before the raw
+/// writes begin.
 std::vector<std::vector<std::byte>> read_gaps(const std::filesystem::path& path,
                                               const std::vector<Placed>& placed) {
   const Fd fd = open_read(path);

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
-/// The newest step whose manifest can be read.
+/// Opens the newest step with a readable manifest.
 Checkpoint newest_readable(const fs::path& place) {
   const CheckpointPlace found = find_place(place);
   if (found.is_step) return Checkpoint::open(found.path);
@@ -45,7 +45,7 @@ Checkpoint newest_readable(const fs::path& place) {
                 : Error(ErrorKind::data, formatted("{} holds no checkpoint", place.string()));
 }
 
-/// Rank 0 alone: base weights with the adapters added, as step 0 of `folder`.
+/// Writes the base weights with the adapters added as step 0 of `folder`. Called by rank 0 only.
 void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::path& folder) {
   const std::string where = adapters.path().string();
   const ModelConfig model = model_from_values(adapters.manifest().values, where);
@@ -87,10 +87,10 @@ bool is_hf_folder_for_all(const fs::path& place, Communicator& world) {
   return text_of_first_rank(world, [&] { return is_hf_folder(place) ? "1" : ""; }) == "1";
 }
 
-/// `make` on rank 0 writes step 0 of `folder`.
+/// Calls `make` on rank 0, which writes step 0 of `folder`, and opens the result on all ranks.
 WholeModel made_in(const fs::path& folder, Communicator& world, const std::function<void()>& make) {
   on_first_rank(world, [&] {
-    remove_tree(folder);  // what a start that was killed has left
+    remove_tree(folder);  // leftovers of a killed start
     make();
   });
   return {Checkpoint::open(folder / step_folder_name(0), world), true};
@@ -99,7 +99,7 @@ WholeModel made_in(const fs::path& folder, Communicator& world, const std::funct
 std::string hash_hf(const fs::path& folder) {
   HfModel hf = open_hf_model(folder);
   const std::vector<NamedShape> tensors = checked_tensors(hf.model, hf.weights);
-  std::map<std::string, std::vector<std::int64_t>> by_name;  // in the order of a manifest
+  std::map<std::string, std::vector<std::int64_t>> by_name;  // sorted like a manifest
   for (const NamedShape& tensor : tensors) by_name[cat(kParam, tensor.name)] = tensor.shape;
   Sha256 hash;
   for (const auto& [name, shape] : by_name) {

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Collective. Opens and checks one; what is wrong is thrown on all ranks.
+/// Opens and checks one checkpoint. Collective; throws the same error on all ranks.
 Checkpoint open_good(const fs::path& folder, Communicator& world) {
   Checkpoint checkpoint = Checkpoint::open(folder, world);
   const Damage damage = find_damage({&checkpoint, 1}, world).front();
@@ -33,14 +33,14 @@ std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator&
   return std::nullopt;
 }
 
-/// What is wrong with the steps passed over, a line each.
+/// Returns one line of damage per skipped step.
 std::string damage_of(const std::vector<SkippedStep>& skipped, const fs::path& folder) {
   std::string damage;
   for (const SkippedStep& one : skipped) {
     const std::string name = step_folder_name(one.step);
     std::error_code ignored;
     if (!fs::exists(fs::symlink_status(folder / name, ignored)))
-      continue;  // a run that goes on has pruned it
+      continue;  // a running job has pruned it
     damage += formatted("\n{}: {}", name, one.reason);
   }
   return damage;
@@ -75,7 +75,7 @@ std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator&
   auto found = find_newest_good(folder, world, skipped);
   for (const SkippedStep& one : skipped) {
     if (world.rank() != 0) break;
-    warn(formatted("checkpoint {} is not usable, trying the one before: {}",
+    warn(formatted("checkpoint {} is damaged, trying the previous one: {}",
                    step_folder_name(one.step), one.reason));
   }
   return found;
@@ -100,11 +100,11 @@ Checkpoint open_newest_good(const fs::path& place, Communicator& world, bool all
     if (!allow_older) {
       fail(
           ErrorKind::data,
-          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older where the command has it.",
+          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that directory, or --allow-older if the command has this option.",
           place.string(), damage, (found.path / newest_good).string());
     }
-    log::warn(
-        formatted("{}: taking {}, newer ones are damaged{}", place.string(), newest_good, damage));
+    log::warn(formatted("{}: using {}, newer checkpoints are damaged{}", place.string(),
+                        newest_good, damage));
   });
   return *std::move(checkpoint);
 }

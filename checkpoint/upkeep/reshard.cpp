@@ -67,10 +67,11 @@ void check_slices(const std::vector<ReshardLayout::RankSlice>& slices,
   }
   const std::string problem = cover_problem(shape, parts);
   if (!problem.empty())
-    fail(ErrorKind::usage, "{}: must be there exactly once, is: {}", where, problem);
+    fail(ErrorKind::usage, "{}: slices must cover the tensor exactly once, but: {}", where,
+         problem);
 }
 
-/// One rank's slices, read and checked into memory of their own.
+/// The slices of one rank, read and checked, with their own memory.
 struct RankSlices {
   std::vector<std::vector<std::byte>> memory;
   std::vector<SliceToWrite> slices;
@@ -112,7 +113,7 @@ std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
   return bytes;
 }
 
-/// Collective: tensors of `from` in that layout, as the checkpoint that `whole` says.
+/// Writes tensors of `from` in the given layout as the checkpoint `whole`. Collective.
 std::filesystem::path write_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                        Unpublished whole, Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
@@ -152,7 +153,7 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
   const std::uint64_t share =
       (total + static_cast<std::uint64_t>(num_ranks) - 1) / static_cast<std::uint64_t>(num_ranks);
   ReshardLayout layout{static_cast<int>(num_ranks), {}};
-  std::uint64_t position = 0;  // on the line of all bytes
+  std::uint64_t position = 0;  // in the concatenation of all tensors
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<ReshardLayout::RankSlice>& slices = layout.tensors[name];
     const std::uint64_t element = size_of(tensor.dtype);
@@ -160,7 +161,7 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
     for (std::int64_t begin = 0; begin < whole.count();) {
       const std::uint64_t rank = position / share;
       const std::uint64_t left = (rank + 1) * share - position;
-      // An element across the border goes to the earlier rank.
+      // An element across a boundary goes to the earlier rank.
       const auto count = std::min(whole.count() - begin,
                                   static_cast<std::int64_t>((left + element - 1) / element));
       Slice part = whole;

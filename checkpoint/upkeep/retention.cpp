@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-/// Throws Error(data) if anything is not as recorded; a trusted one is checked
-/// by the sizes of its files.
+/// Throws Error(data) if the checkpoint is damaged. For a trusted checkpoint, checks only the sizes
+/// of its files.
 void check_good(const Checkpoint& checkpoint, bool trusted) {
   if (trusted) {
     for (const auto* list : {&checkpoint.manifest().shards, &checkpoint.manifest().files}) {
@@ -35,7 +35,7 @@ void check_options(const PruneOptions& options) {
     fail(ErrorKind::usage, "checkpoint.keep_best = {}, must be 0 or more", options.keep_best);
 }
 
-/// One folder's checkpoints, as far as pruning must know them.
+/// Selects the checkpoints of one directory to delete.
 class Pruner {
  public:
   Pruner(const std::filesystem::path& folder, const PruneOptions& options, const WarningSink& warn)
@@ -44,9 +44,10 @@ class Pruner {
       const std::string name = step_folder_name(step);
       std::optional<Checkpoint> checkpoint;
       if (const auto error = capture([&] { checkpoint = Checkpoint::open(folder / name); })) {
-        warn_(formatted("checkpoint {} is left alone, it cannot be read: {}", name, error->what()));
+        warn_(
+            formatted("checkpoint {} is not deleted, it cannot be read: {}", name, error->what()));
       } else if (checkpoint->manifest().run_id != options.run_id) {
-        warn_(formatted("checkpoint {} is left alone, it belongs to run {}", name,
+        warn_(formatted("checkpoint {} is not deleted, it belongs to run {}", name,
                         checkpoint->manifest().run_id));
       } else {
         ours_.push_back(*std::move(checkpoint));
@@ -54,7 +55,7 @@ class Pruner {
     }
   }
 
-  /// Steps that go, newest first.
+  /// Returns the steps to delete, newest first.
   std::vector<std::int64_t> surplus() {
     std::set<std::int64_t> kept;
     std::int64_t num_good = 0;

@@ -10,35 +10,35 @@
 
 namespace trireme {
 
-/// Checks the slices of one shard while its bytes pass by in order: a manifest may be whole and the
-/// file as it says, and a slice still not be where it says.
+/// Checks the slices of one shard while its bytes are read in order. This finds slices at wrong
+/// positions even if the hashes of manifest and file are correct.
 class SliceSums {
  public:
-  /// `shard`: index into manifest.shards, which outlives this.
+  /// `shard`: index into manifest.shards. The manifest must outlive this object.
   SliceSums(const CheckpointManifest& manifest, std::uint64_t shard);
 
-  /// The file's next bytes.
+  /// Processes the next bytes of the file.
   void update(std::span<const std::byte> bytes);
 
-  /// After all bytes: the first slice whose sum differs or that shares bytes with another; "" if
-  /// there is none.
+  /// Returns the first slice whose checksum differs or that overlaps another; "" if there is none.
+  /// Call it after all bytes.
   [[nodiscard]] std::string problem() const;
 
  private:
   struct Part {
-    std::uint64_t begin = 0;  // bytes of the file
+    std::uint64_t begin = 0;  // byte position in the file
     std::uint64_t end = 0;
     const std::string* tensor = nullptr;
     const SavedSlice* slice = nullptr;
-    std::string sum;  // as in the manifest, once all bytes were seen
+    std::string sum;  // checksum; set when all bytes were seen
   };
 
   void finish_part();
 
-  std::vector<Part> parts_;  // by begin
+  std::vector<Part> parts_;  // sorted by begin
   std::string overlap_;
-  std::size_t current_ = 0;  // the part whose bytes come next
-  std::uint64_t at_ = 0;     // of the file
+  std::size_t current_ = 0;  // the part that contains the next byte
+  std::uint64_t at_ = 0;     // byte position in the file
   std::uint32_t checksum_ = 0;
   Hasher hasher_;
 };

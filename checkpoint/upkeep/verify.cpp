@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `slices`: of a shard, else null.
+/// Returns the damage of one file. `slices` is null unless the file is a shard.
 std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums* slices) {
   std::string damage;
   const auto error = capture([&] {
@@ -39,10 +39,11 @@ std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums
   return error ? error->what() : damage;
 }
 
-constexpr char kBetweenNames = '/';  // in no name
+constexpr char kBetweenNames = '/';  // never part of a name
 
-/// Names in the folder that the manifest does not have, each with kBetweenNames at its end. A
-/// leading dot: what NFS makes of a file deleted while open.
+/// Returns the names in the directory that the manifest does not list, each followed by
+/// kBetweenNames. Skips names with a leading dot: NFS creates them for files that are deleted while
+/// open.
 std::string unnamed_entries(const Checkpoint& checkpoint) {
   std::set<std::string> known{kManifestName};
   for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
@@ -55,8 +56,8 @@ std::string unnamed_entries(const Checkpoint& checkpoint) {
   return names;
 }
 
-/// A shard too many means that parts of two checkpoints are mixed. What else lies there is not
-/// ours: a note, an editor's backup.
+/// Returns damage for extra shards: they mean that parts of two checkpoints are mixed. Other files
+/// (notes, editor backups) are only reported.
 Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, bool warns) {
   Damage damage;
   std::vector<std::string> foreign;
@@ -65,23 +66,23 @@ Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, boo
     const std::string name = names.substr(begin, end - begin);
     begin = end + 1;
     if (name.starts_with("shard-")) {
-      damage.push_back(name + ": not named by the manifest");
+      damage.push_back(name + ": not listed in the manifest");
     } else {
       foreign.push_back(name);
     }
   }
   if (warns && !foreign.empty()) {
-    log::warn(formatted("{} holds what its manifest does not name, which is passed over: {}",
+    log::warn(formatted("{} contains files that its manifest does not list; they are ignored: {}",
                         checkpoint.path().string(), joined(foreign, ", ")));
   }
   return damage;
 }
 
-/// A file of one of several checkpoints, or the look at what else is in its folder.
+/// A check of one file of one checkpoint, or of the names in its directory.
 struct CheckedPiece {
   std::size_t checkpoint = 0;
   std::size_t file = 0;
-  const SavedFile* recorded = nullptr;  // null: the folder
+  const SavedFile* recorded = nullptr;  // null: the names in the directory
   bool is_shard = false;
 };
 
@@ -104,7 +105,7 @@ std::string piece_damage(const Checkpoint& checkpoint, const CheckedPiece& piece
   return file_damage(checkpoint.path(), *piece.recorded, slices ? &*slices : nullptr);
 }
 
-/// Feeds a tensor's row-major elements to `hash`, one window after another.
+/// Hashes the row-major elements of a tensor, window by window.
 void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha256& hash) {
   LogicalReader reader(checkpoint, tensor);
   for (auto window = reader.next(); !window.empty(); window = reader.next()) hash.update(window);

@@ -28,10 +28,10 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kChunkBytes = 1 << 20;  // as pack
+constexpr std::uint64_t kChunkBytes = 1 << 20;  // same as in pack
 constexpr std::size_t kMaxPasses = 1000;
 
-/// Processor time of this process so far.
+/// Returns the CPU time of this process in seconds.
 double cpu_s() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -67,14 +67,14 @@ class EncodeBench {
     jsonl_bytes_ = bytes_of(files_, chunks_);
   }
 
-  /// Into the page cache.
+  /// Reads all inputs, so that they are in the page cache.
   void read_inputs() {
     lines_.start(chunks_);
     pool_.run(
         chunks_.size(), [&](std::size_t i, int worker) { lines_.read(i, worker); }, [] {});
   }
 
-  /// Encodes everything once; the ids lie in memory when it ends.
+  /// Encodes everything once and keeps the ids in memory until the end.
   void pass(BenchReport& report) {
     for (Worker& worker : workers_) worker.documents = worker.text_bytes = 0;
     std::vector<std::vector<std::uint32_t>> ids(chunks_.size());
@@ -118,7 +118,7 @@ class EncodeBench {
   std::uint64_t jsonl_bytes_ = 0;
 };
 
-/// A folder of this process that is gone when the object is.
+/// A temporary directory of this process, removed by the destructor.
 class WorkFolder {
  public:
   explicit WorkFolder(const std::string& parent)
@@ -127,7 +127,7 @@ class WorkFolder {
               formatted("trireme-bench-{}", ::getpid())) {
     std::error_code code;
     std::filesystem::create_directory(path_, code);
-    if (code) fail_to_write("make folder", path_, code.value());
+    if (code) fail_to_write("create directory", path_, code.value());
   }
 
   ~WorkFolder() {

@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// A chat ready to be stored.
+/// A rendered and encoded chat.
 struct Chat {
   RenderedChat rendered;
   EncodedChat encoded;
@@ -25,7 +25,7 @@ std::vector<Span> to_spans(const std::vector<TokenSpan>& spans) {
   return result;
 }
 
-/// Returns the spans as they are without the first `cut` tokens; token 0 is no target.
+/// Returns the spans without the first `cut` tokens. Token 0 is never a target.
 std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   std::vector<Span> result;
   for (const Span& span : spans) {
@@ -38,14 +38,14 @@ std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   return result;
 }
 
-/// Tokens that both sides begin with.
+/// Returns the length of the common prefix of both sides in tokens.
 std::size_t common_prompt(std::span<const std::uint32_t> chosen,
                           std::span<const std::uint32_t> rejected) {
   const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
   return static_cast<std::size_t>(differ.first - chosen.begin());
 }
 
-/// How often `part` is in the texts of a conversation.
+/// Returns the number of occurrences of `part` in the texts of a conversation.
 std::uint64_t count_in(const Conversation& conversation, std::string_view part) {
   std::uint64_t sum = 0;
   for (const std::string& tool : conversation.tools) sum += occurrences(part, tool);
@@ -97,7 +97,7 @@ class ChatDocuments : public DocumentMaker {
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
-          return add_bad(record, formatted("a message holds the token {}", *forged), result);
+          return add_bad(record, formatted("a message contains the token {}", *forged), result);
         }
       }
       form_ == ChatForm::pair ? add_pair(record, result) : add_conversation(record, result);
@@ -165,7 +165,8 @@ class ChatDocuments : public DocumentMaker {
     if (answer_cut) ++result.documents.counts.cut_answers;
     const std::size_t chosen_len = cut.chosen_end - prompt;
     const std::size_t rejected_len = cut.rejected_end - prompt;
-    add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
+    add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin),
+               result);  // includes the prompt
     add_tokens(rejected.subspan(prompt, rejected_len), result);
     PairTable& pairs = result.documents.targets.pairs;
     pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));

@@ -10,20 +10,20 @@
 
 namespace trireme {
 
-/// Bad lines that a shard lists; further ones are only counted.
+/// Maximum number of invalid records that a shard lists; all are counted.
 inline constexpr std::size_t kMaxBadListed = 1000;
 
 struct BadLine {
-  std::uint32_t source = 0;    // index of the input among those of the shard
-  std::uint64_t position = 0;  // of the record in it
+  std::uint32_t source = 0;    // index of the input in the list of the shard
+  std::uint64_t position = 0;  // position of the record in the input
   std::string reason;
 };
 
-/// A field that records hold and pack does not read.
+/// A field in records that pack does not read.
 struct IgnoredField {
-  std::uint64_t records = 0;    // in which it holds something
-  std::uint64_t with_text = 0;  // of them, in which it holds a text
-  std::uint32_t source = 0;     // place of the first record that holds a text in it
+  std::uint64_t records = 0;    // number of records in which the field is not empty
+  std::uint64_t with_text = 0;  // number of records in which it contains a text
+  std::uint32_t source = 0;     // input of the first record in which it contains a text
   std::uint64_t position = 0;
 
   void add(const IgnoredField& later) {
@@ -36,14 +36,14 @@ struct IgnoredField {
   }
 };
 
-/// The documents of one chunk of an input, and what became of its other records, in order.
+/// The documents of one chunk of an input in order, and the counts of its other records.
 struct ChunkResult {
   std::uint32_t file = 0;    // index of the input
-  std::uint32_t source = 0;  // index of that input among those of the shard
+  std::uint32_t source = 0;  // index of that input in the list of the shard
   DocumentColumns documents;
   std::vector<BadLine> bad;
-  std::map<std::string, IgnoredField> ignored;  // by name
-  std::uint64_t num_records = 0;                // that were taken
+  std::map<std::string, IgnoredField> ignored;  // key: name
+  std::uint64_t num_records = 0;                // number of processed records
   std::uint64_t hash = 0;
   std::optional<BadLine> fatal;
 };

@@ -23,14 +23,14 @@ class DocumentMaker {
   DocumentMaker(DocumentMaker&&) = delete;
   DocumentMaker& operator=(DocumentMaker&&) = delete;
 
-  /// Adds what the record gives to `result`: documents, or an entry among the bad lines, or a count.
-  /// Sets result.fatal for bad text under OnBadText::error.
+  /// Adds the documents of a record to `result`, or an entry in the list of invalid records, or a
+  /// count. Sets result.fatal for bad text under OnBadText::error.
   virtual void take(const Record& record, ChunkResult& result) = 0;
 
  protected:
   [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
-  /// Returns true if `text` was read of the record; else the record has been counted.
+  /// Returns true if the record has a text; otherwise the record has already been counted.
   static bool is_text(const TextRecord& text, const Record& record, ChunkResult& result);
   static void add_bad(const Record& record, std::string reason, ChunkResult& result);
 
@@ -38,9 +38,9 @@ class DocumentMaker {
   static void add_ignored(const std::vector<UnreadField>& fields, const Record& record,
                           ChunkResult& result);
 
-  /// Adds tokens of the document that is being made.
+  /// Appends tokens to the current document.
   void add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const;
-  /// Ends the document: `num_tokens` were added since the one before.
+  /// Ends the document; `num_tokens` is the number of tokens added since the previous document.
   static void end_document(const Record& record, std::uint64_t num_tokens, std::uint64_t text_hash,
                            ChunkResult& result);
 
@@ -49,21 +49,21 @@ class DocumentMaker {
   std::size_t width_;
 };
 
-/// For the kind that the rules say. They must outlive it.
+/// Creates the maker for the kind in `rules`, which must outlive the maker.
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
-/// The one of conversations and preference pairs: chats that a template renders, with the tokens
-/// that are targets.
+/// Creates the maker for conversations and preference pairs: chats that a template renders, with
+/// their target tokens.
 ///
-/// A conversation of more than seq_len tokens loses those at its end. The prompt of a pair is the
-/// longest run of tokens that both sides begin with. If a side has more than seq_len tokens, the
-/// pair is cut by the rule of --cut-pairs (cut_pair). A conversation without a target left is
-/// dropped. A pair is dropped if its sides are equal or if keeps_targets refuses it.
+/// A conversation of more than seq_len tokens loses its end. The prompt of a pair is the longest
+/// common prefix of both sides. If a side has more than seq_len tokens, the pair is cut by the rule
+/// of --cut-pairs (cut_pair). A conversation without a remaining target is dropped. A pair is
+/// dropped if its sides are equal or if keeps_targets refuses it.
 std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
-/// Warns of markers that the template writes and the tokenizer does not know as tokens.
+/// Warns if the template writes markers that are not tokens of the tokenizer.
 void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer);
 
 }  // namespace trireme

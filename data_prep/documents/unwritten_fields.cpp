@@ -49,7 +49,7 @@ ChatMessage said(Role role, std::string content) {
   return message;
 }
 
-/// The shortest conversation in which the probe stands in one part.
+/// Returns the shortest conversation that contains the probe in the given part.
 Conversation probe_of(std::size_t part) {
   Conversation conversation;
   conversation.messages = {said(Role::user, "q"), said(Role::assistant, "a")};

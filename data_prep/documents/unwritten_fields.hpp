@@ -6,16 +6,16 @@
 
 namespace trireme {
 
-/// Finds the parts of conversations that a chat template has no form for, such as the tools under
-/// minimind-v2. A template leaves them out, so pack counts them with the fields that it does not
-/// read. Immutable after construction.
+/// Finds the parts of conversations that a chat template cannot write, such as the tools under
+/// minimind-v2. The template omits them, so pack counts them with the fields that it does not read.
+/// Immutable after construction.
 class UnwrittenFields {
  public:
-  /// Renders a conversation of all parts to learn which of them `chat_template` writes.
+  /// Renders a conversation with all parts to find out which of them `chat_template` writes.
   explicit UnwrittenFields(const ChatTemplate& chat_template);
 
-  /// Sets `fields` to the parts of a record's conversations that are not written, each once, named
-  /// as "tool_calls (not written by --template plain)".
+  /// Sets `fields` to the parts of the conversations of a record that are not written, each once,
+  /// with names like "tool_calls (not written by --template plain)".
   void find(const std::vector<Conversation>& conversations, std::vector<UnreadField>& fields) const;
 
  private:

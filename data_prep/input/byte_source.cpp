@@ -14,7 +14,7 @@ constexpr std::size_t kSkipBytes = 256 << 10;
 void ByteSource::read(std::uint64_t offset, std::span<std::byte> bytes) {
   if (file_.format->compression == Compression::none)
     return read_all(fd_.get(), bytes, offset, file_.path);
-  // Far ahead, an access point may be nearer than the place where the decoder stands.
+  // For a distant offset, an access point may be nearer than the position of the decoder.
   if (!decoder_ || offset < kept_begin_ ||
       nearest_point(file_.points, offset).offset > decoder_->offset()) {
     start_near(offset);
@@ -60,7 +60,8 @@ void ByteSource::load_until(std::uint64_t end) {
 }
 
 void ByteSource::fail_short() const {
-  fail(ErrorKind::data, "{}: changed while it was read: ends after {} decompressed bytes, had {}",
+  fail(ErrorKind::data,
+       "{} changed while it was read: it ends after {} decompressed bytes, expected {}",
        file_.path.string(), decoder_->offset(), file_.size);
 }
 

@@ -11,21 +11,21 @@
 
 namespace trireme {
 
-/// The bytes of one input as its lines see them: decompressed. One thread at a time.
+/// The decompressed bytes of one input. Not thread-safe.
 ///
-/// A compressed input is meant for reading forward: bytes from forget_before() on stay in memory and
-/// may be read again; anything before them starts anew at the nearest access point.
+/// Compressed inputs are meant to be read forward: bytes after the position of forget_before() stay
+/// in memory and may be read again; reading earlier bytes restarts at the nearest access point.
 class ByteSource {
  public:
   explicit ByteSource(const InputFile& file) : file_(file), fd_(open_read(file.path)) {}
 
-  /// Reads exactly bytes.size() bytes from `offset` on. Throws Error(data) if the input ends before.
+  /// Reads exactly bytes.size() bytes at `offset`. Throws Error(data) if the input ends earlier.
   void read(std::uint64_t offset, std::span<std::byte> bytes);
 
-  /// Bytes before `offset` will not be asked for.
+  /// Drops bytes before `offset`: the caller will not read them again.
   void forget_before(std::uint64_t offset);
 
-  /// Returns how often decoding began at an access point so far: what reading costs.
+  /// Returns how often decoding has begun at an access point; each time costs decompression.
   [[nodiscard]] std::uint64_t num_starts() const noexcept { return num_starts_; }
 
  private:
@@ -36,9 +36,9 @@ class ByteSource {
 
   const InputFile& file_;
   Fd fd_;
-  std::optional<Decompressor> decoder_;  // of a compressed input
+  std::optional<Decompressor> decoder_;  // set for a compressed input
   std::vector<std::byte> kept_;
-  std::uint64_t kept_begin_ = 0;  // offset of kept_[0]; kept_ ends where decoder_ stands
+  std::uint64_t kept_begin_ = 0;  // offset of kept_[0]; kept_ ends at the position of decoder_
   std::uint64_t num_starts_ = 0;
 };
 

@@ -15,8 +15,8 @@ constexpr std::uint64_t kTailBytes = 64 << 10;
 constexpr std::uint64_t kLookBytes = 4096;
 constexpr std::size_t kMeasureBytes = 1 << 20;
 
-/// Adds bytes behind the `size` ones of the buffer, which begins at `origin` of the input, because
-/// the last line goes on. Returns false if it ends: with the input, or because it is too long.
+/// Appends bytes to the buffer (which has `size` bytes and begins at `origin` of the input) because
+/// the last line continues. Returns false at the end of the input, or if the line is too long.
 bool extend(ByteSource& source, const InputFile& file, std::uint64_t origin, std::size_t stop,
             std::size_t& size, std::vector<char>& buffer) {
   const std::uint64_t left = file.size - (origin + size);
@@ -28,14 +28,13 @@ bool extend(ByteSource& source, const InputFile& file, std::uint64_t origin, std
   return true;
 }
 
-/// Reads the lines of one range: those whose first byte lies in [begin, end), the last one to its
-/// end.
+/// Reads the lines whose first byte lies in [begin, end). The last line may end later.
 RecordBatch read_lines(ByteSource& source, const InputFile& file, const InputRange& range) {
   RecordBatch batch;
   std::vector<char>& buffer = batch.buffer;  // bytes from origin on, then kRecordPadding zeros
-  // One byte more in front: a line begins at `begin` only if a newline stands before it.
+  // Read one byte before `begin`: a line begins at `begin` only if that byte is a newline.
   const std::uint64_t origin = range.begin == 0 ? 0 : range.begin - 1;
-  const std::size_t stop = range.end - origin;  // a line must begin before this
+  const std::size_t stop = range.end - origin;  // lines must begin before this position
   std::size_t size = stop;
   buffer.resize(size + kRecordPadding);
   source.read(origin, std::as_writable_bytes(std::span(buffer).first(size)));
@@ -76,7 +75,7 @@ class LineSource final : public RecordSource {
   ByteSource bytes_;
 };
 
-/// The first character of the stream that is neither blank nor of a byte-order mark.
+/// Returns the first character of the stream after a byte-order mark and white space.
 std::optional<char> first_character(const InputFile& file) {
   ByteSource source(file);
   std::string part;
@@ -91,14 +90,13 @@ std::optional<char> first_character(const InputFile& file) {
   return std::nullopt;
 }
 
-/// The command that writes the bytes of the file to its standard output.
+/// Returns the shell command that writes the content of the file to standard output.
 std::string reader_of(const InputFile& file) {
   if (file.format->compression == Compression::gzip) return "gzip -dc";
   return file.format->compression == Compression::zstd ? "zstd -dc" : "cat";
 }
 
-/// Decompresses all of it: sets the size of the stream and the access points; the whole file is
-/// checked.
+/// Decompresses and checks the whole file. Sets the size of the stream and the access points.
 void measure_stream(InputFile& file) {
   const Fd fd = open_read(file.path);
   Decompressor decoder(fd.get(), file.path, file.packed_size, file.format->compression, {});
@@ -109,7 +107,7 @@ void measure_stream(InputFile& file) {
   file.points = decoder.points();
 }
 
-/// Refuses a JSON array, and lines that are arrays.
+/// Refuses a JSON array and lines that are arrays.
 void refuse_json_array(const InputFile& file) {
   if (first_character(file) != '[') return;
   fail(
@@ -128,7 +126,7 @@ std::uint64_t range_bytes(const InputFile& /*file*/, const InputRange& range) {
 
 std::uint64_t start_cost(const InputFile& file, std::uint64_t begin) {
   if (file.format->compression == Compression::none || begin == 0) return 0;
-  const std::uint64_t first = begin - 1;  // a line begins at `begin` if a newline stands before it
+  const std::uint64_t first = begin - 1;  // the byte before `begin` is read too
   return first - nearest_point(file.points, first).offset;
 }
 

@@ -16,9 +16,10 @@
 namespace trireme {
 namespace {
 
-/// Counts the documents of a set by length in tokens. A pair counts twice: each side with its prompt.
+/// Counts the documents of a set by length in tokens. A preference pair counts twice: each side
+/// with its prompt.
 struct LengthHistogram {
-  std::array<std::uint64_t, 65> count{};  // [b]: of 2^(b-1) to 2^b - 1 tokens; [0]: of none
+  std::array<std::uint64_t, 65> count{};  // [b]: 2^(b-1) to 2^b - 1 tokens; [0]: empty
   std::uint64_t total = 0;
   std::uint64_t tokens = 0;
   std::uint64_t shortest = 0;
@@ -44,7 +45,7 @@ Bounds bounds_of(std::size_t bucket) {
   return {from, from - 1 + from};
 }
 
-/// Buckets from the first to the last that is not empty.
+/// Returns the range of buckets from the first to the last one that is not empty.
 std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
   std::size_t first = 0;
   std::size_t end = histogram.count.size();
@@ -53,7 +54,7 @@ std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
   return {first, end};
 }
 
-/// Reads the document tables, 8 bytes a document, shard by shard.
+/// Reads the document tables shard by shard, 8 bytes per document.
 LengthHistogram length_histogram(const TokenSet& set) {
   LengthHistogram histogram;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
@@ -72,7 +73,8 @@ LengthHistogram length_histogram(const TokenSet& set) {
   return histogram;
 }
 
-/// {"shortest", "longest", "mean", "buckets": [{"from", "to", "count"}, ...]}, empty ends left out.
+/// Returns {"shortest", "longest", "mean", "buckets": [{"from", "to", "count"}, ...]} without the
+/// empty buckets at both ends.
 Json to_json(const LengthHistogram& histogram) {
   Json json = Json::object();
   json["shortest"] = histogram.shortest;
@@ -90,7 +92,7 @@ Json to_json(const LengthHistogram& histogram) {
   return json;
 }
 
-/// A line a bucket, with a bar.
+/// Returns one line with a bar per bucket.
 std::string to_text(const LengthHistogram& histogram) {
   constexpr std::uint64_t kBar = 40;
   std::string text;
@@ -146,7 +148,7 @@ std::string id_text(const std::optional<std::int64_t>& id) {
   return id ? std::to_string(*id) : "none";
 }
 
-/// " (35 too long)", or nothing.
+/// Returns " (35 too long)", or "" if the count is 0.
 std::string part_of(std::uint64_t count, const char* what) {
   return count == 0 ? std::string() : formatted(" ({} {})", count, what);
 }

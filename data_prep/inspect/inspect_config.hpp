@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-/// `trireme-data inspect`.
+/// Options of `trireme-data inspect`.
 struct InspectConfig {
   std::string folder;
   bool json = false;
@@ -18,28 +18,29 @@ struct InspectConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("folder", self.folder, "folder that pack made",
+    visit("folder", self.folder, "directory made by pack",
           {.placeholder = "DIR", .required = true, .positional = true});
-    visit("json", self.json, "one JSON document on one line");
+    visit("json", self.json, "print one JSON document on one line");
     visit("line", self.line,
-          "only the document made from line N (from 0) of the first input, with its mask",
+          "show only the document made from line N (from 0) of the first input, with its mask",
           {.placeholder = "N"});
-    visit("sample", self.sample, "only document N (from 0), with its mask", {.placeholder = "N"});
+    visit("sample", self.sample, "show only document N (from 0), with its mask",
+          {.placeholder = "N"});
   }
 };
 
 void check(const InspectConfig& config, Problems& problems);
 
-/// `trireme-data verify`.
+/// Options of `trireme-data verify`.
 struct VerifyConfig {
   std::string folder;
   bool fast = false;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("folder", self.folder, "folder that pack made",
+    visit("folder", self.folder, "directory made by pack",
           {.placeholder = "DIR", .required = true, .positional = true});
-    visit("fast", self.fast, "all but the tokens themselves");
+    visit("fast", self.fast, "check everything except the tokens");
   }
 };
 

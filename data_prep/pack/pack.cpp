@@ -19,7 +19,7 @@ namespace {
 void say_what_is_kept(const PackReport& report) {
   if (report.kept + report.interrupted == 0) return;
   log::info(formatted(
-      "{} of {} shards are kept; {}{} under way when the last pack ended, to be made again",
+      "{} of {} shards are kept; {}{} unfinished when the last pack ended and will be made again",
       report.kept, report.partitions, report.interrupted,
       report.interrupted == 1 ? " shard was" : " shards were"));
 }
@@ -28,7 +28,7 @@ std::uint64_t sum_over_ranks(Communicator& world, std::uint64_t mine) {
   return all_reduce_value(world, mine, ReduceOp::sum, "shards made");
 }
 
-/// Makes and publishes what the plan asks for.
+/// Makes and publishes the planned set.
 PackReport carry_out(const PackWork& work, PackFolder& folder) {
   const Timer timer;
   const bool is_first = work.world.rank() == 0;

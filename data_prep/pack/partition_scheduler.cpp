@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kNothingLeft = ~std::uint64_t{0};
 
-/// Peers looked at in one serve(): each look costs time in proportion to all of them.
+/// Limits the peers polled in one serve(): each poll costs time in proportion to all peers.
 constexpr std::size_t kLooksTimesPeers = 4096;
 
 std::uint64_t sum_of(const std::vector<std::size_t>& group,
@@ -67,7 +67,7 @@ std::optional<std::size_t> PartitionQueue::next(int rank) {
   return partition;
 }
 
-/// Rank 0's view of another rank: it asks, is answered, asks again, until it was told the end.
+/// The state of another rank on rank 0: it asks and is answered until it knows that none is left.
 struct PartitionScheduler::Peer {
   Ask ask;
   std::uint64_t answer = 0;
@@ -96,7 +96,7 @@ std::optional<std::size_t> PartitionScheduler::next(const PartitionTally& tally,
   const Ask mine{stop ? 1U : 0U, tally};
   if (!fixed_share_ && world_.rank() != 0) return ask(mine);
   take(mine);
-  serve();  // partitions may be shorter than the time between two calls of serve
+  serve();  // a partition may take less time than the interval of serve()
   return queue_.next(0);
 }
 

@@ -28,7 +28,7 @@ void add_bad(const TokenShard& shard, Manifest& manifest) {
   }
 }
 
-/// The empty shards go, and the folder with them if this pack made it.
+/// Removes the empty shards, and the directory if this pack created it, and throws Error(data).
 [[noreturn]] void refuse_empty_set(const PackPlan& plan, const Manifest& manifest,
                                    const PackFolder& folder) {
   for (std::size_t i = 0; i < plan.partitions.size(); ++i)
@@ -58,8 +58,8 @@ void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Man
 
 void check_bad_lines(const PackConfig& config, std::uint64_t count, const std::string& hint) {
   if (config.max_bad < 0 || count <= static_cast<std::uint64_t>(config.max_bad)) return;
-  fail(ErrorKind::data, "more than --max-bad {} bad lines: {} so far{}", config.max_bad, count,
-       hint);
+  fail(ErrorKind::data, "more than --max-bad {} invalid records: {} so far{}", config.max_bad,
+       count, hint);
 }
 
 std::vector<Loss> publish(const PackConfig& config, const PackPlan& plan,

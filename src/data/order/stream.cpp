@@ -5,8 +5,8 @@
 #include "core/error.hpp"
 #include "data/order/stream_parts.hpp"
 
-/// Looking things up in a stream that stands; stream_builder.cpp makes it, stream_state.cpp
-/// compares it with a checkpoint.
+/// Implements the lookups in a complete stream. stream_builder.cpp builds the stream, and
+/// stream_state.cpp compares it with a checkpoint.
 namespace trireme {
 
 SampleUnion::SampleUnion(std::vector<const SampleSet*> members, const OrderConfig& config)

@@ -25,7 +25,7 @@ void check_alike(const TokenSet& set, const TokenSet& first) {
 
 }  // namespace
 
-/// Makes the parts phase by phase, counting what each source has given so far.
+/// Builds the stream phase by phase and counts the samples of each source.
 class SampleStream::Builder {
  public:
   explicit Builder(const StreamConfig& config)
@@ -36,7 +36,7 @@ class SampleStream::Builder {
     for (const PlanPhase& phase : config.phases) {
       for (const PlanSource& source : phase.sources) folders += source.folders.size();
     }
-    // All sets together keep no more files open than one does alone.
+    // All sets together keep at most as many files open as one set does alone.
     files_.max_open_files = std::max<std::size_t>(files_.max_open_files / folders, 1);
     if (!config.split.empty()) split_ = Split::parse(config.split, "data.split");
   }
@@ -53,7 +53,7 @@ class SampleStream::Builder {
   [[nodiscard]] std::int64_t first_sample(const PlanPhase& plan) const {
     std::int64_t sample = 0;
     if (__builtin_mul_overflow(plan.first_step - 1, config_.global_batch, &sample))
-      fail(ErrorKind::usage, "data.path: no run comes to step {}", plan.first_step);
+      fail(ErrorKind::usage, "data.path: step {} is too large", plan.first_step);
     return sample;
   }
 
@@ -82,7 +82,7 @@ class SampleStream::Builder {
     parts_->phases.push_back(std::move(phase));
   }
 
-  /// Adds what the last phase gives before sample `end` to its sources.
+  /// Adds the samples of the last phase before sample `end` to the counts of its sources.
   void close_phase(std::int64_t end) {
     const Phase& phase = parts_->phases.back();
     TRIREME_ASSERT(end > phase.begin);
@@ -122,13 +122,13 @@ class SampleStream::Builder {
       leave_if_stop_asked();
       whole.push_back(keep(SampleSet(*set, view(*set, seq_len))));
     }
-    // The first set of a run has the order that a run of it alone has.
+    // The first set of a run has the same order as in a run with only this set.
     leg.whole = SampleUnion(std::move(whole), order(number == "/0/0" ? "" : number));
     source.legs.push_back(std::move(leg));
     source.consumed_of_leg = 0;
   }
 
-  /// What the epoch under way in the last leg has left, at another length.
+  /// Returns the rest of the current epoch of the source, packed at another length.
   std::vector<const SampleSet*> rest_of(const Source& source, std::int64_t seq_len) {
     if (config_.packing == Packing::concat) {
       fail(ErrorKind::usage,

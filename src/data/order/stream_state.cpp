@@ -12,11 +12,11 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kPlan = "data.plan";  // in errors
+constexpr const char* kPlan = "data.plan";  // name in errors
 constexpr const char* kPackingRuleKey = "packing_rule";
 constexpr std::int64_t kStateVersion = 1;
 
-/// The settings that decide which samples there are, as `data.*` keys.
+/// Returns the settings that determine the samples, as `data.*` keys.
 Json settings_of(const StreamConfig& config) {
   Json settings = Json::object();
   settings["packing"] = std::string(name_of(config.packing));
@@ -35,7 +35,7 @@ bool is_plain(const StreamConfig& config) {
                          const std::string& here, const std::string& there) {
   fail(
       ErrorKind::usage,
-      "this data does not continue {}: {} is {}, the checkpoint has {}\nWhat comes before the checkpoint must stay; append a phase that starts after it, or give another --run to start anew.",
+      "this data does not continue {}: {} is {}, the checkpoint has {}\nData before the checkpoint must not change. Append a phase that starts after it, or give another --run to start a new run.",
       checkpoint, what, here, there);
 }
 
@@ -54,14 +54,14 @@ void check_settings(const Json& here, const Json& there, const std::string& wher
   }
 }
 
-/// Both are lists of sources in order of first mention.
+/// Compares two lists of sources in order of first use.
 void check_sources(const Json& here, const Json& there, const std::string& where,
                    const std::string& checkpoint) {
   for (std::size_t s = 0; s < std::min(here.size(), there.size()); ++s) {
     if (member(here[s], "content_xxh3", where) != member(there[s], "content_xxh3", where)) {
       fail(
           ErrorKind::usage,
-          "--data holds other tokens than {} was trained on: source {} of data.path has content {}, the checkpoint's has {}",
+          "--data contains other tokens than {} was trained on: source {} of data.path has content {}, the checkpoint has {}",
           checkpoint, s + 1, here[s]["content_xxh3"].dump(), there[s]["content_xxh3"].dump());
     }
   }
@@ -70,13 +70,13 @@ void check_sources(const Json& here, const Json& there, const std::string& where
 void check_phases(const Json& here, const Json& there, const std::string& where,
                   const std::string& checkpoint) {
   if (here.size() != there.size()) {
-    differ(checkpoint, "the number of phases begun before it", std::to_string(here.size()),
+    differ(checkpoint, "the number of phases before it", std::to_string(here.size()),
            std::to_string(there.size()));
   }
   for (std::size_t p = 0; p < here.size(); ++p) {
     for (const auto& item : here[p].items()) {
       const Json saved = item.key() == kPackingRuleKey && !there[p].contains(kPackingRuleKey)
-                             ? Json(1)  // of checkpoints older than the key
+                             ? Json(1)  // the rule of checkpoints before this key
                              : member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
         differ(checkpoint, formatted("{} of phase {} of data.path", item.key(), p + 1),
@@ -139,12 +139,12 @@ SampleStream::State SampleStream::state(std::int64_t next_sample) const {
   plan["settings"] = settings_of(parts_->config);
   plan["sources"] = Json::array();
   plan["phases"] = Json::array();
-  std::size_t known = 0;  // sources of the phases begun so far
+  std::size_t known = 0;  // number of sources of the phases so far
   for (const Phase& phase : parts_->phases) {
     if (phase.begin >= next_sample && phase.begin != 0) break;
     std::vector<double> weights;
     std::vector<std::size_t> sources;
-    bool prepared = true;  // by pack, whose sets keep their tables
+    bool prepared = true;  // by pack: such sets keep their tables
     for (const Phase::Entry& entry : phase.entries) {
       const Leg& leg = parts_->sources[entry.source].legs[entry.leg];
       prepared = prepared && is_prepared(leg.rest) && is_prepared(leg.whole);
@@ -170,11 +170,11 @@ SampleStream::State SampleStream::state(std::int64_t next_sample) const {
 void SampleStream::check_state(const State& saved, std::int64_t next_sample,
                                const std::string& checkpoint) const {
   const Json here = parse_json(*state(next_sample).plan, kPlan);
-  if (!saved.plan) {  // written before there were plans: of one whole set
+  if (!saved.plan) {  // written before plans existed: one whole set
     if (saved.content_hash != content_hash())
-      fail(ErrorKind::usage, "--data holds other tokens than {} was trained on", checkpoint);
+      fail(ErrorKind::usage, "--data contains other tokens than {} was trained on", checkpoint);
     if (here["phases"].size() != 1)
-      differ(checkpoint, "the number of phases begun before it", here["phases"].dump(), "1");
+      differ(checkpoint, "the number of phases before it", here["phases"].dump(), "1");
     if (here["phases"][0].contains(kPackingRuleKey))
       differ(checkpoint, kPackingRuleKey, here["phases"][0][kPackingRuleKey].dump(), "1");
     return;
@@ -188,7 +188,7 @@ void SampleStream::check_state(const State& saved, std::int64_t next_sample,
   check_sources(here["sources"], sources, where, checkpoint);
   check_phases(here["phases"], member(there, "phases", where), where, checkpoint);
   if (here["sources"] != sources)
-    differ(checkpoint, "what was consumed", here["sources"].dump(), sources.dump());
+    differ(checkpoint, "the number of consumed samples", here["sources"].dump(), sources.dump());
 }
 
 }  // namespace trireme

@@ -8,16 +8,16 @@
 
 namespace trireme {
 
-/// The documents of a chunk of input, of a partition or of a shard, column by column: D documents
-/// of T tokens.
-///   token_parts    [T]    ids, little-endian u16 or u32; the parts follow one another, so that
-///                         nobody has to join them
-///   offset         [D+1]  prefix sum of the documents' tokens
-///   source         [D]    index of the document's input in the shard's list of sources
-///   source_offset  [D]    position of its record in that input; byte offset of the line for jsonl
-///   text_xxh3      [D]    XXH3-64 of the text as encoded
-///   line           [D]    number of its record, counted from the first record of its source here;
-///                         empty if nobody counted
+/// The documents of an input chunk, a partition or a shard, column by column: D documents with T
+/// tokens.
+///   token_parts    [T]    ids, little-endian u16 or u32; a list of parts, so that appending does not
+///                         copy
+///   offset         [D+1]  prefix sum of the token counts
+///   source         [D]    index of the input in the source list of the shard
+///   source_offset  [D]    position of the record in that input; byte offset of the line for jsonl
+///   text_xxh3      [D]    XXH3-64 of the encoded text
+///   line           [D]    number of the record, counted from the first record of its source here;
+///                         empty if records were not counted
 struct DocumentColumns {
   std::vector<std::vector<std::byte>> token_parts;
   std::vector<std::uint64_t> offset{0};
@@ -28,8 +28,8 @@ struct DocumentColumns {
   DocumentTargets targets;
   ShardCounts counts;
 
-  /// Adds the documents of `later` behind these. `first_line` is the number of records of the same
-  /// source before those of `later`.
+  /// Appends the documents of `later`. `first_line` is the number of records of the same source
+  /// before those of `later`.
   void append(DocumentColumns&& later, std::uint64_t first_line);
 };
 

@@ -81,7 +81,7 @@ Json body_to_json(const Manifest& manifest) {
   return json;
 }
 
-/// A text of the options that `pack` was given; "" if it was not given.
+/// Returns an option of `pack` that is a text; "" if it was not given.
 std::string option_text(const std::string& config_json, const char* key) {
   const Json config = parse_json(config_json, "config");
   if (!config.is_object()) return "";
@@ -89,7 +89,7 @@ std::string option_text(const std::string& config_json, const char* key) {
   return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// The text up to the self hash, which must be the file's last key and right.
+/// Throws Error(data) unless the last key of the file is the correct hash of the preceding text.
 void check_self_hash(std::string_view text, const std::filesystem::path& path) {
   const std::size_t at = text.rfind(kHashKey);
   if (at == std::string_view::npos ||
@@ -163,8 +163,7 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   }
   manifest.counts = counts_from_json(member(json, "counts", where), where);
   for (const Json& bad : member(json, "bad", where)) {
-    if (!bad.is_string())
-      fail(ErrorKind::data, "{}: bad lists something that is not a text", where);
+    if (!bad.is_string()) fail(ErrorKind::data, "{}: 'bad' must be a list of strings", where);
     manifest.bad.push_back(bad.get<std::string>());
   }
   if (json.contains("ignored_fields"))

@@ -4,12 +4,12 @@
 
 namespace trireme {
 
-/// Sequences of one shard at one length: which pieces of which documents each holds.
+/// The sequences of one shard at one length, as parts of documents.
 ///   seq_ptr    [N+1]  segments of sequence n are [seq_ptr[n], seq_ptr[n+1])
 ///   seg_doc    [S]    document in the shard
 ///   seg_begin  [S]    first token, from the start of its document
-///   seg_len    [S]    tokens, 1..seq_len
-///   targets    [N]    positions of the sequence that have a target
+///   seg_len    [S]    number of tokens, 1..seq_len
+///   targets    [N]    number of positions of the sequence with a target
 struct PackTable {
   std::int64_t seq_len = 0;
   std::vector<std::uint64_t> seq_ptr{0};

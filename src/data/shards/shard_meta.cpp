@@ -12,7 +12,7 @@ namespace {
 struct CountRow {
   const char* key;
   std::uint64_t ShardCounts::*member;
-  bool optional = false;  // stored if it is not 0: sets without it are those of earlier builds
+  bool optional = false;  // stored only if not 0; absent in older sets
 };
 
 constexpr std::array<CountRow, 11> kCounts{{{"documents", &ShardCounts::documents},
@@ -72,7 +72,7 @@ std::map<std::int64_t, std::uint64_t> packs_from_json(const Json& json, std::str
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), seq_len);
     if (code != std::errc{} || end != key.data() + key.size() || seq_len < 2 ||
         !value.is_number_unsigned()) {
-      fail(ErrorKind::data, "{}: packs has a bad entry '{}'", where, key);
+      fail(ErrorKind::data, "{}: packs has an invalid entry '{}'", where, key);
     }
     packs[seq_len] = value.get<std::uint64_t>();
   }
@@ -84,7 +84,7 @@ IgnoredFields ignored_fields_from_json(const Json& json, std::string_view where)
   if (!json.is_object()) fail(ErrorKind::data, "{}: ignored_fields is not an object", where);
   for (const auto& [name, count] : json.items()) {
     if (!count.is_number_unsigned())
-      fail(ErrorKind::data, "{}: ignored_fields has a bad entry '{}'", where, name);
+      fail(ErrorKind::data, "{}: ignored_fields has an invalid entry '{}'", where, name);
     fields[name] = count.get<std::uint64_t>();
   }
   return fields;

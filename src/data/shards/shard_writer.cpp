@@ -24,7 +24,8 @@ namespace {
 
 using Parts = std::vector<std::vector<std::byte>>;
 
-/// Calls `use(chunk)` for each run of `chunk_bytes` (the last may be shorter) of the joined parts.
+/// Calls `use(chunk)` for each block of `chunk_bytes` (the last may be shorter) of the joined
+/// parts.
 void for_each_chunk(const Parts& parts, std::size_t chunk_bytes,
                     const std::function<void(std::span<const std::byte>)>& use) {
   std::vector<std::byte> chunk;
@@ -77,7 +78,7 @@ void write_targets(Hdf5File& file, const ShardContent& content) {
   }
 }
 
-/// Everything but the token bytes; returns where these belong.
+/// Writes everything except the token bytes; returns the position of the token bytes.
 std::uint64_t write_skeleton(const std::filesystem::path& path, const ShardContent& content,
                              const std::vector<std::uint64_t>& chunk_hashes) {
   Hdf5File file = Hdf5File::create(path);
@@ -111,7 +112,7 @@ void write_tokens_and_footer(const std::filesystem::path& path, const ShardConte
     write_all(fd.get(), chunk, at, path);
     at += chunk.size();
   });
-  // HDF5 leaves the tail of an early-allocated dataset unwritten: the length is certain only now.
+  // HDF5 does not write the end of an early-allocated dataset, so the file size is known only now.
   const auto size = std::max<std::uint64_t>(std::filesystem::file_size(path), at);
   Frame frame{tokens_offset, at - tokens_offset, size, {}};
   frame.xxh3 = hash_frame(fd.get(), frame, path);
