@@ -26,7 +26,7 @@ class Losses {
     if (counts_.bad_lines != 0) {
       const bool all = manifest_.bad.size() == counts_.bad_lines;
       add(log::Level::warn,
-          formatted("{}{} left out{}{} in manifest.json; --max-bad 0 refuses them)", bad_lines(),
+          formatted("{}{} skipped{}{} in manifest.json; --max-bad 0 refuses them)", bad_lines(),
                     counts_.bad_lines == 1 ? " was" : " were", first_bad(),
                     all ? " (all" : formatted(" (the first {}", manifest_.bad.size())));
     }
@@ -61,7 +61,7 @@ class Losses {
 
   [[nodiscard]] std::string bad_lines() const {
     return formatted("{}{}", counts_.bad_lines,
-                     counts_.bad_lines == 1 ? " bad line" : " bad lines");
+                     counts_.bad_lines == 1 ? " invalid record" : " invalid records");
   }
 
   [[nodiscard]] std::string first_bad() const {

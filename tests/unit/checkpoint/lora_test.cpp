@@ -177,7 +177,7 @@ TEST(Lora, ACheckpointOfAdaptersNeedsItsBaseAndOthersHaveNone) {
   const std::string whole = message_of(ErrorKind::usage, [&] {
     export_command({.checkpoint = folder / "run/base", .output = folder / "x", .adapter = true});
   });
-  EXPECT_NE(whole.find("holds no adapters"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("contains no adapters"), std::string::npos) << whole;
   fs::rename(folder / "run/base", folder / "elsewhere");
   message_of(ErrorKind::data,
              [&] { export_command({.checkpoint = folder / "run", .output = folder / "x"}); });

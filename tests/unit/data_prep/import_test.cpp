@@ -362,7 +362,7 @@ TEST_F(Import, RefusesDamagedAndForeignFilesByName) {
   std::filesystem::resize_file(folder_.path() / "cut.bin", 1024 + 5);
   EXPECT_NE(refusal(config("llm.c", "cut.bin")).find("make 1030"), std::string::npos);
   write_llm_c<std::uint16_t>(folder_.path() / "none.bin", 20240520, 1, {});
-  EXPECT_NE(refusal(config("llm.c", "none.bin")).find("no token"), std::string::npos);
+  EXPECT_NE(refusal(config("llm.c", "none.bin")).find("no tokens"), std::string::npos);
   ImportConfig without = config("llm.c", "cut.bin");
   without.vocab_size = 0;
   EXPECT_NE(refusal(without).find("--tokenizer"), std::string::npos);
