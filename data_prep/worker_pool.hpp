@@ -19,8 +19,6 @@ class WorkerPool {
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
-  WorkerPool(WorkerPool&&) = delete;
-  WorkerPool& operator=(WorkerPool&&) = delete;
 
   [[nodiscard]] int num_threads() const noexcept { return static_cast<int>(threads_.size()); }
 

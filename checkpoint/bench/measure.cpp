@@ -27,6 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kTensorBytes = std::uint64_t{8} << 20;
 constexpr double kStep_s = 0.5;  // minimum duration of the work beside an asynchronous save
 
@@ -44,10 +45,6 @@ double maximum(Communicator& world, double value) {
   return all_reduce_value(world, value, ReduceOp::max, "slowest rank");
 }
 
-double sum(Communicator& world, double value) {
-  return all_reduce_value(world, value, ReduceOp::sum, "all ranks");
-}
-
 /// Holds the state, the raw files and the directory of one measurement.
 class Measurement {
  public:
@@ -59,26 +56,26 @@ class Measurement {
       const bool owned = number % ranks == static_cast<std::size_t>(world.rank());
       if (!owned && !replicated_) continue;
       const std::size_t size = std::min<std::size_t>(kTensorBytes, options.bytes - at);
-      pieces_.push_back({number, at, held, size, owned});
+      tensors_.push_back({number, at, held, size, owned});
       held += size;
     }
     content_.resize(held);
-    for (const Piece& piece : pieces_) {
-      for (std::size_t i = 0; i < piece.size; i += kWord) {
-        const std::uint32_t value = expected(piece.at + i);
-        std::memcpy(&content_[piece.begin + i], &value, std::min(kWord, piece.size - i));
+    for (const HeldTensor& tensor : tensors_) {
+      for (std::size_t i = 0; i < tensor.size; i += kWord) {
+        const std::uint32_t value = expected(tensor.at + i);
+        std::memcpy(&content_[tensor.begin + i], &value, std::min(kWord, tensor.size - i));
       }
-      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
-      state_.tensors.push_back({formatted("param/t{}", piece.number), DType::u8, shape,
-                                Slice::whole(shape),
-                                std::span(content_).subspan(piece.begin, piece.size), piece.owned});
+      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(tensor.size)};
+      state_.tensors.push_back(
+          {formatted("param/t{}", tensor.number), DType::u8, shape, Slice::whole(shape),
+           std::span(content_).subspan(tensor.begin, tensor.size), tensor.owned});
     }
   }
 
   /// Returns the number of bytes that this rank saves.
   [[nodiscard]] std::size_t owned_bytes() const {
     std::size_t bytes = 0;
-    for (const Piece& piece : pieces_) bytes += piece.owned ? piece.size : 0;
+    for (const HeldTensor& tensor : tensors_) bytes += tensor.owned ? tensor.size : 0;
     return bytes;
   }
 
@@ -95,7 +92,7 @@ class Measurement {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double used = processor_seconds() - cpu_before;
     agree(world_, error);
-    cpu += sum(world_, used);
+    cpu += all_reduce_value(world_, used, ReduceOp::sum, "all ranks");
     return maximum(world_, wall);
   }
 
@@ -112,9 +109,8 @@ class Measurement {
     const fs::path path = raw_path(world_.rank());
     const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) fail_to_write("create", path, errno);
-    constexpr std::size_t kPiece = std::size_t{4} << 20;
-    for (std::size_t at = 0; at < mine.size(); at += kPiece)
-      write_all(fd.get(), mine.subspan(at, std::min(kPiece, mine.size() - at)), at, path);
+    for (std::size_t at = 0; at < mine.size(); at += kBlockBytes)
+      write_all(fd.get(), mine.subspan(at, std::min(kBlockBytes, mine.size() - at)), at, path);
     sync_file(fd.get(), path);
   }
 
@@ -124,10 +120,10 @@ class Measurement {
       if (!replicated_ && rank != world_.rank()) continue;
       const Fd fd = open_read(raw_path(rank));
       const auto size = static_cast<std::size_t>(fs::file_size(raw_path(rank)));
-      constexpr std::size_t kPiece = std::size_t{4} << 20;
-      for (std::size_t done = 0; done < size; done += kPiece) {
-        read_all(fd.get(), std::span(content_).subspan(at + done, std::min(kPiece, size - done)),
-                 done, raw_path(rank));
+      for (std::size_t done = 0; done < size; done += kBlockBytes) {
+        read_all(fd.get(),
+                 std::span(content_).subspan(at + done, std::min(kBlockBytes, size - done)), done,
+                 raw_path(rank));
       }
       at += size;
     }
@@ -146,13 +142,13 @@ class Measurement {
 
   /// Throws Error(internal) if the loaded bytes differ from the saved bytes.
   void check_content() const {
-    for (const Piece& piece : pieces_) {
-      for (std::size_t i = 0; i < piece.size; i += kWord) {
-        const std::uint32_t value = expected(piece.at + i);
-        const std::byte* loaded = content_.data() + piece.begin + i;
-        if (std::memcmp(&value, loaded, std::min(kWord, piece.size - i)) != 0)
+    for (const HeldTensor& tensor : tensors_) {
+      for (std::size_t i = 0; i < tensor.size; i += kWord) {
+        const std::uint32_t value = expected(tensor.at + i);
+        const std::byte* loaded = content_.data() + tensor.begin + i;
+        if (std::memcmp(&value, loaded, std::min(kWord, tensor.size - i)) != 0)
           fail(ErrorKind::internal, "the loaded state differs from the saved one at byte {}",
-               piece.at + i);
+               tensor.at + i);
       }
     }
   }
@@ -162,7 +158,7 @@ class Measurement {
  private:
   static constexpr std::size_t kWord = sizeof(std::uint32_t);
 
-  struct Piece {
+  struct HeldTensor {
     std::size_t number = 0;
     std::size_t at = 0;     // position in the whole state
     std::size_t begin = 0;  // position in content_
@@ -177,7 +173,7 @@ class Measurement {
   fs::path folder_;
   Communicator& world_;
   bool replicated_;
-  std::vector<Piece> pieces_;
+  std::vector<HeldTensor> tensors_;
   std::vector<std::byte> content_;
   StateDict state_;
 };

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kReaders = 3;
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{1}
                                            << 20;  // O_DIRECT does not pay off for smaller files
@@ -118,8 +118,8 @@ std::span<const std::byte> DiskReader::read(std::uint64_t at, std::size_t bytes,
 }
 
 DiskStream::DiskStream(const DiskReader& reader)
-    : reader_(&reader), num_pieces_((reader.size() + kPiece - 1) / kPiece) {
-  const std::uint64_t num_threads = std::min(kReaders, num_pieces_);
+    : reader_(&reader), num_blocks_((reader.size() + kBlockBytes - 1) / kBlockBytes) {
+  const std::uint64_t num_threads = std::min(kReaders, num_blocks_);
   for (std::uint64_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { read_ahead(); });
 }
 
@@ -133,24 +133,24 @@ void DiskStream::read_ahead() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock,
-                  [&] { return stop_ || begun_ == num_pieces_ || begun_ <= wanted_ + kReaders; });
-    if (stop_ || begun_ == num_pieces_) return;
+                  [&] { return stop_ || begun_ == num_blocks_ || begun_ <= wanted_ + kReaders; });
+    if (stop_ || begun_ == num_blocks_) return;
     const std::uint64_t number = begun_++;
-    Piece piece;
+    Block block;
     if (!free_.empty()) {
-      piece.buffer = std::move(free_.back());
+      block.buffer = std::move(free_.back());
       free_.pop_back();
     }
     lock.unlock();
     try {
-      const std::uint64_t at = number * kPiece;
-      piece.bytes = reader_->read(
-          at, static_cast<std::size_t>(std::min(kPiece, reader_->size() - at)), piece.buffer);
+      const std::uint64_t at = number * kBlockBytes;
+      block.bytes = reader_->read(
+          at, static_cast<std::size_t>(std::min(kBlockBytes, reader_->size() - at)), block.buffer);
     } catch (...) {
-      piece.error = std::current_exception();
+      block.error = std::current_exception();
     }
     lock.lock();
-    ready_.emplace(number, std::move(piece));
+    ready_.emplace(number, std::move(block));
     changed_.notify_all();
   }
 }
@@ -158,7 +158,7 @@ void DiskStream::read_ahead() noexcept {
 std::span<const std::byte> DiskStream::next() {
   std::unique_lock lock(mutex_);
   if (current_.buffer.size() > 0) free_.push_back(std::move(current_.buffer));
-  if (wanted_ == num_pieces_) return {};
+  if (wanted_ == num_blocks_) return {};
   changed_.wait(lock, [&] { return ready_.contains(wanted_); });
   current_ = std::move(ready_.extract(wanted_).mapped());
   ++wanted_;
@@ -172,9 +172,9 @@ std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& 
   const DiskReader reader(folder, file);
   DiskStream stream(reader);
   Hasher hasher;
-  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
-    hasher.update(piece);
-    see(piece);
+  for (auto block = stream.next(); !block.empty(); block = stream.next()) {
+    hasher.update(block);
+    see(block);
   }
   return hasher.hex();
 }

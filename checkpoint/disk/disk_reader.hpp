@@ -60,7 +60,7 @@ class DiskStream {
   std::span<const std::byte> next();
 
  private:
-  struct Piece {
+  struct Block {
     AlignedBuffer buffer;
     std::span<const std::byte> bytes;
     std::exception_ptr error;
@@ -71,13 +71,13 @@ class DiskStream {
   const DiskReader* reader_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint64_t, Piece> ready_;  // key: block number
+  std::map<std::uint64_t, Block> ready_;  // key: block number
   std::vector<AlignedBuffer> free_;
-  std::uint64_t num_pieces_;
+  std::uint64_t num_blocks_;
   std::uint64_t wanted_ = 0;  // number of the block that next() returns next
   std::uint64_t begun_ = 0;   // number of blocks that a thread has started to read
   bool stop_ = false;
-  Piece current_;
+  Block current_;
   std::vector<std::jthread> threads_;
 };
 

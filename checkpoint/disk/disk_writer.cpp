@@ -26,8 +26,26 @@ constexpr std::uint64_t kDirectWriteBytes = std::uint64_t{1}
 
 }  // namespace
 
-DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
-    : path_(path), pace_(pace), plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
+void WritePace::spend(std::uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  free_at_ = std::max(free_at_, now);
+  wake_.wait_until(lock, free_at_, [&] { return bytes_per_s_ <= 0; });
+  if (bytes_per_s_ <= 0) return;
+  free_at_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s_));
+}
+
+void WritePace::lift() {
+  const std::lock_guard lock(mutex_);
+  bytes_per_s_ = 0;
+  wake_.notify_all();
+}
+
+DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* rate_limit)
+    : path_(path),
+      rate_limit_(rate_limit),
+      plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
   struct stat info {};
 
   if (!plain_ || ::fstat(plain_.get(), &info) != 0) fail_to_write("open again", path, errno);
@@ -75,7 +93,7 @@ void DiskWriter::take_free_buffer() {
 
 void DiskWriter::hand_over() {
   failpoint("checkpoint.shard.write");
-  if (pace_ != nullptr) pace_->spend(current_->bytes);
+  if (rate_limit_ != nullptr) rate_limit_->spend(current_->bytes);
   const std::lock_guard lock(mutex_);
   rethrow_locked();
   full_.push_back(std::move(current_));

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -13,11 +14,30 @@
 #include <vector>
 
 #include "checkpoint/disk/aligned_buffer.hpp"
-#include "checkpoint/disk/pace.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 
 namespace trireme {
+
+/// Limits the write rate of a writer thread, so that training keeps its share of disk and cores.
+/// Thread-safe. Uses the steady clock: setting the system clock has no effect.
+class WritePace {
+ public:
+  /// Sets the limit in bytes per second; 0 means no limit.
+  explicit WritePace(double bytes_per_s = 0) : bytes_per_s_(bytes_per_s) {}
+
+  /// Blocks until the limit allows `bytes` more.
+  void spend(std::uint64_t bytes);
+
+  /// Removes the limit, because a caller now waits for the writer.
+  void lift();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  double bytes_per_s_;
+  std::chrono::steady_clock::time_point free_at_{};  // earliest time of the next write
+};
 
 /// Rewrites an existing file of a known size from its first byte to its last and hashes the bytes.
 ///
@@ -28,8 +48,8 @@ namespace trireme {
 /// next call rethrows the error of a thread.
 class DiskWriter {
  public:
-  /// `pace` may be null (no limit). It must outlive the writer.
-  DiskWriter(const std::filesystem::path& path, WritePace* pace);
+  /// `rate_limit` may be null (no limit). It must outlive the writer.
+  DiskWriter(const std::filesystem::path& path, WritePace* rate_limit);
   DiskWriter(const DiskWriter&) = delete;
   DiskWriter& operator=(const DiskWriter&) = delete;
   ~DiskWriter();
@@ -60,7 +80,7 @@ class DiskWriter {
   void rethrow_locked();
 
   std::filesystem::path path_;
-  WritePace* pace_;
+  WritePace* rate_limit_;
   Fd plain_;
   Fd direct_;  // null if the file system has no O_DIRECT
   std::uint64_t size_ = 0;

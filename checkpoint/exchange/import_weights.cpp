@@ -7,7 +7,6 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/special_tokens.hpp"
-#include "checkpoint/exchange/tokenizer_size.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/save/save.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/exchange/convert.hpp"
-#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 
 namespace trireme {

@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "core/files/json.hpp"
+#include "model/config.hpp"
 
-/// Reads the special tokens from the files of a Hugging Face directory.
+/// Reads the token ids in the files of a Hugging Face directory.
 namespace trireme {
 
 /// Names the tokens that end a text; stored in checkpoints.
@@ -32,5 +33,15 @@ std::string hf_generation_text(const SpecialTokenIds& special_ids);
 
 /// Returns special_tokens_map.json made from tokenizer_config.json; "" if that file is absent.
 std::string special_tokens_map_text(const std::map<std::string, std::string>& files);
+
+/// Returns the highest id in tokenizer.json and tokenizer_config.json (added tokens included) plus
+/// one; 0 without such files. Accepts any kind of tokenizer. Throws Error(data) naming a file of
+/// `where` that is not JSON.
+std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
+                           const std::string& where);
+
+/// Throws Error(data) naming both numbers if there are more ids than rows. Unused rows are allowed:
+/// many models are padded.
+void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::string_view where);
 
 }  // namespace trireme

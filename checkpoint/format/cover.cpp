@@ -44,6 +44,16 @@ bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Slice>& 
 
 }  // namespace
 
+bool lies_inside(const std::vector<std::int64_t>& shape, const Slice& part) {
+  bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
+  for (std::size_t dim = 0; good && dim < shape.size(); ++dim) {
+    good = part.offset[dim] >= 0 && part.extent[dim] >= 0 && part.offset[dim] <= shape[dim] &&
+           part.extent[dim] <= shape[dim] - part.offset[dim];
+  }
+  return good && 0 <= part.flat_begin && part.flat_begin <= part.flat_end &&
+         part.flat_end <= part.rectangle_count();
+}
+
 std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Slice>& parts) {
   std::map<Rectangle, std::vector<Slice>> groups;
   std::int64_t count = 0;

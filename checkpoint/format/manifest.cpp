@@ -185,15 +185,7 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
   }
   for (const SavedSlice& slice : tensor.slices) {
     const Slice& part = slice.part;
-    bool good =
-        part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
-    for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
-      good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
-             part.offset[dim] <= tensor.shape[dim] &&
-             part.extent[dim] <= tensor.shape[dim] - part.offset[dim];
-    }
-    good = good && 0 <= part.flat_begin && part.flat_begin < part.flat_end &&
-           part.flat_end <= part.rectangle_count();
+    const bool good = lies_inside(tensor.shape, part) && part.flat_begin < part.flat_end;
     if (!good) fail(ErrorKind::data, "{}: a slice lies outside the tensor", place);
     if (slice.shard >= manifest.shards.size())
       fail(ErrorKind::data, "{}: there is no shard {}", place, slice.shard);

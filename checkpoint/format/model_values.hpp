@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "model/config.hpp"
+#include "model/lora/lora_config.hpp"
 
 /// Stores the model's shape in StateDict::values and in a manifest: "model.<field>" for every field
 /// of ModelConfig, as text. All readers of a checkpoint (export, generate, serve) take the shape
@@ -23,5 +24,15 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
 /// Returns true for values that belong to the model and not to the run: the shape, the chat format
 /// and the family it was imported from.
 [[nodiscard]] bool is_model_value(std::string_view key);
+
+/// Stores LoraConfig as "lora.<field>" for every field. A checkpoint with these values contains
+/// adapters instead of weights (exchange/lora.hpp).
+void put_lora_values(const LoraConfig& config, std::map<std::string, std::string>& values);
+
+[[nodiscard]] bool holds_adapters(const std::map<std::string, std::string>& values);
+
+/// Throws Error(data) naming `where` if a value is missing, has a wrong type or is out of range.
+LoraConfig lora_from_values(const std::map<std::string, std::string>& values,
+                            std::string_view where);
 
 }  // namespace trireme

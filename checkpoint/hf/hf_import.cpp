@@ -6,6 +6,7 @@
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/hf/hf_model.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -30,6 +31,10 @@ void add_generation_config(const Json& config, const fs::path& model,
 
 bool is_hf_folder(const fs::path& folder) {
   return fs::exists(folder / "config.json");
+}
+
+bool is_hf_folder(const fs::path& folder, Communicator& world) {
+  return text_of_first_rank(world, [&] { return is_hf_folder(folder) ? "1" : ""; }) == "1";
 }
 
 HfModel open_hf_model(const fs::path& folder) {

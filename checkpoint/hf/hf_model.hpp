@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "checkpoint/exchange/import_weights.hpp"
+#include "comm/communicator.hpp"
 
 namespace trireme {
 
@@ -13,6 +14,8 @@ struct HfModel {
 
 /// Returns true for a directory with a config.json. Checkpoints and runs have no such file.
 bool is_hf_folder(const std::filesystem::path& folder);
+/// Returns the answer of rank 0. Collective.
+bool is_hf_folder(const std::filesystem::path& folder, Communicator& world);
 
 /// Opens a model directory. Throws Error(data) naming every key of config.json that is not
 /// supported, and for files that are missing or damaged.

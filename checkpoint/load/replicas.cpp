@@ -15,16 +15,16 @@ namespace trireme {
 namespace {
 
 /// A tensor slice of some rank, identified by numbers that are valid on every rank.
-struct HeldPiece {
+struct HeldSlice {
   int rank = 0;
   std::size_t tensor = 0;  // index in the StateDict of that rank
   Slice part;
 };
 
-using PiecesByName = std::map<std::string, std::vector<HeldPiece>>;  // sorted by rank, then tensor
+using SlicesByName = std::map<std::string, std::vector<HeldSlice>>;  // sorted by rank, then tensor
 
 /// Gathers the tensors of all ranks for which `chosen` is true. Collective.
-PiecesByName gather_pieces(const CheckpointManifest& manifest, const StateDict& state,
+SlicesByName gather_slices(const CheckpointManifest& manifest, const StateDict& state,
                            Communicator& world,
                            const std::function<bool(const StateTensor&)>& chosen) {
   std::ostringstream mine;
@@ -38,20 +38,20 @@ PiecesByName gather_pieces(const CheckpointManifest& manifest, const StateDict& 
       for (const std::int64_t place : *places) mine << ' ' << place;
     mine << '\n';
   }
-  PiecesByName pieces;
+  SlicesByName slices;
   std::istringstream words(broadcast_text(world, joined(gather_texts(world, mine.str()), "")));
   std::ptrdiff_t name = 0;
-  HeldPiece piece;
-  while (words >> piece.rank >> name >> piece.tensor >> piece.part.flat_begin >>
-         piece.part.flat_end) {
+  HeldSlice slice;
+  while (words >> slice.rank >> name >> slice.tensor >> slice.part.flat_begin >>
+         slice.part.flat_end) {
     const auto saved = std::next(manifest.tensors.begin(), name);
-    for (auto* places : {&piece.part.offset, &piece.part.extent}) {
+    for (auto* places : {&slice.part.offset, &slice.part.extent}) {
       places->resize(saved->second.shape.size());
       for (std::int64_t& place : *places) words >> place;
     }
-    pieces[saved->first].push_back(piece);
+    slices[saved->first].push_back(slice);
   }
-  return pieces;
+  return slices;
 }
 
 /// Returns true if the runs, in any order, cover all elements [0, count) of their target once.
@@ -67,16 +67,16 @@ bool tile(std::vector<SliceRun> runs, std::int64_t count) {
 }
 
 struct Source {
-  const HeldPiece* offer;
+  const HeldSlice* offer;
   std::vector<SliceRun> runs;
 };
 
 /// Returns the slices of other ranks that together cover `need`, by rank; empty if they do not.
-std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const HeldPiece& need,
-                               const std::vector<HeldPiece>& offers) {
+std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const HeldSlice& need,
+                               const std::vector<HeldSlice>& offers) {
   std::vector<Source> sources;
   std::vector<SliceRun> all;
-  for (const HeldPiece& offer : offers) {
+  for (const HeldSlice& offer : offers) {
     if (offer.rank == need.rank || !meet(shape, offer.part, need.part)) continue;
     sources.push_back({&offer, intersect(shape, offer.part, need.part)});
     all.insert(all.end(), sources.back().runs.begin(), sources.back().runs.end());
@@ -106,17 +106,17 @@ std::vector<Message> as_request(std::map<int, std::vector<std::byte>>& messages)
 
 Replicas::Replicas(const CheckpointManifest& manifest, StateDict& into, Communicator& world)
     : into_(into), world_(world), received_(into.tensors.size(), false) {
-  const PiecesByName needs =
-      gather_pieces(manifest, into, world, [](const StateTensor& tensor) { return !tensor.owner; });
+  const SlicesByName needs =
+      gather_slices(manifest, into, world, [](const StateTensor& tensor) { return !tensor.owner; });
   if (needs.empty()) return;
-  const PiecesByName offers = gather_pieces(manifest, into, world, [&](const StateTensor& tensor) {
+  const SlicesByName offers = gather_slices(manifest, into, world, [&](const StateTensor& tensor) {
     return tensor.owner && needs.contains(tensor.name);
   });
   for (const auto& [name, wanted] : needs) {
     const auto held = offers.find(name);
     if (held == offers.end()) continue;
-    for (const HeldPiece& need : wanted) {
-      const auto concerned = [&](const HeldPiece& offer) { return offer.rank == world.rank(); };
+    for (const HeldSlice& need : wanted) {
+      const auto concerned = [&](const HeldSlice& offer) { return offer.rank == world.rank(); };
       if (need.rank != world.rank() &&
           std::none_of(held->second.begin(), held->second.end(), concerned))
         continue;

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;  // a multiple of every element size
+constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;  // a multiple of every element size
 constexpr std::uint64_t kSkip = std::uint64_t{256}
                                 << 10;  // a gap that is cheaper to read than to skip
 constexpr std::size_t kChunk = std::size_t{128} << 10;  // checked and copied while in the CPU cache
@@ -33,7 +33,8 @@ struct Task {
   const SliceJob* job = nullptr;
   std::uint64_t bytes = 0;
   std::vector<WantedRuns> wanted;
-  std::vector<std::uint32_t> checksums;  // one per block of kPiece bytes (the last may be shorter)
+  std::vector<std::uint32_t>
+      checksums;  // one per block of kBlockBytes bytes (the last may be shorter)
 };
 
 struct TaskPart {
@@ -50,10 +51,10 @@ struct DiskRead {
   std::vector<TaskPart> parts;
 };
 
-/// Copies the requested elements of `piece`, which holds slice elements from `begin` on.
-void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::int64_t begin,
+/// Copies the requested elements of `block`, which holds slice elements from `begin` on.
+void scatter(const WantedRuns& wanted, std::span<const std::byte> block, std::int64_t begin,
              std::size_t element) {
-  const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
+  const std::int64_t end = begin + static_cast<std::int64_t>(block.size() / element);
   auto run = std::partition_point(
       wanted.runs.begin(), wanted.runs.end(),
       [&](const SliceRun& candidate) { return candidate.source_index + candidate.count <= begin; });
@@ -62,7 +63,7 @@ void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::in
     const std::int64_t to = std::min(end, run->source_index + run->count);
     const auto at = static_cast<std::size_t>(run->target_index + from - run->source_index);
     std::memcpy(wanted.bytes.data() + at * element,
-                piece.data() + static_cast<std::size_t>(from - begin) * element,
+                block.data() + static_cast<std::size_t>(from - begin) * element,
                 static_cast<std::size_t>(to - from) * element);
   }
 }
@@ -78,7 +79,7 @@ void take(const TaskPart& part, std::span<const std::byte> bytes) {
     for (const WantedRuns& wanted : task.wanted)
       scatter(wanted, chunk, static_cast<std::int64_t>((part.begin + done) / element), element);
   }
-  task.checksums[static_cast<std::size_t>(part.begin / kPiece)] = checksum;
+  task.checksums[static_cast<std::size_t>(part.begin / kBlockBytes)] = checksum;
 }
 
 void check_hash(const SliceJob& job, const std::string& computed,
@@ -91,9 +92,9 @@ void check_hash(const SliceJob& job, const std::string& computed,
 std::string joined_checksum(const Task& task) {
   std::uint32_t checksum = 0;
   std::uint64_t left = task.bytes;
-  for (const std::uint32_t piece : task.checksums) {
-    const std::uint64_t bytes = std::min(kPiece, left);
-    checksum = crc32c_join(checksum, piece, bytes);
+  for (const std::uint32_t block : task.checksums) {
+    const std::uint64_t bytes = std::min(kBlockBytes, left);
+    checksum = crc32c_join(checksum, block, bytes);
     left -= bytes;
   }
   return crc32c_hex(checksum);
@@ -104,12 +105,12 @@ void read_in_order(const DiskReader& reader, const Task& task) {
   const std::size_t element = size_of(task.job->tensor->dtype);
   AlignedBuffer buffer;
   Hasher hasher;
-  for (std::uint64_t done = 0; done < task.bytes; done += kPiece) {
-    const auto size = static_cast<std::size_t>(std::min(kPiece, task.bytes - done));
-    const auto piece = reader.read(task.job->slice->at + done, size, buffer);
-    hasher.update(piece);
+  for (std::uint64_t done = 0; done < task.bytes; done += kBlockBytes) {
+    const auto size = static_cast<std::size_t>(std::min(kBlockBytes, task.bytes - done));
+    const auto block = reader.read(task.job->slice->at + done, size, buffer);
+    hasher.update(block);
     for (const WantedRuns& wanted : task.wanted)
-      scatter(wanted, piece, static_cast<std::int64_t>(done / element), element);
+      scatter(wanted, block, static_cast<std::int64_t>(done / element), element);
   }
   check_hash(*task.job, hasher.hex(), reader.path());
 }
@@ -119,13 +120,13 @@ std::vector<DiskRead> plan_reads(std::vector<Task>& tasks) {
   std::vector<DiskRead> reads;
   for (Task& task : tasks) {
     const SavedSlice& slice = *task.job->slice;
-    for (std::uint64_t begin = 0; begin < task.bytes; begin += kPiece) {
-      const std::uint64_t bytes = std::min(kPiece, task.bytes - begin);
+    for (std::uint64_t begin = 0; begin < task.bytes; begin += kBlockBytes) {
+      const std::uint64_t bytes = std::min(kBlockBytes, task.bytes - begin);
       const std::uint64_t at = slice.at + begin;
       const bool joins = !reads.empty() && reads.back().shard == slice.shard &&
                          at >= reads.back().at + reads.back().bytes &&
                          at <= reads.back().at + reads.back().bytes + kSkip &&
-                         at + bytes - reads.back().at <= kPiece;
+                         at + bytes - reads.back().at <= kBlockBytes;
       if (!joins) reads.push_back({slice.shard, at, 0, {}});
       reads.back().parts.push_back({&task, begin, bytes});
       reads.back().bytes = at + bytes - reads.back().at;
@@ -192,7 +193,7 @@ void read_slices(const std::filesystem::path& folder, const CheckpointManifest& 
       read_in_order(readers.at(shard), task);
       continue;
     }
-    task.checksums.resize(static_cast<std::size_t>((task.bytes + kPiece - 1) / kPiece));
+    task.checksums.resize(static_cast<std::size_t>((task.bytes + kBlockBytes - 1) / kBlockBytes));
     tasks.push_back(std::move(task));
   }
   run_reads(readers, plan_reads(tasks));

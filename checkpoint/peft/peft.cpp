@@ -10,7 +10,6 @@
 #include "checkpoint/exchange/import_weights.hpp"
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/exchange/whole_folder.hpp"
-#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_reader.hpp"

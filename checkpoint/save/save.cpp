@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/format/cover.hpp"
 #include "comm/agree.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
@@ -13,15 +14,9 @@ void check_tensor(const StateTensor& tensor) {
   if (!is_tensor_name(tensor.name))
     fail(ErrorKind::internal, "tensor name '{}' cannot be saved", tensor.name);
   const Slice& part = tensor.slice;
-  bool good =
-      part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
-  for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
-    good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
-           part.offset[dim] + part.extent[dim] <= tensor.shape[dim];
-  }
-  good = good && 0 <= part.flat_begin && part.flat_begin <= part.flat_end &&
-         part.flat_end <= part.rectangle_count() &&
-         tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
+  const bool good =
+      lies_inside(tensor.shape, part) &&
+      tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
   if (!good)
     fail(ErrorKind::internal, "tensor {}: its slice or its bytes do not fit its shape",
          tensor.name);
@@ -97,10 +92,11 @@ StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int6
   return staged;
 }
 
-WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace) noexcept {
+WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* rate_limit) noexcept {
   WrittenShard written;
   written.error = capture([&] {
-    written.part = write_shard_file(staged.whole.temporary, staged.identity, staged.slices, pace);
+    written.part =
+        write_shard_file(staged.whole.temporary, staged.identity, staged.slices, rate_limit);
   });
   return written;
 }

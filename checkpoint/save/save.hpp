@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoint/disk/aligned_buffer.hpp"
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "checkpoint/format/state.hpp"
 #include "checkpoint/save/publish.hpp"
@@ -59,8 +59,9 @@ StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int6
 void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory);
 
 /// Writes the shard of this rank. Does not communicate and never throws: commit_checkpoint agrees
-/// on the error. `pace` limits the write rate.
-WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace = nullptr) noexcept;
+/// on the error. `rate_limit` limits the write rate.
+WrittenShard write_staged_shard(const StagedCheckpoint& staged,
+                                WritePace* rate_limit = nullptr) noexcept;
 
 /// Returns the published directory. Collective. If it throws (the same error on all ranks), nothing
 /// was published.

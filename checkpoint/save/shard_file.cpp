@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <map>
 
-#include "checkpoint/disk/disk_writer.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/hdf5.hpp"
@@ -80,14 +79,14 @@ std::string shard_file_name(const ShardIdentity& identity) {
 
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                                     const ShardIdentity& identity,
-                                    std::span<const SliceToWrite> slices, WritePace* pace) {
+                                    std::span<const SliceToWrite> slices, WritePace* rate_limit) {
   const std::string name = shard_file_name(identity);
   const std::filesystem::path path = folder / name;
   failpoint("checkpoint.shard.create");
   const std::vector<Placed> placed = write_skeleton(path, identity, slices);
   failpoint("checkpoint.shard.skeleton");
   const std::vector<std::vector<std::byte>> gaps = read_gaps(path, placed);
-  DiskWriter writer(path, pace);
+  DiskWriter writer(path, rate_limit);
   CheckpointManifest part;
   part.run_id = identity.run_id;
   part.step = identity.step;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "core/dtype.hpp"
 
@@ -38,11 +38,11 @@ std::string shard_file_name(const ShardIdentity& identity);
 /// elements past libhdf5 and the page cache, and computes the checksum of each slice and the hash
 /// of the file in the same pass. File and directory are fsynced. A dataset has the shape of the
 /// slice, or one dim if the slice is a flat range. Equal inputs give equal bytes.
-///   pace  limits the write rate; null: no limit
+///   rate_limit  limits the write rate; null: no limit
 /// Does not communicate; may run on any thread. Throws Error(resource) if a disk operation fails.
 CheckpointManifest write_shard_file(const std::filesystem::path& folder,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices,
-                                    WritePace* pace = nullptr);
+                                    WritePace* rate_limit = nullptr);
 
 }  // namespace trireme

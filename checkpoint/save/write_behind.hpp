@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "checkpoint/disk/aligned_buffer.hpp"
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/save/save.hpp"
 
 namespace trireme {
@@ -69,7 +69,7 @@ class WriteBehind {
   std::optional<std::chrono::steady_clock::time_point> last_start_;
   std::optional<StagedCheckpoint> staged_;
   AlignedBuffer memory_;
-  std::optional<WritePace> pace_;
+  std::optional<WritePace> rate_limit_;
   WrittenShard written_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;

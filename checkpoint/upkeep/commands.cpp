@@ -128,8 +128,7 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
 }
 
 std::string checkpoint_hash(const fs::path& place, Communicator& world, bool allow_older) {
-  if (text_of_first_rank(world, [&] { return is_hf_folder(place) ? "1" : ""; }) == "1")
-    return hash_model(place, world) + "\n";
+  if (is_hf_folder(place, world)) return hash_model(place, world) + "\n";
   return hash_tensors(open_newest_good(place, world, allow_older), world) + "\n";
 }
 

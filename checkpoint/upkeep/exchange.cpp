@@ -109,9 +109,7 @@ std::string export_command(const ExportCommand& options, Communicator& world) {
   if (!options.adapter && !options.base_name.empty())
     fail(ErrorKind::usage, "--base-name {} requires --adapter: a whole model has no base",
          options.base_name);
-  const bool is_hf =
-      text_of_first_rank(world, [&] { return is_hf_folder(options.checkpoint) ? "1" : ""; }) == "1";
-  if (is_hf) {
+  if (is_hf_folder(options.checkpoint, world)) {
     if (options.adapter)
       fail(ErrorKind::usage,
            "--adapter: {} is a Hugging Face directory, which contains no adapters",

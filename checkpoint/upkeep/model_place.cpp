@@ -83,10 +83,6 @@ void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::
   save_checkpoint(folder, 0, state, alone, {.run_id = adapters.manifest().run_id});
 }
 
-bool is_hf_folder_for_all(const fs::path& place, Communicator& world) {
-  return text_of_first_rank(world, [&] { return is_hf_folder(place) ? "1" : ""; }) == "1";
-}
-
 /// Calls `make` on rank 0, which writes step 0 of `folder`, and opens the result on all ranks.
 WholeModel made_in(const fs::path& folder, Communicator& world, const std::function<void()>& make) {
   on_first_rank(world, [&] {
@@ -135,7 +131,7 @@ ModelDescription read_model_description(const fs::path& place) {
 
 WholeModel open_whole_model(const fs::path& place, const fs::path& folder, Communicator& world,
                             bool allow_older) {
-  if (is_hf_folder_for_all(place, world)) {
+  if (is_hf_folder(place, world)) {
     return made_in(folder, world, [&] {
       HfModel hf = open_hf_model(place);
       write_imported(std::move(hf.model), std::move(hf.weights), folder);
@@ -155,8 +151,7 @@ Checkpoint publish_model(const fs::path& place, const fs::path& folder, Communic
 }
 
 std::string hash_model(const fs::path& place, Communicator& world, bool allow_older) {
-  if (is_hf_folder_for_all(place, world))
-    return text_of_first_rank(world, [&] { return hash_hf(place); });
+  if (is_hf_folder(place, world)) return text_of_first_rank(world, [&] { return hash_hf(place); });
   return hash_tensors(open_newest_good(place, world, allow_older), world, kParam);
 }
 

@@ -58,10 +58,7 @@ void check_slices(const std::vector<ReshardLayout::RankSlice>& slices,
   std::vector<Slice> parts;
   for (const ReshardLayout::RankSlice& slice : slices) {
     const Slice& part = slice.part;
-    bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
-    for (std::size_t dim = 0; good && dim < shape.size(); ++dim)
-      good = part.offset[dim] <= shape[dim] && part.extent[dim] <= shape[dim] - part.offset[dim];
-    good = good && part.flat_begin < part.flat_end && part.flat_end <= part.rectangle_count();
+    const bool good = lies_inside(shape, part) && part.flat_begin < part.flat_end;
     if (!good) fail(ErrorKind::usage, "{}: a slice is empty or lies outside the tensor", where);
     parts.push_back(part);
   }

@@ -30,14 +30,9 @@ Checkpoint verify_checkpoint(const std::filesystem::path& folder);
 /// Formats damage as the lines of one message: "a\n  b".
 std::string damage_text(const Damage& damage);
 
-/// Returns the text that hash_tensor hashes before the elements of a tensor.
+/// Returns the text that is hashed before the elements of a tensor.
 std::string tensor_head(const std::string& name, DType dtype,
                         const std::vector<std::int64_t>& shape);
-
-/// Returns the SHA-256 of one logical tensor of a verified checkpoint: name, dtype, shape and
-/// row-major elements, so it is equal for all layouts. Needs a window of 64 MiB in memory for any
-/// size. Throws Error(data) if there is no such tensor.
-std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name);
 
 /// Returns the SHA-256 of the hashes of all tensors (one per line, in name order). It is equal for
 /// two checkpoints of any layouts exactly if all tensors are equal. Hashes only tensors with the

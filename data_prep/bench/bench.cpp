@@ -137,8 +137,6 @@ class WorkFolder {
 
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
-  WorkFolder(WorkFolder&&) = delete;
-  WorkFolder& operator=(WorkFolder&&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shards/document_columns.hpp"
+#include "data/shards/shard_writer.hpp"
 
 namespace trireme {
 

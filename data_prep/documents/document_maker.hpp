@@ -20,8 +20,6 @@ class DocumentMaker {
   virtual ~DocumentMaker() = default;
   DocumentMaker(const DocumentMaker&) = delete;
   DocumentMaker& operator=(const DocumentMaker&) = delete;
-  DocumentMaker(DocumentMaker&&) = delete;
-  DocumentMaker& operator=(DocumentMaker&&) = delete;
 
   /// Adds the documents of a record to `result`, or an entry in the list of invalid records, or a
   /// count. Sets result.fatal for bad text under OnBadText::error.

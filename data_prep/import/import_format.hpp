@@ -18,8 +18,6 @@ class ForeignTokens {
   virtual ~ForeignTokens() = default;
   ForeignTokens(const ForeignTokens&) = delete;
   ForeignTokens& operator=(const ForeignTokens&) = delete;
-  ForeignTokens(ForeignTokens&&) = delete;
-  ForeignTokens& operator=(ForeignTokens&&) = delete;
 
   [[nodiscard]] std::uint64_t num_tokens() const noexcept { return num_tokens_; }
 

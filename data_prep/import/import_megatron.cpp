@@ -119,23 +119,17 @@ class MegatronTokens : public ForeignTokens {
   }
 
   [[nodiscard]] Type type_of(std::uint8_t code) const {
-    switch (code) {
-      case 1:
-        return Type::u8;
-      case 2:
-        return Type::i8;
-      case 3:
-        return Type::i16;
-      case 4:
-        return Type::i32;
-      case 5:
-        return Type::i64;
-      case 8:
-        return Type::u16;
-      default:
-        fail(ErrorKind::data, "{}: token type {}, must be 1, 2, 3, 4, 5 or 8 (integers)",
-             index_path_.string(), int{code});
+    constexpr std::array<std::pair<int, Type>, 6> kTypes{{{1, Type::u8},
+                                                          {2, Type::i8},
+                                                          {3, Type::i16},
+                                                          {4, Type::i32},
+                                                          {5, Type::i64},
+                                                          {8, Type::u16}}};
+    for (const auto& [known, type] : kTypes) {
+      if (known == code) return type;
     }
+    fail(ErrorKind::data, "{}: token type {}, must be 1, 2, 3, 4, 5 or 8 (integers)",
+         index_path_.string(), int{code});
   }
 
   /// Throws unless the sequences lie one after another in the .bin file and fill it.

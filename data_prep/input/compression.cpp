@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/error.hpp"
@@ -26,15 +27,8 @@ bool is_skippable_frame(std::string_view head) {
 }  // namespace
 
 std::string_view name_of(Compression compression) {
-  switch (compression) {
-    case Compression::none:
-      return "none";
-    case Compression::gzip:
-      return "gzip";
-    case Compression::zstd:
-      return "zstd";
-  }
-  return "none";
+  constexpr std::array<std::string_view, 3> kNames{"none", "gzip", "zstd"};
+  return kNames[static_cast<std::size_t>(compression)];
 }
 
 bool is_gzip(std::string_view head) {
@@ -66,8 +60,6 @@ class Decompressor::Codec {
   Codec() = default;
   Codec(const Codec&) = delete;
   Codec& operator=(const Codec&) = delete;
-  Codec(Codec&&) = delete;
-  Codec& operator=(Codec&&) = delete;
 
   virtual Step step(std::span<const std::byte> in, std::span<std::byte> out) = 0;
   /// Prepares for the next member or frame.
@@ -83,8 +75,6 @@ class Decompressor::GzipCodec final : public Codec {
 
   GzipCodec(const GzipCodec&) = delete;
   GzipCodec& operator=(const GzipCodec&) = delete;
-  GzipCodec(GzipCodec&&) = delete;
-  GzipCodec& operator=(GzipCodec&&) = delete;
 
   ~GzipCodec() override { inflateEnd(&stream_); }
 

@@ -62,8 +62,6 @@ class RecordSource {
   RecordSource() = default;
   RecordSource(const RecordSource&) = delete;
   RecordSource& operator=(const RecordSource&) = delete;
-  RecordSource(RecordSource&&) = delete;
-  RecordSource& operator=(RecordSource&&) = delete;
 
   /// Reads one range. Separate ranges together give each record of the input exactly once. Throws
   /// Error(data) if the input is damaged or has changed.

@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-void say_what_is_kept(const PackReport& report) {
+void log_kept_shards(const PackReport& report) {
   if (report.kept + report.interrupted == 0) return;
   log::info(formatted(
       "{} of {} shards are kept; {}{} unfinished when the last pack ended and will be made again",
@@ -29,7 +29,7 @@ std::uint64_t sum_over_ranks(Communicator& world, std::uint64_t mine) {
 }
 
 /// Makes and publishes the planned set.
-PackReport carry_out(const PackWork& work, PackFolder& folder) {
+PackReport run_plan(const PackWork& work, PackFolder& folder) {
   const Timer timer;
   const bool is_first = work.world.rank() == 0;
   PackReport report{.partitions = work.plan.partitions.size()};
@@ -37,7 +37,7 @@ PackReport carry_out(const PackWork& work, PackFolder& folder) {
   report.interrupted = folder.prepare(&work.tokenizer, work.world);
   const FolderState state = folder.look(work.world);
   report.kept = state.kept.size();
-  if (is_first && !state.is_finished) say_what_is_kept(report);
+  if (is_first && !state.is_finished) log_kept_shards(report);
 
   report.left = sum_over_ranks(work.world, compare_kept(work, state.kept));
   const bool may_make = report.left == 0;  // no stop signal yet
@@ -86,7 +86,7 @@ PackReport pack(const PackConfig& config, Communicator* world) {
   PackFolder folder(config.output, plan.manifest, plan.partitions.size(),
                     parse_part(config.part).value(), plan.part());
   try {
-    return carry_out({config, rules, tokenizer, plan, folder, ranks}, folder);
+    return run_plan({config, rules, tokenizer, plan, folder, ranks}, folder);
   } catch (const Error&) {
     folder.remove_without_shards();
     throw;

@@ -26,8 +26,6 @@ class MarkerFile {
   ~MarkerFile();
   MarkerFile(const MarkerFile&) = delete;
   MarkerFile& operator=(const MarkerFile&) = delete;
-  MarkerFile(MarkerFile&&) = delete;
-  MarkerFile& operator=(MarkerFile&&) = delete;
 
  private:
   std::filesystem::path path_;

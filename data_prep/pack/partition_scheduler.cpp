@@ -40,7 +40,7 @@ std::vector<std::vector<std::size_t>> share_of(std::vector<std::vector<std::size
   return mine;
 }
 
-void rest_a_moment() {
+void sleep_briefly() {
   std::this_thread::sleep_for(std::chrono::microseconds(300));
 }
 
@@ -107,7 +107,7 @@ std::optional<std::size_t> PartitionScheduler::ask(const Ask& mine) {
   const std::array<Message, 1> receives{{{0, &answer, sizeof answer}}};
   const WorkPtr work =
       world_.exchange({.sends = sends, .receives = receives, .tag = "next partition"});
-  while (!work->poll()) rest_a_moment();
+  while (!work->poll()) sleep_briefly();
   if (answer == kNothingLeft) return std::nullopt;
   return answer;
 }
@@ -150,7 +150,7 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
 void PartitionScheduler::finish() {
   while (open_peers_ != 0) {
     serve();
-    rest_a_moment();
+    sleep_briefly();
   }
 }
 

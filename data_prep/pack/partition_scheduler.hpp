@@ -59,8 +59,6 @@ class PartitionScheduler {
   ~PartitionScheduler();
   PartitionScheduler(const PartitionScheduler&) = delete;
   PartitionScheduler& operator=(const PartitionScheduler&) = delete;
-  PartitionScheduler(PartitionScheduler&&) = delete;
-  PartitionScheduler& operator=(PartitionScheduler&&) = delete;
 
   /// Returns the next partition of this rank; nullopt if none is left or a rank was asked to stop
   /// (`stop`: this rank was). `tally`: the work on the previous partition.

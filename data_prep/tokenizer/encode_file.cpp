@@ -39,8 +39,6 @@ class OutputFile {
 
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
-  OutputFile(OutputFile&&) = delete;
-  OutputFile& operator=(OutputFile&&) = delete;
 
   void append(std::string_view text) {
     write_all(fd_.get(), std::as_bytes(std::span(text)), size_, temporary_);

@@ -46,8 +46,6 @@ class DataLoader {
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
-  DataLoader(DataLoader&&) = delete;
-  DataLoader& operator=(DataLoader&&) = delete;
 
   /// Returns the batch of the next accumulation step. Sets update_samples and update_batches; the
   /// caller adds the targets of all ranks for update_targets. Must not be called after the last

@@ -38,8 +38,6 @@ class Blend {
   Blend() = default;
   Blend(const Blend&) = delete;
   Blend& operator=(const Blend&) = delete;
-  Blend(Blend&&) = delete;
-  Blend& operator=(Blend&&) = delete;
 
   [[nodiscard]] virtual BlendPick pick(std::uint64_t index) const = 0;
 

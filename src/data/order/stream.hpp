@@ -136,7 +136,7 @@ class SampleStream {
   [[nodiscard]] std::string content_hash() const;
 
  private:
-  struct Leg;
+  struct LengthPhase;
   struct Source;
   struct Phase;
   struct Parts;

@@ -24,7 +24,7 @@ struct SampleUnion {
 };
 
 /// A source at one sequence length: first the rest of an earlier epoch, then whole epochs.
-struct SampleStream::Leg {
+struct SampleStream::LengthPhase {
   std::int64_t seq_len = 0;
   SampleUnion rest;
   SampleUnion whole;
@@ -35,18 +35,18 @@ struct SampleStream::Leg {
 struct SampleStream::Source {
   std::vector<std::string> folders;
   std::vector<const TokenSet*> sets;
-  std::vector<Leg> legs;
-  std::uint64_t consumed = 0;         // samples of the source so far, while the stream is built
-  std::uint64_t consumed_of_leg = 0;  // samples of the last length phase so far
+  std::vector<LengthPhase> length_phases;
+  std::uint64_t consumed = 0;            // samples of the source so far, while the stream is built
+  std::uint64_t consumed_of_length = 0;  // samples of the last length phase so far
 };
 
 struct SampleStream::Phase {
   struct Entry {  // one source of the phase
     std::size_t source = 0;
-    std::size_t leg = 0;
+    std::size_t length_phase = 0;
     double weight = 1;
-    std::uint64_t before = 0;         // samples of the source before this phase
-    std::uint64_t before_in_leg = 0;  // samples of this length phase before this phase
+    std::uint64_t before = 0;            // samples of the source before this phase
+    std::uint64_t before_in_length = 0;  // samples of this length phase before this phase
   };
 
   std::int64_t begin = 0;  // first sample

@@ -8,6 +8,7 @@
 #include "data/order/stream.hpp"
 #include "data/order/stream_parts.hpp"
 #include "data/sequences/pack_documents.hpp"
+#include "data/shards/shard_meta.hpp"
 
 namespace trireme {
 namespace {
@@ -39,16 +40,10 @@ bool is_plain(const StreamConfig& config) {
       checkpoint, what, here, there);
 }
 
-const Json& member(const Json& json, const char* key, const std::string& where) {
-  const auto found = json.find(key);
-  if (found == json.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
-  return *found;
-}
-
 void check_settings(const Json& here, const Json& there, const std::string& where,
                     const std::string& checkpoint) {
   for (const auto& item : here.items()) {
-    const Json& saved = member(there, item.key().c_str(), where);
+    const Json& saved = json_member(there, item.key().c_str(), where);
     if (item.value() != saved)
       differ(checkpoint, "data." + item.key(), item.value().dump(), saved.dump());
   }
@@ -58,7 +53,8 @@ void check_settings(const Json& here, const Json& there, const std::string& wher
 void check_sources(const Json& here, const Json& there, const std::string& where,
                    const std::string& checkpoint) {
   for (std::size_t s = 0; s < std::min(here.size(), there.size()); ++s) {
-    if (member(here[s], "content_xxh3", where) != member(there[s], "content_xxh3", where)) {
+    if (json_member(here[s], "content_xxh3", where) !=
+        json_member(there[s], "content_xxh3", where)) {
       fail(
           ErrorKind::usage,
           "--data contains other tokens than {} was trained on: source {} of data.path has content {}, the checkpoint has {}",
@@ -77,7 +73,7 @@ void check_phases(const Json& here, const Json& there, const std::string& where,
     for (const auto& item : here[p].items()) {
       const Json saved = item.key() == kPackingRuleKey && !there[p].contains(kPackingRuleKey)
                              ? Json(1)  // the rule of checkpoints before this key
-                             : member(there[p], item.key().c_str(), where);
+                             : json_member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
         differ(checkpoint, formatted("{} of phase {} of data.path", item.key(), p + 1),
                item.value().dump(), saved.dump());
@@ -146,8 +142,9 @@ SampleStream::State SampleStream::state(std::int64_t next_sample) const {
     std::vector<std::size_t> sources;
     bool prepared = true;  // by pack: such sets keep their tables
     for (const Phase::Entry& entry : phase.entries) {
-      const Leg& leg = parts_->sources[entry.source].legs[entry.leg];
-      prepared = prepared && is_prepared(leg.rest) && is_prepared(leg.whole);
+      const LengthPhase& length_phase =
+          parts_->sources[entry.source].length_phases[entry.length_phase];
+      prepared = prepared && is_prepared(length_phase.rest) && is_prepared(length_phase.whole);
       weights.push_back(entry.weight);
       sources.push_back(entry.source);
       known = std::max(known, entry.source + 1);
@@ -183,10 +180,10 @@ void SampleStream::check_state(const State& saved, std::int64_t next_sample,
   const Json there = parse_json(*saved.plan, where);
   if (json_get<std::int64_t>(there, "version", where) != kStateVersion)
     fail(ErrorKind::data, "{}: version is not {}", where, kStateVersion);
-  const Json& sources = member(there, "sources", where);
-  check_settings(here["settings"], member(there, "settings", where), where, checkpoint);
+  const Json& sources = json_member(there, "sources", where);
+  check_settings(here["settings"], json_member(there, "settings", where), where, checkpoint);
   check_sources(here["sources"], sources, where, checkpoint);
-  check_phases(here["phases"], member(there, "phases", where), where, checkpoint);
+  check_phases(here["phases"], json_member(there, "phases", where), where, checkpoint);
   if (here["sources"] != sources)
     differ(checkpoint, "the number of consumed samples", here["sources"].dump(), sources.dump());
 }

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/shards/pack_table.hpp"
+#include "data/shards/targets.hpp"
 
 namespace trireme {
 

@@ -31,8 +31,6 @@ class Sequences {
   Sequences() = default;
   Sequences(const Sequences&) = delete;
   Sequences& operator=(const Sequences&) = delete;
-  Sequences(Sequences&&) = delete;
-  Sequences& operator=(Sequences&&) = delete;
 
   [[nodiscard]] virtual std::uint64_t size() const = 0;
 

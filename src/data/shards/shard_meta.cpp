@@ -41,6 +41,12 @@ DType token_dtype_for(std::uint64_t vocab_size) {
   return vocab_size <= 65536 ? DType::u16 : DType::u32;
 }
 
+const Json& json_member(const Json& object, const char* key, std::string_view where) {
+  const auto found = object.find(key);
+  if (found == object.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
+  return *found;
+}
+
 Json counts_to_json(const ShardCounts& counts) {
   Json json = Json::object();
   for (const CountRow& row : kCounts) {
@@ -120,10 +126,8 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   meta.shard_index = json_get<std::uint64_t>(json, "shard_index", where);
   meta.shard_count = json_get<std::uint64_t>(json, "shard_count", where);
   meta.input_xxh3 = json_get<std::string>(json, "input_xxh3", where);
-  if (!json.contains("counts")) fail(ErrorKind::data, "{}: key 'counts' is missing", where);
-  meta.counts = counts_from_json(json["counts"], where);
-  if (!json.contains("packs")) fail(ErrorKind::data, "{}: key 'packs' is missing", where);
-  meta.packs = packs_from_json(json["packs"], where);
+  meta.counts = counts_from_json(json_member(json, "counts", where), where);
+  meta.packs = packs_from_json(json_member(json, "packs", where), where);
   if (json.contains("ignored_fields"))
     meta.ignored_fields = ignored_fields_from_json(json["ignored_fields"], where);
   return meta;

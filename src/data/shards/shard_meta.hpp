@@ -61,6 +61,9 @@ struct ShardMeta {
 /// Returns u16 if every id fits, else u32. Throws Error(usage) for a size of 0 or over 2^31.
 DType token_dtype_for(std::uint64_t vocab_size);
 
+/// Returns a member of an object. Throws Error(data) if it is missing.
+const Json& json_member(const Json& object, const char* key, std::string_view where);
+
 Json counts_to_json(const ShardCounts& counts);
 ShardCounts counts_from_json(const Json& json, std::string_view where);
 /// Returns {"512": 1000, ...}.

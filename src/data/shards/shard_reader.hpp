@@ -10,7 +10,6 @@
 
 #include "core/files/file.hpp"
 #include "data/shards/frame.hpp"
-#include "data/shards/pack_table.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"

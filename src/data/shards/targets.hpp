@@ -6,8 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "data/shards/pack_table.hpp"
-
 /// The target tokens of a document, for kinds with a mask (SetKind::is_masked).
 namespace trireme {
 
@@ -102,6 +100,23 @@ bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<con
 constexpr std::uint64_t before_answer(std::uint64_t prompt_len) {
   return prompt_len == 0 ? 0 : prompt_len - 1;
 }
+
+/// The sequences of one shard at one length, as parts of documents.
+///   seq_ptr    [N+1]  segments of sequence n are [seq_ptr[n], seq_ptr[n+1])
+///   seg_doc    [S]    document in the shard
+///   seg_begin  [S]    first token, from the start of its document
+///   seg_len    [S]    number of tokens, 1..seq_len
+///   targets    [N]    number of positions of the sequence with a target
+struct PackTable {
+  std::int64_t seq_len = 0;
+  std::vector<std::uint64_t> seq_ptr{0};
+  std::vector<std::uint32_t> seg_doc;
+  std::vector<std::uint32_t> seg_begin;
+  std::vector<std::uint32_t> seg_len;
+  std::vector<std::uint32_t> targets;
+
+  [[nodiscard]] std::uint64_t num_sequences() const noexcept { return targets.size(); }
+};
 
 /// Returns the number of targets in the part [begin, begin + length) of a document: tokens in a
 /// span, except the first token of the part.

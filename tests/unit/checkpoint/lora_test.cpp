@@ -6,7 +6,6 @@
 
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/safetensors.hpp"
-#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/peft/peft.hpp"

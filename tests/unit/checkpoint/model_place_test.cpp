@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/exchange/lora.hpp"
-#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"
