@@ -283,7 +283,7 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptio
           if (world.rank() != 0) return;
           std::error_code ignored;
           if (fs::exists(fs::symlink_status(folder, ignored)))
-            fail(ErrorKind::usage, "{} exists already; name a new folder", folder.string());
+            fail(ErrorKind::usage, "{} exists already; name a new directory", folder.string());
           make_folders(folder);
           check_space(folder, options.bytes);
         }));

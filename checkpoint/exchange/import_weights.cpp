@@ -150,7 +150,7 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
   const std::span values(reinterpret_cast<const float*>(converted.data()),
                          converted.size() / sizeof(float));
   if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-    fail(ErrorKind::data, "{} holds values that are not finite (NaN or infinity)", name);
+    fail(ErrorKind::data, "{} contains values that are not finite (NaN or infinity)", name);
   return converted;
 }
 

@@ -86,7 +86,7 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   entry.begin = unsigned_item(range[0], where);
   entry.end = unsigned_item(range[1], where);
   if (entry.begin > entry.end || entry.end > data_bytes)
-    fail(ErrorKind::data, "{}: lies outside the file", where);
+    fail(ErrorKind::data, "{} lies outside the file", where);
   if (entry.end - entry.begin != bytes) {
     fail(ErrorKind::data, "{}: {} bytes, its shape needs {}", where, entry.end - entry.begin,
          bytes);
@@ -104,7 +104,7 @@ void check_exact_cover(const std::map<std::string, SafetensorsEntry>& entries,
   for (const auto& [begin, end] : ranges) {
     if (begin != at)
       fail(ErrorKind::data, "{}: tensors {} at byte {}", where,
-           begin < at ? "overlap" : "leave a hole", begin);
+           begin < at ? "overlap" : "leave a gap", begin);
     at = end;
   }
   if (at != data_bytes)
@@ -188,7 +188,8 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   std::uint64_t length = 0;
   read_all(file.fd_.get(), std::as_writable_bytes(std::span(&length, 1)), 0, path);
   if (length > kMaxHeader || length > size - 8) {
-    fail(ErrorKind::data, "{}: header of {} bytes; the file has {}, at most {} are read",
+    fail(ErrorKind::data,
+         "{}: the header has {} bytes, but the file has {} and at most {} are allowed",
          path.string(), length, size, kMaxHeader);
   }
   std::string text(length, '\0');
@@ -292,8 +293,8 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   std::set<std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
-      fail(ErrorKind::data, "{}: tensor {} is in a file of a name that is not allowed",
-           index_path.string(), tensor);
+      fail(ErrorKind::data, "{}: tensor {} is in a file with an invalid name", index_path.string(),
+           tensor);
     }
     files.insert(file.get<std::string>());
   }
@@ -311,7 +312,8 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
            file.get<std::string>());
   }
   if (tensors.size() != map->size())
-    fail(ErrorKind::data, "{}: the files hold tensors that it does not name", index_path.string());
+    fail(ErrorKind::data, "{}: the files contain tensors that the index does not name",
+         index_path.string());
   return tensors;
 }
 

@@ -234,7 +234,7 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const auto num_values = std::count_if(text.begin(), text.end(),
                                         [](char c) { return c == ',' || c == '[' || c == '{'; });
   if (num_values > kMaxValues)
-    fail(ErrorKind::data, "{}: about {} values, at most {} are read", where, num_values,
+    fail(ErrorKind::data, "{}: about {} values, at most {} are allowed", where, num_values,
          kMaxValues);
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);

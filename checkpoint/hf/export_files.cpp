@@ -33,14 +33,14 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
 std::string experts_row(const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   if (!moe.on()) return "";
-  return formatted("| experts | {} of {} a token in {} layers, width {} |\n",
+  return formatted("| experts | {} of {} per token in {} layers, width {} |\n",
                    moe.num_experts_per_tok, moe.num_experts,
                    moe.layers_with_experts(config.num_layers), moe.moe_intermediate_size);
 }
 
 std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
   return formatted(
-      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n",
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/directory\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/directory\")\n```\n",
       config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
       config.num_kv_heads, config.head_dim, config.intermediate_size, experts_row(config),
       config.vocab_size, hf_family(config, family_value(checkpoint)),

@@ -60,7 +60,8 @@ ZipFile ZipFile::open(const std::filesystem::path& path) {
 
   struct stat info {};
 
-  if (::fstat(file.fd_.get(), &info) != 0) fail(ErrorKind::data, "{}: no size", path.string());
+  if (::fstat(file.fd_.get(), &info) != 0)
+    fail(ErrorKind::data, "cannot get the size of {}", path.string());
   file.size_ = static_cast<std::uint64_t>(info.st_size);
   const std::uint64_t tail_bytes = std::min<std::uint64_t>(file.size_, kEndBytes + 0xffff);
   std::vector<std::byte> tail(tail_bytes);

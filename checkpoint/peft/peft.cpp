@@ -93,7 +93,7 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   if (!begun.is_boolean() && !begun.is_null() && begun != "gaussian" && begun != "orthogonal")
     reader.problem(
         "init_lora_weights",
-        formatted(" = {}: these adapters belong to a base that it changed", begun.dump()));
+        formatted(" = {} is not supported: it changes the base of the adapters", begun.dump()));
   reader.raise();
   return lora;
 }

@@ -31,7 +31,7 @@ void check_shards_arrived(const Unpublished& unpublished, const CheckpointManife
     std::error_code code;
     const auto size = std::filesystem::file_size(unpublished.temporary / shard.name, code);
     if (code || size != shard.bytes) {
-      fail(ErrorKind::resource, "{}: {} bytes were written, {} seen by rank 0",
+      fail(ErrorKind::resource, "{}: {} bytes were written, but rank 0 sees {}",
            (unpublished.temporary / shard.name).string(), shard.bytes,
            code ? code.message() : cat(size));
     }
@@ -58,7 +58,7 @@ void make_temporary(const Unpublished& unpublished) {
   std::error_code code;
   const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
   if (fs::exists(fs::symlink_status(target, code))) {
-    fail(ErrorKind::usage, "{} already exists; a committed checkpoint is never overwritten",
+    fail(ErrorKind::usage, "{} exists already; a committed checkpoint is never overwritten",
          target.string());
   }
   // Leftovers that cannot be deleted only cost space. If one is in the way, create_directory fails.

@@ -68,7 +68,7 @@ std::string plan_interval_text(const IntervalQuestion& question) {
     text += "no time is left for training: failures come before a restart and a save finish\n";
   return text +
          formatted(
-             "time left for training      {} %  (saves {} %, work done again {} %, restarts {} %)\n",
+             "time left for training      {} %  (saves {} %, repeated work {} %, restarts {} %)\n",
              number(100 * (1 - lost), 2), number(100 * question.stall_s / answer.daly_s, 2),
              number(50 * answer.daly_s / answer.mtbf_s, 2),
              number(100 * question.restart_s / answer.mtbf_s, 2));

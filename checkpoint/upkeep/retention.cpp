@@ -82,7 +82,7 @@ class Pruner {
                                    checkpoint.step()) != options_.trusted.end();
     const auto error = capture([&] { check_good(checkpoint, trusted); });
     if (error)
-      warn_(formatted("checkpoint {} does not count as kept: {}",
+      warn_(formatted("checkpoint {} is not counted as good: {}",
                       step_folder_name(checkpoint.step()), error->what()));
     return good_[checkpoint.step()] = !error;
   }

@@ -239,11 +239,11 @@ std::string bench_text(const BenchReport& report) {
       formatted("{} documents, {} MB of text, {} tokens, {}{}", report.documents, fixed(text_mb),
                 report.tokens, report.threads, report.threads == 1 ? " thread\n" : " threads\n");
   text += formatted(
-      "encode  {} MB/s (median of {} passes; the first {}), {} million tokens/s, {} MB per processor second\n",
+      "encode  {} MB/s (median of {} passes; the first {}), {} million tokens/s, {} MB per CPU second\n",
       fixed(report.encode_mb_per_s()), report.passes, fixed(rate(text_mb, report.first_pass_s)),
       fixed(1e-6 * report.tokens_per_s()), fixed(rate(text_mb, report.pass_cpu_s)));
   if (report.pack_s > 0) {
-    text += formatted("pack    {} MB/s, shards written and verified, {} MB per processor second\n",
+    text += formatted("pack    {} MB/s, shards written and verified, {} MB per CPU second\n",
                       fixed(report.pack_mb_per_s()), fixed(rate(text_mb, report.pack_cpu_s)));
   }
   return text;

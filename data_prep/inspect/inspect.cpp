@@ -133,7 +133,7 @@ double padding_share(const Manifest& manifest, const Sizes& sizes) {
 
 std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
   if (set_kind(manifest.kind).has_pairs())
-    return formatted("\npairs           of at most {} tokens a side", manifest.seq_len);
+    return formatted("\npairs           of at most {} tokens per side", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
   return formatted("\nsequences       {} of {} tokens, padding {}", sizes.sequences,

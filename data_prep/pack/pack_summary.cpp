@@ -83,8 +83,9 @@ class Losses {
                   : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
     dropped(counts_.dropped_equal, "chosen and rejected are equal");
     dropped(other,
-            formatted("no target at {} with --mask {}, or weight or train switches its answers off",
-                      at_length_, config_.value("mask", "")));
+            formatted(
+                "no target at {} with --mask {}, or the field weight or train disables its answers",
+                at_length_, config_.value("mask", "")));
   }
 
   void add_cut() {

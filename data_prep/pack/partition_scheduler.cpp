@@ -136,7 +136,7 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   if (peer.answer == kNothingLeft) return;
   if (!peer.asking) {
     const std::array<Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
-    peer.asking = world_.exchange({.receives = receives, .tag = "who wants a partition"});
+    peer.asking = world_.exchange({.receives = receives, .tag = "partition request"});
   }
   if (!peer.asking->poll()) return;
   peer.asking.reset();
@@ -144,7 +144,7 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   const auto partition = queue_.next(rank);
   peer.answer = partition ? *partition : kNothingLeft;
   const std::array<Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
-  peer.answering = world_.exchange({.sends = sends, .tag = "a partition"});
+  peer.answering = world_.exchange({.sends = sends, .tag = "assigned partition"});
 }
 
 void PartitionScheduler::finish() {

@@ -75,7 +75,7 @@ std::string describe_difference(const Manifest& found, const Manifest& asked) {
     if (found.tokenizer_files != asked.tokenizer_files)
       differences.add("the tokenizer's files differ");
   }
-  differences.compare_options(parse_json(found.config_json, "config of the set there"),
+  differences.compare_options(parse_json(found.config_json, "config of the existing set"),
                               parse_json(asked.config_json, "config"));
   differences.compare_inputs(found.sources, asked.sources);
   return differences.text().empty() ? "other inputs or options" : differences.text();

@@ -132,9 +132,10 @@ class SampleStream::Builder {
   /// Returns the rest of the current epoch of the source, packed at another length.
   std::vector<const SampleSet*> rest_of(const Source& source, std::int64_t seq_len) {
     if (config_.packing == Packing::concat) {
-      fail(ErrorKind::usage,
-           "data.path changes the sequence length of {} to {}, which needs data.packing = best-fit",
-           source.folders.front(), seq_len);
+      fail(
+          ErrorKind::usage,
+          "data.path changes the sequence length of {} to {}, which requires data.packing = best-fit",
+          source.folders.front(), seq_len);
     }
     const LengthPhase& last = source.length_phases.back();
     const bool in_rest = source.consumed_of_length < last.rest.size();

@@ -18,7 +18,7 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
   std::uint32_t last = 0;
   for (const Span& span : spans) {
     if (span.begin < last || span.end <= span.begin || span.end > limit)
-      fail(ErrorKind::data, "{}: spans overlap or leave the document", where);
+      fail(ErrorKind::data, "{}: spans overlap or exceed the document", where);
     last = span.end;
   }
 }
