@@ -10,7 +10,6 @@
 #include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
 #include "data/shards/set_kind.hpp"
-#include "data_prep/inspect/inspect_config.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 
 namespace trireme {

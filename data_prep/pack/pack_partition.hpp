@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data_prep/documents/chunk_result.hpp"
+#include "data_prep/documents/document_maker.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/partitions.hpp"

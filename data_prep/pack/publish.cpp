@@ -6,7 +6,7 @@
 #include "core/files/json.hpp"
 #include "core/process/failpoints.hpp"
 #include "data/shards/schema.hpp"
-#include "data_prep/documents/chunk_result.hpp"
+#include "data_prep/documents/document_maker.hpp"
 
 namespace trireme {
 namespace {

@@ -18,6 +18,10 @@
 namespace trireme {
 namespace {
 
+constexpr std::array kPatterns{SplitStep::gpt2,   SplitStep::llama3, SplitStep::qwen2,
+                               SplitStep::qwen35, SplitStep::cl100k, SplitStep::o200k,
+                               SplitStep::tekken};
+
 /// Checks before the work that the directory can hold the result. With null `files`, only refuses
 /// foreign files.
 void check_output(const std::filesystem::path& folder,
@@ -121,6 +125,19 @@ void write(const std::filesystem::path& folder, const std::map<std::string, std:
 }
 
 }  // namespace
+
+std::vector<std::string> split_pattern_names() {
+  std::vector<std::string> names;
+  for (const SplitStep step : kPatterns) names.emplace_back(name_of(step));
+  return names;
+}
+
+SplitStep split_pattern_named(const std::string& name) {
+  for (const SplitStep step : kPatterns) {
+    if (name == name_of(step)) return step;
+  }
+  fail(ErrorKind::internal, "no split pattern {}", name);
+}
 
 void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
   throw_if_wrong(config);
