@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/load/load.hpp"
 #include "core/dtype.hpp"
 #include "core/error.hpp"
@@ -35,27 +36,27 @@ LoraConfig lora_of(const Checkpoint& checkpoint);
 /// Returns all adapters of a configuration, block by block.
 std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig& model);
 
-/// Returns one line for every tensor in `tensors` (by name, with `shape` and `dtype`) that does not
-/// match the adapters; "" if all match. Checks only names that begin with `prefix`. Messages show
-/// `shown` before each name.
+/// Returns the names and shapes of the tensors of adapters with this rank.
+std::vector<NamedShape> adapter_tensors(const std::vector<LoraAdapter>& adapters,
+                                        std::int64_t rank);
+
+/// Returns one line for every tensor in `tensors` (by name, with `shape` and `dtype`) that has the name
+/// prefix `prefix` and differs from `expected` (names without prefix); "" if all match. Messages
+/// show `shown` before each name.
 template <class Tensors>
-std::string adapter_problems(const Tensors& tensors, const std::vector<LoraAdapter>& adapters,
-                             std::int64_t rank, std::string_view prefix,
-                             std::string_view shown = "") {
+std::string tensor_problems(const Tensors& tensors, const std::vector<NamedShape>& expected,
+                            std::string_view prefix, std::string_view shown = "") {
   std::string problems;
   std::set<std::string> known;
-  const auto look = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+  for (const NamedShape& tensor : expected) {
+    const std::string name = cat(prefix, tensor.name);
     known.insert(name);
     const auto found = tensors.find(name);
     if (found == tensors.end()) {
       problems += formatted("\n  missing: {}{}", shown, name);
-    } else if (found->second.shape != shape || !is_float(found->second.dtype)) {
+    } else if (found->second.shape != tensor.shape || !is_float(found->second.dtype)) {
       problems += formatted("\n  {}{}: wrong shape or dtype", shown, name);
     }
-  };
-  for (const LoraAdapter& one : adapters) {
-    look(cat(prefix, one.module, ".lora_A.weight"), {rank, one.in});
-    look(cat(prefix, one.module, ".lora_B.weight"), {one.out, rank});
   }
   for (const auto& [name, tensor] : tensors) {
     if (name.starts_with(prefix) && !known.contains(name))

@@ -28,24 +28,7 @@ constexpr std::string_view kParam = "param/";
 
 /// Throws Error(data) unless the parameters have exactly the names and shapes of the model.
 void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape>& tensors) {
-  std::string problems;
-  std::map<std::string, bool> known;
-  for (const NamedShape& tensor : tensors) {
-    const std::string name = cat(kParam, tensor.name);
-    known[name] = true;
-    const auto found = checkpoint.manifest().tensors.find(name);
-    if (found == checkpoint.manifest().tensors.end()) {
-      problems += formatted("\n  missing: {}", name);
-      continue;
-    }
-    const DType dtype = found->second.dtype;
-    if (found->second.shape != tensor.shape || !is_float(dtype))
-      problems += formatted("\n  {}: wrong shape or dtype", name);
-  }
-  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
-    if (name.starts_with(kParam) && !known.contains(name))
-      problems += formatted("\n  extra: {}", name);
-  }
+  const std::string problems = tensor_problems(checkpoint.manifest().tensors, tensors, kParam);
   if (!problems.empty())
     fail(ErrorKind::data, "{}: parameters do not fit the model's shape:{}",
          checkpoint.path().string(), problems);

@@ -145,7 +145,7 @@ std::vector<std::string> targets_in(const WeightSource& weights, const ModelConf
 
 void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adapters,
                std::int64_t rank, const std::string& where) {
-  std::string problems = adapter_problems(weights, adapters, rank, "", kPrefix);
+  std::string problems = tensor_problems(weights, adapter_tensors(adapters, rank), "", kPrefix);
   if (adapters.empty()) problems += "\n  no adapter for any linear of the blocks";
   if (!problems.empty())
     fail(ErrorKind::data, "{}: its adapters of rank {} do not fit the base:{}", where, rank,

@@ -43,9 +43,10 @@ struct PackReport {
 ///   partitions.
 /// - A pack that fails before its first shard leaves neither tokenizer nor directory behind.
 ///
-/// The failing rank throws (the others throw PeerFailed if all agreed on the error) Error(usage)
-/// for an invalid setting, a directory with other content or a changed input, Error(data) for bad
-/// inputs (too many invalid records, no documents), Error(resource) for the disk.
+/// Throws Error(usage) for an invalid setting, a directory with other content or a changed input.
+/// Throws Error(data) for bad inputs (too many invalid records, no documents), Error(resource) for
+/// the disk. Only the failing rank throws the error; if all ranks agreed on it, the other ranks
+/// throw PeerFailed.
 PackReport pack(const PackConfig& config, Communicator* world);
 
 /// Returns the losses of a finished set: input that is missing or changed in the set. Unread fields

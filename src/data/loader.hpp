@@ -25,8 +25,8 @@ struct LoaderConfig {
 /// data_ranks). Throws Error(usage) unless that is a whole number.
 std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks);
 
-/// Provides the batches of this rank, which one thread prepares in advance, and the number of
-/// targets in the part of this rank, counted from tables one update ahead of the batches.
+/// Provides the batches of this rank; one thread prepares them in advance. Also provides the number
+/// of targets of this rank in each update, counted from tables one update ahead of the batches.
 ///
 /// Update u, counted from the start, covers the global samples [n + u*G, n + (u+1)*G), n =
 /// next_sample, G = global_batch. It has G / (size * micro_batch) accumulation steps. Step a of
