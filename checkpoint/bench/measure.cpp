@@ -48,8 +48,8 @@ double maximum(Communicator& world, double value) {
 /// Holds the state, the raw files and the directory of one measurement.
 class Measurement {
  public:
-  Measurement(fs::path folder, const MeasureOptions& options, Communicator& world)
-      : folder_(std::move(folder)), world_(world), replicated_(options.replicated) {
+  Measurement(fs::path directory, const MeasureOptions& options, Communicator& world)
+      : directory_(std::move(directory)), world_(world), replicated_(options.replicated) {
     const auto ranks = static_cast<std::size_t>(world.size());
     std::size_t held = 0;
     for (std::size_t at = 0, number = 0; at < options.bytes; at += kTensorBytes, ++number) {
@@ -96,7 +96,7 @@ class Measurement {
     return maximum(world_, wall);
   }
 
-  [[nodiscard]] fs::path raw_path(int rank) const { return folder_ / formatted("raw-{}", rank); }
+  [[nodiscard]] fs::path raw_path(int rank) const { return directory_ / formatted("raw-{}", rank); }
 
   void raw_write() {
     std::span<const std::byte> mine(content_);
@@ -170,7 +170,7 @@ class Measurement {
     return static_cast<std::uint32_t>(at * 2654435761U >> 7);
   }
 
-  fs::path folder_;
+  fs::path directory_;
   Communicator& world_;
   bool replicated_;
   std::vector<HeldTensor> tensors_;
@@ -202,14 +202,15 @@ class FixedWork {
   std::uint64_t rounds_ = 1;
 };
 
-void measure_async(const fs::path& folder, std::int64_t step, Measurement& run, Communicator& world,
-                   const FixedWork& work, WriteBehind& writer, MeasuredCheckpoint& measured) {
+void measure_async(const fs::path& directory, std::int64_t step, Measurement& run,
+                   Communicator& world, const FixedWork& work, WriteBehind& writer,
+                   MeasuredCheckpoint& measured) {
   double cpu = 0;
   double stall_s = 0;
   const double work_s = run.time(cpu, [&] { work.do_it(); });
   const double with_save_s = run.time(cpu, [&] {
     Timer timer;
-    writer.start(stage_checkpoint(folder, step, run.state(), world, {"bench", /*copy=*/false}));
+    writer.start(stage_checkpoint(directory, step, run.state(), world, {"bench", /*copy=*/false}));
     stall_s = timer.seconds();
     work.do_it();
     timer.restart();
@@ -225,18 +226,18 @@ void measure_async(const fs::path& folder, std::int64_t step, Measurement& run, 
 }
 
 /// Throws if the disk has no space for the raw files, a checkpoint and an asynchronous checkpoint.
-void check_space(const fs::path& folder, std::uint64_t bytes) {
+void check_space(const fs::path& directory, std::uint64_t bytes) {
   std::error_code code;
-  const fs::space_info space = fs::space(folder, code);
+  const fs::space_info space = fs::space(directory, code);
   if (code || bytes <= space.available / 3) return;
-  fs::remove(folder, code);
+  fs::remove(directory, code);
   fail(ErrorKind::resource, "{}: the benchmark writes three times {} bytes, but {} bytes are free",
-       folder.string(), bytes, space.available);
+       directory.string(), bytes, space.available);
 }
 
-MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& options,
+MeasuredCheckpoint measure_in(const fs::path& directory, const MeasureOptions& options,
                               Communicator& world) {
-  Measurement run(folder, options, world);
+  Measurement run(directory, options, world);
   MeasuredCheckpoint measured;
   measured.ranks = world.size();
   measured.bytes = options.bytes;
@@ -244,25 +245,25 @@ MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& opti
   writer.reserve(run.owned_bytes());  // like a run: no save is the first to touch its memory
   const FixedWork work(kStep_s);
   writer.wait_reserved();
-  const fs::path steps = folder / "checkpoints";
+  const fs::path steps = directory / "checkpoints";
   for (std::int64_t step = 0; step < options.repeats; ++step) {
     const fs::path saved = steps / step_folder_name(step);
     measured.raw_write_s.push_back(run.time(measured.raw_write_cpu_s, [&] { run.raw_write(); }));
     measured.save_s.push_back(run.time(measured.save_cpu_s, [&] {
       save_checkpoint(steps, step, run.state(), world, {.run_id = "bench"});
     }));
-    run.drop_pages(folder);
+    run.drop_pages(directory);
     measured.raw_read_s.push_back(run.time(measured.raw_read_cpu_s, [&] { run.raw_read(); }));
     run.clear_content();
     run.drop_pages(saved);
     measured.load_s.push_back(run.time(
         measured.load_cpu_s, [&] { load_tensors(Checkpoint::open(saved), run.state(), world); }));
     agree(world, capture([&] { run.check_content(); }));
-    measure_async(folder / "behind", step, run, world, work, writer, measured);
+    measure_async(directory / "behind", step, run, world, work, writer, measured);
     world.barrier();
     const bool last = step + 1 == options.repeats && options.keep_last;
     if (world.rank() == 0) {
-      fs::remove_all(folder / "behind");
+      fs::remove_all(directory / "behind");
       if (!last) fs::remove_all(saved);
     }
   }
@@ -274,7 +275,7 @@ MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& opti
 
 }  // namespace
 
-MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptions& options,
+MeasuredCheckpoint measure_checkpoint(const fs::path& directory, const MeasureOptions& options,
                                       Communicator& world) {
   if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
   if (options.repeats < 1 || options.repeats > 1000)
@@ -282,19 +283,19 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptio
   agree(world, capture([&] {
           if (world.rank() != 0) return;
           std::error_code ignored;
-          if (fs::exists(fs::symlink_status(folder, ignored)))
-            fail(ErrorKind::usage, "{} exists already; name a new directory", folder.string());
-          make_folders(folder);
-          check_space(folder, options.bytes);
+          if (fs::exists(fs::symlink_status(directory, ignored)))
+            fail(ErrorKind::usage, "{} exists already; name a new directory", directory.string());
+          make_folders(directory);
+          check_space(directory, options.bytes);
         }));
   MeasuredCheckpoint measured;
   const auto clean_up = [&] {
     if (world.rank() != 0) return;
     std::error_code ignored;
-    fs::remove_all(folder, ignored);
+    fs::remove_all(directory, ignored);
   };
   try {
-    measured = measure_in(folder, options, world);
+    measured = measure_in(directory, options, world);
   } catch (...) {
     clean_up();  // otherwise a full disk stays full
     throw;

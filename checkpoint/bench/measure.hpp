@@ -34,10 +34,10 @@ struct MeasuredCheckpoint {
   std::uint64_t copy_bytes = 0;  // memory that an asynchronous save keeps on this rank
 };
 
-/// Measures in the new directory `folder` and removes the directory at the end (unless keep_last).
-/// Compares every loaded state with the saved state. Collective. Throws Error(usage) for an
-/// existing directory or a size of 0, Error(resource) if a disk operation fails.
-MeasuredCheckpoint measure_checkpoint(const std::filesystem::path& folder,
+/// Measures in the new `directory` and removes it at the end (unless
+/// keep_last). Compares every loaded state with the saved state. Collective. Throws Error(usage)
+/// for an existing directory or a size of 0, Error(resource) if a disk operation fails.
+MeasuredCheckpoint measure_checkpoint(const std::filesystem::path& directory,
                                       const MeasureOptions& options, Communicator& world);
 
 /// Formats the medians as a table for people or as one JSON object. Rates are in MB/s (10^6

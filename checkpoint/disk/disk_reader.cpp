@@ -61,8 +61,8 @@ Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
 
 }  // namespace
 
-Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
-  const std::filesystem::path path = folder / file.name;
+Fd open_recorded(const std::filesystem::path& directory, const SavedFile& file) {
+  const std::filesystem::path path = directory / file.name;
   std::uint64_t size = 0;
   Fd fd = open_regular(path, size);
   if (size != file.bytes)
@@ -81,8 +81,8 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
   return content;
 }
 
-DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& file)
-    : path_(folder / file.name), size_(file.bytes), plain_(open_recorded(folder, file)) {
+DiskReader::DiskReader(const std::filesystem::path& directory, const SavedFile& file)
+    : path_(directory / file.name), size_(file.bytes), plain_(open_recorded(directory, file)) {
   if (size_ < kDirectReadBytes || is_cached(plain_.get(), size_)) return;
   // Open the same file again through /proc: its name may belong to another file by now.
   const std::string same = formatted("/proc/self/fd/{}", plain_.get());
@@ -167,9 +167,9 @@ std::span<const std::byte> DiskStream::next() {
   return current_.bytes;
 }
 
-std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file,
+std::string hash_recorded(const std::filesystem::path& directory, const SavedFile& file,
                           const std::function<void(std::span<const std::byte>)>& see) {
-  const DiskReader reader(folder, file);
+  const DiskReader reader(directory, file);
   DiskStream stream(reader);
   Hasher hasher;
   for (auto block = stream.next(); !block.empty(); block = stream.next()) {

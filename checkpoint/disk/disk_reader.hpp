@@ -19,7 +19,7 @@ namespace trireme {
 
 /// Opens a regular file and checks its size. Does not follow a symbolic link and does not wait for
 /// the writer of a pipe. Throws Error(data).
-Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file);
+Fd open_recorded(const std::filesystem::path& directory, const SavedFile& file);
 
 /// Returns the content of a small regular file, opened like open_recorded does. Throws Error(data)
 /// if the file is larger than `max_bytes`.
@@ -30,7 +30,7 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
 /// cache. Thread-safe.
 class DiskReader {
  public:
-  DiskReader(const std::filesystem::path& folder, const SavedFile& file);
+  DiskReader(const std::filesystem::path& directory, const SavedFile& file);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -82,7 +82,7 @@ class DiskStream {
 };
 
 /// Returns the XXH3-128 of the whole file. Passes the bytes of the file to `see`, in order.
-std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file,
+std::string hash_recorded(const std::filesystem::path& directory, const SavedFile& file,
                           const std::function<void(std::span<const std::byte>)>& see);
 
 }  // namespace trireme

@@ -58,11 +58,11 @@ void write_checked_file(const std::filesystem::path& path,
   });
 }
 
-void write_checked_folder(const std::filesystem::path& folder,
+void write_checked_folder(const std::filesystem::path& directory,
                           std::span<const SafetensorsSource> sources, Communicator& world,
                           std::uint64_t max_file_bytes) {
-  write_safetensors_folder(folder, sources, world, max_file_bytes);
-  check_all(folder, sources, world, [&] { return open_safetensors_folder(folder); });
+  write_safetensors_folder(directory, sources, world, max_file_bytes);
+  check_all(directory, sources, world, [&] { return open_safetensors_folder(directory); });
 }
 
 }  // namespace trireme

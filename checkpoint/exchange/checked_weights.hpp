@@ -11,7 +11,7 @@ namespace trireme {
 
 void write_checked_file(const std::filesystem::path& path,
                         std::span<const SafetensorsSource> sources, Communicator& world);
-void write_checked_folder(const std::filesystem::path& folder,
+void write_checked_folder(const std::filesystem::path& directory,
                           std::span<const SafetensorsSource> sources, Communicator& world,
                           std::uint64_t max_file_bytes);
 

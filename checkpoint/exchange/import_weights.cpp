@@ -135,10 +135,10 @@ WeightSource weights_of(
   return weights;
 }
 
-std::map<std::string, std::string> tokenizer_files_of(const fs::path& folder) {
+std::map<std::string, std::string> tokenizer_files_of(const fs::path& directory) {
   std::map<std::string, std::string> files;
   for (const char* name : kCarried) {
-    if (fs::exists(folder / name)) files[name] = read_file(folder / name);
+    if (fs::exists(directory / name)) files[name] = read_file(directory / name);
   }
   return files;
 }
@@ -227,22 +227,22 @@ ReadModel read_model(ImportedModel model, WeightSource weights) {
   return read;
 }
 
-fs::path write_model(const ReadModel& model, const fs::path& folder) {
+fs::path write_model(const ReadModel& model, const fs::path& directory) {
   SelfCommunicator alone;
-  return save_checkpoint(folder, 0, model.state, alone, {.run_id = model.run_id});
+  return save_checkpoint(directory, 0, model.state, alone, {.run_id = model.run_id});
 }
 
 }  // namespace
 
-fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
-  return write_model(read_model(std::move(model), std::move(weights)), folder);
+fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
+  return write_model(read_model(std::move(model), std::move(weights)), directory);
 }
 
-fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
   const ReadModel read = read_model(std::move(model), std::move(weights));
   // If two imports write to one directory, the second is refused.
-  const RunLock lock(locked_folder(folder), RunLockOptions{});
-  return write_model(read, folder);
+  const RunLock lock(locked_folder(directory), RunLockOptions{});
+  return write_model(read, directory);
 }
 
 }  // namespace trireme

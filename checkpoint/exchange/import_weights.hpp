@@ -43,7 +43,7 @@ WeightSource weights_of(
     const std::map<std::string, std::shared_ptr<const SafetensorsFile>>& tensors);
 
 /// Returns the content of the tokenizer files that exist in the directory, by name.
-std::map<std::string, std::string> tokenizer_files_of(const std::filesystem::path& folder);
+std::map<std::string, std::string> tokenizer_files_of(const std::filesystem::path& directory);
 
 /// Returns the elements in float32. Throws Error(data) if the tensor contains NaN or an infinity.
 std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& name);
@@ -55,15 +55,16 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
 /// shape or dtype, and for a tokenizer that does not fit.
 std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights);
 
-/// Writes `folder`/step-000000000 with float32 parameters and the name of the chat template of the
-/// tokenizer files (kImportedTemplateValue). The run id is a hash of the weights, so that a second
-/// import writes the same bytes. The caller holds the run lock. Throws like checked_tensors and
-/// check_imported_tokenizer; Error(usage) if `folder` already contains a checkpoint of step 0.
+/// Writes `directory`/step-000000000 with float32 parameters and the name of the chat template of
+/// the tokenizer files (kImportedTemplateValue). The run id is a hash of the weights, so that a
+/// second import writes the same bytes. The caller holds the run lock. Throws like checked_tensors
+/// and check_imported_tokenizer; Error(usage) if `directory` already contains a checkpoint of step
+/// 0.
 std::filesystem::path write_imported(ImportedModel model, WeightSource weights,
-                                     const std::filesystem::path& folder);
+                                     const std::filesystem::path& directory);
 
-/// Like write_imported, but takes the lock of the run that `folder` belongs to.
+/// Like write_imported, but takes the lock of the run that `directory` belongs to.
 std::filesystem::path save_imported(ImportedModel model, WeightSource weights,
-                                    const std::filesystem::path& folder);
+                                    const std::filesystem::path& directory);
 
 }  // namespace trireme

@@ -235,7 +235,7 @@ void write_safetensors(const std::filesystem::path& path,
   });
 }
 
-void write_safetensors_folder(const std::filesystem::path& folder,
+void write_safetensors_folder(const std::filesystem::path& directory,
                               std::span<const SafetensorsSource> tensors, Communicator& world,
                               std::uint64_t max_bytes) {
   std::vector<std::span<const SafetensorsSource>> groups;
@@ -253,35 +253,35 @@ void write_safetensors_folder(const std::filesystem::path& folder,
     total += bytes;
   }
   groups.push_back(tensors.subspan(begin));
-  if (groups.size() == 1) return write_safetensors(folder / "model.safetensors", tensors, world);
+  if (groups.size() == 1) return write_safetensors(directory / "model.safetensors", tensors, world);
   Json weight_map = Json::object();
   for (std::size_t i = 0; i < groups.size(); ++i) {
     char name[64];
     std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, groups.size());
-    write_safetensors(folder / name, groups[i], world);
+    write_safetensors(directory / name, groups[i], world);
     for (const SafetensorsSource& tensor : groups[i]) weight_map[tensor.name] = name;
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
   on_first_rank(world, [&] {
-    write_file_atomic(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+    write_file_atomic(directory / "model.safetensors.index.json", index.dump(2) + "\n");
   });
 }
 
 std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
-    const std::filesystem::path& folder) {
+    const std::filesystem::path& directory) {
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
   const auto add_file = [&](const std::string& name) {
-    auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(folder / name));
+    auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(directory / name));
     for (const auto& [tensor, entry] : file->entries()) {
       if (!tensors.emplace(tensor, file).second)
-        fail(ErrorKind::data, "{}: tensor {} is in two files", folder.string(), tensor);
+        fail(ErrorKind::data, "{}: tensor {} is in two files", directory.string(), tensor);
     }
   };
-  const std::filesystem::path index_path = folder / "model.safetensors.index.json";
+  const std::filesystem::path index_path = directory / "model.safetensors.index.json";
   if (!std::filesystem::exists(index_path)) {
-    if (!std::filesystem::exists(folder / "model.safetensors")) {
+    if (!std::filesystem::exists(directory / "model.safetensors")) {
       fail(ErrorKind::data, "{} holds neither model.safetensors nor model.safetensors.index.json",
-           folder.string());
+           directory.string());
     }
     add_file("model.safetensors");
     return tensors;
@@ -299,11 +299,11 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
     files.insert(file.get<std::string>());
   }
   constexpr const char* kWhole = "model.safetensors";
-  if (std::filesystem::exists(folder / kWhole) && files != std::set<std::string>{kWhole}) {
+  if (std::filesystem::exists(directory / kWhole) && files != std::set<std::string>{kWhole}) {
     fail(
         ErrorKind::data,
         "{} holds {} and {}, which names other files: remove the one that is not the model's (transformers reads {})",
-        folder.string(), kWhole, index_path.filename().string(), kWhole);
+        directory.string(), kWhole, index_path.filename().string(), kWhole);
   }
   for (const std::string& file : files) add_file(file);
   for (const auto& [tensor, file] : map->items()) {

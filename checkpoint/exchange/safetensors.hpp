@@ -63,7 +63,7 @@ void write_safetensors(const std::filesystem::path& path,
 
 /// Writes model.safetensors, or for more than `max_bytes` model-00001-of-0000N.safetensors and
 /// model.safetensors.index.json. Collective.
-void write_safetensors_folder(const std::filesystem::path& folder,
+void write_safetensors_folder(const std::filesystem::path& directory,
                               std::span<const SafetensorsSource> tensors, Communicator& world,
                               std::uint64_t max_bytes = 5'000'000'000);
 
@@ -72,6 +72,6 @@ void write_safetensors_folder(const std::filesystem::path& folder,
 /// - the index names a tensor that its file lacks, or a file outside the directory;
 /// - a file contains a tensor that the index does not name.
 std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
-    const std::filesystem::path& folder);
+    const std::filesystem::path& directory);
 
 }  // namespace trireme

@@ -37,9 +37,10 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
 
 }  // namespace
 
-void write_whole_folder(const fs::path& folder, Communicator& world,
+void write_whole_folder(const fs::path& directory, Communicator& world,
                         const std::function<void(const fs::path&)>& write) {
-  const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
+  const fs::path target =
+      directory.has_filename() ? directory : directory.parent_path();  // "out/" is out
   const fs::path temporary =
       target.parent_path() / formatted(".tmp-{}", target.filename().string());
   std::optional<Fd> claim;  // rank 0 holds it for all ranks

@@ -11,23 +11,23 @@ namespace trireme {
 
 /// Returns the paths of all entries, sorted; empty if the directory does not exist. Throws like
 /// fail_to_read: a failure of the machine (resource) is no reason to resume from older state.
-std::vector<std::filesystem::path> list_folder(const std::filesystem::path& folder);
+std::vector<std::filesystem::path> list_folder(const std::filesystem::path& directory);
 
 /// Returns the steps of all entries named step-NNNNNNNNN, newest first; empty if the directory does
 /// not exist. An entry that is not a directory is also listed; Checkpoint::open refuses it.
-std::vector<std::int64_t> list_steps(const std::filesystem::path& folder);
+std::vector<std::int64_t> list_steps(const std::filesystem::path& directory);
 
 /// Deletes `.tmp-step-*` and `.trash-step-*`. Only the owner of the run may call it, and only while
 /// no save is in flight.
-void remove_leftovers(const std::filesystem::path& folder);
+void remove_leftovers(const std::filesystem::path& directory);
 
 /// Renames a committed checkpoint to `.trash-...`, then deletes it. A kill in between leaves no
 /// half-deleted step.
-void discard_step(const std::filesystem::path& folder, std::int64_t step);
+void discard_step(const std::filesystem::path& directory, std::int64_t step);
 
 /// Renames a damaged checkpoint to `damaged-step-...` (`.2`, `.3` if that exists), so that its step
 /// can be saved again and the damage can be inspected. Returns the new path.
-std::filesystem::path set_aside_step(const std::filesystem::path& folder, std::int64_t step);
+std::filesystem::path set_aside_step(const std::filesystem::path& directory, std::int64_t step);
 
 /// The result of find_place: the directory of step directories, or one checkpoint.
 struct CheckpointPlace {

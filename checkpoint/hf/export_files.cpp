@@ -111,8 +111,8 @@ std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
   return files;
 }
 
-void check_exported_config(const std::filesystem::path& folder, const ModelConfig& config) {
-  const std::filesystem::path path = folder / "config.json";
+void check_exported_config(const std::filesystem::path& directory, const ModelConfig& config) {
+  const std::filesystem::path path = directory / "config.json";
   std::map<std::string, std::string> wanted;
   std::map<std::string, std::string> found;
   ModelConfig theirs = model_from_hf(read_json(path), path.string());

@@ -19,7 +19,7 @@ std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
 /// Returns only the tokenizer files and the chat template, as in export_files.
 std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoint);
 
-/// Throws Error(internal) unless config.json in `folder` describes the same model.
-void check_exported_config(const std::filesystem::path& folder, const ModelConfig& config);
+/// Throws Error(internal) unless config.json in `directory` describes the same model.
+void check_exported_config(const std::filesystem::path& directory, const ModelConfig& config);
 
 }  // namespace trireme

@@ -96,7 +96,7 @@ std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, cons
 
 }  // namespace
 
-void export_hf(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
+void export_hf(const Checkpoint& checkpoint, const fs::path& directory, Communicator& world,
                const ExportOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
     fail(ErrorKind::usage, "export dtype {}, must be one of f32, bf16, f16",
@@ -114,7 +114,7 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& folder, Communicato
   const std::vector<SafetensorsSource> sources =
       options.base != nullptr ? merged_weights(checkpoint, *options.base, config, options.dtype)
                               : whole_weights(checkpoint, config, options.dtype);
-  write_whole_folder(folder, world, [&](const fs::path& temporary) {
+  write_whole_folder(directory, world, [&](const fs::path& temporary) {
     write_checked_folder(temporary, sources, world, options.max_file_bytes);
     on_first_rank(world, [&] {
       for (const auto& [name, content] : export_files(checkpoint, config, options.dtype))

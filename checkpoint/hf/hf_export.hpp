@@ -19,21 +19,21 @@ struct ExportOptions {
 /// special_tokens_map.json, the chat template of the run and a model card.
 ///
 /// Shape and weights come from the checkpoint alone. Adapters are added to the weights of their
-/// base (lora.hpp). `folder` must not exist. One rename creates it after all files were read back
-/// and compared. Collective: each rank writes a part of the weights. Throws Error(usage) if
-/// `folder` exists or the dtype is not f32, bf16 or f16, Error(data) if the parameters of the
+/// base (lora.hpp). `directory` must not exist. One rename creates it after all files were read
+/// back and compared. Collective: each rank writes a part of the weights. Throws Error(usage) if
+/// `directory` exists or the dtype is not f32, bf16 or f16, Error(data) if the parameters of the
 /// checkpoint do not match its shape.
-void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& directory,
                Communicator& world, const ExportOptions& options = {});
 
 /// Imports a model directory (Qwen3, Qwen3 MoE, Llama or Mistral; one or several safetensors files;
-/// f32, bf16, f16) as the checkpoint `folder`/step-000000000 with float32 parameters and the
+/// f32, bf16, f16) as the checkpoint `directory`/step-000000000 with float32 parameters and the
 /// tokenizer files. Needs memory for the whole model in float32. If the tokenizer cannot be read,
 /// warns, or with `require_tokenizer` refuses (tokenizer_check.hpp). Throws Error(data) naming
-/// every config key or tensor that is not supported, missing or extra; Error(usage) if `folder`
+/// every config key or tensor that is not supported, missing or extra; Error(usage) if `directory`
 /// already contains a checkpoint of step 0.
 std::filesystem::path import_hf(const std::filesystem::path& model,
-                                const std::filesystem::path& folder,
+                                const std::filesystem::path& directory,
                                 bool require_tokenizer = false);
 
 }  // namespace trireme

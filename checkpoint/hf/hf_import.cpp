@@ -29,30 +29,30 @@ void add_generation_config(const Json& config, const fs::path& model,
 
 }  // namespace
 
-bool is_hf_folder(const fs::path& folder) {
-  return fs::exists(folder / "config.json");
+bool is_hf_folder(const fs::path& directory) {
+  return fs::exists(directory / "config.json");
 }
 
-bool is_hf_folder(const fs::path& folder, Communicator& world) {
-  return text_of_first_rank(world, [&] { return is_hf_folder(folder) ? "1" : ""; }) == "1";
+bool is_hf_folder(const fs::path& directory, Communicator& world) {
+  return text_of_first_rank(world, [&] { return is_hf_folder(directory) ? "1" : ""; }) == "1";
 }
 
-HfModel open_hf_model(const fs::path& folder) {
-  const fs::path config_path = folder / "config.json";
+HfModel open_hf_model(const fs::path& directory) {
+  const fs::path config_path = directory / "config.json";
   const Json hf_config = read_json(config_path);
   ImportedModel imported{model_from_hf(hf_config, config_path.string()),
                          {},
-                         tokenizer_files_of(folder),
-                         folder.string()};
+                         tokenizer_files_of(directory),
+                         directory.string()};
   imported.values[kHfFamilyValue] = hf_config.at("model_type").get<std::string>();
-  add_generation_config(hf_config, folder, imported.files);
-  return {std::move(imported), weights_of(open_safetensors_folder(folder))};
+  add_generation_config(hf_config, directory, imported.files);
+  return {std::move(imported), weights_of(open_safetensors_folder(directory))};
 }
 
-fs::path import_hf(const fs::path& model, const fs::path& folder, bool require_tokenizer) {
+fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer) {
   HfModel opened = open_hf_model(model);
   opened.model.require_tokenizer = require_tokenizer;
-  return save_imported(std::move(opened.model), opened.weights, folder);
+  return save_imported(std::move(opened.model), opened.weights, directory);
 }
 
 }  // namespace trireme

@@ -13,12 +13,12 @@ struct HfModel {
 };
 
 /// Returns true for a directory with a config.json. Checkpoints and runs have no such file.
-bool is_hf_folder(const std::filesystem::path& folder);
+bool is_hf_folder(const std::filesystem::path& directory);
 /// Returns the answer of rank 0. Collective.
-bool is_hf_folder(const std::filesystem::path& folder, Communicator& world);
+bool is_hf_folder(const std::filesystem::path& directory, Communicator& world);
 
 /// Opens a model directory. Throws Error(data) naming every key of config.json that is not
 /// supported, and for files that are missing or damaged.
-HfModel open_hf_model(const std::filesystem::path& folder);
+HfModel open_hf_model(const std::filesystem::path& directory);
 
 }  // namespace trireme

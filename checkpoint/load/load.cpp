@@ -93,15 +93,15 @@ void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
 
 }  // namespace
 
-Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
-  if (std::error_code code; std::filesystem::is_symlink(folder, code)) {
-    fail(ErrorKind::data, "{} is a symbolic link, which is not followed", folder.string());
+Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
+  if (std::error_code code; std::filesystem::is_symlink(directory, code)) {
+    fail(ErrorKind::data, "{} is a symbolic link, which is not followed", directory.string());
   }
-  const std::filesystem::path path = folder / kManifestName;
+  const std::filesystem::path path = directory / kManifestName;
   Checkpoint checkpoint;
-  checkpoint.path_ = folder;
+  checkpoint.path_ = directory;
   checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
-  const std::int64_t named = step_of_folder_name(folder.filename().string());
+  const std::int64_t named = step_of_folder_name(directory.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
     fail(ErrorKind::data, "{}: belongs to step {}, not to this directory", path.string(),
          checkpoint.step());
@@ -109,15 +109,15 @@ Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
   return checkpoint;
 }
 
-Checkpoint Checkpoint::open(const std::filesystem::path& folder, Communicator& world) {
+Checkpoint Checkpoint::open(const std::filesystem::path& directory, Communicator& world) {
   Checkpoint checkpoint;
   const std::string text = text_of_first_rank(world, [&] {
-    checkpoint = open(folder);
+    checkpoint = open(directory);
     return world.size() == 1 ? "" : manifest_text(checkpoint.manifest_);
   });
   if (world.rank() == 0) return checkpoint;
-  checkpoint.path_ = folder;
-  checkpoint.manifest_ = parse_manifest(text, (folder / kManifestName).string());
+  checkpoint.path_ = directory;
+  checkpoint.manifest_ = parse_manifest(text, (directory / kManifestName).string());
   return checkpoint;
 }
 

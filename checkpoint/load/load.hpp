@@ -19,9 +19,9 @@ class Checkpoint {
  public:
   /// Throws Error(data) if the manifest is missing, damaged or inconsistent, or does not belong to
   /// the step of the directory.
-  static Checkpoint open(const std::filesystem::path& folder);
+  static Checkpoint open(const std::filesystem::path& directory);
   /// Rank 0 reads the manifest for all ranks; all ranks throw its error. Collective.
-  static Checkpoint open(const std::filesystem::path& folder, Communicator& world);
+  static Checkpoint open(const std::filesystem::path& directory, Communicator& world);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 

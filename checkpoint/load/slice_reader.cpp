@@ -170,7 +170,7 @@ void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
 
 }  // namespace
 
-void read_slices(const std::filesystem::path& folder, const CheckpointManifest& manifest,
+void read_slices(const std::filesystem::path& directory, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const SliceJob& a, const SliceJob& b) {
     return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);
@@ -188,7 +188,7 @@ void read_slices(const std::filesystem::path& folder, const CheckpointManifest& 
     }
     if (task.wanted.empty()) continue;
     const std::uint64_t shard = job.slice->shard;
-    if (!readers.contains(shard)) readers.try_emplace(shard, folder, manifest.shards.at(shard));
+    if (!readers.contains(shard)) readers.try_emplace(shard, directory, manifest.shards.at(shard));
     if (job.slice->hash.size() != kChecksumDigits) {
       read_in_order(readers.at(shard), task);
       continue;

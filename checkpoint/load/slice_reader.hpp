@@ -28,7 +28,7 @@ struct SliceJob {
 /// in blocks. Needs 5 MiB per thread besides the targets. Throws Error(data) if a file is missing
 /// or has another size than recorded, or if a checksum differs; then the content of the targets is
 /// undefined.
-void read_slices(const std::filesystem::path& folder, const CheckpointManifest& manifest,
+void read_slices(const std::filesystem::path& directory, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs);
 
 }  // namespace trireme

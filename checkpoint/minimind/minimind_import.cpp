@@ -163,7 +163,7 @@ bool is_adapter_name(std::string_view name) {
 
 }  // namespace
 
-fs::path import_minimind(const MinimindImport& import, const fs::path& folder) {
+fs::path import_minimind(const MinimindImport& import, const fs::path& directory) {
   const std::string where = import.file.string();
   const WeightSource theirs = read_source(import.file);
   ModelConfig model = import.model;
@@ -177,7 +177,8 @@ fs::path import_minimind(const MinimindImport& import, const fs::path& folder) {
   resolve(model, 0);
   ImportedModel imported{model, {}, {}, where, import.require_tokenizer};
   if (!import.tokenizer.empty()) imported.files = tokenizer_files_of(import.tokenizer);
-  return save_imported(std::move(imported), as_hugging_face(theirs, model.head_dim, where), folder);
+  return save_imported(std::move(imported), as_hugging_face(theirs, model.head_dim, where),
+                       directory);
 }
 
 }  // namespace trireme

@@ -13,8 +13,8 @@ struct MinimindImport {
   bool require_tokenizer = false;   // refuse a tokenizer that is missing or cannot be read
 };
 
-/// Imports weights of MiniMind's trainers as the checkpoint `folder`/step-000000000. The files do
-/// not describe the shape.
+/// Imports weights of MiniMind's trainers as the checkpoint `directory`/step-000000000. The files
+/// do not describe the shape.
 ///
 /// - V1 and V2 (tok_embeddings, wq, w1): names are mapped to Hugging Face names. V1 and V2 rotate
 ///   neighbors 2i, 2i+1 of a head as a complex number; this program rotates elements i and i + D/2.
@@ -25,6 +25,6 @@ struct MinimindImport {
 /// Error(usage) for an invalid shape. Source: jingyaogong/minimind, 7da201a (V2) and a62faf3
 /// (V2.1).
 std::filesystem::path import_minimind(const MinimindImport& import,
-                                      const std::filesystem::path& folder);
+                                      const std::filesystem::path& directory);
 
 }  // namespace trireme

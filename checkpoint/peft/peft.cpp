@@ -116,8 +116,8 @@ void check_named(const Json& config, const std::vector<std::string>& targets,
 }
 
 /// Returns the tensors by their names in our checkpoints, without "param/".
-WeightSource adapter_weights(const fs::path& folder) {
-  const fs::path path = folder / kWeightsFile;
+WeightSource adapter_weights(const fs::path& directory) {
+  const fs::path path = directory / kWeightsFile;
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
   for (const auto& [name, entry] : file->entries()) tensors.emplace(name, file);
@@ -153,8 +153,8 @@ void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adap
 }
 
 /// Replaces the chat template if the adapter directory has one.
-void take_template(const fs::path& folder, StateDict& state) {
-  const auto files = tokenizer_files_of(folder);
+void take_template(const fs::path& directory, StateDict& state) {
+  const auto files = tokenizer_files_of(directory);
   const std::string name = template_of_files(files);
   if (name.empty()) return;
   state.files["chat_template.jinja"] = jinja_of(files);
@@ -164,7 +164,7 @@ void take_template(const fs::path& folder, StateDict& state) {
 
 }  // namespace
 
-void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
+void export_peft(const Checkpoint& checkpoint, const fs::path& directory, Communicator& world,
                  DType dtype, const std::string& base_name) {
   const std::string where = checkpoint.path().string();
   if (!holds_adapters(checkpoint))
@@ -185,7 +185,7 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
                          }});
     }
   }
-  write_whole_folder(folder, world, [&](const fs::path& temporary) {
+  write_whole_folder(directory, world, [&](const fs::path& temporary) {
     write_checked_file(temporary / kWeightsFile, sources, world);
     on_first_rank(world, [&] {
       write_file_atomic(temporary / kConfigFile, config_text(lora, config, base_name));
@@ -195,20 +195,20 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
   });
 }
 
-PeftAdapters read_peft(const fs::path& folder,
+PeftAdapters read_peft(const fs::path& directory,
                        const std::map<std::string, std::string>& base_values,
                        const std::map<std::string, std::string>& base_files,
                        const std::string& where) {
-  const fs::path config_path = folder / kConfigFile;
+  const fs::path config_path = directory / kConfigFile;
   const Json config = read_json(config_path);
   LoraConfig lora = lora_in(config, config_path.string());
-  const WeightSource weights = adapter_weights(folder);
+  const WeightSource weights = adapter_weights(directory);
   const ModelConfig model = model_from_values(base_values, where);
   const std::vector<std::string> targets = targets_in(weights, model);
   check_named(config, targets, config_path.string());
   lora.targets = joined(targets, ",");
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
-  check_fit(weights, adapters, lora.rank, folder.string());
+  check_fit(weights, adapters, lora.rank, directory.string());
   PeftAdapters read;
   for (const auto& [key, value] : base_values) {
     if (is_model_value(key)) read.state.values[key] = value;
@@ -216,7 +216,7 @@ PeftAdapters read_peft(const fs::path& folder,
   read.state.values.emplace("step", "0");
   put_lora_values(lora, read.state.values);
   read.state.files = base_files;
-  take_template(folder, read.state);
+  take_template(directory, read.state);
   Hasher content;
   read.storage.reserve(2 * adapters.size());
   for (const LoraAdapter& adapter : adapters) {

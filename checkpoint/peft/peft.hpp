@@ -16,11 +16,11 @@
 /// Source: peft 0.21, tuners/lora/config.py and utils/save_and_load.py.
 namespace trireme {
 
-/// Writes `folder` from a checkpoint of adapters (exchange/lora.hpp), with the tokenizer and the
+/// Writes `directory` from a checkpoint of adapters (exchange/lora.hpp), with the tokenizer and the
 /// chat template of its model. The directory appears complete, after all files were read back and
 /// compared. `base_name`: base_model_name_or_path, a Hugging Face directory or hub name; "": null.
 /// Collective. Throws Error(usage) if the directory exists or the checkpoint contains no adapters.
-void export_peft(const Checkpoint& checkpoint, const std::filesystem::path& folder,
+void export_peft(const Checkpoint& checkpoint, const std::filesystem::path& directory,
                  Communicator& world, DType dtype = DType::f32, const std::string& base_name = "");
 
 /// Adapters in float32, ready to save beside their base. `storage` owns the bytes of the tensors.
@@ -35,7 +35,7 @@ struct PeftAdapters {
 /// directory replaces the template of the model. Throws Error(data) naming every unsupported
 /// setting (other kinds of adapters, biases, whole modules, individual ranks, layers without
 /// adapters) and every tensor that does not fit the model.
-PeftAdapters read_peft(const std::filesystem::path& folder,
+PeftAdapters read_peft(const std::filesystem::path& directory,
                        const std::map<std::string, std::string>& base_values,
                        const std::map<std::string, std::string>& base_files,
                        const std::string& where);

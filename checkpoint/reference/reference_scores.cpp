@@ -167,7 +167,7 @@ const ReferenceSet* ReferenceTable::find(const std::string& content_xxh3,
   return found == sets.end() ? nullptr : &*found;
 }
 
-void save_reference(const std::filesystem::path& folder, const ReferenceTable& table) {
+void save_reference(const std::filesystem::path& directory, const ReferenceTable& table) {
   Json sets = Json::array();
   for (const ReferenceSet& set : table.sets) {
     const std::size_t pairs = set.documents.size();
@@ -184,7 +184,7 @@ void save_reference(const std::filesystem::path& folder, const ReferenceTable& t
   const auto keys = joined_rows(table.sets, &ReferenceSet::keys);
   const auto pairs = static_cast<std::int64_t>(keys.size());
   SelfCommunicator alone;
-  write_whole_folder(folder, alone, [&](const std::filesystem::path& temporary) {
+  write_whole_folder(directory, alone, [&](const std::filesystem::path& temporary) {
     const std::filesystem::path path = temporary / kTableName;
     const std::array tensors{tensor_of("sums", DType::f64, {pairs, 2}, sums),
                              tensor_of("counts", DType::i32, {pairs, 2}, counts),
@@ -203,13 +203,13 @@ void save_reference(const std::filesystem::path& folder, const ReferenceTable& t
   });
 }
 
-bool is_reference(const std::filesystem::path& folder) {
+bool is_reference(const std::filesystem::path& directory) {
   std::error_code code;
-  return std::filesystem::exists(folder / kHeadName, code);
+  return std::filesystem::exists(directory / kHeadName, code);
 }
 
-ReferenceTable load_reference(const std::filesystem::path& folder) {
-  const std::filesystem::path head_path = folder / kHeadName;
+ReferenceTable load_reference(const std::filesystem::path& directory) {
+  const std::filesystem::path head_path = directory / kHeadName;
   const std::string where = head_path.string();
   const Json head = unsealed(head_path);
   const auto version = json_get<std::int64_t>(head, "version", where);
@@ -219,7 +219,7 @@ ReferenceTable load_reference(const std::filesystem::path& folder) {
          where, json_get<std::string>(head, "format", where), version, kReferenceFormat,
          kReferenceVersion);
   }
-  const std::filesystem::path path = folder / kTableName;
+  const std::filesystem::path path = directory / kTableName;
   if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||
       hash_file(path) != json_get<std::string>(head, "xxh3_128", where)) {
     fail(ErrorKind::data, "{} is damaged: its hash differs from the hash in {}", path.string(),

@@ -55,13 +55,13 @@ struct ReferenceTable {
 /// Writes the directory and publishes it by one rename. Removes the temporary files of a killed
 /// writer. Called by one rank. Throws Error(usage) if the directory exists, Error(resource) if a
 /// disk operation fails.
-void save_reference(const std::filesystem::path& folder, const ReferenceTable& table);
+void save_reference(const std::filesystem::path& directory, const ReferenceTable& table);
 
-/// Returns true if `folder` contains reference scores (and not a checkpoint).
-bool is_reference(const std::filesystem::path& folder);
+/// Returns true if `directory` contains reference scores (and not a checkpoint).
+bool is_reference(const std::filesystem::path& directory);
 
 /// Reads and checks the whole table. Throws Error(data) if a file is missing, damaged or of a newer
 /// version.
-ReferenceTable load_reference(const std::filesystem::path& folder);
+ReferenceTable load_reference(const std::filesystem::path& directory);
 
 }  // namespace trireme

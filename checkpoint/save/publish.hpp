@@ -12,8 +12,8 @@ namespace trireme {
 /// A checkpoint before the commit: everything except its shards, which writers put into
 /// `temporary`.
 struct Unpublished {
-  std::filesystem::path folder;     // directory of the checkpoints
-  std::filesystem::path temporary;  // folder/.tmp-step-NNNNNNNNN
+  std::filesystem::path directory;  // directory of the checkpoints
+  std::filesystem::path temporary;  // directory/.tmp-step-NNNNNNNNN
   std::string run_id;
   std::int64_t step = 0;
   std::map<std::string, std::string> values;

@@ -72,14 +72,14 @@ void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
   }
 }
 
-StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                   const StateDict& state, Communicator& world,
                                   const SaveOptions& options) {
   StagedCheckpoint staged;
   const auto error = capture([&] {
     failpoint("checkpoint.stage");
     check_files(state, options);
-    staged.whole = {folder,         folder / (".tmp-" + step_folder_name(step)),
+    staged.whole = {directory,      directory / (".tmp-" + step_folder_name(step)),
                     options.run_id, step,
                     state.values,   state.files};
     staged.identity = {options.run_id, step, world.rank(), world.size()};
@@ -118,7 +118,7 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
   } catch (const Error& error) {
     failure = error;
   }
-  if (!failure) return staged.whole.folder / step_folder_name(staged.identity.step);
+  if (!failure) return staged.whole.directory / step_folder_name(staged.identity.step);
   // After agree, no rank writes any more. If a peer has died instead, the next owner removes the
   // leftovers.
   if (world.rank() == 0 && failure->kind() != ErrorKind::comm) {
@@ -129,12 +129,12 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
                                          staged.identity.step, failure->what()));
 }
 
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                       const StateDict& state, Communicator& world,
                                       const SaveOptions& options) {
   SaveOptions borrowed = options;
   borrowed.copy = false;
-  const StagedCheckpoint staged = stage_checkpoint(folder, step, state, world, borrowed);
+  const StagedCheckpoint staged = stage_checkpoint(directory, step, state, world, borrowed);
   return commit_checkpoint(staged, write_staged_shard(staged), world);
 }
 

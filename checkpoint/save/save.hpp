@@ -50,7 +50,7 @@ struct WrittenShard {
 /// pass equal step, values and files. The commit checks that each element has exactly one owner.
 /// Collective. Throws Error(usage) if step-NNNNNNNNN already exists, Error(internal) for an
 /// inconsistent StateDict.
-StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                   const StateDict& state, Communicator& world,
                                   const SaveOptions& options);
 
@@ -69,7 +69,7 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
                                         Communicator& world);
 
 /// Runs all three stages without a copy. Collective.
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                       const StateDict& state, Communicator& world,
                                       const SaveOptions& options);
 

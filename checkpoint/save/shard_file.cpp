@@ -77,11 +77,11 @@ std::string shard_file_name(const ShardIdentity& identity) {
   return name;
 }
 
-CheckpointManifest write_shard_file(const std::filesystem::path& folder,
+CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices, WritePace* rate_limit) {
   const std::string name = shard_file_name(identity);
-  const std::filesystem::path path = folder / name;
+  const std::filesystem::path path = directory / name;
   failpoint("checkpoint.shard.create");
   const std::vector<Placed> placed = write_skeleton(path, identity, slices);
   failpoint("checkpoint.shard.skeleton");
@@ -104,7 +104,7 @@ CheckpointManifest write_shard_file(const std::filesystem::path& folder,
   const std::uint64_t size = writer.size();
   part.shards.push_back({name, size, writer.finish()});
   failpoint("checkpoint.shard.folder");
-  sync_folder(folder);
+  sync_folder(directory);
   failpoint("checkpoint.shard.done");
   return part;
 }

@@ -32,7 +32,7 @@ struct ShardIdentity {
 /// Returns "shard-00000-of-00008.h5".
 std::string shard_file_name(const ShardIdentity& identity);
 
-/// Writes one HDF5 shard into `folder` and returns the part of the manifest that describes it.
+/// Writes one HDF5 shard into `directory` and returns the part of the manifest that describes it.
 ///
 /// libhdf5 writes the skeleton and the space is reserved at once. Then DiskWriter writes the raw
 /// elements past libhdf5 and the page cache, and computes the checksum of each slice and the hash
@@ -40,7 +40,7 @@ std::string shard_file_name(const ShardIdentity& identity);
 /// slice, or one dim if the slice is a flat range. Equal inputs give equal bytes.
 ///   rate_limit  limits the write rate; null: no limit
 /// Does not communicate; may run on any thread. Throws Error(resource) if a disk operation fails.
-CheckpointManifest write_shard_file(const std::filesystem::path& folder,
+CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices,
                                     WritePace* rate_limit = nullptr);

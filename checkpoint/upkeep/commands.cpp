@@ -51,22 +51,23 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 /// Throws Error(usage) if the directory contains entries that do not belong to checkpoints.
-void check_may_hold_steps(const fs::path& folder) {
+void check_may_hold_steps(const fs::path& directory) {
   constexpr std::array kOurs{".", "damaged-step-", "latest", "LOCK"};
   std::vector<fs::path> entries;
-  (void)capture(
-      [&] { entries = list_folder(folder); });  // a directory that cannot be read is refused later
+  (void)capture([&] {
+    entries = list_folder(directory);
+  });  // a directory that cannot be read is refused later
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
     const bool ours =
         step_of_folder_name(name) >= 0 ||
         std::any_of(kOurs.begin(), kOurs.end(), [&](auto part) { return name.starts_with(part); });
     if (ours) continue;
-    const fs::path inside = folder / "checkpoints";
+    const fs::path inside = directory / "checkpoints";
     const bool is_run = !list_steps(inside).empty();
     fail(ErrorKind::usage,
          "--output {} contains '{}' and is not a directory of checkpoints: give {}",
-         folder.string(), name, is_run ? inside.string() : "a new directory");
+         directory.string(), name, is_run ? inside.string() : "a new directory");
   }
 }
 
@@ -75,10 +76,10 @@ void check_may_hold_steps(const fs::path& folder) {
 std::string checkpoint_list(const fs::path& place) {
   SelfCommunicator alone;
   std::string text;
-  for (const fs::path& folder : step_folders(place, alone)) {
+  for (const fs::path& directory : step_folders(place, alone)) {
     std::optional<Checkpoint> checkpoint;
-    const auto error = capture([&] { checkpoint = Checkpoint::open(folder); });
-    text += folder.filename().string() + "  ";
+    const auto error = capture([&] { checkpoint = Checkpoint::open(directory); });
+    text += directory.filename().string() + "  ";
     if (error) {
       text += formatted("damaged: {}\n", error->what());
       continue;
@@ -95,8 +96,8 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
   const std::vector<fs::path> folders = step_folders(place, world);
   std::vector<Checkpoint> opened;
   std::vector<std::string> problems;  // one per directory; "": no problem
-  for (const fs::path& folder : folders) {
-    const auto error = capture([&] { opened.push_back(Checkpoint::open(folder, world)); });
+  for (const fs::path& directory : folders) {
+    const auto error = capture([&] { opened.push_back(Checkpoint::open(directory, world)); });
     if (error && error->kind() != ErrorKind::data) throw Error(*error);
     problems.emplace_back(error ? error->what() : "");
   }

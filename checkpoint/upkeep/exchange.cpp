@@ -26,8 +26,8 @@ namespace fs = std::filesystem;
 /// Returns true if the directory is empty except for the leftovers of a killed import.
 bool is_vacant(const fs::path& run_folder) {
   bool vacant = true;
-  const auto look = [&](const fs::path& folder, const std::string& allowed) {
-    for (const fs::path& entry : list_folder(folder)) {
+  const auto look = [&](const fs::path& directory, const std::string& allowed) {
+    for (const fs::path& entry : list_folder(directory)) {
       const std::string name = entry.filename().string();
       if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
     }
@@ -59,22 +59,22 @@ class TemporaryModel {
  public:
   TemporaryModel(const fs::path& place, const fs::path& beside, Communicator& world,
                  bool allow_older)
-      : folder_(fs::path(beside).concat(".model.tmp")),
+      : directory_(fs::path(beside).concat(".model.tmp")),
         world_(world),
-        model_(open_whole_model(place, folder_, world, allow_older)) {}
+        model_(open_whole_model(place, directory_, world, allow_older)) {}
 
   TemporaryModel(const TemporaryModel&) = delete;
   TemporaryModel& operator=(const TemporaryModel&) = delete;
 
   ~TemporaryModel() {
     std::error_code ignored;
-    if (model_.made && world_.rank() == 0) fs::remove_all(folder_, ignored);
+    if (model_.made && world_.rank() == 0) fs::remove_all(directory_, ignored);
   }
 
   [[nodiscard]] const Checkpoint& checkpoint() const { return model_.checkpoint; }
 
  private:
-  fs::path folder_;
+  fs::path directory_;
   Communicator& world_;
   WholeModel model_;
 };
@@ -157,17 +157,17 @@ std::string import_command(const ImportCommand& options) {
                          "earlier import finished)",
                          options.output));
   }
-  const fs::path folder = fs::path(options.output) / "checkpoints";
+  const fs::path directory = fs::path(options.output) / "checkpoints";
   if (!options.peft.empty()) {
     return formatted("{} -> {}\n", options.peft, import_adapters(options).string());
   }
   if (!options.minimind.empty()) {
     const fs::path made = import_minimind(
-        {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, folder);
+        {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, directory);
     return formatted("{} -> {}\n", options.minimind, made.string());
   }
   return formatted("{} -> {}\n", options.hf,
-                   import_hf(options.hf, folder, options.require_tokenizer).string());
+                   import_hf(options.hf, directory, options.require_tokenizer).string());
 }
 
 }  // namespace trireme

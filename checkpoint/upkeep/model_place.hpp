@@ -28,21 +28,22 @@ ModelDescription read_model_description(const std::filesystem::path& place);
 /// A checkpoint that contains all weights of a model.
 struct WholeModel {
   Checkpoint checkpoint;
-  bool made = false;  // written by this call as step 0 of `folder`
+  bool made = false;  // written by this call as step 0 of `directory`
 };
 
 /// Opens the model at `place` like open_newest_good does. Imports a Hugging Face directory into
-/// `folder`. Adds adapters to their base (computed in fp64) and writes the result to `folder`.
-/// Removes the previous content of `folder` first. The caller holds the lock of the run that
-/// contains `folder`.
+/// `directory`. Adds adapters to their base (computed in fp64) and writes the result to
+/// `directory`. Removes the previous content of `directory` first. The caller holds the lock of the
+/// run that contains `directory`.
 ///   memory  the whole model on rank 0 if it is written
 /// Collective. Throws Error(data) for a damaged or incomplete model.
-WholeModel open_whole_model(const std::filesystem::path& place, const std::filesystem::path& folder,
-                            Communicator& world, bool allow_older = false);
+WholeModel open_whole_model(const std::filesystem::path& place,
+                            const std::filesystem::path& directory, Communicator& world,
+                            bool allow_older = false);
 
-/// Writes the weights of the model at `place` as step 0 of `folder`. Like publish_weights, for any
-/// kind of path. Collective.
-Checkpoint publish_model(const std::filesystem::path& place, const std::filesystem::path& folder,
+/// Writes the weights of the model at `place` as step 0 of `directory`. Like publish_weights, for
+/// any kind of path. Collective.
+Checkpoint publish_model(const std::filesystem::path& place, const std::filesystem::path& directory,
                          Communicator& world, bool allow_older = false);
 
 /// Returns the hash of the weights at `place` (hash_tensors of "param/"). For a run of adapters,

@@ -22,15 +22,15 @@ struct SkippedStep {
   std::string reason;
 };
 
-/// Returns the newest undamaged checkpoint in `folder`; nullopt if there is none. Verifies every
+/// Returns the newest undamaged checkpoint in `directory`; nullopt if there is none. Verifies every
 /// byte and warns about each newer checkpoint that is damaged. Throws Error(resource) for a failure
 /// of the machine, which is no reason to use older state.
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder,
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& directory,
                                            const WarningSink& warn);
 
 /// Like find_newest_good above. The ranks split the files; rank 0 warns. Collective.
-std::optional<Checkpoint> find_newest_good(const std::filesystem::path& folder, Communicator& world,
-                                           const WarningSink& warn);
+std::optional<Checkpoint> find_newest_good(const std::filesystem::path& directory,
+                                           Communicator& world, const WarningSink& warn);
 
 /// Opens the checkpoint that `place` names, for generate, serve and export: a step directory
 /// (verified while it is read) or the newest checkpoint of a run (verified now). If the newest one
@@ -44,6 +44,6 @@ Checkpoint open_newest_good(const std::filesystem::path& place, Communicator& wo
 
 /// Returns the result of rank 0, because another node may see a new directory later. Collective.
 CheckpointPlace find_place(const std::filesystem::path& path, Communicator& world);
-std::vector<std::int64_t> list_steps(const std::filesystem::path& folder, Communicator& world);
+std::vector<std::int64_t> list_steps(const std::filesystem::path& directory, Communicator& world);
 
 }  // namespace trireme

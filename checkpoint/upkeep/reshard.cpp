@@ -114,7 +114,7 @@ std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
 std::filesystem::path write_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                        Unpublished whole, Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
-  whole.temporary = whole.folder / (".tmp-" + step_folder_name(whole.step));
+  whole.temporary = whole.directory / (".tmp-" + step_folder_name(whole.step));
   on_first_rank(world, [&] {
     for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
     make_temporary(whole);
@@ -210,20 +210,21 @@ std::string layout_text(const CheckpointManifest& manifest) {
 }
 
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
-                                         const std::filesystem::path& folder, Communicator& world) {
+                                         const std::filesystem::path& directory,
+                                         Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
-  return write_checkpoint(from, layout,
-                          {folder, {}, manifest.run_id, manifest.step, manifest.values, {}}, world);
+  return write_checkpoint(
+      from, layout, {directory, {}, manifest.run_id, manifest.step, manifest.values, {}}, world);
 }
 
-std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
-                                      Communicator& world) {
+std::filesystem::path publish_weights(const Checkpoint& from,
+                                      const std::filesystem::path& directory, Communicator& world) {
   CheckpointManifest weights = from.manifest();
   std::erase_if(weights.tensors,
                 [](const auto& named) { return !named.first.starts_with("param/"); });
   std::erase_if(weights.values, [&](const auto& named) { return !is_model_value(named.first); });
   return write_checkpoint(from, spread_layout(weights, world.size()),
-                          {folder, {}, weights.run_id, 0, weights.values, {}}, world);
+                          {directory, {}, weights.run_id, 0, weights.values, {}}, world);
 }
 
 }  // namespace trireme

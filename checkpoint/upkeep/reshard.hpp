@@ -40,18 +40,19 @@ ReshardLayout parse_layout(const std::string& text, const std::string& where,
 /// Returns the layout of a checkpoint in that format.
 std::string layout_text(const CheckpointManifest& manifest);
 
-/// Writes the same state in another layout as step-NNNNNNNNN of `folder`, with the protocol of a
+/// Writes the same state in another layout as step-NNNNNNNNN of `directory`, with the protocol of a
 /// save. The caller must hold the RunLock. Each rank of the layout has one shard; the ranks of
 /// `world` split the shards by bytes. Checks everything it reads. Needs memory for the largest
 /// shard on each rank. Returns the directory of the new checkpoint. Collective. Throws like
 /// load_tensors and save_checkpoint.
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
-                                         const std::filesystem::path& folder, Communicator& world);
+                                         const std::filesystem::path& directory,
+                                         Communicator& world);
 
 /// Writes only the weights ("param/"), the values of the model (is_model_value) and the copied
-/// files as step 0 of `folder`, with one shard per rank of `world`. Otherwise like
+/// files as step 0 of `directory`, with one shard per rank of `world`. Otherwise like
 /// reshard_checkpoint. Collective.
-std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
-                                      Communicator& world);
+std::filesystem::path publish_weights(const Checkpoint& from,
+                                      const std::filesystem::path& directory, Communicator& world);
 
 }  // namespace trireme

@@ -38,12 +38,13 @@ void check_options(const PruneOptions& options) {
 /// Selects the checkpoints of one directory to delete.
 class Pruner {
  public:
-  Pruner(const std::filesystem::path& folder, const PruneOptions& options, const WarningSink& warn)
+  Pruner(const std::filesystem::path& directory, const PruneOptions& options,
+         const WarningSink& warn)
       : options_(options), warn_(warn) {
-    for (const std::int64_t step : list_steps(folder)) {
+    for (const std::int64_t step : list_steps(directory)) {
       const std::string name = step_folder_name(step);
       std::optional<Checkpoint> checkpoint;
-      if (const auto error = capture([&] { checkpoint = Checkpoint::open(folder / name); })) {
+      if (const auto error = capture([&] { checkpoint = Checkpoint::open(directory / name); })) {
         warn_(
             formatted("checkpoint {} is not deleted, it cannot be read: {}", name, error->what()));
       } else if (checkpoint->manifest().run_id != options.run_id) {
@@ -113,19 +114,19 @@ class Pruner {
 
 }  // namespace
 
-std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folder,
+std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& directory,
                                               const PruneOptions& options,
                                               const WarningSink& warn) {
   check_options(options);
-  return Pruner(folder, options, warn).surplus();
+  return Pruner(directory, options, warn).surplus();
 }
 
-std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
+std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& directory,
                                             const PruneOptions& options, const WarningSink& warn) {
-  const std::vector<std::int64_t> steps = surplus_checkpoints(folder, options, warn);
+  const std::vector<std::int64_t> steps = surplus_checkpoints(directory, options, warn);
   std::optional<Error> first;
   for (const std::int64_t step : steps) {
-    const auto error = capture([&] { discard_step(folder, step); });
+    const auto error = capture([&] { discard_step(directory, step); });
     if (!first) first = error;
   }
   if (first) throw Error(*first);

@@ -18,7 +18,7 @@ struct PruneOptions {
 };
 
 /// Returns the steps that prune_checkpoints would delete, newest first. Deletes nothing.
-std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folder,
+std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& directory,
                                               const PruneOptions& options, const WarningSink& warn);
 
 /// Deletes checkpoints older than the newest `keep_last` good ones, except every `keep_every`-th
@@ -27,7 +27,7 @@ std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folde
 /// Never touches checkpoints of another run or unreadable checkpoints. Returns the deleted steps,
 /// newest first. Only the owner of the run may call it. Throws Error(usage) for keep_last < 1 or a
 /// negative number, Error(resource) if a disk operation fails.
-std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
+std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& directory,
                                             const PruneOptions& options, const WarningSink& warn);
 
 }  // namespace trireme

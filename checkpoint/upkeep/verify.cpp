@@ -111,12 +111,13 @@ class SliceSums {
 };
 
 /// Returns the damage of one file. `slices` is null unless the file is a shard.
-std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums* slices) {
+std::string file_damage(const fs::path& directory, const SavedFile& file, SliceSums* slices) {
   std::string damage;
   const auto error = capture([&] {
-    const std::string computed = hash_recorded(folder, file, [&](std::span<const std::byte> bytes) {
-      if (slices != nullptr) slices->update(bytes);
-    });
+    const std::string computed =
+        hash_recorded(directory, file, [&](std::span<const std::byte> bytes) {
+          if (slices != nullptr) slices->update(bytes);
+        });
     if (computed != file.hash) {
       damage =
           formatted("{}: its hash is {}, the manifest says {}", file.name, computed, file.hash);
@@ -195,8 +196,9 @@ std::string item_damage(const Checkpoint& checkpoint, const CheckedItem& item) {
   return file_damage(checkpoint.path(), *item.recorded, slices ? &*slices : nullptr);
 }
 
-/// Returns the SHA-256 of one logical tensor of a verified checkpoint: name, dtype, shape and row-major
-/// elements, so it is equal for all layouts. Needs a window of 64 MiB in memory for any size.
+/// Returns the SHA-256 of one logical tensor of a verified checkpoint: name, dtype, shape and
+/// row-major elements, so it is equal for all layouts. Needs a window of 64 MiB in memory for any
+/// size.
 std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name,
                         const SavedTensor& tensor) {
   Sha256 hash;
@@ -245,8 +247,8 @@ void check_undamaged(const Checkpoint& checkpoint, const Damage& damage) {
     fail(ErrorKind::data, "{} is damaged:\n  {}", checkpoint.path().string(), damage_text(damage));
 }
 
-Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
-  Checkpoint checkpoint = Checkpoint::open(folder);
+Checkpoint verify_checkpoint(const std::filesystem::path& directory) {
+  Checkpoint checkpoint = Checkpoint::open(directory);
   check_undamaged(checkpoint, find_damage(checkpoint));
   return checkpoint;
 }

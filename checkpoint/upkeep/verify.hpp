@@ -25,7 +25,7 @@ std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communi
 void check_undamaged(const Checkpoint& checkpoint, const Damage& damage);
 
 /// Opens a checkpoint and checks all bytes. Throws Error(data) listing all damage.
-Checkpoint verify_checkpoint(const std::filesystem::path& folder);
+Checkpoint verify_checkpoint(const std::filesystem::path& directory);
 
 /// Formats damage as the lines of one message: "a\n  b".
 std::string damage_text(const Damage& damage);

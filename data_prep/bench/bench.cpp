@@ -145,11 +145,11 @@ class WorkFolder {
 };
 
 void bench_pack(const BenchConfig& config, BenchReport& report) {
-  const WorkFolder folder(config.work);
+  const WorkFolder directory(config.work);
   PackConfig pack_config;
   pack_config.tokenizer = config.tokenizer;
   pack_config.inputs = config.inputs;
-  pack_config.output = (folder.path() / "set").string();
+  pack_config.output = (directory.path() / "set").string();
   pack_config.seq_len = config.seq_len;
   pack_config.documents.text.field = config.field;
   pack_config.documents.text.special_in_text = config.special_in_text;

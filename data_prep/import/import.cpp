@@ -60,22 +60,22 @@ class Importer {
     for (const InputFile& input : inputs_) open(input);
     if (partitions_.empty()) fail(ErrorKind::data, "the inputs contain no tokens");
     start_manifest();
-    folder_.emplace(config.output, manifest_, partitions_.size(), PackPart{},
-                    all_shards(partitions_.size()));
+    directory_.emplace(config.output, manifest_, partitions_.size(), PackPart{},
+                       all_shards(partitions_.size()));
   }
 
   ImportReport run() {
     const Timer timer;
-    folder_->prepare(tokenizer_ ? &*tokenizer_ : nullptr, world_);
-    const FolderState state = folder_->look(world_);
+    directory_->prepare(tokenizer_ ? &*tokenizer_ : nullptr, world_);
+    const FolderState state = directory_->look(world_);
     compare_kept(state.kept);
     if (!state.is_finished) {
       make_shards(state.missing);
       world_.barrier();
       if (world_.rank() == 0) {
-        add_shards(folder_->path(), partitions_.size(), manifest_);
+        add_shards(directory_->path(), partitions_.size(), manifest_);
         failpoint("import.before_manifest");
-        write_file_atomic(folder_->path() / schema::kManifest, manifest_.to_text());
+        write_file_atomic(directory_->path() / schema::kManifest, manifest_.to_text());
       }
     }
     world_.barrier();
@@ -171,7 +171,7 @@ class Importer {
     const auto place = [&](std::size_t partition) {
       return inputs_[partitions_[partition].file].path.string();
     };
-    folder_->compare(share_of(kept), hash, place);
+    directory_->compare(share_of(kept), hash, place);
   }
 
   [[nodiscard]] std::uint64_t stored_bytes(const TokenPartition& partition) const {
@@ -219,7 +219,7 @@ class Importer {
     content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
     complete_shard(manifest_, number, partitions_.size(), input_hash(tokens), content);
     failpoint("import.unit_read");
-    write_shard(folder_->path(), content);
+    write_shard(directory_->path(), content);
     return content.meta.counts;
   }
 
@@ -249,7 +249,7 @@ class Importer {
   std::vector<std::unique_ptr<ForeignTokens>> files_;
   std::vector<TokenPartition> partitions_;
   Manifest manifest_;
-  std::optional<PackFolder> folder_;
+  std::optional<PackFolder> directory_;
 };
 
 }  // namespace

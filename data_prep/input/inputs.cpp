@@ -23,10 +23,10 @@ namespace {
 constexpr std::uint64_t kFingerprintBytes = 64 << 10;
 constexpr std::size_t kHeadBytes = 512;
 
-std::vector<std::string> files_of_folder(const std::string& folder) {
+std::vector<std::string> files_of_folder(const std::string& directory) {
   std::vector<std::string> files;
   try {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
       const std::string name = entry.path().filename().string();
       const bool wanted = std::ranges::any_of(input_formats(), [&](const InputFormat& format) {
         return name.ends_with(format.suffix);
@@ -34,13 +34,13 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
       if (wanted && entry.is_regular_file()) files.push_back(entry.path().string());
     }
   } catch (const std::filesystem::filesystem_error& error) {
-    fail_to_read("list --input", folder, error.code().value());
+    fail_to_read("list --input", directory, error.code().value());
   }
   if (files.empty()) {
     const auto formats = input_formats();
     const std::string others =
         joined(formats.first(formats.size() - 1), ", ", [](const auto& row) { return row.suffix; });
-    fail(ErrorKind::data, "--input {}: no {} or {} in this directory", folder, others,
+    fail(ErrorKind::data, "--input {}: no {} or {} in this directory", directory, others,
          formats.back().suffix);
   }
   std::sort(files.begin(), files.end());
@@ -92,9 +92,9 @@ std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>&
 std::filesystem::path common_folder(const std::vector<std::filesystem::path>& paths) {
   std::filesystem::path common = paths.front().parent_path();
   for (const std::filesystem::path& path : paths) {
-    const std::filesystem::path folder = path.parent_path();
+    const std::filesystem::path directory = path.parent_path();
     const auto mine =
-        std::mismatch(common.begin(), common.end(), folder.begin(), folder.end()).first;
+        std::mismatch(common.begin(), common.end(), directory.begin(), directory.end()).first;
     std::filesystem::path shared;
     for (auto part = common.begin(); part != mine; ++part) shared /= *part;
     common = shared;

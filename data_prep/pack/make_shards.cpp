@@ -114,7 +114,7 @@ std::uint64_t compare_kept(const PackWork& work, const Shards& kept) {
                           [&] { progress.show(); });
   };
   const std::uint64_t left =
-      work.folder.compare(mine, hash, [&](std::size_t shard) { return plan.describe(shard); });
+      work.directory.compare(mine, hash, [&](std::size_t shard) { return plan.describe(shard); });
   progress.finish();
   return left;
 }
@@ -143,7 +143,7 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
   PartitionTally tally;
   std::uint64_t made = 0;
   while (const auto shard = scheduler.next(tally, num_stop_signals() != 0)) {
-    const MarkerFile marker = work.folder.mark(*shard);
+    const MarkerFile marker = work.directory.mark(*shard);
     try {
       PartitionResult result =
           tokenize_partition(plan.inputs, plan.partitions[*shard], work.tokenizer, work.rules,
@@ -156,7 +156,7 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
         tally = {bytes[*shard], counts.documents, counts.tokens, counts.bad_lines};
       // Write on a thread of the pool, so that a long write does not block messages of other ranks.
       const auto write = [&](std::size_t, int) {
-        write_shard(work.folder.path(), shard_content(work, *shard, result));
+        write_shard(work.directory.path(), shard_content(work, *shard, result));
       };
       pool.run(1, write, tick);
       ++made;

@@ -16,7 +16,7 @@ struct PackWork {
   const DocumentRules& rules;
   const Tokenizer& tokenizer;
   const PackPlan& plan;
-  const PackFolder& folder;
+  const PackFolder& directory;
   Communicator& world;
 };
 

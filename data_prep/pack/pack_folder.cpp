@@ -52,7 +52,7 @@ std::size_t PackFolder::prepare(const Tokenizer* tokenizer, Communicator& world)
     if (tokenizer != nullptr) place_tokenizer(*tokenizer);
   });
   // Any rank may have to remove the directory or the tokenizer.
-  is_new_ = broadcast_value<std::uint64_t>(world, is_new_ ? 1 : 0, 0, "new folder") != 0;
+  is_new_ = broadcast_value<std::uint64_t>(world, is_new_ ? 1 : 0, 0, "new directory") != 0;
   has_placed_tokenizer_ =
       broadcast_value<std::uint64_t>(world, has_placed_tokenizer_ ? 1 : 0, 0, "tokenizer") != 0;
   return interrupted;

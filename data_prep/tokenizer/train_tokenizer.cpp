@@ -24,13 +24,13 @@ constexpr std::array kPatterns{SplitStep::gpt2,   SplitStep::llama3, SplitStep::
 
 /// Checks before the work that the directory can hold the result. With null `files`, only refuses
 /// foreign files.
-void check_output(const std::filesystem::path& folder,
+void check_output(const std::filesystem::path& directory,
                   const std::map<std::string, std::string>* files) {
   std::error_code code;  // a directory that cannot be read is refused later
-  if (!std::filesystem::exists(folder, code)) return;
-  if (!std::filesystem::is_directory(folder, code))
-    fail(ErrorKind::usage, "--output {} is a file; give a directory", folder.string());
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  if (!std::filesystem::exists(directory, code)) return;
+  if (!std::filesystem::is_directory(directory, code))
+    fail(ErrorKind::usage, "--output {} is a file; give a directory", directory.string());
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     const bool named = name == "tokenizer.json" || name == "tokenizer_config.json";
     const bool same =
@@ -39,7 +39,7 @@ void check_output(const std::filesystem::path& folder,
     if (!same) {
       fail(ErrorKind::usage,
            "--output {} contains {}'{}', which is not overwritten; use another directory",
-           folder.string(), named ? "another " : "", name);
+           directory.string(), named ? "another " : "", name);
     }
   }
 }
@@ -118,10 +118,11 @@ BpeTrainOptions train_options(const TrainTokenizerConfig& config) {
   return options;
 }
 
-void write(const std::filesystem::path& folder, const std::map<std::string, std::string>& files) {
-  check_output(folder, &files);
-  make_folders(folder);
-  for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
+void write(const std::filesystem::path& directory,
+           const std::map<std::string, std::string>& files) {
+  check_output(directory, &files);
+  make_folders(directory);
+  for (const auto& [name, content] : files) write_file_atomic(directory / name, content);
 }
 
 }  // namespace

@@ -194,14 +194,14 @@ class Parser {
       for (const PlanSource& source : phase.sources) {
         bool old = false;
         for (const auto& other : known) old = old || other == source.folders;
-        for (const std::string& folder : source.folders) {
-          if (!here.insert(folder).second)
-            fail(ErrorKind::usage, "{}: {} is named twice in one phase", name_, folder);
-          if (!old && !folders.insert(folder).second) {
+        for (const std::string& directory : source.folders) {
+          if (!here.insert(directory).second)
+            fail(ErrorKind::usage, "{}: {} is named twice in one phase", name_, directory);
+          if (!old && !folders.insert(directory).second) {
             fail(
                 ErrorKind::usage,
                 "{}: {} is shuffled with other sets in one phase and not in another, so samples would repeat: give every set a weight",
-                name_, folder);
+                name_, directory);
           }
         }
         if (!old) known.push_back(source.folders);
@@ -269,8 +269,9 @@ std::string plan_text(const std::vector<PlanPhase>& phases) {
     const char* separator = "";
     for (const PlanSource& source : phase.sources) {
       const bool weighted = phase.sources.size() > 1 || source.weight != 1;
-      for (const std::string& folder : source.folders) {
-        text += cat(separator, weighted ? number_text(source.weight) + " " : "", plan_word(folder));
+      for (const std::string& directory : source.folders) {
+        text +=
+            cat(separator, weighted ? number_text(source.weight) + " " : "", plan_word(directory));
         separator = " + ";
       }
     }
@@ -339,7 +340,7 @@ std::string absolute_plan(const std::string& value) {
     std::vector<PlanPhase> phases = parse_plan(value, "");
     for (PlanPhase& phase : phases) {
       for (PlanSource& source : phase.sources)
-        for (std::string& folder : source.folders) folder = absolute_path(folder);
+        for (std::string& directory : source.folders) directory = absolute_path(directory);
     }
     return plan_text(phases);
   } catch (const Error&) {
@@ -388,7 +389,8 @@ std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name
   for (const PlanPhase& phase : phases) {
     const std::int64_t length = phase.seq_len == 0 ? seq_len : phase.seq_len;
     for (const PlanSource& source : phase.sources)
-      for (const std::string& folder : source.folders) refuse_texts(folder, name, kinds, length);
+      for (const std::string& directory : source.folders)
+        refuse_texts(directory, name, kinds, length);
   }
   return phases;
 }

@@ -100,10 +100,10 @@ class SampleStream::Builder {
     }
     Source source;
     source.folders = folders;
-    for (const std::string& folder : folders) {
+    for (const std::string& directory : folders) {
       failpoint("data.open_set");
       leave_if_stop_asked();
-      parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(folder, files_)));
+      parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(directory, files_)));
       source.sets.push_back(parts_->sets.back().get());
       check_alike(*source.sets.back(), *parts_->sets.front());
     }

@@ -142,7 +142,7 @@ void DocumentColumns::append(DocumentColumns&& later, std::uint64_t first_line) 
   counts += later.counts;
 }
 
-std::filesystem::path write_shard(const std::filesystem::path& folder,
+std::filesystem::path write_shard(const std::filesystem::path& directory,
                                   const ShardContent& content) {
   const std::size_t chunk_bytes = schema::kChunkTokens * size_of(content.meta.token_dtype);
   std::vector<std::uint64_t> hashes;
@@ -158,8 +158,8 @@ std::filesystem::path write_shard(const std::filesystem::path& folder,
 
   const std::string name = schema::shard_name(content.meta.shard_index);
   const std::filesystem::path temporary =
-      folder / formatted("{}{}.{}", schema::kTemporaryPrefix, name, ::getpid());
-  const std::filesystem::path target = folder / name;
+      directory / formatted("{}{}.{}", schema::kTemporaryPrefix, name, ::getpid());
+  const std::filesystem::path target = directory / name;
   remove_tree(temporary);
   try {
     const std::uint64_t offset = write_skeleton(temporary, content, hashes);

@@ -12,8 +12,8 @@ namespace trireme {
 
 /// The documents of an input chunk, a partition or a shard, column by column: D documents with T
 /// tokens.
-///   token_parts    [T]    ids, little-endian u16 or u32; a list of parts, so that appending does not
-///                         copy
+///   token_parts    [T]    ids, little-endian u16 or u32; a list of parts, so that appending does
+///                         not copy
 ///   offset         [D+1]  prefix sum of the token counts
 ///   source         [D]    index of the input in the source list of the shard
 ///   source_offset  [D]    position of the record in that input; byte offset of the line for jsonl
@@ -44,10 +44,11 @@ struct ShardContent {
   std::vector<PackTable> packs;
 };
 
-/// Writes folder/shard-NNNNN.h5: temporary file, checked by reading it back, fsync, rename. The
+/// Writes directory/shard-NNNNN.h5: temporary file, checked by reading it back, fsync, rename. The
 /// bytes depend only on `content`. A temporary file of a killed writer starts with ".tmp." and may
 /// be deleted. Throws Error(resource) if a disk operation fails or the shard already exists.
 /// Returns the path.
-std::filesystem::path write_shard(const std::filesystem::path& folder, const ShardContent& content);
+std::filesystem::path write_shard(const std::filesystem::path& directory,
+                                  const ShardContent& content);
 
 }  // namespace trireme

@@ -131,28 +131,28 @@ bool make_copy(const TokenSet& set, const fs::path& copy) {
 }  // namespace
 
 bool StagedSet::take_lock(int kind) {
-  if (!lock_ || !has_name(lock_)) lock_ = open_lock(with_suffix(folder_, kLock));
+  if (!lock_ || !has_name(lock_)) lock_ = open_lock(with_suffix(directory_, kLock));
   return ::flock(lock_.get(), kind | LOCK_NB) == 0 && has_name(lock_);
 }
 
 StagedSet::StagedSet(const fs::path& set, const fs::path& place) {
   const TokenSet source = TokenSet::open(set);
   make_folders(place / kStaged);
-  folder_ = place / kStaged / source.content_hash();
-  clear_others(folder_);
+  directory_ = place / kStaged / source.content_hash();
+  clear_others(directory_);
   while (true) {
     leave_if_stop_asked();
-    if (take_lock(LOCK_EX)) made_ = make_copy(source, folder_) || made_;
+    if (take_lock(LOCK_EX)) made_ = make_copy(source, directory_) || made_;
     // Another process may delete the copy between the two locks: then it is made again.
     std::error_code code;
-    if (take_lock(LOCK_SH) && fs::exists(folder_ / schema::kManifest, code)) return;
+    if (take_lock(LOCK_SH) && fs::exists(directory_ / schema::kManifest, code)) return;
     std::this_thread::sleep_for(kLookAgain);
   }
 }
 
 StagedSet::~StagedSet() {
   try {
-    if (take_lock(LOCK_EX)) delete_copy(folder_);
+    if (take_lock(LOCK_EX)) delete_copy(directory_);
   } catch (const Error&) {  // the directory no longer exists
   }
 }

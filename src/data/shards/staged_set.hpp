@@ -22,7 +22,7 @@ class StagedSet {
   StagedSet& operator=(const StagedSet&) = delete;
   ~StagedSet();
 
-  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const std::filesystem::path& folder() const { return directory_; }
 
   /// Returns true if this process made the copy.
   [[nodiscard]] bool made() const { return made_; }
@@ -30,7 +30,7 @@ class StagedSet {
  private:
   bool take_lock(int kind);
 
-  std::filesystem::path folder_;
+  std::filesystem::path directory_;
   Fd lock_;
   bool made_ = false;
 };

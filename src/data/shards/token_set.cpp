@@ -55,12 +55,12 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptions& options) {
+TokenSet TokenSet::open(const std::filesystem::path& directory, const TokenSetOptions& options) {
   TokenSet set;
-  set.folder_ = folder;
+  set.directory_ = directory;
   set.options_ = options;
-  const std::filesystem::path path = folder / schema::kManifest;
-  if (!std::filesystem::exists(path)) fail_no_set(folder);
+  const std::filesystem::path path = directory / schema::kManifest;
+  if (!std::filesystem::exists(path)) fail_no_set(directory);
   set.manifest_ = Manifest::from_text(read_file(path), path);
   set.live_ = std::make_unique<Live>();
   set.live_->shards.resize(set.manifest_.shards.size());
@@ -70,7 +70,7 @@ TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptio
 std::map<std::string, std::string> TokenSet::tokenizer_files() const {
   std::map<std::string, std::string> files;
   for (const auto& [name, hash] : manifest_.tokenizer_files) {
-    const std::filesystem::path path = folder_ / schema::kTokenizerFolder / name;
+    const std::filesystem::path path = directory_ / schema::kTokenizerFolder / name;
     std::string content = read_file(path);
     if (xxh3_128_hex(content) != hash) {
       fail(ErrorKind::data, "{}: damaged: checksum {}, the manifest says {}", path.string(),
@@ -88,7 +88,7 @@ const TokenShard& TokenSet::shard(std::size_t index) const {
   if (!open.empty() && open.back() == index) return *slot;
   if (!slot) {
     const ShardEntry& entry = manifest_.shards[index];
-    auto opened = std::make_unique<TokenShard>(TokenShard::open(folder_ / entry.file));
+    auto opened = std::make_unique<TokenShard>(TokenShard::open(directory_ / entry.file));
     if (opened->frame().xxh3 != entry.frame_xxh3 ||
         opened->frame().hdf5_bytes + kFooterBytes != entry.bytes ||
         opened->meta().counts != entry.counts || opened->meta().packs != entry.packs) {
@@ -107,7 +107,7 @@ const TokenShard& TokenSet::shard(std::size_t index) const {
 }
 
 void TokenSet::verify(bool fast) const {
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     const std::string name = entry.path().filename().string();
     const bool known = name == schema::kManifest || name == schema::kTokenizerFolder ||
                        name.starts_with(schema::kTemporaryPrefix) ||
@@ -119,14 +119,14 @@ void TokenSet::verify(bool fast) const {
   ShardCounts counts;
   for (std::size_t i = 0; i < num_shards(); ++i) {
     // Open it again: a shard in use was checked when it was opened, not now.
-    const TokenShard fresh = TokenShard::open(folder_ / manifest_.shards[i].file);
+    const TokenShard fresh = TokenShard::open(directory_ / manifest_.shards[i].file);
     static_cast<void>(shard(i));
     if (!fast) fresh.verify_tokens();
     counts += fresh.meta().counts;
   }
   if (counts != manifest_.counts) {
     fail(ErrorKind::data, "{}: the counts are not the sum over the shards",
-         (folder_ / schema::kManifest).string());
+         (directory_ / schema::kManifest).string());
   }
 }
 

@@ -68,9 +68,9 @@ struct TokenSetOptions {
 /// Error(data) naming file and position.
 class TokenSet {
  public:
-  static TokenSet open(const std::filesystem::path& folder, const TokenSetOptions& options = {});
+  static TokenSet open(const std::filesystem::path& directory, const TokenSetOptions& options = {});
 
-  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return folder_; }
+  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return directory_; }
 
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
 
@@ -114,7 +114,7 @@ class TokenSet {
 
   TokenSet() = default;
 
-  std::filesystem::path folder_;
+  std::filesystem::path directory_;
   TokenSetOptions options_;
   Manifest manifest_;
   std::unique_ptr<Live> live_;
