@@ -1,7 +1,10 @@
 #include "checkpoint/exchange/whole_folder.hpp"
 
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/format/folder.hpp"
 #include "comm/agree.hpp"
@@ -9,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
+#include "core/process/failpoints.hpp"
 
 namespace trireme {
 namespace {
@@ -35,6 +39,39 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   return std::move(*lock);
 }
 
+using WrittenTensors = std::map<std::string, std::shared_ptr<const SafetensorsFile>>;
+
+void check_written(const SafetensorsFile& file, const SafetensorsSource& source,
+                   const std::filesystem::path& where) {
+  const SafetensorsEntry& entry = file.entries().at(source.name);
+  std::vector<std::byte> wanted(entry.end - entry.begin);
+  std::vector<std::byte> found(wanted.size());
+  source.fill(wanted);
+  file.read(source.name, found);
+  if (failpoint_triggered("export.read_back")) found.front() ^= std::byte{1};
+  if (entry.dtype != source.dtype || entry.shape != source.shape || found != wanted) {
+    fail(ErrorKind::resource,
+         "{}: tensor {} differs from the written data; check the disk and memory of this machine",
+         where.string(), source.name);
+  }
+}
+
+/// Compares all tensors, split over the ranks. Each rank opens the files once. Collective.
+void check_all(const std::filesystem::path& where, std::span<const SafetensorsSource> sources,
+               Communicator& world, const std::function<WrittenTensors()>& open) {
+  std::vector<std::uint64_t> sizes;
+  for (const SafetensorsSource& source : sources) {
+    sizes.push_back(static_cast<std::uint64_t>(std::accumulate(
+        source.shape.begin(), source.shape.end(), std::int64_t{1}, std::multiplies<>())));
+  }
+  WrittenTensors written;
+  share_work(world, sizes, [&](std::size_t i) {
+    if (written.empty()) written = open();
+    check_written(*written.at(sources[i].name), sources[i], where);
+    return std::string();
+  });
+}
+
 }  // namespace
 
 void write_whole_folder(const fs::path& directory, Communicator& world,
@@ -59,6 +96,24 @@ void write_whole_folder(const fs::path& directory, Communicator& world,
   std::error_code ignored;
   if (world.rank() == 0) fs::remove_all(temporary, ignored);
   throw Error(error->kind(), error->what());
+}
+
+void write_checked_file(const std::filesystem::path& path,
+                        std::span<const SafetensorsSource> sources, Communicator& world) {
+  write_safetensors(path, sources, world);
+  check_all(path, sources, world, [&] {
+    const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
+    WrittenTensors written;
+    for (const auto& [name, entry] : file->entries()) written.emplace(name, file);
+    return written;
+  });
+}
+
+void write_checked_folder(const std::filesystem::path& directory,
+                          std::span<const SafetensorsSource> sources, Communicator& world,
+                          std::uint64_t max_file_bytes) {
+  write_safetensors_folder(directory, sources, world, max_file_bytes);
+  check_all(directory, sources, world, [&] { return open_safetensors_folder(directory); });
 }
 
 }  // namespace trireme

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/exchange/checked_weights.hpp"
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/lora.hpp"

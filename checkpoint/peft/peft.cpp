@@ -5,7 +5,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/exchange/checked_weights.hpp"
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/import_weights.hpp"
 #include "checkpoint/exchange/lora.hpp"
