@@ -18,8 +18,6 @@ void write_whole_folder(const std::filesystem::path& directory, Communicator& wo
 
 /// Like write_safetensors and write_safetensors_folder, then reads every tensor back and compares
 /// it with its source. Collective. Throws Error(resource) naming the first tensor that differs.
-namespace trireme {
-
 void write_checked_file(const std::filesystem::path& path,
                         std::span<const SafetensorsSource> sources, Communicator& world);
 void write_checked_folder(const std::filesystem::path& directory,
