@@ -8,7 +8,7 @@ namespace trireme {
 
 /// Help text of every option that takes a tokenizer.
 inline constexpr const char* kTokenizerPlaceHelp =
-    "directory with a tokenizer.json (tokenizer, checkpoint, run or Hugging Face), or the file";
+    "tokenizer.json, or a directory with one (tokenizer, checkpoint, run, Hugging Face model)";
 
 /// Loads the tokenizer at `place`: a tokenizer.json, a directory that contains one (tokenizer,
 /// checkpoint, Hugging Face directory), or a run (its newest checkpoint with a tokenizer.json).
