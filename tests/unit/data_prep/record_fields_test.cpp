@@ -170,7 +170,7 @@ TEST_F(FieldsOfRecords, MarksSwitchTargetsOffUnderBothMasksAndInPairs) {
     const SortedJson found = pack_lines("sft", {sft(chat), sft(all_off)}, wide(mask));
     EXPECT_EQ(found["documents"], 1);
     EXPECT_EQ(found["dropped"], 1);
-    EXPECT_NE(losses().find("or weight or train switches its answers off"), std::string::npos)
+    EXPECT_NE(losses().find("or the field weight or train disables its answers"), std::string::npos)
         << losses();
     EXPECT_EQ(trained(line(0)), good + (mask[0] == 'm' ? "\n" : ""));
     EXPECT_NE(line(0)["text"].get<std::string>().find("bad<|im_end|>"), std::string::npos);
