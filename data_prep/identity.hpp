@@ -6,9 +6,8 @@
 
 namespace trireme {
 
-/// Adds the fields whose traits say that they are part of an identity, by name, in the order of
-/// their declaration; none that has the name of one in `without`. `defaults` are the same fields
-/// of a struct as it is built.
+/// Adds fields to `identity` by name, in the order of their declaration, as their identity trait
+/// requires. Skips names in `without`. `defaults` are the fields of a default-constructed struct.
 void put_fields(const std::vector<Field>& fields, const std::vector<Field>& defaults,
                 const std::vector<Field>& without, Json& identity);
 

@@ -9,17 +9,17 @@
 
 namespace trireme {
 
-/// "auto", "bar", "log" and "none": how progress is shown.
+/// Returns the display modes: "auto", "bar", "log" and "none".
 std::vector<std::string> progress_mode_names();
 
-/// Done and to do of a job over bytes of text, on stderr: one redrawn line on a terminal, else a
-/// full line every 30 s and at the end. add() from any thread, show() and finish() from one.
+/// Shows the progress of a job on stderr: one redrawn line on a terminal, else a full line every 30
+/// s and at the end. Any thread may call add(); one thread calls show() and finish().
 class ProgressDisplay {
  public:
   /// `mode` is one of progress_mode_names().
   ProgressDisplay(std::string what, std::uint64_t total_bytes, std::string_view mode);
 
-  /// Bytes that need no work: they count as done, not for the rate.
+  /// Counts bytes that need no work as done, but not in the rate.
   void skip(std::uint64_t bytes) noexcept { skipped_ += bytes; }
 
   void add(std::uint64_t bytes, std::uint64_t documents, std::uint64_t tokens) noexcept;

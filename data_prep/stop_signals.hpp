@@ -2,12 +2,12 @@
 
 namespace trireme {
 
-/// From here on SIGTERM, SIGUSR1 and SIGUSR2 (the scheduler sends them before a time limit or
-/// a preemption) ask pack to stop and to be started again. Call it before MPI starts:
-/// until then they kill the process.
+/// Installs handlers for SIGTERM, SIGUSR1 and SIGUSR2, which the scheduler sends before a time
+/// limit or a preemption. They ask pack to stop, to be restarted later. Call it before MPI starts:
+/// before this call, the signals kill the process.
 void catch_stop_signals();
 
-/// How many such signals came. One: finish the partition in hand. More: drop it.
+/// Returns the number of received signals. 1: finish the current partition. More: drop it.
 int num_stop_signals() noexcept;
 
 }  // namespace trireme

@@ -11,12 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool has_tokenizer(const fs::path& folder) {
+bool has_tokenizer(const fs::path& directory) {
   std::error_code code;
-  return fs::exists(folder / "tokenizer.json", code);
+  return fs::exists(directory / "tokenizer.json", code);
 }
 
-/// "step-" and nine digits: a committed checkpoint.
+/// Returns true for the name of a committed checkpoint: "step-" and nine digits.
 bool is_step(const std::string& name) {
   constexpr std::string_view kStep = "step-";
   return name.starts_with(kStep) && name.size() == kStep.size() + 9 &&
@@ -24,11 +24,11 @@ bool is_step(const std::string& name) {
                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// The newest checkpoint in `folder` that has a tokenizer; "": there is none.
-fs::path newest_with_tokenizer(const fs::path& folder) {
+/// Returns the newest checkpoint in `directory` with a tokenizer; "" if there is none.
+fs::path newest_with_tokenizer(const fs::path& directory) {
   fs::path newest;
   std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code)) {
     const std::string name = it->path().filename().string();
     if (is_step(name) && has_tokenizer(it->path()) && name > newest.filename().string())
       newest = it->path();
@@ -41,11 +41,11 @@ fs::path newest_with_tokenizer(const fs::path& folder) {
 Tokenizer load_tokenizer(const fs::path& place) {
   std::error_code code;
   if (!fs::is_directory(place, code) || has_tokenizer(place)) return Tokenizer::load(place);
-  for (const fs::path& folder : {place / "checkpoints", place}) {
-    const fs::path newest = newest_with_tokenizer(folder);
+  for (const fs::path& directory : {place / "checkpoints", place}) {
+    const fs::path newest = newest_with_tokenizer(directory);
     if (!newest.empty()) return Tokenizer::load(newest);
   }
-  fail(ErrorKind::data, "{} holds no tokenizer.json: give a {}", place.string(),
+  fail(ErrorKind::data, "{} contains no tokenizer.json: give a {}", place.string(),
        kTokenizerPlaceHelp);
 }
 

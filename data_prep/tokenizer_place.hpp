@@ -8,11 +8,11 @@ namespace trireme {
 
 /// Help text of every option that takes a tokenizer.
 inline constexpr const char* kTokenizerPlaceHelp =
-    "folder with a tokenizer.json (a tokenizer, checkpoint, run or Hugging Face folder), or the file";
+    "tokenizer.json, or a directory with one (tokenizer, checkpoint, run, Hugging Face model)";
 
-/// Loads the tokenizer at `place`: a tokenizer.json, a folder that has one (a tokenizer, a checkpoint,
-/// a Hugging Face folder), or a run, whose newest checkpoint with a tokenizer.json is taken. Throws
-/// Error(data) if there is none, or if it is damaged or not supported.
+/// Loads the tokenizer at `place`: a tokenizer.json, a directory that contains one (tokenizer,
+/// checkpoint, Hugging Face directory), or a run (its newest checkpoint with a tokenizer.json).
+/// Throws Error(data) if there is none, or if it is damaged or not supported.
 Tokenizer load_tokenizer(const std::filesystem::path& place);
 
 }  // namespace trireme

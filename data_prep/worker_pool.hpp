@@ -11,22 +11,20 @@
 
 namespace trireme {
 
-/// Threads that live as long as the pool, so that what a thread caches (words of the tokenizer)
-/// lasts over partitions.
+/// A pool of threads for all partitions, so that the caches of a thread (words of the tokenizer)
+/// survive partitions.
 class WorkerPool {
  public:
   explicit WorkerPool(int num_threads);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
-  WorkerPool(WorkerPool&&) = delete;
-  WorkerPool& operator=(WorkerPool&&) = delete;
 
   [[nodiscard]] int num_threads() const noexcept { return static_cast<int>(threads_.size()); }
 
-  /// Calls task(i, worker) once for each i in [0, count), workers in [0, num_threads()), and
-  /// returns when all are done. Calls `tick` on this thread every few milliseconds meanwhile. The
-  /// first exception of a task stops the handing out of further ones and is rethrown here.
+  /// Calls task(i, worker) once for each i in [0, count) with worker in [0, num_threads()) and
+  /// returns when all calls have finished. Calls `tick` on this thread every few milliseconds.
+  /// After the first exception of a task, starts no further tasks and rethrows the exception.
   void run(std::size_t count, const std::function<void(std::size_t, int)>& task,
            const std::function<void()>& tick);
 
@@ -44,7 +42,7 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-/// `requested`, at most kMaxThreads; or the processors this process may use if it is 0.
+/// Returns `requested`; if it is 0, the number of CPUs of this process, at most kMaxThreads.
 int thread_count(std::int64_t requested);
 
 }  // namespace trireme

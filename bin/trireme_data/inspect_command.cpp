@@ -3,7 +3,6 @@
 #include "bin/trireme_data/commands.hpp"
 #include "core/process/run_main.hpp"
 #include "data_prep/inspect/inspect.hpp"
-#include "data_prep/inspect/inspect_config.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 
 namespace trireme {

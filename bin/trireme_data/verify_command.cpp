@@ -2,7 +2,7 @@
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
 #include "data/shards/token_set.hpp"
-#include "data_prep/inspect/inspect_config.hpp"
+#include "data_prep/inspect/inspect.hpp"
 
 namespace trireme {
 

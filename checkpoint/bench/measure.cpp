@@ -27,8 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;
 constexpr std::uint64_t kTensorBytes = std::uint64_t{8} << 20;
-constexpr double kStep_s = 0.5;  // at least: of the work beside a save behind training
+constexpr double kStep_s = 0.5;  // minimum duration of the work beside an asynchronous save
 
 double processor_seconds() {
   struct rusage usage {};
@@ -44,48 +45,44 @@ double maximum(Communicator& world, double value) {
   return all_reduce_value(world, value, ReduceOp::max, "slowest rank");
 }
 
-double sum(Communicator& world, double value) {
-  return all_reduce_value(world, value, ReduceOp::sum, "all ranks");
-}
-
-/// The state, its raw files and the folder of one measurement.
+/// Holds the state, the raw files and the directory of one measurement.
 class Measurement {
  public:
-  Measurement(fs::path folder, const MeasureOptions& options, Communicator& world)
-      : folder_(std::move(folder)), world_(world), replicated_(options.replicated) {
+  Measurement(fs::path directory, const MeasureOptions& options, Communicator& world)
+      : directory_(std::move(directory)), world_(world), replicated_(options.replicated) {
     const auto ranks = static_cast<std::size_t>(world.size());
     std::size_t held = 0;
     for (std::size_t at = 0, number = 0; at < options.bytes; at += kTensorBytes, ++number) {
       const bool owned = number % ranks == static_cast<std::size_t>(world.rank());
       if (!owned && !replicated_) continue;
       const std::size_t size = std::min<std::size_t>(kTensorBytes, options.bytes - at);
-      pieces_.push_back({number, at, held, size, owned});
+      tensors_.push_back({number, at, held, size, owned});
       held += size;
     }
     content_.resize(held);
-    for (const Piece& piece : pieces_) {
-      for (std::size_t i = 0; i < piece.size; i += kWord) {
-        const std::uint32_t value = expected(piece.at + i);
-        std::memcpy(&content_[piece.begin + i], &value, std::min(kWord, piece.size - i));
+    for (const HeldTensor& tensor : tensors_) {
+      for (std::size_t i = 0; i < tensor.size; i += kWord) {
+        const std::uint32_t value = expected(tensor.at + i);
+        std::memcpy(&content_[tensor.begin + i], &value, std::min(kWord, tensor.size - i));
       }
-      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(piece.size)};
-      state_.tensors.push_back({formatted("param/t{}", piece.number), DType::u8, shape,
-                                Slice::whole(shape),
-                                std::span(content_).subspan(piece.begin, piece.size), piece.owned});
+      const std::vector<std::int64_t> shape{static_cast<std::int64_t>(tensor.size)};
+      state_.tensors.push_back(
+          {formatted("param/t{}", tensor.number), DType::u8, shape, Slice::whole(shape),
+           std::span(content_).subspan(tensor.begin, tensor.size), tensor.owned});
     }
   }
 
-  /// What this rank saves.
+  /// Returns the number of bytes that this rank saves.
   [[nodiscard]] std::size_t owned_bytes() const {
     std::size_t bytes = 0;
-    for (const Piece& piece : pieces_) bytes += piece.owned ? piece.size : 0;
+    for (const HeldTensor& tensor : tensors_) bytes += tensor.owned ? tensor.size : 0;
     return bytes;
   }
 
   StateDict& state() { return state_; }
 
-  /// All ranks together; the slowest one's seconds. The processor seconds of
-  /// all are added to `cpu`.
+  /// Runs `work` on all ranks and returns the wall time of the slowest rank in seconds. Adds the
+  /// CPU time of all ranks to `cpu`. Collective.
   double time(double& cpu, const std::function<void()>& work) {
     world_.barrier();
     const double cpu_before = processor_seconds();
@@ -95,11 +92,11 @@ class Measurement {
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double used = processor_seconds() - cpu_before;
     agree(world_, error);
-    cpu += sum(world_, used);
+    cpu += all_reduce_value(world_, used, ReduceOp::sum, "all ranks");
     return maximum(world_, wall);
   }
 
-  [[nodiscard]] fs::path raw_path(int rank) const { return folder_ / formatted("raw-{}", rank); }
+  [[nodiscard]] fs::path raw_path(int rank) const { return directory_ / formatted("raw-{}", rank); }
 
   void raw_write() {
     std::span<const std::byte> mine(content_);
@@ -112,9 +109,8 @@ class Measurement {
     const fs::path path = raw_path(world_.rank());
     const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!fd) fail_to_write("create", path, errno);
-    constexpr std::size_t kPiece = std::size_t{4} << 20;
-    for (std::size_t at = 0; at < mine.size(); at += kPiece)
-      write_all(fd.get(), mine.subspan(at, std::min(kPiece, mine.size() - at)), at, path);
+    for (std::size_t at = 0; at < mine.size(); at += kBlockBytes)
+      write_all(fd.get(), mine.subspan(at, std::min(kBlockBytes, mine.size() - at)), at, path);
     sync_file(fd.get(), path);
   }
 
@@ -124,16 +120,17 @@ class Measurement {
       if (!replicated_ && rank != world_.rank()) continue;
       const Fd fd = open_read(raw_path(rank));
       const auto size = static_cast<std::size_t>(fs::file_size(raw_path(rank)));
-      constexpr std::size_t kPiece = std::size_t{4} << 20;
-      for (std::size_t done = 0; done < size; done += kPiece) {
-        read_all(fd.get(), std::span(content_).subspan(at + done, std::min(kPiece, size - done)),
-                 done, raw_path(rank));
+      for (std::size_t done = 0; done < size; done += kBlockBytes) {
+        read_all(fd.get(),
+                 std::span(content_).subspan(at + done, std::min(kBlockBytes, size - done)), done,
+                 raw_path(rank));
       }
       at += size;
     }
   }
 
-  /// Asks the kernel to forget the files: what follows reads from the disk.
+  /// Asks the kernel to drop the cached pages of the files, so that the next read comes from the
+  /// disk.
   void drop_pages(const fs::path& place) {
     world_.barrier();
     for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
@@ -143,15 +140,15 @@ class Measurement {
     }
   }
 
-  /// What was loaded is what was saved.
+  /// Throws Error(internal) if the loaded bytes differ from the saved bytes.
   void check_content() const {
-    for (const Piece& piece : pieces_) {
-      for (std::size_t i = 0; i < piece.size; i += kWord) {
-        const std::uint32_t value = expected(piece.at + i);
-        const std::byte* loaded = content_.data() + piece.begin + i;
-        if (std::memcmp(&value, loaded, std::min(kWord, piece.size - i)) != 0)
+    for (const HeldTensor& tensor : tensors_) {
+      for (std::size_t i = 0; i < tensor.size; i += kWord) {
+        const std::uint32_t value = expected(tensor.at + i);
+        const std::byte* loaded = content_.data() + tensor.begin + i;
+        if (std::memcmp(&value, loaded, std::min(kWord, tensor.size - i)) != 0)
           fail(ErrorKind::internal, "the loaded state differs from the saved one at byte {}",
-               piece.at + i);
+               tensor.at + i);
       }
     }
   }
@@ -161,11 +158,10 @@ class Measurement {
  private:
   static constexpr std::size_t kWord = sizeof(std::uint32_t);
 
-  /// A tensor that this rank holds.
-  struct Piece {
+  struct HeldTensor {
     std::size_t number = 0;
-    std::size_t at = 0;     // in the whole state
-    std::size_t begin = 0;  // in content_
+    std::size_t at = 0;     // position in the whole state
+    std::size_t begin = 0;  // position in content_
     std::size_t size = 0;
     bool owned = false;
   };
@@ -174,15 +170,15 @@ class Measurement {
     return static_cast<std::uint32_t>(at * 2654435761U >> 7);
   }
 
-  fs::path folder_;
+  fs::path directory_;
   Communicator& world_;
   bool replicated_;
-  std::vector<Piece> pieces_;
+  std::vector<HeldTensor> tensors_;
   std::vector<std::byte> content_;
   StateDict state_;
 };
 
-/// Arithmetic on little memory, as a step does it: the same amount at every call.
+/// Computes on little memory, like a training step does. Every call does the same amount of work.
 class FixedWork {
  public:
   explicit FixedWork(double seconds) {
@@ -206,14 +202,15 @@ class FixedWork {
   std::uint64_t rounds_ = 1;
 };
 
-void measure_async(const fs::path& folder, std::int64_t step, Measurement& run, Communicator& world,
-                   const FixedWork& work, WriteBehind& writer, MeasuredCheckpoint& measured) {
+void measure_async(const fs::path& directory, std::int64_t step, Measurement& run,
+                   Communicator& world, const FixedWork& work, WriteBehind& writer,
+                   MeasuredCheckpoint& measured) {
   double cpu = 0;
   double stall_s = 0;
   const double work_s = run.time(cpu, [&] { work.do_it(); });
   const double with_save_s = run.time(cpu, [&] {
     Timer timer;
-    writer.start(stage_checkpoint(folder, step, run.state(), world, {"bench", /*copy=*/false}));
+    writer.start(stage_checkpoint(directory, step, run.state(), world, {"bench", /*copy=*/false}));
     stall_s = timer.seconds();
     work.do_it();
     timer.restart();
@@ -228,45 +225,45 @@ void measure_async(const fs::path& folder, std::int64_t step, Measurement& run, 
   measured.copy_bytes = writer.memory_bytes();
 }
 
-/// Raw files, a checkpoint, and one behind training lie there at once.
-void check_space(const fs::path& folder, std::uint64_t bytes) {
+/// Throws if the disk has no space for the raw files, a checkpoint and an asynchronous checkpoint.
+void check_space(const fs::path& directory, std::uint64_t bytes) {
   std::error_code code;
-  const fs::space_info space = fs::space(folder, code);
+  const fs::space_info space = fs::space(directory, code);
   if (code || bytes <= space.available / 3) return;
-  fs::remove(folder, code);
-  fail(ErrorKind::resource, "{}: three times {} bytes are written there, {} are free",
-       folder.string(), bytes, space.available);
+  fs::remove(directory, code);
+  fail(ErrorKind::resource, "{}: the benchmark writes three times {} bytes, but {} bytes are free",
+       directory.string(), bytes, space.available);
 }
 
-MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& options,
+MeasuredCheckpoint measure_in(const fs::path& directory, const MeasureOptions& options,
                               Communicator& world) {
-  Measurement run(folder, options, world);
+  Measurement run(directory, options, world);
   MeasuredCheckpoint measured;
   measured.ranks = world.size();
   measured.bytes = options.bytes;
   WriteBehind writer;
-  writer.reserve(run.owned_bytes());  // as a run does it: no save meets memory never touched
+  writer.reserve(run.owned_bytes());  // like a run: no save is the first to touch its memory
   const FixedWork work(kStep_s);
   writer.wait_reserved();
-  const fs::path steps = folder / "checkpoints";
+  const fs::path steps = directory / "checkpoints";
   for (std::int64_t step = 0; step < options.repeats; ++step) {
     const fs::path saved = steps / step_folder_name(step);
     measured.raw_write_s.push_back(run.time(measured.raw_write_cpu_s, [&] { run.raw_write(); }));
     measured.save_s.push_back(run.time(measured.save_cpu_s, [&] {
       save_checkpoint(steps, step, run.state(), world, {.run_id = "bench"});
     }));
-    run.drop_pages(folder);
+    run.drop_pages(directory);
     measured.raw_read_s.push_back(run.time(measured.raw_read_cpu_s, [&] { run.raw_read(); }));
     run.clear_content();
     run.drop_pages(saved);
     measured.load_s.push_back(run.time(
         measured.load_cpu_s, [&] { load_tensors(Checkpoint::open(saved), run.state(), world); }));
     agree(world, capture([&] { run.check_content(); }));
-    measure_async(folder / "behind", step, run, world, work, writer, measured);
+    measure_async(directory / "behind", step, run, world, work, writer, measured);
     world.barrier();
     const bool last = step + 1 == options.repeats && options.keep_last;
     if (world.rank() == 0) {
-      fs::remove_all(folder / "behind");
+      fs::remove_all(directory / "behind");
       if (!last) fs::remove_all(saved);
     }
   }
@@ -278,7 +275,7 @@ MeasuredCheckpoint measure_in(const fs::path& folder, const MeasureOptions& opti
 
 }  // namespace
 
-MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptions& options,
+MeasuredCheckpoint measure_checkpoint(const fs::path& directory, const MeasureOptions& options,
                                       Communicator& world) {
   if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
   if (options.repeats < 1 || options.repeats > 1000)
@@ -286,21 +283,21 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& folder, const MeasureOptio
   agree(world, capture([&] {
           if (world.rank() != 0) return;
           std::error_code ignored;
-          if (fs::exists(fs::symlink_status(folder, ignored)))
-            fail(ErrorKind::usage, "{} exists already; name a new folder", folder.string());
-          make_folders(folder);
-          check_space(folder, options.bytes);
+          if (fs::exists(fs::symlink_status(directory, ignored)))
+            fail(ErrorKind::usage, "{} exists already; name a new directory", directory.string());
+          make_folders(directory);
+          check_space(directory, options.bytes);
         }));
   MeasuredCheckpoint measured;
   const auto clean_up = [&] {
     if (world.rank() != 0) return;
     std::error_code ignored;
-    fs::remove_all(folder, ignored);
+    fs::remove_all(directory, ignored);
   };
   try {
-    measured = measure_in(folder, options, world);
+    measured = measure_in(directory, options, world);
   } catch (...) {
-    clean_up();  // a full disk would stay full
+    clean_up();  // otherwise a full disk stays full
     throw;
   }
   world.barrier();

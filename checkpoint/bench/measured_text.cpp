@@ -14,7 +14,7 @@ double median(std::vector<double> values) {
   return values.empty() ? 0 : values[values.size() / 2];
 }
 
-/// How many times faster than `raw`, repeat by repeat.
+/// Returns the speed relative to `raw` for each repeat; 1 means equally fast.
 std::vector<double> ratios(const std::vector<double>& ours, const std::vector<double>& raw) {
   std::vector<double> result;
   for (std::size_t i = 0; i < ours.size(); ++i) result.push_back(raw[i] / ours[i]);
@@ -33,7 +33,7 @@ std::string row(const char* name, const MeasuredCheckpoint& measured,
   const double gb = static_cast<double>(measured.bytes) / 1e9;
   std::array<char, 256> text{};
   std::snprintf(text.data(), text.size(),
-                "%-20s %7.0f MB/s, raw %7.0f MB/s, ratio %.2f (%.2f to %.2f); processor s/GB %.2f, "
+                "%-20s %7.0f MB/s, raw %7.0f MB/s, ratio %.2f (%.2f to %.2f); CPU s/GB %.2f, "
                 "raw %.2f\n",
                 name, mb_per_s(measured, ours), mb_per_s(measured, raw), median(factors), *low,
                 *high, cpu_s / gb, raw_cpu_s / gb);
@@ -54,7 +54,7 @@ std::string measured_text(const MeasuredCheckpoint& measured) {
                 measured.load_cpu_s, measured.raw_read_cpu_s);
   std::snprintf(
       text.data(), text.size(),
-      "%-20s %.4f s without work, the step beside it %+.4f s; memory kept %.0f MB a rank\n",
+      "%-20s %.4f s without work, the step beside it %+.4f s; memory kept %.0f MB per rank\n",
       "stall behind", median(measured.stall_s), median(measured.step_extra_s),
       static_cast<double>(measured.copy_bytes) / 1e6);
   return result + text.data();

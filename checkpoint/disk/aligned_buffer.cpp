@@ -21,12 +21,12 @@ std::size_t rounded_up(std::size_t bytes) {
 AlignedBuffer::AlignedBuffer(std::size_t bytes)
     : size_(rounded_up(std::max<std::size_t>(bytes, 1))) {
   const bool large = size_ >= kHugePage;
-  // aligned_alloc wants a size that is a multiple of the alignment.
+  // aligned_alloc requires a size that is a multiple of the alignment.
   const std::size_t whole = large ? (size_ + kHugePage - 1) / kHugePage * kHugePage : size_;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(large ? kHugePage : kAlignment, whole)));
   if (!memory_) throw std::bad_alloc();
-  // One device request covers pages that lie side by side: with huge pages a request is whole, and
-  // the disk was measured two to three times as fast. A hint.
+  // One device request covers adjacent pages only. Huge pages make one large request possible,
+  // which was measured two to three times as fast. This call is only a hint.
   if (large) (void)::madvise(memory_.get(), whole, MADV_HUGEPAGE);
 }
 

@@ -4,8 +4,8 @@
 
 namespace trireme {
 
-/// Memory at a page boundary, in huge pages where there are some, as reads and writes past the page
-/// cache want it. Not initialised.
+/// Page-aligned memory, in huge pages if available, for reads and writes past the page cache
+/// (O_DIRECT). The memory is not initialized.
 class AlignedBuffer {
  public:
   static constexpr std::size_t kAlignment = 4096;

@@ -16,14 +16,14 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
 constexpr std::uint64_t kReaders = 3;
 constexpr std::uint64_t kDirectReadBytes = std::uint64_t{1}
-                                           << 20;  // smaller files are not worth it
+                                           << 20;  // O_DIRECT does not pay off for smaller files
 
-/// Most of the file is in the page cache: then that is the fastest place to read it from.
+/// Returns true if most of the file is in the page cache, which is then the fastest source.
 bool is_cached(int fd, std::uint64_t size) {
-  constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;  // whatever size a file claims to have
+  constexpr std::uint64_t kWindow = std::uint64_t{1} << 30;  // limits the memory for any file size
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   std::uint64_t pages = 0;
   std::uint64_t cached = 0;
@@ -43,7 +43,7 @@ bool is_cached(int fd, std::uint64_t size) {
   return cached * 4 > pages * 3;
 }
 
-/// O_NOFOLLOW: a link leads out of the folder. O_NONBLOCK: a pipe has no writer to wait for.
+/// O_NOFOLLOW: a link could lead out of the directory. O_NONBLOCK: do not wait for a pipe's writer.
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
@@ -61,8 +61,8 @@ Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
 
 }  // namespace
 
-Fd open_recorded(const std::filesystem::path& folder, const SavedFile& file) {
-  const std::filesystem::path path = folder / file.name;
+Fd open_recorded(const std::filesystem::path& directory, const SavedFile& file) {
+  const std::filesystem::path path = directory / file.name;
   std::uint64_t size = 0;
   Fd fd = open_regular(path, size);
   if (size != file.bytes)
@@ -74,16 +74,17 @@ std::string read_regular(const std::filesystem::path& path, std::uint64_t max_by
   std::uint64_t size = 0;
   const Fd fd = open_regular(path, size);
   if (size > max_bytes)
-    fail(ErrorKind::data, "{} has {} bytes, at most {} are read", path.string(), size, max_bytes);
+    fail(ErrorKind::data, "{} has {} bytes, at most {} are allowed", path.string(), size,
+         max_bytes);
   std::string content(static_cast<std::size_t>(size), '\0');
   read_all(fd.get(), std::as_writable_bytes(std::span(content)), 0, path);
   return content;
 }
 
-DiskReader::DiskReader(const std::filesystem::path& folder, const SavedFile& file)
-    : path_(folder / file.name), size_(file.bytes), plain_(open_recorded(folder, file)) {
+DiskReader::DiskReader(const std::filesystem::path& directory, const SavedFile& file)
+    : path_(directory / file.name), size_(file.bytes), plain_(open_recorded(directory, file)) {
   if (size_ < kDirectReadBytes || is_cached(plain_.get(), size_)) return;
-  // The same open file, not whatever has its name by now.
+  // Open the same file again through /proc: its name may belong to another file by now.
   const std::string same = formatted("/proc/self/fd/{}", plain_.get());
   direct_.reset(::open(same.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT));
 }
@@ -102,7 +103,7 @@ std::span<const std::byte> DiskReader::read(std::uint64_t at, std::size_t bytes,
     const ssize_t got = ::pread(direct_.get(), buffer.data() + done, whole - done,
                                 static_cast<off_t>(begin + done));
     if (got < 0 && errno == EINTR) continue;
-    // An end that is no multiple of the alignment, or a file system that wants more of it.
+    // The read ended at an unaligned end of file, or the file system requires a larger alignment.
     if (got <= 0 || static_cast<std::size_t>(got) % kAlign != 0) {
       if (got > 0) done += static_cast<std::size_t>(got);
       break;
@@ -117,8 +118,8 @@ std::span<const std::byte> DiskReader::read(std::uint64_t at, std::size_t bytes,
 }
 
 DiskStream::DiskStream(const DiskReader& reader)
-    : reader_(&reader), num_pieces_((reader.size() + kPiece - 1) / kPiece) {
-  const std::uint64_t num_threads = std::min(kReaders, num_pieces_);
+    : reader_(&reader), num_blocks_((reader.size() + kBlockBytes - 1) / kBlockBytes) {
+  const std::uint64_t num_threads = std::min(kReaders, num_blocks_);
   for (std::uint64_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { read_ahead(); });
 }
 
@@ -132,24 +133,24 @@ void DiskStream::read_ahead() noexcept {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock,
-                  [&] { return stop_ || begun_ == num_pieces_ || begun_ <= wanted_ + kReaders; });
-    if (stop_ || begun_ == num_pieces_) return;
+                  [&] { return stop_ || begun_ == num_blocks_ || begun_ <= wanted_ + kReaders; });
+    if (stop_ || begun_ == num_blocks_) return;
     const std::uint64_t number = begun_++;
-    Piece piece;
+    Block block;
     if (!free_.empty()) {
-      piece.buffer = std::move(free_.back());
+      block.buffer = std::move(free_.back());
       free_.pop_back();
     }
     lock.unlock();
     try {
-      const std::uint64_t at = number * kPiece;
-      piece.bytes = reader_->read(
-          at, static_cast<std::size_t>(std::min(kPiece, reader_->size() - at)), piece.buffer);
+      const std::uint64_t at = number * kBlockBytes;
+      block.bytes = reader_->read(
+          at, static_cast<std::size_t>(std::min(kBlockBytes, reader_->size() - at)), block.buffer);
     } catch (...) {
-      piece.error = std::current_exception();
+      block.error = std::current_exception();
     }
     lock.lock();
-    ready_.emplace(number, std::move(piece));
+    ready_.emplace(number, std::move(block));
     changed_.notify_all();
   }
 }
@@ -157,7 +158,7 @@ void DiskStream::read_ahead() noexcept {
 std::span<const std::byte> DiskStream::next() {
   std::unique_lock lock(mutex_);
   if (current_.buffer.size() > 0) free_.push_back(std::move(current_.buffer));
-  if (wanted_ == num_pieces_) return {};
+  if (wanted_ == num_blocks_) return {};
   changed_.wait(lock, [&] { return ready_.contains(wanted_); });
   current_ = std::move(ready_.extract(wanted_).mapped());
   ++wanted_;
@@ -166,14 +167,14 @@ std::span<const std::byte> DiskStream::next() {
   return current_.bytes;
 }
 
-std::string hash_recorded(const std::filesystem::path& folder, const SavedFile& file,
+std::string hash_recorded(const std::filesystem::path& directory, const SavedFile& file,
                           const std::function<void(std::span<const std::byte>)>& see) {
-  const DiskReader reader(folder, file);
+  const DiskReader reader(directory, file);
   DiskStream stream(reader);
   Hasher hasher;
-  for (auto piece = stream.next(); !piece.empty(); piece = stream.next()) {
-    hasher.update(piece);
-    see(piece);
+  for (auto block = stream.next(); !block.empty(); block = stream.next()) {
+    hasher.update(block);
+    see(block);
   }
   return hasher.hex();
 }

@@ -18,21 +18,39 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 constexpr int kBuffers = 4;
-constexpr int kWriters = 2;  // one request in the device while the next is made ready
+constexpr int kWriters = 2;  // one request runs while the next is prepared
 constexpr std::size_t kChunk = std::size_t{128}
-                               << 10;  // stays in the cache for two checksums and a copy
+                               << 10;  // stays in the CPU cache for two checksums and a copy
 constexpr std::uint64_t kDirectWriteBytes = std::uint64_t{1}
-                                            << 20;  // smaller files are not worth it
+                                            << 20;  // O_DIRECT does not pay off for smaller files
 
 }  // namespace
 
-DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* pace)
-    : path_(path), pace_(pace), plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
+void WritePace::spend(std::uint64_t bytes) {
+  std::unique_lock lock(mutex_);
+  const auto now = std::chrono::steady_clock::now();
+  free_at_ = std::max(free_at_, now);
+  wake_.wait_until(lock, free_at_, [&] { return bytes_per_s_ <= 0; });
+  if (bytes_per_s_ <= 0) return;
+  free_at_ += std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s_));
+}
+
+void WritePace::lift() {
+  const std::lock_guard lock(mutex_);
+  bytes_per_s_ = 0;
+  wake_.notify_all();
+}
+
+DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* rate_limit)
+    : path_(path),
+      rate_limit_(rate_limit),
+      plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
   struct stat info {};
 
   if (!plain_ || ::fstat(plain_.get(), &info) != 0) fail_to_write("open again", path, errno);
   size_ = static_cast<std::uint64_t>(info.st_size);
-  // Space is taken now: a full disk fails before any tensor is written.
+  // Reserve the space now, so that a full disk fails before any tensor is written.
   const int code = size_ == 0 ? 0 : ::posix_fallocate(plain_.get(), 0, info.st_size);
   if (code != 0) fail_to_write(formatted("reserve {} bytes for", size_), path, code);
   if (size_ >= kDirectWriteBytes)
@@ -75,7 +93,7 @@ void DiskWriter::take_free_buffer() {
 
 void DiskWriter::hand_over() {
   failpoint("checkpoint.shard.write");
-  if (pace_ != nullptr) pace_->spend(current_->bytes);
+  if (rate_limit_ != nullptr) rate_limit_->spend(current_->bytes);
   const std::lock_guard lock(mutex_);
   rethrow_locked();
   full_.push_back(std::move(current_));
@@ -149,14 +167,14 @@ void DiskWriter::write_buffer(const Buffer& buffer) {
       const ssize_t wrote = ::pwrite(direct_.get(), bytes.data() + done, whole - done,
                                      static_cast<off_t>(buffer.at + done));
       if (wrote < 0 && errno == EINTR) continue;
-      if (wrote < 0 && errno == EINVAL) break;  // a file system that wants more alignment
+      if (wrote < 0 && errno == EINVAL) break;  // the file system requires a larger alignment
       if (wrote < 0) fail_to_write("write", path_, errno);
       done += static_cast<std::size_t>(wrote);
     }
   }
   if (done == bytes.size()) return;
   write_all(plain_.get(), bytes.subspan(done), buffer.at + done, path_);
-  // The disk starts while we go on; only a hint, the fsync at the end is what counts.
+  // Start the write-back early. This is only a hint; the fsync at the end makes the data durable.
   (void)::sync_file_range(plain_.get(), static_cast<off_t>(buffer.at + done),
                           static_cast<off_t>(bytes.size() - done), SYNC_FILE_RANGE_WRITE);
 }

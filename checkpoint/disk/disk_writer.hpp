@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -13,23 +14,42 @@
 #include <vector>
 
 #include "checkpoint/disk/aligned_buffer.hpp"
-#include "checkpoint/disk/pace.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 
 namespace trireme {
 
-/// Rewrites an existing file of a known size from its first byte to its last, hashing as it goes.
+/// Limits the write rate of a writer thread, so that training keeps its share of disk and cores.
+/// Thread-safe. Uses the steady clock: setting the system clock has no effect.
+class WritePace {
+ public:
+  /// Sets the limit in bytes per second; 0 means no limit.
+  explicit WritePace(double bytes_per_s = 0) : bytes_per_s_(bytes_per_s) {}
+
+  /// Blocks until the limit allows `bytes` more.
+  void spend(std::uint64_t bytes);
+
+  /// Removes the limit, because a caller now waits for the writer.
+  void lift();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  double bytes_per_s_;
+  std::chrono::steady_clock::time_point free_at_{};  // earliest time of the next write
+};
+
+/// Rewrites an existing file of a known size from its first byte to its last and hashes the bytes.
 ///
-/// The caller's bytes are copied into a ring of four buffers of 4 MiB; two threads write full
-/// buffers past the page cache (O_DIRECT), where the file system can, else through it. So the disk
-/// works while the caller copies and hashes, and a save neither pays for page-cache memory nor
-/// pushes other files out of it. Throws Error(resource) when the disk refuses; the error of a
-/// thread is thrown by the caller's next call.
+/// The caller's bytes are copied into a ring of four buffers of 4 MiB. Two threads write full
+/// buffers past the page cache (O_DIRECT) if the file system supports it, else through the page
+/// cache. The disk therefore works while the caller copies and hashes, and a save does not evict
+/// other files from the page cache. Throws Error(resource) if a disk operation fails; the caller's
+/// next call rethrows the error of a thread.
 class DiskWriter {
  public:
-  /// `pace` may be null: no limit. It must outlive the writer.
-  DiskWriter(const std::filesystem::path& path, WritePace* pace);
+  /// `rate_limit` may be null (no limit). It must outlive the writer.
+  DiskWriter(const std::filesystem::path& path, WritePace* rate_limit);
   DiskWriter(const DiskWriter&) = delete;
   DiskWriter& operator=(const DiskWriter&) = delete;
   ~DiskWriter();
@@ -38,11 +58,11 @@ class DiskWriter {
 
   [[nodiscard]] std::uint64_t position() const noexcept { return position_; }
 
-  /// The checksum of `bytes` (crc32c) comes back: it is computed while they are in the cache.
+  /// Returns the crc32c of `bytes`, computed while the bytes are in the CPU cache.
   std::uint32_t append(std::span<const std::byte> bytes);
 
-  /// All bytes of the file must have been appended. Waits for the threads, fsyncs, closes; the
-  /// XXH3-128 of the whole file.
+  /// Waits for the threads, fsyncs and closes the file. All bytes of the file must have been
+  /// appended. Returns the XXH3-128 of the whole file.
   std::string finish();
 
  private:
@@ -60,9 +80,9 @@ class DiskWriter {
   void rethrow_locked();
 
   std::filesystem::path path_;
-  WritePace* pace_;
+  WritePace* rate_limit_;
   Fd plain_;
-  Fd direct_;  // null where the file system has no O_DIRECT
+  Fd direct_;  // null if the file system has no O_DIRECT
   std::uint64_t size_ = 0;
   std::uint64_t position_ = 0;
   Hasher hasher_;

@@ -51,8 +51,8 @@ std::string first_line(const fs::path& path) {
   return line;
 }
 
-/// Clock ticks after boot at which the process began, so that a reused pid is told apart; "" if it
-/// is gone or a zombie (killed, and nobody has asked for its status yet).
+/// Returns the clock ticks after boot at which the process began, to detect a reused pid. Returns
+/// "" if the process is gone or a zombie.
 std::string process_start(std::int64_t pid) {
   const std::string line = first_line(formatted("/proc/{}/stat", pid));
   const std::size_t name_end = line.rfind(')');  // the name may hold spaces
@@ -93,7 +93,7 @@ Holder myself(const RunLockOptions& options) {
   return me;
 }
 
-/// Fixed length, so that a heartbeat overwrites it in place with one write.
+/// Returns a record of fixed length, so that one write of a heartbeat overwrites it in place.
 std::string record(const std::string& owner, std::uint64_t counter) {
   char digits[32];
   std::snprintf(digits, sizeof digits, "%020llu", static_cast<unsigned long long>(counter));
@@ -113,10 +113,10 @@ std::string owner_text(const Holder& me) {
   return object.substr(1, object.size() - 2);
 }
 
-/// Nothing if the file is gone.
+/// Returns nullopt if the file is gone.
 std::optional<Holder> read_holder(const fs::path& path) {
   std::string text;
-  // Gone when it was opened and there again a moment later: somebody takes it over.
+  // If the file is missing and then exists again, another process is taking it over: try again.
   constexpr int kTries = 20;
   for (int tries = 1; const auto error = capture([&] { text = read_file(path, 1 << 16); });
        ++tries) {
@@ -127,8 +127,8 @@ std::optional<Holder> read_holder(const fs::path& path) {
   }
   const std::string where = path.string();
   if (text.find("\"nonce\"") == std::string::npos) {
-    fail(ErrorKind::data,
-         "{} is not a lock of this program; delete it if no job works in the folder", where);
+    fail(ErrorKind::data, "{} is not a lock of Trireme; delete it if no job works in the directory",
+         where);
   }
   const Json json = parse_json(text, where);
   Holder holder;
@@ -144,11 +144,11 @@ std::optional<Holder> read_holder(const fs::path& path) {
   holder.counter =
       std::strtoull(json_get<std::string>(json, "counter", where).c_str(), nullptr, 10);
   if (holder.nonce.find('/') != std::string::npos)
-    fail(ErrorKind::data, "{}: not a lock of this program", where);
+    fail(ErrorKind::data, "{} is not a lock of Trireme", where);
   return holder;
 }
 
-/// Waits up to takeover_s for a sign of life of a holder elsewhere.
+/// Returns true if the counter of a holder on another host changes within takeover_s.
 bool counter_moves(const fs::path& path, const Holder& holder, double takeover_s) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(takeover_s);
   while (std::chrono::steady_clock::now() < end) {
@@ -161,7 +161,7 @@ bool counter_moves(const fs::path& path, const Holder& holder, double takeover_s
 
 bool is_alive(const fs::path& path, const Holder& holder, const Holder& me, double takeover_s) {
   if (holder.host == me.host && holder.boot_id != me.boot_id)
-    return false;  // this host was restarted since
+    return false;  // this host has rebooted since
   if (holder.host == me.host && holder.pid_space == me.pid_space) {
     const bool exists = ::kill(static_cast<pid_t>(holder.pid), 0) == 0 || errno == EPERM;
     return exists && process_start(holder.pid) == holder.start_time;
@@ -169,8 +169,8 @@ bool is_alive(const fs::path& path, const Holder& holder, const Holder& me, doub
   return counter_moves(path, holder, takeover_s);
 }
 
-/// Names of the chain of takeovers: the right to replace a dead holder is a
-/// file named by its nonce.
+/// Returns the path of a takeover claim. The process that creates the file named by the nonce of a
+/// dead holder may replace the lock.
 fs::path successor_path(const fs::path& lock, const std::string& nonce) {
   return formatted("{}.after-{}", lock.string(), nonce);
 }
@@ -183,15 +183,15 @@ bool try_link(const fs::path& from, const fs::path& to) {
 
 [[noreturn]] void refuse(const fs::path& lock, const Holder& holder) {
   fail(ErrorKind::usage,
-       "run folder {} is in use by {}; wait for it, stop it, or choose another --run",
+       "run directory {} is in use by {}; wait for it, stop it, or choose another --run",
        lock.parent_path().string(), holder.words());
 }
 
-/// Makes `mine` (a complete record under a private name) the lock. Returns when it is.
+/// Makes `mine`, a complete record under a private name, the lock. Returns when that has succeeded.
 void take(const fs::path& lock, const fs::path& mine, const Holder& me, double takeover_s) {
   while (true) {
     if (try_link(mine, lock)) return;
-    std::vector<fs::path> chain;  // takeovers begun by processes that died in the middle of it
+    std::vector<fs::path> chain;  // unfinished takeovers of processes that died
     fs::path seat = lock;
     std::optional<Holder> holder = read_holder(seat);
     while (holder) {
@@ -206,9 +206,9 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
       if (try_link(mine, seat)) break;
       holder = read_holder(seat);
     }
-    if (!holder || chain.empty()) continue;  // it changed under us: look again
-    // The seat is ours. If the lock changed hands before, the dead holder is
-    // history and so is the seat.
+    if (!holder || chain.empty()) continue;  // the lock changed meanwhile: read it again
+    // This process owns the claim. If the lock has changed hands meanwhile, the claim is for an old
+    // holder and is removed.
     const auto now = read_holder(lock);
     const bool current = now && successor_path(lock, now->nonce) == chain.front();
     if (!current) {
@@ -216,7 +216,7 @@ void take(const fs::path& lock, const fs::path& mine, const Holder& me, double t
       continue;
     }
     log::warn(formatted("taking over {} from {}, which is {}", lock.string(), now->words(),
-                        now->is_fenced_by(me) ? "an earlier leg of this job" : "dead"));
+                        now->is_fenced_by(me) ? "an earlier attempt of this job" : "dead"));
     failpoint("run_lock.takeover");
     if (std::rename(seat.c_str(), lock.c_str()) != 0) fail_to_write("replace", lock, errno);
     chain.pop_back();
@@ -266,7 +266,8 @@ RunLock::~RunLock() {
 
 void RunLock::check() const {
   if (lost_)
-    fail(ErrorKind::usage, "the lock {} is gone or another process's: this one writes nothing more",
+    fail(ErrorKind::usage,
+         "the lock {} is gone or belongs to another process: this process writes nothing more",
          path_.string());
 }
 
@@ -276,7 +277,7 @@ void RunLock::confirm() {
 }
 
 bool RunLock::is_held() {
-  (void)capture([&] { look(); });  // a file that cannot be read now says nothing
+  (void)capture([&] { look(); });  // an unreadable file does not change the answer
   return !lost_;
 }
 
@@ -288,8 +289,8 @@ void RunLock::look() {
 void RunLock::beat(double period_s) {
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, std::chrono::duration<double>(period_s), [this] { return stop_; })) {
-    // A full disk must not end the lease: an overwrite in place needs no space,
-    // and the next beat tries again.
+    // A full disk must not end the lease. An overwrite in place needs no space, and the next
+    // heartbeat tries again.
     (void)capture([&] {
       const std::string text = record(owner_, ++counter_);
       write_all(fd_, std::as_bytes(std::span(text)), 0, path_);

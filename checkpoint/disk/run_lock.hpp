@@ -10,41 +10,43 @@
 namespace trireme {
 
 struct RunLockOptions {
-  std::string job_id;        // shown to whoever is refused; "" outside a scheduler
-  std::uint64_t order = 0;   // of this leg among those of the job: a later one fences an earlier
-  double heartbeat_s = 1.0;  // how often the holder's counter grows
+  std::string job_id;        // shown in the refusal message; "" outside a scheduler
+  std::uint64_t order = 0;   // attempt number within the job; a later attempt fences an earlier one
+  double heartbeat_s = 1.0;  // interval between increments of the holder's counter
   double takeover_s =
-      5.0;  // a holder on another host is dead if its counter stands still for so long
+      5.0;  // a holder on another host is dead if its counter is unchanged this long
 };
 
-/// Makes a run folder this process's own: a lease file `LOCK` with host, pid,
-/// boot id and a heartbeat counter.
+/// Locks a run directory for this process with a lease file `LOCK`: host, pid, boot id and a
+/// heartbeat counter.
 ///
-/// A holder on this host is dead when its process is gone; one elsewhere when its counter stands
-/// still. A dead one is taken over, by exactly one of any number of contenders. So is, at once and
-/// alive or not, one of the same job and an earlier leg: the scheduler has begun the job anew and
-/// gave its old processes up (a node that it lost sight of may train on). No clocks are
-/// compared, no flock (some cluster file systems lack it): the file appears by link(2), which
-/// either makes it whole or fails. Taken by rank 0 before anything is written. A thread of its own
-/// writes the heartbeat until the destructor, which removes the file if it is still ours.
+/// - A holder on this host is dead if its process is gone. A holder on another host is dead if its
+///   counter does not change. Exactly one of any number of contenders takes over a dead lock.
+/// - A lock of an earlier attempt of the same job is taken over at once, even if its process is
+///   alive: the scheduler has restarted the job and may have lost contact with a node.
+/// - No clocks are compared and no flock is used, because some cluster file systems lack flock.
+///   link(2) creates the complete file or fails.
+///
+/// Rank 0 takes the lock before anything is written. A thread writes the heartbeat until the
+/// destructor, which removes the file if this process still holds the lock.
 class RunLock {
  public:
-  /// Throws Error(usage) naming the holder if the run is in use, Error(resource)
-  /// if the disk refuses.
+  /// Throws Error(usage) naming the holder if the run is in use, Error(resource) if a disk
+  /// operation fails.
   RunLock(const std::filesystem::path& run_folder, const RunLockOptions& options);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();
 
-  /// Throws Error(usage) if another process has taken the run over, as far as the last heartbeat
-  /// saw: then nothing may be written any more.
+  /// Throws Error(usage) if the last heartbeat saw that another process has taken over the run.
+  /// This process must then write nothing more.
   void check() const;
 
-  /// The same, from the file as it is now: this process may have stood still
-  /// since the last heartbeat.
+  /// Like check, but reads the file first: this process may have been suspended since the last
+  /// heartbeat.
   void confirm();
 
-  /// The same as an answer.
+  /// Like confirm, but returns false instead of throwing.
   [[nodiscard]] bool is_held();
 
  private:

@@ -23,9 +23,9 @@ void write_as(std::byte* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-/// The nearest float towards zero, its last bit set if that is not exact: rounding it again to a
-/// type of 2 bits less or more gives what rounding `value` at once gives. Source: Boldo, Melquiond,
-/// "When double rounding is odd", 2005.
+/// Rounds towards zero and sets the last bit if the result is inexact. Rounding the result again to
+/// bf16 or f16 gives the same value as rounding `value` once. Source: Boldo, Melquiond, "When
+/// double rounding is odd", 2005.
 float rounded_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(nearest) == value) return nearest;

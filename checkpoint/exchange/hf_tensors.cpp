@@ -39,7 +39,7 @@ void add_block(const ModelConfig& config, std::int64_t layer, std::vector<NamedS
   if (moe.num_shared_experts > 0) add_mlp("mlp.shared_experts", moe.shared_width());
 }
 
-/// Each expert of a stack's layer by itself: gate, up, down of one after another.
+/// Appends gate, up and down of each expert of one layer.
 void add_experts(const MoeConfig& moe, const NamedShape& gate_up, const NamedShape& down,
                  std::vector<HfTensor>& tensors) {
   const std::string module =

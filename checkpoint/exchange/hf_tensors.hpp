@@ -5,9 +5,9 @@
 
 #include "model/config.hpp"
 
-/// The tensors of a model by name. A checkpoint has the experts of a layer stacked, as they are
-/// trained; Hugging Face folders have a tensor of each, or (transformers 5 saves some so) the same
-/// stacks with gate and up in one dimension.
+/// Lists the tensors of a model by name. A checkpoint stores the experts of a layer stacked, as
+/// they are trained. A Hugging Face directory stores one tensor per expert, or (some models of
+/// transformers 5) the same stacks with gate and up in one dimension.
 namespace trireme {
 
 struct NamedShape {
@@ -15,11 +15,11 @@ struct NamedShape {
   std::vector<std::int64_t> shape;
 };
 
-/// Every parameter as a checkpoint holds it, in the order of the forward pass; lm_head.weight only
-/// when not tied.
+/// Returns every parameter as a checkpoint stores it, in the order of the forward pass.
+/// lm_head.weight is included only if it is not tied.
 std::vector<NamedShape> model_tensors(const ModelConfig& config);
 
-/// A tensor of a Hugging Face folder, and the parameter that has its elements from `begin` on.
+/// A tensor of a Hugging Face directory. `begin` is the first element in `parameter` that it fills.
 struct HfTensor {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -29,10 +29,11 @@ struct HfTensor {
   [[nodiscard]] bool is_part() const { return name != parameter; }
 };
 
-/// The same in a Hugging Face folder, each expert by itself.
+/// Returns the tensors of a Hugging Face directory, one per expert.
 std::vector<HfTensor> hf_tensors(const ModelConfig& config);
 
-/// Of a parameter of stacked experts, its shape in a Hugging Face folder: gate and up one below another.
+/// Returns the Hugging Face shape of stacked experts: gate and up are concatenated in one
+/// dimension.
 std::vector<std::int64_t> hf_stack_shape(const std::vector<std::int64_t>& shape);
 
 }  // namespace trireme

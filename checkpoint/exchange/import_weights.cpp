@@ -7,7 +7,6 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/special_tokens.hpp"
-#include "checkpoint/exchange/tokenizer_size.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/save/save.hpp"
@@ -27,8 +26,8 @@ namespace fs = std::filesystem;
 constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kOutput = "lm_head.weight";
 
-/// What a tokenizer needs; anything else of the folder (other formats of the
-/// weights, pictures) stays behind.
+/// Lists the files that a tokenizer needs. Other files (other weight formats, images) are not
+/// copied.
 constexpr const char* kCarried[] = {
     "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
     kGenerationConfigFile, "chat_template.jinja",   "vocab.json",
@@ -54,15 +53,16 @@ void check_weights(const WeightSource& weights, const std::vector<NamedShape>& t
           formatted("\n  {}: dtype {} is not supported", tensor.name, dtype_name(weight.dtype));
   }
   for (const auto& [name, weight] : weights) {
-    // Some writers store the tied output matrix again, and old ones the rotary frequencies; both
-    // follow from the rest.
+    // Both tensors follow from the others: some writers store the tied output matrix again, and old
+    // writers store the rotary frequencies.
     const bool redundant = (tied && name == kOutput) || name.ends_with(".rotary_emb.inv_freq");
     if (!known.contains(name) && !redundant) problems += formatted("\n  extra: {}", name);
   }
   if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
 }
 
-/// What a folder must have: experts stacked, where it has such a stack, else one by one.
+/// Returns the expected tensors: stacked experts if the directory contains the stack, else
+/// separate.
 std::vector<NamedShape> expected_tensors(const ModelConfig& config, const WeightSource& weights) {
   std::map<std::string, std::vector<std::int64_t>> stacks;
   for (const NamedShape& parameter : model_tensors(config))
@@ -78,7 +78,7 @@ std::vector<NamedShape> expected_tensors(const ModelConfig& config, const Weight
   return expected;
 }
 
-/// A parameter of experts that came one by one, in float32.
+/// Returns a float32 parameter that stacks separate experts.
 WeightTensor stacked(const NamedShape& parameter, const std::vector<HfTensor>& parts,
                      const WeightSource& weights) {
   std::vector<std::pair<HfTensor, WeightTensor>> own;
@@ -94,7 +94,7 @@ WeightTensor stacked(const NamedShape& parameter, const std::vector<HfTensor>& p
           }};
 }
 
-/// Every parameter of the model under its own name and shape.
+/// Gives every parameter of the model its own name and shape in `weights`.
 void stack_experts(const ModelConfig& config, WeightSource& weights) {
   if (!config.moe.on()) return;
   const std::vector<HfTensor> parts = hf_tensors(config);
@@ -116,7 +116,7 @@ std::vector<std::byte> raw(const WeightTensor& tensor) {
   return elements;
 }
 
-/// transformers does not tie what differs, whatever config.json says.
+/// transformers does not tie different matrices, even if config.json asks for it.
 bool has_another_output_matrix(const WeightSource& weights) {
   return weights.contains(kEmbedding) && weights.contains(kOutput) &&
          raw(weights.at(kEmbedding)) != raw(weights.at(kOutput));
@@ -135,10 +135,10 @@ WeightSource weights_of(
   return weights;
 }
 
-std::map<std::string, std::string> tokenizer_files_of(const fs::path& folder) {
+std::map<std::string, std::string> tokenizer_files_of(const fs::path& directory) {
   std::map<std::string, std::string> files;
   for (const char* name : kCarried) {
-    if (fs::exists(folder / name)) files[name] = read_file(folder / name);
+    if (fs::exists(directory / name)) files[name] = read_file(directory / name);
   }
   return files;
 }
@@ -150,11 +150,12 @@ std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& n
   const std::span values(reinterpret_cast<const float*>(converted.data()),
                          converted.size() / sizeof(float));
   if (!std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-    fail(ErrorKind::data, "{} holds values that are not finite (NaN or infinity)", name);
+    fail(ErrorKind::data, "{} contains values that are not finite (NaN or infinity)", name);
   return converted;
 }
 
-/// So that a number in a damaged file costs no memory: three tensors an expert, or one stack of all.
+/// Checks the number of experts first, so that a number in a damaged file cannot allocate memory.
+/// Separate experts have three tensors each; a stack has all experts.
 void check_num_experts(const ImportedModel& model, const WeightSource& weights) {
   const std::int64_t num_experts = model.config.moe.num_experts;
   const auto stack = std::ranges::find_if(weights, [](const auto& weight) {
@@ -200,7 +201,7 @@ void note_template(ImportedModel& model) {
   is_custom_template(chat) ? log::warn(note) : log::info(note);
 }
 
-/// A model in memory, whole and checked.
+/// A complete and checked model in memory.
 struct ReadModel {
   StateDict state;
   std::vector<std::vector<std::byte>> storage;
@@ -226,22 +227,22 @@ ReadModel read_model(ImportedModel model, WeightSource weights) {
   return read;
 }
 
-fs::path write_model(const ReadModel& model, const fs::path& folder) {
+fs::path write_model(const ReadModel& model, const fs::path& directory) {
   SelfCommunicator alone;
-  return save_checkpoint(folder, 0, model.state, alone, {.run_id = model.run_id});
+  return save_checkpoint(directory, 0, model.state, alone, {.run_id = model.run_id});
 }
 
 }  // namespace
 
-fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
-  return write_model(read_model(std::move(model), std::move(weights)), folder);
+fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
+  return write_model(read_model(std::move(model), std::move(weights)), directory);
 }
 
-fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& folder) {
+fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
   const ReadModel read = read_model(std::move(model), std::move(weights));
-  // Two imports into one folder: the second is refused.
-  const RunLock lock(locked_folder(folder), RunLockOptions{});
-  return write_model(read, folder);
+  // If two imports write to one directory, the second is refused.
+  const RunLock lock(locked_folder(directory), RunLockOptions{});
+  return write_model(read, directory);
 }
 
 }  // namespace trireme

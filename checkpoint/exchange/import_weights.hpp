@@ -14,56 +14,57 @@
 #include "core/dtype.hpp"
 #include "model/config.hpp"
 
-/// From tensors of another program's files to a checkpoint of step 0.
+/// Imports tensors of another program's files as a checkpoint of step 0.
 namespace trireme {
 
-/// One tensor, wherever it lies; `read` fills its elements, row-major.
+/// A tensor of any source; `read` writes its elements in row-major order.
 struct WeightTensor {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;
   std::function<void(std::span<std::byte>)> read;
 };
 
-/// By Hugging Face name.
+/// Key: Hugging Face name.
 using WeightSource = std::map<std::string, WeightTensor>;
 
-/// What is known of a model besides its weights.
+/// Describes a model except for its weights.
 struct ImportedModel {
   ModelConfig config;
-  std::map<std::string, std::string> values;  // besides model.* and step
-  std::map<std::string, std::string> files;   // of its tokenizer
-  std::string where;                          // for messages: "hf/model"
-  // Refuse a tokenizer that cannot be read: what --require-tokenizer says; nullopt where a command has
-  // no such option.
+  std::map<std::string, std::string> values;  // all except model.* and step
+  std::map<std::string, std::string> files;   // tokenizer files
+  std::string where;                          // name for messages: "hf/model"
+  // --require-tokenizer: refuse a tokenizer that cannot be read; nullopt if the command has no such
+  // option.
   std::optional<bool> require_tokenizer = {};
 };
 
-/// Of open_safetensors_folder.
+/// Converts the result of open_safetensors_folder.
 WeightSource weights_of(
     const std::map<std::string, std::shared_ptr<const SafetensorsFile>>& tensors);
 
-/// What a tokenizer needs of a folder: name -> content, of the files that are there.
-std::map<std::string, std::string> tokenizer_files_of(const std::filesystem::path& folder);
+/// Returns the content of the tokenizer files that exist in the directory, by name.
+std::map<std::string, std::string> tokenizer_files_of(const std::filesystem::path& directory);
 
-/// In float32. Throws Error(data) if it holds NaN or an infinity.
+/// Returns the elements in float32. Throws Error(data) if the tensor contains NaN or an infinity.
 std::vector<std::byte> read_f32(const WeightTensor& tensor, const std::string& name);
 
-/// Every parameter of the model, in the order of the forward pass; experts that came one by one are
-/// stacked in `weights`. An output matrix beside a tied
-/// embedding is left out if it is the same, and makes the model untied if it is not, as transformers
-/// loads it. Throws Error(data) naming every tensor that is missing, extra, or of another shape or
-/// dtype, and for a tokenizer that does not fit.
+/// Checks `weights` and returns every parameter of the model in the order of the forward pass.
+/// Stacks separate experts in `weights`. If the model has a tied embedding and also an output
+/// matrix, an equal matrix is dropped, and a different matrix makes the model untied (like
+/// transformers). Throws Error(data) naming every tensor that is missing, extra, or has a wrong
+/// shape or dtype, and for a tokenizer that does not fit.
 std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights);
 
-/// Writes `folder`/step-000000000 with float32 parameters and the name of the chat template of the
-/// files (kImportedTemplateValue). The run id is made from the weights: importing twice gives the same
-/// bytes. The caller holds the run's lock. Throws as checked_tensors and check_imported_tokenizer;
-/// Error(usage) if `folder` has a checkpoint of step 0 already.
+/// Writes `directory`/step-000000000 with float32 parameters and the name of the chat template of
+/// the tokenizer files (kImportedTemplateValue). The run id is a hash of the weights, so that a
+/// second import writes the same bytes. The caller holds the run lock. Throws like checked_tensors
+/// and check_imported_tokenizer; Error(usage) if `directory` already contains a checkpoint of step
+/// 0.
 std::filesystem::path write_imported(ImportedModel model, WeightSource weights,
-                                     const std::filesystem::path& folder);
+                                     const std::filesystem::path& directory);
 
-/// Like write_imported, but takes the lock of the run that `folder` belongs to.
+/// Like write_imported, but takes the lock of the run that `directory` belongs to.
 std::filesystem::path save_imported(ImportedModel model, WeightSource weights,
-                                    const std::filesystem::path& folder);
+                                    const std::filesystem::path& directory);
 
 }  // namespace trireme

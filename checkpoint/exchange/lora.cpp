@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/exchange/convert.hpp"
-#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -49,10 +49,20 @@ std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig
   return adapters;
 }
 
+std::vector<NamedShape> adapter_tensors(const std::vector<LoraAdapter>& adapters,
+                                        std::int64_t rank) {
+  std::vector<NamedShape> tensors;
+  for (const LoraAdapter& one : adapters) {
+    tensors.push_back({cat(one.module, ".lora_A.weight"), {rank, one.in}});
+    tensors.push_back({cat(one.module, ".lora_B.weight"), {one.out, rank}});
+  }
+  return tensors;
+}
+
 void check_adapters(const Checkpoint& checkpoint, const std::vector<LoraAdapter>& adapters,
                     std::int64_t rank) {
   const std::string problems =
-      adapter_problems(checkpoint.manifest().tensors, adapters, rank, "param/");
+      tensor_problems(checkpoint.manifest().tensors, adapter_tensors(adapters, rank), "param/");
   if (!problems.empty())
     fail(ErrorKind::data,
          "{}: adapters of rank {} do not fit lora.targets and the model's shape:{}",

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/load/load.hpp"
 #include "core/dtype.hpp"
 #include "core/error.hpp"
@@ -13,11 +14,11 @@
 #include "model/lora/lora_config.hpp"
 
 /// Checkpoints of low-rank adapters: "param/<module>.lora_A.weight" [rank, in] and ".lora_B.weight"
-/// [out, rank] for the targeted linears of every block, and values "lora.*". The weights themselves
-/// are another checkpoint's, the base. Source: see LoraConfig.
+/// [out, rank] for the targeted linears of every block, and values "lora.*". The base weights are
+/// in another checkpoint. Source: see LoraConfig.
 namespace trireme {
 
-/// One adapted matrix: weight [out, in].
+/// One adapted matrix with weight [out, in].
 struct LoraAdapter {
   std::string module;  // "model.layers.0.self_attn.q_proj"
   std::int64_t in = 0;
@@ -26,35 +27,36 @@ struct LoraAdapter {
 
 [[nodiscard]] bool holds_adapters(const Checkpoint& checkpoint);
 
-/// Where a checkpoint of adapters has its base: "base" in the folder of its run.
+/// Returns the path of the base checkpoint: "base" in the run directory.
 std::filesystem::path base_place(const Checkpoint& adapters);
 
-/// Its values "lora.*".
+/// Reads the values "lora.*".
 LoraConfig lora_of(const Checkpoint& checkpoint);
 
-/// All that a configuration has, block by block.
+/// Returns all adapters of a configuration, block by block.
 std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig& model);
 
-/// What `tensors` (by name, with `shape` and `dtype`) have that is not as these adapters are, a line
-/// each; "": nothing. Names begin with `prefix`, others are passed over, and are shown behind `shown`.
+/// Returns the names and shapes of the tensors of adapters with this rank.
+std::vector<NamedShape> adapter_tensors(const std::vector<LoraAdapter>& adapters,
+                                        std::int64_t rank);
+
+/// Returns one line for every tensor in `tensors` (by name, with `shape` and `dtype`) that has the name
+/// prefix `prefix` and differs from `expected` (names without prefix); "" if all match. Messages
+/// show `shown` before each name.
 template <class Tensors>
-std::string adapter_problems(const Tensors& tensors, const std::vector<LoraAdapter>& adapters,
-                             std::int64_t rank, std::string_view prefix,
-                             std::string_view shown = "") {
+std::string tensor_problems(const Tensors& tensors, const std::vector<NamedShape>& expected,
+                            std::string_view prefix, std::string_view shown = "") {
   std::string problems;
   std::set<std::string> known;
-  const auto look = [&](const std::string& name, const std::vector<std::int64_t>& shape) {
+  for (const NamedShape& tensor : expected) {
+    const std::string name = cat(prefix, tensor.name);
     known.insert(name);
     const auto found = tensors.find(name);
     if (found == tensors.end()) {
       problems += formatted("\n  missing: {}{}", shown, name);
-    } else if (found->second.shape != shape || !is_float(found->second.dtype)) {
+    } else if (found->second.shape != tensor.shape || !is_float(found->second.dtype)) {
       problems += formatted("\n  {}{}: wrong shape or dtype", shown, name);
     }
-  };
-  for (const LoraAdapter& one : adapters) {
-    look(cat(prefix, one.module, ".lora_A.weight"), {rank, one.in});
-    look(cat(prefix, one.module, ".lora_B.weight"), {one.out, rank});
   }
   for (const auto& [name, tensor] : tensors) {
     if (name.starts_with(prefix) && !known.contains(name))
@@ -63,12 +65,12 @@ std::string adapter_problems(const Tensors& tensors, const std::vector<LoraAdapt
   return problems;
 }
 
-/// Throws Error(data) naming every tensor of the checkpoint's adapters that is missing or of another
-/// shape, and every parameter that is none of them.
+/// Throws Error(data) naming every adapter tensor of the checkpoint that is missing or has a wrong
+/// shape, and every parameter that is not an adapter.
 void check_adapters(const Checkpoint& checkpoint, const std::vector<LoraAdapter>& adapters,
                     std::int64_t rank);
 
-/// W + scale B A, [out, in], every sum in fp64.
+/// Returns W + scale B A, shape [out, in], computed in fp64.
 std::vector<double> merged_weight(const Checkpoint& adapters, const Checkpoint& base,
                                   const LoraAdapter& adapter, const LoraConfig& lora);
 

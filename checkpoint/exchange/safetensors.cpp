@@ -68,7 +68,7 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   const auto row = std::find_if(kNames.begin(), kNames.end(),
                                 [&](const DTypeName& r) { return r.name == dtype; });
   if (row == kNames.end())
-    fail(ErrorKind::data, "{}: dtype '{}' is not read here", where, dtype.substr(0, 40));
+    fail(ErrorKind::data, "{}: dtype '{}' is not supported", where, dtype.substr(0, 40));
   entry.dtype = row->dtype;
   std::uint64_t bytes = size_of(entry.dtype);
   bool empty = false;
@@ -86,7 +86,7 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   entry.begin = unsigned_item(range[0], where);
   entry.end = unsigned_item(range[1], where);
   if (entry.begin > entry.end || entry.end > data_bytes)
-    fail(ErrorKind::data, "{}: lies outside the file", where);
+    fail(ErrorKind::data, "{} lies outside the file", where);
   if (entry.end - entry.begin != bytes) {
     fail(ErrorKind::data, "{}: {} bytes, its shape needs {}", where, entry.end - entry.begin,
          bytes);
@@ -94,7 +94,7 @@ SafetensorsEntry parse_entry(const Json& item, std::uint64_t data_bytes, const s
   return entry;
 }
 
-/// The tensors must lie one after another and fill the data exactly.
+/// Throws Error(data) unless the tensors fill the data exactly, one after another.
 void check_exact_cover(const std::map<std::string, SafetensorsEntry>& entries,
                        std::uint64_t data_bytes, const std::string& where) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
@@ -104,7 +104,7 @@ void check_exact_cover(const std::map<std::string, SafetensorsEntry>& entries,
   for (const auto& [begin, end] : ranges) {
     if (begin != at)
       fail(ErrorKind::data, "{}: tensors {} at byte {}", where,
-           begin < at ? "overlap" : "leave a hole", begin);
+           begin < at ? "overlap" : "leave a gap", begin);
     at = end;
   }
   if (at != data_bytes)
@@ -131,7 +131,7 @@ std::string header_text(std::span<const SafetensorsSource> tensors) {
   return text;
 }
 
-/// Ranks on several nodes may write one file: they must not share a page of a network file system.
+/// Ranks on several nodes may write one file. They must not share a page of a network file system.
 constexpr std::uint64_t kStretchAlign = std::uint64_t{1} << 20;
 
 struct FileStretch {
@@ -139,7 +139,7 @@ struct FileStretch {
   std::uint64_t end = 0;
 };
 
-/// What of `bytes`, which lie at `at` of the file, is in the stretch.
+/// Writes the part of `bytes` (at file position `at`) that lies in the range.
 void write_part(int fd, std::span<const std::byte> bytes, std::uint64_t at, FileStretch stretch,
                 const std::filesystem::path& path) {
   const std::uint64_t begin = std::max(at, stretch.begin);
@@ -147,7 +147,7 @@ void write_part(int fd, std::span<const std::byte> bytes, std::uint64_t at, File
   if (begin < end) write_all(fd, bytes.subspan(begin - at, end - begin), begin, path);
 }
 
-/// That part of the file, which is there with its full size.
+/// Writes one range of an existing file of full size.
 void write_stretch(const std::filesystem::path& path, const std::string& header,
                    std::span<const SafetensorsSource> tensors, FileStretch stretch) {
   if (stretch.begin == stretch.end) return;
@@ -188,7 +188,8 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   std::uint64_t length = 0;
   read_all(file.fd_.get(), std::as_writable_bytes(std::span(&length, 1)), 0, path);
   if (length > kMaxHeader || length > size - 8) {
-    fail(ErrorKind::data, "{}: header of {} bytes; the file has {}, at most {} are read",
+    fail(ErrorKind::data,
+         "{}: the header has {} bytes, but the file has {} and at most {} are allowed",
          path.string(), length, size, kMaxHeader);
   }
   std::string text(length, '\0');
@@ -234,7 +235,7 @@ void write_safetensors(const std::filesystem::path& path,
   });
 }
 
-void write_safetensors_folder(const std::filesystem::path& folder,
+void write_safetensors_folder(const std::filesystem::path& directory,
                               std::span<const SafetensorsSource> tensors, Communicator& world,
                               std::uint64_t max_bytes) {
   std::vector<std::span<const SafetensorsSource>> groups;
@@ -252,35 +253,35 @@ void write_safetensors_folder(const std::filesystem::path& folder,
     total += bytes;
   }
   groups.push_back(tensors.subspan(begin));
-  if (groups.size() == 1) return write_safetensors(folder / "model.safetensors", tensors, world);
+  if (groups.size() == 1) return write_safetensors(directory / "model.safetensors", tensors, world);
   Json weight_map = Json::object();
   for (std::size_t i = 0; i < groups.size(); ++i) {
     char name[64];
     std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, groups.size());
-    write_safetensors(folder / name, groups[i], world);
+    write_safetensors(directory / name, groups[i], world);
     for (const SafetensorsSource& tensor : groups[i]) weight_map[tensor.name] = name;
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
   on_first_rank(world, [&] {
-    write_file_atomic(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+    write_file_atomic(directory / "model.safetensors.index.json", index.dump(2) + "\n");
   });
 }
 
 std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
-    const std::filesystem::path& folder) {
+    const std::filesystem::path& directory) {
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
   const auto add_file = [&](const std::string& name) {
-    auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(folder / name));
+    auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(directory / name));
     for (const auto& [tensor, entry] : file->entries()) {
       if (!tensors.emplace(tensor, file).second)
-        fail(ErrorKind::data, "{}: tensor {} is in two files", folder.string(), tensor);
+        fail(ErrorKind::data, "{}: tensor {} is in two files", directory.string(), tensor);
     }
   };
-  const std::filesystem::path index_path = folder / "model.safetensors.index.json";
+  const std::filesystem::path index_path = directory / "model.safetensors.index.json";
   if (!std::filesystem::exists(index_path)) {
-    if (!std::filesystem::exists(folder / "model.safetensors")) {
+    if (!std::filesystem::exists(directory / "model.safetensors")) {
       fail(ErrorKind::data, "{} holds neither model.safetensors nor model.safetensors.index.json",
-           folder.string());
+           directory.string());
     }
     add_file("model.safetensors");
     return tensors;
@@ -292,17 +293,17 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   std::set<std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
-      fail(ErrorKind::data, "{}: tensor {} is in a file of a name that is not allowed",
-           index_path.string(), tensor);
+      fail(ErrorKind::data, "{}: tensor {} is in a file with an invalid name", index_path.string(),
+           tensor);
     }
     files.insert(file.get<std::string>());
   }
   constexpr const char* kWhole = "model.safetensors";
-  if (std::filesystem::exists(folder / kWhole) && files != std::set<std::string>{kWhole}) {
+  if (std::filesystem::exists(directory / kWhole) && files != std::set<std::string>{kWhole}) {
     fail(
         ErrorKind::data,
         "{} holds {} and {}, which names other files: remove the one that is not the model's (transformers reads {})",
-        folder.string(), kWhole, index_path.filename().string(), kWhole);
+        directory.string(), kWhole, index_path.filename().string(), kWhole);
   }
   for (const std::string& file : files) add_file(file);
   for (const auto& [tensor, file] : map->items()) {
@@ -311,7 +312,8 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
            file.get<std::string>());
   }
   if (tensors.size() != map->size())
-    fail(ErrorKind::data, "{}: the files hold tensors that it does not name", index_path.string());
+    fail(ErrorKind::data, "{}: the files contain tensors that the index does not name",
+         index_path.string());
   return tensors;
 }
 

@@ -14,8 +14,8 @@
 #include "core/files/file.hpp"
 
 /// The safetensors format: 8-byte little-endian header length, JSON header, raw little-endian
-/// tensors without holes. Source: github.com/huggingface/safetensors, README "Format". Dtypes here:
-/// F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8.
+/// tensors without gaps. Supported dtypes: F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8. Source:
+/// github.com/huggingface/safetensors, README "Format".
 namespace trireme {
 
 struct SafetensorsEntry {
@@ -25,9 +25,9 @@ struct SafetensorsEntry {
   std::uint64_t end = 0;
 };
 
-/// One file, header checked before any tensor is read: length at most 100 MB and within the file,
-/// no overflow, every size equal to its shape, the tensors covering the data exactly, none
-/// overlapping. Throws Error(data) naming file and tensor.
+/// One file with a checked header: the length is at most 100 MB and within the file, no size
+/// overflows, every size equals its shape, and the tensors cover the data without gaps or overlaps.
+/// Throws Error(data) naming file and tensor.
 class SafetensorsFile {
  public:
   static SafetensorsFile open(const std::filesystem::path& path);
@@ -36,7 +36,7 @@ class SafetensorsFile {
     return entries_;
   }
 
-  /// The tensor's elements; bytes.size() must be its size.
+  /// Copies the elements of the tensor; bytes.size() must equal the tensor size.
   void read(const std::string& name, std::span<std::byte> bytes) const;
 
  private:
@@ -46,8 +46,8 @@ class SafetensorsFile {
   std::map<std::string, SafetensorsEntry> entries_;
 };
 
-/// A tensor to write; `fill` is asked for its elements, so one tensor is in memory at a time. Where
-/// two ranks write parts of one, both ask.
+/// A tensor to write. `fill` produces its elements, so that only one tensor is in memory at a time.
+/// If two ranks write parts of one tensor, both call `fill`.
 struct SafetensorsSource {
   std::string name;
   DType dtype = DType::f32;
@@ -55,23 +55,23 @@ struct SafetensorsSource {
   std::function<void(std::span<std::byte>)> fill;
 };
 
-/// Collective: writes and fsyncs one new file: header padded to 8 bytes, {"__metadata__":
-/// {"format": "pt"}}, tensors in the given order. Each rank writes one stretch, cut where no two
-/// ranks touch the same page. Throws the same on all ranks.
+/// Writes and fsyncs one new file: header padded to 8 bytes, {"__metadata__": {"format": "pt"}},
+/// tensors in the given order. Each rank writes one range; no two ranks write to the same page.
+/// Collective; throws the same error on all ranks.
 void write_safetensors(const std::filesystem::path& path,
                        std::span<const SafetensorsSource> tensors, Communicator& world);
 
-/// Collective: model.safetensors, or beyond `max_bytes` model-00001-of-0000N.safetensors and
-/// model.safetensors.index.json.
-void write_safetensors_folder(const std::filesystem::path& folder,
+/// Writes model.safetensors, or for more than `max_bytes` model-00001-of-0000N.safetensors and
+/// model.safetensors.index.json. Collective.
+void write_safetensors_folder(const std::filesystem::path& directory,
                               std::span<const SafetensorsSource> tensors, Communicator& world,
                               std::uint64_t max_bytes = 5'000'000'000);
 
-/// All tensors of a folder written so, by name; each file is opened once. Throws Error(data) if
-/// neither form is there, or model.safetensors beside an index of other files; if the index names a
-/// tensor its file lacks, or a file outside the folder; if a file holds what the index does not
-/// name.
+/// Opens all tensors of such a directory, by name; each file is opened once. Throws Error(data) if
+/// - neither form exists, or model.safetensors exists beside an index of other files;
+/// - the index names a tensor that its file lacks, or a file outside the directory;
+/// - a file contains a tensor that the index does not name.
 std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
-    const std::filesystem::path& folder);
+    const std::filesystem::path& directory);
 
 }  // namespace trireme

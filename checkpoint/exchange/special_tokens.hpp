@@ -6,31 +6,42 @@
 #include <vector>
 
 #include "core/files/json.hpp"
+#include "model/config.hpp"
 
-/// Special tokens in the files of a Hugging Face folder.
+/// Reads the token ids in the files of a Hugging Face directory.
 namespace trireme {
 
-/// Says which tokens end a text; carried in checkpoints.
+/// Names the tokens that end a text; stored in checkpoints.
 inline constexpr const char* kGenerationConfigFile = "generation_config.json";
 
-/// By role: "bos" and "pad" one id, "eos" one or several. Roles that are not set are left out.
+/// Key: role. "bos" and "pad" have one id, "eos" has one or more. A role that is not set is absent.
 using SpecialTokenIds = std::map<std::string, std::vector<std::int64_t>>;
 
-/// From tokenizer_config.json and tokenizer.json; "eos" begins with what generation_config.json
-/// lists. Files that are not there say nothing.
+/// Reads tokenizer_config.json and tokenizer.json. "eos" begins with the ids of
+/// generation_config.json. Missing files are ignored.
 SpecialTokenIds special_token_ids(const std::map<std::string, std::string>& files);
 
-/// From the `<role>_token_id` of a config.json or generation_config.json. Throws Error(data) if it
-/// is no object, and naming the key if eos_token_id is neither null nor an id nor a list of ids.
+/// Reads `<role>_token_id` of a config.json or generation_config.json. Throws Error(data) if
+/// `config` is not an object, or if eos_token_id is not null, an id or a list of ids.
 SpecialTokenIds listed_token_ids(const Json& config, std::string_view where);
 
-/// As the two files write it: a number, or a list of several.
+/// Formats ids as the two files do: one number, or a list of several.
 Json id_json(const std::vector<std::int64_t>& ids);
 
-/// generation_config.json.
+/// Returns the content of generation_config.json.
 std::string hf_generation_text(const SpecialTokenIds& special_ids);
 
-/// special_tokens_map.json from tokenizer_config.json; "" if that file is absent.
+/// Returns special_tokens_map.json made from tokenizer_config.json; "" if that file is absent.
 std::string special_tokens_map_text(const std::map<std::string, std::string>& files);
+
+/// Returns the highest id in tokenizer.json and tokenizer_config.json (added tokens included) plus
+/// one; 0 without such files. Accepts any kind of tokenizer. Throws Error(data) naming a file of
+/// `where` that is not JSON.
+std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
+                           const std::string& where);
+
+/// Throws Error(data) naming both numbers if there are more ids than rows. Unused rows are allowed:
+/// many models are padded.
+void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::string_view where);
 
 }  // namespace trireme

@@ -1,7 +1,10 @@
 #include "checkpoint/exchange/whole_folder.hpp"
 
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/format/folder.hpp"
 #include "comm/agree.hpp"
@@ -9,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
+#include "core/process/failpoints.hpp"
 
 namespace trireme {
 namespace {
@@ -16,33 +20,67 @@ namespace {
 namespace fs = std::filesystem;
 
 void check_absent(const fs::path& target) {
-  std::error_code ignored;  // what cannot be looked at cannot be made either
+  std::error_code ignored;  // a path that cannot be read cannot be created either
   if (fs::exists(fs::symlink_status(target, ignored)))
     fail(ErrorKind::usage, "{} exists already: choose another --output or remove it",
          target.string());
 }
 
-/// An empty folder that is this process's alone: another export of the same name is refused, what
-/// a killed one left is cleared.
+/// Creates and locks an empty directory for this process. Refuses a second export of the same name;
+/// removes the files that a killed export left.
 Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   make_folders(temporary);
   std::optional<Fd> lock = lock_folder(temporary);
   if (!lock)
     fail(ErrorKind::usage, "another export is writing {}; wait for it, or choose another --output",
          target.string());
-  check_absent(target);  // the other one may have ended between our look and our lock
+  check_absent(target);  // another export may have finished before the lock
   for (const fs::path& left : list_folder(temporary)) remove_tree(left);
   return std::move(*lock);
 }
 
+using WrittenTensors = std::map<std::string, std::shared_ptr<const SafetensorsFile>>;
+
+void check_written(const SafetensorsFile& file, const SafetensorsSource& source,
+                   const std::filesystem::path& where) {
+  const SafetensorsEntry& entry = file.entries().at(source.name);
+  std::vector<std::byte> wanted(entry.end - entry.begin);
+  std::vector<std::byte> found(wanted.size());
+  source.fill(wanted);
+  file.read(source.name, found);
+  if (failpoint_triggered("export.read_back")) found.front() ^= std::byte{1};
+  if (entry.dtype != source.dtype || entry.shape != source.shape || found != wanted) {
+    fail(ErrorKind::resource,
+         "{}: tensor {} differs from the written data; check the disk and memory of this machine",
+         where.string(), source.name);
+  }
+}
+
+/// Compares all tensors, split over the ranks. Each rank opens the files once. Collective.
+void check_all(const std::filesystem::path& where, std::span<const SafetensorsSource> sources,
+               Communicator& world, const std::function<WrittenTensors()>& open) {
+  std::vector<std::uint64_t> sizes;
+  for (const SafetensorsSource& source : sources) {
+    sizes.push_back(static_cast<std::uint64_t>(std::accumulate(
+        source.shape.begin(), source.shape.end(), std::int64_t{1}, std::multiplies<>())));
+  }
+  WrittenTensors written;
+  share_work(world, sizes, [&](std::size_t i) {
+    if (written.empty()) written = open();
+    check_written(*written.at(sources[i].name), sources[i], where);
+    return std::string();
+  });
+}
+
 }  // namespace
 
-void write_whole_folder(const fs::path& folder, Communicator& world,
+void write_whole_folder(const fs::path& directory, Communicator& world,
                         const std::function<void(const fs::path&)>& write) {
-  const fs::path target = folder.has_filename() ? folder : folder.parent_path();  // "out/" is out
+  const fs::path target =
+      directory.has_filename() ? directory : directory.parent_path();  // "out/" is out
   const fs::path temporary =
       target.parent_path() / formatted(".tmp-{}", target.filename().string());
-  std::optional<Fd> claim;  // of rank 0, for all
+  std::optional<Fd> claim;  // rank 0 holds it for all ranks
   on_first_rank(world, [&] {
     check_absent(target);
     claim = claim_temporary(temporary, target);
@@ -58,6 +96,24 @@ void write_whole_folder(const fs::path& folder, Communicator& world,
   std::error_code ignored;
   if (world.rank() == 0) fs::remove_all(temporary, ignored);
   throw Error(error->kind(), error->what());
+}
+
+void write_checked_file(const std::filesystem::path& path,
+                        std::span<const SafetensorsSource> sources, Communicator& world) {
+  write_safetensors(path, sources, world);
+  check_all(path, sources, world, [&] {
+    const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
+    WrittenTensors written;
+    for (const auto& [name, entry] : file->entries()) written.emplace(name, file);
+    return written;
+  });
+}
+
+void write_checked_folder(const std::filesystem::path& directory,
+                          std::span<const SafetensorsSource> sources, Communicator& world,
+                          std::uint64_t max_file_bytes) {
+  write_safetensors_folder(directory, sources, world, max_file_bytes);
+  check_all(directory, sources, world, [&] { return open_safetensors_folder(directory); });
 }
 
 }  // namespace trireme

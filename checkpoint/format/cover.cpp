@@ -12,7 +12,8 @@ namespace {
 using Rectangle =
     std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>;  // offset, extent
 constexpr std::size_t kMaxRectangles = 4096;
-constexpr std::size_t kMaxPairs = std::size_t{1} << 22;  // of slices in rectangles that meet
+constexpr std::size_t kMaxPairs = std::size_t{1}
+                                  << 22;  // pairs of slices in overlapping rectangles
 
 bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
   for (std::size_t dim = 0; dim < a.first.size(); ++dim) {
@@ -23,7 +24,7 @@ bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
   return true;
 }
 
-/// Two flat ranges of one rectangle share an element. Sorts them.
+/// Returns true if two flat ranges of one rectangle share an element. Sorts the ranges.
 bool ranges_overlap(std::vector<Slice>& ranges) {
   std::sort(ranges.begin(), ranges.end(),
             [](const Slice& a, const Slice& b) { return a.flat_begin < b.flat_begin; });
@@ -43,6 +44,16 @@ bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Slice>& 
 
 }  // namespace
 
+bool lies_inside(const std::vector<std::int64_t>& shape, const Slice& part) {
+  bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
+  for (std::size_t dim = 0; good && dim < shape.size(); ++dim) {
+    good = part.offset[dim] >= 0 && part.extent[dim] >= 0 && part.offset[dim] <= shape[dim] &&
+           part.extent[dim] <= shape[dim] - part.offset[dim];
+  }
+  return good && 0 <= part.flat_begin && part.flat_begin <= part.flat_end &&
+         part.flat_end <= part.rectangle_count();
+}
+
 std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Slice>& parts) {
   std::map<Rectangle, std::vector<Slice>> groups;
   std::int64_t count = 0;
@@ -61,7 +72,7 @@ std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vec
     for (auto other = std::next(one); other != groups.end(); ++other) {
       if (!rectangles_meet(one->first, other->first)) continue;
       num_pairs += one->second.size() * other->second.size();
-      if (num_pairs > kMaxPairs) return "cut into too many slices of rectangles that meet";
+      if (num_pairs > kMaxPairs) return "cut into too many slices of overlapping rectangles";
       if (any_meet(shape, one->second, other->second)) return "slices overlap";
     }
   }

@@ -16,49 +16,49 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns what to do with a place that is not a checkpoint of Trireme.
+/// Returns advice for a path that is not a checkpoint of Trireme.
 std::string advice_for(const fs::path& place) {
   std::error_code code;
   const auto has = [&](const char* name) { return fs::exists(place / name, code); };
   if (has("adapter_config.json")) {
     return formatted(
-        "it is a folder of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
-        "--output RUN` makes a run of it",
+        "it is a directory of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
+        "--output RUN` makes a run from it",
         place.string());
   }
   if (has("config.json")) {
     return formatted(
-        "it is a Hugging Face folder. `trireme import --hf {} --output RUN` makes a checkpoint of "
+        "it is a Hugging Face directory. `trireme import --hf {} --output RUN` makes a checkpoint from "
         "it",
         place.string());
   }
   if (place.extension() == ".pth" || place.extension() == ".safetensors") {
     return formatted(
-        "it is a file of weights. `trireme import --minimind {} --model.preset NAME --output RUN` "
-        "makes a checkpoint of weights of MiniMind",
+        "it is a weight file. `trireme import --minimind {} --model.preset NAME --output RUN` "
+        "makes a checkpoint from weights of MiniMind",
         place.string());
   }
-  return "expected a step-NNNNNNNNN folder, or a run folder with some";
+  return "expected a step-NNNNNNNNN directory, or a run directory that contains one";
 }
 
 }  // namespace
 
-std::vector<fs::path> list_folder(const fs::path& folder) {
+std::vector<fs::path> list_folder(const fs::path& directory) {
   std::vector<fs::path> entries;
   std::error_code code;
-  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code))
+  for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code))
     entries.push_back(it->path());
   const bool absent = code == std::errc::no_such_file_or_directory ||
                       code == std::errc::not_a_directory ||
-                      code == std::errc::filename_too_long;  // there can be none of such a name
-  if (code && !absent) fail_to_read("list", folder, code.value());
+                      code == std::errc::filename_too_long;  // no file can have such a name
+  if (code && !absent) fail_to_read("list", directory, code.value());
   std::sort(entries.begin(), entries.end());
   return entries;
 }
 
-std::vector<std::int64_t> list_steps(const fs::path& folder) {
+std::vector<std::int64_t> list_steps(const fs::path& directory) {
   std::vector<std::int64_t> steps;
-  for (const fs::path& entry : list_folder(folder)) {
+  for (const fs::path& entry : list_folder(directory)) {
     const std::int64_t step = step_of_folder_name(entry.filename().string());
     if (step >= 0) steps.push_back(step);
   }
@@ -66,29 +66,29 @@ std::vector<std::int64_t> list_steps(const fs::path& folder) {
   return steps;
 }
 
-void remove_leftovers(const fs::path& folder) {
-  for (const fs::path& entry : list_folder(folder)) {
+void remove_leftovers(const fs::path& directory) {
+  for (const fs::path& entry : list_folder(directory)) {
     const std::string name = entry.filename().string();
     if (name.starts_with(".tmp-step-") || name.starts_with(".trash-step-")) remove_tree(entry);
   }
 }
 
-void discard_step(const fs::path& folder, std::int64_t step) {
+void discard_step(const fs::path& directory, std::int64_t step) {
   const std::string name = step_folder_name(step);
-  const fs::path trash = folder / (".trash-" + name);
+  const fs::path trash = directory / (".trash-" + name);
   remove_tree(trash);
   failpoint("checkpoint.prune");
-  publish(folder / name, trash);
+  publish(directory / name, trash);
   failpoint("checkpoint.pruned");
   remove_tree(trash);
 }
 
-fs::path set_aside_step(const fs::path& folder, std::int64_t step) {
+fs::path set_aside_step(const fs::path& directory, std::int64_t step) {
   const std::string name = step_folder_name(step);
-  fs::path target = folder / ("damaged-" + name);
+  fs::path target = directory / ("damaged-" + name);
   for (int copy = 2; fs::exists(fs::symlink_status(target)); ++copy)
-    target = folder / formatted("damaged-{}.{}", name, copy);
-  publish(folder / name, target);
+    target = directory / formatted("damaged-{}.{}", name, copy);
+  publish(directory / name, target);
   return target;
 }
 

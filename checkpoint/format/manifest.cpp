@@ -19,11 +19,11 @@ constexpr std::string_view kFormat = "trireme-checkpoint";
 constexpr std::string_view kSelfHashKey = "\"self_hash\": \"";
 constexpr std::string_view kSelfHashEnd = "\"\n}\n";
 constexpr std::size_t kHashDigits = 32;
-constexpr std::size_t kHeadBytes = 100;  // that hold the format's name
+constexpr std::size_t kHeadBytes = 100;  // contain the name of the format
 constexpr std::int64_t kMaxStep = 999'999'999;
 constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
-// A parsed value takes up to 50 bytes: about 1.2 GB for a text made to take the most. Room for more
-// than a million slices.
+// A parsed value takes up to 50 bytes, so a hostile text can take about 1.2 GB. The limit allows
+// more than a million slices.
 constexpr std::ptrdiff_t kMaxValues = 24'000'000;
 
 Json file_json(const SavedFile& file) {
@@ -49,7 +49,7 @@ Json tensor_json(const std::string& name, const SavedTensor& tensor) {
           {"slices", slices}};
 }
 
-/// One entry a line: a manifest can be read and compared with plain tools.
+/// Writes one entry per line, so that plain tools can read and compare manifests.
 template <class Items, class ToJson>
 void append_list(std::string& text, const char* key, const Items& items, const ToJson& to_json) {
   const std::string lines =
@@ -57,7 +57,7 @@ void append_list(std::string& text, const char* key, const Items& items, const T
   text += formatted("\"{}\": [{}],\n", key, lines);
 }
 
-/// All but the self hash and the closing brace.
+/// Returns the text without the self hash and the closing brace.
 std::string body_text(const CheckpointManifest& manifest) {
   std::string text =
       formatted("{{\n\"format\": \"{}\",\n\"version\": {},\n", kFormat, kCheckpointVersion);
@@ -170,7 +170,7 @@ CheckpointManifest from_json(const Json& root, std::string_view where) {
   return manifest;
 }
 
-/// Sizes of an untrusted manifest, so that later arithmetic cannot overflow.
+/// Checks the sizes of an untrusted manifest, so that later arithmetic cannot overflow.
 void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& name,
                          const SavedTensor& tensor, std::string_view where) {
   const std::string place = formatted("{}: tensor {}", where, name);
@@ -185,15 +185,7 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
   }
   for (const SavedSlice& slice : tensor.slices) {
     const Slice& part = slice.part;
-    bool good =
-        part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
-    for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
-      good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
-             part.offset[dim] <= tensor.shape[dim] &&
-             part.extent[dim] <= tensor.shape[dim] - part.offset[dim];
-    }
-    good = good && 0 <= part.flat_begin && part.flat_begin < part.flat_end &&
-           part.flat_end <= part.rectangle_count();
+    const bool good = lies_inside(tensor.shape, part) && part.flat_begin < part.flat_end;
     if (!good) fail(ErrorKind::data, "{}: a slice lies outside the tensor", place);
     if (slice.shard >= manifest.shards.size())
       fail(ErrorKind::data, "{}: there is no shard {}", place, slice.shard);
@@ -231,18 +223,18 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const bool ends = text.size() > tail && text.ends_with(kSelfHashEnd) &&
                     text.substr(text.size() - tail, kSelfHashKey.size()) == kSelfHashKey;
   if (text.substr(0, kHeadBytes).find("\"trireme-tokens\"") != std::string_view::npos)
-    fail(ErrorKind::data, "{} is of a token set, a checkpoint is needed", where);
+    fail(ErrorKind::data, "{} belongs to a token set, a checkpoint is required", where);
   if (!ends) fail(ErrorKind::data, "{}: incomplete or damaged (no self hash at its end)", where);
   const std::string_view body = text.substr(0, text.size() - tail);
   const std::string_view stored =
       text.substr(text.size() - tail + kSelfHashKey.size(), kHashDigits);
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
-    fail(ErrorKind::data, "{}: damaged: its hash is {}, it says {}", where, computed, stored);
+    fail(ErrorKind::data, "{}: damaged: its hash is {}, expected {}", where, computed, stored);
   const auto num_values = std::count_if(text.begin(), text.end(),
                                         [](char c) { return c == ',' || c == '[' || c == '{'; });
   if (num_values > kMaxValues)
-    fail(ErrorKind::data, "{}: about {} values, at most {} are read", where, num_values,
+    fail(ErrorKind::data, "{}: about {} values, at most {} are allowed", where, num_values,
          kMaxValues);
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
@@ -274,7 +266,8 @@ void check_manifest(const CheckpointManifest& manifest, std::string_view where) 
     if (!problem.empty()) problems += formatted("\n  {}: {}", name, problem);
   }
   if (!problems.empty())
-    fail(ErrorKind::data, "{}: tensors are not there exactly once:{}", where, problems);
+    fail(ErrorKind::data, "{}: elements of tensors are missing or stored twice:{}", where,
+         problems);
 }
 
 void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part) {

@@ -1,11 +1,14 @@
 #include "checkpoint/format/model_values.hpp"
 
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "checkpoint/format/state.hpp"
 #include "core/error.hpp"
 #include "core/fields.hpp"
+#include "core/number.hpp"
+#include "core/problems.hpp"
 
 namespace trireme {
 namespace {
@@ -49,7 +52,8 @@ bool parse(const std::string& text, std::string& value) {
 template <class Number>
 bool parse(const std::string& text, Number& value) {
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return code == std::errc{} && end == text.data() + text.size();
+  return code == std::errc{} && end == text.data() + text.size() &&
+         std::isfinite(static_cast<double>(value));
 }
 
 }  // namespace
@@ -96,6 +100,35 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
 bool is_model_value(std::string_view key) {
   return key.starts_with("model.") || key == kChatTemplateValue || key == kImportedTemplateValue ||
          key == kHfFamilyValue;
+}
+
+void put_lora_values(const LoraConfig& config, std::map<std::string, std::string>& values) {
+  LoraConfig::fields(config, [&](const char* name, const auto& value, const auto&...) {
+    values[cat("lora.", name)] = text_of(value);
+  });
+}
+
+bool holds_adapters(const std::map<std::string, std::string>& values) {
+  const auto rank = values.find("lora.rank");
+  return rank != values.end() && rank->second != "0";
+}
+
+LoraConfig lora_from_values(const std::map<std::string, std::string>& values,
+                            std::string_view where) {
+  LoraConfig config;
+  LoraConfig::fields(config, [&](const char* name, auto& value, const auto&...) {
+    const auto found = values.find(cat("lora.", name));
+    if (found == values.end() || !parse(found->second, value)) {
+      fail(ErrorKind::data, "{}: value lora.{} {}", where, name,
+           found == values.end() ? std::string("is missing")
+                                 : formatted("= '{}' is not of its type", found->second));
+    }
+  });
+  Problems problems;
+  check(config, problems);
+  if (!config.on()) problems.add("lora.rank", config.rank, "must be 1 or more");
+  if (!problems.empty()) fail(ErrorKind::data, "{}: {}", where, problems.lines().front());
+  return config;
 }
 
 }  // namespace trireme

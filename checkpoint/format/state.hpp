@@ -10,39 +10,39 @@
 
 namespace trireme {
 
-/// One tensor of a run's state, as this rank holds it. Logical names: "param/<hf name>",
+/// The slice of one tensor that this rank holds. Logical names: "param/<hf name>",
 /// "optim/<slot>/<hf name>".
 struct StateTensor {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;  // logical, global
-  Slice slice;                      // what `bytes` covers
+  Slice slice;                      // the elements in `bytes`
   std::span<std::byte> bytes;       // slice.count() * size_of(dtype), host memory
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
 };
 
-/// Key in StateDict::values of the validation loss at that step, as number_text, where one is
-/// known: by it the best checkpoints are kept.
+/// Key in StateDict::values: the validation loss at that step (number_text), if known. Retention
+/// keeps the checkpoints with the lowest loss.
 inline constexpr const char* kValidLossValue = "valid_loss";
 
-/// Key of the chat format that the model was trained with, a name of text/chat; absent: none.
+/// Key of the chat format that the model was trained with (a name of text/chat); absent: none.
 inline constexpr const char* kChatTemplateValue = "chat.template";
 
-/// Key of an imported checkpoint: the chat template of the folder's tokenizer files, as
-/// template_of_files (tokenizer/model_template.hpp) names it. It travels with the model.
+/// Key of the chat template of imported tokenizer files, as template_of_files
+/// (tokenizer/model_template.hpp) names it. Later checkpoints of the model keep it.
 inline constexpr const char* kImportedTemplateValue = "chat.imported_template";
 
-/// Key of the Hugging Face model_type that the weights came from ("mistral"); absent: ours.
+/// Key of the Hugging Face model_type of imported weights ("mistral"); absent: trained by Trireme.
 inline constexpr const char* kHfFamilyValue = "hf.model_type";
 
-/// Everything an exact resume needs. Tensors may be in slices; `values` and `files`
-/// are equal on all ranks.
+/// The state that an exact resume needs. Tensors may be slices; `values` and `files` are equal on
+/// all ranks.
 struct StateDict {
   std::vector<StateTensor> tensors;
   std::map<std::string, std::string>
       values;  // scalars as text: "step", "data.next_sample", "scaler.scale", ...
   std::map<std::string, std::string>
-      files;  // small files carried along: "tokenizer.json", "config.toml", ...
+      files;  // small files to copy: "tokenizer.json", "config.toml", ...
 };
 
 }  // namespace trireme

@@ -29,18 +29,18 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
   return files;
 }
 
-/// "": it has none.
+/// Returns a row of the model card; "" for a model without experts.
 std::string experts_row(const ModelConfig& config) {
   const MoeConfig& moe = config.moe;
   if (!moe.on()) return "";
-  return formatted("| experts | {} of {} a token in {} layers, width {} |\n",
+  return formatted("| experts | {} of {} per token in {} layers, width {} |\n",
                    moe.num_experts_per_tok, moe.num_experts,
                    moe.layers_with_experts(config.num_layers), moe.moe_intermediate_size);
 }
 
 std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
   return formatted(
-      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/folder\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/folder\")\n```\n",
+      "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/directory\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/directory\")\n```\n",
       config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
       config.num_kv_heads, config.head_dim, config.intermediate_size, experts_row(config),
       config.vocab_size, hf_family(config, family_value(checkpoint)),
@@ -48,8 +48,8 @@ std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, 
       checkpoint.manifest().run_id, checkpoint.step());
 }
 
-/// tokenizer.json is what the model was trained with: a class of one family's own, or none, would
-/// have transformers build its tokenizer from the vocabulary alone, with that family's rules.
+/// Sets the tokenizer class. With another class or none, transformers would build its tokenizer
+/// from the vocabulary alone, with the rules of a family, instead of reading tokenizer.json.
 void name_tokenizer_class(std::map<std::string, std::string>& files, const std::string& where) {
   constexpr const char* kFast = "PreTrainedTokenizerFast";
   if (!files.contains("tokenizer.json")) return;
@@ -63,7 +63,7 @@ void name_tokenizer_class(std::map<std::string, std::string>& files, const std::
   files[kTokenizerConfigFile] = config.dump(2) + "\n";
 }
 
-/// In both places where transformers looks for it.
+/// Writes the template to both files where transformers looks for it.
 void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::string>& files) {
   const auto name = checkpoint.manifest().values.find(kChatTemplateValue);
   if (name == checkpoint.manifest().values.end()) return;
@@ -92,7 +92,7 @@ std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoi
     const std::string text = special_tokens_map_text(files);
     if (!text.empty()) files["special_tokens_map.json"] = text;
   }
-  files.erase("config.toml");  // the run's, not the model's
+  files.erase("config.toml");  // belongs to the run, not to the model
   files.erase(kGenerationConfigFile);
   return files;
 }
@@ -111,13 +111,13 @@ std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
   return files;
 }
 
-void check_exported_config(const std::filesystem::path& folder, const ModelConfig& config) {
-  const std::filesystem::path path = folder / "config.json";
+void check_exported_config(const std::filesystem::path& directory, const ModelConfig& config) {
+  const std::filesystem::path path = directory / "config.json";
   std::map<std::string, std::string> wanted;
   std::map<std::string, std::string> found;
   ModelConfig theirs = model_from_hf(read_json(path), path.string());
   if (!config.moe.on() && !theirs.moe.on()) theirs.moe = config.moe;
-  theirs.moe.router_balance = config.moe.router_balance;  // what a config.json cannot say
+  theirs.moe.router_balance = config.moe.router_balance;  // config.json has no key for it
   theirs.moe.router_aux_loss = config.moe.router_aux_loss;
   theirs.moe.router_bias_rate = config.moe.router_bias_rate;
   const double rounded =

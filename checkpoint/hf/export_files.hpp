@@ -6,20 +6,20 @@
 #include "checkpoint/hf/hf_export.hpp"
 #include "model/config.hpp"
 
-/// The files of an exported folder besides its weights.
+/// Makes the files of an exported directory except the weights.
 namespace trireme {
 
-/// Name -> content: config.json, generation_config.json, tokenizer files, chat template, model
-/// card. The chat template is the Jinja text of the format that the checkpoint names
-/// (kChatTemplateValue); where it names none the carried files stay as they are. Throws Error(data)
-/// for a format that this version does not know.
+/// Returns config.json, generation_config.json, tokenizer files, chat template and model card, by
+/// name. The chat template is the Jinja text of the format that the checkpoint names
+/// (kChatTemplateValue); without this value the copied files stay unchanged. Throws Error(data) for
+/// an unknown format.
 std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
                                                 const ModelConfig& config, DType dtype);
 
-/// The tokenizer's files and the chat template alone, as export_files has them.
+/// Returns only the tokenizer files and the chat template, as in export_files.
 std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoint);
 
-/// Throws Error(internal) unless that config.json describes the same model.
-void check_exported_config(const std::filesystem::path& folder, const ModelConfig& config);
+/// Throws Error(internal) unless config.json in `directory` describes the same model.
+void check_exported_config(const std::filesystem::path& directory, const ModelConfig& config);
 
 }  // namespace trireme

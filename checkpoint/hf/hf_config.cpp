@@ -37,7 +37,7 @@ std::string hf_activation(const std::string& name) {
 
 enum class HfName { qwen3, qwen3_moe, llama, mistral };
 
-/// What differs between the architectures, and their defaults where config.json says nothing.
+/// Describes an architecture and its defaults for keys that config.json does not set.
 struct Family {
   HfName name;
   const char* model_type;
@@ -47,10 +47,10 @@ struct Family {
   std::int64_t num_kv_heads;  // 0: as many as query heads
   std::int64_t head_dim;      // 0: width / heads
   std::int64_t max_positions;
-  std::int64_t window;  // of Mistral, where the key is absent
+  std::int64_t window;  // default window (Mistral)
 };
 
-/// The first row of a shape is its family where nothing else is said.
+/// The first row that fits a shape is its default family.
 constexpr std::array<Family, 4> kFamilies{
     {{HfName::qwen3, "qwen3", "Qwen3ForCausalLM", true, false, 32, 128, 32768, 0},
      {HfName::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM", true, true, 4, 0, 32768, 0},
@@ -78,9 +78,9 @@ const Family& family_named(const Json& config, std::string_view where) {
        joined(kFamilies, ", ", [](const Family& f) { return formatted("\"{}\"", f.model_type); }));
 }
 
-/// Attention inside a window is attention to all where no text is longer.
+/// A window that covers all positions equals full attention, so it is accepted.
 void check_window(const Json& config, const Family& family, HfReader& reader) {
-  if (family.qk_norm) return;  // writes a width even where use_sliding_window is false
+  if (family.qk_norm) return;  // Qwen sets a window even if use_sliding_window is false
   if (family.name == HfName::llama) return reader.must_be_off("sliding_window");
   const bool said = config.contains("sliding_window");
   if (said && config.at("sliding_window").is_null()) return;
@@ -94,7 +94,7 @@ void check_window(const Json& config, const Family& family, HfReader& reader) {
                            window, said ? "" : " (the default)", longest, window, window));
 }
 
-/// Absent: silu, the default of all architectures.
+/// Returns our name of the activation; without the key silu, the default of all architectures.
 std::string read_activation(const Json& config, HfReader& reader) {
   const auto found = config.find("hidden_act");
   if (found == config.end()) return ModelConfig{}.activation;
@@ -109,7 +109,7 @@ std::string read_activation(const Json& config, HfReader& reader) {
   return "";
 }
 
-/// transformers has one loss of all layers together, its mean; here each layer has its own.
+/// transformers computes one loss over all layers (the mean); here each layer has its own loss.
 double losses_in_one(const ModelConfig& model) {
   return static_cast<double>(
       std::max<std::int64_t>(1, model.moe.layers_with_experts(model.num_layers)));
@@ -129,10 +129,10 @@ void put_experts(const ModelConfig& model, Json& json) {
   json["router_aux_loss_coef"] = moe.router_aux_loss_coef * losses_in_one(model);
 }
 
-/// Experts in every layer but the first ones.
+/// Reads the settings of experts in every layer except the first ones.
 void read_experts(const Json& config, HfReader& reader, ModelConfig& model) {
   MoeConfig& moe = model.moe;
-  // The second is how transformers 5 writes it.
+  // transformers 5 writes num_local_experts.
   moe.num_experts =
       reader.size(config.contains("num_local_experts") ? "num_local_experts" : "num_experts", 128);
   moe.num_experts_per_tok = reader.size("num_experts_per_tok", 8);

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/exchange/checked_weights.hpp"
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/lora.hpp"
@@ -26,33 +25,16 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
-/// Names, shapes and dtypes of the parameters must be exactly those of the shape.
+/// Throws Error(data) unless the parameters have exactly the names and shapes of the model.
 void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape>& tensors) {
-  std::string problems;
-  std::map<std::string, bool> known;
-  for (const NamedShape& tensor : tensors) {
-    const std::string name = cat(kParam, tensor.name);
-    known[name] = true;
-    const auto found = checkpoint.manifest().tensors.find(name);
-    if (found == checkpoint.manifest().tensors.end()) {
-      problems += formatted("\n  missing: {}", name);
-      continue;
-    }
-    const DType dtype = found->second.dtype;
-    if (found->second.shape != tensor.shape || !is_float(dtype))
-      problems += formatted("\n  {}: wrong shape or dtype", name);
-  }
-  for (const auto& [name, tensor] : checkpoint.manifest().tensors) {
-    if (name.starts_with(kParam) && !known.contains(name))
-      problems += formatted("\n  extra: {}", name);
-  }
+  const std::string problems = tensor_problems(checkpoint.manifest().tensors, tensors, kParam);
   if (!problems.empty())
     fail(ErrorKind::data, "{}: parameters do not fit the model's shape:{}",
          checkpoint.path().string(), problems);
 }
 
-/// Parameters of a checkpoint as they are asked for; the last two stay, since the experts of a layer
-/// are parts of two.
+/// Reads parameters on demand and caches the last two, because the experts of a layer are parts of
+/// two parameters.
 class Parameters {
  public:
   explicit Parameters(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
@@ -69,7 +51,7 @@ class Parameters {
   std::map<std::string, std::vector<std::byte>> read_;
 };
 
-/// Of a checkpoint that holds them all.
+/// Returns the weights of a checkpoint that contains all parameters.
 std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
                                              const ModelConfig& config, DType dtype) {
   check_parameters(checkpoint, model_tensors(config));
@@ -92,7 +74,7 @@ std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
   return sources;
 }
 
-/// Of adapters, added to the weights of their base.
+/// Returns the weights of the base with the adapters added.
 std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, const Checkpoint& base,
                                               const ModelConfig& config, DType dtype) {
   std::vector<SafetensorsSource> sources = whole_weights(base, config, dtype);
@@ -113,7 +95,7 @@ std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, cons
 
 }  // namespace
 
-void export_hf(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
+void export_hf(const Checkpoint& checkpoint, const fs::path& directory, Communicator& world,
                const ExportOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
     fail(ErrorKind::usage, "export dtype {}, must be one of f32, bf16, f16",
@@ -131,7 +113,7 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& folder, Communicato
   const std::vector<SafetensorsSource> sources =
       options.base != nullptr ? merged_weights(checkpoint, *options.base, config, options.dtype)
                               : whole_weights(checkpoint, config, options.dtype);
-  write_whole_folder(folder, world, [&](const fs::path& temporary) {
+  write_whole_folder(directory, world, [&](const fs::path& temporary) {
     write_checked_folder(temporary, sources, world, options.max_file_bytes);
     on_first_rank(world, [&] {
       for (const auto& [name, content] : export_files(checkpoint, config, options.dtype))

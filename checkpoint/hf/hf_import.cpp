@@ -6,6 +6,7 @@
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/hf/hf_model.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
@@ -13,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which tokens end a text: transformers asks generation_config.json, and where there is none the
-/// model's own configuration.
+/// Stores the tokens that end a text. transformers reads generation_config.json, and config.json if
+/// there is no such file.
 void add_generation_config(const Json& config, const fs::path& model,
                            std::map<std::string, std::string>& files) {
   const SpecialTokenIds ids = listed_token_ids(config, (model / "config.json").string());
@@ -28,26 +29,30 @@ void add_generation_config(const Json& config, const fs::path& model,
 
 }  // namespace
 
-bool is_hf_folder(const fs::path& folder) {
-  return fs::exists(folder / "config.json");
+bool is_hf_folder(const fs::path& directory) {
+  return fs::exists(directory / "config.json");
 }
 
-HfModel open_hf_model(const fs::path& folder) {
-  const fs::path config_path = folder / "config.json";
+bool is_hf_folder(const fs::path& directory, Communicator& world) {
+  return text_of_first_rank(world, [&] { return is_hf_folder(directory) ? "1" : ""; }) == "1";
+}
+
+HfModel open_hf_model(const fs::path& directory) {
+  const fs::path config_path = directory / "config.json";
   const Json hf_config = read_json(config_path);
   ImportedModel imported{model_from_hf(hf_config, config_path.string()),
                          {},
-                         tokenizer_files_of(folder),
-                         folder.string()};
+                         tokenizer_files_of(directory),
+                         directory.string()};
   imported.values[kHfFamilyValue] = hf_config.at("model_type").get<std::string>();
-  add_generation_config(hf_config, folder, imported.files);
-  return {std::move(imported), weights_of(open_safetensors_folder(folder))};
+  add_generation_config(hf_config, directory, imported.files);
+  return {std::move(imported), weights_of(open_safetensors_folder(directory))};
 }
 
-fs::path import_hf(const fs::path& model, const fs::path& folder, bool require_tokenizer) {
+fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer) {
   HfModel opened = open_hf_model(model);
   opened.model.require_tokenizer = require_tokenizer;
-  return save_imported(std::move(opened.model), opened.weights, folder);
+  return save_imported(std::move(opened.model), opened.weights, directory);
 }
 
 }  // namespace trireme

@@ -2,20 +2,23 @@
 #include <filesystem>
 
 #include "checkpoint/exchange/import_weights.hpp"
+#include "comm/communicator.hpp"
 
 namespace trireme {
 
-/// A Hugging Face folder as it lies on disk: Qwen3, Qwen3 MoE, Llama or Mistral.
+/// A Hugging Face model directory on disk (Qwen3, Qwen3 MoE, Llama or Mistral).
 struct HfModel {
   ImportedModel model;
-  WeightSource weights;  // read where they are asked for
+  WeightSource weights;  // read on demand
 };
 
-/// True for a folder with a config.json, which no checkpoint and no run has.
-bool is_hf_folder(const std::filesystem::path& folder);
+/// Returns true for a directory with a config.json. Checkpoints and runs have no such file.
+bool is_hf_folder(const std::filesystem::path& directory);
+/// Returns the answer of rank 0. Collective.
+bool is_hf_folder(const std::filesystem::path& directory, Communicator& world);
 
-/// Throws Error(data) naming every key of config.json that is not supported, and for files that are
-/// absent or damaged.
-HfModel open_hf_model(const std::filesystem::path& folder);
+/// Opens a model directory. Throws Error(data) naming every key of config.json that is not
+/// supported, and for files that are missing or damaged.
+HfModel open_hf_model(const std::filesystem::path& directory);
 
 }  // namespace trireme

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Reads keys of a config.json and collects what cannot be read, to name all of it at once.
+/// Reads keys of a config.json and collects all unsupported settings, so that one error lists them.
 class HfReader {
  public:
   HfReader(const Json& config, std::string_view where) : config_(config), where_(where) {}
@@ -57,7 +57,7 @@ class HfReader {
   }
 
  private:
-  /// Absent, null, false, 0 or an empty list: the feature is off.
+  /// Returns true if the feature is off: absent, null, false, 0 or an empty list.
   [[nodiscard]] bool is_off(const char* key) const {
     const auto found = config_.find(key);
     if (found == config_.end() || found->is_null()) return true;

@@ -21,7 +21,7 @@ bool holds(const std::array<std::string_view, N>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-/// "default" where neither key is there.
+/// Returns "default" if neither key exists.
 std::string rope_type_of(const Json& object) {
   for (const char* key : {"rope_type", "type"}) {
     const auto found = object.find(key);
@@ -31,7 +31,7 @@ std::string rope_type_of(const Json& object) {
   return "default";
 }
 
-/// All of the head is turned, or none of this is ours.
+/// Reports a partial rotation: only a rotation of the whole head is supported.
 void check_whole(const Json& object, HfReader& reader) {
   if (reader.number(object, "partial_rotary_factor", 1.0) != 1.0)
     reader.problem("partial_rotary_factor",
@@ -56,7 +56,7 @@ double attention_factor_of(const Json& object, double factor, HfReader& reader) 
   return yarn_attention_factor(factor, mscale) / yarn_attention_factor(factor, all_dim);
 }
 
-/// As the text of model.rope_scaling; "" for none.
+/// Returns the text of model.rope_scaling; "" for none.
 std::string read_scaling(const Json& object, const char* name, std::int64_t max_positions,
                          HfReader& reader) {
   const std::string type = rope_type_of(object);
@@ -75,7 +75,7 @@ std::string read_scaling(const Json& object, const char* name, std::int64_t max_
   scaling.original_max = static_cast<std::int64_t>(original);
   scaling.factor = reader.number(object, "factor",
                                  original > 0 ? static_cast<double>(max_positions) / original : 0);
-  // 0 means the default there.
+  // transformers treats 0 as the default.
   const auto or_default = [&](const char* key, double fallback) {
     const double value = reader.number(object, key, fallback);
     return value == 0 ? fallback : value;
@@ -114,7 +114,7 @@ void read_hf_rope(const Json& config, ModelConfig& model, HfReader& reader) {
     check_whole(*found, reader);
     const std::string scaling = read_scaling(*found, key, model.max_seq_len, reader);
     if (!model.rope_scaling.empty() && !scaling.empty() && scaling != model.rope_scaling)
-      reader.problem(key, " says another scaling than rope_parameters");
+      reader.problem(key, " has another scaling than rope_parameters");
     if (!scaling.empty()) model.rope_scaling = scaling;
   }
 }

@@ -2,15 +2,15 @@
 #include "checkpoint/hf/hf_reader.hpp"
 #include "model/config.hpp"
 
-/// Rotary frequencies in a config.json: transformers 4 has rope_theta and rope_scaling at the top, 5
-/// all of it in rope_parameters.
+/// Converts the rotary settings of a config.json. transformers 4 uses rope_theta and rope_scaling
+/// at the top level, transformers 5 uses rope_parameters.
 namespace trireme {
 
-/// Sets rope_theta and rope_scaling. Anything but default, yarn and llama3 is a problem of the
-/// reader's.
+/// Sets rope_theta and rope_scaling. Reports any scaling except default, yarn and llama3 to
+/// `reader`.
 void read_hf_rope(const Json& config, ModelConfig& model, HfReader& reader);
 
-/// Writes both generations' keys, with every value that transformers would derive.
+/// Writes the keys of both generations, with every value that transformers would derive.
 void put_hf_rope(const ModelConfig& model, Json& config);
 
 }  // namespace trireme

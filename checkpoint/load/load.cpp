@@ -22,8 +22,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return formatted("[{}]", joined(shape, ", "));
 }
 
-/// Which of the checkpoint's tensors (by rank in name order) this rank wants; and what is wrong
-/// with the others.
+/// Flags the tensors of the checkpoint (in name order) that this rank requests, and lists
+/// mismatches.
 struct WantedTensors {
   std::vector<std::uint8_t> flags;
   std::string problems;
@@ -39,9 +39,9 @@ WantedTensors compare(const CheckpointManifest& manifest, const StateDict& into)
     }
     const SavedTensor& saved = found->second;
     if (saved.dtype != tensor.dtype || saved.shape != tensor.shape) {
-      wanted.problems +=
-          formatted("\n  {}: saved as {} {}, wanted as {} {}", tensor.name, dtype_name(saved.dtype),
-                    shape_text(saved.shape), dtype_name(tensor.dtype), shape_text(tensor.shape));
+      wanted.problems += formatted("\n  {}: saved as {} {}, required as {} {}", tensor.name,
+                                   dtype_name(saved.dtype), shape_text(saved.shape),
+                                   dtype_name(tensor.dtype), shape_text(tensor.shape));
     }
     wanted.flags[static_cast<std::size_t>(std::distance(manifest.tensors.begin(), found))] = 1;
   }
@@ -70,7 +70,7 @@ void raise(const Checkpoint& checkpoint, const std::string& problems) {
   }
 }
 
-/// The slices of every wanted tensor.
+/// Returns a job for each slice of every requested tensor.
 std::vector<SliceJob> plan(const CheckpointManifest& manifest, const StateDict& into) {
   std::map<std::string, std::vector<ReadTarget>> targets;
   for (const StateTensor& tensor : into.tensors) {
@@ -93,31 +93,31 @@ void read_tensors(const Checkpoint& checkpoint, const StateDict& into) {
 
 }  // namespace
 
-Checkpoint Checkpoint::open(const std::filesystem::path& folder) {
-  if (std::error_code code; std::filesystem::is_symlink(folder, code)) {
-    fail(ErrorKind::data, "{} is a symbolic link, which is not followed", folder.string());
+Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
+  if (std::error_code code; std::filesystem::is_symlink(directory, code)) {
+    fail(ErrorKind::data, "{} is a symbolic link, which is not followed", directory.string());
   }
-  const std::filesystem::path path = folder / kManifestName;
+  const std::filesystem::path path = directory / kManifestName;
   Checkpoint checkpoint;
-  checkpoint.path_ = folder;
+  checkpoint.path_ = directory;
   checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
-  const std::int64_t named = step_of_folder_name(folder.filename().string());
+  const std::int64_t named = step_of_folder_name(directory.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
-    fail(ErrorKind::data, "{}: belongs to step {}, not to this folder", path.string(),
+    fail(ErrorKind::data, "{}: belongs to step {}, not to this directory", path.string(),
          checkpoint.step());
   }
   return checkpoint;
 }
 
-Checkpoint Checkpoint::open(const std::filesystem::path& folder, Communicator& world) {
+Checkpoint Checkpoint::open(const std::filesystem::path& directory, Communicator& world) {
   Checkpoint checkpoint;
   const std::string text = text_of_first_rank(world, [&] {
-    checkpoint = open(folder);
+    checkpoint = open(directory);
     return world.size() == 1 ? "" : manifest_text(checkpoint.manifest_);
   });
   if (world.rank() == 0) return checkpoint;
-  checkpoint.path_ = folder;
-  checkpoint.manifest_ = parse_manifest(text, (folder / kManifestName).string());
+  checkpoint.path_ = directory;
+  checkpoint.manifest_ = parse_manifest(text, (directory / kManifestName).string());
   return checkpoint;
 }
 

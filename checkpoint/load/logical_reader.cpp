@@ -23,8 +23,8 @@ void LogicalReader::read(const Slice& window) {
   for (const SavedSlice& slice : tensor_->slices) {
     const std::vector<SliceRun> runs = intersect(tensor_->shape, slice.part, window);
     if (runs.empty()) continue;
-    // One read over all runs: what lies between them belongs to the windows before and after, so
-    // it is little.
+    // One read covers all runs. The bytes between them belong to the neighboring windows, so they
+    // are few.
     const std::int64_t first = runs.front().source_index;
     const std::int64_t last = runs.back().source_index + runs.back().count;
     const DiskReader reader(checkpoint_->path(), checkpoint_->manifest().shards[slice.shard]);

@@ -9,18 +9,19 @@
 
 namespace trireme {
 
-/// The row-major elements of a logical tensor, a window of 64 MiB at a time, whatever the slices.
-/// Checksums are not looked at, for a window may be a small part of a large slice: the checkpoint
+/// Reads the elements of a logical tensor in row-major order, in windows of 64 MiB, for any slices.
+/// Does not check checksums, because a window may be a small part of a large slice: the checkpoint
 /// must have been verified before.
 class LogicalReader {
  public:
   static constexpr std::int64_t kWindowBytes = std::int64_t{64} << 20;
 
-  /// Both must outlive the reader.
+  /// `checkpoint` and `tensor` must outlive the reader.
   LogicalReader(const Checkpoint& checkpoint, const SavedTensor& tensor)
       : checkpoint_(&checkpoint), tensor_(&tensor) {}
 
-  /// The next window, valid until the next call; empty at the end. Throws as DiskReader::read.
+  /// Returns the next window, valid until the next call; empty at the end. Throws like
+  /// DiskReader::read.
   std::span<const std::byte> next();
 
  private:

@@ -14,17 +14,17 @@
 namespace trireme {
 namespace {
 
-/// A tensor of some rank, by the numbers that every rank knows.
-struct HeldPiece {
+/// A tensor slice of some rank, identified by numbers that are valid on every rank.
+struct HeldSlice {
   int rank = 0;
-  std::size_t tensor = 0;  // of that rank's StateDict
+  std::size_t tensor = 0;  // index in the StateDict of that rank
   Slice part;
 };
 
-using PiecesByName = std::map<std::string, std::vector<HeldPiece>>;  // by rank, then tensor
+using SlicesByName = std::map<std::string, std::vector<HeldSlice>>;  // sorted by rank, then tensor
 
-/// Collective: the tensors for which `chosen` is true, of all ranks.
-PiecesByName gather_pieces(const CheckpointManifest& manifest, const StateDict& state,
+/// Gathers the tensors of all ranks for which `chosen` is true. Collective.
+SlicesByName gather_slices(const CheckpointManifest& manifest, const StateDict& state,
                            Communicator& world,
                            const std::function<bool(const StateTensor&)>& chosen) {
   std::ostringstream mine;
@@ -38,23 +38,23 @@ PiecesByName gather_pieces(const CheckpointManifest& manifest, const StateDict& 
       for (const std::int64_t place : *places) mine << ' ' << place;
     mine << '\n';
   }
-  PiecesByName pieces;
+  SlicesByName slices;
   std::istringstream words(broadcast_text(world, joined(gather_texts(world, mine.str()), "")));
   std::ptrdiff_t name = 0;
-  HeldPiece piece;
-  while (words >> piece.rank >> name >> piece.tensor >> piece.part.flat_begin >>
-         piece.part.flat_end) {
+  HeldSlice slice;
+  while (words >> slice.rank >> name >> slice.tensor >> slice.part.flat_begin >>
+         slice.part.flat_end) {
     const auto saved = std::next(manifest.tensors.begin(), name);
-    for (auto* places : {&piece.part.offset, &piece.part.extent}) {
+    for (auto* places : {&slice.part.offset, &slice.part.extent}) {
       places->resize(saved->second.shape.size());
       for (std::int64_t& place : *places) words >> place;
     }
-    pieces[saved->first].push_back(piece);
+    slices[saved->first].push_back(slice);
   }
-  return pieces;
+  return slices;
 }
 
-/// Whether the runs, in any order, are all elements [0, count) of their target once.
+/// Returns true if the runs, in any order, cover all elements [0, count) of their target once.
 bool tile(std::vector<SliceRun> runs, std::int64_t count) {
   std::sort(runs.begin(), runs.end(),
             [](const SliceRun& a, const SliceRun& b) { return a.target_index < b.target_index; });
@@ -67,16 +67,16 @@ bool tile(std::vector<SliceRun> runs, std::int64_t count) {
 }
 
 struct Source {
-  const HeldPiece* offer;
+  const HeldSlice* offer;
   std::vector<SliceRun> runs;
 };
 
-/// The pieces of other ranks that give the whole of `need`, by rank; empty if they do not.
-std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const HeldPiece& need,
-                               const std::vector<HeldPiece>& offers) {
+/// Returns the slices of other ranks that together cover `need`, by rank; empty if they do not.
+std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const HeldSlice& need,
+                               const std::vector<HeldSlice>& offers) {
   std::vector<Source> sources;
   std::vector<SliceRun> all;
-  for (const HeldPiece& offer : offers) {
+  for (const HeldSlice& offer : offers) {
     if (offer.rank == need.rank || !meet(shape, offer.part, need.part)) continue;
     sources.push_back({&offer, intersect(shape, offer.part, need.part)});
     all.insert(all.end(), sources.back().runs.begin(), sources.back().runs.end());
@@ -85,7 +85,7 @@ std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const Hel
   return sources;
 }
 
-/// One message a peer, as long as its transfers.
+/// Returns one zeroed message per peer with the size of its transfers.
 template <class Transfers, class Size>
 std::map<int, std::vector<std::byte>> empty_messages(const Transfers& transfers, const Size& size) {
   std::map<int, std::vector<std::byte>> messages;
@@ -106,17 +106,17 @@ std::vector<Message> as_request(std::map<int, std::vector<std::byte>>& messages)
 
 Replicas::Replicas(const CheckpointManifest& manifest, StateDict& into, Communicator& world)
     : into_(into), world_(world), received_(into.tensors.size(), false) {
-  const PiecesByName needs =
-      gather_pieces(manifest, into, world, [](const StateTensor& tensor) { return !tensor.owner; });
+  const SlicesByName needs =
+      gather_slices(manifest, into, world, [](const StateTensor& tensor) { return !tensor.owner; });
   if (needs.empty()) return;
-  const PiecesByName offers = gather_pieces(manifest, into, world, [&](const StateTensor& tensor) {
+  const SlicesByName offers = gather_slices(manifest, into, world, [&](const StateTensor& tensor) {
     return tensor.owner && needs.contains(tensor.name);
   });
   for (const auto& [name, wanted] : needs) {
     const auto held = offers.find(name);
     if (held == offers.end()) continue;
-    for (const HeldPiece& need : wanted) {
-      const auto concerned = [&](const HeldPiece& offer) { return offer.rank == world.rank(); };
+    for (const HeldSlice& need : wanted) {
+      const auto concerned = [&](const HeldSlice& offer) { return offer.rank == world.rank(); };
       if (need.rank != world.rank() &&
           std::none_of(held->second.begin(), held->second.end(), concerned))
         continue;
@@ -145,7 +145,7 @@ void Replicas::exchange() {
     for (const SliceRun& run : transfer.runs) elements += run.count;
     return static_cast<std::size_t>(elements) * size_of(into_.tensors[transfer.tensor].dtype);
   };
-  // Copies run by run between a tensor, at `index` of a run, and the messages in their order.
+  // Copies each run between a tensor and the messages.
   const auto move = [&](std::vector<Transfer>& transfers,
                         std::map<int, std::vector<std::byte>>& messages, bool pack) {
     std::map<int, std::size_t> at;

@@ -9,23 +9,23 @@
 
 namespace trireme {
 
-/// Elements that several ranks want: the owner reads them and sends them to the others, so that a
-/// byte of a checkpoint is read once for all replicas. What no owner among the ranks holds is read
-/// by whoever wants it. Messages of each rank: to the ranks that hold copies of what it owns.
+/// Loads elements that several ranks need. The owner reads them and sends them to the other ranks,
+/// so that each byte of a checkpoint is read once for all replicas. If no rank owns an element,
+/// every rank that needs it reads it.
 class Replicas {
  public:
-  /// Collective. Every tensor of `into` is in the manifest, with its dtype and shape; it outlives
-  /// this.
+  /// Every tensor of `into` must be in the manifest with its dtype and shape. `into` must outlive
+  /// this object. Collective.
   Replicas(const CheckpointManifest& manifest, StateDict& into, Communicator& world);
 
-  /// What this rank reads itself.
+  /// Returns the tensors that this rank reads from disk.
   [[nodiscard]] StateDict to_read() const;
 
-  /// Collective, when all have read.
+  /// Sends and receives replicas after all ranks have read. Collective.
   void exchange();
 
  private:
-  /// Runs of elements between a tensor of this rank and a message.
+  /// Runs of elements that are copied between a tensor of this rank and a message.
   struct Transfer {
     int peer = 0;
     std::size_t tensor = 0;
@@ -34,7 +34,7 @@ class Replicas {
 
   StateDict& into_;
   Communicator& world_;
-  std::vector<Transfer> sends_;  // of one peer in the order of the message
+  std::vector<Transfer> sends_;  // for each peer in the order of its message
   std::vector<Transfer> receives_;
   std::vector<bool> received_;  // [tensors]
 };

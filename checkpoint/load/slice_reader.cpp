@@ -16,32 +16,34 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;   // a multiple of every element size
-constexpr std::uint64_t kSkip = std::uint64_t{256} << 10;  // cheaper to read than to start anew
-constexpr std::size_t kChunk = std::size_t{128} << 10;     // checked and copied while in the cache
-constexpr std::size_t kThreads = 4;  // they wait for the disk most of the time
+constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;  // a multiple of every element size
+constexpr std::uint64_t kSkip = std::uint64_t{256}
+                                << 10;  // a gap that is cheaper to read than to skip
+constexpr std::size_t kChunk = std::size_t{128} << 10;  // checked and copied while in the CPU cache
+constexpr std::size_t kThreads = 4;                     // they wait for the disk most of the time
 
-/// The runs of one target within a slice, rising in both.
+/// The runs of one target within a slice, ascending in both.
 struct WantedRuns {
   std::vector<SliceRun> runs;
   std::span<std::byte> bytes;
 };
 
-/// A job with its runs, and the checksums of its pieces.
+/// A job with its runs and the checksums of its blocks.
 struct Task {
   const SliceJob* job = nullptr;
   std::uint64_t bytes = 0;
   std::vector<WantedRuns> wanted;
-  std::vector<std::uint32_t> checksums;  // of kPiece bytes each, the last of the rest
+  std::vector<std::uint32_t>
+      checksums;  // one per block of kBlockBytes bytes (the last may be shorter)
 };
 
 struct TaskPart {
   Task* task = nullptr;
-  std::uint64_t begin = 0;  // bytes of the slice
+  std::uint64_t begin = 0;  // byte position in the slice
   std::uint64_t bytes = 0;
 };
 
-/// What one thread reads at once: neighbouring parts of one file.
+/// One read of a thread: neighboring parts of one file.
 struct DiskRead {
   std::uint64_t shard = 0;
   std::uint64_t at = 0;
@@ -49,10 +51,10 @@ struct DiskRead {
   std::vector<TaskPart> parts;
 };
 
-/// Copies what lies in slice elements from `begin` on, given as `piece`.
-void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::int64_t begin,
+/// Copies the requested elements of `block`, which holds slice elements from `begin` on.
+void scatter(const WantedRuns& wanted, std::span<const std::byte> block, std::int64_t begin,
              std::size_t element) {
-  const std::int64_t end = begin + static_cast<std::int64_t>(piece.size() / element);
+  const std::int64_t end = begin + static_cast<std::int64_t>(block.size() / element);
   auto run = std::partition_point(
       wanted.runs.begin(), wanted.runs.end(),
       [&](const SliceRun& candidate) { return candidate.source_index + candidate.count <= begin; });
@@ -61,12 +63,12 @@ void scatter(const WantedRuns& wanted, std::span<const std::byte> piece, std::in
     const std::int64_t to = std::min(end, run->source_index + run->count);
     const auto at = static_cast<std::size_t>(run->target_index + from - run->source_index);
     std::memcpy(wanted.bytes.data() + at * element,
-                piece.data() + static_cast<std::size_t>(from - begin) * element,
+                block.data() + static_cast<std::size_t>(from - begin) * element,
                 static_cast<std::size_t>(to - from) * element);
   }
 }
 
-/// Checks and copies one part, a stretch that fits the cache at a time.
+/// Checks and copies one part in chunks that fit the CPU cache.
 void take(const TaskPart& part, std::span<const std::byte> bytes) {
   Task& task = *part.task;
   const std::size_t element = size_of(task.job->tensor->dtype);
@@ -77,7 +79,7 @@ void take(const TaskPart& part, std::span<const std::byte> bytes) {
     for (const WantedRuns& wanted : task.wanted)
       scatter(wanted, chunk, static_cast<std::int64_t>((part.begin + done) / element), element);
   }
-  task.checksums[static_cast<std::size_t>(part.begin / kPiece)] = checksum;
+  task.checksums[static_cast<std::size_t>(part.begin / kBlockBytes)] = checksum;
 }
 
 void check_hash(const SliceJob& job, const std::string& computed,
@@ -90,41 +92,41 @@ void check_hash(const SliceJob& job, const std::string& computed,
 std::string joined_checksum(const Task& task) {
   std::uint32_t checksum = 0;
   std::uint64_t left = task.bytes;
-  for (const std::uint32_t piece : task.checksums) {
-    const std::uint64_t bytes = std::min(kPiece, left);
-    checksum = crc32c_join(checksum, piece, bytes);
+  for (const std::uint32_t block : task.checksums) {
+    const std::uint64_t bytes = std::min(kBlockBytes, left);
+    checksum = crc32c_join(checksum, block, bytes);
     left -= bytes;
   }
   return crc32c_hex(checksum);
 }
 
-/// Slices with a hash that does not join (written before checksums did): one after another.
+/// Reads an old slice with a hash that cannot be joined from blocks: one block after another.
 void read_in_order(const DiskReader& reader, const Task& task) {
   const std::size_t element = size_of(task.job->tensor->dtype);
   AlignedBuffer buffer;
   Hasher hasher;
-  for (std::uint64_t done = 0; done < task.bytes; done += kPiece) {
-    const auto size = static_cast<std::size_t>(std::min(kPiece, task.bytes - done));
-    const auto piece = reader.read(task.job->slice->at + done, size, buffer);
-    hasher.update(piece);
+  for (std::uint64_t done = 0; done < task.bytes; done += kBlockBytes) {
+    const auto size = static_cast<std::size_t>(std::min(kBlockBytes, task.bytes - done));
+    const auto block = reader.read(task.job->slice->at + done, size, buffer);
+    hasher.update(block);
     for (const WantedRuns& wanted : task.wanted)
-      scatter(wanted, piece, static_cast<std::int64_t>(done / element), element);
+      scatter(wanted, block, static_cast<std::int64_t>(done / element), element);
   }
   check_hash(*task.job, hasher.hex(), reader.path());
 }
 
-/// Tasks of one file after another, in the order of their bytes.
+/// Plans reads of the tasks in the order of their bytes, one file after another.
 std::vector<DiskRead> plan_reads(std::vector<Task>& tasks) {
   std::vector<DiskRead> reads;
   for (Task& task : tasks) {
     const SavedSlice& slice = *task.job->slice;
-    for (std::uint64_t begin = 0; begin < task.bytes; begin += kPiece) {
-      const std::uint64_t bytes = std::min(kPiece, task.bytes - begin);
+    for (std::uint64_t begin = 0; begin < task.bytes; begin += kBlockBytes) {
+      const std::uint64_t bytes = std::min(kBlockBytes, task.bytes - begin);
       const std::uint64_t at = slice.at + begin;
       const bool joins = !reads.empty() && reads.back().shard == slice.shard &&
                          at >= reads.back().at + reads.back().bytes &&
                          at <= reads.back().at + reads.back().bytes + kSkip &&
-                         at + bytes - reads.back().at <= kPiece;
+                         at + bytes - reads.back().at <= kBlockBytes;
       if (!joins) reads.push_back({slice.shard, at, 0, {}});
       reads.back().parts.push_back({&task, begin, bytes});
       reads.back().bytes = at + bytes - reads.back().at;
@@ -133,7 +135,7 @@ std::vector<DiskRead> plan_reads(std::vector<Task>& tasks) {
   return reads;
 }
 
-/// All reads, by several threads; the error of the earliest read is thrown.
+/// Runs all reads on several threads and throws the error of the earliest read.
 void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
                const std::vector<DiskRead>& reads) {
   std::atomic<std::size_t> next{0};
@@ -168,7 +170,7 @@ void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
 
 }  // namespace
 
-void read_slices(const std::filesystem::path& folder, const CheckpointManifest& manifest,
+void read_slices(const std::filesystem::path& directory, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs) {
   std::sort(jobs.begin(), jobs.end(), [](const SliceJob& a, const SliceJob& b) {
     return std::pair(a.slice->shard, a.slice->at) < std::pair(b.slice->shard, b.slice->at);
@@ -186,12 +188,12 @@ void read_slices(const std::filesystem::path& folder, const CheckpointManifest& 
     }
     if (task.wanted.empty()) continue;
     const std::uint64_t shard = job.slice->shard;
-    if (!readers.contains(shard)) readers.try_emplace(shard, folder, manifest.shards.at(shard));
+    if (!readers.contains(shard)) readers.try_emplace(shard, directory, manifest.shards.at(shard));
     if (job.slice->hash.size() != kChecksumDigits) {
       read_in_order(readers.at(shard), task);
       continue;
     }
-    task.checksums.resize(static_cast<std::size_t>((task.bytes + kPiece - 1) / kPiece));
+    task.checksums.resize(static_cast<std::size_t>((task.bytes + kBlockBytes - 1) / kBlockBytes));
     tasks.push_back(std::move(task));
   }
   run_reads(readers, plan_reads(tasks));

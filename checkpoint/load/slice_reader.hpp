@@ -9,13 +9,13 @@
 
 namespace trireme {
 
-/// Where to put a part of a logical tensor. bytes.size() = part.count() * size_of(dtype).
+/// The destination of a part of a logical tensor. bytes.size() = part.count() * size_of(dtype).
 struct ReadTarget {
   Slice part;
   std::span<std::byte> bytes;
 };
 
-/// One saved slice and who wants some of it. Pointers live until read_slices returns.
+/// One saved slice and its destinations. The pointers must stay valid until read_slices returns.
 struct SliceJob {
   const std::string* name = nullptr;
   const SavedTensor* tensor = nullptr;
@@ -23,12 +23,12 @@ struct SliceJob {
   std::vector<ReadTarget> targets;  // must not overlap
 };
 
-/// Reads each slice that some target meets, whole, checks it, and copies what the targets need; the
-/// others are not read. Several threads read, check and copy at once, whatever the slices' sizes:
-/// small neighbours in one read, large ones in pieces. Memory beyond the targets: 5 MiB a thread.
-/// Throws Error(data) if a file is absent, short, not of the recorded size, or a checksum differs;
-/// the content of the targets is undefined then.
-void read_slices(const std::filesystem::path& folder, const CheckpointManifest& manifest,
+/// Reads each slice that overlaps a target whole, checks it, and copies the requested parts.
+/// Several threads read, check and copy at once: small neighboring slices in one read, large slices
+/// in blocks. Needs 5 MiB per thread besides the targets. Throws Error(data) if a file is missing
+/// or has another size than recorded, or if a checksum differs; then the content of the targets is
+/// undefined.
+void read_slices(const std::filesystem::path& directory, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs);
 
 }  // namespace trireme

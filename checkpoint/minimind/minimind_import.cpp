@@ -36,8 +36,8 @@ constexpr std::array<Renamed, 3> kOfMlp{{{".w1.weight", ".gate_proj.weight"},
                                          {".w3.weight", ".up_proj.weight"},
                                          {".w2.weight", ".down_proj.weight"}}};
 
-/// Of experts, behind the number of the layer: feed_forward.experts.3.w1.weight, and V2.5's
-/// mlp.shared_experts.0.gate_proj.weight.
+/// Renames a tensor of experts (without the layer prefix): feed_forward.experts.3.w1.weight, and
+/// mlp.shared_experts.0.gate_proj.weight of V2.5.
 std::string new_name_in_experts(std::string_view old_name) {
   constexpr std::string_view kOldModule = "feed_forward.";
   constexpr std::string_view kModule = "mlp.";
@@ -52,7 +52,7 @@ std::string new_name_in_experts(std::string_view old_name) {
   return name;
 }
 
-/// Hugging Face's; a name that is not V1's or V2's stays as it is.
+/// Returns the Hugging Face name. A name that is not from V1 or V2 is returned unchanged.
 std::string new_name(std::string_view old_name) {
   for (const Renamed& one : kOfModel) {
     if (one.old_name == old_name) return std::string(one.name);
@@ -72,7 +72,7 @@ std::string new_name(std::string_view old_name) {
   return cat(is_new ? "" : "model.", layer, name);
 }
 
-/// What torch.compile and DistributedDataParallel put in front.
+/// Removes the prefixes that torch.compile and DistributedDataParallel add.
 std::string_view without_wrapper(std::string_view name) {
   for (const std::string_view wrapper : {"_orig_mod.", "module."}) {
     if (name.starts_with(wrapper)) name.remove_prefix(wrapper.size());
@@ -96,7 +96,7 @@ WeightSource read_source(const fs::path& path) {
   return weights;
 }
 
-/// Rows 2i and 2i+1 of each head go to i and i + D/2.
+/// Moves rows 2i and 2i+1 of each head to i and i + D/2.
 void pairs_to_halves(std::span<std::byte> rows, std::int64_t num_rows, std::int64_t head_dim) {
   const std::size_t row = rows.size() / static_cast<std::size_t>(num_rows);
   const std::vector<std::byte> pairs(rows.begin(), rows.end());
@@ -113,7 +113,7 @@ void pairs_to_halves(std::span<std::byte> rows, std::int64_t num_rows, std::int6
 
 WeightTensor rotated_by_halves(WeightTensor tensor, std::int64_t head_dim) {
   const std::int64_t num_rows = tensor.shape.empty() ? 0 : tensor.shape[0];
-  if (num_rows == 0 || num_rows % head_dim != 0) return tensor;  // its shape is refused later
+  if (num_rows == 0 || num_rows % head_dim != 0) return tensor;  // the shape check refuses it later
   tensor.read = [read = tensor.read, num_rows, head_dim](std::span<std::byte> bytes) {
     read(bytes);
     pairs_to_halves(bytes, num_rows, head_dim);
@@ -126,16 +126,16 @@ WeightSource as_hugging_face(const WeightSource& theirs, std::int64_t head_dim,
   WeightSource weights;
   for (const auto& [name, tensor] : theirs) {
     const std::string_view old_name = without_wrapper(name);
-    const bool turns =
+    const bool is_rotated =
         old_name.ends_with("attention.wq.weight") || old_name.ends_with("attention.wk.weight");
-    const WeightTensor& ours = turns ? rotated_by_halves(tensor, head_dim) : tensor;
+    const WeightTensor& ours = is_rotated ? rotated_by_halves(tensor, head_dim) : tensor;
     if (!weights.emplace(new_name(old_name), ours).second)
-      fail(ErrorKind::data, "{}: two tensors stand for {}", where, new_name(old_name));
+      fail(ErrorKind::data, "{}: two tensors map to {}", where, new_name(old_name));
   }
   return weights;
 }
 
-/// MiniMind's trainer/train_lora.py saves the adapters alone, "...self_attn.q_proj.lora.A.weight".
+/// MiniMind's trainer/train_lora.py saves only the adapters: "...self_attn.q_proj.lora.A.weight".
 bool is_adapter_name(std::string_view name) {
   return name.find(".lora.A.") != std::string_view::npos ||
          name.find(".lora.B.") != std::string_view::npos ||
@@ -149,7 +149,7 @@ bool is_adapter_name(std::string_view name) {
   if (adapters > 0) {
     fail(
         ErrorKind::data,
-        "{} is an adapter (LoRA), not a model: {} of its {} tensors are adapter matrices such as {}. Add it to its model (W += B A) and import the merged file, or save it as a folder of Hugging Face peft and give --peft DIR --base MODEL",
+        "{} is an adapter (LoRA), not a model: {} of its {} tensors are adapter matrices such as {}. Add it to its model (W += B A) and import the merged file, or save it as a directory of Hugging Face peft and give --peft DIR --base MODEL",
         where, adapters, weights.size(),
         std::find_if(weights.begin(), weights.end(), [](const auto& one) {
           return is_adapter_name(one.first);
@@ -163,7 +163,7 @@ bool is_adapter_name(std::string_view name) {
 
 }  // namespace
 
-fs::path import_minimind(const MinimindImport& import, const fs::path& folder) {
+fs::path import_minimind(const MinimindImport& import, const fs::path& directory) {
   const std::string where = import.file.string();
   const WeightSource theirs = read_source(import.file);
   ModelConfig model = import.model;
@@ -177,7 +177,8 @@ fs::path import_minimind(const MinimindImport& import, const fs::path& folder) {
   resolve(model, 0);
   ImportedModel imported{model, {}, {}, where, import.require_tokenizer};
   if (!import.tokenizer.empty()) imported.files = tokenizer_files_of(import.tokenizer);
-  return save_imported(std::move(imported), as_hugging_face(theirs, model.head_dim, where), folder);
+  return save_imported(std::move(imported), as_hugging_face(theirs, model.head_dim, where),
+                       directory);
 }
 
 }  // namespace trireme

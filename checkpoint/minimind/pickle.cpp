@@ -1,14 +1,60 @@
 #include "checkpoint/minimind/pickle.hpp"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <deque>
+#include <optional>
 
-#include "checkpoint/minimind/pickle_items.hpp"
 #include "core/error.hpp"
 
 namespace trireme {
 namespace {
+
+/// A Python object. One deque owns all objects until the end, because a pickle may contain cycles.
+struct PyItem {
+  enum class Kind { mark, none, number, other, text, tuple, list, dict, callable, storage, tensor };
+
+  Kind kind = Kind::none;
+  std::int64_t number = 0;
+  std::string text;            // text, callable ("module.name"), storage (key)
+  std::vector<PyItem*> items;  // tuple, list; dict: key, value, key, value
+  DType dtype = DType::f32;    // storage
+  PickledTensor tensor;
+};
+
+/// A storage class of torch and the dtype of its elements.
+struct StorageType {
+  std::string_view name;
+  DType dtype;
+};
+
+constexpr std::array<StorageType, 9> kStorageTypes{{{"torch.FloatStorage", DType::f32},
+                                                    {"torch.HalfStorage", DType::f16},
+                                                    {"torch.BFloat16Storage", DType::bf16},
+                                                    {"torch.DoubleStorage", DType::f64},
+                                                    {"torch.LongStorage", DType::i64},
+                                                    {"torch.IntStorage", DType::i32},
+                                                    {"torch.ShortStorage", DType::i16},
+                                                    {"torch.CharStorage", DType::i8},
+                                                    {"torch.ByteStorage", DType::u8}}};
+constexpr std::string_view kRebuild = "torch._utils._rebuild_tensor_v2";
+constexpr std::string_view kOrderedDict = "collections.OrderedDict";
+
+/// Returns the dtype of a storage class of torch; nullopt for any other callable.
+std::optional<DType> storage_dtype(std::string_view callable) {
+  for (const StorageType& type : kStorageTypes) {
+    if (type.name == callable) return type.dtype;
+  }
+  return std::nullopt;
+}
+
+/// Returns a name for error messages.
+const char* kind_name(PyItem::Kind kind) {
+  constexpr std::array kNames{"a mark", "None",   "a number", "a number",  "a text",  "a tuple",
+                              "a list", "a dict", "a class",  "a storage", "a tensor"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
 
 using Kind = PyItem::Kind;
 
@@ -25,7 +71,8 @@ class Machine {
   }
 
   [[noreturn]] void refuse(const std::string& what) const {
-    fail(ErrorKind::data, "{}: {}; files of tensors by name are read, nothing in them is executed",
+    fail(ErrorKind::data,
+         "{}: {}; only files of named tensors are supported, and nothing in them is executed",
          where_, what);
   }
 
@@ -37,7 +84,6 @@ class Machine {
     return part;
   }
 
-  /// Little-endian.
   template <class T>
   T number() {
     T value{};
@@ -76,7 +122,7 @@ class Machine {
     return *stack_.back();
   }
 
-  /// What was pushed since the last mark, which goes too.
+  /// Pops and returns the items above the last mark. Also pops the mark.
   std::vector<PyItem*> pop_to_mark() {
     std::size_t at = stack_.size();
     while (at > 0 && stack_[at - 1]->kind != Kind::mark) --at;
@@ -84,6 +130,10 @@ class Machine {
     std::vector<PyItem*> items(stack_.begin() + static_cast<std::ptrdiff_t>(at), stack_.end());
     stack_.resize(at - 1);
     return items;
+  }
+
+  static void append(const std::vector<PyItem*>& items, PyItem& container) {
+    container.items.insert(container.items.end(), items.begin(), items.end());
   }
 
   void push_tuple(std::size_t count) {
@@ -104,9 +154,7 @@ class Machine {
   }
 
   void step(unsigned char code);
-  bool step_number(unsigned char code);
-  bool step_container(unsigned char code);
-  bool step_memo(unsigned char code);
+  void step_container(unsigned char code);
   void long_integer();
   void callable();
   void persistent_storage();
@@ -123,22 +171,43 @@ class Machine {
 };
 
 void Machine::step(unsigned char code) {
-  if (step_number(code) || step_container(code) || step_memo(code)) return;
   switch (code) {
     case 0x80:  // PROTO
       if (const auto version = number<std::uint8_t>(); version < 2 || version > 5)
         refuse(formatted("pickle protocol {}", static_cast<int>(version)));
       return;
     case 0x95:  // FRAME
+      return (void)bytes(8);
+    case 'J':  // BININT
+      return push_number(number<std::int32_t>());
+    case 'K':  // BININT1
+      return push_number(number<std::uint8_t>());
+    case 'M':  // BININT2
+      return push_number(number<std::uint16_t>());
+    case 0x8a:  // LONG1
+      return long_integer();
+    case 'G':  // BINFLOAT
       (void)bytes(8);
-      return;
+      [[fallthrough]];
+    case 0x88:  // NEWTRUE
+    case 0x89:  // NEWFALSE
+      return (void)push(Kind::other);
     case 'N':
-      push(Kind::none);
-      return;
+      return (void)push(Kind::none);
     case 'X':  // BINUNICODE
       return push_text(bytes(number<std::uint32_t>()));
     case 0x8c:  // SHORT_BINUNICODE
       return push_text(bytes(number<std::uint8_t>()));
+    case 'q':  // BINPUT
+      return remember(number<std::uint8_t>());
+    case 'r':  // LONG_BINPUT
+      return remember(number<std::uint32_t>());
+    case 0x94:  // MEMOIZE
+      return remember(static_cast<std::uint32_t>(memo_.size()));
+    case 'h':  // BINGET
+      return recall(number<std::uint8_t>());
+    case 'j':  // LONG_BINGET
+      return recall(number<std::uint32_t>());
     case 'c':  // GLOBAL
       return callable();
     case 'Q':  // BINPERSID
@@ -148,109 +217,49 @@ void Machine::step(unsigned char code) {
     case 'b':
       return build();
     default:
-      refuse(formatted("pickle instruction {} is not known here", static_cast<int>(code)));
+      step_container(code);
   }
 }
 
-bool Machine::step_number(unsigned char code) {
-  switch (code) {
-    case 'J':  // BININT
-      push_number(number<std::int32_t>());
-      return true;
-    case 'K':  // BININT1
-      push_number(number<std::uint8_t>());
-      return true;
-    case 'M':  // BININT2
-      push_number(number<std::uint16_t>());
-      return true;
-    case 0x8a:  // LONG1
-      long_integer();
-      return true;
-    case 'G':  // BINFLOAT
-      (void)bytes(8);
-      [[fallthrough]];
-    case 0x88:  // NEWTRUE
-    case 0x89:  // NEWFALSE
-      push(Kind::other);
-      return true;
-    default:
-      return false;
-  }
-}
-
-bool Machine::step_container(unsigned char code) {
+void Machine::step_container(unsigned char code) {
   switch (code) {
     case '(':
-      push(Kind::mark);
-      return true;
+      return (void)push(Kind::mark);
     case ')':
-      push_tuple(0);
-      return true;
+      return push_tuple(0);
     case 0x85:  // TUPLE1, TUPLE2, TUPLE3
     case 0x86:
     case 0x87:
-      push_tuple(code - 0x84U);
-      return true;
+      return push_tuple(code - 0x84U);
     case 't': {
       std::vector<PyItem*> items = pop_to_mark();
       push(Kind::tuple).items = std::move(items);
-      return true;
+      return;
     }
     case ']':
-      push(Kind::list);
-      return true;
+      return (void)push(Kind::list);
     case '}':
-      push(Kind::dict);
-      return true;
+      return (void)push(Kind::dict);
     case 'a': {
       PyItem* item = pop();
-      top(Kind::list).items.push_back(item);
-      return true;
+      return top(Kind::list).items.push_back(item);
     }
     case 'e': {
       const std::vector<PyItem*> items = pop_to_mark();
-      std::vector<PyItem*>& list = top(Kind::list).items;
-      list.insert(list.end(), items.begin(), items.end());
-      return true;
+      return append(items, top(Kind::list));
     }
     case 's': {
       PyItem* value = pop();
       PyItem* key = pop();
-      std::vector<PyItem*>& dict = top(Kind::dict).items;
-      dict.insert(dict.end(), {key, value});
-      return true;
+      return append({key, value}, top(Kind::dict));
     }
     case 'u': {
       const std::vector<PyItem*> items = pop_to_mark();
       if (items.size() % 2 != 0) refuse("the pickle is damaged (a key without a value)");
-      std::vector<PyItem*>& dict = top(Kind::dict).items;
-      dict.insert(dict.end(), items.begin(), items.end());
-      return true;
+      return append(items, top(Kind::dict));
     }
     default:
-      return false;
-  }
-}
-
-bool Machine::step_memo(unsigned char code) {
-  switch (code) {
-    case 'q':  // BINPUT
-      remember(number<std::uint8_t>());
-      return true;
-    case 'r':  // LONG_BINPUT
-      remember(number<std::uint32_t>());
-      return true;
-    case 0x94:  // MEMOIZE
-      remember(static_cast<std::uint32_t>(memo_.size()));
-      return true;
-    case 'h':  // BINGET
-      recall(number<std::uint8_t>());
-      return true;
-    case 'j':  // LONG_BINGET
-      recall(number<std::uint32_t>());
-      return true;
-    default:
-      return false;
+      refuse(formatted("pickle instruction {} is not supported", static_cast<int>(code)));
   }
 }
 
@@ -266,11 +275,11 @@ void Machine::callable() {
   const std::string module = line();
   const std::string name = formatted("{}.{}", module, line());
   if (name != kRebuild && name != kOrderedDict && !storage_dtype(name))
-    refuse(formatted("it holds {}, which is no tensor and no dict", name.substr(0, 200)));
+    refuse(formatted("it contains {}, which is neither a tensor nor a dict", name.substr(0, 200)));
   push(Kind::callable).text = name;
 }
 
-/// ("storage", its class, key, place, elements)
+/// Reads ("storage", class, key, location, number of elements).
 void Machine::persistent_storage() {
   const PyItem& id = *pop();
   const bool good = id.kind == Kind::tuple && id.items.size() == 5 &&
@@ -295,7 +304,7 @@ std::vector<std::int64_t> Machine::sizes(const PyItem& tuple) {
   return values;
 }
 
-/// (storage, offset, shape, strides, requires_grad, hooks)
+/// Reads (storage, offset, shape, strides, requires_grad, hooks).
 PickledTensor Machine::rebuilt(const std::vector<PyItem*>& arguments) {
   if (arguments.size() < 6 || arguments[0]->kind != Kind::storage ||
       arguments[1]->kind != Kind::number)
@@ -305,7 +314,7 @@ PickledTensor Machine::rebuilt(const std::vector<PyItem*>& arguments) {
                        sizes(*arguments[2])};
   const std::vector<std::int64_t> strides = sizes(*arguments[3]);
   if (strides.size() != tensor.shape.size()) refuse("the pickle is damaged (a tensor's strides)");
-  std::int64_t count = 1;  // of all dims behind
+  std::int64_t count = 1;  // product of the later dims
   for (std::size_t i = strides.size(); i-- > 0;) {
     const std::int64_t size = tensor.shape[i];
     if (size != 1 && strides[i] != count)
@@ -330,14 +339,14 @@ void Machine::reduce() {
   } else if (function.text == kOrderedDict && arguments.items.empty()) {
     push(Kind::dict);
   } else {
-    refuse(formatted("it calls {} in a way that is not known here", function.text));
+    refuse(formatted("it calls {} in a way that is not supported", function.text));
   }
 }
 
-/// A state dict brings "_metadata" with it, which says nothing of the tensors.
+/// Ignores the "_metadata" of a state dict, which does not describe tensors.
 void Machine::build() {
   if (pop()->kind != Kind::dict || stack_.empty() || stack_.back()->kind != Kind::dict)
-    refuse("it sets the state of something that is no dict");
+    refuse("it sets the state of an object that is not a dict");
 }
 
 }  // namespace
@@ -346,7 +355,8 @@ std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickl
                                                           const std::string& where) {
   Machine machine(pickle, where);
   const PyItem& root = machine.run();
-  if (root.kind != Kind::dict) machine.refuse(formatted("it is {}, no dict", kind_name(root.kind)));
+  if (root.kind != Kind::dict)
+    machine.refuse(formatted("it is {}, not a dict", kind_name(root.kind)));
   std::map<std::string, PickledTensor> tensors;
   for (std::size_t i = 0; i + 1 < root.items.size(); i += 2) {
     const PyItem& key = *root.items[i];
@@ -355,10 +365,10 @@ std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickl
       machine.refuse(formatted("a key of its dict is {}", kind_name(key.kind)));
     if (value.kind != Kind::tensor) {
       machine.refuse(
-          formatted("'{}' is {}, no tensor", key.text.substr(0, 200), kind_name(value.kind)));
+          formatted("'{}' is {}, not a tensor", key.text.substr(0, 200), kind_name(value.kind)));
     }
     if (!tensors.emplace(key.text, value.tensor).second)
-      machine.refuse(formatted("'{}' is there twice", key.text.substr(0, 200)));
+      machine.refuse(formatted("'{}' is listed twice", key.text.substr(0, 200)));
   }
   return tensors;
 }

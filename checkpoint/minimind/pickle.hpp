@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// A tensor of a pickled state: elements [offset, offset + product of shape) of a storage, row-major.
+/// A tensor of a pickled state: row-major elements [offset, offset + product of shape) of a
+/// storage.
 struct PickledTensor {
   std::string storage;             // its key: the record "<archive>/data/<key>"
   std::int64_t storage_count = 0;  // elements of the storage
@@ -18,13 +19,14 @@ struct PickledTensor {
   std::vector<std::int64_t> shape;
 };
 
-/// The tensors of "<archive>/data.pkl", which must be a dict or an ordered dict of names and tensors.
+/// Returns the tensors of "<archive>/data.pkl", which must be a dict or an ordered dict of names
+/// and tensors.
 ///
-/// A pickle is a program for a small machine. This one knows the instructions that build numbers,
-/// texts, tuples, lists and dicts, and of Python's callables four: torch._utils._rebuild_tensor_v2,
-/// collections.OrderedDict, torch's storages, and none that does anything else: nothing is ever
-/// imported or called. Throws Error(data) naming `where` and the instruction, callable or key that
-/// is refused. Memory: 20 times the pickle's size at most. Source: Python's pickletools.
+/// A pickle is a program. This interpreter supports the instructions that build numbers, strings,
+/// tuples, lists and dicts, and only these callables of Python: torch._utils._rebuild_tensor_v2,
+/// collections.OrderedDict and the storage classes of torch. It never imports or calls anything.
+/// Throws Error(data) naming `where` and the refused instruction, callable or key. Needs at most 20
+/// times the size of the pickle in memory. Source: Python's pickletools.
 std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickle,
                                                           const std::string& where);
 

@@ -13,8 +13,8 @@ constexpr std::uint64_t kMostPickleBytes = std::uint64_t{1} << 26;
 std::string record_text(const ZipFile& zip, const std::string& name) {
   const std::uint64_t bytes = zip.records().at(name).bytes;
   if (bytes > kMostPickleBytes)
-    fail(ErrorKind::data, "{}: record '{}' has {} bytes, at most {} are read", zip.path().string(),
-         name, bytes, kMostPickleBytes);
+    fail(ErrorKind::data, "{}: record '{}' has {} bytes, at most {} are allowed",
+         zip.path().string(), name, bytes, kMostPickleBytes);
   std::string text(bytes, '\0');
   zip.read(name, std::as_writable_bytes(std::span(text)));
   return text;
@@ -30,7 +30,7 @@ TorchFile TorchFile::open(const std::filesystem::path& path) {
   }
   const auto& records = file.zip_.records();
   if (!records.contains(cat(file.archive_, kPickle)))
-    fail(ErrorKind::data, "{} is no file of torch.save: it has no data.pkl", path.string());
+    fail(ErrorKind::data, "{} is not a torch.save file: it has no data.pkl", path.string());
   const std::string order = cat(file.archive_, "/byteorder");
   if (records.contains(order) && record_text(file.zip_, order) != "little")
     fail(ErrorKind::data, "{}: its numbers are not little-endian", path.string());

@@ -10,9 +10,9 @@
 
 namespace trireme {
 
-/// A state dict that torch.save has written (torch 1.6 and later; "model.pth"): names and tensors.
-/// Nothing in it is executed. All places are checked before a tensor is read. Throws Error(data)
-/// naming the file and what is damaged or refused.
+/// A state dict written by torch.save (torch 1.6 and later; "model.pth"): names and tensors.
+/// Nothing in the file is executed. All positions are checked before a tensor is read. Throws
+/// Error(data) naming the file and the damaged or refused item.
 class TorchFile {
  public:
   static TorchFile open(const std::filesystem::path& path);
@@ -21,14 +21,14 @@ class TorchFile {
     return tensors_;
   }
 
-  /// The tensor's elements, row-major; bytes.size() must be its size.
+  /// Copies the elements of the tensor in row-major order; bytes.size() must equal its size.
   void read(const std::string& name, std::span<std::byte> bytes) const;
 
  private:
   explicit TorchFile(ZipFile zip) : zip_(std::move(zip)) {}
 
   ZipFile zip_;
-  std::string archive_;  // what the names of all records begin with
+  std::string archive_;  // prefix of all record names
   std::map<std::string, PickledTensor> tensors_;
 };
 

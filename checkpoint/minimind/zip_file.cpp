@@ -24,7 +24,7 @@ constexpr std::uint64_t kEnd64Bytes = 56;
 constexpr std::uint64_t kMostDirectoryBytes = std::uint64_t{1} << 28;
 constexpr std::uint32_t kIn64 = 0xffffffff;  // the value is in the ZIP64 field
 
-/// A little-endian number at `at` of `bytes`.
+/// Returns the little-endian number at position `at`.
 template <class T>
 T number_at(std::span<const std::byte> bytes, std::size_t at) {
   T value{};
@@ -33,7 +33,7 @@ T number_at(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-/// Takes what a directory entry has no room for from its ZIP64 field.
+/// Reads the values that do not fit the directory entry from its ZIP64 field.
 void read_zip64(std::span<const std::byte> extra, std::uint64_t& size, std::uint64_t& stored,
                 std::uint64_t& header) {
   for (std::size_t at = 0; at + 4 <= extra.size();) {
@@ -60,7 +60,8 @@ ZipFile ZipFile::open(const std::filesystem::path& path) {
 
   struct stat info {};
 
-  if (::fstat(file.fd_.get(), &info) != 0) fail(ErrorKind::data, "{}: no size", path.string());
+  if (::fstat(file.fd_.get(), &info) != 0)
+    fail(ErrorKind::data, "cannot get the size of {}", path.string());
   file.size_ = static_cast<std::uint64_t>(info.st_size);
   const std::uint64_t tail_bytes = std::min<std::uint64_t>(file.size_, kEndBytes + 0xffff);
   std::vector<std::byte> tail(tail_bytes);
@@ -70,8 +71,8 @@ ZipFile ZipFile::open(const std::filesystem::path& path) {
   while (at > 0 && number_at<std::uint32_t>(tail, at) != kDirectoryEnd) --at;
   if (tail.size() < kEndBytes || number_at<std::uint32_t>(tail, at) != kDirectoryEnd) {
     fail(ErrorKind::data,
-         "{} is no file of torch.save (a ZIP archive, since torch 1.6), or its end is missing; an "
-         "older one is converted by loading and saving it with torch",
+         "{} is not a torch.save file (a ZIP archive since torch 1.6), or its end is missing; to "
+         "convert an older file, load and save it with torch",
          path.string());
   }
   std::uint64_t count = number_at<std::uint16_t>(tail, at + 10);

@@ -10,13 +10,13 @@
 
 namespace trireme {
 
-/// Reads a ZIP archive of stored (not compressed) records, as torch.save writes it; also of more
-/// than 4 GiB (ZIP64). Every place is checked to lie in the file before it is read. Throws
+/// Reads a ZIP archive of stored (not compressed) records, as written by torch.save, including
+/// archives over 4 GiB (ZIP64). Checks that every position lies in the file before reading. Throws
 /// Error(data) naming file and record. Source: PKWARE APPNOTE 6.3.10.
 class ZipFile {
  public:
   struct Record {
-    std::uint64_t header = 0;  // place of its local header
+    std::uint64_t header = 0;  // position of the local header
     std::uint64_t bytes = 0;
     std::uint32_t crc32 = 0;
   };
@@ -27,7 +27,7 @@ class ZipFile {
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
-  /// bytes.size() is the record's; its checksum is compared.
+  /// Reads a record and verifies its checksum; bytes.size() must equal the record size.
   void read(const std::string& name, std::span<std::byte> bytes) const;
 
  private:

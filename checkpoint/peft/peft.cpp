@@ -5,12 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/exchange/checked_weights.hpp"
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/import_weights.hpp"
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/exchange/whole_folder.hpp"
-#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
@@ -63,7 +61,7 @@ std::string config_text(const LoraConfig& lora, const ModelConfig& model,
   return json.dump(2) + "\n";
 }
 
-/// Throws Error(data) naming all that is not plain LoRA.
+/// Reads LoraConfig. Throws Error(data) naming every setting that is not plain LoRA.
 LoraConfig lora_in(const Json& config, const std::string& where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
@@ -88,18 +86,19 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
   if (!(lora.dropout >= 0 && lora.dropout < 1))
     reader.problem("lora_dropout",
                    formatted(" = {}, must be in [0, 1)", number_text(lora.dropout)));
-  // Others change the base that the adapters belong to ("pissa", "olora", "loftq", "corda").
+  // Other initializations change the base that the adapters belong to ("pissa", "olora", "loftq",
+  // "corda").
   const Json begun = config.value("init_lora_weights", Json(true));
   if (!begun.is_boolean() && !begun.is_null() && begun != "gaussian" && begun != "orthogonal")
     reader.problem(
         "init_lora_weights",
-        formatted(" = {}: these adapters belong to a base that it changed", begun.dump()));
+        formatted(" = {} is not supported: it changes the base of the adapters", begun.dump()));
   reader.raise();
   return lora;
 }
 
-/// Throws Error(data) for a linear with adapters that "target_modules", a list of names, leaves out:
-/// PEFT would not load them.
+/// Throws Error(data) if the list "target_modules" omits a linear that has adapters: PEFT would not
+/// load them.
 void check_named(const Json& config, const std::vector<std::string>& targets,
                  const std::string& where) {
   const Json named = config.value("target_modules", Json());
@@ -110,14 +109,14 @@ void check_named(const Json& config, const std::vector<std::string>& targets,
              (one.get<std::string>() == target || one.get<std::string>().ends_with("." + target));
     });
     if (!is_named)
-      fail(ErrorKind::data, "{}: target_modules {} leaves out {}, of which the file has adapters",
+      fail(ErrorKind::data, "{}: target_modules {} omits {}, but the file has adapters for it",
            where, named.dump(), target);
   }
 }
 
-/// Names as in our checkpoints, without "param/".
-WeightSource adapter_weights(const fs::path& folder) {
-  const fs::path path = folder / kWeightsFile;
+/// Returns the tensors by their names in our checkpoints, without "param/".
+WeightSource adapter_weights(const fs::path& directory) {
+  const fs::path path = directory / kWeightsFile;
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
   for (const auto& [name, entry] : file->entries()) tensors.emplace(name, file);
@@ -131,7 +130,7 @@ WeightSource adapter_weights(const fs::path& folder) {
   return weights;
 }
 
-/// The last names of the modules that have an adapter.
+/// Returns the last component of the names of the modules that have an adapter.
 std::vector<std::string> targets_in(const WeightSource& weights, const ModelConfig& model) {
   std::vector<std::string> names;
   for (const LinearShape& linear : block_linears(model)) {
@@ -145,16 +144,16 @@ std::vector<std::string> targets_in(const WeightSource& weights, const ModelConf
 
 void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adapters,
                std::int64_t rank, const std::string& where) {
-  std::string problems = adapter_problems(weights, adapters, rank, "", kPrefix);
-  if (adapters.empty()) problems += "\n  no adapter of a linear of the blocks";
+  std::string problems = tensor_problems(weights, adapter_tensors(adapters, rank), "", kPrefix);
+  if (adapters.empty()) problems += "\n  no adapter for any linear of the blocks";
   if (!problems.empty())
     fail(ErrorKind::data, "{}: its adapters of rank {} do not fit the base:{}", where, rank,
          problems);
 }
 
-/// The chat template that the adapters were trained with, if their folder says one.
-void take_template(const fs::path& folder, StateDict& state) {
-  const auto files = tokenizer_files_of(folder);
+/// Replaces the chat template if the adapter directory has one.
+void take_template(const fs::path& directory, StateDict& state) {
+  const auto files = tokenizer_files_of(directory);
   const std::string name = template_of_files(files);
   if (name.empty()) return;
   state.files["chat_template.jinja"] = jinja_of(files);
@@ -164,12 +163,11 @@ void take_template(const fs::path& folder, StateDict& state) {
 
 }  // namespace
 
-void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communicator& world,
+void export_peft(const Checkpoint& checkpoint, const fs::path& directory, Communicator& world,
                  DType dtype, const std::string& base_name) {
   const std::string where = checkpoint.path().string();
   if (!holds_adapters(checkpoint))
-    fail(ErrorKind::usage, "--adapter: {} holds no adapters, its weights are whole; leave it out",
-         where);
+    fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter", where);
   const ModelConfig config = model_from_values(checkpoint.manifest().values, where);
   const LoraConfig lora = lora_of(checkpoint);
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);
@@ -186,7 +184,7 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
                          }});
     }
   }
-  write_whole_folder(folder, world, [&](const fs::path& temporary) {
+  write_whole_folder(directory, world, [&](const fs::path& temporary) {
     write_checked_file(temporary / kWeightsFile, sources, world);
     on_first_rank(world, [&] {
       write_file_atomic(temporary / kConfigFile, config_text(lora, config, base_name));
@@ -196,20 +194,20 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& folder, Communica
   });
 }
 
-PeftAdapters read_peft(const fs::path& folder,
+PeftAdapters read_peft(const fs::path& directory,
                        const std::map<std::string, std::string>& base_values,
                        const std::map<std::string, std::string>& base_files,
                        const std::string& where) {
-  const fs::path config_path = folder / kConfigFile;
+  const fs::path config_path = directory / kConfigFile;
   const Json config = read_json(config_path);
   LoraConfig lora = lora_in(config, config_path.string());
-  const WeightSource weights = adapter_weights(folder);
+  const WeightSource weights = adapter_weights(directory);
   const ModelConfig model = model_from_values(base_values, where);
   const std::vector<std::string> targets = targets_in(weights, model);
   check_named(config, targets, config_path.string());
   lora.targets = joined(targets, ",");
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
-  check_fit(weights, adapters, lora.rank, folder.string());
+  check_fit(weights, adapters, lora.rank, directory.string());
   PeftAdapters read;
   for (const auto& [key, value] : base_values) {
     if (is_model_value(key)) read.state.values[key] = value;
@@ -217,7 +215,7 @@ PeftAdapters read_peft(const fs::path& folder,
   read.state.values.emplace("step", "0");
   put_lora_values(lora, read.state.values);
   read.state.files = base_files;
-  take_template(folder, read.state);
+  take_template(directory, read.state);
   Hasher content;
   read.storage.reserve(2 * adapters.size());
   for (const LoraAdapter& adapter : adapters) {

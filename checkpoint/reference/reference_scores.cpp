@@ -25,7 +25,7 @@ constexpr const char* kTableName = "reference.safetensors";
 constexpr const char* kHeadName = "reference.json";
 constexpr const char* kSelfHash = "self_hash";
 
-/// One member a line, the last is the hash of all that is before its line.
+/// Writes one member per line. The last member is the hash of all text before its line.
 std::string sealed(const Json& head) {
   std::string text = head.dump(2);
   text.resize(text.size() - 2);  // "\n}"
@@ -39,7 +39,7 @@ Json unsealed(const std::filesystem::path& path) {
   Json head = parse_json(text, path.string());
   if (!head.is_object() || at == std::string::npos ||
       json_get<std::string>(head, kSelfHash, path.string()) != xxh3_128_hex(text.substr(0, at)))
-    fail(ErrorKind::data, "{} is damaged: it is not as it was written", path.string());
+    fail(ErrorKind::data, "{} is damaged: its hash differs", path.string());
   return head;
 }
 
@@ -52,7 +52,7 @@ std::uint64_t file_bytes(const std::filesystem::path& path) {
 
 using Shape = std::vector<std::int64_t>;
 
-/// A tensor of `values` of all sets, one set after another.
+/// Concatenates one member of all sets.
 template <class T>
 std::vector<T> joined_rows(const std::vector<ReferenceSet>& sets,
                            std::vector<T> ReferenceSet::*member) {
@@ -87,7 +87,7 @@ std::vector<T> read_tensor(const SafetensorsFile& file, const std::string& name,
   return values;
 }
 
-/// Takes rows [first, first + count) of a tensor of `width` values a row.
+/// Returns rows [first, first + count) of a tensor with `width` values per row.
 template <class T>
 std::vector<T> rows_of(const std::vector<T>& all, std::int64_t first, std::int64_t count,
                        std::int64_t width) {
@@ -95,7 +95,7 @@ std::vector<T> rows_of(const std::vector<T>& all, std::int64_t first, std::int64
   return {begin, begin + count * width};
 }
 
-/// The tensors, of files that the head vouches for.
+/// The tensors of a table; the head contains the hash of their file.
 struct Rows {
   std::int64_t count = 0;
   std::vector<double> sums;
@@ -107,7 +107,7 @@ Rows read_rows(const SafetensorsFile& file, std::int64_t pairs, const std::files
           read_tensor<std::int32_t>(file, "counts", DType::i32, {pairs, 2}, path)};
 }
 
-/// Version 1: the rows are the documents of one set, NaN where one was not scored.
+/// Reads version 1: the rows are the documents of one set, NaN for documents without a score.
 std::vector<ReferenceSet> one_set(const Json& head, const SafetensorsFile& file,
                                   const std::filesystem::path& path, const std::string& where) {
   const Rows rows = read_rows(file, json_get<std::int64_t>(head, "num_pairs", where), path);
@@ -167,7 +167,7 @@ const ReferenceSet* ReferenceTable::find(const std::string& content_xxh3,
   return found == sets.end() ? nullptr : &*found;
 }
 
-void save_reference(const std::filesystem::path& folder, const ReferenceTable& table) {
+void save_reference(const std::filesystem::path& directory, const ReferenceTable& table) {
   Json sets = Json::array();
   for (const ReferenceSet& set : table.sets) {
     const std::size_t pairs = set.documents.size();
@@ -184,7 +184,7 @@ void save_reference(const std::filesystem::path& folder, const ReferenceTable& t
   const auto keys = joined_rows(table.sets, &ReferenceSet::keys);
   const auto pairs = static_cast<std::int64_t>(keys.size());
   SelfCommunicator alone;
-  write_whole_folder(folder, alone, [&](const std::filesystem::path& temporary) {
+  write_whole_folder(directory, alone, [&](const std::filesystem::path& temporary) {
     const std::filesystem::path path = temporary / kTableName;
     const std::array tensors{tensor_of("sums", DType::f64, {pairs, 2}, sums),
                              tensor_of("counts", DType::i32, {pairs, 2}, counts),
@@ -203,13 +203,13 @@ void save_reference(const std::filesystem::path& folder, const ReferenceTable& t
   });
 }
 
-bool is_reference(const std::filesystem::path& folder) {
+bool is_reference(const std::filesystem::path& directory) {
   std::error_code code;
-  return std::filesystem::exists(folder / kHeadName, code);
+  return std::filesystem::exists(directory / kHeadName, code);
 }
 
-ReferenceTable load_reference(const std::filesystem::path& folder) {
-  const std::filesystem::path head_path = folder / kHeadName;
+ReferenceTable load_reference(const std::filesystem::path& directory) {
+  const std::filesystem::path head_path = directory / kHeadName;
   const std::string where = head_path.string();
   const Json head = unsealed(head_path);
   const auto version = json_get<std::int64_t>(head, "version", where);
@@ -219,11 +219,11 @@ ReferenceTable load_reference(const std::filesystem::path& folder) {
          where, json_get<std::string>(head, "format", where), version, kReferenceFormat,
          kReferenceVersion);
   }
-  const std::filesystem::path path = folder / kTableName;
+  const std::filesystem::path path = directory / kTableName;
   if (file_bytes(path) != json_get<std::uint64_t>(head, "bytes", where) ||
       hash_file(path) != json_get<std::string>(head, "xxh3_128", where)) {
-    fail(ErrorKind::data, "{} is damaged: its content is not that which {} has the hash of",
-         path.string(), kHeadName);
+    fail(ErrorKind::data, "{} is damaged: its hash differs from the hash in {}", path.string(),
+         kHeadName);
   }
   const SafetensorsFile file = SafetensorsFile::open(path);
   ReferenceTable table;

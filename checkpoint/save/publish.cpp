@@ -24,48 +24,49 @@ void write_carried_files(const Unpublished& unpublished, CheckpointManifest& man
   }
 }
 
-/// A shard that another node wrote may not be visible here yet, or be short:
-/// then it must not be committed.
+/// Throws if a shard that another node wrote is not yet visible here or is too short: then it must
+/// not be committed.
 void check_shards_arrived(const Unpublished& unpublished, const CheckpointManifest& manifest) {
   for (const SavedFile& shard : manifest.shards) {
     std::error_code code;
     const auto size = std::filesystem::file_size(unpublished.temporary / shard.name, code);
     if (code || size != shard.bytes) {
-      fail(ErrorKind::resource, "{}: {} bytes were written, {} seen by rank 0",
+      fail(ErrorKind::resource, "{}: {} bytes were written, but rank 0 sees {}",
            (unpublished.temporary / shard.name).string(), shard.bytes,
            code ? code.message() : cat(size));
     }
   }
 }
 
-/// A folder that a power cut cannot take away with what is committed in it later.
-void make_durable_folder(const fs::path& folder) {
+/// Creates a directory and syncs its parents, so that a power cut cannot remove a committed
+/// checkpoint in it.
+void make_durable_folder(const fs::path& directory) {
   std::error_code code;
-  if (fs::is_directory(folder, code)) return;
-  if (folder.has_parent_path() && folder.parent_path() != folder)
-    make_durable_folder(folder.parent_path());
+  if (fs::is_directory(directory, code)) return;
+  if (directory.has_parent_path() && directory.parent_path() != directory)
+    make_durable_folder(directory.parent_path());
   std::error_code ignored;
-  if (!fs::create_directory(folder, code) && !fs::is_directory(folder, ignored))
-    fail_to_write("make folder", folder, code ? code.value() : EEXIST);
-  sync_folder(folder.parent_path());
+  if (!fs::create_directory(directory, code) && !fs::is_directory(directory, ignored))
+    fail_to_write("create directory", directory, code ? code.value() : EEXIST);
+  sync_folder(directory.parent_path());
 }
 
 }  // namespace
 
 void make_temporary(const Unpublished& unpublished) {
-  make_durable_folder(fs::absolute(unpublished.folder));
+  make_durable_folder(fs::absolute(unpublished.directory));
   std::error_code code;
-  const fs::path target = unpublished.folder / step_folder_name(unpublished.step);
+  const fs::path target = unpublished.directory / step_folder_name(unpublished.step);
   if (fs::exists(fs::symlink_status(target, code))) {
     fail(ErrorKind::usage, "{} exists already; a committed checkpoint is never overwritten",
          target.string());
   }
-  // What cannot be deleted costs space; where it is in the way, the next line says so.
-  if (const auto error = capture([&] { remove_leftovers(unpublished.folder); }))
+  // Leftovers that cannot be deleted only cost space. If one is in the way, create_directory fails.
+  if (const auto error = capture([&] { remove_leftovers(unpublished.directory); }))
     log::warn(error->what());
   failpoint("checkpoint.mkdir");
   if (!fs::create_directory(unpublished.temporary, code))
-    fail_to_write("make folder", unpublished.temporary, code ? code.value() : EEXIST);
+    fail_to_write("create directory", unpublished.temporary, code ? code.value() : EEXIST);
 }
 
 fs::path publish_checkpoint(const Unpublished& unpublished,
@@ -88,18 +89,18 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   sync_folder(unpublished.temporary);
   failpoint("checkpoint.publish");
   const std::string name = step_folder_name(manifest.step);
-  publish(unpublished.temporary, unpublished.folder / name);
+  publish(unpublished.temporary, unpublished.directory / name);
   failpoint("checkpoint.published");
-  // A hint for people and scripts; readers scan the folders. So its failure
+  // `latest` is a hint for people and scripts; readers scan the directories. Therefore its failure
   // does not undo the commit.
   if (const auto error = capture([&] {
-        write_file_atomic(unpublished.folder / "latest",
+        write_file_atomic(unpublished.directory / "latest",
                           formatted("{}\n{}\n", name, xxh3_128_hex(text)));
       })) {
     log::warn(formatted("checkpoint {} is saved, but {}", name, error->what()));
   }
   failpoint("checkpoint.done");
-  return unpublished.folder / name;
+  return unpublished.directory / name;
 }
 
 }  // namespace trireme

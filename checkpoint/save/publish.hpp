@@ -9,24 +9,25 @@
 
 namespace trireme {
 
-/// A checkpoint on its way: everything but its shards, which lie in `temporary`
-/// once they are written.
+/// A checkpoint before the commit: everything except its shards, which writers put into
+/// `temporary`.
 struct Unpublished {
-  std::filesystem::path folder;     // of the checkpoints
-  std::filesystem::path temporary;  // folder/.tmp-step-NNNNNNNNN
+  std::filesystem::path directory;  // directory of the checkpoints
+  std::filesystem::path temporary;  // directory/.tmp-step-NNNNNNNNN
   std::string run_id;
   std::int64_t step = 0;
   std::map<std::string, std::string> values;
   std::map<std::string, std::string> files;
 };
 
-/// Removes what killed saves left in the folder and makes the temporary one. Throws Error(usage) if
-/// the step exists already, Error(resource) if the disk refuses.
+/// Removes leftovers of killed saves and creates the temporary directory. Throws Error(usage) if
+/// the step already exists, Error(resource) if a disk operation fails.
 void make_temporary(const Unpublished& unpublished);
 
-/// From the parts that the writers of shards returned to the published folder, which is returned:
-/// carried files, manifest, one rename, `latest`. Throws Error(internal) if the parts are no whole
-/// checkpoint, Error(resource) if a shard is not as it was written or the disk refuses.
+/// Writes the copied files and the manifest, renames the directory and updates `latest`. `parts`
+/// come from the writers of the shards. Returns the published directory. Throws Error(internal) if
+/// the parts do not form a complete checkpoint, Error(resource) if a shard has another size than
+/// written or a disk operation fails.
 std::filesystem::path publish_checkpoint(const Unpublished& unpublished,
                                          const std::vector<CheckpointManifest>& parts);
 

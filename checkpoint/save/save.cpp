@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/format/cover.hpp"
 #include "comm/agree.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
@@ -13,15 +14,9 @@ void check_tensor(const StateTensor& tensor) {
   if (!is_tensor_name(tensor.name))
     fail(ErrorKind::internal, "tensor name '{}' cannot be saved", tensor.name);
   const Slice& part = tensor.slice;
-  bool good =
-      part.offset.size() == tensor.shape.size() && part.extent.size() == tensor.shape.size();
-  for (std::size_t dim = 0; good && dim < tensor.shape.size(); ++dim) {
-    good = part.offset[dim] >= 0 && part.extent[dim] >= 0 &&
-           part.offset[dim] + part.extent[dim] <= tensor.shape[dim];
-  }
-  good = good && 0 <= part.flat_begin && part.flat_begin <= part.flat_end &&
-         part.flat_end <= part.rectangle_count() &&
-         tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
+  const bool good =
+      lies_inside(tensor.shape, part) &&
+      tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
   if (!good)
     fail(ErrorKind::internal, "tensor {}: its slice or its bytes do not fit its shape",
          tensor.name);
@@ -50,7 +45,7 @@ void check_files(const StateDict& state, const SaveOptions& options) {
   }
 }
 
-/// Everything that must be the same on all ranks, as one text.
+/// Returns one text of everything that must be equal on all ranks.
 std::string common_text(const StagedCheckpoint& staged) {
   CheckpointManifest common;
   common.run_id = staged.identity.run_id;
@@ -71,20 +66,20 @@ void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
   std::byte* next = staged.arena.data();
   for (SliceToWrite& slice : staged.slices) {
     std::copy(slice.bytes.begin(), slice.bytes.end(),
-              next);  // memcpy may not see an empty slice's null
+              next);  // memcpy does not allow the null of an empty slice
     slice.bytes = {next, slice.bytes.size()};
     next += slice.bytes.size();
   }
 }
 
-StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                   const StateDict& state, Communicator& world,
                                   const SaveOptions& options) {
   StagedCheckpoint staged;
   const auto error = capture([&] {
     failpoint("checkpoint.stage");
     check_files(state, options);
-    staged.whole = {folder,         folder / (".tmp-" + step_folder_name(step)),
+    staged.whole = {directory,      directory / (".tmp-" + step_folder_name(step)),
                     options.run_id, step,
                     state.values,   state.files};
     staged.identity = {options.run_id, step, world.rank(), world.size()};
@@ -97,10 +92,11 @@ StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int6
   return staged;
 }
 
-WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace) noexcept {
+WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* rate_limit) noexcept {
   WrittenShard written;
   written.error = capture([&] {
-    written.part = write_shard_file(staged.whole.temporary, staged.identity, staged.slices, pace);
+    written.part =
+        write_shard_file(staged.whole.temporary, staged.identity, staged.slices, rate_limit);
   });
   return written;
 }
@@ -122,9 +118,9 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
   } catch (const Error& error) {
     failure = error;
   }
-  if (!failure) return staged.whole.folder / step_folder_name(staged.identity.step);
-  // After agree no rank writes any more. If a peer is gone instead, its next
-  // owner clears the leftovers.
+  if (!failure) return staged.whole.directory / step_folder_name(staged.identity.step);
+  // After agree, no rank writes any more. If a peer has died instead, the next owner removes the
+  // leftovers.
   if (world.rank() == 0 && failure->kind() != ErrorKind::comm) {
     std::error_code ignored;
     std::filesystem::remove_all(staged.whole.temporary, ignored);
@@ -133,12 +129,12 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
                                          staged.identity.step, failure->what()));
 }
 
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                       const StateDict& state, Communicator& world,
                                       const SaveOptions& options) {
   SaveOptions borrowed = options;
   borrowed.copy = false;
-  const StagedCheckpoint staged = stage_checkpoint(folder, step, state, world, borrowed);
+  const StagedCheckpoint staged = stage_checkpoint(directory, step, state, world, borrowed);
   return commit_checkpoint(staged, write_staged_shard(staged), world);
 }
 

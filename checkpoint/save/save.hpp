@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoint/disk/aligned_buffer.hpp"
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "checkpoint/format/state.hpp"
 #include "checkpoint/save/publish.hpp"
@@ -14,62 +14,62 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Saving, in three stages, so that the middle one can run on a writer thread
-/// that never communicates:
+/// Saves a checkpoint in three stages, so that the middle stage can run on a writer thread that
+/// never communicates:
 ///
-///   stage_checkpoint    collective   temporary folder; owned tensors copied, or borrowed
+///   stage_checkpoint    collective   temporary directory; owned tensors copied, or borrowed
 ///   write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
 ///   commit_checkpoint   collective   manifest, one rename to step-NNNNNNNNN, `latest`
 ///
-/// write_behind.hpp runs the middle one behind training. Until the rename nothing that a reader
-/// looks at has changed; an error on one rank is thrown on all, and the earlier checkpoint stays.
-/// Failpoints stand at every step of the protocol: "checkpoint.*".
-/// docs/formats/checkpoint.md lists them and the protocol. The folder must belong to this run alone
-/// (run_lock.hpp).
+/// write_behind.hpp runs the middle stage during training. Readers see no change before the rename.
+/// An error on one rank is thrown on all ranks, and the earlier checkpoint stays. Every step of the
+/// protocol has a failpoint "checkpoint.*"; docs/formats/checkpoint.md lists them. The directory
+/// must belong to this run alone (run_lock.hpp).
 namespace trireme {
 
 struct SaveOptions {
   std::string run_id = "run";  // plain name; the same on all ranks and for the whole run
-  bool copy = true;            // false: borrow StateTensor::bytes until write_staged_shard is done
+  bool copy = true;            // false: borrow StateTensor::bytes until write_staged_shard returns
 };
 
-/// This rank's part of a save in flight. Move-only.
+/// The part of this rank in a save in flight. Move-only.
 struct StagedCheckpoint {
   Unpublished whole;
   ShardIdentity identity;
   std::vector<SliceToWrite> slices;
-  AlignedBuffer arena;  // backs `slices` when copied
+  AlignedBuffer arena;  // memory of copied `slices`
 };
 
-/// What write_staged_shard leaves for the commit: a manifest part, or the error.
+/// The result of write_staged_shard: a partial manifest or an error.
 struct WrittenShard {
   CheckpointManifest part;
   std::optional<Error> error;
 };
 
-/// Collective. Removes leftovers of killed saves and makes the temporary folder (rank 0).
-/// Ranks must agree on step, values and files; exactly one owner for each element
-/// is checked at commit. Throws Error(usage) if step-NNNNNNNNN exists already,
-/// Error(internal) for an inconsistent StateDict.
-StagedCheckpoint stage_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+/// Removes leftovers of killed saves and creates the temporary directory (rank 0). All ranks must
+/// pass equal step, values and files. The commit checks that each element has exactly one owner.
+/// Collective. Throws Error(usage) if step-NNNNNNNNN already exists, Error(internal) for an
+/// inconsistent StateDict.
+StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                   const StateDict& state, Communicator& world,
                                   const SaveOptions& options);
 
-/// Copies the owned elements away from tensors that were borrowed, into `memory` if it is large
-/// enough: memory that was used before costs no page faults. Not collective. Throws std::bad_alloc.
+/// Copies the owned elements of borrowed tensors into `memory` if it is large enough; reused memory
+/// avoids page faults. Not collective. Throws std::bad_alloc.
 void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory);
 
-/// Not collective, no communication. Never throws: the error is agreed at commit.
-/// `pace` limits the speed.
-WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* pace = nullptr) noexcept;
+/// Writes the shard of this rank. Does not communicate and never throws: commit_checkpoint agrees
+/// on the error. `rate_limit` limits the write rate.
+WrittenShard write_staged_shard(const StagedCheckpoint& staged,
+                                WritePace* rate_limit = nullptr) noexcept;
 
-/// Collective. Returns the published folder. Throws the same error on all ranks;
-/// then nothing was published.
+/// Returns the published directory. Collective. If it throws (the same error on all ranks), nothing
+/// was published.
 std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const WrittenShard& written,
                                         Communicator& world);
 
-/// Collective: all three stages at once, nothing copied.
-std::filesystem::path save_checkpoint(const std::filesystem::path& folder, std::int64_t step,
+/// Runs all three stages without a copy. Collective.
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory, std::int64_t step,
                                       const StateDict& state, Communicator& world,
                                       const SaveOptions& options);
 

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <map>
 
-#include "checkpoint/disk/disk_writer.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/hdf5.hpp"
@@ -25,7 +24,7 @@ std::vector<std::uint64_t> dataset_shape(const Slice& part) {
   return {part.extent.begin(), part.extent.end()};
 }
 
-/// The HDF5 file with all datasets allocated and nothing in them; slices in file order.
+/// Writes the HDF5 file with all datasets allocated but empty. Returns the slices in file order.
 std::vector<Placed> write_skeleton(const std::filesystem::path& path, const ShardIdentity& identity,
                                    std::span<const SliceToWrite> slices) {
   Hdf5File file = Hdf5File::create(path);
@@ -50,8 +49,8 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path, const Shar
   return placed;
 }
 
-/// What libhdf5 put between our data, its metadata, as one stretch for each gap: read before the
-/// raw writes begin.
+/// Reads the metadata that libhdf5 put between the datasets, one byte range per gap, before the raw
+/// writes begin.
 std::vector<std::vector<std::byte>> read_gaps(const std::filesystem::path& path,
                                               const std::vector<Placed>& placed) {
   const Fd fd = open_read(path);
@@ -78,16 +77,16 @@ std::string shard_file_name(const ShardIdentity& identity) {
   return name;
 }
 
-CheckpointManifest write_shard_file(const std::filesystem::path& folder,
+CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
-                                    std::span<const SliceToWrite> slices, WritePace* pace) {
+                                    std::span<const SliceToWrite> slices, WritePace* rate_limit) {
   const std::string name = shard_file_name(identity);
-  const std::filesystem::path path = folder / name;
+  const std::filesystem::path path = directory / name;
   failpoint("checkpoint.shard.create");
   const std::vector<Placed> placed = write_skeleton(path, identity, slices);
   failpoint("checkpoint.shard.skeleton");
   const std::vector<std::vector<std::byte>> gaps = read_gaps(path, placed);
-  DiskWriter writer(path, pace);
+  DiskWriter writer(path, rate_limit);
   CheckpointManifest part;
   part.run_id = identity.run_id;
   part.step = identity.step;
@@ -105,7 +104,7 @@ CheckpointManifest write_shard_file(const std::filesystem::path& folder,
   const std::uint64_t size = writer.size();
   part.shards.push_back({name, size, writer.finish()});
   failpoint("checkpoint.shard.folder");
-  sync_folder(folder);
+  sync_folder(directory);
   failpoint("checkpoint.shard.done");
   return part;
 }

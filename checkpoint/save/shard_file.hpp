@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/format/manifest.hpp"
 #include "core/dtype.hpp"
 
 namespace trireme {
 
-/// One slice to write: raw elements of `part` of the logical tensor `name`.
+/// A slice to write: the raw elements of `part` of the logical tensor `name`.
 struct SliceToWrite {
   std::string name;
   DType dtype = DType::f32;
@@ -21,7 +21,7 @@ struct SliceToWrite {
   std::span<const std::byte> bytes;
 };
 
-/// Root attributes of a shard file: what it belongs to.
+/// Root attributes of a shard file; they identify the checkpoint and the shard.
 struct ShardIdentity {
   std::string run_id;
   std::int64_t step = 0;
@@ -29,18 +29,20 @@ struct ShardIdentity {
   int count = 1;
 };
 
-/// "shard-00000-of-00008.h5".
+/// Returns "shard-00000-of-00008.h5".
 std::string shard_file_name(const ShardIdentity& identity);
 
-/// Writes one HDF5 shard into `folder`: the skeleton through libhdf5, space taken at once, then the
-/// raw elements past libhdf5 and the page cache (DiskWriter) while the checksum of each slice and
-/// the hash of the file are computed in the same pass, fsync of file and folder. `pace` limits the
-/// speed; null: as fast as the disk. No communication; may run on any thread. Equal inputs give
-/// equal bytes. A dataset has the slice's shape, or one dim if it is a flat range. Returns the part
-/// of the manifest that describes it. Throws Error(resource) when the disk refuses.
-CheckpointManifest write_shard_file(const std::filesystem::path& folder,
+/// Writes one HDF5 shard into `directory` and returns the part of the manifest that describes it.
+///
+/// libhdf5 writes the skeleton and the space is reserved at once. Then DiskWriter writes the raw
+/// elements past libhdf5 and the page cache, and computes the checksum of each slice and the hash
+/// of the file in the same pass. File and directory are fsynced. A dataset has the shape of the
+/// slice, or one dim if the slice is a flat range. Equal inputs give equal bytes.
+///   rate_limit  limits the write rate; null: no limit
+/// Does not communicate; may run on any thread. Throws Error(resource) if a disk operation fails.
+CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices,
-                                    WritePace* pace = nullptr);
+                                    WritePace* rate_limit = nullptr);
 
 }  // namespace trireme

@@ -19,7 +19,7 @@ WriteBehind::WriteBehind(double mb_per_s) : mb_per_s_(mb_per_s) {}
 WriteBehind::~WriteBehind() {
   leaving_ = true;
   wait_reserved();
-  if (pace_) pace_->lift();
+  if (rate_limit_) rate_limit_->lift();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -54,7 +54,7 @@ void WriteBehind::start(StagedCheckpoint staged) {
   std::uint64_t bytes = 0;
   for (const SliceToWrite& slice : staged.slices) bytes += slice.bytes.size();
   wait_reserved();
-  pace_.emplace(bytes_per_s(bytes));
+  rate_limit_.emplace(bytes_per_s(bytes));
   copied_ = false;
   done_ = false;
   written_ = {};
@@ -76,7 +76,7 @@ void WriteBehind::run() {
   if (error) {
     written.error = error;
   } else {
-    written = write_staged_shard(*staged_, &*pace_);
+    written = write_staged_shard(*staged_, &*rate_limit_);
   }
   const std::lock_guard lock(mutex_);
   written_ = std::move(written);
@@ -96,7 +96,7 @@ bool WriteBehind::done() const {
 
 WriteBehind::Result WriteBehind::finish() {
   TRIREME_ASSERT(in_flight());
-  pace_->lift();
+  rate_limit_->lift();
   thread_.join();
   Result result{std::move(*staged_), std::move(written_)};
   staged_.reset();

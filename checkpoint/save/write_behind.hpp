@@ -8,20 +8,21 @@
 #include <thread>
 
 #include "checkpoint/disk/aligned_buffer.hpp"
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/save/save.hpp"
 
 namespace trireme {
 
-/// A rank's background writer: at most one save in flight, as slow as training needs it.
+/// The background writer of a rank, with at most one save in flight.
 ///
-/// start() returns at once. A thread copies the borrowed tensors away, then writes them. Until
-/// wait_copied() returns, nobody may change the tensors: call it right before the optimizer's next
-/// update, so that the copy overlaps the forward and backward pass, or at once. The copy's memory
-/// stays for the next save. Errors wait in the result, which is agreed by commit_checkpoint.
+/// start() returns at once. A thread copies the borrowed tensors and then writes the copy. Nobody
+/// may change the tensors until wait_copied() returns. Call wait_copied() right before the next
+/// optimizer update, so that the copy overlaps forward and backward. The memory of the copy is kept
+/// for the next save. The result contains errors; commit_checkpoint agrees on them.
 ///
-/// Speed: `mb_per_s`, or with 0 by a rule: a save is spread over half the time between the starts
-/// of the last two saves (20 s for the first), but not below 100 MB/s; at once when somebody waits.
+/// Write rate: `mb_per_s`. If it is 0, a save is spread over half the time between the starts of
+/// the last two saves (20 s for the first), but not below 100 MB/s. The limit ends when a caller
+/// waits.
 class WriteBehind {
  public:
   explicit WriteBehind(double mb_per_s = 0);
@@ -29,21 +30,21 @@ class WriteBehind {
   WriteBehind& operator=(const WriteBehind&) = delete;
   ~WriteBehind();
 
-  /// Makes the copy's memory on a thread and touches it, so that the first save does not pay for
-  /// that. For the owned bytes of a save; at most once, before the first start. Where the system
-  /// refuses it, the save asks again.
+  /// Allocates and touches the memory of the copy on a thread, so that the first save does not pay
+  /// for it. `bytes`: owned bytes of a save. Call it at most once, before the first start. If the
+  /// allocation fails, the save tries again.
   void reserve(std::size_t bytes);
   void wait_reserved();
 
-  /// A checkpoint staged with copy = false. Nothing may be in flight.
+  /// Starts to write a checkpoint staged with copy = false. No save may be in flight.
   void start(StagedCheckpoint staged);
 
   [[nodiscard]] bool in_flight() const noexcept { return staged_.has_value(); }
 
-  /// Blocks until the tensors of the save in flight are copied; at once if there is none.
+  /// Blocks until the tensors of the save in flight are copied. Returns at once if there is none.
   void wait_copied();
 
-  /// True when the thread has ended and its result waits.
+  /// Returns true if the thread has ended and its result is ready.
   [[nodiscard]] bool done() const;
 
   struct Result {
@@ -51,13 +52,13 @@ class WriteBehind {
     WrittenShard written;
   };
 
-  /// Waits for the writer, at full speed from now on. Something must be in flight.
+  /// Waits for the writer, without a rate limit. A save must be in flight.
   Result finish();
 
-  /// Keeps a finished save's memory for the next one.
+  /// Keeps the memory of a finished save for the next save.
   void recycle(StagedCheckpoint& staged) { memory_ = std::move(staged.arena); }
 
-  /// Bytes of the copy that is kept: what saving behind training costs beside the state.
+  /// Returns the size of the kept copy in bytes: the memory that asynchronous saves need.
   [[nodiscard]] std::size_t memory_bytes() const noexcept;
 
  private:
@@ -68,15 +69,15 @@ class WriteBehind {
   std::optional<std::chrono::steady_clock::time_point> last_start_;
   std::optional<StagedCheckpoint> staged_;
   AlignedBuffer memory_;
-  std::optional<WritePace> pace_;
+  std::optional<WritePace> rate_limit_;
   WrittenShard written_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool copied_ = false;
   bool done_ = false;
   std::atomic<bool> leaving_ = false;
-  std::thread thread_;     // of the save in flight
-  std::thread reserving_;  // its memory, before the first one
+  std::thread thread_;     // writes the save in flight
+  std::thread reserving_;  // allocates the memory before the first save
 };
 
 }  // namespace trireme

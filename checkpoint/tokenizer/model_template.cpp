@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kCustom = "custom-";
 
-/// Older versions of transformers write several named templates as a list.
+/// Accepts a list too: older versions of transformers write several named templates as a list.
 std::string default_template(const Json& templates) {
   if (templates.is_string()) return templates.get<std::string>();
   if (!templates.is_array()) return "";
@@ -28,7 +28,7 @@ std::string default_template(const Json& templates) {
 
 std::string shown(const std::string& name) {
   if (!is_custom_template(name)) return name;
-  return formatted("a template of its own ({}), which is none of {}", name, chat_template_names());
+  return formatted("an unknown template ({}), not one of {}", name, chat_template_names());
 }
 
 }  // namespace
@@ -60,12 +60,12 @@ std::string template_of(const std::map<std::string, std::string>& values) {
 }
 
 std::string template_note(const std::string& name, std::string_view where) {
-  if (name.empty()) return formatted("{}: it has no chat template", where);
+  if (name.empty()) return formatted("{}: the model has no chat template", where);
   if (!is_custom_template(name))
     return formatted("{}: its chat template is recognized as {}", where, name);
   return formatted(
-      "{}: its chat template is {}. Chat data sets are packed with one of those: training, eval and "
-      "dpo-reference need --allow-other-template, generate, serve and chat need --chat-template",
+      "{}: its chat template is {}. Chat data sets are packed with one of these: training, eval and "
+      "dpo-reference need --allow-other-template; generate, serve and chat need --chat-template",
       where, shown(name));
 }
 

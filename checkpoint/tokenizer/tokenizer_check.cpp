@@ -11,8 +11,8 @@ std::string tokenizer_problem(const std::map<std::string, std::string>& files,
                               std::string_view where) {
   if (!files.contains("tokenizer.json")) {
     return formatted(
-        "{}: tokenizer.json is missing (a tokenizer.model of SentencePiece and a vocab.json alone "
-        "are not supported)",
+        "{}: tokenizer.json is missing (a tokenizer.model of SentencePiece or a vocab.json alone is "
+        "not supported)",
         where);
   }
   const auto error = capture([&] { (void)Tokenizer::from_files(files, where); });

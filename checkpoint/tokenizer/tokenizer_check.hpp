@@ -6,14 +6,14 @@
 
 namespace trireme {
 
-/// Returns why these files hold no tokenizer that this program can read, naming what is not
-/// supported; "" if they hold one. `where` names the files' origin.
+/// Returns why this program cannot read the tokenizer in `files`, naming what is not supported; ""
+/// if it can. `where` names the origin of the files.
 std::string tokenizer_problem(const std::map<std::string, std::string>& files,
                               std::string_view where);
 
-/// Checks the tokenizer of a model that is imported. If the tokenizer cannot be read, logs a warning
-/// that says what the model can be used for, or with `required` throws Error(data). `required` is
-/// what --require-tokenizer says; nullopt where a command has no such option.
+/// Checks the tokenizer of an imported model. If the tokenizer cannot be read, logs a warning that
+/// lists what the model can be used for, or throws Error(data) if `required`. `required` is the
+/// value of --require-tokenizer; nullopt if the command has no such option.
 void check_imported_tokenizer(const std::map<std::string, std::string>& files,
                               std::string_view where, std::optional<bool> required);
 

@@ -27,7 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of one checkpoint, or of each in a run, newest first, as rank 0 sees them.
+/// Returns one checkpoint, or all checkpoints of a run (newest first) as rank 0 sees them.
+/// Collective.
 std::vector<fs::path> step_folders(const fs::path& place, Communicator& world) {
   const CheckpointPlace found = find_place(place, world);
   if (found.is_step) return {found.path};
@@ -49,21 +50,24 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return shape.empty() ? "scalar" : joined(shape, "x");
 }
 
-/// What lies there is of a folder of checkpoints, or nothing does.
-void check_may_hold_steps(const fs::path& folder) {
+/// Throws Error(usage) if the directory contains entries that do not belong to checkpoints.
+void check_may_hold_steps(const fs::path& directory) {
   constexpr std::array kOurs{".", "damaged-step-", "latest", "LOCK"};
   std::vector<fs::path> entries;
-  (void)capture([&] { entries = list_folder(folder); });  // else refused when it is written
+  (void)capture([&] {
+    entries = list_folder(directory);
+  });  // a directory that cannot be read is refused later
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
     const bool ours =
         step_of_folder_name(name) >= 0 ||
         std::any_of(kOurs.begin(), kOurs.end(), [&](auto part) { return name.starts_with(part); });
     if (ours) continue;
-    const fs::path inside = folder / "checkpoints";
+    const fs::path inside = directory / "checkpoints";
     const bool is_run = !list_steps(inside).empty();
-    fail(ErrorKind::usage, "--output {} holds '{}', it is no folder of checkpoints: give {}",
-         folder.string(), name, is_run ? inside.string() : "a new folder");
+    fail(ErrorKind::usage,
+         "--output {} contains '{}' and is not a directory of checkpoints: give {}",
+         directory.string(), name, is_run ? inside.string() : "a new directory");
   }
 }
 
@@ -72,10 +76,10 @@ void check_may_hold_steps(const fs::path& folder) {
 std::string checkpoint_list(const fs::path& place) {
   SelfCommunicator alone;
   std::string text;
-  for (const fs::path& folder : step_folders(place, alone)) {
+  for (const fs::path& directory : step_folders(place, alone)) {
     std::optional<Checkpoint> checkpoint;
-    const auto error = capture([&] { checkpoint = Checkpoint::open(folder); });
-    text += folder.filename().string() + "  ";
+    const auto error = capture([&] { checkpoint = Checkpoint::open(directory); });
+    text += directory.filename().string() + "  ";
     if (error) {
       text += formatted("damaged: {}\n", error->what());
       continue;
@@ -91,9 +95,9 @@ std::string checkpoint_list(const fs::path& place) {
 std::string checkpoint_verify(const fs::path& place, Communicator& world) {
   const std::vector<fs::path> folders = step_folders(place, world);
   std::vector<Checkpoint> opened;
-  std::vector<std::string> problems;  // of each folder; "": none so far
-  for (const fs::path& folder : folders) {
-    const auto error = capture([&] { opened.push_back(Checkpoint::open(folder, world)); });
+  std::vector<std::string> problems;  // one per directory; "": no problem
+  for (const fs::path& directory : folders) {
+    const auto error = capture([&] { opened.push_back(Checkpoint::open(directory, world)); });
     if (error && error->kind() != ErrorKind::data) throw Error(*error);
     problems.emplace_back(error ? error->what() : "");
   }
@@ -101,7 +105,7 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
   return text_of_first_rank(world, [&] {
     std::string good;
     std::vector<std::string> bad;
-    std::size_t next = 0;  // of those that opened
+    std::size_t next = 0;  // index in `opened`
     for (std::size_t i = 0; i < folders.size(); ++i) {
       std::string problem = problems[i];
       if (problem.empty()) {
@@ -116,7 +120,7 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
         problem = error->what();
       }
       std::error_code code;
-      if (!fs::exists(folders[i], code)) continue;  // a run that goes on has pruned it
+      if (!fs::exists(folders[i], code)) continue;  // a running job has pruned it
       bad.push_back(problem);
     }
     if (!bad.empty()) throw Error(ErrorKind::data, joined(bad, "\n"));
@@ -125,8 +129,7 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
 }
 
 std::string checkpoint_hash(const fs::path& place, Communicator& world, bool allow_older) {
-  if (text_of_first_rank(world, [&] { return is_hf_folder(place) ? "1" : ""; }) == "1")
-    return hash_model(place, world) + "\n";
+  if (is_hf_folder(place, world)) return hash_model(place, world) + "\n";
   return hash_tensors(open_newest_good(place, world, allow_older), world) + "\n";
 }
 
@@ -169,7 +172,7 @@ std::string checkpoint_reshard(const ReshardCommand& options, Communicator& worl
     const std::string text = text_of_first_rank(world, [&] { return read_file(options.layout); });
     layout = parse_layout(text, options.layout, from.manifest());
   }
-  std::optional<RunLock> lock;  // of rank 0, for all
+  std::optional<RunLock> lock;  // rank 0 holds it for all ranks
   on_first_rank(world, [&] {
     check_may_hold_steps(options.output);
     lock.emplace(locked_folder(options.output), RunLockOptions{});
@@ -182,7 +185,7 @@ std::string checkpoint_prune(const PruneCommand& options) {
   const CheckpointPlace found = find_place(options.place);
   if (found.is_step)
     fail(ErrorKind::usage,
-         "{} is one checkpoint; prune takes a run folder, or the folder of its checkpoints",
+         "{} is one checkpoint; prune takes a run directory, or the directory of its checkpoints",
          options.place);
   std::optional<RunLock> lock;
   if (!options.dry_run) lock.emplace(locked_folder(found.path), RunLockOptions{});

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-/// What two equally shaped tensors do not share.
+/// Counts the different elements of two tensors of equal shape.
 class ElementDifferences {
  public:
   explicit ElementDifferences(DType dtype) : dtype_(dtype), element_(size_of(dtype)) {}
@@ -28,7 +28,7 @@ class ElementDifferences {
       if (!is_float(dtype_)) continue;
       const double difference =
           std::abs(value(a.subspan(at, element_)) - value(b.subspan(at, element_)));
-      // A NaN on one side is the largest difference there is.
+      // A NaN on one side is the largest possible difference.
       largest_ = std::isnan(difference) || std::isnan(largest_) ? std::nan("")
                                                                 : std::max(largest_, difference);
     }
@@ -75,7 +75,7 @@ std::string tensor_difference(const Checkpoint& a, const SavedTensor& in_a, cons
   return differences.text();
 }
 
-/// Walks two sorted maps; `compare` gives a text for a key that both have.
+/// Compares two sorted maps. `compare` returns the difference of two values with the same key.
 template <class Map, class Compare>
 std::string compare_maps(const char* kind, const Map& a, const Map& b, const Compare& compare) {
   std::string text;

@@ -5,10 +5,10 @@
 
 namespace trireme {
 
-/// What differs between two checkpoints of any layouts, a line each: values, carried files, tensors
-/// missing in one, of another dtype or shape, or with other elements (how many, and for floating
-/// point the largest absolute difference). Empty: the same state. Verifies both first; throws
-/// Error(data). Memory: two windows of 64 MiB.
+/// Verifies two checkpoints of any layouts and returns one line per difference; empty if the state
+/// is the same. Compares values, copied files and tensors: missing in one checkpoint, another dtype
+/// or shape, or different elements (their number and, for floating point, the largest absolute
+/// difference). Needs two windows of 64 MiB in memory. Throws Error(data) for a damaged checkpoint.
 std::string checkpoint_differences(const Checkpoint& a, const Checkpoint& b);
 
 }  // namespace trireme

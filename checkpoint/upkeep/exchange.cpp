@@ -17,33 +17,34 @@
 #include "core/files/folders.hpp"
 #include "core/log.hpp"
 
-/// `trireme export` and `import` as functions.
+/// Implements `trireme export` and `import` as functions.
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Nothing there but what an import leaves that was killed before its checkpoint was whole.
+/// Returns true if the directory is empty except for the leftovers of a killed import.
 bool is_vacant(const fs::path& run_folder) {
   bool vacant = true;
-  const auto look = [&](const fs::path& folder, const std::string& allowed) {
-    for (const fs::path& entry : list_folder(folder)) {
+  const auto look = [&](const fs::path& directory, const std::string& allowed) {
+    for (const fs::path& entry : list_folder(directory)) {
       const std::string name = entry.filename().string();
       if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
     }
   };
-  (void)capture([&] {  // what cannot be looked into is refused when it is written
+  (void)capture([&] {  // a directory that cannot be read is refused later
     look(run_folder, "LOCK");
     look(run_folder / "checkpoints", ".tmp-step-");
   });
   return vacant;
 }
 
-/// The base's weights as OUTPUT/base, the adapters as step 0: what a run with adapters leaves.
+/// Writes the base weights to OUTPUT/base and the adapters as step 0, like a run with adapters
+/// does.
 fs::path import_adapters(const ImportCommand& options) {
   SelfCommunicator alone;
   const fs::path run = options.output;
-  // Everything that can be refused is refused before the run's folder appears.
+  // Refuse all invalid input before creating the run directory.
   const ModelDescription base = read_model_description(options.base);
   PeftAdapters adapters = read_peft(options.peft, base.values, base.files, base.place.string());
   const RunLock lock(run, RunLockOptions{});
@@ -53,34 +54,34 @@ fs::path import_adapters(const ImportCommand& options) {
                          {.run_id = adapters.run_id});
 }
 
-/// A place that is no checkpoint, made one beside the output while it is exported.
+/// A temporary checkpoint beside the output, for a model that is not a checkpoint.
 class TemporaryModel {
  public:
   TemporaryModel(const fs::path& place, const fs::path& beside, Communicator& world,
                  bool allow_older)
-      : folder_(fs::path(beside).concat(".model.tmp")),
+      : directory_(fs::path(beside).concat(".model.tmp")),
         world_(world),
-        model_(open_whole_model(place, folder_, world, allow_older)) {}
+        model_(open_whole_model(place, directory_, world, allow_older)) {}
 
   TemporaryModel(const TemporaryModel&) = delete;
   TemporaryModel& operator=(const TemporaryModel&) = delete;
 
   ~TemporaryModel() {
     std::error_code ignored;
-    if (model_.made && world_.rank() == 0) fs::remove_all(folder_, ignored);
+    if (model_.made && world_.rank() == 0) fs::remove_all(directory_, ignored);
   }
 
   [[nodiscard]] const Checkpoint& checkpoint() const { return model_.checkpoint; }
 
  private:
-  fs::path folder_;
+  fs::path directory_;
   Communicator& world_;
   WholeModel model_;
 };
 
-/// Returns `base_model_name_or_path` of exported adapters if no --base-name is given: the
-/// Hugging Face folder that their run or --base names, else the base itself, which only this
-/// program reads.
+/// Returns `base_model_name_or_path` of exported adapters. Without --base-name, this is the Hugging
+/// Face directory that their run or --base names, else the base checkpoint, which only this program
+/// reads.
 std::string base_name_of(const Checkpoint& adapters, const ExportCommand& options) {
   if (!options.base_name.empty()) return options.base_name;
   const auto& values = adapters.manifest().values;
@@ -92,8 +93,8 @@ std::string base_name_of(const Checkpoint& adapters, const ExportCommand& option
   const fs::path base = options.base.empty() ? base_place(adapters) : fs::path(options.base);
   const std::string name = fs::absolute(base).lexically_normal().string();
   log::warn(formatted(
-      "base_model_name_or_path = {}, which only Trireme reads. So that AutoPeftModel of Hugging Face "
-      "finds the base: `trireme export --checkpoint {} --output BASE`, and --base-name BASE here",
+      "base_model_name_or_path = {}, which only Trireme reads. To let AutoPeftModel of Hugging Face "
+      "find the base, run `trireme export --checkpoint {} --output BASE` and give --base-name BASE",
       name, name));
   return name;
 }
@@ -106,13 +107,12 @@ std::string export_command(const ExportCommand& options, Communicator& world) {
   const auto dtype = dtype_from_name(options.dtype);
   if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
   if (!options.adapter && !options.base_name.empty())
-    fail(ErrorKind::usage, "--base-name {} is for --adapter: a whole model names no base",
+    fail(ErrorKind::usage, "--base-name {} requires --adapter: a whole model has no base",
          options.base_name);
-  const bool is_hf =
-      text_of_first_rank(world, [&] { return is_hf_folder(options.checkpoint) ? "1" : ""; }) == "1";
-  if (is_hf) {
+  if (is_hf_folder(options.checkpoint, world)) {
     if (options.adapter)
-      fail(ErrorKind::usage, "--adapter: {} is a Hugging Face folder, which holds no adapters",
+      fail(ErrorKind::usage,
+           "--adapter: {} is a Hugging Face directory, which contains no adapters",
            options.checkpoint);
     const TemporaryModel model(options.checkpoint, options.output, world, false);
     export_hf(model.checkpoint(), options.output, world, {.dtype = *dtype});
@@ -145,28 +145,29 @@ std::string import_command(const ImportCommand& options) {
   if (options.peft.empty() != options.base.empty())
     fail(ErrorKind::usage, "import: --peft and --base need each other");
   if (options.minimind.empty() && !options.tokenizer.empty())
-    fail(ErrorKind::usage, "import: --tokenizer is for --minimind; other folders have their own");
+    fail(ErrorKind::usage,
+         "import: --tokenizer requires --minimind; other directories have their own tokenizer");
   if (!is_vacant(options.output)) {
     fail(ErrorKind::usage,
-         "--output {} is not empty: weights are imported into a new run folder only{}",
+         "--output {} is not empty: weights are imported into a new run directory only{}",
          options.output,
          list_steps(fs::path(options.output) / "checkpoints").empty()
              ? std::string()
-             : formatted(" (it has checkpoints: `trireme checkpoint verify {}` says whether an "
-                         "import that was killed had ended)",
+             : formatted(" (it has checkpoints: `trireme checkpoint verify {}` checks whether an "
+                         "earlier import finished)",
                          options.output));
   }
-  const fs::path folder = fs::path(options.output) / "checkpoints";
+  const fs::path directory = fs::path(options.output) / "checkpoints";
   if (!options.peft.empty()) {
     return formatted("{} -> {}\n", options.peft, import_adapters(options).string());
   }
   if (!options.minimind.empty()) {
     const fs::path made = import_minimind(
-        {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, folder);
+        {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, directory);
     return formatted("{} -> {}\n", options.minimind, made.string());
   }
   return formatted("{} -> {}\n", options.hf,
-                   import_hf(options.hf, folder, options.require_tokenizer).string());
+                   import_hf(options.hf, directory, options.require_tokenizer).string());
 }
 
 }  // namespace trireme

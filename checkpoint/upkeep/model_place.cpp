@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
-/// The newest step whose manifest can be read.
+/// Opens the newest step with a readable manifest.
 Checkpoint newest_readable(const fs::path& place) {
   const CheckpointPlace found = find_place(place);
   if (found.is_step) return Checkpoint::open(found.path);
@@ -45,8 +45,8 @@ Checkpoint newest_readable(const fs::path& place) {
                 : Error(ErrorKind::data, formatted("{} holds no checkpoint", place.string()));
 }
 
-/// Rank 0 alone: base weights with the adapters added, as step 0 of `folder`.
-void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::path& folder) {
+/// Writes the base weights with the adapters added as step 0 of `directory`. Called by rank 0 only.
+void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::path& directory) {
   const std::string where = adapters.path().string();
   const ModelConfig model = model_from_values(adapters.manifest().values, where);
   const LoraConfig lora = lora_of(adapters);
@@ -80,26 +80,23 @@ void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::
         {name, dtype, tensor.shape, Slice::whole(tensor.shape), bytes, /*owner=*/true});
   }
   SelfCommunicator alone;
-  save_checkpoint(folder, 0, state, alone, {.run_id = adapters.manifest().run_id});
+  save_checkpoint(directory, 0, state, alone, {.run_id = adapters.manifest().run_id});
 }
 
-bool is_hf_folder_for_all(const fs::path& place, Communicator& world) {
-  return text_of_first_rank(world, [&] { return is_hf_folder(place) ? "1" : ""; }) == "1";
-}
-
-/// `make` on rank 0 writes step 0 of `folder`.
-WholeModel made_in(const fs::path& folder, Communicator& world, const std::function<void()>& make) {
+/// Calls `make` on rank 0, which writes step 0 of `directory`, and opens the result on all ranks.
+WholeModel made_in(const fs::path& directory, Communicator& world,
+                   const std::function<void()>& make) {
   on_first_rank(world, [&] {
-    remove_tree(folder);  // what a start that was killed has left
+    remove_tree(directory);  // leftovers of a killed start
     make();
   });
-  return {Checkpoint::open(folder / step_folder_name(0), world), true};
+  return {Checkpoint::open(directory / step_folder_name(0), world), true};
 }
 
-std::string hash_hf(const fs::path& folder) {
-  HfModel hf = open_hf_model(folder);
+std::string hash_hf(const fs::path& directory) {
+  HfModel hf = open_hf_model(directory);
   const std::vector<NamedShape> tensors = checked_tensors(hf.model, hf.weights);
-  std::map<std::string, std::vector<std::int64_t>> by_name;  // in the order of a manifest
+  std::map<std::string, std::vector<std::int64_t>> by_name;  // sorted like a manifest
   for (const NamedShape& tensor : tensors) by_name[cat(kParam, tensor.name)] = tensor.shape;
   Sha256 hash;
   for (const auto& [name, shape] : by_name) {
@@ -133,30 +130,29 @@ ModelDescription read_model_description(const fs::path& place) {
   return facts;
 }
 
-WholeModel open_whole_model(const fs::path& place, const fs::path& folder, Communicator& world,
+WholeModel open_whole_model(const fs::path& place, const fs::path& directory, Communicator& world,
                             bool allow_older) {
-  if (is_hf_folder_for_all(place, world)) {
-    return made_in(folder, world, [&] {
+  if (is_hf_folder(place, world)) {
+    return made_in(directory, world, [&] {
       HfModel hf = open_hf_model(place);
-      write_imported(std::move(hf.model), std::move(hf.weights), folder);
+      write_imported(std::move(hf.model), std::move(hf.weights), directory);
     });
   }
   Checkpoint found = open_newest_good(place, world, allow_older);
   if (!holds_adapters(found)) return {std::move(found), false};
   const Checkpoint base = open_newest_good(base_place(found), world);
-  return made_in(folder, world, [&] { write_merged(found, base, folder); });
+  return made_in(directory, world, [&] { write_merged(found, base, directory); });
 }
 
-Checkpoint publish_model(const fs::path& place, const fs::path& folder, Communicator& world,
+Checkpoint publish_model(const fs::path& place, const fs::path& directory, Communicator& world,
                          bool allow_older) {
-  WholeModel model = open_whole_model(place, folder, world, allow_older);
+  WholeModel model = open_whole_model(place, directory, world, allow_older);
   if (model.made) return std::move(model.checkpoint);
-  return Checkpoint::open(publish_weights(model.checkpoint, folder, world), world);
+  return Checkpoint::open(publish_weights(model.checkpoint, directory, world), world);
 }
 
 std::string hash_model(const fs::path& place, Communicator& world, bool allow_older) {
-  if (is_hf_folder_for_all(place, world))
-    return text_of_first_rank(world, [&] { return hash_hf(place); });
+  if (is_hf_folder(place, world)) return text_of_first_rank(world, [&] { return hash_hf(place); });
   return hash_tensors(open_newest_good(place, world, allow_older), world, kParam);
 }
 

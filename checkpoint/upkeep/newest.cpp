@@ -12,20 +12,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Collective. Opens and checks one; what is wrong is thrown on all ranks.
-Checkpoint open_good(const fs::path& folder, Communicator& world) {
-  Checkpoint checkpoint = Checkpoint::open(folder, world);
+/// Opens and checks one checkpoint. Collective; throws the same error on all ranks.
+Checkpoint open_good(const fs::path& directory, Communicator& world) {
+  Checkpoint checkpoint = Checkpoint::open(directory, world);
   const Damage damage = find_damage({&checkpoint, 1}, world).front();
   if (!damage.empty()) throw Error(ErrorKind::data, damage_text(damage));
   return checkpoint;
 }
 
-std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator& world,
+std::optional<Checkpoint> find_newest_good(const fs::path& directory, Communicator& world,
                                            std::vector<SkippedStep>& skipped) {
-  for (const std::int64_t step : list_steps(folder, world)) {
+  for (const std::int64_t step : list_steps(directory, world)) {
     std::optional<Checkpoint> checkpoint;
     const auto error =
-        capture([&] { checkpoint = open_good(folder / step_folder_name(step), world); });
+        capture([&] { checkpoint = open_good(directory / step_folder_name(step), world); });
     if (!error) return checkpoint;
     if (error->kind() != ErrorKind::data) throw Error(*error);
     skipped.push_back({step, error->what()});
@@ -33,14 +33,14 @@ std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator&
   return std::nullopt;
 }
 
-/// What is wrong with the steps passed over, a line each.
-std::string damage_of(const std::vector<SkippedStep>& skipped, const fs::path& folder) {
+/// Returns one line of damage per skipped step.
+std::string damage_of(const std::vector<SkippedStep>& skipped, const fs::path& directory) {
   std::string damage;
   for (const SkippedStep& one : skipped) {
     const std::string name = step_folder_name(one.step);
     std::error_code ignored;
-    if (!fs::exists(fs::symlink_status(folder / name, ignored)))
-      continue;  // a run that goes on has pruned it
+    if (!fs::exists(fs::symlink_status(directory / name, ignored)))
+      continue;  // a running job has pruned it
     damage += formatted("\n{}: {}", name, one.reason);
   }
   return damage;
@@ -56,10 +56,10 @@ CheckpointPlace find_place(const fs::path& path, Communicator& world) {
   return {text.substr(1), text[0] == '1'};
 }
 
-std::vector<std::int64_t> list_steps(const fs::path& folder, Communicator& world) {
+std::vector<std::int64_t> list_steps(const fs::path& directory, Communicator& world) {
   const std::string names = text_of_first_rank(world, [&] {
     std::string text;
-    for (const std::int64_t step : list_steps(folder)) text += step_folder_name(step);
+    for (const std::int64_t step : list_steps(directory)) text += step_folder_name(step);
     return text;
   });
   std::vector<std::int64_t> steps;
@@ -69,21 +69,21 @@ std::vector<std::int64_t> list_steps(const fs::path& folder, Communicator& world
   return steps;
 }
 
-std::optional<Checkpoint> find_newest_good(const fs::path& folder, Communicator& world,
+std::optional<Checkpoint> find_newest_good(const fs::path& directory, Communicator& world,
                                            const WarningSink& warn) {
   std::vector<SkippedStep> skipped;
-  auto found = find_newest_good(folder, world, skipped);
+  auto found = find_newest_good(directory, world, skipped);
   for (const SkippedStep& one : skipped) {
     if (world.rank() != 0) break;
-    warn(formatted("checkpoint {} is not usable, trying the one before: {}",
+    warn(formatted("checkpoint {} is damaged, trying the previous one: {}",
                    step_folder_name(one.step), one.reason));
   }
   return found;
 }
 
-std::optional<Checkpoint> find_newest_good(const fs::path& folder, const WarningSink& warn) {
+std::optional<Checkpoint> find_newest_good(const fs::path& directory, const WarningSink& warn) {
   SelfCommunicator alone;
-  return find_newest_good(folder, alone, warn);
+  return find_newest_good(directory, alone, warn);
 }
 
 Checkpoint open_newest_good(const fs::path& place, Communicator& world, bool allow_older) {
@@ -100,11 +100,11 @@ Checkpoint open_newest_good(const fs::path& place, Communicator& world, bool all
     if (!allow_older) {
       fail(
           ErrorKind::data,
-          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that folder, or --allow-older where the command has it.",
+          "{}: its newest checkpoint is damaged{}\nThe newest good one is {}: give that directory, or --allow-older if the command has this option.",
           place.string(), damage, (found.path / newest_good).string());
     }
-    log::warn(
-        formatted("{}: taking {}, newer ones are damaged{}", place.string(), newest_good, damage));
+    log::warn(formatted("{}: using {}, newer checkpoints are damaged{}", place.string(),
+                        newest_good, damage));
   });
   return *std::move(checkpoint);
 }

@@ -28,7 +28,7 @@ std::string duration(double seconds) {
 }  // namespace
 
 IntervalAnswer plan_interval(const IntervalQuestion& question) {
-  constexpr double kMost = 1e9;  // 30 years in seconds, more devices and hours than there are
+  constexpr double kMost = 1e9;  // 30 years in seconds; a limit for devices and hours
   const auto at_least = [](const char* option, double value, double least, const char* rule) {
     require(value >= least && value <= kMost, option, value, rule);
   };
@@ -65,10 +65,10 @@ std::string plan_interval_text(const IntervalQuestion& question) {
   }
   const double lost = std::min(1.0, answer.waste);
   if (answer.waste >= 1)
-    text += "such failures leave no time: a failure comes before its restart and a save are done\n";
+    text += "no time is left for training: failures come before a restart and a save finish\n";
   return text +
          formatted(
-             "time left for training      {} %  (saves {} %, work done again {} %, restarts {} %)\n",
+             "time left for training      {} %  (saves {} %, repeated work {} %, restarts {} %)\n",
              number(100 * (1 - lost), 2), number(100 * question.stall_s / answer.daly_s, 2),
              number(50 * answer.daly_s / answer.mtbf_s, 2),
              number(100 * question.restart_s / answer.mtbf_s, 2));

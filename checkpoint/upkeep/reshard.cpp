@@ -58,19 +58,17 @@ void check_slices(const std::vector<ReshardLayout::RankSlice>& slices,
   std::vector<Slice> parts;
   for (const ReshardLayout::RankSlice& slice : slices) {
     const Slice& part = slice.part;
-    bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
-    for (std::size_t dim = 0; good && dim < shape.size(); ++dim)
-      good = part.offset[dim] <= shape[dim] && part.extent[dim] <= shape[dim] - part.offset[dim];
-    good = good && part.flat_begin < part.flat_end && part.flat_end <= part.rectangle_count();
+    const bool good = lies_inside(shape, part) && part.flat_begin < part.flat_end;
     if (!good) fail(ErrorKind::usage, "{}: a slice is empty or lies outside the tensor", where);
     parts.push_back(part);
   }
   const std::string problem = cover_problem(shape, parts);
   if (!problem.empty())
-    fail(ErrorKind::usage, "{}: must be there exactly once, is: {}", where, problem);
+    fail(ErrorKind::usage, "{}: slices must cover the tensor exactly once, but: {}", where,
+         problem);
 }
 
-/// One rank's slices, read and checked into memory of their own.
+/// The slices of one rank, read and checked, with their own memory.
 struct RankSlices {
   std::vector<std::vector<std::byte>> memory;
   std::vector<SliceToWrite> slices;
@@ -112,11 +110,11 @@ std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
   return bytes;
 }
 
-/// Collective: tensors of `from` in that layout, as the checkpoint that `whole` says.
+/// Writes tensors of `from` in the given layout as the checkpoint `whole`. Collective.
 std::filesystem::path write_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                        Unpublished whole, Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
-  whole.temporary = whole.folder / (".tmp-" + step_folder_name(whole.step));
+  whole.temporary = whole.directory / (".tmp-" + step_folder_name(whole.step));
   on_first_rank(world, [&] {
     for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
     make_temporary(whole);
@@ -152,7 +150,7 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
   const std::uint64_t share =
       (total + static_cast<std::uint64_t>(num_ranks) - 1) / static_cast<std::uint64_t>(num_ranks);
   ReshardLayout layout{static_cast<int>(num_ranks), {}};
-  std::uint64_t position = 0;  // on the line of all bytes
+  std::uint64_t position = 0;  // in the concatenation of all tensors
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<ReshardLayout::RankSlice>& slices = layout.tensors[name];
     const std::uint64_t element = size_of(tensor.dtype);
@@ -160,7 +158,7 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
     for (std::int64_t begin = 0; begin < whole.count();) {
       const std::uint64_t rank = position / share;
       const std::uint64_t left = (rank + 1) * share - position;
-      // An element across the border goes to the earlier rank.
+      // An element across a boundary goes to the earlier rank.
       const auto count = std::min(whole.count() - begin,
                                   static_cast<std::int64_t>((left + element - 1) / element));
       Slice part = whole;
@@ -212,20 +210,21 @@ std::string layout_text(const CheckpointManifest& manifest) {
 }
 
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
-                                         const std::filesystem::path& folder, Communicator& world) {
+                                         const std::filesystem::path& directory,
+                                         Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
-  return write_checkpoint(from, layout,
-                          {folder, {}, manifest.run_id, manifest.step, manifest.values, {}}, world);
+  return write_checkpoint(
+      from, layout, {directory, {}, manifest.run_id, manifest.step, manifest.values, {}}, world);
 }
 
-std::filesystem::path publish_weights(const Checkpoint& from, const std::filesystem::path& folder,
-                                      Communicator& world) {
+std::filesystem::path publish_weights(const Checkpoint& from,
+                                      const std::filesystem::path& directory, Communicator& world) {
   CheckpointManifest weights = from.manifest();
   std::erase_if(weights.tensors,
                 [](const auto& named) { return !named.first.starts_with("param/"); });
   std::erase_if(weights.values, [&](const auto& named) { return !is_model_value(named.first); });
   return write_checkpoint(from, spread_layout(weights, world.size()),
-                          {folder, {}, weights.run_id, 0, weights.values, {}}, world);
+                          {directory, {}, weights.run_id, 0, weights.values, {}}, world);
 }
 
 }  // namespace trireme

@@ -13,8 +13,8 @@
 namespace trireme {
 namespace {
 
-/// Throws Error(data) if anything is not as recorded; a trusted one is checked
-/// by the sizes of its files.
+/// Throws Error(data) if the checkpoint is damaged. For a trusted checkpoint, checks only the sizes
+/// of its files.
 void check_good(const Checkpoint& checkpoint, bool trusted) {
   if (trusted) {
     for (const auto* list : {&checkpoint.manifest().shards, &checkpoint.manifest().files}) {
@@ -35,18 +35,20 @@ void check_options(const PruneOptions& options) {
     fail(ErrorKind::usage, "checkpoint.keep_best = {}, must be 0 or more", options.keep_best);
 }
 
-/// One folder's checkpoints, as far as pruning must know them.
+/// Selects the checkpoints of one directory to delete.
 class Pruner {
  public:
-  Pruner(const std::filesystem::path& folder, const PruneOptions& options, const WarningSink& warn)
+  Pruner(const std::filesystem::path& directory, const PruneOptions& options,
+         const WarningSink& warn)
       : options_(options), warn_(warn) {
-    for (const std::int64_t step : list_steps(folder)) {
+    for (const std::int64_t step : list_steps(directory)) {
       const std::string name = step_folder_name(step);
       std::optional<Checkpoint> checkpoint;
-      if (const auto error = capture([&] { checkpoint = Checkpoint::open(folder / name); })) {
-        warn_(formatted("checkpoint {} is left alone, it cannot be read: {}", name, error->what()));
+      if (const auto error = capture([&] { checkpoint = Checkpoint::open(directory / name); })) {
+        warn_(
+            formatted("checkpoint {} is not deleted, it cannot be read: {}", name, error->what()));
       } else if (checkpoint->manifest().run_id != options.run_id) {
-        warn_(formatted("checkpoint {} is left alone, it belongs to run {}", name,
+        warn_(formatted("checkpoint {} is not deleted, it belongs to run {}", name,
                         checkpoint->manifest().run_id));
       } else {
         ours_.push_back(*std::move(checkpoint));
@@ -54,7 +56,7 @@ class Pruner {
     }
   }
 
-  /// Steps that go, newest first.
+  /// Returns the steps to delete, newest first.
   std::vector<std::int64_t> surplus() {
     std::set<std::int64_t> kept;
     std::int64_t num_good = 0;
@@ -81,7 +83,7 @@ class Pruner {
                                    checkpoint.step()) != options_.trusted.end();
     const auto error = capture([&] { check_good(checkpoint, trusted); });
     if (error)
-      warn_(formatted("checkpoint {} does not count as kept: {}",
+      warn_(formatted("checkpoint {} is not counted as good: {}",
                       step_folder_name(checkpoint.step()), error->what()));
     return good_[checkpoint.step()] = !error;
   }
@@ -112,19 +114,19 @@ class Pruner {
 
 }  // namespace
 
-std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& folder,
+std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& directory,
                                               const PruneOptions& options,
                                               const WarningSink& warn) {
   check_options(options);
-  return Pruner(folder, options, warn).surplus();
+  return Pruner(directory, options, warn).surplus();
 }
 
-std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& folder,
+std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& directory,
                                             const PruneOptions& options, const WarningSink& warn) {
-  const std::vector<std::int64_t> steps = surplus_checkpoints(folder, options, warn);
+  const std::vector<std::int64_t> steps = surplus_checkpoints(directory, options, warn);
   std::optional<Error> first;
   for (const std::int64_t step : steps) {
-    const auto error = capture([&] { discard_step(folder, step); });
+    const auto error = capture([&] { discard_step(directory, step); });
     if (!first) first = error;
   }
   if (first) throw Error(*first);

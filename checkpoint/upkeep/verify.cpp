@@ -1,17 +1,19 @@
 #include "checkpoint/upkeep/verify.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
 #include "checkpoint/disk/disk_reader.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/load/logical_reader.hpp"
-#include "checkpoint/upkeep/slice_sums.hpp"
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
+#include "core/hash/crc32c.hpp"
 #include "core/hash/sha256.hpp"
+#include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 
@@ -20,13 +22,102 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// `slices`: of a shard, else null.
-std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums* slices) {
+bool has_checksum(const SavedSlice& slice) {
+  return slice.hash.size() == kChecksumDigits;
+}
+
+/// Checks the slices of one shard while its bytes are read in order. This finds slices at wrong
+/// positions even if the hashes of manifest and file are correct.
+class SliceSums {
+ public:
+  /// `shard`: index into manifest.shards. The manifest must outlive this object.
+  SliceSums(const CheckpointManifest& manifest, std::uint64_t shard) {
+    for (const auto& [name, tensor] : manifest.tensors) {
+      for (const SavedSlice& slice : tensor.slices) {
+        const std::uint64_t bytes =
+            static_cast<std::uint64_t>(slice.part.count()) * size_of(tensor.dtype);
+        if (slice.shard == shard && bytes > 0)
+          parts_.push_back({slice.at, slice.at + bytes, &name, &slice, ""});
+      }
+    }
+    std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
+      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+    });
+    for (std::size_t i = 1; i < parts_.size() && overlap_.empty(); ++i) {
+      if (parts_[i].begin < parts_[i - 1].end)
+        overlap_ = formatted("{} and {} share bytes", *parts_[i - 1].tensor, *parts_[i].tensor);
+    }
+    if (!overlap_.empty()) parts_.clear();
+  }
+
+  /// Processes the next bytes of the file.
+  void update(std::span<const std::byte> bytes) {
+    const std::uint64_t end = at_ + bytes.size();
+    for (; current_ < parts_.size() && parts_[current_].begin < end; ++current_) {
+      const Part& part = parts_[current_];
+      const std::uint64_t from = std::max(at_, part.begin);
+      const std::uint64_t to = std::min(end, part.end);
+      const auto mine =
+          bytes.subspan(static_cast<std::size_t>(from - at_), static_cast<std::size_t>(to - from));
+      if (has_checksum(*part.slice)) {
+        checksum_ = crc32c(mine, checksum_);
+      } else {
+        hasher_.update(mine);
+      }
+      if (part.end > end) break;
+      finish_part();
+    }
+    at_ = end;
+  }
+
+  /// Returns the first slice whose checksum differs or that overlaps another; "" if there is none.
+  /// Call it after all bytes.
+  [[nodiscard]] std::string problem() const {
+    if (!overlap_.empty()) return overlap_;
+    for (const Part& part : parts_) {
+      if (part.sum == part.slice->hash) continue;
+      return formatted("a slice of tensor {} at byte {} has the checksum {}, the manifest says {}",
+                       *part.tensor, part.begin, part.sum, part.slice->hash);
+    }
+    return "";
+  }
+
+ private:
+  struct Part {
+    std::uint64_t begin = 0;  // byte position in the file
+    std::uint64_t end = 0;
+    const std::string* tensor = nullptr;
+    const SavedSlice* slice = nullptr;
+    std::string sum;  // checksum; set when all bytes were seen
+  };
+
+  void finish_part() {
+    Part& part = parts_[current_];
+    if (has_checksum(*part.slice)) {
+      part.sum = crc32c_hex(checksum_);
+      checksum_ = 0;
+    } else {
+      part.sum = hasher_.hex();
+      hasher_ = Hasher();
+    }
+  }
+
+  std::vector<Part> parts_;  // sorted by begin
+  std::string overlap_;
+  std::size_t current_ = 0;  // the part that contains the next byte
+  std::uint64_t at_ = 0;     // byte position in the file
+  std::uint32_t checksum_ = 0;
+  Hasher hasher_;
+};
+
+/// Returns the damage of one file. `slices` is null unless the file is a shard.
+std::string file_damage(const fs::path& directory, const SavedFile& file, SliceSums* slices) {
   std::string damage;
   const auto error = capture([&] {
-    const std::string computed = hash_recorded(folder, file, [&](std::span<const std::byte> bytes) {
-      if (slices != nullptr) slices->update(bytes);
-    });
+    const std::string computed =
+        hash_recorded(directory, file, [&](std::span<const std::byte> bytes) {
+          if (slices != nullptr) slices->update(bytes);
+        });
     if (computed != file.hash) {
       damage =
           formatted("{}: its hash is {}, the manifest says {}", file.name, computed, file.hash);
@@ -39,11 +130,12 @@ std::string file_damage(const fs::path& folder, const SavedFile& file, SliceSums
   return error ? error->what() : damage;
 }
 
-constexpr char kBetweenNames = '/';  // in no name
+constexpr char kBetweenNames = '/';  // never part of a name
 
-/// Names in the folder that the manifest does not have, each with kBetweenNames at its end. A
-/// leading dot: what NFS makes of a file deleted while open.
-std::string unnamed_entries(const Checkpoint& checkpoint) {
+/// Returns the names in the directory that the manifest does not list, each followed by
+/// kBetweenNames. Skips names with a leading dot: NFS creates them for files that are deleted while
+/// open.
+std::string unlisted_entries(const Checkpoint& checkpoint) {
   std::set<std::string> known{kManifestName};
   for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
   for (const SavedFile& shard : checkpoint.manifest().shards) known.insert(shard.name);
@@ -55,9 +147,9 @@ std::string unnamed_entries(const Checkpoint& checkpoint) {
   return names;
 }
 
-/// A shard too many means that parts of two checkpoints are mixed. What else lies there is not
-/// ours: a note, an editor's backup.
-Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, bool warns) {
+/// Returns damage for extra shards: they mean that parts of two checkpoints are mixed. Other files
+/// (notes, editor backups) are only reported.
+Damage check_unlisted(const Checkpoint& checkpoint, const std::string& names, bool warns) {
   Damage damage;
   std::vector<std::string> foreign;
   for (std::size_t begin = 0; begin < names.size();) {
@@ -65,49 +157,55 @@ Damage judge_unnamed(const Checkpoint& checkpoint, const std::string& names, boo
     const std::string name = names.substr(begin, end - begin);
     begin = end + 1;
     if (name.starts_with("shard-")) {
-      damage.push_back(name + ": not named by the manifest");
+      damage.push_back(name + ": not listed in the manifest");
     } else {
       foreign.push_back(name);
     }
   }
   if (warns && !foreign.empty()) {
-    log::warn(formatted("{} holds what its manifest does not name, which is passed over: {}",
+    log::warn(formatted("{} contains files that its manifest does not list; they are ignored: {}",
                         checkpoint.path().string(), joined(foreign, ", ")));
   }
   return damage;
 }
 
-/// A file of one of several checkpoints, or the look at what else is in its folder.
-struct CheckedPiece {
+/// A check of one file of one checkpoint, or of the names in its directory.
+struct CheckedItem {
   std::size_t checkpoint = 0;
   std::size_t file = 0;
-  const SavedFile* recorded = nullptr;  // null: the folder
+  const SavedFile* recorded = nullptr;  // null: the names in the directory
   bool is_shard = false;
 };
 
-std::vector<CheckedPiece> pieces_of(std::span<const Checkpoint> checkpoints) {
-  std::vector<CheckedPiece> pieces;
+std::vector<CheckedItem> items_of(std::span<const Checkpoint> checkpoints) {
+  std::vector<CheckedItem> items;
   for (std::size_t i = 0; i < checkpoints.size(); ++i) {
     const CheckpointManifest& manifest = checkpoints[i].manifest();
-    pieces.push_back({i});
+    items.push_back({i});
     for (std::size_t j = 0; j < manifest.shards.size(); ++j)
-      pieces.push_back({i, j, &manifest.shards[j], true});
+      items.push_back({i, j, &manifest.shards[j], true});
     for (std::size_t j = 0; j < manifest.files.size(); ++j)
-      pieces.push_back({i, j, &manifest.files[j], false});
+      items.push_back({i, j, &manifest.files[j], false});
   }
-  return pieces;
+  return items;
 }
 
-std::string piece_damage(const Checkpoint& checkpoint, const CheckedPiece& piece) {
+std::string item_damage(const Checkpoint& checkpoint, const CheckedItem& item) {
   std::optional<SliceSums> slices;
-  if (piece.is_shard) slices.emplace(checkpoint.manifest(), piece.file);
-  return file_damage(checkpoint.path(), *piece.recorded, slices ? &*slices : nullptr);
+  if (item.is_shard) slices.emplace(checkpoint.manifest(), item.file);
+  return file_damage(checkpoint.path(), *item.recorded, slices ? &*slices : nullptr);
 }
 
-/// Feeds a tensor's row-major elements to `hash`, one window after another.
-void add_elements(const Checkpoint& checkpoint, const SavedTensor& tensor, Sha256& hash) {
+/// Returns the SHA-256 of one logical tensor of a verified checkpoint: name, dtype, shape and
+/// row-major elements, so it is equal for all layouts. Needs a window of 64 MiB in memory for any
+/// size.
+std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name,
+                        const SavedTensor& tensor) {
+  Sha256 hash;
+  hash.update(tensor_head(name, tensor.dtype, tensor.shape));
   LogicalReader reader(checkpoint, tensor);
   for (auto window = reader.next(); !window.empty(); window = reader.next()) hash.update(window);
+  return hash.hex();
 }
 
 }  // namespace
@@ -117,21 +215,21 @@ std::string damage_text(const Damage& damage) {
 }
 
 std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communicator& world) {
-  const std::vector<CheckedPiece> pieces = pieces_of(checkpoints);
+  const std::vector<CheckedItem> items = items_of(checkpoints);
   std::vector<std::uint64_t> bytes;
-  for (const CheckedPiece& piece : pieces)
-    bytes.push_back(piece.recorded == nullptr ? 0 : piece.recorded->bytes);
+  for (const CheckedItem& item : items)
+    bytes.push_back(item.recorded == nullptr ? 0 : item.recorded->bytes);
   const std::vector<std::string> found = share_work(world, bytes, [&](std::size_t i) {
-    const Checkpoint& checkpoint = checkpoints[pieces[i].checkpoint];
-    return pieces[i].recorded == nullptr ? unnamed_entries(checkpoint)
-                                         : piece_damage(checkpoint, pieces[i]);
+    const Checkpoint& checkpoint = checkpoints[items[i].checkpoint];
+    return items[i].recorded == nullptr ? unlisted_entries(checkpoint)
+                                        : item_damage(checkpoint, items[i]);
   });
   std::vector<Damage> damage(checkpoints.size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const std::size_t at = pieces[i].checkpoint;
-    if (pieces[i].recorded == nullptr) {
-      const Damage unnamed = judge_unnamed(checkpoints[at], found[i], world.rank() == 0);
-      damage[at].insert(damage[at].end(), unnamed.begin(), unnamed.end());
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::size_t at = items[i].checkpoint;
+    if (items[i].recorded == nullptr) {
+      const Damage unlisted = check_unlisted(checkpoints[at], found[i], world.rank() == 0);
+      damage[at].insert(damage[at].end(), unlisted.begin(), unlisted.end());
     } else if (!found[i].empty()) {
       damage[at].push_back(found[i]);
     }
@@ -149,8 +247,8 @@ void check_undamaged(const Checkpoint& checkpoint, const Damage& damage) {
     fail(ErrorKind::data, "{} is damaged:\n  {}", checkpoint.path().string(), damage_text(damage));
 }
 
-Checkpoint verify_checkpoint(const std::filesystem::path& folder) {
-  Checkpoint checkpoint = Checkpoint::open(folder);
+Checkpoint verify_checkpoint(const std::filesystem::path& directory) {
+  Checkpoint checkpoint = Checkpoint::open(directory);
   check_undamaged(checkpoint, find_damage(checkpoint));
   return checkpoint;
 }
@@ -160,16 +258,6 @@ std::string tensor_head(const std::string& name, DType dtype,
   std::string head = formatted("{}\n{}\n", name, dtype_name(dtype));
   for (const std::int64_t size : shape) head += formatted("{},", size);
   return head + "\n";
-}
-
-std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name) {
-  const auto found = checkpoint.manifest().tensors.find(name);
-  if (found == checkpoint.manifest().tensors.end())
-    fail(ErrorKind::data, "{} holds no tensor {}", checkpoint.path().string(), name);
-  Sha256 hash;
-  hash.update(tensor_head(name, found->second.dtype, found->second.shape));
-  add_elements(checkpoint, found->second, hash);
-  return hash.hex();
 }
 
 std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
@@ -187,8 +275,9 @@ std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
     names.push_back(name);
     bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype));
   }
-  const std::vector<std::string> hashes =
-      share_work(world, bytes, [&](std::size_t i) { return hash_tensor(checkpoint, names[i]); });
+  const std::vector<std::string> hashes = share_work(world, bytes, [&](std::size_t i) {
+    return hash_tensor(checkpoint, names[i], checkpoint.manifest().tensors.at(names[i]));
+  });
   Sha256 hash;
   for (const std::string& one : hashes) hash.update(one + "\n");
   return hash.hex();

@@ -10,42 +10,38 @@
 
 namespace trireme {
 
-/// What is damaged in one checkpoint, a line for each file: present, regular, of the recorded size
-/// and hash, every slice of the recorded sum, and nothing in the folder that the manifest does not
-/// name. Plain reads. Empty: all good. Throws Error(resource) for trouble with the machine, which
-/// is no damage.
+/// The damage of one checkpoint, one line per file; empty if it is good. Each file must be present,
+/// regular and have the recorded size and hash; each slice must have the recorded checksum; no
+/// shard may exist that the manifest does not name. Throws Error(resource) for a failure of the
+/// machine, which is not damage.
 using Damage = std::vector<std::string>;
 
 Damage find_damage(const Checkpoint& checkpoint);
 
-/// Collective: of each of several checkpoints, whose files the ranks share by bytes.
+/// Checks several checkpoints. The ranks split their files by bytes. Collective.
 std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communicator& world);
 
-/// Throws Error(data) that lists all damage, if there is any.
+/// Throws Error(data) listing all damage if there is any.
 void check_undamaged(const Checkpoint& checkpoint, const Damage& damage);
 
-/// Opens and checks everything. Throws Error(data) listing all damage.
-Checkpoint verify_checkpoint(const std::filesystem::path& folder);
+/// Opens a checkpoint and checks all bytes. Throws Error(data) listing all damage.
+Checkpoint verify_checkpoint(const std::filesystem::path& directory);
 
-/// "a\n  b": damage as the lines of one message.
+/// Formats damage as the lines of one message: "a\n  b".
 std::string damage_text(const Damage& damage);
 
-/// Returns what hash_tensor hashes before the elements of a tensor.
+/// Returns the text that is hashed before the elements of a tensor.
 std::string tensor_head(const std::string& name, DType dtype,
                         const std::vector<std::int64_t>& shape);
 
-/// SHA-256 of one logical tensor of a checkpoint that was verified before: name, dtype, shape and
-/// row-major elements, so the same for every layout. Memory: a window of 64 MiB, whatever the size.
-/// Throws Error(data) if there is no such tensor.
-std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name);
-
-/// Collective: SHA-256 of the hashes of all tensors, a line each, in name order: equal for two
-/// checkpoints of any layouts exactly when every tensor is. The ranks share the tensors by bytes.
-/// Verifies everything first; throws Error(data). `prefix`: of those tensors alone ("param/").
+/// Returns the SHA-256 of the hashes of all tensors (one per line, in name order). It is equal for
+/// two checkpoints of any layouts exactly if all tensors are equal. Hashes only tensors with the
+/// name prefix `prefix` ("param/"). Verifies the whole checkpoint first; the ranks split the
+/// tensors by bytes. Collective. Throws Error(data) for damage.
 std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
                          std::string_view prefix = "");
 
-/// The same of a checkpoint that was verified before (find_newest_good).
+/// Like hash_tensors, for a checkpoint that was verified before (find_newest_good).
 std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
                           std::string_view prefix = "");
 

@@ -28,10 +28,10 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kChunkBytes = 1 << 20;  // as pack
+constexpr std::uint64_t kChunkBytes = 1 << 20;  // same as in pack
 constexpr std::size_t kMaxPasses = 1000;
 
-/// Processor time of this process so far.
+/// Returns the CPU time of this process in seconds.
 double cpu_s() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -67,14 +67,14 @@ class EncodeBench {
     jsonl_bytes_ = bytes_of(files_, chunks_);
   }
 
-  /// Into the page cache.
+  /// Reads all inputs, so that they are in the page cache.
   void read_inputs() {
     lines_.start(chunks_);
     pool_.run(
         chunks_.size(), [&](std::size_t i, int worker) { lines_.read(i, worker); }, [] {});
   }
 
-  /// Encodes everything once; the ids lie in memory when it ends.
+  /// Encodes everything once and keeps the ids in memory until the end.
   void pass(BenchReport& report) {
     for (Worker& worker : workers_) worker.documents = worker.text_bytes = 0;
     std::vector<std::vector<std::uint32_t>> ids(chunks_.size());
@@ -118,7 +118,7 @@ class EncodeBench {
   std::uint64_t jsonl_bytes_ = 0;
 };
 
-/// A folder of this process that is gone when the object is.
+/// A temporary directory of this process, removed by the destructor.
 class WorkFolder {
  public:
   explicit WorkFolder(const std::string& parent)
@@ -127,7 +127,7 @@ class WorkFolder {
               formatted("trireme-bench-{}", ::getpid())) {
     std::error_code code;
     std::filesystem::create_directory(path_, code);
-    if (code) fail_to_write("make folder", path_, code.value());
+    if (code) fail_to_write("create directory", path_, code.value());
   }
 
   ~WorkFolder() {
@@ -137,8 +137,6 @@ class WorkFolder {
 
   WorkFolder(const WorkFolder&) = delete;
   WorkFolder& operator=(const WorkFolder&) = delete;
-  WorkFolder(WorkFolder&&) = delete;
-  WorkFolder& operator=(WorkFolder&&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -147,11 +145,11 @@ class WorkFolder {
 };
 
 void bench_pack(const BenchConfig& config, BenchReport& report) {
-  const WorkFolder folder(config.work);
+  const WorkFolder directory(config.work);
   PackConfig pack_config;
   pack_config.tokenizer = config.tokenizer;
   pack_config.inputs = config.inputs;
-  pack_config.output = (folder.path() / "set").string();
+  pack_config.output = (directory.path() / "set").string();
   pack_config.seq_len = config.seq_len;
   pack_config.documents.text.field = config.field;
   pack_config.documents.text.special_in_text = config.special_in_text;
@@ -241,11 +239,11 @@ std::string bench_text(const BenchReport& report) {
       formatted("{} documents, {} MB of text, {} tokens, {}{}", report.documents, fixed(text_mb),
                 report.tokens, report.threads, report.threads == 1 ? " thread\n" : " threads\n");
   text += formatted(
-      "encode  {} MB/s (median of {} passes; the first {}), {} million tokens/s, {} MB per processor second\n",
+      "encode  {} MB/s (median of {} passes; the first {}), {} million tokens/s, {} MB per CPU second\n",
       fixed(report.encode_mb_per_s()), report.passes, fixed(rate(text_mb, report.first_pass_s)),
       fixed(1e-6 * report.tokens_per_s()), fixed(rate(text_mb, report.pass_cpu_s)));
   if (report.pack_s > 0) {
-    text += formatted("pack    {} MB/s, shards written and verified, {} MB per processor second\n",
+    text += formatted("pack    {} MB/s, shards written and verified, {} MB per CPU second\n",
                       fixed(report.pack_mb_per_s()), fixed(rate(text_mb, report.pack_cpu_s)));
   }
   return text;

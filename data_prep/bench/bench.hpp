@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// `trireme-data bench`.
+/// Options of `trireme-data bench`.
 struct BenchConfig {
   std::string tokenizer;
   std::vector<std::string> inputs;
@@ -30,23 +30,23 @@ struct BenchConfig {
     visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
     visit("special_in_text", self.special_in_text,
-          "added tokens inside a text: matched, or plain characters",
+          "treat added tokens inside a text as tokens or as plain characters",
           {.values = {"allow", "text"}});
-    visit("threads", self.threads, "0: all processors at hand",
+    visit("threads", self.threads, "number of threads; 0: all CPUs of this process",
           {.placeholder = "N", .least = 0, .most = kMaxThreads});
-    visit("seconds", self.seconds, "for encode passes; at least one is made",
+    visit("seconds", self.seconds, "minimum duration of the encode passes (at least one pass)",
           {.placeholder = "S", .least = 0, .most = 3600});
     visit("seq_len", self.seq_len, "tokens of a packed sequence",
           {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
     visit("work", self.work,
-          "where the packed set lies for a moment; the system's folder if it is not given",
+          "temporary directory for the packed set; default: the temporary directory of the system",
           {.placeholder = "DIR"});
     visit("no_pack", self.no_pack, "encode only");
-    visit("json", self.json, "one JSON document on one line");
+    visit("json", self.json, "print one JSON document on one line");
   }
 };
 
-/// All rates are of the texts (bytes of UTF-8), not of the jsonl around them.
+/// All rates refer to the bytes of the texts (UTF-8), not of the JSON lines.
 struct BenchReport {
   int threads = 0;
   std::uint64_t documents = 0;
@@ -54,10 +54,10 @@ struct BenchReport {
   std::uint64_t jsonl_bytes = 0;
   std::uint64_t tokens = 0;
   std::uint64_t passes = 0;
-  double first_pass_s = 0;  // wall: with empty caches of words
-  double pass_s = 0;        // wall, median of all passes
-  double pass_cpu_s = 0;    // processor time of all threads, median of all passes
-  double pack_s = 0;        // wall, until the shards are written and read back; 0: not done
+  double first_pass_s = 0;  // wall time, with empty word caches
+  double pass_s = 0;        // wall time, median of all passes
+  double pass_cpu_s = 0;    // CPU time of all threads, median of all passes
+  double pack_s = 0;        // wall time to write and read back the shards; 0: not run
   double pack_cpu_s = 0;
 
   [[nodiscard]] double encode_mb_per_s() const;
@@ -65,13 +65,13 @@ struct BenchReport {
   [[nodiscard]] double pack_mb_per_s() const;
 };
 
-/// Reads the inputs once, so that they are in the page cache; then times passes from jsonl to ids
-/// in memory, and one `pack` with its verification. On a shared machine compare processor times.
-///   memory  4 bytes a token of all inputs
-/// Throws Error(data) for a line without a text, Error(usage) as pack.
+/// Reads the inputs once into the page cache. Then measures passes from JSON Lines to ids in
+/// memory, and one `pack` with its verification. On a shared machine, compare CPU times.
+///   memory  4 bytes per token of all inputs
+/// Throws Error(data) for a line without a text, Error(usage) like pack.
 BenchReport run_bench(const BenchConfig& config);
 
-/// One JSON object with the fields and rates above, sizes and times with their units in the name.
+/// Returns one JSON object with the fields and rates above; names of sizes and times have units.
 std::string bench_json(const BenchReport& report);
 std::string bench_text(const BenchReport& report);
 

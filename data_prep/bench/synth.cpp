@@ -13,12 +13,12 @@
 namespace trireme {
 namespace {
 
-/// Random choices of one document.
+/// Generates the random choices of one document.
 class Draw {
  public:
   Draw(std::uint64_t seed, std::uint64_t index) : key_(philox_key(seed, "synth")), index_(index) {}
 
-  /// Uniform in [0, bound), bound far below 2^32.
+  /// Returns a uniform number in [0, bound); `bound` is far below 2^32.
   std::uint32_t below(std::size_t bound) {
     if (used_ == 4) {
       chunk_ = philox4x32(key_, index_, counter_++);
@@ -40,7 +40,7 @@ class Draw {
   PhiloxWords chunk_{};
 };
 
-/// One fact in both languages: whoever it is always lives there, eats that and makes that sound.
+/// The facts of one animal in both languages: its home, its food and its sound.
 struct Animal {
   std::string_view name, home, food, sound;
   std::string_view zh_name, zh_home, zh_food, zh_sound;
@@ -183,12 +183,11 @@ void write_synth(const std::string& path, std::int64_t count, std::int64_t seed,
     content += line.dump();
     content += '\n';
   }
-  std::error_code code;  // what cannot be looked at is refused when it is made
+  std::error_code code;  // a file that cannot be read is refused later
   if (!force && std::filesystem::exists(path, code)) {
     if (std::filesystem::file_size(path, code) == content.size() && read_file(path) == content)
       return;
-    fail(ErrorKind::usage, "--output {} exists and holds something else; --force replaces it",
-         path);
+    fail(ErrorKind::usage, "--output {} exists and has other content; --force replaces it", path);
   }
   write_file_atomic(path, content);
 }

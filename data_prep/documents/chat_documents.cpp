@@ -5,15 +5,117 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "data_prep/documents/document_maker.hpp"
-#include "data_prep/documents/unwritten_fields.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
 #include "text/chat/chat_targets.hpp"
+#include "text/chat/chat_template.hpp"
+#include "text/json/unread_field.hpp"
 
 namespace trireme {
 namespace {
 
-/// A chat ready to be stored.
+constexpr const char* kProbe = "@probe@";
+
+template <class Matches>
+bool any_message(const Conversation& conversation, Matches matches) {
+  return std::any_of(conversation.messages.begin(), conversation.messages.end(), matches);
+}
+
+bool has_tools(const Conversation& conversation) {
+  return !conversation.tools.empty();
+}
+
+bool has_calls(const Conversation& conversation) {
+  return any_message(conversation, [](const ChatMessage& one) { return !one.tool_calls.empty(); });
+}
+
+bool has_results(const Conversation& conversation) {
+  return any_message(conversation, [](const ChatMessage& one) {
+    return one.role == Role::tool && !one.content.empty();
+  });
+}
+
+bool has_thoughts(const Conversation& conversation) {
+  return any_message(conversation, [](const ChatMessage& one) {
+    return one.role == Role::assistant && one.reasoning &&
+           one.reasoning->find_first_not_of(" \t\r\n") != std::string::npos;
+  });
+}
+
+bool has_late_system(const Conversation& conversation) {
+  return std::any_of(
+      conversation.messages.begin() + 1, conversation.messages.end(),
+      [](const ChatMessage& one) { return one.role == Role::system && !one.content.empty(); });
+}
+
+ChatMessage said(Role role, std::string content) {
+  ChatMessage message;
+  message.role = role;
+  message.content = std::move(content);
+  return message;
+}
+
+/// Returns the shortest conversation that contains the probe in the given part.
+Conversation probe_of(std::size_t part) {
+  Conversation conversation;
+  conversation.messages = {said(Role::user, "q"), said(Role::assistant, "a")};
+  ChatMessage& answer = conversation.messages.back();
+  if (part == 0) conversation.tools = {kProbe};
+  if (part == 1) answer.tool_calls = {{"f", kProbe}};
+  if (part == 2)
+    conversation.messages.insert(conversation.messages.end() - 1, said(Role::tool, kProbe));
+  if (part == 3) answer.reasoning = kProbe;
+  if (part == 4)
+    conversation.messages.insert(conversation.messages.end() - 1, said(Role::system, kProbe));
+  return conversation;
+}
+
+/// Finds the parts of conversations that a chat template cannot write, such as the tools under
+/// minimind-v2. The template omits them, so pack counts them with the fields that it does not read.
+/// Immutable after construction.
+class UnwrittenFields {
+ public:
+  /// Renders a conversation with all parts to find out which of them `chat_template` writes.
+  explicit UnwrittenFields(const ChatTemplate& chat_template) : template_(chat_template.name) {
+    for (std::size_t part = 0; part < parts().size(); ++part) {
+      const RenderedChat rendered = chat_template.render(probe_of(part), {});
+      if (rendered.text.find(kProbe) == std::string::npos) unwritten_.push_back(parts()[part]);
+    }
+  }
+
+  /// Sets `fields` to the parts of the conversations of a record that are not written, each once,
+  /// with names like "tool_calls (not written by --template plain)".
+  void find(const std::vector<Conversation>& conversations,
+            std::vector<UnreadField>& fields) const {
+    fields.clear();
+    for (const Part& part : unwritten_) {
+      if (std::any_of(conversations.begin(), conversations.end(), part.is_in))
+        fields.push_back(
+            {formatted("{} (not written by --template {})", part.name, template_), true});
+    }
+  }
+
+ private:
+  struct Part {
+    const char* name;
+    bool (*is_in)(const Conversation& conversation);
+  };
+
+  static const std::vector<Part>& parts() {
+    static const std::vector<Part> parts{
+        {"tools", has_tools},
+        {"tool_calls", has_calls},
+        {"messages of role tool", has_results},
+        {"reasoning_content", has_thoughts},
+        {"system messages after the first message", has_late_system}};
+    return parts;
+  }
+
+  std::vector<Part> unwritten_;
+  const char* template_;
+};
+
+/// A rendered and encoded chat.
 struct Chat {
   RenderedChat rendered;
   EncodedChat encoded;
@@ -25,7 +127,7 @@ std::vector<Span> to_spans(const std::vector<TokenSpan>& spans) {
   return result;
 }
 
-/// Returns the spans as they are without the first `cut` tokens; token 0 is no target.
+/// Returns the spans without the first `cut` tokens. Token 0 is never a target.
 std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   std::vector<Span> result;
   for (const Span& span : spans) {
@@ -38,14 +140,14 @@ std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
   return result;
 }
 
-/// Tokens that both sides begin with.
+/// Returns the length of the common prefix of both sides in tokens.
 std::size_t common_prompt(std::span<const std::uint32_t> chosen,
                           std::span<const std::uint32_t> rejected) {
   const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
   return static_cast<std::size_t>(differ.first - chosen.begin());
 }
 
-/// How often `part` is in the texts of a conversation.
+/// Returns the number of occurrences of `part` in the texts of a conversation.
 std::uint64_t count_in(const Conversation& conversation, std::string_view part) {
   std::uint64_t sum = 0;
   for (const std::string& tool : conversation.tools) sum += occurrences(part, tool);
@@ -97,7 +199,7 @@ class ChatDocuments : public DocumentMaker {
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
-          return add_bad(record, formatted("a message holds the token {}", *forged), result);
+          return add_bad(record, formatted("a message contains the token {}", *forged), result);
         }
       }
       form_ == ChatForm::pair ? add_pair(record, result) : add_conversation(record, result);
@@ -165,7 +267,8 @@ class ChatDocuments : public DocumentMaker {
     if (answer_cut) ++result.documents.counts.cut_answers;
     const std::size_t chosen_len = cut.chosen_end - prompt;
     const std::size_t rejected_len = cut.rejected_end - prompt;
-    add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin), result);  // with the prompt
+    add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin),
+               result);  // includes the prompt
     add_tokens(rejected.subspan(prompt, rejected_len), result);
     PairTable& pairs = result.documents.targets.pairs;
     pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));

@@ -18,13 +18,13 @@ void check_fields(const DocumentConfig& config, Problems& problems) {
     problems.add(formatted("--fields {}{}", given, what));
   };
   if (kind != nullptr && !kind->form)
-    return refuse(cat(" is for --kind ", chat_kind_names(" and "), "; for ", kind->name,
-                      " give the one field of the text as --field"));
+    return refuse(cat(" requires --kind ", chat_kind_names(" and "), "; for ", kind->name,
+                      " give the field of the text as --field"));
   if (kind != nullptr && names.size() != kind->num_names)
     return refuse(cat(": --kind ", kind->name, " takes ", kind->names_refusal));
   const std::set<std::string> different(names.begin(), names.end());
   if (different.contains("") || different.size() != names.size())
-    refuse(": each name must be there once and not be empty");
+    refuse(": names must be unique and not empty");
 }
 
 void check_ignored(const DocumentConfig& config, Problems& problems) {
@@ -32,7 +32,7 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
   for (const std::string& name : split(config.ignore_fields, ',')) {
     if (!name.empty()) continue;
     problems.add("--ignore-fields", config.ignore_fields,
-                 "must be names with one comma between them: id,source");
+                 "must be names separated by single commas: id,source");
     return;
   }
 }
@@ -54,7 +54,7 @@ std::string chat_template_placeholder() {
 std::string kind_help() {
   const auto text_of = [](const RecordKind& kind) { return cat(kind.name, " (", kind.keys, ")"); };
   const std::span<const RecordKind> kinds = record_kinds();
-  return cat("what the lines are: ", joined(kinds.first(kinds.size() - 1), ", ", text_of), " or ",
+  return cat("kind of the lines: ", joined(kinds.first(kinds.size() - 1), ", ", text_of), " or ",
              text_of(kinds.back()));
 }
 
@@ -83,18 +83,18 @@ std::optional<ChatForm> chat_form(const DocumentConfig& config) {
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
   if (chat_form(config) != ChatForm::pair && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
-    problems.add(formatted("--cut-pairs {} is for --kind {}", config.chat.cut_pairs,
+    problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
                            chat_kind_names(" and ", ChatForm::pair)));
   check_ignored(config, problems);
   if (find_record_kind(config.kind) == nullptr) return;
   if (!chat_form(config)) {
     if (!config.chat.format.empty())
-      problems.add(formatted("--template {} is for --kind {}", config.chat.format,
+      problems.add(formatted("--template {} requires --kind {}", config.chat.format,
                              chat_kind_names(" and ")));
   } else {
     check_probability("--add-system", config.chat.add_system, problems);
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
-    chat_template(config.chat.format);  // throws Error(usage) that lists them
+    chat_template(config.chat.format);  // throws Error(usage) with a list of all templates
   }
 }
 

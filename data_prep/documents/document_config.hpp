@@ -11,11 +11,11 @@
 #include "data_prep/documents/jsonl_record.hpp"
 #include "text/chat/record_forms.hpp"
 
-/// Settings of `pack` that are about documents: what a line is, and what becomes of it. All of them
-/// decide the bytes of a set. One more: a member and a visit line, with Identity::unless_default.
+/// Settings of `pack` for documents. All of them affect the bytes of a set. To add one: a member
+/// and a visit line, with Identity::unless_default.
 namespace trireme {
 
-/// Kind pretrain: a line is a text.
+/// Settings of kind pretrain: a line is a text.
 struct TextConfig {
   std::string field = "text";
   bool bos = true;
@@ -31,23 +31,23 @@ struct TextConfig {
     visit("eos", self.eos, "pretrain: end token after each document, if the tokenizer has one",
           {.placeholder = "true|false", .identity = Identity::always});
     visit("special_in_text", self.special_in_text,
-          "pretrain: added tokens inside a text are matched, or plain characters",
+          "pretrain: treat added tokens inside a text as tokens or as plain characters",
           {.values = {"allow", "text"}, .identity = Identity::always});
   }
 };
 
-/// "chatml|llama3|...", as help and completion show the names of templates.
+/// Returns "chatml|llama3|..." for help and completion.
 std::string chat_template_placeholder();
 
-/// Help texts that name kinds of data sets, from the rows of RecordKind.
+/// Help texts that name the kinds of data sets, made from the rows of RecordKind.
 std::string kind_help();
 std::string record_fields_help();
-/// "sft, dpo: " and the text. If `form` is given, it names only the kinds of that form.
+/// Returns "sft, dpo: " and the text. If `form` is given, names only the kinds of that form.
 std::string chat_help(std::string_view text, std::optional<ChatForm> form = {});
 std::vector<std::string> record_kind_names();
 
-/// Kinds of chats: a line is a conversation, or a pair of them. What the identity has of those
-/// without one here, read_rules() says.
+/// Settings of kinds of chats: a line is a conversation or a pair of conversations. read_rules()
+/// and put_identity() handle the identity of members without an identity trait.
 struct ChatConfig {
   std::string record_fields;
   std::string format;
@@ -64,41 +64,42 @@ struct ChatConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("fields", self.record_fields, record_fields_help().c_str(), {.placeholder = "NAMES"});
-    visit("template", self.format, chat_help("how a chat is written").c_str(),
+    visit("template", self.format, chat_help("chat template").c_str(),
           {.placeholder = chat_template_placeholder(), .identity = Identity::always});
     visit("mask", self.mask,
-          chat_help("targets are each answer with its end token, or what MiniMind trains").c_str(),
+          chat_help("targets: each answer with its end token, or the targets of MiniMind").c_str(),
           {.values = {"answer", "minimind"}, .identity = Identity::always});
-    visit("cut_pairs", self.cut_pairs,
-          chat_help(
-              "a pair longer than --seq-len loses the end of its sides (as in MiniMind), or the "
-              "beginning of its prompt down to a quarter of --seq-len, or is dropped",
-              ChatForm::pair)
-              .c_str(),
-          {.values = {kPairCutRules.begin(), kPairCutRules.end()}});
+    visit(
+        "cut_pairs", self.cut_pairs,
+        chat_help("a pair longer than --seq-len loses the end of its sides (like MiniMind) or the "
+                  "beginning of its prompt (down to a quarter of --seq-len), or is dropped",
+                  ChatForm::pair)
+            .c_str(),
+        {.values = {kPairCutRules.begin(), kPairCutRules.end()}});
     visit("special_in_content", self.special_in_content,
-          chat_help("added tokens inside a message are plain characters, tokens, or a bad line")
+          chat_help("added tokens inside a message are text, tokens, or make the record invalid")
               .c_str(),
           {.values = {"text", "allow", "error"}, .identity = Identity::always});
     visit("copies", self.copies,
-          chat_help("documents a line, each with draws of its own: one an epoch").c_str(),
+          chat_help("documents per line, each with its own random choices (one per epoch)").c_str(),
           {.placeholder = "N", .least = 1, .most = 1000, .identity = Identity::always});
-    visit("augment", self.augment,
-          chat_help("minimind is --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)").c_str(),
-          {.values = {"none", "minimind"}});
+    visit(
+        "augment", self.augment,
+        chat_help("minimind means --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)").c_str(),
+        {.values = {"none", "minimind"}});
     visit("add_system", self.add_system,
-          chat_help("probability of a system message where there is none; -1: as --augment says",
+          chat_help("probability to add a missing system message; -1: set by --augment",
                     ChatForm::conversation)
               .c_str(),
           {.placeholder = "P", .identity = Identity::always});
     visit("drop_empty_think", self.drop_empty_think,
-          chat_help("probability that a chat loses its empty thoughts; -1: as --augment says")
-              .c_str(),
+          chat_help("probability to drop empty thoughts from a chat; -1: set by --augment").c_str(),
           {.placeholder = "P", .identity = Identity::always});
     visit("system_prompts", self.system_prompts,
-          "for --add-system: a prompt a line; without it ten built-in ones",
+          "prompts for --add-system, one per line; default: ten built-in prompts",
           {.placeholder = "FILE"});
-    visit("seed", self.seed, chat_help("of these draws").c_str(), {.placeholder = "S", .least = 0});
+    visit("seed", self.seed, chat_help("random seed of these choices").c_str(),
+          {.placeholder = "S", .least = 0});
   }
 };
 
@@ -114,19 +115,20 @@ struct DocumentConfig {
     visit("kind", self.kind, kind_help().c_str(), {.values = record_kind_names()});
     TextConfig::fields(self.text, visit);
     ChatConfig::fields(self.chat, visit);
-    visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
+    visit("on_bad_text", self.on_bad_text, "handling of lone surrogates and invalid UTF-8",
           {.values = on_bad_text_names(), .identity = Identity::always});
     visit("ignore_fields", self.ignore_fields,
-          "names, with commas, of fields that are known not to be read: no warning about them, and "
-          "with --fields no refusal",
+          "names of ignored fields, separated by commas: no warning about these fields, and no "
+          "error with --fields",
           {.placeholder = "NAMES"});
   }
 };
 
-/// Returns the form of the chats that the records hold; none for texts and for an unknown kind.
+/// Returns the chat form of the records; nullopt for texts and for an unknown kind.
 std::optional<ChatForm> chat_form(const DocumentConfig& config);
 
-/// What the kind needs is missing or wrong; values that traits limit are the caller's to check.
+/// Adds settings that the kind needs and that are missing or invalid. The caller checks trait
+/// limits.
 void check(const DocumentConfig& config, Problems& problems);
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "shards are little-end
 
 constexpr std::size_t kMaxNameBytes = 200;
 
-/// A text between a begin and an end token.
+/// Makes documents of a text between a begin and an end token.
 class TextDocuments : public DocumentMaker {
  public:
   TextDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
@@ -84,7 +84,7 @@ void DocumentMaker::add_bad(const Record& record, std::string reason, ChunkResul
 void DocumentMaker::add_ignored(const std::vector<UnreadField>& fields, const Record& record,
                                 ChunkResult& result) {
   for (const UnreadField& field : fields) {
-    std::string name;  // a key may be long, and may hold half of a surrogate pair
+    std::string name;  // a key may be long or contain a lone surrogate
     append_lossy_utf8(std::string_view(field.name).substr(0, kMaxNameBytes), name);
     ignored_slot(result.ignored, name)
         .add({1, field.has_text ? 1U : 0U, result.source, record.position});
@@ -127,7 +127,7 @@ void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& toke
       missing_markers(chat_template(config.chat.format), tokenizer);
   if (unknown.empty()) return;
   log::warn(formatted(
-      "--template {} writes {}, which the tokenizer does not know as tokens: they become plain characters, and training refuses the set without --allow-missing-markers. Is it the template of this tokenizer?",
+      "--template {} writes {}, which are not tokens of the tokenizer: they become plain characters, and training refuses the set without --allow-missing-markers. Does this template belong to this tokenizer?",
       config.chat.format, joined(unknown, " ")));
 }
 

@@ -1,17 +1,58 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "data_prep/documents/chunk_result.hpp"
+#include "data/shards/shard_writer.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "text/json/unread_field.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme {
+
+/// Maximum number of invalid records that a shard lists; all are counted.
+inline constexpr std::size_t kMaxBadListed = 1000;
+
+struct BadLine {
+  std::uint32_t source = 0;    // index of the input in the list of the shard
+  std::uint64_t position = 0;  // position of the record in the input
+  std::string reason;
+};
+
+/// A field in records that pack does not read.
+struct IgnoredField {
+  std::uint64_t records = 0;    // number of records in which the field is not empty
+  std::uint64_t with_text = 0;  // number of records in which it contains a text
+  std::uint32_t source = 0;     // input of the first record in which it contains a text
+  std::uint64_t position = 0;
+
+  void add(const IgnoredField& later) {
+    if (with_text == 0 && later.with_text != 0) {
+      source = later.source;
+      position = later.position;
+    }
+    records += later.records;
+    with_text += later.with_text;
+  }
+};
+
+/// The documents of one chunk of an input in order, and the counts of its other records.
+struct ChunkResult {
+  std::uint32_t file = 0;    // index of the input
+  std::uint32_t source = 0;  // index of that input in the list of the shard
+  DocumentColumns documents;
+  std::vector<BadLine> bad;
+  std::map<std::string, IgnoredField> ignored;  // key: name
+  std::uint64_t num_records = 0;                // number of processed records
+  std::uint64_t hash = 0;
+  std::optional<BadLine> fatal;
+};
 
 /// Turns records of one kind into documents of tokens. Each thread has its own.
 class DocumentMaker {
@@ -20,17 +61,15 @@ class DocumentMaker {
   virtual ~DocumentMaker() = default;
   DocumentMaker(const DocumentMaker&) = delete;
   DocumentMaker& operator=(const DocumentMaker&) = delete;
-  DocumentMaker(DocumentMaker&&) = delete;
-  DocumentMaker& operator=(DocumentMaker&&) = delete;
 
-  /// Adds what the record gives to `result`: documents, or an entry among the bad lines, or a count.
-  /// Sets result.fatal for bad text under OnBadText::error.
+  /// Adds the documents of a record to `result`, or an entry in the list of invalid records, or a
+  /// count. Sets result.fatal for bad text under OnBadText::error.
   virtual void take(const Record& record, ChunkResult& result) = 0;
 
  protected:
   [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
-  /// Returns true if `text` was read of the record; else the record has been counted.
+  /// Returns true if the record has a text; otherwise the record has already been counted.
   static bool is_text(const TextRecord& text, const Record& record, ChunkResult& result);
   static void add_bad(const Record& record, std::string reason, ChunkResult& result);
 
@@ -38,9 +77,9 @@ class DocumentMaker {
   static void add_ignored(const std::vector<UnreadField>& fields, const Record& record,
                           ChunkResult& result);
 
-  /// Adds tokens of the document that is being made.
+  /// Appends tokens to the current document.
   void add_tokens(std::span<const std::uint32_t> ids, ChunkResult& result) const;
-  /// Ends the document: `num_tokens` were added since the one before.
+  /// Ends the document; `num_tokens` is the number of tokens added since the previous document.
   static void end_document(const Record& record, std::uint64_t num_tokens, std::uint64_t text_hash,
                            ChunkResult& result);
 
@@ -49,21 +88,21 @@ class DocumentMaker {
   std::size_t width_;
 };
 
-/// For the kind that the rules say. They must outlive it.
+/// Creates the maker for the kind in `rules`, which must outlive the maker.
 std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
-/// The one of conversations and preference pairs: chats that a template renders, with the tokens
-/// that are targets.
+/// Creates the maker for conversations and preference pairs: chats that a template renders, with
+/// their target tokens.
 ///
-/// A conversation of more than seq_len tokens loses those at its end. The prompt of a pair is the
-/// longest run of tokens that both sides begin with. If a side has more than seq_len tokens, the
-/// pair is cut by the rule of --cut-pairs (cut_pair). A conversation without a target left is
-/// dropped. A pair is dropped if its sides are equal or if keeps_targets refuses it.
+/// A conversation of more than seq_len tokens loses its end. The prompt of a pair is the longest
+/// common prefix of both sides. If a side has more than seq_len tokens, the pair is cut by the rule
+/// of --cut-pairs (cut_pair). A conversation without a remaining target is dropped. A pair is
+/// dropped if its sides are equal or if keeps_targets refuses it.
 std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
-/// Warns of markers that the template writes and the tokenizer does not know as tokens.
+/// Warns if the template writes markers that are not tokens of the tokenizer.
 void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer);
 
 }  // namespace trireme

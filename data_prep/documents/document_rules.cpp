@@ -41,7 +41,7 @@ ChatAugment read_augment(const ChatConfig& config) {
   return augment;
 }
 
-/// Names as a list, probabilities as they come out, prompts by content, and the seed of draws.
+/// Adds names as a list, resolved probabilities, the hash of the prompts, and the random seed.
 void put_chat_identity(const DocumentRules& rules, Json& identity) {
   const ChatAugment& augment = rules.augment;
   if (!rules.fields.empty()) identity["fields"] = rules.fields;

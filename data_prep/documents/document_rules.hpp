@@ -11,24 +11,24 @@
 
 namespace trireme {
 
-/// A checked DocumentConfig with all that it leaves open filled in and all files read.
+/// A checked DocumentConfig with all defaults resolved and all files read.
 struct DocumentRules {
   DocumentConfig config;
   std::int64_t seq_len = 0;  // longer conversations and sides of pairs are cut
   OnBadText on_bad_text = OnBadText::error;
-  std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: the usual names
+  std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: default names
   ChatAugment augment = {};
   std::vector<std::string> ignore_fields = {};  // --ignore-fields
 };
 
-/// Returns true if --ignore-fields names the field: by its whole name ("messages[].name"), by the
-/// last part of it ("name"), or by what stands before its explanation in parentheses.
+/// Returns true if --ignore-fields names the field: by its whole name ("messages[].name"), by its
+/// last component ("name"), or by the part before its explanation in parentheses.
 bool is_named(const std::vector<std::string>& ignore_fields, std::string_view field);
 
 /// Throws Error(data) if the file of system prompts cannot be read, or is empty and needed.
 DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len);
 
-/// What of the rules decides the bytes of a set of this kind, beside kind and seq_len.
+/// Adds the rules that affect the bytes of a set of this kind, except kind and seq_len.
 void put_identity(const DocumentRules& rules, Json& identity);
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ namespace {
 
 static_assert(kRecordPadding >= simdjson::SIMDJSON_PADDING);
 
-constexpr std::string_view kSurrogateMark = "\xEF\xBF\xBE";  // U+FFFE, no character
+constexpr std::string_view kSurrogateMark = "\xEF\xBF\xBE";  // U+FFFE, a noncharacter
 constexpr std::string_view kBadText = "the text has a lone surrogate or invalid UTF-8";
 
 bool is_blank(std::string_view text) {
@@ -32,7 +32,7 @@ struct TextFieldReader::Parser {
   std::string quoted_json;
   std::vector<UnreadField> unread;
 
-  /// Sets `text` to the field's value.
+  /// Sets `text` to the value of the field.
   std::optional<RecordProblem> find(const char* json, std::size_t size, const std::string& field,
                                     std::string_view& text);
 };
@@ -74,7 +74,7 @@ std::optional<RecordProblem> TextFieldReader::Parser::find(const char* json, std
   if (value.is_null()) return RecordProblem{formatted("field '{}' is null", field)};
   if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
     return RecordProblem{formatted("field '{}' is not a text", field)};
-  // Some versions let a lone low surrogate through.
+  // Some versions of simdjson accept a lone low surrogate.
   if (!simdjson::validate_utf8(text)) return RecordProblem{std::string(kBadText), true};
   chat_json::add_unread(object, std::array<std::string_view, 1>{field}, "", unread);
   chat_json::merge_unread(unread);
@@ -132,8 +132,7 @@ TextRecord judge_record(
       repaired.append(kRecordPadding, '\0');
       return parse(repaired.data(), size);
     };
-    // What of the bad text is in the record? Read twice, once with a mark that
-    // hardly anyone writes.
+    // Count the bad text inside the record: parse again with a mark that texts hardly ever contain.
     std::uint64_t marks = 0;
     problem = parse_with(kSurrogateMark);
     if (!problem) {

@@ -11,7 +11,7 @@ struct Sequence {
   bool valid = true;
 };
 
-/// The UTF-8 sequence at the front of `text`, or the maximal part of one that goes wrong.
+/// Returns the UTF-8 sequence at the start of `text`, or its maximal invalid part.
 /// Source: The Unicode Standard 15, table 3-7 and section 3.9 (substitution of maximal subparts).
 Sequence leading_sequence(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -33,7 +33,7 @@ Sequence leading_sequence(std::string_view text) {
   return {length, true};
 }
 
-/// The value of `\uXXXX` at the front of `text`.
+/// Returns the value of `\uXXXX` at the start of `text`; nullopt if there is no such escape.
 std::optional<unsigned> unicode_escape(std::string_view text) {
   if (text.size() < 6 || text[0] != '\\' || text[1] != 'u') return std::nullopt;
   unsigned value = 0;
@@ -54,7 +54,7 @@ bool is_low(unsigned code) {
   return code >= 0xDC00 && code < 0xE000;
 }
 
-/// The escape at the front of `text` (which begins with a backslash).
+/// Returns the escape at the start of `text`, which begins with a backslash.
 Sequence leading_escape(std::string_view text) {
   const auto code = unicode_escape(text);
   if (!code) return {std::min<std::size_t>(2, text.size()), true};
@@ -70,8 +70,7 @@ Repaired repair_json_text(std::string_view json, std::string_view replacement) {
   Repaired repaired;
   repaired.text.reserve(json.size());
   while (!json.empty()) {
-    // A backslash before a byte that is not ASCII is copied alone, so that the
-    // byte is looked at as well.
+    // A backslash before a non-ASCII byte is copied alone, so that the byte is checked too.
     const bool escape =
         json[0] == '\\' && (json.size() < 2 || static_cast<unsigned char>(json[1]) < 0x80);
     const Sequence sequence = escape ? leading_escape(json) : leading_sequence(json);

@@ -9,12 +9,12 @@ inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 struct Repaired {
   std::string text;
-  std::uint64_t replaced = 0;  // U+FFFD put in
+  std::uint64_t replaced = 0;  // number of replacements
 };
 
-/// A JSON text in which each unpaired surrogate escape (`\ud800`) and each invalid UTF-8 sequence
-/// (maximal subpart, as Python's errors="replace") has become U+FFFD; everything else is unchanged.
-/// Another `replacement` can be asked for.
+/// Replaces each unpaired surrogate escape (`\ud800`) and each invalid UTF-8 sequence (maximal
+/// subpart, like Python's errors="replace") of a JSON text by `replacement` (default U+FFFD). All
+/// other bytes are unchanged.
 Repaired repair_json_text(std::string_view json, std::string_view replacement = kReplacement);
 
 }  // namespace trireme

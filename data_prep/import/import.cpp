@@ -23,16 +23,16 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kTokensRead = std::uint64_t{1} << 20;  // tokens read at a time
+constexpr std::uint64_t kTokensRead = std::uint64_t{1} << 20;  // tokens per read
 
-/// A part of one input, in tokens.
+/// A part of one input; `begin` and `end` are token positions.
 struct TokenPartition {
   std::size_t file = 0;
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 };
 
-/// Megatron's sets are named by prefix, .bin or .idx.
+/// Returns the paths of the .bin files. A Megatron set may be named by prefix, .bin or .idx.
 std::vector<std::string> bin_paths(const ImportConfig& config) {
   std::vector<std::string> paths = config.inputs;
   if (config.format != "megatron") return paths;
@@ -43,11 +43,11 @@ std::vector<std::string> bin_paths(const ImportConfig& config) {
   return paths;
 }
 
-/// The input_xxh3 of a shard.
+/// Returns the input_xxh3 of a shard.
 std::string input_hash(const std::vector<std::byte>& tokens) {
   const std::uint64_t hash = xxh3_64(tokens);
-  return xxh3_128_hex(
-      {reinterpret_cast<const char*>(&hash), sizeof hash});  // little-endian, as all in a shard
+  return xxh3_128_hex({reinterpret_cast<const char*>(&hash),
+                       sizeof hash});  // little-endian, like all data in a shard
 }
 
 class Importer {
@@ -58,24 +58,24 @@ class Importer {
     vocab_size_ =
         tokenizer_ ? tokenizer_->vocab_size() : static_cast<std::uint64_t>(config.vocab_size);
     for (const InputFile& input : inputs_) open(input);
-    if (partitions_.empty()) fail(ErrorKind::data, "no token in the inputs");
+    if (partitions_.empty()) fail(ErrorKind::data, "the inputs contain no tokens");
     start_manifest();
-    folder_.emplace(config.output, manifest_, partitions_.size(), PackPart{},
-                    all_shards(partitions_.size()));
+    directory_.emplace(config.output, manifest_, partitions_.size(), PackPart{},
+                       all_shards(partitions_.size()));
   }
 
   ImportReport run() {
     const Timer timer;
-    folder_->prepare(tokenizer_ ? &*tokenizer_ : nullptr, world_);
-    const FolderState state = folder_->look(world_);
+    directory_->prepare(tokenizer_ ? &*tokenizer_ : nullptr, world_);
+    const FolderState state = directory_->look(world_);
     compare_kept(state.kept);
     if (!state.is_finished) {
       make_shards(state.missing);
       world_.barrier();
       if (world_.rank() == 0) {
-        add_shards(folder_->path(), partitions_.size(), manifest_);
+        add_shards(directory_->path(), partitions_.size(), manifest_);
         failpoint("import.before_manifest");
-        write_file_atomic(folder_->path() / schema::kManifest, manifest_.to_text());
+        write_file_atomic(directory_->path() / schema::kManifest, manifest_.to_text());
       }
     }
     world_.barrier();
@@ -95,7 +95,7 @@ class Importer {
         shards > kMaxShards) {
       fail(
           ErrorKind::usage,
-          "--shard-tokens {} would make {} shards of the inputs up to {}, at most {} are made; give a larger one",
+          "--shard-tokens {} would make {} shards of the inputs up to {}, at most {} are allowed; give a larger value",
           part, shards, input.path.string(), kMaxShards);
     }
     for (std::uint64_t begin = 0; begin < tokens; begin += part)
@@ -106,8 +106,8 @@ class Importer {
     }
   }
 
-  /// No document starts in the `last` part of `file`, and the one that ends there
-  /// is no longer than a part.
+  /// Returns true if no document starts in the `last` part of `file`, and the document that ends
+  /// there is not longer than a part.
   static bool ends_without_cut(const ForeignTokens& file, const TokenPartition& last,
                                std::uint64_t part) {
     return file.documents(last.begin, last.end, /*only_first=*/true).empty() &&
@@ -137,7 +137,7 @@ class Importer {
     put_inputs(inputs_, manifest_);
   }
 
-  /// Every size-th of the shards: they do not depend on who makes them.
+  /// Returns the shards of this rank: every size-th shard. Shards do not depend on the rank.
   [[nodiscard]] Shards share_of(const Shards& shards) const {
     Shards mine;
     for (auto i = static_cast<std::size_t>(world_.rank()); i < shards.size();
@@ -161,7 +161,7 @@ class Importer {
     if (!mine.empty()) progress.finish();
   }
 
-  /// The tokens of this rank's share of the shards that lie there are read again.
+  /// Reads the inputs of this rank's existing shards again and compares their hashes.
   void compare_kept(const Shards& kept) const {
     const auto hash = [&](std::size_t partition) {
       const auto [begin, end] = token_range(partition);
@@ -171,7 +171,7 @@ class Importer {
     const auto place = [&](std::size_t partition) {
       return inputs_[partitions_[partition].file].path.string();
     };
-    folder_->compare(share_of(kept), hash, place);
+    directory_->compare(share_of(kept), hash, place);
   }
 
   [[nodiscard]] std::uint64_t stored_bytes(const TokenPartition& partition) const {
@@ -179,7 +179,8 @@ class Importer {
            files_[partition.file]->byte_of(partition.begin);
   }
 
-  /// First token of a partition: of the first document that starts in its part, else of the part.
+  /// Returns the first token of a partition: of the first document that starts in its part, else of
+  /// the part.
   [[nodiscard]] std::uint64_t first_token(std::size_t number) const {
     const TokenPartition& partition = partitions_[number];
     const auto first =
@@ -187,7 +188,7 @@ class Importer {
     return first.empty() ? partition.begin : first.front();
   }
 
-  /// Tokens [begin, end) of a partition's input that its shard holds.
+  /// Returns the tokens [begin, end) of the input that the shard of a partition contains.
   [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> token_range(std::size_t number) const {
     const std::size_t file = partitions_[number].file;
     const bool last = number + 1 == partitions_.size() || partitions_[number + 1].file != file;
@@ -218,7 +219,7 @@ class Importer {
     content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
     complete_shard(manifest_, number, partitions_.size(), input_hash(tokens), content);
     failpoint("import.unit_read");
-    write_shard(folder_->path(), content);
+    write_shard(directory_->path(), content);
     return content.meta.counts;
   }
 
@@ -248,7 +249,7 @@ class Importer {
   std::vector<std::unique_ptr<ForeignTokens>> files_;
   std::vector<TokenPartition> partitions_;
   Manifest manifest_;
-  std::optional<PackFolder> folder_;
+  std::optional<PackFolder> directory_;
 };
 
 }  // namespace
@@ -257,10 +258,11 @@ void check(const ImportConfig& config, Problems& problems) {
   if (config.tokenizer.empty() &&
       (config.vocab_size < 1 || config.vocab_size > std::int64_t{1} << 31)) {
     problems.add(
-        "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without one (it trains, but its checkpoints cannot turn text into tokens)");
+        "give --tokenizer, or --vocab-size in [1, 2147483648] for a set without a tokenizer (it trains, but its checkpoints cannot turn text into tokens)");
   }
   if (!config.tokenizer.empty() && config.vocab_size != 0)
-    problems.add("--vocab-size is the tokenizer's when --tokenizer is given");
+    problems.add(
+        "--vocab-size and --tokenizer exclude each other: the tokenizer sets the vocabulary size");
 }
 
 ImportReport import_tokens(const ImportConfig& config, Communicator* world) {

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-/// `trireme-data import`. All but the last decides the bytes of the set.
+/// Options of `trireme-data import`. All except the last one affect the bytes of the set.
 struct ImportConfig {
   std::string format;
   std::vector<std::string> inputs;
@@ -27,53 +27,58 @@ struct ImportConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("format", self.format, "who wrote the inputs",
+    visit("format", self.format, "program that wrote the inputs",
           {.values = {"megatron", "llm.c"}, .required = true});
-    visit("input", self.inputs, "in order; megatron: prefix or .bin, its .idx beside it",
+    visit("input", self.inputs,
+          "input files in order; megatron: prefix or .bin, with the .idx beside it",
           {.placeholder = "FILE...", .required = true});
-    visit("output", self.output, "folder: new, empty, or of the same import",
+    visit("output", self.output, "output directory: new, empty, or of the same import",
           {.placeholder = "DIR", .required = true});
     visit("tokenizer", self.tokenizer,
-          "the one that made the tokens (any place that pack takes); without it checkpoints of the "
-          "set cannot generate",
+          "tokenizer that made the tokens (any path that pack accepts); without it, checkpoints of "
+          "the set cannot generate",
           {.placeholder = "DIR|FILE"});
-    visit("vocab_size", self.vocab_size, "without a tokenizer: ids are below V",
-          {.placeholder = "V"});
+    visit("vocab_size", self.vocab_size,
+          "vocabulary size if there is no tokenizer (ids are below V)", {.placeholder = "V"});
     visit("seq_len", self.seq_len,
-          "sequence length to prepare; training at another one works as well",
+          "sequence length to prepare; training with another length also works",
           {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
     visit("eot_id", self.eot_id,
-          "llm.c: token at document borders; -1: none; -2: 50256, of u32 files 128000",
+          "llm.c: token at document boundaries; -1: none; -2: 50256 (u32 files: 128000)",
           {.placeholder = "ID"});
-    visit("eot", self.eot, "llm.c: the token starts or ends a document; auto: as the file begins",
+    visit("eot", self.eot,
+          "llm.c: the token starts or ends a document; auto: start if the file begins with it",
           {.values = {"auto", "start", "end"}});
     visit(
-        "shard_tokens", self.shard_tokens, "tokens of a shard, about",
+        "shard_tokens", self.shard_tokens, "approximate number of tokens per shard",
         {.placeholder = "N", .least = 1, .most = double{1ULL << 31}, .identity = Identity::always});
-    visit("progress", self.progress, "how progress is shown", {.values = progress_mode_names()});
+    visit("progress", self.progress, "progress display", {.values = progress_mode_names()});
   }
 };
 
 void check(const ImportConfig& config, Problems& problems);
 
-/// What import did, over all ranks.
+/// The result of an import, over all ranks.
 struct ImportReport {
   std::uint64_t partitions = 0;
-  std::uint64_t kept = 0;  // shards that lay there already
+  std::uint64_t kept = 0;  // shards that already existed
   double seconds = 0;
 };
 
-/// Makes a pretrain set from token files of another program, without tokenizing anew.
+/// Makes a pretrain set from token files of another program, without tokenizing again.
 ///
-/// Each input is cut every shard_tokens; a partition goes from the first document that starts in
-/// its part to the first one that starts in the next (a part in which none starts begins at its
-/// first token; the rest at the end of an input joins the part before if its only document is no
-/// longer than a part: so only documents longer than a part are cut). One partition becomes one
-/// shard: the folder is a pure function of inputs and config, goes on after a kill, and ranks share
-/// the partitions as in pack(). Ids are kept as they are and checked against the vocabulary.
-///   memory  about two parts in the set's token width, 28 bytes a document, whatever the input
-/// Collective over `world` (null: this process alone). Throws as pack(), and Error(usage)
-/// if an input is not what the shards that lie there were made of.
+/// Each input is cut into parts of shard_tokens tokens. A partition goes from the first document
+/// that starts in its part to the first document that starts in the next part. If no document
+/// starts in a part, the partition begins at the first token of the part. The rest at the end of an
+/// input joins the previous part if its only document is not longer than a part. So only documents
+/// longer than a part are cut.
+///
+/// Each partition becomes one shard. The directory is a pure function of inputs and config, can be
+/// resumed after a kill, and ranks split the partitions like in pack(). Ids are not changed, but
+/// checked against the vocabulary.
+///   memory  about two parts in the token width of the set, and 28 bytes per document
+/// Collective over `world` (null: this process alone). Throws like pack(), and Error(usage) if an
+/// input has changed since the existing shards were made.
 ImportReport import_tokens(const ImportConfig& config, Communicator* world);
 
 }  // namespace trireme

@@ -36,7 +36,7 @@ void ForeignTokens::read(std::uint64_t begin, std::span<std::uint32_t> ids,
       if (id < 0 || static_cast<std::uint64_t>(id) >= vocab_size) {
         fail(
             ErrorKind::data,
-            "{}:{}: token {}, must be in [0, {}): another tokenizer than the one given, or a damaged file",
+            "{}:{}: token {}, must be in [0, {}): the file was made with another tokenizer, or is damaged",
             path_.string(), byte_of(begin + i), id, vocab_size);
       }
       ids[i] = static_cast<std::uint32_t>(id);

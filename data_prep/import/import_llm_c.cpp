@@ -8,7 +8,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kHeaderBytes = 256 * 4;
-constexpr std::uint64_t kTokensAtATime = std::uint64_t{1} << 20;  // tokens looked at at a time
+constexpr std::uint64_t kTokensAtATime = std::uint64_t{1} << 20;  // tokens per read
 constexpr std::uint64_t kAnyToken = std::uint64_t{1} << 32;
 
 class LlmCTokens : public ForeignTokens {
@@ -28,9 +28,9 @@ class LlmCTokens : public ForeignTokens {
            path.string(), magic, version);
     }
     const std::uint64_t width = gpt2 ? 2 : 4;
-    // The count is an int32 of a number under 2^31; the file's size must agree.
+    // The header stores the count as int32; the size of the file must agree.
     if (tokens < 0 || size != kHeaderBytes + static_cast<std::uint64_t>(tokens) * width) {
-      fail(ErrorKind::data, "{}: {} bytes, the header's {} tokens of {} bytes make {}",
+      fail(ErrorKind::data, "{}: {} bytes, but the header has {} tokens of {} bytes, which need {}",
            path.string(), size, tokens, width,
            kHeaderBytes + static_cast<std::uint64_t>(std::max(tokens, 0)) * width);
     }
@@ -50,7 +50,7 @@ class LlmCTokens : public ForeignTokens {
     if (num_tokens() == 0 || begin >= end) return starts;
     if (begin == 0) starts.push_back(0);
     if (eot_id_ < 0 || (only_first && !starts.empty())) return starts;
-    // A document starts at its token, or behind that of the one before.
+    // A document starts at its own token, or after the token of the previous document.
     const std::uint64_t shift = at_end_ ? 1 : 0;
     const std::uint64_t last = std::min(end, num_tokens()) - shift;
     std::vector<std::uint32_t> ids;

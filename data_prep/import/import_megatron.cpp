@@ -7,13 +7,13 @@
 
 /// The .idx file: "MMIDIDX\0\0", u64 version, u8 type, u64 sequences S, u64 documents + 1, then
 /// i32 lengths [S], i64 byte offsets in the .bin [S], i64 first sequence of each document and S at
-/// the end; multimodal files add i8 modes [S].
+/// the end. Multimodal files add i8 modes [S].
 namespace trireme {
 namespace {
 
 constexpr std::uint64_t kIndexHeaderBytes = 34;
 constexpr std::array<char, 9> kMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
-constexpr std::uint64_t kEntriesAtATime = std::uint64_t{1} << 16;  // entries read at a time
+constexpr std::uint64_t kEntriesAtATime = std::uint64_t{1} << 16;  // entries per read
 
 class MegatronTokens : public ForeignTokens {
  public:
@@ -24,8 +24,7 @@ class MegatronTokens : public ForeignTokens {
     const std::uint64_t bin_bytes = std::filesystem::file_size(path);
     const std::uint64_t width = read_header();
     if (bin_bytes % width != 0) {
-      fail(ErrorKind::data,
-           "{}: {} bytes are no whole number of tokens of {} bytes, the type that {} names",
+      fail(ErrorKind::data, "{}: {} bytes are not a multiple of {} bytes, the token size in {}",
            path.string(), bin_bytes, width, index_path_.string());
     }
     width_ = width;
@@ -38,7 +37,7 @@ class MegatronTokens : public ForeignTokens {
                                                      bool only_first) const override {
     std::uint64_t low = 0;
     std::uint64_t high = num_documents_;
-    while (low < high) {  // first document at or behind begin
+    while (low < high) {  // find the first document at or after begin
       const std::uint64_t middle = low + (high - low) / 2;
       if (document_begin(middle) < begin) {
         low = middle + 1;
@@ -54,7 +53,8 @@ class MegatronTokens : public ForeignTokens {
       for (std::size_t i = 0; i < sequences.size(); ++i) {
         const std::uint64_t start = token_of_sequence(sequences[i]);
         if (start >= end) return starts;
-        if (starts.empty() || start != starts.back()) starts.push_back(start);  // not an empty one
+        if (starts.empty() || start != starts.back())
+          starts.push_back(start);  // skip empty documents
         if (only_first) return starts;
       }
     }
@@ -64,7 +64,7 @@ class MegatronTokens : public ForeignTokens {
  private:
   [[noreturn]] void damaged(const char* table, std::uint64_t entry) const {
     fail(ErrorKind::data,
-         "{}: entry {} of the {} is out of order: a damaged index, or not the one of {}",
+         "{}: entry {} of the {} is out of order: the index is damaged or does not belong to {}",
          index_path_.string(), entry, table, path_.string());
   }
 
@@ -77,14 +77,14 @@ class MegatronTokens : public ForeignTokens {
     return values;
   }
 
-  /// Returns the bytes of a token.
+  /// Reads the header and returns the size of a token in bytes.
   std::uint64_t read_header() {
     const std::uint64_t size = std::filesystem::file_size(index_path_);
     std::array<char, kIndexHeaderBytes> header{};
     if (size >= kIndexHeaderBytes)
       read_all(index_.get(), std::as_writable_bytes(std::span(header)), 0, index_path_);
     if (!std::equal(kMagic.begin(), kMagic.end(), header.begin()))
-      fail(ErrorKind::data, "{}: is not a Megatron index (no MMIDIDX)", index_path_.string());
+      fail(ErrorKind::data, "{} is not a Megatron index (no MMIDIDX)", index_path_.string());
     std::uint64_t version = 0;
     std::uint64_t entries = 0;
     std::memcpy(&version, &header[9], 8);
@@ -94,16 +94,16 @@ class MegatronTokens : public ForeignTokens {
     if (version != 1)
       fail(ErrorKind::data, "{}: version {}, must be 1", index_path_.string(), version);
     static_cast<void>(type_of(code_));
-    // Bounds first, so that the sums below cannot overflow.
+    // Check the bounds first, so that the sums below cannot overflow.
     const bool possible = num_sequences_ <= size && entries >= 1 && entries <= size;
     const std::uint64_t expected =
         possible ? kIndexHeaderBytes + 12 * num_sequences_ + 8 * entries : std::uint64_t{0};
     if (possible && num_sequences_ > 0 && size == expected + num_sequences_) {
-      fail(ErrorKind::data, "{}: has modes, so it is a multimodal set: only text is imported",
+      fail(ErrorKind::data, "{} has modes, so it is a multimodal set; only text is supported",
            index_path_.string());
     }
     if (size != expected) {
-      fail(ErrorKind::data, "{}: {} bytes, {} sequences and {} document borders make {}",
+      fail(ErrorKind::data, "{}: {} bytes, but {} sequences and {} document boundaries need {}",
            index_path_.string(), size, num_sequences_, entries, expected);
     }
     num_documents_ = entries - 1;
@@ -119,26 +119,20 @@ class MegatronTokens : public ForeignTokens {
   }
 
   [[nodiscard]] Type type_of(std::uint8_t code) const {
-    switch (code) {
-      case 1:
-        return Type::u8;
-      case 2:
-        return Type::i8;
-      case 3:
-        return Type::i16;
-      case 4:
-        return Type::i32;
-      case 5:
-        return Type::i64;
-      case 8:
-        return Type::u16;
-      default:
-        fail(ErrorKind::data, "{}: token type {}, must be 1, 2, 3, 4, 5 or 8 (integers)",
-             index_path_.string(), int{code});
+    constexpr std::array<std::pair<int, Type>, 6> kTypes{{{1, Type::u8},
+                                                          {2, Type::i8},
+                                                          {3, Type::i16},
+                                                          {4, Type::i32},
+                                                          {5, Type::i64},
+                                                          {8, Type::u16}}};
+    for (const auto& [known, type] : kTypes) {
+      if (known == code) return type;
     }
+    fail(ErrorKind::data, "{}: token type {}, must be 1, 2, 3, 4, 5 or 8 (integers)",
+         index_path_.string(), int{code});
   }
 
-  /// Sequences must lie one after another in the .bin file, and fill it.
+  /// Throws unless the sequences lie one after another in the .bin file and fill it.
   void check_lengths() const {
     std::uint64_t at = 0;  // bytes
     for (std::uint64_t first = 0; first < num_sequences_; first += kEntriesAtATime) {
@@ -153,12 +147,12 @@ class MegatronTokens : public ForeignTokens {
       }
     }
     if (at != byte_of(num_tokens())) {
-      fail(ErrorKind::data, "{}: {} bytes, the sequences of {} make {}", path_.string(),
+      fail(ErrorKind::data, "{}: {} bytes, but the sequences of {} need {}", path_.string(),
            byte_of(num_tokens()), index_path_.string(), at);
     }
   }
 
-  /// Documents must follow one another, so that each is found by halving.
+  /// Throws unless the documents are ascending, which the binary search requires.
   void check_documents() const {
     std::int64_t last = 0;
     for (std::uint64_t first = 0; first <= num_documents_; first += kEntriesAtATime) {

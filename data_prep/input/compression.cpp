@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/error.hpp"
@@ -17,8 +18,8 @@ constexpr int kMaxZstdWindowLog = 27;
 constexpr std::string_view kGzipMagic = "\x1f\x8b";
 constexpr std::string_view kZstdMagic = "\x28\xb5\x2f\xfd";
 
-/// A frame that decoders skip, with which seekable and parallel zstd files may begin.
-/// Source: RFC 8878, section 3.1.2.
+/// Returns true for a frame that decoders skip. Seekable and parallel zstd files may begin with
+/// one. Source: RFC 8878, section 3.1.2.
 bool is_skippable_frame(std::string_view head) {
   return head.size() >= 4 && (head[0] & '\xf0') == '\x50' && head.substr(1, 3) == "\x2a\x4d\x18";
 }
@@ -26,15 +27,8 @@ bool is_skippable_frame(std::string_view head) {
 }  // namespace
 
 std::string_view name_of(Compression compression) {
-  switch (compression) {
-    case Compression::none:
-      return "none";
-    case Compression::gzip:
-      return "gzip";
-    case Compression::zstd:
-      return "zstd";
-  }
-  return "none";
+  constexpr std::array<std::string_view, 3> kNames{"none", "gzip", "zstd"};
+  return kNames[static_cast<std::size_t>(compression)];
 }
 
 bool is_gzip(std::string_view head) {
@@ -52,45 +46,41 @@ AccessPoint nearest_point(const std::vector<AccessPoint>& points, std::uint64_t 
   return after == points.begin() ? AccessPoint{} : *(after - 1);
 }
 
-/// One decoder. step() decodes until `in` is used up, `out` is full or the member or frame ends.
+/// A decoder. step() decodes until `in` is consumed, `out` is full or the member or frame ends.
 class Decompressor::Codec {
  public:
   struct Step {
     std::size_t consumed = 0;
     std::size_t produced = 0;
     bool part_done = false;
-    std::string_view error;  // not empty: damaged
+    std::string_view error;  // not empty: the data is damaged
   };
 
   virtual ~Codec() = default;
   Codec() = default;
   Codec(const Codec&) = delete;
   Codec& operator=(const Codec&) = delete;
-  Codec(Codec&&) = delete;
-  Codec& operator=(Codec&&) = delete;
 
   virtual Step step(std::span<const std::byte> in, std::span<std::byte> out) = 0;
-  /// Before each member or frame.
+  /// Prepares for the next member or frame.
   virtual void restart() = 0;
 };
 
 class Decompressor::GzipCodec final : public Codec {
  public:
   GzipCodec() {
-    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK)  // 16: a gzip header must be there
+    if (inflateInit2(&stream_, 16 + MAX_WBITS) != Z_OK)  // 16: require a gzip header
       fail(ErrorKind::resource, "no memory for a gzip decoder");
   }
 
   GzipCodec(const GzipCodec&) = delete;
   GzipCodec& operator=(const GzipCodec&) = delete;
-  GzipCodec(GzipCodec&&) = delete;
-  GzipCodec& operator=(GzipCodec&&) = delete;
 
   ~GzipCodec() override { inflateEnd(&stream_); }
 
   Step step(std::span<const std::byte> in, std::span<std::byte> out) override {
     const std::size_t room = std::min<std::size_t>(out.size(), std::size_t{1} << 30);
-    // zlib's interface has no const; inflate does not write its input.
+    // zlib's interface is not const-correct; inflate does not write its input.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
     stream_.avail_in = static_cast<uInt>(in.size());
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -164,7 +154,7 @@ std::size_t Decompressor::read(std::span<std::byte> out) {
       if (input_.empty() && loaded_ == packed_size_) break;
       continue;
     }
-    // Without input as well: the decoder may hold bytes that found no room before.
+    // Call it without input too: the decoder may hold bytes that did not fit before.
     const Codec::Step step = codec_->step(input_, out.subspan(filled));
     if (!step.error.empty()) fail_at(step.error);
     input_ = input_.subspan(step.consumed);
@@ -174,7 +164,7 @@ std::size_t Decompressor::read(std::span<std::byte> out) {
       in_part_ = false;
     } else if (step.consumed == 0 && step.produced == 0) {
       if (!more) fail_at("the file ends inside the compressed data: it is cut off");
-      fail_at("the decoder does not move on");
+      fail_at("the decoder makes no progress");
     }
   }
   return filled;
@@ -189,15 +179,15 @@ bool Decompressor::refill() {
   return !part.empty();
 }
 
-/// False if all of the input was padding.
+/// Begins a member or frame. Returns false if the rest of the input was padding.
 bool Decompressor::begin_part() {
   const bool first = offset_ == 0 && points_.empty();
   if (compression_ == Compression::gzip && !first) {
-    // Tapes and block devices pad a gzip file with zeros; gzip itself ignores them.
+    // Magnetic tapes and block devices pad a gzip file with zeros; gzip itself ignores them.
     while (!input_.empty() && input_.front() == std::byte{0}) input_ = input_.subspan(1);
     if (input_.empty()) return false;
     if (std::to_integer<char>(input_.front()) != kGzipMagic.front())
-      fail_at("bytes that are no gzip follow the end of a gzip member");
+      fail_at("bytes after the end of a gzip member are not gzip");
   }
   if (points_.empty() || offset_ - points_.back().offset >= kPointSpacing)
     points_.push_back({offset_, packed_at()});

@@ -26,7 +26,7 @@ void refuse_known_formats(const std::filesystem::path& path, std::string_view he
     if (head.starts_with(magic)) {
       fail(
           ErrorKind::data,
-          "--input {} is {}, must be jsonl, plain or as .gz or .zst; unpack it, or pack it anew with zstd",
+          "--input {} is {}, must be jsonl, plain or as .gz or .zst; unpack it, or compress it again with zstd",
           path.string(), name);
     }
   }
@@ -45,7 +45,7 @@ std::span<const InputFormat> input_formats() {
 
 const InputFormat& detect_format(const std::filesystem::path& path, std::string_view head) {
   const InputFormat& plain = input_formats().front();
-  if (head.empty()) return plain;  // whatever its name: a stream of nothing
+  if (head.empty()) return plain;  // an empty stream, whatever its name
   for (const InputFormat& format : input_formats()) {
     if (format.recognises != nullptr && format.recognises(head)) return format;
   }
@@ -54,7 +54,7 @@ const InputFormat& detect_format(const std::filesystem::path& path, std::string_
   if ((extension == ".gz" || extension == ".zst") && !looks_like_json(head)) {
     fail(
         ErrorKind::data,
-        "{} is named {}, but begins neither like gzip or zstd nor like a line of JSON: cut or damaged at byte 0",
+        "{} is named {}, but begins neither like gzip or zstd nor like a line of JSON: truncated or damaged at byte 0",
         path.string(), extension);
   }
   return plain;

@@ -23,10 +23,10 @@ namespace {
 constexpr std::uint64_t kFingerprintBytes = 64 << 10;
 constexpr std::size_t kHeadBytes = 512;
 
-std::vector<std::string> files_of_folder(const std::string& folder) {
+std::vector<std::string> files_of_folder(const std::string& directory) {
   std::vector<std::string> files;
   try {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
       const std::string name = entry.path().filename().string();
       const bool wanted = std::ranges::any_of(input_formats(), [&](const InputFormat& format) {
         return name.ends_with(format.suffix);
@@ -34,13 +34,13 @@ std::vector<std::string> files_of_folder(const std::string& folder) {
       if (wanted && entry.is_regular_file()) files.push_back(entry.path().string());
     }
   } catch (const std::filesystem::filesystem_error& error) {
-    fail_to_read("list --input", folder, error.code().value());
+    fail_to_read("list --input", directory, error.code().value());
   }
   if (files.empty()) {
     const auto formats = input_formats();
     const std::string others =
         joined(formats.first(formats.size() - 1), ", ", [](const auto& row) { return row.suffix; });
-    fail(ErrorKind::data, "--input {}: no {} or {} in this folder", folder, others,
+    fail(ErrorKind::data, "--input {}: no {} or {} in this directory", directory, others,
          formats.back().suffix);
   }
   std::sort(files.begin(), files.end());
@@ -56,9 +56,9 @@ std::vector<std::string> files_of_pattern(const std::string& pattern) {
   if (code == 0) files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (code == GLOB_NOSPACE) fail(ErrorKind::resource, "--input {}: out of memory", pattern);
-  if (code == GLOB_ABORTED) fail_to_read("list a folder of --input", pattern, aborted_by);
+  if (code == GLOB_ABORTED) fail_to_read("list a directory of --input", pattern, aborted_by);
   if (files.empty()) fail(ErrorKind::data, "--input {}: no file matches this pattern", pattern);
-  std::sort(files.begin(), files.end());  // bytewise: glob sorts by the locale
+  std::sort(files.begin(), files.end());  // sort bytewise, because glob sorts by the locale
   return files;
 }
 
@@ -79,7 +79,8 @@ std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>&
       paths.push_back(std::filesystem::canonical(file, code));
       if (code) fail_to_read("open --input", file, code.value());
       if (!std::filesystem::is_regular_file(paths.back(), code))
-        fail(ErrorKind::data, "--input {} is no file; give files, folders or patterns", file);
+        fail(ErrorKind::data, "--input {} is not a file; give files, directories or patterns",
+             file);
       if (!seen.insert(paths.back()).second)
         fail(ErrorKind::usage, "--input {} is given twice", file);
     }
@@ -91,9 +92,9 @@ std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>&
 std::filesystem::path common_folder(const std::vector<std::filesystem::path>& paths) {
   std::filesystem::path common = paths.front().parent_path();
   for (const std::filesystem::path& path : paths) {
-    const std::filesystem::path folder = path.parent_path();
+    const std::filesystem::path directory = path.parent_path();
     const auto mine =
-        std::mismatch(common.begin(), common.end(), folder.begin(), folder.end()).first;
+        std::mismatch(common.begin(), common.end(), directory.begin(), directory.end()).first;
     std::filesystem::path shared;
     for (auto part = common.begin(); part != mine; ++part) shared /= *part;
     common = shared;
@@ -101,7 +102,7 @@ std::filesystem::path common_folder(const std::vector<std::filesystem::path>& pa
   return common;
 }
 
-/// All but what InputFormat::measure sets.
+/// Sets all members except those that InputFormat::measure sets.
 InputFile look_at(const std::filesystem::path& path, const std::filesystem::path& common) {
   InputFile file;
   file.path = path;
@@ -123,7 +124,7 @@ InputFile look_at(const std::filesystem::path& path, const std::filesystem::path
   return file;
 }
 
-/// Measures the inputs that this rank owns, the largest first.
+/// Measures the inputs of this rank, the largest first.
 void measure(const std::vector<int>& owners, int rank, std::int64_t threads,
              std::vector<InputFile>& files) {
   std::vector<InputFile*> mine;
@@ -138,7 +139,7 @@ void measure(const std::vector<int>& owners, int rank, std::int64_t threads,
       mine.size(), [&](std::size_t i, int) { mine[i]->format->measure(*mine[i]); }, [] {});
 }
 
-/// Gives what the ranks measured to all of them.
+/// Sends the measured sizes and points to all ranks.
 void share(const std::vector<std::uint64_t>& sizes, std::vector<InputFile>& files,
            Communicator& world) {
   const auto texts = share_work(world, sizes, [&](std::size_t i) {
@@ -155,7 +156,8 @@ void share(const std::vector<std::uint64_t>& sizes, std::vector<InputFile>& file
   }
 }
 
-/// Runs `action`; with ranks, all agree on its end, so that one of them reports an error.
+/// Runs `action`. With several ranks, all agree on its success, so that one of them reports an
+/// error.
 void run_agreed(Communicator* world, const std::function<void()>& action) {
   world == nullptr ? action() : all_or_none(*world, action);
 }

@@ -19,7 +19,7 @@ std::vector<Partition> plan_partitions(const std::vector<InputFile>& files,
   if (total / unit_bytes >= kMaxShards && total > kMaxShards * unit_bytes) {
     fail(
         ErrorKind::usage,
-        "--unit-bytes {} would make {} shards of {} bytes of input, at most {} are made: give at least {}",
+        "--unit-bytes {} would make {} shards of {} bytes of input, at most {} are allowed: give at least {}",
         unit_bytes, (total - 1) / unit_bytes + 1, total, kMaxShards, (total - 1) / kMaxShards + 1);
   }
   std::vector<Partition> partitions(1);

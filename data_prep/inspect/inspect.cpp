@@ -10,15 +10,15 @@
 #include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
 #include "data/shards/set_kind.hpp"
-#include "data_prep/inspect/inspect_config.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 
 namespace trireme {
 namespace {
 
-/// Counts the documents of a set by length in tokens. A pair counts twice: each side with its prompt.
+/// Counts the documents of a set by length in tokens. A preference pair counts twice: each side
+/// with its prompt.
 struct LengthHistogram {
-  std::array<std::uint64_t, 65> count{};  // [b]: of 2^(b-1) to 2^b - 1 tokens; [0]: of none
+  std::array<std::uint64_t, 65> count{};  // [b]: 2^(b-1) to 2^b - 1 tokens; [0]: empty
   std::uint64_t total = 0;
   std::uint64_t tokens = 0;
   std::uint64_t shortest = 0;
@@ -44,7 +44,7 @@ Bounds bounds_of(std::size_t bucket) {
   return {from, from - 1 + from};
 }
 
-/// Buckets from the first to the last that is not empty.
+/// Returns the range of buckets from the first to the last one that is not empty.
 std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
   std::size_t first = 0;
   std::size_t end = histogram.count.size();
@@ -53,7 +53,7 @@ std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
   return {first, end};
 }
 
-/// Reads the document tables, 8 bytes a document, shard by shard.
+/// Reads the document tables shard by shard, 8 bytes per document.
 LengthHistogram length_histogram(const TokenSet& set) {
   LengthHistogram histogram;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
@@ -72,7 +72,8 @@ LengthHistogram length_histogram(const TokenSet& set) {
   return histogram;
 }
 
-/// {"shortest", "longest", "mean", "buckets": [{"from", "to", "count"}, ...]}, empty ends left out.
+/// Returns {"shortest", "longest", "mean", "buckets": [{"from", "to", "count"}, ...]} without the
+/// empty buckets at both ends.
 Json to_json(const LengthHistogram& histogram) {
   Json json = Json::object();
   json["shortest"] = histogram.shortest;
@@ -90,7 +91,7 @@ Json to_json(const LengthHistogram& histogram) {
   return json;
 }
 
-/// A line a bucket, with a bar.
+/// Returns one line with a bar per bucket.
 std::string to_text(const LengthHistogram& histogram) {
   constexpr std::uint64_t kBar = 40;
   std::string text;
@@ -131,7 +132,7 @@ double padding_share(const Manifest& manifest, const Sizes& sizes) {
 
 std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
   if (set_kind(manifest.kind).has_pairs())
-    return formatted("\npairs           of at most {} tokens a side", manifest.seq_len);
+    return formatted("\npairs           of at most {} tokens per side", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
   return formatted("\nsequences       {} of {} tokens, padding {}", sizes.sequences,
@@ -146,7 +147,7 @@ std::string id_text(const std::optional<std::int64_t>& id) {
   return id ? std::to_string(*id) : "none";
 }
 
-/// " (35 too long)", or nothing.
+/// Returns " (35 too long)", or "" if the count is 0.
 std::string part_of(std::uint64_t count, const char* what) {
   return count == 0 ? std::string() : formatted(" ({} {})", count, what);
 }

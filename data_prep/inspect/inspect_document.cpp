@@ -13,7 +13,7 @@
 namespace trireme {
 namespace {
 
-/// Tokens in a row, and whether each is trained.
+/// Token ids and a flag for each: 1 if it is a target.
 struct Shown {
   std::vector<std::uint32_t> ids;
   std::vector<int> target;
@@ -25,7 +25,7 @@ Shown shown(const std::vector<std::int64_t>& ids, const std::vector<Span>& spans
   result.target.assign(ids.size(), 0);
   for (const Span& span : spans)
     std::fill(result.target.begin() + span.begin, result.target.begin() + span.end, 1);
-  if (!ids.empty()) result.target[0] = 0;  // nothing predicts it
+  if (!ids.empty()) result.target[0] = 0;  // no token predicts the first one
   return result;
 }
 
@@ -78,7 +78,7 @@ Origin origin_of(const TokenShard& shard, std::uint64_t doc) {
 
 DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
   if (set.manifest().sources.empty())
-    fail(ErrorKind::usage, "{} names no inputs", set.folder().string());
+    fail(ErrorKind::usage, "{} does not name its inputs", set.folder().string());
   const std::string& input = set.manifest().sources.front().name;
   std::uint64_t before = 0;  // lines of the input in earlier shards
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
@@ -101,7 +101,7 @@ DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
       }
       fail(
           ErrorKind::usage,
-          "line {} of {} gave no document: it is blank, bad or dropped (`trireme-data inspect {}` lists the bad ones)",
+          "line {} of {} gave no document: it is blank, invalid or dropped (`trireme-data inspect {}` lists the invalid ones)",
           line, input, set.folder().string());
     }
   }

@@ -16,12 +16,12 @@
 namespace trireme {
 namespace {
 
-/// Shown on rank 0 only.
+/// Returns a progress display that only rank 0 shows.
 ProgressDisplay progress_of(const PackWork& work, const char* what, std::uint64_t bytes) {
   return {what, bytes, work.world.rank() == 0 ? work.config.progress : "none"};
 }
 
-/// The groups of the plan without the shards that are there.
+/// Returns the groups of the plan without the existing shards.
 std::vector<Shards> missing_groups(const PackPlan& plan, const Shards& missing) {
   std::vector<Shards> groups = plan.groups;
   for (Shards& group : groups) {
@@ -52,7 +52,7 @@ ShardContent shard_content(const PackWork& work, std::size_t shard, PartitionRes
   return content;
 }
 
-/// Throws Error(data) if the partition alone has more bad lines than --max-bad.
+/// Throws Error(data) if the partition alone has more invalid records than --max-bad.
 void check_bad_lines(const PackWork& work, std::size_t shard, const PartitionResult& result) {
   if (result.bad.empty()) return;
   const BadLine& first = result.bad.front();
@@ -114,7 +114,7 @@ std::uint64_t compare_kept(const PackWork& work, const Shards& kept) {
                           [&] { progress.show(); });
   };
   const std::uint64_t left =
-      work.folder.compare(mine, hash, [&](std::size_t shard) { return plan.describe(shard); });
+      work.directory.compare(mine, hash, [&](std::size_t shard) { return plan.describe(shard); });
   progress.finish();
   return left;
 }
@@ -125,7 +125,7 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
   std::uint64_t to_do = 0;
   for (const std::size_t shard : missing) to_do += bytes[shard] = plan.bytes(shard);
   ProgressDisplay progress = progress_of(work, "pack", to_do);
-  std::uint64_t bad_lines = 0;  // of all ranks, on rank 0
+  std::uint64_t bad_lines = 0;  // sum over all ranks, on rank 0
   const auto on_tally = [&](const PartitionTally& tally) {
     progress.add(tally.bytes, tally.documents, tally.tokens);
     bad_lines += tally.bad_lines;
@@ -143,7 +143,7 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
   PartitionTally tally;
   std::uint64_t made = 0;
   while (const auto shard = scheduler.next(tally, num_stop_signals() != 0)) {
-    const MarkerFile marker = work.folder.mark(*shard);
+    const MarkerFile marker = work.directory.mark(*shard);
     try {
       PartitionResult result =
           tokenize_partition(plan.inputs, plan.partitions[*shard], work.tokenizer, work.rules,
@@ -152,11 +152,11 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
       failpoint("pack.unit_tokenized");
       const ShardCounts& counts = result.documents.counts;
       tally = {.bad_lines = counts.bad_lines};
-      if (work.world.rank() != 0)  // rank 0 has counted its chunks itself
+      if (work.world.rank() != 0)  // rank 0 has already counted its chunks
         tally = {bytes[*shard], counts.documents, counts.tokens, counts.bad_lines};
-      // On a thread of the pool, so that a long write does not keep the other ranks waiting.
+      // Write on a thread of the pool, so that a long write does not block messages of other ranks.
       const auto write = [&](std::size_t, int) {
-        write_shard(work.folder.path(), shard_content(work, *shard, result));
+        write_shard(work.directory.path(), shard_content(work, *shard, result));
       };
       pool.run(1, write, tick);
       ++made;

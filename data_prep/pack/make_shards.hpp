@@ -10,27 +10,28 @@
 
 namespace trireme {
 
-/// The parts that all ranks of a pack work with. All outlive it.
+/// References to the components that all steps of a pack use. All of them outlive it.
 struct PackWork {
   const PackConfig& config;
   const DocumentRules& rules;
   const Tokenizer& tokenizer;
   const PackPlan& plan;
-  const PackFolder& folder;
+  const PackFolder& directory;
   Communicator& world;
 };
 
-/// Completes a shard that has documents and sources: packs the documents into sequences, counts
+/// Completes a shard that has documents and sources: packs the documents into sequences, counts the
 /// targets, and fills the rest of content.meta from the manifest of the set.
 void complete_shard(const Manifest& manifest, std::size_t shard, std::size_t num_shards,
                     const std::string& input_xxh3, ShardContent& content);
 
-/// Reads the inputs of this rank's share of the kept shards again, and throws Error(usage) if one has
-/// changed. Returns how many it left out because of a stop signal.
+/// Reads the inputs of the kept shards that this rank checks and throws Error(usage) if one has
+/// changed. Returns the number of shards that were not compared because of a stop signal.
 std::uint64_t compare_kept(const PackWork& work, const Shards& kept);
 
-/// Makes the missing shards together with the other ranks. Collective. Returns how many this rank
-/// made; all ranks together make fewer than all only after a stop signal. Throws as pack does.
+/// Makes the missing shards together with the other ranks. Returns how many shards this rank made;
+/// the sum is below the number of missing shards only after a stop signal. Collective. Throws like
+/// pack.
 std::uint64_t make_shards(const PackWork& work, const Shards& missing);
 
 }  // namespace trireme

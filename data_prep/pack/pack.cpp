@@ -16,10 +16,10 @@
 namespace trireme {
 namespace {
 
-void say_what_is_kept(const PackReport& report) {
+void log_kept_shards(const PackReport& report) {
   if (report.kept + report.interrupted == 0) return;
   log::info(formatted(
-      "{} of {} shards are kept; {}{} under way when the last pack ended, to be made again",
+      "{} of {} shards are kept; {}{} unfinished when the last pack ended and will be made again",
       report.kept, report.partitions, report.interrupted,
       report.interrupted == 1 ? " shard was" : " shards were"));
 }
@@ -28,16 +28,16 @@ std::uint64_t sum_over_ranks(Communicator& world, std::uint64_t mine) {
   return all_reduce_value(world, mine, ReduceOp::sum, "shards made");
 }
 
-/// Makes and publishes what the plan asks for.
-PackReport carry_out(const PackWork& work, PackFolder& folder) {
+/// Makes and publishes the planned set.
+PackReport run_plan(const PackWork& work, PackFolder& directory) {
   const Timer timer;
   const bool is_first = work.world.rank() == 0;
   PackReport report{.partitions = work.plan.partitions.size()};
   if (is_first) warn_of_unknown_markers(work.config.documents, work.tokenizer);
-  report.interrupted = folder.prepare(&work.tokenizer, work.world);
-  const FolderState state = folder.look(work.world);
+  report.interrupted = directory.prepare(&work.tokenizer, work.world);
+  const FolderState state = directory.look(work.world);
   report.kept = state.kept.size();
-  if (is_first && !state.is_finished) say_what_is_kept(report);
+  if (is_first && !state.is_finished) log_kept_shards(report);
 
   report.left = sum_over_ranks(work.world, compare_kept(work, state.kept));
   const bool may_make = report.left == 0;  // no stop signal yet
@@ -47,10 +47,10 @@ PackReport carry_out(const PackWork& work, PackFolder& folder) {
 
   all_or_none(work.world, [&] {
     if (!is_first || report.left != 0) return;
-    if (!state.is_finished) report.missing_of_others = folder.missing_of_others();
+    if (!state.is_finished) report.missing_of_others = directory.missing_of_others();
     if (report.missing_of_others == 0)
       report.losses =
-          publish(work.config, work.plan, work.rules.ignore_fields, state.is_finished, folder);
+          publish(work.config, work.plan, work.rules.ignore_fields, state.is_finished, directory);
   });
   report.seconds = timer.seconds();
   return report;
@@ -83,12 +83,12 @@ PackReport pack(const PackConfig& config, Communicator* world) {
                      read_rules(config.documents, config.seq_len)};
   });
   const PackPlan plan = plan_pack(config, rules, tokenizer, ranks);
-  PackFolder folder(config.output, plan.manifest, plan.partitions.size(),
-                    parse_part(config.part).value(), plan.part());
+  PackFolder directory(config.output, plan.manifest, plan.partitions.size(),
+                       parse_part(config.part).value(), plan.part());
   try {
-    return carry_out({config, rules, tokenizer, plan, folder, ranks}, folder);
+    return run_plan({config, rules, tokenizer, plan, directory, ranks}, directory);
   } catch (const Error&) {
-    folder.remove_without_shards();
+    directory.remove_without_shards();
     throw;
   }
 }

@@ -10,49 +10,52 @@
 
 namespace trireme {
 
-/// One kind of loss: how much, and the option of `pack` that changes it.
+/// One kind of loss: its amount, and the option of `pack` that changes it.
 struct Loss {
-  log::Level level = log::Level::warn;  // info: nothing was left out whole, and few documents cut
+  log::Level level = log::Level::warn;  // info: no document was dropped, and few were cut
   std::string text;
 };
 
-/// The result of a pack, over all ranks. The sets of shards are those of PackPlan.
+/// The result of a pack over all ranks. PackPlan defines the sets of shards.
 struct PackReport {
   std::uint64_t partitions = 0;         // shards of the whole set
-  std::uint64_t missing_of_others = 0;  // shards of other parts that are not made yet
+  std::uint64_t missing_of_others = 0;  // shards of other parts that do not exist yet
   std::uint64_t kept = 0;
-  std::uint64_t interrupted =
-      0;                   // shards that were being made when the last pack ended: done again
-  std::uint64_t left = 0;  // shards to make or to compare: not 0 after a stop signal
+  std::uint64_t interrupted = 0;  // shards that the last pack did not finish; made again
+  std::uint64_t left = 0;         // shards not made or not compared because of a stop signal
   double seconds = 0;
-  std::vector<Loss> losses{};  // of a finished set, on rank 0
+  std::vector<Loss> losses{};  // losses of a finished set, on rank 0
 };
 
 /// Makes a token set: inputs -> partitions (ranges of inputs) -> one shard each -> manifest.json,
 /// written last. Three steps: plan (pack_plan.hpp), make (make_shards.hpp), publish (publish.hpp).
 ///
-/// Collective over `world` (null: this process alone): its ranks share the partitions; they must be
-/// given equal configs and see one file system. The bytes of the folder are a pure function of
-/// inputs, tokenizer and config: not of ranks, threads, time, or where a killed pack stopped.
-/// Calling it again after a kill makes what is missing, work redone at most one partition a rank;
-/// after success it makes nothing. With config.part it makes a fixed share of the shards, and whoever
-/// finds that all are there completes the set. Either way the inputs of shards that lie there are
-/// read again, and must be what they were. Where catch_stop_signals() was called, a stop
-/// signal on any rank ends it after the partitions in hand.
-/// A pack that fails before its first shard leaves neither tokenizer nor folder behind.
-/// Throws, on the rank that meets it (others: PeerFailed if all agreed on it), Error(usage) for a wrong setting, a folder that holds
-/// something else or an input that has changed, Error(data) for bad inputs (too many bad lines, no
-/// documents), Error(resource) for the disk.
+/// Collective over `world` (null: this process alone). The ranks split the partitions; they must
+/// have equal configs and see one file system. The bytes of the directory are a pure function of
+/// inputs, tokenizer and config. They do not depend on ranks, threads, time, or an earlier kill.
+///
+/// - A call after a kill makes the missing shards and repeats at most one partition per rank. After
+///   success, a call makes nothing.
+/// - With config.part, makes a fixed part of the shards. The part that finds all shards finished
+///   completes the set.
+/// - The inputs of existing shards are read again and must be unchanged.
+/// - After catch_stop_signals(), a stop signal on any rank ends the pack after the current
+///   partitions.
+/// - A pack that fails before its first shard leaves neither tokenizer nor directory behind.
+///
+/// Throws Error(usage) for an invalid setting, a directory with other content or a changed input.
+/// Throws Error(data) for bad inputs (too many invalid records, no documents), Error(resource) for
+/// the disk. Only the failing rank throws the error; if all ranks agreed on it, the other ranks
+/// throw PeerFailed.
 PackReport pack(const PackConfig& config, Communicator* world);
 
-/// Returns the losses of a finished set: input that is absent from it or changed in it.
-/// Fields that `ignore_fields` (--ignore-fields) names are an info, others that are not read a
-/// warning.
+/// Returns the losses of a finished set: input that is missing or changed in the set. Unread fields
+/// are a warning, or an info if `ignore_fields` (--ignore-fields) names them.
 std::vector<Loss> find_losses(const Manifest& manifest,
                               const std::vector<std::string>& ignore_fields);
 
-/// Why `inputs` gave no document, for the refusal of a set that is not made: what was found in
-/// them, with the first bad line.
+/// Returns why `inputs` gave no document, for the error message: the counts of their records and
+/// the first invalid one.
 std::string why_nothing(const std::string& inputs, const Manifest& manifest);
 
 }  // namespace trireme

@@ -14,8 +14,8 @@
 
 namespace trireme {
 
-/// `trireme-data pack`. One more setting: a member and a visit line, here or, if it is about
-/// documents, in DocumentConfig; with Identity::unless_default if it decides bytes.
+/// Options of `trireme-data pack`. To add a setting: a member and a visit line, here or, for
+/// documents, in DocumentConfig; with Identity::unless_default if it affects the bytes of the set.
 struct PackConfig {
   std::string tokenizer;
   std::vector<std::string> inputs;
@@ -34,36 +34,37 @@ struct PackConfig {
     visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.inputs,
-          "jsonl, plain or as .gz or .zst: files, folders, patterns; in order",
+          "jsonl inputs, plain or as .gz or .zst: files, directories, patterns; in order",
           {.placeholder = "FILE...", .required = true});
-    visit("output", self.output, "folder: new, empty, or of the same pack",
+    visit("output", self.output, "output directory: new, empty, or of the same pack",
           {.placeholder = "DIR", .required = true});
     visit("seq_len", self.seq_len,
-          "sequence length to prepare; training at another one works as well",
+          "sequence length to prepare; training with another length also works",
           {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
     DocumentConfig::fields(self.documents, visit);
     visit("max_bad", self.max_bad,
-          "fail past this many bad lines; -1: any number, they are counted and listed",
+          "maximum number of invalid records; -1: no limit (they are counted and listed)",
           {.placeholder = "N", .least = -1});
-    visit("unit_bytes", self.unit_bytes, "of input to one shard; decides the shards",
+    visit("unit_bytes", self.unit_bytes, "bytes of input per shard; determines the shards",
           {.placeholder = "BYTES",
            .least = 1,
            .most = double{1ULL << 34},
            .identity = Identity::always});
-    visit("threads", self.threads, "0: all processors at hand",
+    visit("threads", self.threads, "number of threads; 0: all CPUs of this process",
           {.placeholder = "N", .least = 0, .most = kMaxThreads});
-    visit("schedule", self.schedule, "shards to ranks: to whoever is free, or a fixed share each",
+    visit("schedule", self.schedule,
+          "assignment of shards: to the next free rank, or a fixed set per rank",
           {.values = {"dynamic", "static"}});
     visit("part", self.part,
-          "K/N: share K of N that processes without MPI between them (a job array) make of one set",
+          "K/N: make part K of N of one set, for processes without MPI (a job array)",
           {.placeholder = "K/N"});
-    visit("progress", self.progress, "how progress is shown", {.values = progress_mode_names()});
+    visit("progress", self.progress, "progress display", {.values = progress_mode_names()});
   }
 };
 
 void check(const PackConfig& config, Problems& problems);
 
-/// A share of a set.
+/// A part of a set.
 struct PackPart {
   std::size_t index = 0;
   std::size_t count = 1;
@@ -71,7 +72,7 @@ struct PackPart {
   [[nodiscard]] bool is_whole() const { return count == 1; }
 };
 
-/// Of "K/N", K in [1, N]; none: it is not that.
+/// Parses "K/N" with K in [1, N]; nullopt for any other text.
 std::optional<PackPart> parse_part(std::string_view text);
 
 }  // namespace trireme

@@ -51,8 +51,8 @@ std::size_t PackFolder::prepare(const Tokenizer* tokenizer, Communicator& world)
     interrupted = clean_and_check();
     if (tokenizer != nullptr) place_tokenizer(*tokenizer);
   });
-  // Any rank may have to remove them.
-  is_new_ = broadcast_value<std::uint64_t>(world, is_new_ ? 1 : 0, 0, "new folder") != 0;
+  // Any rank may have to remove the directory or the tokenizer.
+  is_new_ = broadcast_value<std::uint64_t>(world, is_new_ ? 1 : 0, 0, "new directory") != 0;
   has_placed_tokenizer_ =
       broadcast_value<std::uint64_t>(world, has_placed_tokenizer_ ? 1 : 0, 0, "tokenizer") != 0;
   return interrupted;
@@ -78,9 +78,9 @@ void PackFolder::remove_without_shards() const {
   if (missing(all_shards(num_shards_)).size() != num_shards_) return;
   if (has_placed_tokenizer_) std::filesystem::remove_all(path_ / schema::kTokenizerFolder, ignored);
   if (!is_new_) return;
-  for (const std::size_t shard : shards_)  // of ranks that this failure ends
+  for (const std::size_t shard : shards_)  // markers of ranks that this failure ends
     std::filesystem::remove(path_ / cat(kMarkerPrefix, shard), ignored);
-  std::filesystem::remove(path_, ignored);  // refuses a folder that holds anything
+  std::filesystem::remove(path_, ignored);  // fails if the directory is not empty
 }
 
 std::size_t PackFolder::clean_and_check() const {
@@ -98,10 +98,9 @@ std::size_t PackFolder::clean_and_check() const {
       leftovers.push_back(entry.path());
       if (name.starts_with(kMarkerPrefix)) ++interrupted;
     } else if (!known.contains(name)) {
-      fail(
-          ErrorKind::usage,
-          "{} holds '{}', which this pack would not make: the folder belongs to something else; use another --output",
-          path_.string(), name);
+      fail(ErrorKind::usage,
+           "{} contains '{}', which does not belong to this pack; use another --output",
+           path_.string(), name);
     }
   }
   for (const std::filesystem::path& leftover : leftovers) remove_tree(leftover);
@@ -131,7 +130,8 @@ void PackFolder::place_tokenizer(const Tokenizer& tokenizer) {
   const auto check_files = [&] {
     for (const auto& [name, content] : tokenizer.files()) {
       if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
-        fail(ErrorKind::usage, "{} holds another tokenizer; use another --output", target.string());
+        fail(ErrorKind::usage, "{} contains another tokenizer; use another --output",
+             target.string());
       }
     }
   };
@@ -181,7 +181,7 @@ std::uint64_t PackFolder::compare(const std::vector<std::size_t>& shards,
     if (now == made_of) continue;
     fail(
         ErrorKind::usage,
-        "{} has changed since {} was made of it: its bytes hash to {}, were {}; use another --output, or delete the folder",
+        "{} has changed since {} was made from it: the hash of its bytes is {}, was {}; use another --output, or delete the directory",
         place(shard), path.string(), now, made_of);
   }
   return 0;
@@ -196,13 +196,13 @@ bool PackFolder::is_finished() const {
   if (!std::filesystem::exists(path_ / schema::kManifest)) return false;
   const Manifest manifest = read_manifest();
   if (manifest.identity != asked_.identity) {
-    fail(ErrorKind::usage, "{} holds a set made otherwise: {}; use another --output",
-         path_.string(), describe_difference(manifest, asked_));
+    fail(ErrorKind::usage, "{} contains a different set: {}; use another --output", path_.string(),
+         describe_difference(manifest, asked_));
   }
   const std::vector<std::size_t> lost = missing(all_shards(num_shards_));
   for (const std::size_t shard : lost) {
     log::warn(
-        formatted("{} is lost; it is made again", (path_ / schema::shard_name(shard)).string()));
+        formatted("{} is missing and is made again", (path_ / schema::shard_name(shard)).string()));
   }
   return lost.empty();
 }
@@ -223,7 +223,7 @@ void PackFolder::check_shards(const std::vector<std::size_t>& shards, int rank, 
     }
     if (meta.identity != asked_.identity) {
       fail(ErrorKind::usage,
-           "{} is of a set made otherwise{}; use another --output, or delete the folder",
+           "{} belongs to a different set{}; use another --output, or delete the directory",
            path.string(), describe_difference(meta, asked_, num_shards_));
     }
   }

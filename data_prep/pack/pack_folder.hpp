@@ -14,41 +14,39 @@
 
 namespace trireme {
 
-/// Thrown when a stop signal came: the partition in hand is given up, nothing is lost but its work.
+/// Thrown after a stop signal: the current partition is dropped, and only its work is lost.
 struct PartitionDropped {};
 
-/// An empty file that lies in a pack's folder while this lives.
+/// An empty file that exists in the directory of a pack as long as this object.
 class MarkerFile {
  public:
-  /// Throws Error(resource) if the file cannot be made. With `lock`: Error(usage) if another process
-  /// on this machine holds the file, because it makes the same part.
+  /// Throws Error(resource) if the file cannot be created. With `lock`: throws Error(usage) if
+  /// another process on this machine has locked the file, because it makes the same part.
   explicit MarkerFile(std::filesystem::path path, bool lock = false);
   ~MarkerFile();
   MarkerFile(const MarkerFile&) = delete;
   MarkerFile& operator=(const MarkerFile&) = delete;
-  MarkerFile(MarkerFile&&) = delete;
-  MarkerFile& operator=(MarkerFile&&) = delete;
 
  private:
   std::filesystem::path path_;
   Fd fd_;
 };
 
-/// The shards in the folder of a pack, as rank 0 sees it, because views of a network folder may differ
-/// for a while. Shards are numbers, ascending, of the part.
+/// The shards in the directory of a pack as rank 0 sees them, because views of a network file
+/// system may differ for a while. Shards are numbers in ascending order, only of the part.
 struct FolderState {
-  bool is_finished = false;  // the manifest lies there and every shard
+  bool is_finished = false;  // the manifest and every shard exist
   std::vector<std::size_t> missing;
   std::vector<std::size_t> kept;
 };
 
-/// The output folder of a pack: which shards are done, and nobody else's files. The folder itself
-/// is the journal: a partition is done exactly when its shard lies there under its final name,
-/// whole, with this pack's identity.
+/// The output directory of a pack. It records the progress: a partition is done exactly if its
+/// shard exists under its final name, complete, with the identity of this pack. Refuses foreign
+/// files.
 class PackFolder {
  public:
-  /// `asked`: everything that decides the bytes, and its identity. `shards`: those of `part`,
-  /// ascending. Call prepare before anything else.
+  /// `asked`: everything that determines the bytes of the set, and its identity. `shards`: the
+  /// shards of `part`, ascending. Call prepare before all other functions.
   PackFolder(std::filesystem::path path, Manifest asked, std::size_t num_shards, PackPart part,
              std::vector<std::size_t> shards)
       : path_(std::move(path)),
@@ -57,42 +55,42 @@ class PackFolder {
         part_(part),
         shards_(std::move(shards)) {}
 
-  /// Collective over `world`. Rank 0 makes the folder, locks it (a part: its part) against a second
-  /// pack on this machine, removes what killed writers left, and puts the tokenizer's files inside
-  /// (null: there is none), whole or not at all. Returns the number of shards that were being made
-  /// when the last pack ended. Throws Error(usage), the others PeerFailed, if the folder holds
-  /// something else or another tokenizer, is locked, or is no place to write to.
+  /// Rank 0 creates the directory, locks it (or its part) against a second pack on this machine,
+  /// removes leftovers of killed writers, and writes the files of the tokenizer (null: none), all
+  /// or none. Returns the number of shards that the last pack did not finish. Collective over
+  /// `world`. Throws Error(usage) (the other ranks PeerFailed) if the directory has other content
+  /// or another tokenizer, is locked, or is not writable.
   std::size_t prepare(const Tokenizer* tokenizer, Communicator& world);
 
-  /// After prepare, collective over `world`. The ranks share in reading the shards and remove damaged
-  /// ones. Throws Error(usage) for those of another pack.
+  /// Finds the existing shards. The ranks split the reading and remove damaged shards. Call it
+  /// after prepare. Collective over `world`. Throws Error(usage) for shards of another pack.
   [[nodiscard]] FolderState look(Communicator& world) const;
 
-  /// Compares shards with the inputs as they are now. Fingerprints see the size and the ends of an
-  /// input only; this sees every byte.
-  ///   shards  those that this rank compares, in the order in which they are read best
-  ///   hash    what /meta's input_xxh3 would be now; may throw PartitionDropped
-  ///   place   the shard's inputs, for a message
-  /// Returns the number of shards that were not compared because a stop signal came. Throws
+  /// Compares shards with the current inputs, byte by byte. (Fingerprints cover only the size and
+  /// the ends of an input.)
+  ///   shards  the shards that this rank compares, in the best order for reading
+  ///   hash    returns the current value of input_xxh3 in /meta; may throw PartitionDropped
+  ///   place   returns the inputs of the shard, for a message
+  /// Returns the number of shards that were not compared because of a stop signal. Throws
   /// Error(usage) naming the first input that has changed, Error(data) for a damaged shard.
   std::uint64_t compare(const std::vector<std::size_t>& shards,
                         const std::function<std::string(std::size_t shard)>& hash,
                         const std::function<std::string(std::size_t shard)>& place) const;
 
-  /// If no shard lies in the folder, removes the tokenizer that prepare has put there, and the folder
-  /// if prepare has made it. Any rank; the others may be at work. Fails silently, as it follows a
-  /// failure.
+  /// If the directory contains no shard, removes the tokenizer and the directory that prepare has
+  /// created. Any rank may call it; the other ranks may be working. Ignores errors, because it is
+  /// called after a failure.
   void remove_without_shards() const;
 
-  /// Notes that a shard is being made as long as the marker lives: the markers that a kill leaves
-  /// tell what work has to be done again.
+  /// Marks a shard as being made as long as the marker lives. Markers that a kill leaves show which
+  /// shards must be made again.
   [[nodiscard]] MarkerFile mark(std::size_t shard) const;
 
-  /// Of a finished set; on the rank that wrote it.
+  /// Reads the manifest of a finished set. Only on the rank that wrote it.
   [[nodiscard]] Manifest read_manifest() const;
 
-  /// One rank only, when all shards of the part are there: how many of other parts are not, or are
-  /// damaged and now gone.
+  /// Returns the number of missing or damaged shards of other parts; removes damaged ones. Called
+  /// by one rank, when all shards of this part exist.
   [[nodiscard]] std::size_t missing_of_others() const;
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
@@ -101,7 +99,7 @@ class PackFolder {
   void make_and_lock();
   std::size_t clean_and_check() const;
   void place_tokenizer(const Tokenizer& tokenizer);
-  /// Whether a temporary file may be of a pack that runs beside this one.
+  /// Returns true if a temporary file may belong to a pack that runs at the same time.
   [[nodiscard]] bool is_of_others(const std::string& temporary) const;
   void check_shards(const std::vector<std::size_t>& shards, int rank, int size) const;
   [[nodiscard]] bool is_finished() const;
@@ -112,22 +110,22 @@ class PackFolder {
   std::size_t num_shards_;
   PackPart part_;
   std::vector<std::size_t> shards_;
-  bool is_new_ = false;  // prepare has made the folder
+  bool is_new_ = false;  // prepare has created the directory
   bool has_placed_tokenizer_ = false;
   Fd lock_;
   std::optional<MarkerFile> part_lock_;
 };
 
-/// Returns what makes the set of `asked` another one than the set `found` in the output folder, as
+/// Describes why the set of `asked` differs from the set `found` in the output directory, as
 /// options with both values: "--seq-len is 512 there, 2048 here; the input b.jsonl has changed".
-/// Both manifests are those of a pack or an import, with different identities.
+/// Both manifests belong to a pack or an import and have different identities.
 std::string describe_difference(const Manifest& found, const Manifest& asked);
 
-/// Describes the difference by a shard of an unfinished set. The text begins with ": ".
+/// Describes the difference with a shard of an unfinished set. The text begins with ": ".
 std::string describe_difference(const ShardMeta& found, const Manifest& asked,
                                 std::size_t num_shards);
 
-/// Returns the numbers of `num_shards` shards.
+/// Returns the numbers 0 to num_shards - 1.
 std::vector<std::size_t> all_shards(std::size_t num_shards);
 
 }  // namespace trireme

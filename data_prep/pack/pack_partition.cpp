@@ -12,10 +12,11 @@
 namespace trireme {
 namespace {
 
-/// Fixed: /meta holds a hash over chunk hashes, so another size would be another format.
+/// Must not change: /meta contains a hash over chunk hashes, so another size would be another
+/// format.
 constexpr std::uint64_t kChunkBytes = 1 << 20;
 
-/// Adds the documents of a chunk behind those of the chunks before it.
+/// Appends the documents of a chunk to those of the previous chunks.
 void join(ChunkResult&& chunk, PartitionResult& partition) {
   std::uint64_t& lines = partition.lines[chunk.source];
   partition.documents.append(std::move(chunk.documents), lines);
@@ -26,8 +27,8 @@ void join(ChunkResult&& chunk, PartitionResult& partition) {
   for (const auto& [name, field] : chunk.ignored) ignored_slot(partition.ignored, name).add(field);
 }
 
-/// With --fields the other texts of a record are lost: refuses them unless --ignore-fields names
-/// them. The mark of a KTO record that says whether its answer is a good one counts as a text.
+/// Throws Error(usage) if --fields would lose other texts of a record that --ignore-fields does not
+/// name. The label of a KTO record counts as a text.
 void check_unused_texts(const std::vector<InputFile>& files, const Partition& partition,
                         const DocumentRules& rules, const PartitionResult& result) {
   if (rules.fields.empty()) return;
@@ -43,7 +44,7 @@ void check_unused_texts(const std::vector<InputFile>& files, const Partition& pa
                              record_place(files[partition[field.source].file], field.position));
     fail(
         ErrorKind::usage,
-        "--fields {} leaves '{}' unread, which holds {} in {} record{}{}: give --ignore-fields {} if it may be lost, else write each record as {{\"messages\": [{{\"role\", \"content\"}}]}} and leave --fields out",
+        "--fields {} leaves '{}' unread, which has {} in {} record{}{}: give --ignore-fields {} to drop it, or write each record as {{\"messages\": [{{\"role\", \"content\"}}]}} and omit --fields",
         rules.config.chat.record_fields, name, is_label ? "a label" : "text", count,
         count == 1 ? "" : "s", first, name);
   }
@@ -88,7 +89,7 @@ PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Pa
   Hasher hasher;
   for (ChunkResult& chunk : results) {
     if (const auto& fatal = chunk.fatal) {
-      fail(ErrorKind::data, "{}: {}; --on-bad-text skip leaves such lines out, replace puts U+FFFD",
+      fail(ErrorKind::data, "{}: {}; --on-bad-text skip drops such lines, replace writes U+FFFD",
            record_place(files[chunk.file], fatal->position), fatal->reason);
     }
     hasher.update(std::as_bytes(std::span(&chunk.hash, 1)));

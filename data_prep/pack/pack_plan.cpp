@@ -47,8 +47,9 @@ std::string PackPlan::describe(std::size_t shard) const {
   const Partition& partition = partitions[shard];
   if (partition.empty()) return "an empty input";
   const std::string first = inputs[partition.front().file].path.string();
-  return partition.size() == 1 ? first
-                               : formatted("one of {} inputs from {} on", partition.size(), first);
+  return partition.size() == 1
+             ? first
+             : formatted("one of {} inputs, the first is {}", partition.size(), first);
 }
 
 PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules, const Tokenizer& tokenizer,

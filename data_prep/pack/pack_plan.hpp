@@ -13,42 +13,42 @@
 
 namespace trireme {
 
-/// Numbers of shards. Four sets of them occur in a pack:
-///   part     those that this process group makes (--part K/N); without --part all
-///   missing  those of the part that have no shard file
-///   kept     those of the part that have one
-///   group    those that one rank makes one after another (group_partitions)
+/// Numbers of shards. A pack uses four sets of them:
+///   part     the shards that this group of processes makes (--part K/N); without --part all
+///   missing  the shards of the part that have no file
+///   kept     the shards of the part that have a file
+///   group    shards that one rank makes one after another (group_partitions)
 using Shards = std::vector<std::size_t>;
 
-/// All that a pack is asked for, before it looks at its output. The same on all ranks.
+/// The requested work of a pack, before it reads its output directory. Equal on all ranks.
 struct PackPlan {
   std::vector<InputFile> inputs;
   std::vector<Partition> partitions;  // the input of each shard of the whole set
-  std::vector<Shards> groups;         // of the part
-  Manifest manifest;                  // without shards; its identity decides the set's bytes
+  std::vector<Shards> groups;         // groups of the part
+  Manifest manifest;                  // without shards; its identity determines the bytes
 
-  /// The shards of the part, ascending.
+  /// Returns the shards of the part, ascending.
   [[nodiscard]] Shards part() const;
 
-  /// Bytes of the inputs of one shard.
+  /// Returns the bytes of input of one shard.
   [[nodiscard]] std::uint64_t bytes(std::size_t shard) const {
     return bytes_of(inputs, partitions[shard]);
   }
 
-  /// The inputs of one shard, for a message.
+  /// Returns the inputs of one shard, for a message.
   [[nodiscard]] std::string describe(std::size_t shard) const;
 };
 
-/// Looks at the inputs and plans the shards. Collective over `world`. Throws as inspect_records and
-/// plan_partitions.
+/// Inspects the inputs and plans the shards. Collective over `world`. Throws like inspect_records
+/// and plan_partitions.
 PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules, const Tokenizer& tokenizer,
                    Communicator& world);
 
-/// Puts what a manifest holds of the tokenizer.
+/// Sets the members of a manifest that describe the tokenizer.
 void put_tokenizer(const Tokenizer& tokenizer, Manifest& manifest);
 
-/// Puts names, sizes and fingerprints of the inputs and the identity that follows from all of the
-/// manifest. Throws Error(usage) for a name that is not UTF-8, because manifests are JSON.
+/// Sets names, sizes and fingerprints of the inputs, and the identity of the whole manifest. Throws
+/// Error(usage) for a name that is not UTF-8, because manifests are JSON.
 void put_inputs(const std::vector<InputFile>& inputs, Manifest& manifest);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// More than one in so many conversations or preference pairs that are cut is a warning.
+/// Cut conversations or preference pairs are a warning if they are more than one in kManyCut.
 constexpr std::uint64_t kManyCut = 100;
 
 class Losses {
@@ -26,7 +26,7 @@ class Losses {
     if (counts_.bad_lines != 0) {
       const bool all = manifest_.bad.size() == counts_.bad_lines;
       add(log::Level::warn,
-          formatted("{}{} left out{}{} in manifest.json; --max-bad 0 refuses them)", bad_lines(),
+          formatted("{}{} skipped{}{} in manifest.json; --max-bad 0 refuses them)", bad_lines(),
                     counts_.bad_lines == 1 ? " was" : " were", first_bad(),
                     all ? " (all" : formatted(" (the first {}", manifest_.bad.size())));
     }
@@ -35,14 +35,13 @@ class Losses {
     add_ignored(ignore_fields);
     if (counts_.replaced_chars != 0) {
       add(log::Level::info,
-          formatted(
-              "put {} U+FFFD for bad text (--on-bad-text replace; skip leaves such lines out)",
-              counts_.replaced_chars));
+          formatted("replaced bad text by {} U+FFFD (--on-bad-text replace; skip drops such lines)",
+                    counts_.replaced_chars));
     }
     return std::move(losses_);
   }
 
-  /// "3 bad lines; the first (FILE:BYTE): ...", and what was dropped.
+  /// Returns "3 invalid records; the first (FILE:BYTE): ..." and the dropped documents.
   std::string found_only() {
     std::string text = counts_.bad_lines == 0 ? "" : bad_lines() + first_bad();
     add_dropped();
@@ -55,14 +54,14 @@ class Losses {
 
   [[nodiscard]] const SetKind& kind() const { return set_kind(manifest_.kind); }
 
-  /// "7 of 600 pairs", of all that were read.
+  /// Returns the count as a part of all documents read: "7 of 600 pairs".
   [[nodiscard]] std::string share(std::uint64_t count) const {
     return formatted("{} of {} {}s", count, counts_.documents + counts_.dropped, kind().document);
   }
 
   [[nodiscard]] std::string bad_lines() const {
     return formatted("{}{}", counts_.bad_lines,
-                     counts_.bad_lines == 1 ? " bad line" : " bad lines");
+                     counts_.bad_lines == 1 ? " invalid record" : " invalid records");
   }
 
   [[nodiscard]] std::string first_bad() const {
@@ -84,8 +83,9 @@ class Losses {
                   : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
     dropped(counts_.dropped_equal, "chosen and rejected are equal");
     dropped(other,
-            formatted("no target at {} with --mask {}, or weight or train switches its answers off",
-                      at_length_, config_.value("mask", "")));
+            formatted(
+                "no target at {} with --mask {}, or the field weight or train disables its answers",
+                at_length_, config_.value("mask", "")));
   }
 
   void add_cut() {
@@ -114,13 +114,13 @@ class Losses {
     }
     if (!known.empty())
       add(log::Level::info,
-          formatted("left fields of --ignore-fields out: {}", joined(known, ", ")));
+          formatted("ignored fields of --ignore-fields: {}", joined(known, ", ")));
     if (others.empty()) return;
     const std::size_t more = others.size() - std::min(kMostShown, others.size());
     others.resize(others.size() - more);
     add(log::Level::warn,
         formatted(
-            "did not read these fields, which hold something: {}{}; if nothing of them is needed, name them in --ignore-fields",
+            "these fields are not empty but were not read: {}{}; if they are not needed, name them in --ignore-fields",
             joined(others, ", "),
             more == 0 ? "" : formatted(" and {} more (manifest.json lists them)", more)));
   }

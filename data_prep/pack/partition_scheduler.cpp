@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kNothingLeft = ~std::uint64_t{0};
 
-/// Peers looked at in one serve(): each look costs time in proportion to all of them.
+/// Limits the peers polled in one serve(): each poll costs time in proportion to all peers.
 constexpr std::size_t kLooksTimesPeers = 4096;
 
 std::uint64_t sum_of(const std::vector<std::size_t>& group,
@@ -40,7 +40,7 @@ std::vector<std::vector<std::size_t>> share_of(std::vector<std::vector<std::size
   return mine;
 }
 
-void rest_a_moment() {
+void sleep_briefly() {
   std::this_thread::sleep_for(std::chrono::microseconds(300));
 }
 
@@ -67,7 +67,7 @@ std::optional<std::size_t> PartitionQueue::next(int rank) {
   return partition;
 }
 
-/// Rank 0's view of another rank: it asks, is answered, asks again, until it was told the end.
+/// The state of another rank on rank 0: it asks and is answered until it knows that none is left.
 struct PartitionScheduler::Peer {
   Ask ask;
   std::uint64_t answer = 0;
@@ -96,7 +96,7 @@ std::optional<std::size_t> PartitionScheduler::next(const PartitionTally& tally,
   const Ask mine{stop ? 1U : 0U, tally};
   if (!fixed_share_ && world_.rank() != 0) return ask(mine);
   take(mine);
-  serve();  // partitions may be shorter than the time between two calls of serve
+  serve();  // a partition may take less time than the interval of serve()
   return queue_.next(0);
 }
 
@@ -107,7 +107,7 @@ std::optional<std::size_t> PartitionScheduler::ask(const Ask& mine) {
   const std::array<Message, 1> receives{{{0, &answer, sizeof answer}}};
   const WorkPtr work =
       world_.exchange({.sends = sends, .receives = receives, .tag = "next partition"});
-  while (!work->poll()) rest_a_moment();
+  while (!work->poll()) sleep_briefly();
   if (answer == kNothingLeft) return std::nullopt;
   return answer;
 }
@@ -136,7 +136,7 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   if (peer.answer == kNothingLeft) return;
   if (!peer.asking) {
     const std::array<Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
-    peer.asking = world_.exchange({.receives = receives, .tag = "who wants a partition"});
+    peer.asking = world_.exchange({.receives = receives, .tag = "partition request"});
   }
   if (!peer.asking->poll()) return;
   peer.asking.reset();
@@ -144,13 +144,13 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   const auto partition = queue_.next(rank);
   peer.answer = partition ? *partition : kNothingLeft;
   const std::array<Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
-  peer.answering = world_.exchange({.sends = sends, .tag = "a partition"});
+  peer.answering = world_.exchange({.sends = sends, .tag = "assigned partition"});
 }
 
 void PartitionScheduler::finish() {
   while (open_peers_ != 0) {
     serve();
-    rest_a_moment();
+    sleep_briefly();
   }
 }
 

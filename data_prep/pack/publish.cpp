@@ -6,7 +6,7 @@
 #include "core/files/json.hpp"
 #include "core/process/failpoints.hpp"
 #include "data/shards/schema.hpp"
-#include "data_prep/documents/chunk_result.hpp"
+#include "data_prep/documents/document_maker.hpp"
 
 namespace trireme {
 namespace {
@@ -28,11 +28,11 @@ void add_bad(const TokenShard& shard, Manifest& manifest) {
   }
 }
 
-/// The empty shards go, and the folder with them if this pack made it.
+/// Removes the empty shards, and the directory if this pack created it, and throws Error(data).
 [[noreturn]] void refuse_empty_set(const PackPlan& plan, const Manifest& manifest,
-                                   const PackFolder& folder) {
+                                   const PackFolder& directory) {
   for (std::size_t i = 0; i < plan.partitions.size(); ++i)
-    std::filesystem::remove(folder.path() / schema::shard_name(i));
+    std::filesystem::remove(directory.path() / schema::shard_name(i));
   const std::string first = plan.inputs.front().path.string();
   const std::string inputs =
       plan.inputs.size() == 1 ? first : formatted("{} inputs ({}, ...)", plan.inputs.size(), first);
@@ -41,9 +41,10 @@ void add_bad(const TokenShard& shard, Manifest& manifest) {
 
 }  // namespace
 
-void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Manifest& manifest) {
+void add_shards(const std::filesystem::path& directory, std::size_t num_shards,
+                Manifest& manifest) {
   for (std::size_t i = 0; i < num_shards; ++i) {
-    const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
+    const TokenShard shard = TokenShard::open(directory / schema::shard_name(i));
     if (shard.meta().identity != manifest.identity || shard.meta().shard_index != i) {
       fail(ErrorKind::data, "{} is not shard {} of this set", shard.path().string(), i);
     }
@@ -58,25 +59,25 @@ void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Man
 
 void check_bad_lines(const PackConfig& config, std::uint64_t count, const std::string& hint) {
   if (config.max_bad < 0 || count <= static_cast<std::uint64_t>(config.max_bad)) return;
-  fail(ErrorKind::data, "more than --max-bad {} bad lines: {} so far{}", config.max_bad, count,
-       hint);
+  fail(ErrorKind::data, "more than --max-bad {} invalid records: {} so far{}", config.max_bad,
+       count, hint);
 }
 
 std::vector<Loss> publish(const PackConfig& config, const PackPlan& plan,
                           const std::vector<std::string>& ignore_fields, bool is_finished,
-                          const PackFolder& folder) {
+                          const PackFolder& directory) {
   if (!is_finished) {
     Manifest manifest = plan.manifest;
-    add_shards(folder.path(), plan.partitions.size(), manifest);
+    add_shards(directory.path(), plan.partitions.size(), manifest);
     const std::string first_bad =
         manifest.bad.empty() ? std::string()
                              : formatted("; the first (FILE:BYTE): {}", manifest.bad.front());
     check_bad_lines(config, manifest.counts.bad_lines, first_bad);
-    if (manifest.counts.documents == 0) refuse_empty_set(plan, manifest, folder);
+    if (manifest.counts.documents == 0) refuse_empty_set(plan, manifest, directory);
     failpoint("pack.before_manifest");
-    write_file_atomic(folder.path() / schema::kManifest, manifest.to_text());
+    write_file_atomic(directory.path() / schema::kManifest, manifest.to_text());
   }
-  return find_losses(folder.read_manifest(), ignore_fields);
+  return find_losses(directory.read_manifest(), ignore_fields);
 }
 
 }  // namespace trireme

@@ -9,19 +9,19 @@
 
 namespace trireme {
 
-/// Adds the shards that lie in `folder` to the manifest, in order. A pure function of their content.
-/// Throws Error(data) for a damaged shard or one of another identity.
-void add_shards(const std::filesystem::path& folder, std::size_t num_shards, Manifest& manifest);
+/// Adds the shards in `directory` to the manifest, in order. A pure function of their content.
+/// Throws Error(data) for a damaged shard or a shard with another identity.
+void add_shards(const std::filesystem::path& directory, std::size_t num_shards, Manifest& manifest);
 
-/// Completes the set, one rank only, when all shards of all parts are there: writes the manifest.
-/// A finished set keeps the manifest that it has. Returns what the set lacks of its inputs. Throws
-/// Error(data) for more bad lines than --max-bad, and for a set without documents, whose shards it
-/// removes.
+/// Writes the manifest when all shards of all parts exist; a finished set keeps its manifest.
+/// Called by one rank. Returns the losses of the set. Throws Error(data) for more invalid records
+/// than --max-bad, and for a set without documents after removing its shards.
 std::vector<Loss> publish(const PackConfig& config, const PackPlan& plan,
                           const std::vector<std::string>& ignore_fields, bool is_finished,
-                          const PackFolder& folder);
+                          const PackFolder& directory);
 
-/// Throws Error(data) if `count` bad lines are more than --max-bad allows. `hint` ends the message.
+/// Throws Error(data) if `count` invalid records exceed --max-bad. `hint` is appended to the
+/// message.
 void check_bad_lines(const PackConfig& config, std::uint64_t count, const std::string& hint);
 
 }  // namespace trireme

@@ -8,7 +8,8 @@
 namespace trireme {
 namespace {
 
-/// "special_in_text" is --special-in-text; a few keys are not named as their options.
+/// Returns the option of a key: "special_in_text" is --special-in-text. A few keys have other
+/// names.
 std::string option_of(std::string key) {
   if (key == "system_prompts_xxh3") return "--system-prompts (hash)";
   if (key == "packing_rule") return "the packing rule of the program";
@@ -46,7 +47,7 @@ class Differences {
       const SourceEntry& b = here[i];
       if (a.name != b.name) {
         compare(formatted("input {}", i + 1), a.name, b.name);
-        return;  // all that follow differ as well where one was put in
+        return;  // an inserted input changes all later ones too
       }
       if (a.size != b.size) {
         compare(formatted("size of input {}", a.name), a.size, b.size);
@@ -74,7 +75,7 @@ std::string describe_difference(const Manifest& found, const Manifest& asked) {
     if (found.tokenizer_files != asked.tokenizer_files)
       differences.add("the tokenizer's files differ");
   }
-  differences.compare_options(parse_json(found.config_json, "config of the set there"),
+  differences.compare_options(parse_json(found.config_json, "config of the existing set"),
                               parse_json(asked.config_json, "config"));
   differences.compare_inputs(found.sources, asked.sources);
   return differences.text().empty() ? "other inputs or options" : differences.text();

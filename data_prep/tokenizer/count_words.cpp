@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::uint64_t kCountedChunkBytes = 4 << 20;
 
-/// Sums over the chunks of one thread, then of a rank, then of all ranks.
+/// Sums over the chunks of one thread, then over a rank, then over all ranks.
 struct Totals {
   std::uint64_t texts = 0;
   std::uint64_t bad_lines = 0;
 };
 
-/// What one thread works with.
+/// The state of one thread.
 struct Worker {
   explicit Worker(const TrainTokenizerConfig& config, const std::shared_ptr<const CutTokens>& cut)
       : reader(config.field, on_bad_text_named(config.on_bad_text)),
@@ -33,7 +33,7 @@ struct Worker {
   TextFieldReader reader;
   WordCounter words;
   Totals totals;
-  std::optional<std::string> bad;  // place of a bad line
+  std::optional<std::string> bad;  // position of an invalid record
 };
 
 void count_chunk(const TrainTokenizerConfig& config, const InputFile& file,
@@ -49,7 +49,7 @@ void count_chunk(const TrainTokenizerConfig& config, const InputFile& file,
     }
     const std::string place = formatted("{}: {}", record_place(file, record.position), read.reason);
     if (read.status == RecordStatus::bad_text) {
-      fail(ErrorKind::data, "{}; --on-bad-text skip leaves such lines out, replace puts U+FFFD",
+      fail(ErrorKind::data, "{}; --on-bad-text skip drops such lines, replace writes U+FFFD",
            place);
     }
     ++worker.totals.bad_lines;
@@ -57,7 +57,7 @@ void count_chunk(const TrainTokenizerConfig& config, const InputFile& file,
   }
 }
 
-/// Into workers[0], pairs of workers at a time: with many threads adding up
+/// Merges all workers into workers[0], pair by pair in parallel: with many threads a serial merge
 /// takes as long as counting.
 void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
   for (std::size_t step = 1; step < workers.size(); step *= 2) {
@@ -84,7 +84,7 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
   const std::vector<InputFile> files = inspect_records(config.inputs, config.threads, world);
   const std::vector<InputRange> every_chunk =
       split_chunks(files, whole_files(files), kCountedChunkBytes);
-  // Neighbours, because a compressed input is read forward.
+  // Assign neighboring chunks to a rank, because a compressed input is read forward.
   const auto first_of = [&](std::size_t r) {
     return every_chunk.begin() + static_cast<std::ptrdiff_t>(every_chunk.size() * r / size);
   };
@@ -119,9 +119,9 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
 WordCounter count_words(const TrainTokenizerConfig& config,
                         const std::vector<ReservedToken>& reserved, Communicator* world) {
   Worker mine = count_on_this_rank(config, reserved, world);
-  const std::string one_is = mine.bad ? "; one is " + *mine.bad : std::string();
+  const std::string one_is = mine.bad ? "; one of them: " + *mine.bad : std::string();
   if (mine.totals.bad_lines != 0)
-    log::warn(formatted("{} bad lines were left out{}", mine.totals.bad_lines, one_is));
+    log::warn(formatted("{} invalid records were skipped{}", mine.totals.bad_lines, one_is));
   Totals all = mine.totals;
   if (world != nullptr) {
     const std::uint64_t sums[] = {mine.totals.texts, mine.totals.bad_lines};
@@ -138,7 +138,8 @@ WordCounter count_words(const TrainTokenizerConfig& config,
     gather_words(mine.words, *world);
   }
   if (all.texts == 0)
-    fail(ErrorKind::data, "no text in the inputs: {} bad lines{}", all.bad_lines, one_is);
+    fail(ErrorKind::data, "the inputs contain no text: {} invalid records{}", all.bad_lines,
+         one_is);
   return std::move(mine.words);
 }
 

@@ -5,21 +5,19 @@
 
 namespace trireme {
 
-/// The words of every text of config.inputs, on rank 0; empty on the other ranks. `reserved` tokens
-/// are words of their own with --special-in-text allow.
+/// Counts the words of every text of config.inputs. Returns the counts on rank 0, and an empty
+/// counter on the other ranks. With --special-in-text allow, `reserved` tokens are separate words.
 ///
-/// Collective over `world` (null: this process alone). The inputs are cut into chunks of 4 MiB that
-/// ranks take in turn and threads one after another; every word then has one rank that adds its
-/// counts, by hash, and rank 0 gets the sums. The counts depend on the texts alone, not on ranks or
-/// threads. Bad lines are left out with a warning. Throws Error(usage, data) as pack, on the rank
-/// that meets it, and Error(data) if there is no text at all.
-///   memory  the distinct words a thread has seen, for each thread, and twice their bytes when
-///           there are more ranks than one
+/// Collective over `world` (null: this process alone). The inputs are cut into chunks of 4 MiB,
+/// split over ranks and threads. Then one rank per word (by hash) adds its counts, and rank 0 gets
+/// the sums. The counts depend only on the texts, not on ranks or threads. Invalid records are
+/// skipped with a warning. Throws Error(usage, data) like pack, on the failing rank, and
+/// Error(data) if there is no text at all.
+///   memory  the distinct words of each thread, and twice their bytes if there are several ranks
 WordCounter count_words(const TrainTokenizerConfig& config,
                         const std::vector<ReservedToken>& reserved, Communicator* world);
 
-/// Adds up what the ranks of `world` counted, on rank 0; the other counters are
-/// empty then. Collective.
+/// Adds the counts of all ranks on rank 0; the other counters are empty afterwards. Collective.
 void gather_words(WordCounter& words, Communicator& world);
 
 }  // namespace trireme

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::uint64_t kEncodedChunkBytes = 1 << 20;
 
-/// A file that appears under its name only when finish() is reached.
+/// An output file that gets its name in finish(); without finish() it is removed.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path)
@@ -39,8 +39,6 @@ class OutputFile {
 
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
-  OutputFile(OutputFile&&) = delete;
-  OutputFile& operator=(OutputFile&&) = delete;
 
   void append(std::string_view text) {
     write_all(fd_.get(), std::as_bytes(std::span(text)), size_, temporary_);
@@ -62,8 +60,9 @@ class OutputFile {
   std::uint64_t size_ = 0;
 };
 
-/// Lines of `input` to lines of `output`, in order, chunks in parallel; a window of chunks in
-/// memory. `convert` appends the output line of one input line; it is called on several threads.
+/// Converts the lines of `input` to lines of `output` in order, chunks in parallel, with a window
+/// of chunks in memory. `make_converter` returns a function that appends the output line of one
+/// input line; several threads call it.
 template <class MakeConverter>
 void convert_lines(const std::string& input, const std::string& output, std::int64_t threads,
                    const MakeConverter& make_converter) {
@@ -112,7 +111,7 @@ std::vector<std::uint32_t> read_ids(std::string_view json, const std::string& wh
   std::vector<std::uint32_t> ids;
   for (const Json& id : *found) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() > UINT32_MAX)
-      fail(ErrorKind::data, "{}: 'ids' holds something that is no id", where);
+      fail(ErrorKind::data, "{}: 'ids' must contain only token ids", where);
     ids.push_back(id.get<std::uint32_t>());
   }
   return ids;

@@ -5,8 +5,8 @@
 #include "core/hash/xxh3.hpp"
 #include "data_prep/tokenizer/count_words.hpp"
 
-/// Words between ranks: for each word its count (8 bytes), its length in bytes (4), whether it is a
-/// token that was cut out (1), its bytes.
+/// The message format between ranks. Each word has its count (8 bytes), its length in bytes (4), a
+/// flag for reserved tokens that were cut out (1), and its bytes.
 namespace trireme {
 namespace {
 
@@ -42,7 +42,7 @@ void for_each_word(const WordCounter& words, Visit&& visit) {
   for (const auto& [token, count] : words.cut_tokens()) visit(token, count, true);
 }
 
-/// What the ranks send to this one; parts[r] goes to rank r.
+/// Sends parts[r] to rank r and returns what the other ranks send to this rank.
 Bytes exchange_parts(const std::vector<Bytes>& parts, Communicator& world) {
   std::vector<std::uint64_t> send;
   Bytes outgoing;
@@ -82,7 +82,7 @@ void gather_words(WordCounter& words, Communicator& world) {
     put(word, count, cut, parts[xxh3_64(word) % size]);
   });
   words.clear();
-  take_all(exchange_parts(parts, world), words);  // now each word is on one rank
+  take_all(exchange_parts(parts, world), words);  // now each word is on exactly one rank
   parts.assign(size, {});
   for_each_word(words, [&](std::string_view word, std::uint64_t count, bool cut) {
     put(word, count, cut, parts[0]);

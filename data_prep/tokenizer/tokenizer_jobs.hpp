@@ -12,10 +12,10 @@
 #include "text/learn/bpe_trainer.hpp"
 #include "text/split/splitter.hpp"
 
-/// `trireme-data tokenizer train|encode|decode`: settings and jobs.
+/// Settings and jobs of `trireme-data tokenizer train|encode|decode`.
 namespace trireme {
 
-/// Returns the values that --pattern may have.
+/// Returns the values of --pattern.
 std::vector<std::string> split_pattern_names();
 SplitStep split_pattern_named(const std::string& name);
 
@@ -45,44 +45,46 @@ struct TrainTokenizerConfig {
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
-    visit("output", self.output, "folder for tokenizer.json and tokenizer_config.json",
+    visit("output", self.output, "directory for tokenizer.json and tokenizer_config.json",
           {.placeholder = "DIR", .required = true});
-    visit("vocab_size", self.vocab_size, "tokens, with the special ones and the 256 bytes",
+    visit("vocab_size", self.vocab_size,
+          "number of tokens, including the special tokens and the 256 bytes",
           {.placeholder = "N", .least = 1, .most = kMostTokens});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
-    visit("pattern", self.pattern, "how texts are cut into words",
+    visit("pattern", self.pattern, "rule that splits texts into words",
           {.values = split_pattern_names()});
     visit("unit", self.unit,
-          "what is cut into words as a whole; line is what Hugging Face's train(files) does",
+          "unit to split into words; line is the unit of Hugging Face's train(files)",
           {.values = {"text", "line"}});
-    visit("min_frequency", self.min_frequency, "pairs that occur less often are not merged",
+    visit("min_frequency", self.min_frequency, "minimum frequency of a pair to be merged",
           {.placeholder = "N", .least = 0, .most = kMostTokens});
     visit("max_token_length", self.max_token_length,
-          "learned tokens are shorter than N bytes (0: any length)",
+          "learned tokens are shorter than N bytes (0: no limit)",
           {.placeholder = "N", .least = 0, .most = kMostTokens});
-    visit("alphabet", self.alphabet, "tokens of all 256 bytes, or of those that occur",
+    visit("alphabet", self.alphabet, "add tokens for all 256 bytes, or only for used bytes",
           {.values = {"bytes", "used"}});
     visit("limit_alphabet", self.limit_alphabet,
-          "tokens of the N most frequent characters only (0: of all)",
+          "add tokens only for the N most frequent characters (0: all)",
           {.placeholder = "N", .least = 0, .most = kMostTokens});
-    visit("special_tokens", self.special_tokens,
-          "the 36 of MiniMind-3, none, or a JSON list of tokens or {\"content\", \"special\"}",
-          {.placeholder = "minimind|none|FILE"});
+    visit(
+        "special_tokens", self.special_tokens,
+        "the 36 tokens of MiniMind-3, none, or a JSON list of tokens or {\"content\", \"special\"}",
+        {.placeholder = "minimind|none|FILE"});
     visit("special_in_text", self.special_in_text,
-          "special tokens in the texts are plain text, or are cut out and learned as words of "
-          "their own (as if added to the tokenizer before training)",
+          "treat special tokens in the texts as plain text, or cut them out and count them as "
+          "separate words (as if added to the tokenizer before training)",
           {.values = {"text", "allow"}});
     visit("bos_token", self.bos_token, "special token that begins a text",
           {.placeholder = "TOKEN"});
     visit("eos_token", self.eos_token, "special token that ends a text", {.placeholder = "TOKEN"});
-    visit("pad_token", self.pad_token, "special token that pads", {.placeholder = "TOKEN"});
-    visit("unk_token", self.unk_token, "special token for what is unknown",
-          {.placeholder = "TOKEN"});
-    visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
+    visit("pad_token", self.pad_token, "special token for padding", {.placeholder = "TOKEN"});
+    visit("unk_token", self.unk_token, "special token for unknown text", {.placeholder = "TOKEN"});
+    visit("on_bad_text", self.on_bad_text, "handling of lone surrogates and invalid UTF-8",
           {.values = on_bad_text_names()});
-    visit("threads", self.threads, "for counting, on each rank; 0: all processors at hand",
+    visit("threads", self.threads,
+          "number of counting threads on each rank; 0: all CPUs of this process",
           {.placeholder = "N", .least = 0, .most = kMaxThreads});
-    visit("progress", self.progress, "how progress is shown", {.values = progress_mode_names()});
+    visit("progress", self.progress, "progress display", {.values = progress_mode_names()});
   }
 };
 
@@ -101,17 +103,18 @@ struct EncodeConfig {
     visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.input, "jsonl file", {.placeholder = "FILE", .required = true});
-    visit("output", self.output, "one {\"ids\":[...]} a line, same order",
+    visit("output", self.output, "output file with one {\"ids\":[...]} per line, in the same order",
           {.placeholder = "FILE", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
     visit("add_special_tokens", self.add_special_tokens,
-          "what the tokenizer's post-processor puts around a text", {.placeholder = "true|false"});
+          "add the special tokens of the tokenizer's post-processor",
+          {.placeholder = "true|false"});
     visit("special_in_text", self.special_in_text,
-          "added tokens inside a text: matched, or plain characters",
+          "treat added tokens inside a text as tokens or as plain characters",
           {.values = {"allow", "text"}});
-    visit("on_bad_text", self.on_bad_text, "lone surrogates and invalid UTF-8",
+    visit("on_bad_text", self.on_bad_text, "handling of lone surrogates and invalid UTF-8",
           {.values = {"error", "replace"}});
-    visit("threads", self.threads, "0: all processors at hand",
+    visit("threads", self.threads, "number of threads; 0: all CPUs of this process",
           {.placeholder = "N", .least = 0, .most = kMaxThreads});
   }
 };
@@ -126,31 +129,32 @@ struct DecodeConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.input, "one {\"ids\":[...]} a line",
+    visit("input", self.input, "input file with one {\"ids\":[...]} per line",
           {.placeholder = "FILE", .required = true});
-    visit("output", self.output, "one {\"text\":...} a line, same order",
+    visit("output", self.output, "output file with one {\"text\":...} per line, in the same order",
           {.placeholder = "FILE", .required = true});
-    visit("skip_special", self.skip_special, "leave special tokens out of the text");
+    visit("skip_special", self.skip_special, "omit special tokens from the text");
   }
 };
 
-/// Counts the pieces of every text, learns merges, writes tokenizer.json and tokenizer_config.json
-/// to config.output: a folder that is new, empty, or holds just what training gives.
-/// Collective over `world` (null: this process alone): its ranks share the counting,
-/// rank 0 learns. The files depend on the texts alone, not on threads or ranks.
-/// Bad lines are left out with a warning. Throws Error(usage) for a wrong setting, or an output
-/// folder that holds something else; Error(data) as pack.
+/// Counts the words of every text, learns merges and writes tokenizer.json and
+/// tokenizer_config.json to config.output: a directory that is new, empty, or contains exactly
+/// these files. The ranks split the counting; rank 0 learns. The files depend only on the texts,
+/// not on threads or ranks. Invalid records are skipped with a warning. Collective over `world`
+/// (null: this process alone). Throws Error(usage) for an invalid setting or an output directory
+/// with other content; Error(data) like pack.
 void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world = nullptr);
 
-/// "minimind", "none", or a JSON file with a list of tokens or of {"content", "special"} objects.
-/// Throws Error(data) that names what is wrong with the file.
+/// Reads "minimind", "none", or a JSON file with a list of tokens or of {"content", "special"}
+/// objects. Throws Error(data) that describes the problem of the file.
 std::vector<ReservedToken> read_special_tokens(const std::string& source);
 
-/// A text field of each line to {"ids":[...]}, in order. Throws Error(data) with path:offset for
-/// the first line without such a text: lines must stay in step.
+/// Converts a text field of each line to {"ids":[...]}, in order. Throws Error(data) with
+/// path:offset for the first line without such a text, because output lines must correspond to
+/// input lines.
 void encode_file(const EncodeConfig& config);
 
-/// {"ids":[...]} lines to {"text":...}, in order.
+/// Converts lines {"ids":[...]} to {"text":...}, in order.
 void decode_file(const DecodeConfig& config);
 
 }  // namespace trireme

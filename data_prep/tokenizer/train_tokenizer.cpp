@@ -18,29 +18,34 @@
 namespace trireme {
 namespace {
 
-/// Before the work: a folder that could hold the result. `files` null:
-/// only look for files that are not ours.
-void check_output(const std::filesystem::path& folder,
+constexpr std::array kPatterns{SplitStep::gpt2,   SplitStep::llama3, SplitStep::qwen2,
+                               SplitStep::qwen35, SplitStep::cl100k, SplitStep::o200k,
+                               SplitStep::tekken};
+
+/// Checks before the work that the directory can hold the result. With null `files`, only refuses
+/// foreign files.
+void check_output(const std::filesystem::path& directory,
                   const std::map<std::string, std::string>* files) {
-  std::error_code code;  // what cannot be looked at is refused when it is made
-  if (!std::filesystem::exists(folder, code)) return;
-  if (!std::filesystem::is_directory(folder, code))
-    fail(ErrorKind::usage, "--output {} is a file; give a folder", folder.string());
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  std::error_code code;  // a directory that cannot be read is refused later
+  if (!std::filesystem::exists(directory, code)) return;
+  if (!std::filesystem::is_directory(directory, code))
+    fail(ErrorKind::usage, "--output {} is a file; give a directory", directory.string());
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename().string();
     const bool named = name == "tokenizer.json" || name == "tokenizer_config.json";
     const bool same =
         named &&
         (files == nullptr || (files->contains(name) && read_file(entry.path()) == files->at(name)));
     if (!same) {
-      fail(ErrorKind::usage, "--output {} holds {}'{}'; nothing is overwritten, use another folder",
-           folder.string(), named ? "another " : "", name);
+      fail(ErrorKind::usage,
+           "--output {} contains {}'{}', which is not overwritten; use another directory",
+           directory.string(), named ? "another " : "", name);
     }
   }
 }
 
-/// Before the hours of counting. train_bpe itself would give more tokens than
-/// asked for, as Hugging Face does.
+/// Checks the size before the long counting. train_bpe alone would give more tokens than requested,
+/// like Hugging Face does.
 void check_vocab_size(const BpeTrainOptions& options) {
   const std::uint64_t fewest = fewest_tokens(options);
   if (options.vocab_size >= fewest) return;
@@ -63,11 +68,11 @@ std::string why_fewer(const BpeTrainOptions& options) {
   return formatted("{}; give more text{} or a smaller --vocab-size", pairs, change);
 }
 
-/// What a user who knows other trainers may not expect.
+/// Warns about results that users of other trainers may not expect.
 void explain(const BpeTrainOptions& options, const BpeTrainReport& report) {
   if (report.vocab_size > options.vocab_size) {
     log::warn(formatted(
-        "the tokenizer has {} tokens, --vocab-size asks for {}: the special tokens and the alphabet alone are that many",
+        "the tokenizer has {} tokens, more than --vocab-size {}: the special tokens and the alphabet alone are that many",
         report.vocab_size, options.vocab_size));
   } else if (report.vocab_size < options.vocab_size) {
     log::warn(formatted("the tokenizer has {} of the {} tokens of --vocab-size: {}",
@@ -75,13 +80,13 @@ void explain(const BpeTrainOptions& options, const BpeTrainReport& report) {
   }
   if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
     log::warn(formatted(
-        "a pair occurs {} times; Hugging Face's trainer counts to 2147483647, so its merges would differ from these",
+        "a pair occurs {} times; the Hugging Face trainer counts only to 2147483647, so its merges would differ",
         report.max_pair_count));
   }
   if (!options.all_bytes || options.limit_alphabet) {
     log::warn(
-        "not every byte need have a token with --alphabet used or --limit-alphabet: a tokenizer "
-        "that lacks one drops text in other programs, and encode and pack refuse it");
+        "with --alphabet used or --limit-alphabet some bytes may have no token: such a tokenizer "
+        "drops text in other programs, and encode and pack refuse it");
   }
 }
 
@@ -89,7 +94,7 @@ std::optional<std::uint32_t> unless_zero(std::int64_t limit) {
   return limit == 0 ? std::nullopt : std::optional(static_cast<std::uint32_t>(limit));
 }
 
-/// MiniMind's roles with MiniMind's tokens, else none; what is given wins.
+/// Uses the roles of MiniMind with the tokens of MiniMind, else none. Options override them.
 void set_roles(const TrainTokenizerConfig& config, BpeTrainOptions& options) {
   if (config.special_tokens != "minimind")
     options.bos_token = options.eos_token = options.pad_token = options.unk_token = "";
@@ -113,13 +118,27 @@ BpeTrainOptions train_options(const TrainTokenizerConfig& config) {
   return options;
 }
 
-void write(const std::filesystem::path& folder, const std::map<std::string, std::string>& files) {
-  check_output(folder, &files);
-  make_folders(folder);
-  for (const auto& [name, content] : files) write_file_atomic(folder / name, content);
+void write(const std::filesystem::path& directory,
+           const std::map<std::string, std::string>& files) {
+  check_output(directory, &files);
+  make_folders(directory);
+  for (const auto& [name, content] : files) write_file_atomic(directory / name, content);
 }
 
 }  // namespace
+
+std::vector<std::string> split_pattern_names() {
+  std::vector<std::string> names;
+  for (const SplitStep step : kPatterns) names.emplace_back(name_of(step));
+  return names;
+}
+
+SplitStep split_pattern_named(const std::string& name) {
+  for (const SplitStep step : kPatterns) {
+    if (name == name_of(step)) return step;
+  }
+  fail(ErrorKind::internal, "no split pattern {}", name);
+}
 
 void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
   throw_if_wrong(config);
@@ -161,7 +180,7 @@ std::vector<ReservedToken> read_special_tokens(const std::string& source) {
       continue;
     }
     if (!entry.is_object() || !entry.contains("content") || !entry["content"].is_string())
-      refuse(place + " is no token");
+      refuse(place + " is not a token");
     for (const auto& [key, value] : entry.items()) {
       if (key == "special" && !value.is_boolean()) refuse(place + ": special is not true or false");
       if (key != "content" && key != "special") refuse(place + " has an unknown key '" + key + "'");

@@ -4,21 +4,22 @@
 
 namespace trireme {
 
-/// The target of a position that predicts nothing: padding, the last token of
-/// a segment, a masked token.
+/// The target of a position without a prediction: padding, the last token of a segment, a masked
+/// token.
 inline constexpr std::int64_t kIgnoreTarget = -100;
 
-/// A row that stands for no sample: all padding, no target (fills the last batch of an evaluation).
+/// The index of a row without a sample: only padding, no targets (fills the last batch of an
+/// evaluation).
 inline constexpr std::int64_t kNoSample = -1;
 
-/// B sequences of T tokens, described globally: nothing in it depends on which rank holds it.
+/// B sequences of T tokens, described globally: nothing depends on the rank that holds the batch.
 ///
-/// Row b is tokens[b*T .. b*T+T). A row is a run of segments (pieces of documents); a token sees
-/// only its own segment, and the last token of a segment has no target. What is left of a row is
-/// one segment of padding without targets.
+/// Row b is tokens[b*T .. b*T+T). A row consists of segments (parts of documents). A token sees
+/// only its own segment, and the last token of a segment has no target. The rest of a row is one
+/// segment of padding without targets.
 ///
-/// A batch of preference pairs has B = 1: the row holds 2 * num_pairs segments, chosen then rejected
-/// of one pair after another, and T is what they need.
+/// A batch of preference pairs has B = 1. The row contains 2 * num_pairs segments, chosen then
+/// rejected of each pair, and T is their total length (with padding).
 struct Batch {
   std::int64_t B = 0;
   std::int64_t T = 0;
@@ -26,25 +27,25 @@ struct Batch {
   std::vector<std::int64_t> targets;  // [B*T] the next token of the same segment, or kIgnoreTarget
   std::vector<std::int64_t> positions;  // [B*T] from 0 at the start of each segment
   std::vector<std::int32_t>
-      segment_bounds;  // [S+1] over the B*T flat tokens: 0, ..., B*T, strictly rising
-  // [B] global sample index of each row, or kNoSample; of pairs [num_pairs], of each pair
+      segment_bounds;  // [S+1] over the B*T flat tokens: 0, ..., B*T, strictly ascending
+  // [B] global sample index of each row, or kNoSample; for preference pairs [num_pairs]
   std::vector<std::int64_t> sample_indices;
-  std::int64_t num_targets = 0;  // targets of this batch that are not kIgnoreTarget
-  std::int64_t update_targets =
-      0;  // the same over the whole update, all ranks and micro-steps (UpdateTargets)
-  std::vector<float> target_weights;  // [B*T] factor of each target's loss; empty: all 1
+  std::int64_t num_targets = 0;     // targets of this batch that are not kIgnoreTarget
+  std::int64_t update_targets = 0;  // sum of num_targets over the update, all ranks (UpdateTargets)
+  std::vector<float> target_weights;  // [B*T] factor of the loss of each target; empty: all 1
 
-  // [B] tokens of each row before its padding; empty: none has any.
+  // [B] tokens of each row before its padding; empty: no row has padding.
   std::vector<std::int64_t> row_lengths;
-  // Of the whole update, all ranks (loader only): rows or pairs, and batches that hold them.
+  // Counts of the whole update over all ranks (set by the loader): rows or pairs, and their
+  // batches.
   std::int64_t update_samples = 0;
   std::int64_t update_batches = 0;
 
-  // Of pairs alone:
+  // For preference pairs only:
   std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
-  std::int64_t num_pairs = 0;              // of this batch
+  std::int64_t num_pairs = 0;              // pairs in this batch
   std::vector<std::int64_t> pair_records;  // [num_pairs] documents, counted over shards and sets
-  // [num_pairs] XXH3-64 of a pair's token set, its length, and the tokens and targets of both sides
+  // [num_pairs] XXH3-64 of token set, length, tokens and targets of both sides of a pair
   std::vector<std::uint64_t> pair_keys;
 };
 

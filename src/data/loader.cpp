@@ -13,7 +13,7 @@ std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
   if (global_batch < sequences || global_batch % sequences != 0) {
     fail(
         ErrorKind::usage,
-        "train.global_batch = {}, must be a multiple of {} (train.micro_batch {} x {} data-parallel ranks): start on ranks that divide it, or with another train.micro_batch",
+        "train.global_batch = {}, must be a multiple of {} (train.micro_batch {} x {} data-parallel ranks): use another number of ranks or another train.micro_batch",
         global_batch, sequences, micro_batch, data_ranks);
   }
   return global_batch / sequences;
@@ -72,7 +72,7 @@ Batch DataLoader::make(std::int64_t micro_step) const {
 
 void DataLoader::produce() {
   try {
-    std::int64_t counted = 0;  // updates
+    std::int64_t counted = 0;  // number of counted updates
     for (std::int64_t micro_step = 0; samples_of(micro_step / micro_steps_) > 0; ++micro_step) {
       for (; counted <= micro_step / micro_steps_ + 1; ++counted) {
         const std::int64_t share = count_share(counted);

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <thread>
 
-#include "checkpoint/disk/pace.hpp"
+#include "checkpoint/disk/disk_writer.hpp"
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/upkeep/commands.hpp"

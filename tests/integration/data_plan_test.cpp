@@ -98,7 +98,7 @@ TEST_F(DataPlan, APhaseMayBeAppendedAndThePastMayNotChange) {
   const Exit good = pretrain("more", arguments("$A; from 5: 1 $A + 1 $B", eight));
 
   EXPECT_EQ(other.code, 2);
-  EXPECT_NE(other.err.find("holds other tokens"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("contains other tokens"), std::string::npos) << other.err;
   EXPECT_EQ(early.code, 2);
   EXPECT_NE(early.err.find("phases"), std::string::npos) << early.err;
   EXPECT_EQ(split.code, 2);
@@ -128,9 +128,9 @@ TEST_F(DataPlan, DataWithoutTargetsIsRefusedBeforeTraining) {
   };
 
   expect_refused(pretrain("ones_run", with("--data", path("ones").string()), {.ranks = 2}),
-                 {path("ones").string(), "nothing to predict", "pack"});
+                 {path("ones").string(), "no training targets", "pack"});
   expect_refused(pretrain("ones_run", with("--data.valid_path", path("ones").string())),
-                 {path("ones").string(), "nothing to predict"});
+                 {path("ones").string(), "no training targets"});
   expect_refused(pretrain("ones_run", with("--data.split", "100,0")),
                  {set().string(), "documents 600 to 600", "data.split"});
   EXPECT_FALSE(std::filesystem::exists(path("ones_run")));
@@ -149,7 +149,7 @@ TEST_F(DataPlan, AValidationSetOfAnotherKindIsRefused) {
                                         "--data.valid_path", path("qa").string()});
 
   EXPECT_EQ(exit.code, 2) << exit.err;
-  EXPECT_NE(exit.err.find("is of kind sft, pretrain is needed"), std::string::npos) << exit.err;
+  EXPECT_NE(exit.err.find("has kind sft, but pretrain is required"), std::string::npos) << exit.err;
   EXPECT_FALSE(std::filesystem::exists(path("qa_run")));
 }
 

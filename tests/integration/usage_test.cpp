@@ -72,7 +72,7 @@ TEST_F(Usage, MissingOrMisplacedInputsAreNamed) {
   expect_refused(pretrain("none2", {"--resume", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(
       trireme({"eval", "--checkpoint", path("none").string(), "--data", "1 sets/a + 1 b#2"}), 2,
-      {"--data = 1 sets/a + 1 b#2 reads as a blend", "takes one token set"});
+      {"--data = 1 sets/a + 1 b#2 reads as a blend", "Only one token set is allowed"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
   expect_refused(trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3,
@@ -99,7 +99,7 @@ TEST_F(Usage, AnInvalidDataSetIsReportedWithWhatToDo) {
     expect_refused(pretrain("none", {"--data", data.string()}), code, {data.string(), words});
   };
   refused(path("garbage"), 3, "neither a token set");
-  refused(path("nothing"), 3, "make one of a corpus with `trireme-data pack");
+  refused(path("nothing"), 3, "make a token set with `trireme-data pack");
   refused(set() / "shard-00000.h5", 3, "neither a token set");
   EXPECT_FALSE(fs::exists(path("none")));
 }
@@ -262,7 +262,7 @@ TEST_F(Usage, ADamagedNewestCheckpointIsPassedOver) {
   const Exit exit = pretrain("damaged", arguments, {.ranks = 2});
 
   EXPECT_EQ(exit.code, 0) << exit.err;
-  EXPECT_NE(exit.err.find("step-000000006 is not usable"), std::string::npos) << exit.err;
+  EXPECT_NE(exit.err.find("step-000000006 is damaged"), std::string::npos) << exit.err;
   EXPECT_EQ(metrics("damaged").resumed_from, std::vector<std::int64_t>{4});
   EXPECT_EQ(saved_steps("damaged").front(), 6);
   EXPECT_TRUE(fs::exists(checkpoint("damaged", "damaged-step-000000006")));

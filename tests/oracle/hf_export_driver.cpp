@@ -17,7 +17,7 @@
 
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/import_weights.hpp"
-#include "checkpoint/exchange/tokenizer_size.hpp"
+#include "checkpoint/exchange/special_tokens.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/save/save.hpp"

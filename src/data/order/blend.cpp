@@ -15,8 +15,9 @@ namespace {
 constexpr std::uint64_t kTable = 65536;
 constexpr std::size_t kMaxSources = 4096;
 
-/// NumPy's sum of doubles: eight running sums for up to 128 terms, halves of a multiple of 8 above.
-/// Source: numpy/_core/src/umath/loops_utils.h.src, pairwise_sum (read as a rule).
+/// Returns NumPy's sum of doubles: eight running sums for up to 128 terms; more terms are split
+/// into halves at a multiple of 8. Source: numpy/_core/src/umath/loops_utils.h.src, pairwise_sum
+/// (read as a rule).
 double pairwise_sum(std::span<const double> terms) {
   const std::size_t n = terms.size();
   if (n < 8) return std::accumulate(terms.begin(), terms.end(), 0.0);
@@ -35,8 +36,8 @@ double pairwise_sum(std::span<const double> terms) {
   return pairwise_sum(terms.first(half)) + pairwise_sum(terms.subspan(half));
 }
 
-/// The greedy rule, sample by sample. Built without contraction to fused multiply-add: Megatron's
-/// product is rounded before the difference is taken.
+/// The greedy rule, sample by sample. Compiled without fused multiply-add: Megatron rounds the
+/// product before the subtraction.
 class Greedy {
  public:
   explicit Greedy(std::vector<double> weights)
@@ -71,7 +72,7 @@ class Greedy {
   std::uint64_t index_ = 0;
 };
 
-/// Shares of kTable that sum to kTable; the largest remainders are rounded up.
+/// Rounds weights to parts of kTable that sum to kTable; the largest remainders are rounded up.
 std::vector<std::uint64_t> quantize(const std::vector<double>& weights) {
   std::vector<std::uint64_t> shares;
   std::vector<double> remainder;
@@ -91,7 +92,7 @@ std::vector<std::uint64_t> quantize(const std::vector<double>& weights) {
     if (shares[s] == 0) {
       fail(
           ErrorKind::usage,
-          "source {} of the blend has {} of the weight, under 1 / 65536: leave it out, or take data.blend_rule = megatron",
+          "source {} of the blend has weight {}, less than 1 / 65536 of the sum: omit it, or set data.blend_rule = megatron",
           s + 1, number_text(weights[s]));
     }
   }
@@ -109,7 +110,7 @@ class TableBlend : public Blend {
       source_.push_back(static_cast<std::uint16_t>(greedy.next()));
       before_.push_back(static_cast<std::uint32_t>(greedy.counts()[source_.back()] - 1));
     }
-    // A source that has its share is behind, so the rule never takes it: counts end at the shares.
+    // The rule never takes a source that already has its part, so the counts end at the parts.
     TRIREME_ASSERT(greedy.counts() == shares_);
   }
 
@@ -152,7 +153,7 @@ class MegatronBlend : public Blend {
   }
 
  private:
-  /// Makes window_ that of samples [number * kTable, (number + 1) * kTable).
+  /// Computes window_ for samples [number * kTable, (number + 1) * kTable).
   void load(std::uint64_t number) const {
     if (number == number_ && !window_.empty()) return;
     const std::uint64_t known = std::min<std::uint64_t>(number, anchors_.size() - 1);
@@ -170,9 +171,9 @@ class MegatronBlend : public Blend {
 
   mutable std::mutex mutex_;
   mutable Greedy greedy_;
-  mutable std::vector<std::vector<std::uint64_t>> anchors_;  // counts before each window met so far
+  mutable std::vector<std::vector<std::uint64_t>> anchors_;  // counts before each known window
   mutable std::vector<BlendPick> window_;
-  mutable std::uint64_t number_ = 0;  // which window it is
+  mutable std::uint64_t number_ = 0;  // number of the current window
 };
 
 }  // namespace
@@ -199,7 +200,7 @@ std::unique_ptr<Blend> make_blend(std::span<const double> weights, BlendRule rul
     fail(ErrorKind::usage, "a blend of {} sources, must be 1 to {}", weights.size(), kMaxSources);
   for (const double weight : weights) {
     if (!(weight > 0) || !std::isfinite(weight))
-      fail(ErrorKind::usage, "weight {} in a blend, must be more than 0", number_text(weight));
+      fail(ErrorKind::usage, "weight {} in a blend, must be greater than 0", number_text(weight));
   }
   const std::vector<double> shares = normalize_weights(weights);
   if (rule == BlendRule::megatron) return std::make_unique<MegatronBlend>(shares);

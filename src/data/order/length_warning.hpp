@@ -6,8 +6,9 @@
 
 namespace trireme {
 
-/// Describes what a data set loses because its samples are shorter than the packed length; "" if it
-/// loses nothing. `option` names the key of the length: "train.seq_len =". Throws as length_loss.
+/// Describes the data that a set loses because its samples are shorter than the packed length; ""
+/// if nothing is lost. `option` names the setting of the length: "train.seq_len =". Throws like
+/// length_loss.
 std::string length_warning(const SampleSet& samples, std::string_view option);
 
 }  // namespace trireme

@@ -10,7 +10,7 @@ namespace trireme {
 namespace {
 
 constexpr std::uint64_t kRounds =
-    6;  // 4 suffice for wide halves; small sets have halves of few bits
+    6;  // 4 suffice for large sets; small sets have halves of few bits
 
 std::uint64_t feistel(std::uint64_t value, int half_bits, std::uint64_t key,
                       std::uint64_t epoch) noexcept {
@@ -25,7 +25,7 @@ std::uint64_t feistel(std::uint64_t value, int half_bits, std::uint64_t key,
   return (left << half_bits) | right;
 }
 
-/// A permutation of [0, size), by cycle walking.
+/// Applies a permutation of [0, size), with cycle walking.
 std::uint64_t permute(std::uint64_t value, std::uint64_t size, std::uint64_t key,
                       std::uint64_t epoch) noexcept {
   int half_bits = 1;
@@ -61,7 +61,7 @@ SamplePlace SampleOrder::place(std::uint64_t index) const noexcept {
   std::uint64_t position = index % num_samples_;
   if (!shuffle_) return {epoch, position};
   if (chunk_ == 0) return {epoch, permute(position, num_samples_, key_, epoch)};
-  do {  // the last chunk may be short: what falls behind the end walks on, as in a Feistel network
+  do {  // the last chunk may be short: positions after the end walk on
     position = by_chunks(position, epoch);
   } while (position >= num_samples_);
   return {epoch, position};
@@ -70,7 +70,7 @@ SamplePlace SampleOrder::place(std::uint64_t index) const noexcept {
 std::uint64_t SampleOrder::by_chunks(std::uint64_t k, std::uint64_t epoch) const noexcept {
   const std::uint64_t chunks = (num_samples_ + chunk_ - 1) / chunk_;
   const std::uint64_t window = k / (chunk_ * window_);
-  const std::uint64_t first = window * window_;  // its first chunk, of the permuted ones
+  const std::uint64_t first = window * window_;  // its first chunk in permuted order
   const std::uint64_t size = std::min(window_, chunks - first) * chunk_;
   const PhiloxWords mixed = philox4x32(window_key_, window, epoch);
   const std::uint64_t key = (std::uint64_t{mixed[0]} << 32) | mixed[1];

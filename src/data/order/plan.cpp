@@ -52,7 +52,8 @@ class Parser {
     while (at_ < words_.size()) {
       phases.push_back(phase(phases.empty()));
       if (phases.size() > 1 && phases.back().first_step <= phases[phases.size() - 2].first_step)
-        wrong(formatted("phases must start at rising steps, not at {}", phases.back().first_step));
+        wrong(
+            formatted("phases must start at ascending steps, not at {}", phases.back().first_step));
       if (at_ < words_.size() && !skip(";"))
         wrong(formatted("expected + or ; (if a path has blanks, {})", kQuoting));
       while (skip(";")) {
@@ -68,7 +69,7 @@ class Parser {
     std::size_t i = 0;
     while (i < text.size()) {
       const char c = text[i];
-      if (c == '#' && with_comments) {  // here a word begins: inside a word # is part of it
+      if (c == '#' && with_comments) {  // only at the start of a word
         while (i < text.size() && text[i] != '\n') ++i;
       } else if (c == '"') {
         i = quoted_word(text, i);
@@ -83,7 +84,7 @@ class Parser {
     }
   }
 
-  /// Adds the word whose first quote is at `begin`; returns the place behind its last one.
+  /// Adds the word whose first quote is at `begin`; returns the position after its last quote.
   std::size_t quoted_word(std::string_view text, std::size_t begin) {
     std::string word;
     std::size_t i = begin + 1;
@@ -97,7 +98,7 @@ class Parser {
     if (i >= text.size()) wrong("has a quote that is not closed", text.substr(begin));
     const std::string_view behind = text.substr(i + 1);
     if (!behind.empty() && !ends_word(behind.front()) && behind.front() != ':') {
-      wrong(formatted("has text right behind the quoted \"{}\", {}", word, kQuoting),
+      wrong(formatted("has text directly after the quoted \"{}\", {}", word, kQuoting),
             text.substr(begin, word_end(text, i + 1) - begin));
     }
     words_.push_back({std::move(word), true});
@@ -132,7 +133,7 @@ class Parser {
       phase.first_step = integer("a step");
       head = true;
     } else if (!first) {
-      wrong("a later phase must say from which step, as in `from 1001: 1 sets/code`");
+      wrong("a later phase must name its first step, like `from 1001: 1 sets/code`");
     }
     if (skip("at")) {
       phase.seq_len = integer("a sequence length");
@@ -145,7 +146,7 @@ class Parser {
     return phase;
   }
 
-  /// `[weight] folder` joined by +; without weights it is one source.
+  /// Parses `[weight] directory` joined by +; without weights they are one source.
   std::vector<PlanSource> sources() {
     std::vector<PlanSource> sources;
     std::size_t weighted = 0;
@@ -154,11 +155,12 @@ class Parser {
       if (at_ + 1 < words_.size() && !words_[at_].quoted && !symbol(words_[at_ + 1]))
         weight = parse_number(words_[at_].text);
       if (weight) {
-        if (!(*weight > 0)) wrong("a weight must be more than 0");
+        if (!(*weight > 0)) wrong("a weight must be greater than 0");
         ++at_;
         ++weighted;
       }
-      if (at_ >= words_.size() || symbol(words_[at_])) wrong("expected the folder of a token set");
+      if (at_ >= words_.size() || symbol(words_[at_]))
+        wrong("expected the directory of a token set");
       sources.push_back({weight.value_or(1), {words_[at_++].text}});
     } while (skip("+"));
     if (weighted == 0) {
@@ -170,7 +172,7 @@ class Parser {
     return sources;
   }
 
-  /// A whole number of 1 or more; a ':' at its end is noted.
+  /// Parses a whole number of 1 or more; records a ':' at its end.
   std::int64_t integer(std::string_view what) {
     std::string text = at_ < words_.size() ? words_[at_].text : std::string();
     if (!text.empty() && text.back() == ':') {
@@ -192,14 +194,14 @@ class Parser {
       for (const PlanSource& source : phase.sources) {
         bool old = false;
         for (const auto& other : known) old = old || other == source.folders;
-        for (const std::string& folder : source.folders) {
-          if (!here.insert(folder).second)
-            fail(ErrorKind::usage, "{}: {} is named twice in one phase", name_, folder);
-          if (!old && !folders.insert(folder).second) {
+        for (const std::string& directory : source.folders) {
+          if (!here.insert(directory).second)
+            fail(ErrorKind::usage, "{}: {} is named twice in one phase", name_, directory);
+          if (!old && !folders.insert(directory).second) {
             fail(
                 ErrorKind::usage,
-                "{}: {} is shuffled with other sets in one phase and not in another, so samples would come twice: give every set a weight",
-                name_, folder);
+                "{}: {} is shuffled with other sets in one phase and not in another, so samples would repeat: give every set a weight",
+                name_, directory);
           }
         }
         if (!old) known.push_back(source.folders);
@@ -215,10 +217,10 @@ class Parser {
     return true;
   }
 
-  /// The word as it was typed.
+  /// Returns the word as it was typed.
   static std::string shown(const Word& word) { return word.quoted ? quoted(word.text) : word.text; }
 
-  /// `here`: the text that is wrong, where it is not yet a word.
+  /// `here`: the invalid text, if it is not yet a word.
   [[noreturn]] void wrong(const std::string& what, std::string_view here = {}) const {
     std::string before;
     for (std::size_t i = at_ < 4 ? 0 : at_ - 4; i < at_ && i < words_.size(); ++i)
@@ -235,13 +237,14 @@ class Parser {
   bool colon_ = false;
 };
 
-/// One set, or a file that says more; else the value says it itself.
+/// Returns true if the value is a path of a set or a file; otherwise it is a plan.
 bool names_place(const std::string& value) {
   std::error_code ignored;
   return value.find_first_of(" \t\n\"") == std::string::npos || fs::exists(value, ignored);
 }
 
-/// Plain, but for "..": behind a link it is not what the text before it says.
+/// Returns a normalized absolute path. Keeps "..", because after a link it may differ from the
+/// text.
 std::string absolute_path(const std::string& path) {
   const fs::path whole = fs::absolute(path);
   if (std::find(whole.begin(), whole.end(), "..") != whole.end()) return whole.string();
@@ -250,7 +253,7 @@ std::string absolute_path(const std::string& path) {
   return text;
 }
 
-/// The path as one word of a plan, in quotes where a part of it would be read as something else.
+/// Returns the path as one word of a plan, quoted if a part of it could be misread.
 std::string plan_word(const std::string& path) {
   const bool is_plain =
       path.find_first_of(" \t\r\n;#\"") == std::string::npos && path.starts_with('/');
@@ -266,8 +269,9 @@ std::string plan_text(const std::vector<PlanPhase>& phases) {
     const char* separator = "";
     for (const PlanSource& source : phase.sources) {
       const bool weighted = phase.sources.size() > 1 || source.weight != 1;
-      for (const std::string& folder : source.folders) {
-        text += cat(separator, weighted ? number_text(source.weight) + " " : "", plan_word(folder));
+      for (const std::string& directory : source.folders) {
+        text +=
+            cat(separator, weighted ? number_text(source.weight) + " " : "", plan_word(directory));
         separator = " + ";
       }
     }
@@ -291,12 +295,12 @@ std::string first_bytes(const fs::path& file) {
                                             joined(kinds.subspan(1), " or "));
   fail(
       ErrorKind::usage,
-      "{} = {} is text, a token set is needed: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len {} --output SET`{} first, then give SET",
+      "{} = {} is text, but a token set is required: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len {} --output SET`{} first, then give SET",
       name, path, first, set_kind(first).is_masked() ? " --template NAME" : "", path,
       seq_len == 0 ? "L" : std::to_string(seq_len), other);
 }
 
-/// A file that is named in place of a set holds a plan: neither records nor what is no text at all.
+/// Throws if a file that is named instead of a set contains records or binary data and not a plan.
 void check_may_be_plan(const std::string& file, std::string_view name,
                        std::span<const std::string_view> kinds, std::int64_t seq_len) {
   std::string begin = first_bytes(file);
@@ -307,7 +311,7 @@ void check_may_be_plan(const std::string& file, std::string_view name,
   if (!is_text) {
     fail(
         ErrorKind::data,
-        "{} = {} is neither a token set (a folder that `trireme-data pack` wrote) nor a text that names sets",
+        "{} = {} is neither a token set (a directory that `trireme-data pack` wrote) nor a text that names sets",
         name, file);
   }
   const std::size_t first = begin.find_first_not_of(" \t\r\n");
@@ -315,8 +319,7 @@ void check_may_be_plan(const std::string& file, std::string_view name,
     fail_texts(file, name, kinds, seq_len);
 }
 
-/// The phases that a plan file holds: the text of a value, and comments; a byte-order mark before
-/// it is no part of it.
+/// Parses the phases of a plan file, which may have comments and a byte-order mark.
 std::vector<PlanPhase> parse_plan_file(const std::string& file) {
   const std::string content = read_file(file, std::size_t{1} << 20);
   std::string_view text = content;
@@ -337,7 +340,7 @@ std::string absolute_plan(const std::string& value) {
     std::vector<PlanPhase> phases = parse_plan(value, "");
     for (PlanPhase& phase : phases) {
       for (PlanSource& source : phase.sources)
-        for (std::string& folder : source.folders) folder = absolute_path(folder);
+        for (std::string& directory : source.folders) directory = absolute_path(directory);
     }
     return plan_text(phases);
   } catch (const Error&) {
@@ -350,11 +353,11 @@ void refuse_blend(const std::string& path, std::string_view name) {
   try {
     (void)parse_plan(path, name);
   } catch (const Error&) {
-    return;  // a folder with blanks in its name that does not exist
+    return;  // a directory with blanks in its name that does not exist
   }
   fail(
       ErrorKind::usage,
-      "{} = {} reads as a blend, and no folder has that name. It takes one token set: give its path as it is, without weights, + and quotes",
+      "{} = {} reads as a blend, and no directory has that name. Only one token set is allowed: give its path without weights, + and quotes",
       name, path);
 }
 
@@ -386,7 +389,8 @@ std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name
   for (const PlanPhase& phase : phases) {
     const std::int64_t length = phase.seq_len == 0 ? seq_len : phase.seq_len;
     for (const PlanSource& source : phase.sources)
-      for (const std::string& folder : source.folders) refuse_texts(folder, name, kinds, length);
+      for (const std::string& directory : source.folders)
+        refuse_texts(directory, name, kinds, length);
   }
   return phases;
 }

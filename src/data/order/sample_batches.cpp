@@ -6,11 +6,11 @@
 #include "core/hash/xxh3.hpp"
 #include "data/order/samples.hpp"
 
-/// Batches of samples: rows of sequences, or one row of pairs.
+/// Makes batches of samples: rows of sequences, or one row of preference pairs.
 namespace trireme {
 namespace {
 
-/// Fills row `row` with padding, from `begin` tokens on.
+/// Fills row `row` with padding from position `begin` on.
 void pad_row(std::int64_t begin, std::int64_t row, std::int64_t pad_id, Batch& batch) {
   batch.row_lengths.push_back(begin);
   if (begin == batch.T) return;
@@ -22,7 +22,7 @@ void pad_row(std::int64_t begin, std::int64_t row, std::int64_t pad_id, Batch& b
   batch.segment_bounds.push_back(static_cast<std::int32_t>((row + 1) * batch.T));
 }
 
-/// Makes the batch's tokens B * T; new ones have no target.
+/// Resizes the batch to B * T tokens. New tokens have no target.
 void resize(Batch& batch, std::int64_t B, std::int64_t T) {
   batch.B = B;
   batch.T = T;
@@ -36,8 +36,8 @@ void resize(Batch& batch, std::int64_t B, std::int64_t T) {
   batch.positions.resize(total);
 }
 
-/// Appends a side of a pair, of which `cut` tokens were lost at the beginning. Its first
-/// `no_target` tokens are not predicted.
+/// Appends a side of a pair that has lost `cut` tokens at its beginning. Its first `no_target`
+/// tokens are not targets.
 void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target, Batch& batch) {
   const std::int64_t begin = batch.T;
   resize(batch, 1, begin + std::ssize(side.ids));
@@ -62,8 +62,9 @@ void SampleSet::read_checked(const TokenShard& shard, std::uint64_t begin,
     return id >= static_cast<std::int64_t>(set_->vocab_size());
   });
   if (outside != ids.end()) {
-    fail(ErrorKind::data, "{}: token {} at {}, the vocabulary has {}", shard.path().string(),
-         *outside, begin + static_cast<std::uint64_t>(outside - ids.begin()), set_->vocab_size());
+    fail(ErrorKind::data, "{}: token {} at {}, but the vocabulary has {} tokens",
+         shard.path().string(), *outside, begin + static_cast<std::uint64_t>(outside - ids.begin()),
+         set_->vocab_size());
   }
 }
 
@@ -92,7 +93,7 @@ void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch)
   for (const Piece& piece : sequences_->pieces(position)) {
     const std::int64_t length = piece.segment.length;
     if (length == 0 || length > config_.seq_len - used) {
-      fail(ErrorKind::data, "{}: sequence {} of the set at length {} is overfull",
+      fail(ErrorKind::data, "{}: sequence {} of the set is longer than {} tokens",
            set_->shard(piece.shard).path().string(), position, config_.seq_len);
     }
     fill_segment(piece, row * config_.seq_len + used, batch);
@@ -102,7 +103,7 @@ void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch)
 }
 
 void SampleSet::fill_joined_row(std::uint64_t position, std::int64_t row, Batch& batch) const {
-  std::vector<std::int64_t> ids;  // with the token behind the row, if there is one
+  std::vector<std::int64_t> ids;  // includes the token after the row, if there is one
   for (const TokenRun& run : joined_->runs(position)) {
     ids.resize(ids.size() + run.length);
     read_checked(set_->shard(run.shard), run.begin, std::span(ids).last(run.length));

@@ -7,7 +7,7 @@
 #include "core/join.hpp"
 #include "data/sequences/pack_documents.hpp"
 
-/// Samples of a set; sample_batches.cpp makes batches of them.
+/// Implements samples of a set; sample_batches.cpp makes batches of them.
 namespace trireme {
 namespace {
 
@@ -34,9 +34,9 @@ std::string whole_kinds() {
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
   if (config.cross_documents && config.packing != Packing::concat)
-    fail(ErrorKind::usage, "data.cross_documents = true needs data.packing = concat");
+    fail(ErrorKind::usage, "data.cross_documents = true requires data.packing = concat");
   if (config.packing == Packing::concat && is_masked(set)) {
-    fail(ErrorKind::usage, "{} is of kind {}: data.packing = concat is for {}",
+    fail(ErrorKind::usage, "{} has kind {}, but data.packing = concat requires {}",
          set.folder().string(), set.kind(), whole_kinds());
   }
   if (holds_pairs(set)) return nullptr;
@@ -50,7 +50,7 @@ std::unique_ptr<Pairs> make_pairs(const TokenSet& set, const SampleConfig& confi
   return std::make_unique<Pairs>(set, config.seq_len, documents_of(set, config));
 }
 
-/// Why nothing of a set can be trained on, and what to do.
+/// Returns why a set has no training targets, and what to do.
 std::string nothing_to_predict(const TokenSet& set, const SampleConfig& config,
                                std::uint64_t size) {
   const DocumentRange documents = documents_of(set, config);
@@ -58,16 +58,15 @@ std::string nothing_to_predict(const TokenSet& set, const SampleConfig& config,
       config.documents ? "give that part more documents (data.split), or pack" : "pack";
   if (documents.begin == documents.end || (size == 0 && !is_masked(set))) {
     return formatted(
-        " holds no tokens: nothing to train on or to validate with; {} documents of two tokens or more",
-        pack);
+        " contains no tokens for training or validation; {} documents of two tokens or more", pack);
   }
   if (!is_masked(set)) {
     return formatted(
-        " has nothing to predict: at length {} every piece of a document is one token or masked; {} documents of two tokens or more",
+        " has no training targets: at length {} every part of a document is one token or masked; {} documents of two tokens or more",
         config.seq_len, pack);
   }
   return formatted(
-      " has nothing to predict: cut to {} tokens no {} keeps a target; give a longer train.seq_len",
+      " has no training targets: cut to {} tokens, no {} keeps a target; give a longer train.seq_len",
       config.seq_len, set_kind(set.kind()).document);
 }
 

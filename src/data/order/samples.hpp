@@ -18,47 +18,50 @@ namespace trireme {
 
 enum class Packing { best_fit, concat };
 
-/// "best-fit" or "concat"; Error(usage) naming it as `name` for anything else.
+/// Parses "best-fit" or "concat". Throws Error(usage) that names the setting `name` for any other
+/// text.
 Packing parse_packing(std::string_view text, std::string_view name);
 std::string_view name_of(Packing packing);
 
-/// How the documents of a set become samples.
+/// Settings that turn the documents of a set into samples.
 struct SampleConfig {
   std::int64_t seq_len = 0;
   Packing packing = Packing::best_fit;
   bool cross_documents = false;  // concat only: a sequence is one segment across its documents
-  std::optional<DocumentRange> documents = {};  // none: all
-  TokenWeights token_weights = {};              // empty: batches hold no weights
-  std::int64_t row_multiple = 1;                // of pairs: what T of a batch is a multiple of
-  std::int64_t first_record = 0;                // of pairs: Batch::pair_records of document 0
-  bool answers_only = false;                    // of pairs: tokens of the prompt are no targets
+  std::optional<DocumentRange> documents = {};  // nullopt: all
+  TokenWeights token_weights = {};              // empty: batches have no weights
+  std::int64_t row_multiple = 1;                // pairs: T of a batch is a multiple of this number
+  std::int64_t first_record = 0;                // pairs: Batch::pair_records of document 0
+  bool answers_only = false;                    // pairs: tokens of the prompt are not targets
 };
 
 class SampleSet;
 
-/// A sample by its global index (kNoSample: none, whatever its position) and where it lies.
+/// A sample with its global index (kNoSample: no sample) and its position in a set.
 struct DrawnSample {
   std::int64_t index = kNoSample;
   const SampleSet* samples = nullptr;
   std::uint64_t position = 0;
 };
 
-/// A token set as samples: what training draws from. An epoch has size() of them.
+/// A token set as training samples. An epoch has size() samples.
 ///
-/// Texts and conversations: sequences of `seq_len` tokens, a row of a batch each. best_fit: whole
-/// documents where they fit, see packed_sequences; concat: one stream cut every seq_len, see
-/// ConcatSequences. Pairs: their sides have at most `seq_len` tokens, see Pairs. The set
-/// must outlive this. Functions may be called from several threads; they throw as TokenSet.
+/// - Texts and conversations: sequences of `seq_len` tokens, one per row of a batch. best_fit packs
+///   whole documents if they fit, see packed_sequences. concat cuts one stream every seq_len
+///   tokens, see ConcatSequences.
+/// - Preference pairs: each side has at most `seq_len` tokens, see Pairs.
+///
+/// The set must outlive this object. Thread-safe. Functions throw like TokenSet.
 class SampleSet {
  public:
-  /// Throws Error(usage) for a bad length or cross_documents without concat, Error(data) for
-  /// documents without a target.
+  /// Throws Error(usage) for an invalid length or cross_documents without concat, Error(data) if no
+  /// document has a target.
   SampleSet(const TokenSet& set, const SampleConfig& config);
 
   SampleSet(const TokenSet& set, std::int64_t seq_len)
       : SampleSet(set, SampleConfig{.seq_len = seq_len}) {}
 
-  /// What those samples for which `taken` is false hold, at another length; may be none.
+  /// Returns the samples for which `taken` is false, packed at another length; may be empty.
   [[nodiscard]] SampleSet rest(const std::function<bool(std::uint64_t)>& taken,
                                std::int64_t seq_len) const;
 
@@ -68,16 +71,17 @@ class SampleSet {
 
   [[nodiscard]] std::int64_t seq_len() const noexcept { return config_.seq_len; }
 
-  /// The documents of the set that the samples are made of.
+  /// Returns the documents of the set that the samples are made from.
   [[nodiscard]] DocumentRange documents() const;
 
-  /// Whether a sample is a pair.
+  /// Returns true if the samples are preference pairs.
   [[nodiscard]] bool of_pairs() const noexcept { return pairs_ != nullptr; }
 
-  /// True when nothing was packed at opening.
+  /// Returns true if nothing was packed when the set was opened.
   [[nodiscard]] bool prepared() const { return of_pairs() || sequences_->prepared(); }
 
-  /// Targets of the sample at `position` in [0, size()), from tables: reads no token.
+  /// Returns the targets of the sample at `position` in [0, size()), from tables without reading
+  /// tokens.
   [[nodiscard]] std::int64_t num_targets(std::uint64_t position) const;
 
   /// Returns the document of the pair at `position`, counted over the shards of the set.
@@ -88,11 +92,11 @@ class SampleSet {
   /// Returns Batch::pair_keys of the pair at `position`. Reads the tokens of the pair.
   [[nodiscard]] std::uint64_t pair_key(std::uint64_t position) const;
 
-  /// As a rule the first sequence has one; all are looked at only where there is none.
+  /// Returns true if a sample has a target. Usually the first one has, so the rest is not checked.
   [[nodiscard]] bool has_targets() const;
 
-  /// The samples of these global indices; kNoSample gives a row of padding, or no pair. `order` must
-  /// be over size() samples. What is of the whole update is left 0.
+  /// Returns the samples with these global indices; kNoSample gives a row of padding, or no pair.
+  /// `order` must have size() samples. Members for the whole update stay 0.
   [[nodiscard]] Batch make_batch(std::span<const std::int64_t> indices,
                                  const SampleOrder& order) const;
 
@@ -104,7 +108,7 @@ class SampleSet {
 
   /// Writes the sequence at `position` into row `row` of a batch. Rows are filled in order.
   void fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
-  /// Adds the pair at `position` behind what the batch holds.
+  /// Appends the pair at `position` to the batch.
   void add_pair(std::uint64_t position, Batch& batch) const;
   /// Pads a batch of pairs.
   void finish_pairs(Batch& batch) const;
@@ -117,15 +121,15 @@ class SampleSet {
   const TokenSet* set_;
   SampleConfig config_;
   std::int64_t pad_id_;
-  std::uint64_t key_of_set_;  // of set and length: the part that all pair keys have in common
+  std::uint64_t key_of_set_;  // hash of set and length, part of all pair keys
   std::unique_ptr<Sequences> sequences_;
-  std::unique_ptr<Pairs> pairs_;             // of pairs: instead of sequences_
-  const ConcatSequences* joined_ = nullptr;  // with cross_documents: sequences_
+  std::unique_ptr<Pairs> pairs_;             // for pairs: used instead of sequences_
+  const ConcatSequences* joined_ = nullptr;  // with cross_documents: equals sequences_
   std::uint64_t size_ = 0;
 };
 
-/// One batch of samples that lie in sets of one kind, length and configuration. What is of the whole
-/// update is left 0. Throws Error(usage) if it is too large.
+/// Makes one batch of samples from sets of one kind, length and configuration. Members for the
+/// whole update stay 0. Throws Error(usage) if the batch is too large.
 Batch gather_batch(std::span<const DrawnSample> drawn);
 
 }  // namespace trireme

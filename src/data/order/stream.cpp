@@ -5,8 +5,8 @@
 #include "core/error.hpp"
 #include "data/order/stream_parts.hpp"
 
-/// Looking things up in a stream that stands; stream_builder.cpp makes it, stream_state.cpp
-/// compares it with a checkpoint.
+/// Implements the lookups in a complete stream. stream_builder.cpp builds the stream, and
+/// stream_state.cpp compares it with a checkpoint.
 namespace trireme {
 
 SampleUnion::SampleUnion(std::vector<const SampleSet*> members, const OrderConfig& config)
@@ -22,7 +22,7 @@ StreamPlace SampleUnion::place(std::uint64_t ordinal) const {
   return {sets[set], drawn.position - first[set], 0, drawn.epoch};
 }
 
-StreamPlace SampleStream::Leg::place(std::uint64_t ordinal) const {
+StreamPlace SampleStream::LengthPhase::place(std::uint64_t ordinal) const {
   return ordinal < rest.size() ? rest.place(ordinal) : whole.place(ordinal - rest.size());
 }
 
@@ -39,9 +39,9 @@ SampleStream::~SampleStream() = default;
 SampleStream::SampleStream(const SampleSet& samples, const OrderConfig& order)
     : parts_(std::make_unique<Parts>()) {
   Source& source = parts_->sources.emplace_back();
-  Leg& leg = source.legs.emplace_back();
-  leg.seq_len = samples.seq_len();
-  leg.whole = SampleUnion({&samples}, order);
+  LengthPhase& length_phase = source.length_phases.emplace_back();
+  length_phase.seq_len = samples.seq_len();
+  length_phase.whole = SampleUnion({&samples}, order);
   Phase& phase = parts_->phases.emplace_back();
   phase.seq_len = samples.seq_len();
   phase.entries.emplace_back();
@@ -60,8 +60,8 @@ StreamPlace SampleStream::place(std::int64_t index) const {
   const auto i = static_cast<std::uint64_t>(index - phase.begin);
   const BlendPick pick = phase.blend ? phase.blend->pick(i) : BlendPick{0, i};
   const Phase::Entry& entry = phase.entries[pick.source];
-  StreamPlace place =
-      parts_->sources[entry.source].legs[entry.leg].place(entry.before_in_leg + pick.ordinal);
+  StreamPlace place = parts_->sources[entry.source].length_phases[entry.length_phase].place(
+      entry.before_in_length + pick.ordinal);
   place.source = entry.source;
   return place;
 }
@@ -83,12 +83,12 @@ std::vector<std::int64_t> SampleStream::seq_lens() const {
 }
 
 bool SampleStream::of_pairs() const {
-  return parts_->sources.front().legs.front().whole.sets.front()->of_pairs();
+  return parts_->sources.front().length_phases.front().whole.sets.front()->of_pairs();
 }
 
 std::optional<std::uint64_t> SampleStream::epoch_size() const {
   if (parts_->phases.size() != 1 || parts_->sources.size() != 1) return std::nullopt;
-  return parts_->sources.front().legs.front().whole.size();
+  return parts_->sources.front().length_phases.front().whole.size();
 }
 
 std::int64_t SampleStream::count_targets(std::int64_t first, std::int64_t count) const {
@@ -164,8 +164,8 @@ std::vector<const TokenSet*> SampleStream::sets() const {
 std::vector<const SampleSet*> SampleStream::sample_sets() const {
   std::vector<const SampleSet*> sets;
   for (const Source& source : parts_->sources) {
-    for (const Leg& leg : source.legs)
-      sets.insert(sets.end(), leg.whole.sets.begin(), leg.whole.sets.end());
+    for (const LengthPhase& length_phase : source.length_phases)
+      sets.insert(sets.end(), length_phase.whole.sets.begin(), length_phase.whole.sets.end());
   }
   return sets;
 }

@@ -25,7 +25,7 @@ void check_alike(const TokenSet& set, const TokenSet& first) {
 
 }  // namespace
 
-/// Makes the parts phase by phase, counting what each source has given so far.
+/// Builds the stream phase by phase and counts the samples of each source.
 class SampleStream::Builder {
  public:
   explicit Builder(const StreamConfig& config)
@@ -36,7 +36,7 @@ class SampleStream::Builder {
     for (const PlanPhase& phase : config.phases) {
       for (const PlanSource& source : phase.sources) folders += source.folders.size();
     }
-    // All sets together keep no more files open than one does alone.
+    // All sets together keep at most as many files open as one set does alone.
     files_.max_open_files = std::max<std::size_t>(files_.max_open_files / folders, 1);
     if (!config.split.empty()) split_ = Split::parse(config.split, "data.split");
   }
@@ -53,7 +53,7 @@ class SampleStream::Builder {
   [[nodiscard]] std::int64_t first_sample(const PlanPhase& plan) const {
     std::int64_t sample = 0;
     if (__builtin_mul_overflow(plan.first_step - 1, config_.global_batch, &sample))
-      fail(ErrorKind::usage, "data.path: no run comes to step {}", plan.first_step);
+      fail(ErrorKind::usage, "data.path: step {} is too large", plan.first_step);
     return sample;
   }
 
@@ -72,17 +72,17 @@ class SampleStream::Builder {
     phase.seq_len = plan.seq_len != 0 ? plan.seq_len : config_.seq_len;
     for (Phase::Entry& entry : phase.entries) {
       Source& source = parts_->sources[entry.source];
-      if (source.legs.empty() || source.legs.back().seq_len != phase.seq_len)
-        add_leg(entry.source, phase.seq_len);
-      entry.leg = source.legs.size() - 1;
+      if (source.length_phases.empty() || source.length_phases.back().seq_len != phase.seq_len)
+        add_length_phase(entry.source, phase.seq_len);
+      entry.length_phase = source.length_phases.size() - 1;
       entry.before = source.consumed;
-      entry.before_in_leg = source.consumed_of_leg;
+      entry.before_in_length = source.consumed_of_length;
     }
     if (weights.size() > 1) phase.blend = make_blend(weights, config_.blend_rule);
     parts_->phases.push_back(std::move(phase));
   }
 
-  /// Adds what the last phase gives before sample `end` to its sources.
+  /// Adds the samples of the last phase before sample `end` to the counts of its sources.
   void close_phase(std::int64_t end) {
     const Phase& phase = parts_->phases.back();
     TRIREME_ASSERT(end > phase.begin);
@@ -90,7 +90,7 @@ class SampleStream::Builder {
     for (std::size_t e = 0; e < counts.size(); ++e) {
       Source& source = parts_->sources[phase.entries[e].source];
       source.consumed += counts[e];
-      source.consumed_of_leg += counts[e];
+      source.consumed_of_length += counts[e];
     }
   }
 
@@ -100,10 +100,10 @@ class SampleStream::Builder {
     }
     Source source;
     source.folders = folders;
-    for (const std::string& folder : folders) {
+    for (const std::string& directory : folders) {
       failpoint("data.open_set");
       leave_if_stop_asked();
-      parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(folder, files_)));
+      parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(directory, files_)));
       source.sets.push_back(parts_->sets.back().get());
       check_alike(*source.sets.back(), *parts_->sets.front());
     }
@@ -111,34 +111,36 @@ class SampleStream::Builder {
     return parts_->sources.size() - 1;
   }
 
-  void add_leg(std::size_t index, std::int64_t seq_len) {
+  void add_length_phase(std::size_t index, std::int64_t seq_len) {
     Source& source = parts_->sources[index];
-    const std::string number = formatted("/{}/{}", index, source.legs.size());
-    Leg leg;
-    leg.seq_len = seq_len;
-    if (!source.legs.empty()) leg.rest = SampleUnion(rest_of(source, seq_len), order(number + "r"));
+    const std::string number = formatted("/{}/{}", index, source.length_phases.size());
+    LengthPhase length_phase;
+    length_phase.seq_len = seq_len;
+    if (!source.length_phases.empty())
+      length_phase.rest = SampleUnion(rest_of(source, seq_len), order(number + "r"));
     std::vector<const SampleSet*> whole;
     for (const TokenSet* set : source.sets) {
       leave_if_stop_asked();
       whole.push_back(keep(SampleSet(*set, view(*set, seq_len))));
     }
-    // The first set of a run has the order that a run of it alone has.
-    leg.whole = SampleUnion(std::move(whole), order(number == "/0/0" ? "" : number));
-    source.legs.push_back(std::move(leg));
-    source.consumed_of_leg = 0;
+    // The first set of a run has the same order as in a run with only this set.
+    length_phase.whole = SampleUnion(std::move(whole), order(number == "/0/0" ? "" : number));
+    source.length_phases.push_back(std::move(length_phase));
+    source.consumed_of_length = 0;
   }
 
-  /// What the epoch under way in the last leg has left, at another length.
+  /// Returns the rest of the current epoch of the source, packed at another length.
   std::vector<const SampleSet*> rest_of(const Source& source, std::int64_t seq_len) {
     if (config_.packing == Packing::concat) {
-      fail(ErrorKind::usage,
-           "data.path changes the sequence length of {} to {}, which needs data.packing = best-fit",
-           source.folders.front(), seq_len);
+      fail(
+          ErrorKind::usage,
+          "data.path changes the sequence length of {} to {}, which requires data.packing = best-fit",
+          source.folders.front(), seq_len);
     }
-    const Leg& last = source.legs.back();
-    const bool in_rest = source.consumed_of_leg < last.rest.size();
+    const LengthPhase& last = source.length_phases.back();
+    const bool in_rest = source.consumed_of_length < last.rest.size();
     const SampleUnion& from = in_rest ? last.rest : last.whole;
-    const std::uint64_t drawn = source.consumed_of_leg - (in_rest ? 0 : last.rest.size());
+    const std::uint64_t drawn = source.consumed_of_length - (in_rest ? 0 : last.rest.size());
     const std::uint64_t in_epoch = drawn % from.size();
     if (!in_rest && in_epoch == 0) return {};
     std::vector<std::vector<bool>> taken;

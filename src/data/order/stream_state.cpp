@@ -8,15 +8,16 @@
 #include "data/order/stream.hpp"
 #include "data/order/stream_parts.hpp"
 #include "data/sequences/pack_documents.hpp"
+#include "data/shards/shard_meta.hpp"
 
 namespace trireme {
 namespace {
 
-constexpr const char* kPlan = "data.plan";  // in errors
+constexpr const char* kPlan = "data.plan";  // name in errors
 constexpr const char* kPackingRuleKey = "packing_rule";
 constexpr std::int64_t kStateVersion = 1;
 
-/// The settings that decide which samples there are, as `data.*` keys.
+/// Returns the settings that determine the samples, as `data.*` keys.
 Json settings_of(const StreamConfig& config) {
   Json settings = Json::object();
   settings["packing"] = std::string(name_of(config.packing));
@@ -35,33 +36,28 @@ bool is_plain(const StreamConfig& config) {
                          const std::string& here, const std::string& there) {
   fail(
       ErrorKind::usage,
-      "this data does not continue {}: {} is {}, the checkpoint has {}\nWhat comes before the checkpoint must stay; append a phase that starts after it, or give another --run to start anew.",
+      "this data does not continue {}: {} is {}, the checkpoint has {}\nData before the checkpoint must not change. Append a phase that starts after it, or give another --run to start a new run.",
       checkpoint, what, here, there);
-}
-
-const Json& member(const Json& json, const char* key, const std::string& where) {
-  const auto found = json.find(key);
-  if (found == json.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
-  return *found;
 }
 
 void check_settings(const Json& here, const Json& there, const std::string& where,
                     const std::string& checkpoint) {
   for (const auto& item : here.items()) {
-    const Json& saved = member(there, item.key().c_str(), where);
+    const Json& saved = json_member(there, item.key().c_str(), where);
     if (item.value() != saved)
       differ(checkpoint, "data." + item.key(), item.value().dump(), saved.dump());
   }
 }
 
-/// Both are lists of sources in order of first mention.
+/// Compares two lists of sources in order of first use.
 void check_sources(const Json& here, const Json& there, const std::string& where,
                    const std::string& checkpoint) {
   for (std::size_t s = 0; s < std::min(here.size(), there.size()); ++s) {
-    if (member(here[s], "content_xxh3", where) != member(there[s], "content_xxh3", where)) {
+    if (json_member(here[s], "content_xxh3", where) !=
+        json_member(there[s], "content_xxh3", where)) {
       fail(
           ErrorKind::usage,
-          "--data holds other tokens than {} was trained on: source {} of data.path has content {}, the checkpoint's has {}",
+          "--data contains other tokens than {} was trained on: source {} of data.path has content {}, the checkpoint has {}",
           checkpoint, s + 1, here[s]["content_xxh3"].dump(), there[s]["content_xxh3"].dump());
     }
   }
@@ -70,14 +66,14 @@ void check_sources(const Json& here, const Json& there, const std::string& where
 void check_phases(const Json& here, const Json& there, const std::string& where,
                   const std::string& checkpoint) {
   if (here.size() != there.size()) {
-    differ(checkpoint, "the number of phases begun before it", std::to_string(here.size()),
+    differ(checkpoint, "the number of phases before it", std::to_string(here.size()),
            std::to_string(there.size()));
   }
   for (std::size_t p = 0; p < here.size(); ++p) {
     for (const auto& item : here[p].items()) {
       const Json saved = item.key() == kPackingRuleKey && !there[p].contains(kPackingRuleKey)
-                             ? Json(1)  // of checkpoints older than the key
-                             : member(there[p], item.key().c_str(), where);
+                             ? Json(1)  // the rule of checkpoints before this key
+                             : json_member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
         differ(checkpoint, formatted("{} of phase {} of data.path", item.key(), p + 1),
                item.value().dump(), saved.dump());
@@ -139,15 +135,16 @@ SampleStream::State SampleStream::state(std::int64_t next_sample) const {
   plan["settings"] = settings_of(parts_->config);
   plan["sources"] = Json::array();
   plan["phases"] = Json::array();
-  std::size_t known = 0;  // sources of the phases begun so far
+  std::size_t known = 0;  // number of sources of the phases so far
   for (const Phase& phase : parts_->phases) {
     if (phase.begin >= next_sample && phase.begin != 0) break;
     std::vector<double> weights;
     std::vector<std::size_t> sources;
-    bool prepared = true;  // by pack, whose sets keep their tables
+    bool prepared = true;  // by pack: such sets keep their tables
     for (const Phase::Entry& entry : phase.entries) {
-      const Leg& leg = parts_->sources[entry.source].legs[entry.leg];
-      prepared = prepared && is_prepared(leg.rest) && is_prepared(leg.whole);
+      const LengthPhase& length_phase =
+          parts_->sources[entry.source].length_phases[entry.length_phase];
+      prepared = prepared && is_prepared(length_phase.rest) && is_prepared(length_phase.whole);
       weights.push_back(entry.weight);
       sources.push_back(entry.source);
       known = std::max(known, entry.source + 1);
@@ -170,11 +167,11 @@ SampleStream::State SampleStream::state(std::int64_t next_sample) const {
 void SampleStream::check_state(const State& saved, std::int64_t next_sample,
                                const std::string& checkpoint) const {
   const Json here = parse_json(*state(next_sample).plan, kPlan);
-  if (!saved.plan) {  // written before there were plans: of one whole set
+  if (!saved.plan) {  // written before plans existed: one whole set
     if (saved.content_hash != content_hash())
-      fail(ErrorKind::usage, "--data holds other tokens than {} was trained on", checkpoint);
+      fail(ErrorKind::usage, "--data contains other tokens than {} was trained on", checkpoint);
     if (here["phases"].size() != 1)
-      differ(checkpoint, "the number of phases begun before it", here["phases"].dump(), "1");
+      differ(checkpoint, "the number of phases before it", here["phases"].dump(), "1");
     if (here["phases"][0].contains(kPackingRuleKey))
       differ(checkpoint, kPackingRuleKey, here["phases"][0][kPackingRuleKey].dump(), "1");
     return;
@@ -183,12 +180,12 @@ void SampleStream::check_state(const State& saved, std::int64_t next_sample,
   const Json there = parse_json(*saved.plan, where);
   if (json_get<std::int64_t>(there, "version", where) != kStateVersion)
     fail(ErrorKind::data, "{}: version is not {}", where, kStateVersion);
-  const Json& sources = member(there, "sources", where);
-  check_settings(here["settings"], member(there, "settings", where), where, checkpoint);
+  const Json& sources = json_member(there, "sources", where);
+  check_settings(here["settings"], json_member(there, "settings", where), where, checkpoint);
   check_sources(here["sources"], sources, where, checkpoint);
-  check_phases(here["phases"], member(there, "phases", where), where, checkpoint);
+  check_phases(here["phases"], json_member(there, "phases", where), where, checkpoint);
   if (here["sources"] != sources)
-    differ(checkpoint, "what was consumed", here["sources"].dump(), sources.dump());
+    differ(checkpoint, "the number of consumed samples", here["sources"].dump(), sources.dump());
 }
 
 }  // namespace trireme

@@ -20,7 +20,7 @@ struct WeightEntry {
   std::string_view weight;
 };
 
-/// The text's entries one after another.
+/// Iterates over the entries of the text.
 class WeightEntries {
  public:
   WeightEntries(std::string_view text, std::string_view name)
@@ -46,7 +46,7 @@ class WeightEntries {
   }
 
  private:
-  /// Behind the second quote, if the entry begins with one.
+  /// Returns the position after the second quote if the entry begins with a quote; else 0.
   std::size_t end_of_quoted_word() const {
     const std::size_t first = rest_.find_first_not_of(' ');
     if (first == std::string_view::npos || rest_[first] != '"') return 0;
@@ -56,7 +56,7 @@ class WeightEntries {
   }
 
   [[noreturn]] void bad() const {
-    fail(ErrorKind::usage, "{} = {}, must be WORD=WEIGHT,... as in <think>=10,</think>=10", name_,
+    fail(ErrorKind::usage, "{} = {}, must be WORD=WEIGHT,... like <think>=10,</think>=10", name_,
          text_);
   }
 

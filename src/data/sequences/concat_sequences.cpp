@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-/// Where document `document` of the set starts, in tokens of the set.
+/// Returns the first token of document `document`, counted over the tokens of the set.
 std::uint64_t token_of_document(const TokenSet& set, std::uint64_t document) {
   std::uint64_t tokens = 0;
   for (std::size_t i = 0; i < set.num_shards(); ++i) {
@@ -17,9 +17,9 @@ std::uint64_t token_of_document(const TokenSet& set, std::uint64_t document) {
   return tokens;
 }
 
-/// The document of a shard that token `token` of it belongs to.
+/// Returns the document that contains token `token` of a shard.
 std::uint64_t document_at(const TokenShard& shard, std::uint64_t token) {
-  std::uint64_t low = 0;  // starts at or before token
+  std::uint64_t low = 0;  // this document starts at or before token
   std::uint64_t high = shard.num_documents();
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
@@ -73,7 +73,7 @@ std::vector<Piece> ConcatSequences::pieces(std::uint64_t position) const {
       const std::uint64_t doc_end =
           doc + 1 < shard.num_documents() ? shard.document_begin(doc + 1) : shard.num_tokens();
       const std::uint64_t stop = std::min(end, doc_end);
-      if (stop > at) {  // not an empty document
+      if (stop > at) {  // skip empty documents
         pieces.push_back(
             {run.shard,
              {static_cast<std::uint32_t>(doc), static_cast<std::uint32_t>(at - doc_begin),

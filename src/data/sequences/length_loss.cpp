@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-/// Adds the conversations [begin, end) of a shard.
+/// Adds the loss of conversations [begin, end) of a shard.
 void add_conversations(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
                        std::uint64_t seq_len, LengthLoss& loss) {
   const std::vector<std::uint64_t> offsets = shard.document_offsets();
@@ -36,7 +36,7 @@ std::uint32_t targets_of(const PairTable& table, std::uint64_t doc, const PairCu
          count(table.rejected.of(doc), cut.rejected_end);
 }
 
-/// Adds the preference pairs [begin, end) of a shard.
+/// Adds the loss of preference pairs [begin, end) of a shard.
 void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
                std::uint64_t seq_len, PairCutRule rule, LengthLoss& loss) {
   const PairTable table = shard.pairs();
@@ -71,7 +71,7 @@ std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
     loss.documents += set.manifest().counts.dropped;
     loss.dropped += set.manifest().counts.dropped_long;
   }
-  std::uint64_t first = 0;  // document of the shard, in the set
+  std::uint64_t first = 0;  // first document of the shard, counted over the set
   for (std::size_t i = 0; i < set.num_shards(); ++i) {
     const std::uint64_t count = set.manifest().shards[i].counts.documents;
     const std::uint64_t begin = std::clamp(range.begin, first, first + count) - first;

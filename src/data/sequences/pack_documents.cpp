@@ -17,8 +17,8 @@ struct DocumentPiece {
   std::uint32_t length;
 };
 
-/// The pieces that lie in no sequence yet, by length. Bits in words of words say which lengths
-/// there are, so a search is O(log64 L).
+/// The parts that do not belong to a sequence yet, by length. A hierarchy of bit sets marks the
+/// available lengths, so that a search takes O(log64 L).
 class PiecePool {
  public:
   explicit PiecePool(const std::vector<DocumentPiece>& pieces)
@@ -47,7 +47,7 @@ class PiecePool {
     return length < count_.size() ? count_[length] : 0;
   }
 
-  // These three change nothing that a caller sees. Not to be asked when empty.
+  // longest, shortest and first only move cursors. The pool must not be empty.
   std::size_t longest() {
     while (count_[longest_] == 0) --longest_;
     return longest_;
@@ -58,13 +58,13 @@ class PiecePool {
     return shortest_;
   }
 
-  /// Length of the first piece in document order.
+  /// Returns the length of the first remaining part in document order.
   std::size_t first() {
     while (taken_[first_]) ++first_;
     return (*pieces_)[first_].length;
   }
 
-  /// 0 if there is none.
+  /// Returns the greatest available length up to `room`; 0 if there is none.
   [[nodiscard]] std::size_t longest_within(std::size_t room) const {
     std::size_t from = std::min(room, count_.size() - 1);
     for (std::size_t level = 0; level < levels_.size(); ++level) {
@@ -77,7 +77,7 @@ class PiecePool {
     return 0;
   }
 
-  /// Removes the first piece of this length, of which there must be one, and returns its number.
+  /// Removes the first part of this length, which must exist, and returns its number.
   std::uint32_t take(std::size_t length) {
     const std::uint32_t piece = by_length_[next_[length]++];
     taken_[piece] = true;
@@ -117,18 +117,18 @@ class PiecePool {
   std::size_t shortest_ = 1;
   std::size_t first_ = 0;
   std::vector<bool> taken_;               // [pieces]
-  std::vector<std::uint32_t> count_;      // [length] pieces left
-  std::vector<std::uint32_t> next_;       // [length] the first of them in by_length_
+  std::vector<std::uint32_t> count_;      // [length] number of remaining parts
+  std::vector<std::uint32_t> next_;       // [length] position of the first one in by_length_
   std::vector<std::uint32_t> by_length_;  // [pieces] sorted by length, then by number
   std::vector<std::vector<std::uint64_t>>
-      levels_;  // [0] one bit a length, [1] one bit a word of [0], ...
+      levels_;  // [0] one bit per length, [1] one bit per word of [0], ...
 };
 
-/// Length of a piece to begin the end of a sequence with: one that leaves exactly a piece, if there
-/// is such a one among the longest that fit.
+/// Chooses a part for the end of a sequence: one of the longest that fit, if possible one that
+/// leaves space for exactly one other part.
 std::size_t choose_for_exact_pair(const PiecePool& pool, std::size_t shortest, std::size_t room,
                                   std::size_t longest_fit) {
-  constexpr int kTried = 32;  // different lengths; more gain nothing measurable
+  constexpr int kTried = 32;  // number of lengths; more lengths gave no measurable gain
   std::size_t without_hole = 0;
   std::size_t length = longest_fit;
   for (int i = 0; i < kTried && 2 * length >= room; ++i) {
@@ -140,8 +140,9 @@ std::size_t choose_for_exact_pair(const PiecePool& pool, std::size_t shortest, s
   return without_hole != 0 ? without_hole : longest_fit;
 }
 
-/// `length`, or a shorter one if that leaves a room that no number of pieces fills: n pieces hold
-/// n * shortest to n * longest tokens, which leaves gaps where lengths are much alike.
+/// Returns `length`, or a shorter length if `length` leaves a space that no number of parts can
+/// fill: n parts have n * shortest to n * longest tokens, which leaves gaps if all lengths are
+/// similar.
 std::size_t avoid_gap(PiecePool& pool, std::size_t room, std::size_t length) {
   const std::size_t rest = room - length;
   const std::size_t pieces = (rest + pool.longest() - 1) / pool.longest();
@@ -151,11 +152,12 @@ std::size_t avoid_gap(PiecePool& pool, std::size_t room, std::size_t length) {
   return shorter != 0 ? shorter : length;
 }
 
-/// The next piece of a sequence with this room, for which some piece is short enough.
+/// Returns the length of the next part of a sequence with this space. Some part must fit.
 std::size_t choose_piece(PiecePool& pool, std::size_t room) {
   const std::size_t longest_fit = pool.longest_within(room);
   if (longest_fit == room) return room;
-  // Document order until the end: what is left keeps the same mix of lengths to the last sequence.
+  // Use document order until the end, so that the mix of lengths stays the same to the last
+  // sequence.
   const std::size_t length = room <= 3 * pool.longest()
                                  ? choose_for_exact_pair(pool, pool.shortest(), room, longest_fit)
                                  : pool.first();
@@ -171,8 +173,8 @@ struct Assignment {
   std::uint32_t num_sequences = 0;
 };
 
-/// `pool` is a copy: it is emptied. A sequence always begins with the longest
-/// piece, the hardest to place.
+/// Empties `pool`, which is a copy. A sequence always begins with the longest part, which is the
+/// hardest to place.
 template <class Choose>
 Assignment fill_sequences(PiecePool pool, std::size_t pieces, std::size_t seq_len, Choose choose) {
   Assignment result;
@@ -220,7 +222,7 @@ PackTable make_table(const std::vector<DocumentPiece>& pieces,
   for (std::size_t n = 0; n < num_sequences; ++n) table.seq_ptr[n + 1] += table.seq_ptr[n];
   std::vector<std::uint64_t> place(table.seq_ptr.begin(), table.seq_ptr.end() - 1);
   for (std::size_t i = 0; i < pieces.size();
-       ++i) {  // pieces are in document order: so are those of a sequence
+       ++i) {  // keeps the document order within each sequence
     const std::uint64_t at = place[sequence_of[i]]++;
     table.seg_doc[at] = pieces[i].doc;
     table.seg_begin[at] = pieces[i].begin;
@@ -241,7 +243,7 @@ void check_seq_len(std::int64_t seq_len, const char* name) {
 PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t seq_len) {
   check_seq_len(seq_len, "sequence length");
   if (doc_offset.size() > kNone)
-    fail(ErrorKind::data, "a shard with {} documents, must be under 2^32", doc_offset.size());
+    fail(ErrorKind::data, "a shard has {} documents, must be under 2^32", doc_offset.size());
   const auto length = static_cast<std::size_t>(seq_len);
   const std::vector<DocumentPiece> pieces = cut_documents(doc_offset, length);
   const PiecePool pool(pieces);

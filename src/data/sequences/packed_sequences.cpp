@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Sequences shard by shard: from the shard's own tables, or from tables held here.
+/// The sequences of all shards, from the tables of a shard or from tables in memory.
 class PackedSequences : public Sequences {
  public:
   PackedSequences(const TokenSet& set, std::int64_t seq_len) : set_(set), seq_len_(seq_len) {}
@@ -54,7 +54,7 @@ class PackedSequences : public Sequences {
   struct Part {
     std::size_t shard = 0;
     bool prepared = false;
-    PackTable table;  // when not prepared
+    PackTable table;  // set if not prepared
   };
 
   struct Place {
@@ -76,7 +76,7 @@ class PackedSequences : public Sequences {
   std::vector<std::uint64_t> first_{0};  // [parts+1] first sequence of each part
 };
 
-/// The pieces of one shard that are left, by document and place in it, neighbours joined.
+/// Sorts the remaining parts of one shard by document and position and joins adjacent parts.
 std::vector<Segment> join_neighbours(std::vector<Segment> pieces) {
   std::sort(pieces.begin(), pieces.end(), [](const Segment& a, const Segment& b) {
     return a.doc != b.doc ? a.doc < b.doc : a.begin < b.begin;
@@ -93,7 +93,7 @@ std::vector<Segment> join_neighbours(std::vector<Segment> pieces) {
   return joined;
 }
 
-/// Best fit over pieces as if each were a document, then told by the documents they are from.
+/// Packs parts as if each were a document, then maps the result back to their documents.
 PackTable pack_pieces(const std::vector<Segment>& pieces, std::int64_t seq_len) {
   std::vector<std::uint64_t> offset{0};
   for (const Segment& piece : pieces) offset.push_back(offset.back() + piece.length);
@@ -106,7 +106,7 @@ PackTable pack_pieces(const std::vector<Segment>& pieces, std::int64_t seq_len) 
   return table;
 }
 
-/// Documents [begin, end) of a shard of texts.
+/// Packs documents [begin, end) of a shard of texts.
 PackTable pack_texts(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
                      std::int64_t seq_len) {
   const std::vector<std::uint64_t> offsets = shard.document_offsets();
@@ -115,8 +115,8 @@ PackTable pack_texts(const TokenShard& shard, std::uint64_t begin, std::uint64_t
   return table;
 }
 
-/// Conversations as `pack` would have packed them for this length: they lose their end, and those
-/// without a target in what is left are left out.
+/// Packs conversations like `pack` does for this length: they lose their end, and conversations
+/// without a remaining target are omitted.
 PackTable pack_chats(const TokenShard& shard, const std::vector<std::uint32_t>& documents,
                      std::int64_t seq_len) {
   const std::vector<std::uint64_t> offsets = shard.document_offsets();
@@ -139,7 +139,7 @@ std::vector<std::uint32_t> documents_between(std::uint64_t begin, std::uint64_t 
   return documents;
 }
 
-/// Whole documents, in order, of the pieces of one shard that are left.
+/// Returns the documents of the remaining parts of one shard, in order.
 std::vector<std::uint32_t> documents_of(const std::vector<Segment>& pieces) {
   std::vector<std::uint32_t> documents;
   for (const Segment& piece : pieces) documents.push_back(piece.doc);
@@ -152,7 +152,7 @@ std::vector<std::uint32_t> documents_of(const std::vector<Segment>& pieces) {
 std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& documents) {
   auto result = std::make_unique<PackedSequences>(set, seq_len);
-  std::uint64_t first = 0;  // document of the shard, in the set
+  std::uint64_t first = 0;  // first document of the shard, counted over the set
   for (std::size_t i = 0; i < set.num_shards(); ++i) {
     const ShardEntry& shard = set.manifest().shards[i];
     const std::uint64_t count = shard.counts.documents;
@@ -174,7 +174,7 @@ std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t se
 std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequences& before,
                                              const std::function<bool(std::uint64_t)>& taken,
                                              std::int64_t seq_len) {
-  std::map<std::size_t, std::vector<Segment>> left;  // by shard
+  std::map<std::size_t, std::vector<Segment>> left;  // key: shard
   for (std::uint64_t position = 0; position < before.size(); ++position) {
     if (taken(position)) continue;
     for (const Piece& piece : before.pieces(position)) left[piece.shard].push_back(piece.segment);

@@ -21,7 +21,7 @@ Pairs::Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& doc
     : set_(set),
       rule_(set.manifest().pair_cut_rule()),
       seq_len_(static_cast<std::uint64_t>(seq_len)) {
-  std::uint64_t first = 0;  // document of the shard, in the set
+  std::uint64_t first = 0;  // first document of the shard, counted over the set
   for (std::size_t i = 0; i < set.num_shards(); ++i) {
     const std::uint64_t count = set.manifest().shards[i].counts.documents;
     const std::uint64_t begin = std::clamp(documents.begin, first, first + count) - first;
@@ -34,7 +34,7 @@ Pairs::Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& doc
 Pairs::Pairs(const Pairs& before, const std::function<bool(std::uint64_t)>& taken,
              std::int64_t seq_len)
     : set_(before.set_), rule_(before.rule_), seq_len_(static_cast<std::uint64_t>(seq_len)) {
-  std::map<std::size_t, std::vector<std::uint32_t>> left;  // by shard
+  std::map<std::size_t, std::vector<std::uint32_t>> left;  // key: shard
   for (std::uint64_t position = 0; position < before.size(); ++position) {
     if (taken(position)) continue;
     const Place place = before.locate(position);
@@ -112,14 +112,14 @@ CutPair Pairs::pair(std::uint64_t position) const {
   for (const Pair::Side* side : {&pair.chosen, &pair.rejected}) {
     for (const std::int64_t id : side->ids) {
       if (id < static_cast<std::int64_t>(set_.vocab_size())) continue;
-      fail(ErrorKind::data, "{}: token {} in pair {}, the vocabulary has {}", shard.path().string(),
-           id, place.document, set_.vocab_size());
+      fail(ErrorKind::data, "{}: token {} in pair {}, but the vocabulary has {} tokens",
+           shard.path().string(), id, place.document, set_.vocab_size());
     }
   }
   const auto cut = cut_pair({pair.prompt_len, pair.chosen.ids.size(), pair.rejected.ids.size()},
                             seq_len_, rule_);
   if (!cut) {
-    fail(ErrorKind::data, "{}: pair {} has more than {} tokens a side", shard.path().string(),
+    fail(ErrorKind::data, "{}: a side of pair {} has more than {} tokens", shard.path().string(),
          place.document, seq_len_);
   }
   const std::uint64_t end = std::max(cut->chosen_end, cut->rejected_end);

@@ -9,49 +9,48 @@
 
 namespace trireme {
 
-/// A pair as a run of some length sees it: what cut_pair leaves.
+/// A preference pair after cut_pair.
 struct CutPair {
-  std::uint32_t begin = 0;       // tokens that both sides lost at their beginning
-  std::uint32_t prompt_len = 0;  // tokens that are left of the prompt
-  Pair::Side chosen;             // ids that are left; targets counted before the cut
+  std::uint32_t begin = 0;       // number of tokens that both sides lost at their beginning
+  std::uint32_t prompt_len = 0;  // remaining tokens of the prompt
+  Pair::Side chosen;             // remaining ids; positions of targets refer to the uncut side
   Pair::Side rejected;
 };
 
 /// The preference pairs of a set (or of a range of its documents) with sides of at most seq_len
-/// tokens, in file order. They are cut by the rule that the set was packed with, and those that
-/// `pack` at this length would leave out are left out (keeps_targets). Functions may be called from
-/// several threads; they throw as TokenSet.
-///   memory  4 bytes a pair where the length is shorter than what `pack` prepared, else nothing
+/// tokens, in file order. The pairs are cut by the rule of the set. Pairs that `pack` at this
+/// length would drop are omitted (keeps_targets). Thread-safe. Functions throw like TokenSet.
+///   memory  4 bytes per pair if the length is below the packed length, else nothing
 class Pairs {
  public:
-  /// `set` must outlive this.
+  /// `set` must outlive this object.
   Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& documents);
 
-  /// Those of `before` for which `taken` is false, at another length.
+  /// Takes the pairs of `before` for which `taken` is false, at another length.
   Pairs(const Pairs& before, const std::function<bool(std::uint64_t)>& taken, std::int64_t seq_len);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
 
   /// Returns the number of targets on both sides of the pair at `position` in [0, size()). With
-  /// `answers_only` the targets inside the prompt are not counted. Reads no token.
+  /// `answers_only`, targets inside the prompt are not counted. Does not read tokens.
   [[nodiscard]] std::int64_t num_targets(std::uint64_t position, bool answers_only = false) const;
 
   /// Throws Error(data) for a side without tokens.
   [[nodiscard]] CutPair pair(std::uint64_t position) const;
 
-  /// Its document, counted over the shards of the set.
+  /// Returns the document of the pair, counted over the shards of the set.
   [[nodiscard]] std::uint64_t document(std::uint64_t position) const;
 
  private:
   struct Part {
     std::size_t shard = 0;
-    std::uint64_t begin = 0;                         // its first document
-    std::optional<std::vector<std::uint32_t>> kept;  // documents; none: all from `begin` on
+    std::uint64_t begin = 0;                         // first document
+    std::optional<std::vector<std::uint32_t>> kept;  // kept documents; nullopt: all from `begin` on
   };
 
   struct Place {
     std::size_t shard = 0;
-    std::uint64_t document = 0;  // of the shard
+    std::uint64_t document = 0;  // document in the shard
   };
 
   [[nodiscard]] std::vector<std::uint32_t> kept_documents(

@@ -27,7 +27,7 @@ Split Split::parse(std::string_view text, std::string_view name) {
     const std::size_t comma = rest.find(',');
     const auto share = parse_number(trim(rest.substr(0, comma)));
     if (!share || *share < 0 || count == shares.size()) {
-      fail(ErrorKind::usage, "{} = {}, must be one to three numbers of 0 or more, as in 969,30,1",
+      fail(ErrorKind::usage, "{} = {}, must be one to three numbers of 0 or more, like 969,30,1",
            name, text);
     }
     shares[count++] = *share;

@@ -15,20 +15,20 @@ struct DocumentRange {
 
 enum class SplitPart { train, valid, test };
 
-/// "969,30,1": how many of a set's documents, in file order, are for training, validation and test.
-/// One to three numbers of 0 or more, of any sum; what is not given is 0.
+/// Parses "969,30,1": the parts of the documents of a set, in file order, for training, validation
+/// and test. One to three numbers of 0 or more with any sum; missing numbers are 0.
 ///
-/// The parts of D documents end at round(D * share), shares summed from the left, halves to even:
-/// Megatron's rule for the same text. Source: Megatron-LM, blended_megatron_dataset_builder.
+/// The parts of D documents end at round(D * fraction), with fractions summed from the left and
+/// halves rounded to even, like in Megatron. Source: Megatron-LM, blended_megatron_dataset_builder.
 class Split {
  public:
-  /// Throws Error(usage) naming the text as `name` ("data.split") for anything else.
+  /// Throws Error(usage) that names the setting `name` ("data.split") for any other text.
   static Split parse(std::string_view text, std::string_view name);
 
   [[nodiscard]] DocumentRange part(SplitPart part, std::uint64_t num_documents) const;
 
  private:
-  std::array<double, 4> ends_{};  // 0, share of train, of train and valid, of all
+  std::array<double, 4> ends_{};  // 0, then cumulative fractions of train, valid and test
 };
 
 }  // namespace trireme

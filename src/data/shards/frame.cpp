@@ -70,7 +70,7 @@ void write_footer(int fd, const Frame& frame, const std::filesystem::path& path)
 
 Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path& path) {
   if (file_bytes < kFooterBytes) {
-    fail(ErrorKind::data, "{}: {} bytes are no shard: truncated, or not made by pack",
+    fail(ErrorKind::data, "{}: {} bytes are too few for a shard: truncated, or not made by pack",
          path.string(), file_bytes);
   }
   const std::uint64_t begin = file_bytes - kFooterBytes;
@@ -89,7 +89,7 @@ Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path&
   const bool fits = frame.hdf5_bytes == begin && frame.tokens_offset <= begin &&
                     frame.tokens_bytes <= begin - frame.tokens_offset;
   if (!fits) {
-    fail(ErrorKind::data, "{}: {} bytes before the footer, it names {}: bytes were lost or added",
+    fail(ErrorKind::data, "{}: {} bytes before the footer, expected {}: bytes were lost or added",
          path.string(), begin, frame.hdf5_bytes);
   }
   if (hash_frame(fd, frame, path) != frame.xxh3) {

@@ -5,29 +5,30 @@
 
 namespace trireme {
 
-/// The 72 bytes after the HDF5 part of a shard: they make it self-checking without any other file.
+/// The 72 bytes after the HDF5 part of a shard. They make the shard self-checking without other
+/// files.
 ///
-/// "Frame" is every byte of the HDF5 part outside the token data:
-/// superblock, object headers, document table, packs, checksums of the token chunks.
-/// Frame hash good => libhdf5 may parse it and the chunk checksums may be trusted.
-/// HDF5 readers ignore bytes after the end that the superblock names.
+/// The frame is every byte of the HDF5 part outside the token data: superblock, object headers,
+/// document table, packs, checksums of the token chunks. If the frame hash is correct, libhdf5 may
+/// parse the frame, and the chunk checksums may be trusted. HDF5 readers ignore bytes after the end
+/// of file that the superblock names.
 struct Frame {
-  std::uint64_t tokens_offset = 0;  // byte range of /tokens in the file; 0, 0 when it is empty
+  std::uint64_t tokens_offset = 0;  // byte range of /tokens in the file; 0, 0 if empty
   std::uint64_t tokens_bytes = 0;
-  std::uint64_t hdf5_bytes = 0;  // the file without this footer
+  std::uint64_t hdf5_bytes = 0;  // size of the file without this footer
   std::string xxh3;              // XXH3-128 of the frame, 32 hex digits
 };
 
 inline constexpr std::uint64_t kFooterBytes = 72;
 
-/// Hashes the frame of the first `hdf5_bytes` bytes of `fd`, leaving out the token range.
+/// Returns the hash of the first `hdf5_bytes` bytes of `fd` without the token range.
 std::string hash_frame(int fd, const Frame& frame, const std::filesystem::path& path);
 
 /// Appends the footer at frame.hdf5_bytes.
 void write_footer(int fd, const Frame& frame, const std::filesystem::path& path);
 
-/// Reads the footer of a file of `file_bytes`, then checks the frame hash. Throws Error(data)
-/// naming the place.
+/// Reads the footer of a file of `file_bytes` bytes and checks the frame hash. Throws Error(data)
+/// naming the position.
 Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path& path);
 
 }  // namespace trireme

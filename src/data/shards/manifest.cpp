@@ -25,12 +25,6 @@ std::optional<std::int64_t> read_id(const Json& json, std::string_view key,
   return json_get<std::int64_t>(json, key, where);
 }
 
-const Json& member(const Json& json, const char* key, std::string_view where) {
-  const auto found = json.find(key);
-  if (found == json.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
-  return *found;
-}
-
 Json shard_to_json(const ShardEntry& shard) {
   Json json = Json::object();
   json["file"] = shard.file;
@@ -50,8 +44,8 @@ ShardEntry shard_from_json(const Json& json, std::size_t index, std::string_view
   }
   shard.bytes = json_get<std::uint64_t>(json, "bytes", where);
   shard.frame_xxh3 = json_get<std::string>(json, "frame_xxh3", where);
-  shard.counts = counts_from_json(member(json, "counts", where), where);
-  shard.packs = packs_from_json(member(json, "packs", where), where);
+  shard.counts = counts_from_json(json_member(json, "counts", where), where);
+  shard.packs = packs_from_json(json_member(json, "packs", where), where);
   return shard;
 }
 
@@ -81,7 +75,7 @@ Json body_to_json(const Manifest& manifest) {
   return json;
 }
 
-/// A text of the options that `pack` was given; "" if it was not given.
+/// Returns an option of `pack` that is a text; "" if it was not given.
 std::string option_text(const std::string& config_json, const char* key) {
   const Json config = parse_json(config_json, "config");
   if (!config.is_object()) return "";
@@ -89,7 +83,7 @@ std::string option_text(const std::string& config_json, const char* key) {
   return found != config.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// The text up to the self hash, which must be the file's last key and right.
+/// Throws Error(data) unless the last key of the file is the correct hash of the preceding text.
 void check_self_hash(std::string_view text, const std::filesystem::path& path) {
   const std::size_t at = text.rfind(kHashKey);
   if (at == std::string_view::npos ||
@@ -145,9 +139,9 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   manifest.eos_id = read_id(json, "eos_id", where);
   manifest.pad_id = read_id(json, "pad_id", where);
   manifest.seq_len = json_get<std::int64_t>(json, "seq_len", where);
-  const Json& tokenizer = member(json, "tokenizer", where);
+  const Json& tokenizer = json_member(json, "tokenizer", where);
   manifest.tokenizer_hash = json_get<std::string>(tokenizer, "hash", where);
-  const Json& files = member(tokenizer, "files", where);
+  const Json& files = json_member(tokenizer, "files", where);
   for (const auto& item : files.items()) {
     const std::string& name = item.key();
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
@@ -155,21 +149,20 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
     }
     manifest.tokenizer_files[name] = json_get<std::string>(files, name, where);
   }
-  manifest.config_json = member(json, "config", where).dump();
-  for (const Json& source : member(json, "sources", where)) {
+  manifest.config_json = json_member(json, "config", where).dump();
+  for (const Json& source : json_member(json, "sources", where)) {
     manifest.sources.push_back({json_get<std::string>(source, "name", where),
                                 json_get<std::uint64_t>(source, "size", where),
                                 json_get<std::string>(source, "fingerprint", where)});
   }
-  manifest.counts = counts_from_json(member(json, "counts", where), where);
-  for (const Json& bad : member(json, "bad", where)) {
-    if (!bad.is_string())
-      fail(ErrorKind::data, "{}: bad lists something that is not a text", where);
+  manifest.counts = counts_from_json(json_member(json, "counts", where), where);
+  for (const Json& bad : json_member(json, "bad", where)) {
+    if (!bad.is_string()) fail(ErrorKind::data, "{}: 'bad' must be a list of strings", where);
     manifest.bad.push_back(bad.get<std::string>());
   }
   if (json.contains("ignored_fields"))
     manifest.ignored_fields = ignored_fields_from_json(json["ignored_fields"], where);
-  for (const Json& shard : member(json, "shards", where)) {
+  for (const Json& shard : json_member(json, "shards", where)) {
     manifest.shards.push_back(shard_from_json(shard, manifest.shards.size(), where));
   }
   manifest.content_xxh3 = json_get<std::string>(json, "content_xxh3", where);

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-/// Names of shard format version 1. Their meaning, and what may change, is
-/// promised in docs/formats/token-set.md.
+/// Names of shard format version 1. docs/formats/token-set.md specifies their meaning and allowed
+/// changes.
 namespace trireme::schema {
 
 inline constexpr std::string_view kFormat = "trireme-tokens";
@@ -24,10 +24,10 @@ inline constexpr const char* kSources = "/sources";           // u8: JSON
 inline constexpr const char* kBad = "/bad";                   // u8: JSON
 inline constexpr const char* kMeta = "/meta";                 // u8: JSON
 
-// Shards of conversations have these datasets. SetKind says which kinds have which of them.
+// Shards of conversations have these datasets. SetKind lists the datasets of each kind.
 inline constexpr const char* kLossPtr = "/loss/span_ptr";  // u64 [D+1]
 inline constexpr const char* kLossSpan = "/loss/span";     // u32 [S, 2]
-// Shards of preference pairs have these; a document is a pair.
+// Shards of preference pairs have these datasets; a document is a pair.
 inline constexpr const char* kPairPrompt = "/pair/prompt_len";          // u32 [D]
 inline constexpr const char* kPairChosen = "/pair/chosen_len";          // u32 [D]
 inline constexpr const char* kPairRejected = "/pair/rejected_len";      // u32 [D]
@@ -38,12 +38,12 @@ inline constexpr const char* kRejectedSpan = "/pair/rejected_span";     // u32 [
 
 inline constexpr std::uint64_t kChunkTokens = std::uint64_t{1} << 20;
 
-/// "/pack/L512"
+/// Returns "/pack/L512".
 inline std::string pack_group(std::int64_t seq_len) {
   return "/pack/L" + std::to_string(seq_len);
 }
 
-/// "shard-00007.h5"
+/// Returns "shard-00007.h5".
 inline std::string shard_name(std::uint64_t index) {
   std::string digits = std::to_string(index);
   if (digits.size() < 5) digits.insert(0, 5 - digits.size(), '0');

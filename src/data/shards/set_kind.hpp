@@ -6,12 +6,12 @@
 
 #include "data/shards/targets.hpp"
 
-/// The kinds of data sets, one row each: the writer, the reader, `pack`, `inspect` and the samples
-/// of training ask the row. RecordKind (text/chat) has the records that `pack` reads for a kind.
+/// The kinds of data sets, one row each. The writer, the reader, `pack`, `inspect` and the training
+/// samples use the row. RecordKind (text/chat) describes the records that `pack` reads for a kind.
 namespace trireme {
 
-/// The targets that a shard holds beside the tokens of its documents. Only the members of its kind
-/// are filled.
+/// The targets that a shard stores beside the tokens of its documents. Only the members of its kind
+/// are set.
 struct DocumentTargets {
   SpanTable loss;
   PairTable pairs;
@@ -19,7 +19,7 @@ struct DocumentTargets {
   void append(const DocumentTargets& other);
 };
 
-/// A dataset of the shard with one number a document: u32 [D].
+/// A dataset of the shard with one number per document: u32 [D].
 struct NumberColumn {
   const char* name;  // "/pair/prompt_len"
   const std::vector<std::uint32_t>& (*of)(const DocumentTargets& targets);
@@ -32,15 +32,15 @@ struct SpanColumn {
   const SpanTable& (*of)(const DocumentTargets& targets);
 };
 
-/// The form of one sample of training.
+/// The form of one training sample.
 enum class SampleForm {
-  sequence,  // pieces of documents, packed to one length
-  pair,      // one document, which holds two sides
+  sequence,  // parts of documents, packed to one length
+  pair,      // one document with two sides
 };
 
 struct SetKind {
-  std::string_view name;      // of `pack --kind`, in the manifest and in the shards
-  std::string_view document;  // what a document is, for messages: "conversation"
+  std::string_view name;      // name in `pack --kind`, the manifest and the shards
+  std::string_view document;  // noun of a document for messages: "conversation"
   SampleForm sample = SampleForm::sequence;
   std::span<const NumberColumn> numbers = {};
   std::span<const SpanColumn> spans = {};
@@ -54,8 +54,8 @@ struct SetKind {
 /// Returns all rows.
 std::span<const SetKind> set_kinds();
 
-/// Returns the row of that name. A name that this program does not know gets the row of texts: such
-/// a set can be inspected, and no command trains on it (require_kind).
+/// Returns the row with that name. An unknown name gets the row of texts: such a set can be
+/// inspected, but no command trains on it (require_kind).
 const SetKind& set_kind(std::string_view name);
 
 }  // namespace trireme

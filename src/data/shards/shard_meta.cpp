@@ -12,7 +12,7 @@ namespace {
 struct CountRow {
   const char* key;
   std::uint64_t ShardCounts::*member;
-  bool optional = false;  // stored if it is not 0: sets without it are those of earlier builds
+  bool optional = false;  // stored only if not 0; absent in older sets
 };
 
 constexpr std::array<CountRow, 11> kCounts{{{"documents", &ShardCounts::documents},
@@ -39,6 +39,12 @@ DType token_dtype_for(std::uint64_t vocab_size) {
     fail(ErrorKind::usage, "vocabulary of {} tokens, must be in [1, 2^31]", vocab_size);
   }
   return vocab_size <= 65536 ? DType::u16 : DType::u32;
+}
+
+const Json& json_member(const Json& object, const char* key, std::string_view where) {
+  const auto found = object.find(key);
+  if (found == object.end()) fail(ErrorKind::data, "{}: key '{}' is missing", where, key);
+  return *found;
 }
 
 Json counts_to_json(const ShardCounts& counts) {
@@ -72,7 +78,7 @@ std::map<std::int64_t, std::uint64_t> packs_from_json(const Json& json, std::str
     const auto [end, code] = std::from_chars(key.data(), key.data() + key.size(), seq_len);
     if (code != std::errc{} || end != key.data() + key.size() || seq_len < 2 ||
         !value.is_number_unsigned()) {
-      fail(ErrorKind::data, "{}: packs has a bad entry '{}'", where, key);
+      fail(ErrorKind::data, "{}: packs has an invalid entry '{}'", where, key);
     }
     packs[seq_len] = value.get<std::uint64_t>();
   }
@@ -84,7 +90,7 @@ IgnoredFields ignored_fields_from_json(const Json& json, std::string_view where)
   if (!json.is_object()) fail(ErrorKind::data, "{}: ignored_fields is not an object", where);
   for (const auto& [name, count] : json.items()) {
     if (!count.is_number_unsigned())
-      fail(ErrorKind::data, "{}: ignored_fields has a bad entry '{}'", where, name);
+      fail(ErrorKind::data, "{}: ignored_fields has an invalid entry '{}'", where, name);
     fields[name] = count.get<std::uint64_t>();
   }
   return fields;
@@ -120,10 +126,8 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   meta.shard_index = json_get<std::uint64_t>(json, "shard_index", where);
   meta.shard_count = json_get<std::uint64_t>(json, "shard_count", where);
   meta.input_xxh3 = json_get<std::string>(json, "input_xxh3", where);
-  if (!json.contains("counts")) fail(ErrorKind::data, "{}: key 'counts' is missing", where);
-  meta.counts = counts_from_json(json["counts"], where);
-  if (!json.contains("packs")) fail(ErrorKind::data, "{}: key 'packs' is missing", where);
-  meta.packs = packs_from_json(json["packs"], where);
+  meta.counts = counts_from_json(json_member(json, "counts", where), where);
+  meta.packs = packs_from_json(json_member(json, "packs", where), where);
   if (json.contains("ignored_fields"))
     meta.ignored_fields = ignored_fields_from_json(json["ignored_fields"], where);
   return meta;

@@ -114,7 +114,8 @@ void TokenShard::check_shape() const {
   const Table& tokens = table(schema::kTokens);
   if (counts.tokens != 0 && (tokens.offset != frame_.tokens_offset ||
                              counts.tokens * size_of(tokens.dtype) != frame_.tokens_bytes)) {
-    fail(ErrorKind::data, "{}: footer and HDF5 disagree where /tokens lies", path_.string());
+    fail(ErrorKind::data, "{}: footer and HDF5 have different positions of /tokens",
+         path_.string());
   }
 }
 
@@ -129,7 +130,7 @@ int TokenShard::file() const {
   if (!live_->fd) {
     Fd fd = open_read(path_);
     if (size_of_file(fd.get(), path_) != frame_.hdf5_bytes + kFooterBytes) {
-      fail(ErrorKind::data, "{}: changed size while in use", path_.string());
+      fail(ErrorKind::data, "{}: the size changed while the file was in use", path_.string());
     }
     live_->fd = std::move(fd);
   }
@@ -153,7 +154,7 @@ std::vector<T> TokenShard::read_table(const std::string& name, std::uint64_t beg
   if (size_of(at.dtype) != sizeof(T))
     fail(ErrorKind::data, "{}: {} is {}", path_.string(), name, dtype_name(at.dtype));
   if (count > at.count || begin > at.count - count) {
-    fail(ErrorKind::data, "{}: {} has {} entries, wanted {}..{}", path_.string(), name, at.count,
+    fail(ErrorKind::data, "{}: {} has {} entries, requested {}..{}", path_.string(), name, at.count,
          begin, begin + count);
   }
   std::vector<T> values(count);
@@ -195,8 +196,8 @@ void TokenShard::verify_tokens() const {
 void TokenShard::read_tokens(std::uint64_t begin, std::span<std::int64_t> ids) const {
   if (ids.empty()) return;
   if (ids.size() > num_tokens() || begin > num_tokens() - ids.size()) {
-    fail(ErrorKind::data, "{}: {} has {} entries, wanted {}..{}", path_.string(), schema::kTokens,
-         num_tokens(), begin, begin + ids.size());
+    fail(ErrorKind::data, "{}: {} has {} entries, requested {}..{}", path_.string(),
+         schema::kTokens, num_tokens(), begin, begin + ids.size());
   }
   const std::uint64_t last = (begin + ids.size() - 1) / schema::kChunkTokens;
   for (std::uint64_t chunk = begin / schema::kChunkTokens; chunk <= last; ++chunk)
@@ -245,7 +246,7 @@ std::vector<Segment> TokenShard::segments(std::int64_t seq_len, std::uint64_t se
   const std::string group = schema::pack_group(seq_len);
   const auto ends = read_table<std::uint64_t>(group + "/seq_ptr", sequence, 2);
   if (ends[1] < ends[0] || ends[1] - ends[0] > static_cast<std::uint64_t>(seq_len)) {
-    fail(ErrorKind::data, "{}: {}/seq_ptr falls or jumps at sequence {}", path_.string(), group,
+    fail(ErrorKind::data, "{}: {}/seq_ptr is invalid at sequence {}", path_.string(), group,
          sequence);
   }
   const std::uint64_t count = ends[1] - ends[0];

@@ -10,7 +10,6 @@
 
 #include "core/files/file.hpp"
 #include "data/shards/frame.hpp"
-#include "data/shards/pack_table.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"
@@ -21,15 +20,15 @@ namespace trireme {
 struct Segment {
   std::uint32_t doc = 0;
   std::uint32_t begin = 0;   // first token, from the start of the document
-  std::uint32_t length = 0;  // tokens
+  std::uint32_t length = 0;  // number of tokens
 };
 
-/// One preference pair of a shard but its tokens.
+/// One preference pair of a shard without its tokens.
 struct PairShape {
-  std::uint32_t prompt_len = 0;  // tokens that both sides begin with
-  std::uint32_t chosen_len = 0;  // that follow
+  std::uint32_t prompt_len = 0;  // number of tokens of the common prompt
+  std::uint32_t chosen_len = 0;  // number of tokens after the prompt
   std::uint32_t rejected_len = 0;
-  std::vector<Span> chosen;  // targets, counted from the start of the prompt
+  std::vector<Span> chosen;  // targets, from the start of the prompt
   std::vector<Span> rejected;
 
   [[nodiscard]] PairLengths lengths() const {
@@ -42,19 +41,18 @@ struct PairShape {
 struct Pair {
   struct Side {
     std::vector<std::int64_t> ids;  // prompt and answer
-    std::vector<Span> targets;      // tokens of `ids`
+    std::vector<Span> targets;      // positions in `ids`
   };
 
-  std::uint32_t prompt_len = 0;  // tokens that both sides begin with
+  std::uint32_t prompt_len = 0;  // number of tokens of the common prompt
   Side chosen;
   Side rejected;
 };
 
-/// One shard, open for reading. Opening checks the frame hash with plain reads before libhdf5 sees
-/// the file; after that tables and tokens are read with pread, and each chunk of 1 Mi tokens is
-/// checked against its checksum when first touched. Memory: a bit a chunk, plus nothing that grows
-/// with the shard, except what the caller asks for. All functions may be called from several
-/// threads. They throw Error(data) naming file and place of the damage.
+/// One shard, open for reading. Opening checks the frame hash with plain reads before libhdf5 reads
+/// the file. After that, tables and tokens are read with pread, and each chunk of 1 Mi tokens is
+/// checked against its checksum at its first access. Memory: one bit per chunk and the requested
+/// data. Thread-safe. Functions throw Error(data) naming file and position of the damage.
 class TokenShard {
  public:
   static TokenShard open(const std::filesystem::path& path);
@@ -69,22 +67,22 @@ class TokenShard {
 
   [[nodiscard]] std::uint64_t num_documents() const noexcept { return meta_.counts.documents; }
 
-  /// Lengths that `pack` prepared, ascending, and how many sequences each has.
+  /// Returns the lengths that `pack` prepared, ascending, with their number of sequences.
   [[nodiscard]] const std::map<std::int64_t, std::uint64_t>& prepared() const noexcept {
     return meta_.packs;
   }
 
-  /// tokens [begin, begin + ids.size()) of the shard, widened.
+  /// Reads tokens [begin, begin + ids.size()) of the shard.
   void read_tokens(std::uint64_t begin, std::span<std::int64_t> ids) const;
 
-  /// [D+1], the whole document table: 8 bytes a document.
+  /// Returns the whole document table [D+1], 8 bytes per document.
   [[nodiscard]] std::vector<std::uint64_t> document_offsets() const;
-  /// First token of a document.
+  /// Returns the first token of a document.
   [[nodiscard]] std::uint64_t document_begin(std::uint64_t doc) const;
-  /// Number of each document's line from the first line of its source in this shard; empty if the
-  /// shard does not say.
+  /// Returns for each document the number of its line, counted from the first line of its source in
+  /// this shard; empty if the shard has no line numbers.
   [[nodiscard]] std::vector<std::uint32_t> document_lines() const;
-  /// JSON texts, see ShardContent.
+  /// Returns a JSON text, see ShardContent.
   [[nodiscard]] std::string sources_json() const;
   [[nodiscard]] std::string bad_json() const;
   [[nodiscard]] std::vector<std::uint32_t> document_sources() const;
@@ -95,30 +93,30 @@ class TokenShard {
   /// Returns true if each document has one list of target spans: conversations.
   [[nodiscard]] bool has_spans() const { return kind().is_masked() && !kind().has_pairs(); }
 
-  /// The targets of a document, and of all; only where has_spans().
+  /// Returns the targets of one document or of all documents; only if has_spans().
   [[nodiscard]] std::vector<Span> target_spans(std::uint64_t doc) const;
   [[nodiscard]] SpanTable target_spans() const;
 
   /// Returns the entry of document `doc` in a NumberColumn of the kind.
   [[nodiscard]] std::uint32_t number(const char* column, std::uint64_t doc) const;
 
-  /// Document `doc` of a shard of preference pairs.
+  /// Returns document `doc` of a shard of preference pairs.
   [[nodiscard]] Pair pair(std::uint64_t doc) const;
   [[nodiscard]] PairShape pair_shape(std::uint64_t doc) const;
-  /// All pairs.
+  /// Returns all preference pairs without their tokens.
   [[nodiscard]] PairTable pairs() const;
-  /// The same without spans: tokens of the prompt, and of what follows it on the two sides.
+  /// Like pairs, without spans: only the lengths.
   [[nodiscard]] PairTable pair_lengths() const;
 
-  /// Of the packing prepared for `seq_len`, which must be among prepared().
+  /// Reads the packing prepared for `seq_len`, which must be in prepared().
   [[nodiscard]] std::vector<Segment> segments(std::int64_t seq_len, std::uint64_t sequence) const;
   [[nodiscard]] std::uint32_t num_targets(std::int64_t seq_len, std::uint64_t sequence) const;
 
-  /// Reads every token chunk and compares its checksum. Throws Error(data) naming
-  /// the first damaged chunk.
+  /// Reads every token chunk and compares its checksum. Throws Error(data) naming the first damaged
+  /// chunk.
   void verify_tokens() const;
 
-  /// Gives the file descriptor back; the next read opens it again.
+  /// Closes the file descriptor; the next read opens it again.
   void release() const;
 
  private:
@@ -128,7 +126,7 @@ class TokenShard {
     DType dtype = DType::u8;
   };
 
-  struct Live {  // what changes while reading
+  struct Live {  // state that changes while reading
     std::mutex mutex;
     Fd fd;
     std::vector<bool> checked;  // [chunks]
@@ -139,7 +137,7 @@ class TokenShard {
   void check_shape() const;
   void expect_table(const std::string& name, DType dtype, std::uint64_t count) const;
   void check_target_shape() const;
-  /// The whole table; document d has limits[d] tokens.
+  /// Reads the whole table; document d has limits[d] tokens.
   [[nodiscard]] SpanTable read_span_table(const char* ptr, const char* span,
                                           std::span<const std::uint64_t> limits) const;
   [[nodiscard]] std::vector<Span> read_spans(const char* ptr, const char* span, std::uint64_t doc,

@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// Each two numbers of a [S, 2] table.
+/// Converts a [S, 2] table to spans.
 std::vector<Span> to_spans(const std::vector<std::uint32_t>& numbers) {
   std::vector<Span> spans(numbers.size() / 2);
   for (std::size_t i = 0; i < spans.size(); ++i) spans[i] = {numbers[2 * i], numbers[2 * i + 1]};
@@ -18,7 +18,7 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
   std::uint32_t last = 0;
   for (const Span& span : spans) {
     if (span.begin < last || span.end <= span.begin || span.end > limit)
-      fail(ErrorKind::data, "{}: spans overlap or leave the document", where);
+      fail(ErrorKind::data, "{}: spans overlap or exceed the document", where);
     last = span.end;
   }
 }
@@ -41,7 +41,7 @@ std::vector<Span> TokenShard::read_spans(const char* ptr, const char* span, std:
   const auto ends = read_table<std::uint64_t>(ptr, doc, 2);
   const std::uint64_t stored = table(span).count / 2;
   if (ends[1] < ends[0] || ends[1] > stored)
-    fail(ErrorKind::data, "{}: {} falls or jumps at document {}", path_.string(), ptr, doc);
+    fail(ErrorKind::data, "{}: {} is invalid at document {}", path_.string(), ptr, doc);
   std::vector<Span> spans =
       to_spans(read_table<std::uint32_t>(span, 2 * ends[0], 2 * (ends[1] - ends[0])));
   check_spans(spans, limit, formatted("{}: {} of document {}", path_.string(), span, doc));
@@ -61,7 +61,7 @@ SpanTable TokenShard::read_span_table(const char* ptr, const char* span,
   const std::string where = formatted("{}: {}", path_.string(), span);
   for (std::uint64_t doc = 0; doc < num_documents(); ++doc) {
     if (result.ptr[doc + 1] < result.ptr[doc] || result.ptr[doc + 1] > result.spans.size())
-      fail(ErrorKind::data, "{}: {} falls or jumps at {}", path_.string(), ptr, doc);
+      fail(ErrorKind::data, "{}: {} is invalid at {}", path_.string(), ptr, doc);
     check_spans(result.of(doc), limits[doc], where);
   }
   return result;
@@ -98,8 +98,8 @@ Pair TokenShard::pair(std::uint64_t doc) const {
   const std::uint64_t total =
       std::uint64_t{shape.prompt_len} + shape.chosen_len + shape.rejected_len;
   if (ends[1] < ends[0] || ends[1] - ends[0] != total) {
-    fail(ErrorKind::data, "{}: the lengths of pair {} are not those of its document",
-         path_.string(), doc);
+    fail(ErrorKind::data, "{}: the lengths of pair {} do not match its document", path_.string(),
+         doc);
   }
   Pair result;
   result.prompt_len = shape.prompt_len;

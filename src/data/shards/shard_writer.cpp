@@ -24,7 +24,8 @@ namespace {
 
 using Parts = std::vector<std::vector<std::byte>>;
 
-/// Calls `use(chunk)` for each run of `chunk_bytes` (the last may be shorter) of the joined parts.
+/// Calls `use(chunk)` for each block of `chunk_bytes` (the last may be shorter) of the joined
+/// parts.
 void for_each_chunk(const Parts& parts, std::size_t chunk_bytes,
                     const std::function<void(std::span<const std::byte>)>& use) {
   std::vector<std::byte> chunk;
@@ -77,7 +78,7 @@ void write_targets(Hdf5File& file, const ShardContent& content) {
   }
 }
 
-/// Everything but the token bytes; returns where these belong.
+/// Writes everything except the token bytes; returns the position of the token bytes.
 std::uint64_t write_skeleton(const std::filesystem::path& path, const ShardContent& content,
                              const std::vector<std::uint64_t>& chunk_hashes) {
   Hdf5File file = Hdf5File::create(path);
@@ -111,7 +112,7 @@ void write_tokens_and_footer(const std::filesystem::path& path, const ShardConte
     write_all(fd.get(), chunk, at, path);
     at += chunk.size();
   });
-  // HDF5 leaves the tail of an early-allocated dataset unwritten: the length is certain only now.
+  // HDF5 does not write the end of an early-allocated dataset, so the file size is known only now.
   const auto size = std::max<std::uint64_t>(std::filesystem::file_size(path), at);
   Frame frame{tokens_offset, at - tokens_offset, size, {}};
   frame.xxh3 = hash_frame(fd.get(), frame, path);
@@ -120,9 +121,28 @@ void write_tokens_and_footer(const std::filesystem::path& path, const ShardConte
   sync_file(fd.get(), path);
 }
 
+template <class T>
+void add_all(const std::vector<T>& later, std::vector<T>& column) {
+  column.insert(column.end(), later.begin(), later.end());
+}
+
 }  // namespace
 
-std::filesystem::path write_shard(const std::filesystem::path& folder,
+void DocumentColumns::append(DocumentColumns&& later, std::uint64_t first_line) {
+  for (std::vector<std::byte>& part : later.token_parts) token_parts.push_back(std::move(part));
+  const std::uint64_t num_tokens = offset.back();
+  for (std::size_t i = 1; i < later.offset.size(); ++i)
+    offset.push_back(num_tokens + later.offset[i]);
+  add_all(later.source, source);
+  add_all(later.source_offset, source_offset);
+  add_all(later.text_xxh3, text_xxh3);
+  for (const std::uint32_t number : later.line)
+    line.push_back(static_cast<std::uint32_t>(first_line + number));
+  targets.append(later.targets);
+  counts += later.counts;
+}
+
+std::filesystem::path write_shard(const std::filesystem::path& directory,
                                   const ShardContent& content) {
   const std::size_t chunk_bytes = schema::kChunkTokens * size_of(content.meta.token_dtype);
   std::vector<std::uint64_t> hashes;
@@ -138,8 +158,8 @@ std::filesystem::path write_shard(const std::filesystem::path& folder,
 
   const std::string name = schema::shard_name(content.meta.shard_index);
   const std::filesystem::path temporary =
-      folder / formatted("{}{}.{}", schema::kTemporaryPrefix, name, ::getpid());
-  const std::filesystem::path target = folder / name;
+      directory / formatted("{}{}.{}", schema::kTemporaryPrefix, name, ::getpid());
+  const std::filesystem::path target = directory / name;
   remove_tree(temporary);
   try {
     const std::uint64_t offset = write_skeleton(temporary, content, hashes);

@@ -25,7 +25,7 @@ constexpr const char* kStaged = "trireme-staged";
 constexpr const char* kLock = ".lock";
 constexpr const char* kPart = ".part";
 constexpr std::chrono::milliseconds kLookAgain{50};
-constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;  // that stay free
+constexpr std::uint64_t kSpareBytes = std::uint64_t{64} << 20;  // bytes to keep free
 
 fs::path with_suffix(fs::path path, const char* suffix) {
   path += suffix;
@@ -38,14 +38,15 @@ Fd open_lock(const fs::path& path) {
   return fd;
 }
 
-/// Whoever deletes a copy deletes its lock too: a lock that has no name any more guards nothing.
+/// Returns false if the lock file was deleted (together with its copy): then the lock is void.
 bool has_name(const Fd& fd) {
   struct stat status {};
 
   return ::fstat(fd.get(), &status) == 0 && status.st_nlink > 0;
 }
 
-/// For who holds the lock alone, as the next one. What cannot be deleted is tried again later.
+/// Deletes the copy. The caller holds the exclusive lock. Ignores errors: a later process tries
+/// again.
 void delete_files(const fs::path& copy) {
   std::error_code code;
   fs::remove_all(copy, code);
@@ -58,7 +59,7 @@ void delete_copy(const fs::path& copy) {
   fs::remove(with_suffix(copy, kLock), code);
 }
 
-/// Copies of other sets that nobody reads.
+/// Deletes unused copies of other sets.
 void clear_others(const fs::path& copy) {
   std::error_code code;
   for (fs::directory_iterator it(copy.parent_path(), code), end; !code && it != end;
@@ -88,7 +89,7 @@ void check_room(const TokenSet& set, const fs::path& place) {
   if (code || space.available >= bytes + kSpareBytes) return;
   fail(
       ErrorKind::resource,
-      "data.stage: {} needs {} MB, {} has {} MB left: name another folder, or leave data.stage out",
+      "data.stage: {} needs {} MB, but {} has {} MB free: name another directory, or omit data.stage",
       set.folder().string(), bytes / 1000000, place.string(), space.available / 1000000);
 }
 
@@ -99,7 +100,7 @@ void copy_set(const TokenSet& set, const fs::path& target) {
     fs::copy_file(set.folder() / name, target / name, code);
     if (!code) return;
     if (!fs::exists(set.folder() / name))
-      fail(ErrorKind::data, "{}: is gone", (set.folder() / name).string());
+      fail(ErrorKind::data, "{} no longer exists", (set.folder() / name).string());
     fail_to_write("copy to", target / name, code.value());
   };
   make_folders(target / schema::kTokenizerFolder);
@@ -109,7 +110,8 @@ void copy_set(const TokenSet& set, const fs::path& target) {
   copy(schema::kManifest);
 }
 
-/// For who holds the lock alone: true if there was no whole copy.
+/// Makes the copy unless it is complete; returns true if it was made. The caller holds the
+/// exclusive lock.
 bool make_copy(const TokenSet& set, const fs::path& copy) {
   if (is_whole(copy)) return false;
   delete_files(copy);
@@ -129,29 +131,29 @@ bool make_copy(const TokenSet& set, const fs::path& copy) {
 }  // namespace
 
 bool StagedSet::take_lock(int kind) {
-  if (!lock_ || !has_name(lock_)) lock_ = open_lock(with_suffix(folder_, kLock));
+  if (!lock_ || !has_name(lock_)) lock_ = open_lock(with_suffix(directory_, kLock));
   return ::flock(lock_.get(), kind | LOCK_NB) == 0 && has_name(lock_);
 }
 
 StagedSet::StagedSet(const fs::path& set, const fs::path& place) {
   const TokenSet source = TokenSet::open(set);
   make_folders(place / kStaged);
-  folder_ = place / kStaged / source.content_hash();
-  clear_others(folder_);
+  directory_ = place / kStaged / source.content_hash();
+  clear_others(directory_);
   while (true) {
     leave_if_stop_asked();
-    if (take_lock(LOCK_EX)) made_ = make_copy(source, folder_) || made_;
-    // Another may delete the copy between the two locks: then it is made again.
+    if (take_lock(LOCK_EX)) made_ = make_copy(source, directory_) || made_;
+    // Another process may delete the copy between the two locks: then it is made again.
     std::error_code code;
-    if (take_lock(LOCK_SH) && fs::exists(folder_ / schema::kManifest, code)) return;
+    if (take_lock(LOCK_SH) && fs::exists(directory_ / schema::kManifest, code)) return;
     std::this_thread::sleep_for(kLookAgain);
   }
 }
 
 StagedSet::~StagedSet() {
   try {
-    if (take_lock(LOCK_EX)) delete_copy(folder_);
-  } catch (const Error&) {  // the folder is gone
+    if (take_lock(LOCK_EX)) delete_copy(directory_);
+  } catch (const Error&) {  // the directory no longer exists
   }
 }
 

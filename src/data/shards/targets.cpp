@@ -5,13 +5,13 @@
 namespace trireme {
 namespace {
 
-/// The part of `span` that lies in (begin, end): the first token of a piece is nobody's target.
+/// Returns the part of `span` in (begin, end): the first token of a part is never a target.
 Span clip(const Span& span, std::uint32_t begin, std::uint32_t end) {
   const std::uint32_t from = std::max(span.begin, begin + 1);
   return {from, std::max(from, std::min(span.end, end))};
 }
 
-/// Tokens of the prompt that a rule never cuts from its beginning.
+/// Returns the number of prompt tokens that a rule always keeps.
 std::uint64_t least_prompt(std::uint64_t prompt, std::uint64_t seq_len, PairCutRule rule) {
   switch (rule) {
     case PairCutRule::prompt:

@@ -6,9 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/shards/pack_table.hpp"
-
-/// Which tokens of a document are targets, where not all are (SetKind::is_masked).
+/// The target tokens of a document, for kinds with a mask (SetKind::is_masked).
 namespace trireme {
 
 /// Tokens [begin, end), from the start of a document or of one side of a pair.
@@ -20,14 +18,14 @@ struct Span {
 
 static_assert(sizeof(Span) == 8);  // a row of a u32 [S, 2] dataset
 
-/// The spans of many documents, in order: those of document d are spans[ptr[d]] .. spans[ptr[d+1]],
-/// ascending and disjoint. A token in them is a target, if a token of its segment is before it.
+/// The target spans of many documents, in order. Document d has spans[ptr[d]] .. spans[ptr[d+1]],
+/// ascending and disjoint. A token in a span is a target if a token of its segment precedes it.
 struct SpanTable {
   std::vector<std::uint64_t> ptr{0};
   std::vector<Span> spans;
 
   void add(std::span<const Span> of_document);
-  /// Adds all documents of another table.
+  /// Appends all documents of another table.
   void append(const SpanTable& other);
 
   [[nodiscard]] std::uint64_t num_documents() const noexcept { return ptr.size() - 1; }
@@ -36,20 +34,21 @@ struct SpanTable {
     return std::span(spans).subspan(ptr[document], ptr[document + 1] - ptr[document]);
   }
 
-  /// Tokens in all spans.
+  /// Returns the number of tokens in all spans.
   [[nodiscard]] std::uint64_t num_tokens() const noexcept;
 };
 
-/// Numbers of tokens of a preference pair. Each side includes the prompt, which is the longest run
-/// of tokens that both sides begin with.
+/// Token counts of a preference pair. Each side includes the prompt, which is the longest common
+/// prefix of both sides.
 struct PairLengths {
   std::uint64_t prompt = 0;
   std::uint64_t chosen = 0;
   std::uint64_t rejected = 0;
 };
 
-/// Pairs of a shard. The tokens of a pair are its prompt once, what follows it in the chosen chat,
-/// what follows it in the rejected one. Spans count from the prompt's start on both sides.
+/// The preference pairs of a shard. The tokens of a pair are its prompt (once), the rest of the
+/// chosen side and the rest of the rejected side. Spans count from the start of the prompt on both
+/// sides.
 struct PairTable {
   std::vector<std::uint32_t> prompt_len;  // [D]
   std::vector<std::uint32_t> chosen_len;
@@ -65,54 +64,71 @@ struct PairTable {
   }
 };
 
-/// The part of a preference pair that is cut if a side is longer than the sequence length.
+/// The part of a preference pair to cut if a side is longer than the sequence length.
 enum class PairCutRule {
-  end,     // each side loses its end, as in MiniMind
-  prompt,  // the prompt loses its beginning, down to a quarter of the length; then as `end`
-  drop,    // the pair is left out
-  prompt_to_last_token,  // as `prompt`, down to one token; only sets made before the option have it
+  end,     // each side loses its end, like in MiniMind
+  prompt,  // the prompt loses its beginning, down to a quarter of the length; then like `end`
+  drop,    // the pair is dropped
+  prompt_to_last_token,  // like `prompt`, down to one token; only in sets older than the option
 };
 
 /// Values of `pack --cut-pairs`, by enum value. The last rule has no name: it cannot be chosen.
 inline constexpr std::array<std::string_view, 3> kPairCutRules{"end", "prompt", "drop"};
 
-/// Tokens [begin, end of that side) of a preference pair, counted from the start of the prompt.
+/// Remaining tokens [begin, end of that side) of a preference pair, from the start of the prompt.
 struct PairCut {
   std::uint64_t begin = 0;
   std::uint64_t chosen_end = 0;
   std::uint64_t rejected_end = 0;
 };
 
-/// Cuts a preference pair to at most `seq_len` tokens a side; none if the rule leaves the pair out.
-/// The prompt loses the same tokens on both sides, and never its last one: the first token of an
-/// answer is a target only if a token is before it. A cut at one length and then at a shorter one
-/// gives the same tokens as the cut at the shorter length alone.
+/// Cuts a preference pair to at most `seq_len` tokens per side; nullopt if the rule drops the pair.
+/// The prompt loses the same tokens on both sides, but never its last token, because the first
+/// token of an answer is a target only if a token precedes it. A cut at one length followed by a
+/// cut at a shorter length gives the same tokens as the shorter cut alone.
 std::optional<PairCut> cut_pair(const PairLengths& lengths, std::uint64_t seq_len,
                                 PairCutRule rule);
 
 /// Returns true if a cut preference pair can be trained on: each side keeps a target, and a side
-/// that lost its end keeps one behind the prompt (for sets of before the option: any target).
+/// that lost its end keeps a target after the prompt (sets older than the option: any target).
 /// `chosen` and `rejected` are the targets of the sides, counted from the start of the prompt.
 bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
                    std::span<const Span> rejected, PairCutRule rule);
 
-/// First token of a side that matters for the targets behind the prompt: the prompt's last token,
-/// after which the first token of the answer is a target. Counted like `prompt_len`.
+/// Returns the first token that matters for the targets after the prompt: the last token of the
+/// prompt, which predicts the first token of the answer. Counted like `prompt_len`.
 constexpr std::uint64_t before_answer(std::uint64_t prompt_len) {
   return prompt_len == 0 ? 0 : prompt_len - 1;
 }
 
-/// Tokens of a document's piece [begin, begin + length) that are targets:
-/// in a span, and not the piece's first.
+/// The sequences of one shard at one length, as parts of documents.
+///   seq_ptr    [N+1]  segments of sequence n are [seq_ptr[n], seq_ptr[n+1])
+///   seg_doc    [S]    document in the shard
+///   seg_begin  [S]    first token, from the start of its document
+///   seg_len    [S]    number of tokens, 1..seq_len
+///   targets    [N]    number of positions of the sequence with a target
+struct PackTable {
+  std::int64_t seq_len = 0;
+  std::vector<std::uint64_t> seq_ptr{0};
+  std::vector<std::uint32_t> seg_doc;
+  std::vector<std::uint32_t> seg_begin;
+  std::vector<std::uint32_t> seg_len;
+  std::vector<std::uint32_t> targets;
+
+  [[nodiscard]] std::uint64_t num_sequences() const noexcept { return targets.size(); }
+};
+
+/// Returns the number of targets in the part [begin, begin + length) of a document: tokens in a
+/// span, except the first token of the part.
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin, std::uint32_t length);
 
-/// Fills pack.targets anew for documents whose targets are `table`'s.
+/// Recomputes pack.targets for documents with the targets in `table`.
 void count_span_targets(const SpanTable& table, PackTable& pack);
 
-/// Writes the next-token targets of a piece [begin, begin + ids.size()) of a document:
-///   ids      its tokens
-///   targets  as many; targets[i] = ids[i+1] where token begin+i+1 is in a span, else left as it is
-/// Returns how many were written.
+/// Writes the next-token targets of the part [begin, begin + ids.size()) of a document:
+///   ids      tokens of the part
+///   targets  same size; targets[i] = ids[i+1] if token begin+i+1 is in a span, else unchanged
+/// Returns the number of written targets.
 std::int64_t fill_targets(std::span<const Span> spans, std::uint32_t begin,
                           std::span<const std::int64_t> ids, std::span<std::int64_t> targets);
 

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder or file without a manifest: what it is, and what to do.
+/// Throws an error that describes a path without a manifest and what to do.
 [[noreturn]] void fail_no_set(const fs::path& place) {
   std::error_code code;
   if (!fs::exists(place, code)) {
@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
   }
   if (!fs::is_directory(place, code)) {
     const fs::path parent = place.parent_path();
-    fail(ErrorKind::data, "{} is a file, a token set is a folder that `trireme-data pack` wrote{}",
+    fail(ErrorKind::data,
+         "{} is a file, but a token set is a directory that `trireme-data pack` wrote{}",
          place.string(),
          fs::exists(parent / schema::kManifest, code) ? formatted(": give {}", parent.string())
                                                       : "");
@@ -37,29 +38,29 @@ namespace fs = std::filesystem;
   if (begun) {
     fail(
         ErrorKind::data,
-        "{} is not a finished token set, it has no {}: run the same `trireme-data pack` again, which goes on where it stopped",
+        "{} is not a finished token set, it has no {}: run the same `trireme-data pack` again to continue it",
         place.string(), schema::kManifest);
   }
   if (has_tokenizer) {
     fail(
         ErrorKind::data,
-        "{} is not a token set, it holds a tokenizer and no shard: `trireme-data pack` found no document in its inputs or ended before its first shard. Run pack again with inputs that hold documents, and read its last message",
+        "{} is not a token set: it contains a tokenizer but no shard. `trireme-data pack` found no document in its inputs or ended before its first shard. Read its last message, and run pack again with inputs that contain documents",
         place.string());
   }
   fail(
       ErrorKind::data,
-      "{} holds no token set, it has no {}: make one of a corpus with `trireme-data pack --input FILE --output SET`",
+      "{} is not a token set, it has no {}: make a token set with `trireme-data pack --input FILE --output SET`",
       place.string(), schema::kManifest);
 }
 
 }  // namespace
 
-TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptions& options) {
+TokenSet TokenSet::open(const std::filesystem::path& directory, const TokenSetOptions& options) {
   TokenSet set;
-  set.folder_ = folder;
+  set.directory_ = directory;
   set.options_ = options;
-  const std::filesystem::path path = folder / schema::kManifest;
-  if (!std::filesystem::exists(path)) fail_no_set(folder);
+  const std::filesystem::path path = directory / schema::kManifest;
+  if (!std::filesystem::exists(path)) fail_no_set(directory);
   set.manifest_ = Manifest::from_text(read_file(path), path);
   set.live_ = std::make_unique<Live>();
   set.live_->shards.resize(set.manifest_.shards.size());
@@ -69,7 +70,7 @@ TokenSet TokenSet::open(const std::filesystem::path& folder, const TokenSetOptio
 std::map<std::string, std::string> TokenSet::tokenizer_files() const {
   std::map<std::string, std::string> files;
   for (const auto& [name, hash] : manifest_.tokenizer_files) {
-    const std::filesystem::path path = folder_ / schema::kTokenizerFolder / name;
+    const std::filesystem::path path = directory_ / schema::kTokenizerFolder / name;
     std::string content = read_file(path);
     if (xxh3_128_hex(content) != hash) {
       fail(ErrorKind::data, "{}: damaged: checksum {}, the manifest says {}", path.string(),
@@ -87,11 +88,11 @@ const TokenShard& TokenSet::shard(std::size_t index) const {
   if (!open.empty() && open.back() == index) return *slot;
   if (!slot) {
     const ShardEntry& entry = manifest_.shards[index];
-    auto opened = std::make_unique<TokenShard>(TokenShard::open(folder_ / entry.file));
+    auto opened = std::make_unique<TokenShard>(TokenShard::open(directory_ / entry.file));
     if (opened->frame().xxh3 != entry.frame_xxh3 ||
         opened->frame().hdf5_bytes + kFooterBytes != entry.bytes ||
         opened->meta().counts != entry.counts || opened->meta().packs != entry.packs) {
-      fail(ErrorKind::data, "{}: is not the shard that {} lists (another hash)",
+      fail(ErrorKind::data, "{} is not the shard that {} lists (another hash)",
            opened->path().string(), schema::kManifest);
     }
     slot = std::move(opened);
@@ -106,26 +107,26 @@ const TokenShard& TokenSet::shard(std::size_t index) const {
 }
 
 void TokenSet::verify(bool fast) const {
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     const std::string name = entry.path().filename().string();
     const bool known = name == schema::kManifest || name == schema::kTokenizerFolder ||
                        name.starts_with(schema::kTemporaryPrefix) ||
                        std::any_of(manifest_.shards.begin(), manifest_.shards.end(),
                                    [&](const ShardEntry& shard) { return shard.file == name; });
-    if (!known) fail(ErrorKind::data, "{}: is not part of this token set", entry.path().string());
+    if (!known) fail(ErrorKind::data, "{} is not part of this token set", entry.path().string());
   }
   static_cast<void>(tokenizer_files());
   ShardCounts counts;
   for (std::size_t i = 0; i < num_shards(); ++i) {
-    // Opened anew: a shard that is in use was checked when it was opened, not now.
-    const TokenShard fresh = TokenShard::open(folder_ / manifest_.shards[i].file);
+    // Open it again: a shard in use was checked when it was opened, not now.
+    const TokenShard fresh = TokenShard::open(directory_ / manifest_.shards[i].file);
     static_cast<void>(shard(i));
     if (!fast) fresh.verify_tokens();
     counts += fresh.meta().counts;
   }
   if (counts != manifest_.counts) {
-    fail(ErrorKind::data, "{}: its counts are not the sum of its shards",
-         (folder_ / schema::kManifest).string());
+    fail(ErrorKind::data, "{}: the counts are not the sum over the shards",
+         (directory_ / schema::kManifest).string());
   }
 }
 
@@ -134,8 +135,8 @@ void require_kind(const TokenSet& set, std::span<const std::string_view> kinds,
   if (std::find(kinds.begin(), kinds.end(), set.kind()) == kinds.end()) {
     const std::string needed = joined(kinds, " or ");
     fail(ErrorKind::usage,
-         "{} is of kind {}, {} is needed. Give a data set that was packed with --kind {}", named,
-         set.kind(), needed, needed);
+         "{} has kind {}, but {} is required. Give a data set that was packed with --kind {}",
+         named, set.kind(), needed, needed);
   }
 }
 

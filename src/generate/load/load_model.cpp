@@ -7,7 +7,6 @@
 
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/exchange/special_tokens.hpp"
-#include "checkpoint/exchange/tokenizer_size.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/format/state.hpp"
 #include "checkpoint/hf/hf_model.hpp"

@@ -1,7 +1,6 @@
 #include <cmath>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "comm/agree.hpp"
 #include "comm/launchers.hpp"

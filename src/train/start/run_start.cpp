@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "checkpoint/load/load.hpp"
 #include "checkpoint/upkeep/model_place.hpp"
 #include "comm/agree.hpp"

@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 
-#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "core/error.hpp"

@@ -116,7 +116,7 @@ TEST(SharedCommands, DamageInAnyShardIsReportedOnce) {
   overwrite(step / "shard-00007-of-00008.h5", "x");
   const Together all = same_on_all({"checkpoint", "verify", step.string()});
   ASSERT_EQ(all.messages.size(), 1U);
-  for (const char* name : {"shard-00002", "shard-00005", "shard-00007-of-00008.h5: not named"})
+  for (const char* name : {"shard-00002", "shard-00005", "shard-00007-of-00008.h5: not listed"})
     EXPECT_NE(all.messages[0].find(name), std::string::npos) << all.messages[0];
   EXPECT_EQ(same_on_all({"checkpoint", "hash", step.string()}).codes, std::set<int>{3});
 }

@@ -6,7 +6,6 @@
 
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/safetensors.hpp"
-#include "checkpoint/format/lora_values.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/peft/peft.hpp"
@@ -177,7 +176,7 @@ TEST(Lora, ACheckpointOfAdaptersNeedsItsBaseAndOthersHaveNone) {
   const std::string whole = message_of(ErrorKind::usage, [&] {
     export_command({.checkpoint = folder / "run/base", .output = folder / "x", .adapter = true});
   });
-  EXPECT_NE(whole.find("holds no adapters"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("contains no adapters"), std::string::npos) << whole;
   fs::rename(folder / "run/base", folder / "elsewhere");
   message_of(ErrorKind::data,
              [&] { export_command({.checkpoint = folder / "run", .output = folder / "x"}); });

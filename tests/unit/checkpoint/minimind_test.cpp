@@ -70,7 +70,7 @@ TEST(TorchFile, RefusesByNameWhatIsNoTensorAndNoDict) {
       {in_dict(Pickle().number(7)), "'key' is a number"},
       {in_dict(Pickle().raw("]")), "'key' is a list"},
       {in_dict(Pickle().raw("}")), "'key' is a dict"},
-      {Pickle().raw("].").code, "it is a list, no dict"},
+      {Pickle().raw("].").code, "it is a list, not a dict"},
       {Pickle().raw("i").code, "instruction 105"},
       {Pickle().raw("}").code, "ends early"},
       {Pickle().raw("0.").code, "instruction 48"},
@@ -92,15 +92,15 @@ TEST(TorchFile, RefusesByNameWhatIsNoTensorAndNoDict) {
   }
   std::string deep = "\x80\x02";
   for (int i = 0; i < 100'000; ++i) deep += ")\x85";  // tuples in tuples
-  EXPECT_NE(refusal(deep + ".").find("no dict"), std::string::npos);
+  EXPECT_NE(refusal(deep + ".").find("not a dict"), std::string::npos);
 }
 
 TEST(TorchFile, OtherFilesAndCompressedOnesAreRefused) {
   const TempFolder folder;
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"", "no file of torch.save"},
-      {"PK", "no file of torch.save"},
-      {std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15), "older one"},
+      {"", "is not a torch.save file"},
+      {"PK", "is not a torch.save file"},
+      {std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", 15), "older file"},
       {zip_of({}), "no data.pkl"},
       {zip_of({{"m/data.pkl", "x"}}, 8), "is compressed"},
       {zip_of({{"m/data.pkl", "}."}, {"m/byteorder", "big"}}), "not little-endian"},

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/exchange/lora.hpp"
-#include "checkpoint/format/lora_values.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"
@@ -107,7 +107,7 @@ TEST(ModelTemplate, OtherTemplatesOfASetAreRefusedNamingBothAndTheWayOut) {
   const std::string custom = message_of(ErrorKind::usage, [&] {
     check_same_template({"d", "chatml", "m", "custom-12"}, false);
   });
-  EXPECT_NE(custom.find("which is none of minimind-v1"), std::string::npos) << custom;
+  EXPECT_NE(custom.find("not one of minimind-v1"), std::string::npos) << custom;
   EXPECT_EQ(custom.find("--template custom"), std::string::npos) << custom;
 }
 

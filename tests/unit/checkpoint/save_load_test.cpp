@@ -201,9 +201,9 @@ TEST(SaveLoad, ForeignNamesShapesAndDtypesAreListedTogether) {
       if (ranks > 1) return;
       EXPECT_NE(text.find("missing: param/model.final.weight"), std::string::npos) << text;
       EXPECT_NE(text.find("extra: param/model.norm.weight"), std::string::npos) << text;
-      EXPECT_NE(text.find("saved as f32 [11, 6], wanted as f32 [6, 11]"), std::string::npos)
+      EXPECT_NE(text.find("saved as f32 [11, 6], required as f32 [6, 11]"), std::string::npos)
           << text;
-      EXPECT_NE(text.find("optim/step: saved as i64 [], wanted as i32 []"), std::string::npos)
+      EXPECT_NE(text.find("optim/step: saved as i64 [], required as i32 []"), std::string::npos)
           << text;
     });
   }

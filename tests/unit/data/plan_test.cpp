@@ -184,7 +184,7 @@ TEST(Plan, AFileThatIsNoPlanIsRefusedByWhatItIs) {
   };
 
   EXPECT_NE(refusal("garbage", std::string("\x7f\x01\0ab", 5), ErrorKind::data)
-                .find("neither a token set (a folder that `trireme-data pack` wrote)"),
+                .find("neither a token set (a directory that `trireme-data pack` wrote)"),
             std::string::npos);
   for (const char* records : {"{\"text\": \"a\"}\n", "\n [1]"})
     EXPECT_NE(refusal("records.json", records, ErrorKind::usage).find("trireme-data pack"),

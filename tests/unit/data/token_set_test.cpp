@@ -75,12 +75,13 @@ TEST(ManyShards, KeepNoMoreFilesOpenThanTheLimitLeaves) {
 }
 
 TEST_F(ThreeShards, APlaceThatIsNoSetSaysWhatToDo) {
-  EXPECT_NE(verify_message(path_ / "shard-00000.h5").find("is a file, a token set is a folder"),
-            std::string::npos);
+  EXPECT_NE(
+      verify_message(path_ / "shard-00000.h5").find("is a file, but a token set is a directory"),
+      std::string::npos);
   EXPECT_TRUE(verify_message(path_ / "shard-00000.h5").ends_with(": give " + path_.string()));
   std::filesystem::create_directories(path_ / "empty");
-  EXPECT_NE(verify_message(path_ / "empty").find("holds no token set"), std::string::npos);
-  EXPECT_NE(verify_message(path_ / "empty").find("make one of a corpus with `trireme-data pack"),
+  EXPECT_NE(verify_message(path_ / "empty").find("is not a token set"), std::string::npos);
+  EXPECT_NE(verify_message(path_ / "empty").find("make a token set with `trireme-data pack"),
             std::string::npos);
   std::filesystem::remove(path_ / "manifest.json");
   EXPECT_NE(verify_message(path_).find("run the same `trireme-data pack` again"),

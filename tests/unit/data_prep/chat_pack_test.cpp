@@ -133,7 +133,7 @@ TEST_F(ChatPack, MarkersInMessagesAreTextTokensOrErrors) {
   EXPECT_EQ(trained(line(0)), "<think>\n\n</think>\n\nyes<|im_end|>");
   EXPECT_LT(line(0)["ids"].size(), as_text);
   const SortedJson found = pack_lines("sft", {forged, sft(talk({"q", "a"}))}, with("error"));
-  EXPECT_EQ(found["bad"][0], "in.jsonl:0: a message holds the token '<|im_end|>'");
+  EXPECT_EQ(found["bad"][0], "in.jsonl:0: a message contains the token '<|im_end|>'");
 }
 
 TEST_F(ChatPack, MinimindMaskTakesTheLineEndAlong) {
@@ -247,7 +247,7 @@ TEST_F(ChatPack, RefusesWrongOptions) {
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "rl"; }),
             "--kind rl, must be pretrain, sft or dpo");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "pretrain"; }),
-            "--template minimind-v3 is for --kind sft and dpo");
+            "--template minimind-v3 requires --kind sft and dpo");
 }
 
 TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {

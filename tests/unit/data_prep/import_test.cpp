@@ -346,7 +346,7 @@ TEST_F(Import, RefusesDamagedAndForeignFilesByName) {
   EXPECT_NE(with_index("MMIDIDX").find("no MMIDIDX"), std::string::npos);
   EXPECT_NE(with_index(index_bytes(8, lengths, 2, {0, 1, 2}) + "\1").find("bytes"),
             std::string::npos);
-  EXPECT_NE(with_index(index_bytes(8, {2, 1}, 2, {0, 1, 2})).find("make 6"), std::string::npos);
+  EXPECT_NE(with_index(index_bytes(8, {2, 1}, 2, {0, 1, 2})).find("need 6"), std::string::npos);
   EXPECT_NE(with_index(index_bytes(8, lengths, 4, {0, 1, 2})).find("out of order"),
             std::string::npos);
   EXPECT_NE(with_index(index_bytes(8, {1, 1, 2}, 2, {0, 2, 1, 3})).find("out of order"),
@@ -355,15 +355,15 @@ TEST_F(Import, RefusesDamagedAndForeignFilesByName) {
             std::string::npos);
   std::string huge = index_bytes(8, lengths, 2, {0, 1, 2});
   std::memset(huge.data() + 18, 0x7f, 8);  // number of sequences
-  EXPECT_NE(with_index(huge).find("make"), std::string::npos);
+  EXPECT_NE(with_index(huge).find("need"), std::string::npos);
 
   write_llm_c<std::uint16_t>(folder_.path() / "eval.bin", 20240522, 1, {1});
   EXPECT_NE(refusal(config("llm.c", "eval.bin")).find("magic 20240522"), std::string::npos);
   write_llm_c<std::uint16_t>(folder_.path() / "cut.bin", 20240520, 1, {1, 2, 3});
   std::filesystem::resize_file(folder_.path() / "cut.bin", 1024 + 5);
-  EXPECT_NE(refusal(config("llm.c", "cut.bin")).find("make 1030"), std::string::npos);
+  EXPECT_NE(refusal(config("llm.c", "cut.bin")).find("need 1030"), std::string::npos);
   write_llm_c<std::uint16_t>(folder_.path() / "none.bin", 20240520, 1, {});
-  EXPECT_NE(refusal(config("llm.c", "none.bin")).find("no token"), std::string::npos);
+  EXPECT_NE(refusal(config("llm.c", "none.bin")).find("no tokens"), std::string::npos);
   ImportConfig without = config("llm.c", "cut.bin");
   without.vocab_size = 0;
   EXPECT_NE(refusal(without).find("--tokenizer"), std::string::npos);

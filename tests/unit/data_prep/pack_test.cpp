@@ -173,7 +173,7 @@ TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
   PackConfig other = pack_config(corpus_, path_ / "set");
   other.documents.text.eos = false;
   EXPECT_NE(error_of(other, ErrorKind::usage)
-                .find("made otherwise: --eos is true there, false here; use"),
+                .find("a different set: --eos is true there, false here; use"),
             std::string::npos);
   other.seq_len = 32;
   const std::string message = error_of(other, ErrorKind::usage);
@@ -275,7 +275,7 @@ TEST_F(Pack, RefusesInputsWithoutAnyDocument) {
   const std::string input = (path_ / "none.jsonl").string();
   write_text(input, "{\"txt\": \"one\"}\n");
   EXPECT_EQ(error_of(pack_config(input, path_ / "none"), ErrorKind::data),
-            formatted("no document in {}: 1 bad line; the first (FILE:BYTE): none.jsonl:0: "
+            formatted("no document in {}: 1 invalid record; the first (FILE:BYTE): none.jsonl:0: "
                       "no field 'text'",
                       input));
 

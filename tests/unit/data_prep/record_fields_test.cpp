@@ -53,7 +53,7 @@ TEST_F(FieldsOfRecords, AreCountedByRecordInSummaryManifestAndInspection) {
   EXPECT_EQ(found["ignored_fields"], expected);
   EXPECT_NE(inspect_text(*set_).find("ignored field   messages[].foo, in 2 records\n"),
             std::string::npos);
-  EXPECT_NE(losses().find("warning: did not read these fields, which hold something: id in 2 "
+  EXPECT_NE(losses().find("warning: these fields are not empty but were not read: id in 2 "
                           "records, messages[].content[].cache in 2 records"),
             std::string::npos)
       << losses();
@@ -64,7 +64,7 @@ TEST_F(FieldsOfRecords, AreNoWarningWhereTheUserNamesThem) {
   const SortedJson found = pack_lines(
       "sft", {record}, [](PackConfig& config) { config.documents.ignore_fields = "id"; });
 
-  EXPECT_EQ(losses(), "info: left fields of --ignore-fields out: id in 1 record\n");
+  EXPECT_EQ(losses(), "info: ignored fields of --ignore-fields: id in 1 record\n");
   const std::string named = found["content_xxh3"];
   pack_lines("sft", {record});
   EXPECT_EQ(set_->content_hash(), named) << "the option decides no bytes";
@@ -137,7 +137,7 @@ TEST_F(FieldsOfRecords, WithTextAreRefusedBesideOwnFields) {
   const std::string empty = R"({"instruction": "do", "input": "", "output": "done", "n": 3})";
   const std::string full = R"({"instruction": "do", "input": "with", "output": "done"})";
   const std::string told = refusal("sft", {empty, full, full}, ErrorKind::usage, own(""));
-  EXPECT_NE(told.find("--fields instruction,output leaves 'input' unread, which holds text in 2 "
+  EXPECT_NE(told.find("--fields instruction,output leaves 'input' unread, which has text in 2 "
                       "records, first in " +
                       (path_ / "in.jsonl").string() + ", byte " + std::to_string(empty.size() + 1)),
             std::string::npos)
@@ -170,7 +170,7 @@ TEST_F(FieldsOfRecords, MarksSwitchTargetsOffUnderBothMasksAndInPairs) {
     const SortedJson found = pack_lines("sft", {sft(chat), sft(all_off)}, wide(mask));
     EXPECT_EQ(found["documents"], 1);
     EXPECT_EQ(found["dropped"], 1);
-    EXPECT_NE(losses().find("or weight or train switches its answers off"), std::string::npos)
+    EXPECT_NE(losses().find("or the field weight or train disables its answers"), std::string::npos)
         << losses();
     EXPECT_EQ(trained(line(0)), good + (mask[0] == 'm' ? "\n" : ""));
     EXPECT_NE(line(0)["text"].get<std::string>().find("bad<|im_end|>"), std::string::npos);
@@ -255,8 +255,8 @@ TEST_F(FieldsOfRecords, AnExistingDirectoryStaysWithItsFiles) {
     FAIL();
   } catch (const Error& error) {
     const std::string told = error.what();
-    EXPECT_NE(told.find("holds a tokenizer and no shard"), std::string::npos) << told;
-    EXPECT_EQ(told.find("goes on where it stopped"), std::string::npos) << told;
+    EXPECT_NE(told.find("contains a tokenizer but no shard"), std::string::npos) << told;
+    EXPECT_EQ(told.find("to continue it"), std::string::npos) << told;
   }
 }
 

@@ -33,7 +33,7 @@ TEST(TokenizerPlace, IsAFileADirectoryACheckpointOrARun) {
       FAIL() << place;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
-      EXPECT_NE(std::string(error.what()).find("run or Hugging Face folder"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("run, Hugging Face model"), std::string::npos);
     }
   }
 }
