@@ -64,7 +64,7 @@ std::optional<double> timeout_s(int argc, const char* const* argv, const std::st
   return limit;
 }
 
-/// "runs/first.start" of "runs/first/".
+/// Returns "runs/first.start" for "runs/first/".
 fs::path beside(const std::string& folder) {
   std::error_code code;
   fs::path path = fs::absolute(folder, code).lexically_normal();
@@ -83,8 +83,7 @@ StartLimit start_limit(int argc, const char* const* argv) {
   StartLimit limit;
   const std::string run = last_option(argc, argv, {"--run"});
   limit.timeout_s = timeout_s(argc, argv, run).value_or(limit.timeout_s);
-  const std::string folder =
-      run.empty() ? last_option(argc, argv, {"--output", "-o"}) : run;
+  const std::string folder = run.empty() ? last_option(argc, argv, {"--output", "-o"}) : run;
   if (!folder.empty()) limit.marks = beside(folder);
   return limit;
 }

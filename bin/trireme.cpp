@@ -15,7 +15,7 @@
 
 namespace {
 
-/// Returns what --version prints: this program's version and those of what it was built with.
+/// Returns the text of --version: the versions of this program, the compiler and the libraries.
 std::string version_text() {
   return trireme::formatted(
       "trireme {}\n  compiler  g++ {}\n  LibTorch  {}\n  MPI       {}\n  NCCL      {}\n",
@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
     keep_freed_memory();
     CommOptions options;
     options.activity = std::make_shared<Activity>();
-    // A trainer makes a world of its own; in the others ranks meet after hours of work, and the
-    // slowest one sets the pace.
+    // A trainer creates its own communicator with a timeout. In other commands a rank may wait
+    // hours for the slowest one.
     if (!is_training_command(argc, argv)) options.timeout_s = kNoTimeout_s;
     Launch launch("trireme", &argc, &argv, options);
     CommandLine line("trireme", "trains language models on Slurm clusters", version_text);

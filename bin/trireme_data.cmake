@@ -14,5 +14,5 @@ target_compile_definitions(trireme-data PRIVATE TRIREME_VERSION="${PROJECT_VERSI
 target_link_libraries(trireme-data PRIVATE trireme::data_prep)
 trireme_compile_together(trireme-data)
 trireme_optimize_little(trireme-data)
-target_compile_options(trireme-data PRIVATE -fPIC)  # and not -fPIE, as the precompiled header
+target_compile_options(trireme-data PRIVATE -fPIC)  # not -fPIE: the precompiled header needs -fPIC
 trireme_use_pch(trireme-data trireme_pch)

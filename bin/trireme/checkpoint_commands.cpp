@@ -7,9 +7,9 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run folder";
+constexpr const char* kPlaceHelp = "checkpoint, directory of checkpoints, or run directory";
 
-/// The options of the commands that look at checkpoints.
+/// The options of the commands that read checkpoints.
 struct InspectionSettings {
   std::string place;
   std::string other;
@@ -19,14 +19,15 @@ struct InspectionSettings {
 
 void add_list_and_verify(CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<InspectionSettings>();
-  line.command("checkpoint list", "checkpoints of a run, newest first")
+  line.command("checkpoint list", "list the checkpoints of a run, newest first")
       .positional("DIR", &settings->place, kPlaceHelp)
       .example("trireme checkpoint list runs/first")
       .run([settings] {
         print(checkpoint_list(settings->place));
         return kExitDone;
       });
-  line.command("checkpoint verify", "check every byte of a checkpoint or of all in a run")
+  line.command("checkpoint verify",
+               "check every byte of one checkpoint or of all checkpoints of a run")
       .positional("DIR", &settings->place, kPlaceHelp)
       .example("trireme checkpoint verify runs/first")
       .example("mpirun -n 8 trireme checkpoint verify runs/first")
@@ -35,9 +36,9 @@ void add_list_and_verify(CommandLine& line, const WorldSource& world) {
         return checkpoint_verify(settings->place, ranks);
       }));
   line.command("checkpoint hash",
-               "SHA-256 of all tensors of a checkpoint, the same for every layout")
+               "print the SHA-256 of all tensors of a checkpoint (independent of the layout)")
       .positional("DIR", &settings->place,
-                  "checkpoint, folder of checkpoints, run or Hugging Face folder")
+                  "checkpoint, directory of checkpoints, run or Hugging Face directory")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme checkpoint hash runs/first")
       .ranks(Ranks::all)
@@ -48,10 +49,10 @@ void add_list_and_verify(CommandLine& line, const WorldSource& world) {
 
 void add_inspect_and_diff(CommandLine& line) {
   const auto settings = std::make_shared<InspectionSettings>();
-  line.command("checkpoint inspect", "values, files and tensors of a checkpoint")
+  line.command("checkpoint inspect", "show the values, files and tensors of a checkpoint")
       .positional("DIR", &settings->place, kPlaceHelp)
       .flag("--layout", settings->layout,
-            "its slices instead, as JSON for `checkpoint reshard --layout`")
+            "print the slices as JSON instead, for `checkpoint reshard --layout`")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme checkpoint inspect runs/first")
       .run([settings] {
@@ -59,7 +60,7 @@ void add_inspect_and_diff(CommandLine& line) {
         return kExitDone;
       });
   line.command("checkpoint diff",
-               "what differs between two checkpoints of any layouts; exit code 3 if anything does")
+               "compare two checkpoints of any layouts; exit code 3 if they differ")
       .positional("A", &settings->place, kPlaceHelp)
       .positional("B", &settings->other, kPlaceHelp)
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
@@ -75,13 +76,14 @@ void add_inspect_and_diff(CommandLine& line) {
 void add_reshard(CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<ReshardCommand>();
   line.command("checkpoint reshard",
-               "write a checkpoint again for another number of ranks or layout")
+               "rewrite a checkpoint for another number of ranks or another layout")
       .positional("DIR", &settings->from, kPlaceHelp)
-      .option("--output,-o", &settings->output, "DIR", "folder in which the checkpoint appears",
-              Need::required)
-      .option("--ranks", &settings->ranks, "N", "spread over so many ranks by bytes")
+      .option("--output,-o", &settings->output, "DIR",
+              "directory in which the checkpoint is created", Need::required)
+      .option("--ranks", &settings->ranks, "N",
+              "number of ranks that share the checkpoint by bytes")
       .option("--layout", &settings->layout, "FILE",
-              "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
+              "JSON file with the slices of each rank (see `checkpoint inspect --layout`)")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
       .ranks(Ranks::all)
@@ -91,12 +93,15 @@ void add_reshard(CommandLine& line, const WorldSource& world) {
 
 void add_prune(CommandLine& line) {
   const auto settings = std::make_shared<PruneCommand>();
-  line.command("checkpoint prune", "delete old checkpoints of a run that no job is using")
-      .positional("DIR", &settings->place, "run folder, or the folder of its checkpoints")
-      .option("--keep-last", &settings->keep_last, "N", "good ones kept, the newest")
-      .option("--keep-every", &settings->keep_every, "N", "steps divisible by it are kept; 0: none")
-      .option("--keep-best", &settings->keep_best, "N", "kept by lowest validation loss")
-      .flag("--dry-run", settings->dry_run, "only say what would be deleted")
+  line.command("checkpoint prune", "delete old checkpoints of a run that no job uses")
+      .positional("DIR", &settings->place, "run directory, or the directory of its checkpoints")
+      .option("--keep-last", &settings->keep_last, "N",
+              "number of newest valid checkpoints to keep")
+      .option("--keep-every", &settings->keep_every, "N",
+              "keep checkpoints of steps divisible by N; 0: none")
+      .option("--keep-best", &settings->keep_best, "N",
+              "number of checkpoints with the lowest validation loss to keep")
+      .flag("--dry-run", settings->dry_run, "only print what would be deleted")
       .example("trireme checkpoint prune runs/first --keep-last 2 --dry-run")
       .run([settings] {
         print(checkpoint_prune(*settings));
@@ -118,7 +123,7 @@ std::function<int()> print_shared(const WorldSource& world,
 }
 
 void add_checkpoint_commands(CommandLine& line, const WorldSource& world) {
-  line.group("checkpoint", "look at the checkpoints of a run, and change them");
+  line.group("checkpoint", "inspect and manage the checkpoints of a run");
   add_list_and_verify(line, world);
   add_inspect_and_diff(line);
   add_reshard(line, world);

@@ -2,8 +2,8 @@
 
 namespace trireme {
 
-/// Takes the setting of OpenMP's short wait (early_start.cpp) out of this process's environment, so
-/// that programs started from here (sbatch) do not inherit it. Call it in main, before other threads
+/// Removes the OpenMP setting that early_start.cpp added from this process's environment, so that
+/// programs started from here (sbatch) do not inherit it. Call it in main, before other threads
 /// exist.
 void forget_short_spin() noexcept;
 

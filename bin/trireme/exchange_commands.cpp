@@ -1,4 +1,4 @@
-/// Models of other programs: export and import.
+/// Commands that exchange models with other programs: export and import.
 
 #include <algorithm>
 
@@ -27,19 +27,19 @@ void complete_model(ModelConfig& model, ConfigSet& keys) {
 
 void add_export(CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<ExportCommand>();
-  line.command("export", "write a Hugging Face model folder from a checkpoint")
+  line.command("export", "export a checkpoint as a Hugging Face model directory")
       .option("--checkpoint", &settings->checkpoint, "MODEL", kModelPlaceHelp, Need::required)
-      .option("--output", &settings->output, "DIR", "folder to write; must not exist",
+      .option("--output", &settings->output, "DIR", "directory to write; must not exist",
               Need::required)
-      .option("--dtype", &settings->dtype, "f32|bf16|f16", "of the weights; f32 is exact")
+      .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
       .flag("--adapter", settings->adapter,
-            "of a LoRA run: the adapters alone, as a folder for Hugging Face peft; without it they "
-            "are added to the weights")
+            "for a LoRA run: export only the adapters, for Hugging Face peft; without it they are "
+            "merged into the weights")
       .option("--base", &settings->base, "MODEL",
-              "of a LoRA run: what its adapters were trained on; else the run's own `base`")
+              "for a LoRA run: base model of the adapters; default: `base` of the run directory")
       .option("--base-name", &settings->base_name, "NAME",
-              "with --adapter: base_model_name_or_path, the Hugging Face folder or hub name of the "
-              "base; default: the Hugging Face folder that the run or --base names, else RUN/base")
+              "with --adapter: base_model_name_or_path, the Hugging Face directory or hub name of "
+              "the base; default: the directory that the run or --base names, else RUN/base")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
       .example(
@@ -53,23 +53,23 @@ void add_import(CommandLine& line) {
   const auto settings = std::make_shared<ImportSettings>();
   ImportCommand& import = settings->import;
   line.command("import",
-               "make a checkpoint from Hugging Face folders (models, adapters) or MiniMind weights")
+               "create a checkpoint from a Hugging Face model, a peft adapter or MiniMind weights")
       .option("--hf", &import.hf, "DIR",
-              "folder with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
-      .option("--peft", &import.peft, "DIR", "folder of adapters, as peft writes it (LoRA)")
+              "directory with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
+      .option("--peft", &import.peft, "DIR", "directory of LoRA adapters in the format of peft")
       .option(
           "--base", &import.base, "MODEL",
-          "with --peft: the model that the adapters were trained on (a checkpoint, run or Hugging "
-          "Face folder)")
+          "with --peft: base model of the adapters (a checkpoint, run or Hugging Face directory)")
       .option("--minimind", &import.minimind, "FILE",
-              "weights of MiniMind's trainers (V1, V2, V2.1 and later), .pth or .safetensors; "
-              "their shape is --model.preset, or --model.hidden_size and so on")
+              "weights of MiniMind's trainers (V1, V2, V2.1 and later), .pth or .safetensors; give "
+              "the model shape with --model.preset, or with --model.hidden_size and others")
       .option("--tokenizer", &import.tokenizer, "DIR",
-              "with --minimind: folder of its tokenizer, kept with the weights")
-      .flag("--require-tokenizer", import.require_tokenizer,
-            "with --hf or --minimind: refuse a model whose tokenizer is absent or cannot be read "
-            "(exit code 3); without it, a warning")
-      .option("--output", &import.output, "DIR", "run folder to write", Need::required)
+              "with --minimind: directory of its tokenizer, which is stored with the weights")
+      .flag(
+          "--require-tokenizer", import.require_tokenizer,
+          "with --hf or --minimind: fail with exit code 3 if the tokenizer is missing or cannot be "
+          "read; without it, print a warning")
+      .option("--output", &import.output, "DIR", "run directory to write", Need::required)
       .config(settings->model_keys,
               [&import](ConfigSet& keys) {
                 if (!import.minimind.empty()) complete_model(import.model, keys);

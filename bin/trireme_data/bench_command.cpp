@@ -5,7 +5,8 @@
 namespace trireme {
 
 void add_bench_command(CommandLine& line) {
-  Command& command = line.command("bench", "how fast this machine encodes and packs your text");
+  Command& command =
+      line.command("bench", "measure how fast this machine encodes and packs your text");
   const auto config = command.settings<BenchConfig>("bench");
   command.example("trireme-data bench --tokenizer tok --input corpus.jsonl --threads 2 --json")
       .run([config] {

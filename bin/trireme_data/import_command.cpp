@@ -8,7 +8,7 @@ namespace trireme {
 
 void add_import_command(CommandLine& line, Launch& launch) {
   Command& command = line.command(
-      "import", "token files of another program to a folder of token shards; nothing is tokenized");
+      "import", "convert token files of another program to token shards, without tokenizing");
   const auto config = command.settings<ImportConfig>("import");
   command
       .example(
@@ -22,10 +22,11 @@ void add_import_command(CommandLine& line, Launch& launch) {
         Communicator& world = launch.world();
         const ImportReport report = import_tokens(*config, &world);
         if (world.rank() == 0) {
-          log::info(formatted("{}: {} shards, {} of them kept from before, in {}", config->output,
-                              report.partitions, report.kept, format_duration(report.seconds)));
+          log::info(formatted("{}: {} shards, {} of them kept from an earlier start, in {}",
+                              config->output, report.partitions, report.kept,
+                              format_duration(report.seconds)));
           if (config->tokenizer.empty())
-            log::warn("the set has no tokenizer: checkpoints of it cannot generate text");
+            log::warn("the data set has no tokenizer: models trained on it cannot generate text");
         }
         return kExitDone;
       });

@@ -23,7 +23,7 @@ std::string describe(const InspectConfig& config) {
 }  // namespace
 
 void add_inspect_command(CommandLine& line) {
-  Command& command = line.command("inspect", "what a packed set holds");
+  Command& command = line.command("inspect", "show the contents of a data set");
   const auto config = command.settings<InspectConfig>("inspect");
   command.example("trireme-data inspect data/train --json")
       .example("trireme-data inspect data/sft --line 0 --json")

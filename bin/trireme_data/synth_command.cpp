@@ -6,7 +6,7 @@ namespace trireme {
 
 void add_synth_command(CommandLine& line) {
   Command& command = line.command(
-      "synth", "write the built-in corpus: stories, sums, questions in English and Chinese");
+      "synth", "write a synthetic corpus: stories, sums, questions in English and Chinese");
   const auto config = command.settings<SynthConfig>("synth");
   command.example("trireme-data synth --output corpus.jsonl --documents 20000 --seed 1")
       .run([config] {

@@ -8,7 +8,7 @@ namespace trireme {
 
 void add_verify_command(CommandLine& line) {
   Command& command = line.command(
-      "verify", "check every byte of a packed set; exit 0, or 3 with the damaged file and place");
+      "verify", "check every byte of a data set; exit code 3 with the damaged file and position");
   const auto config = command.settings<VerifyConfig>("verify");
   command.example("trireme-data verify data/train").run([config] {
     const TokenSet set = TokenSet::open(config->folder);

@@ -19,8 +19,9 @@ namespace {
 constexpr std::int64_t kMostLayoutRanks = planner::kMostPlannedRanks;
 constexpr std::int64_t kMostLayouts = 1000;
 constexpr std::int64_t kLength = 4096;
-constexpr std::int64_t kVocabulary = 6400;       // of a model that no tokenizer gives one
-constexpr std::int64_t kGptVocabulary = 131072;  // of Megatron-LM's table, whose shapes gpt-* are
+constexpr std::int64_t kVocabulary = 6400;  // used if model.vocab_size is not set
+constexpr std::int64_t kGptVocabulary =
+    131072;  // vocabulary of Megatron-LM's table, which gives the shapes of gpt-*
 
 Json layout_json(const planner::PlannedLayout& one, const std::string& options) {
   Json memory = Json::object();
@@ -82,7 +83,7 @@ struct LayoutsSettings {
 };
 
 void complete(LayoutsSettings& settings, ConfigSet& keys) {
-  // tp is searched then, among those that a given etp divides.
+  // The search then varies tp over multiples of the given etp.
   if (!keys.is_set("parallel.tp"))
     settings.config.parallel.tp = std::max<std::int64_t>(1, settings.config.parallel.etp);
   finish_run_keys(settings.config, keys);
@@ -105,7 +106,8 @@ bool batch_is_given(const TrainConfig& train) {
   return train.global_batch > 0 || train.accumulation > 0;
 }
 
-/// Fills in what is open: shape, lengths, precision and the size of the update.
+/// Returns the request with all open settings resolved: shape, lengths, precision, global batch
+/// size.
 planner::Wish wish_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
   planner::Wish wish{settings.config};
   ModelConfig& model = wish.config.model;
@@ -134,8 +136,8 @@ planner::TimeConstants constants_of(const LayoutsSettings& settings,
   return planner::calibrate(planner::read_bench_rows(settings.calibration, kind)).constants;
 }
 
-/// Returns what starts just this update with the same configuration: the layout's keys that differ
-/// from the defaults or are given; rows, sequences and their length.
+/// Returns the options that start a run with this layout: the keys of the layout that were given or
+/// differ from their defaults, micro batch size, global batch size and sequence length.
 std::string options_of(const LayoutsSettings& settings, const planner::Wish& wish,
                        const planner::Layout& layout) {
   const Json usual = planner::config_json(ParallelConfig{});
@@ -188,18 +190,18 @@ std::string text_of(const LayoutsSettings& settings, const planner::Wish& wish,
                     const planner::Cluster& cluster, const planner::LayoutPlan& plan) {
   const RunConfig& config = wish.config;
   std::string text = formatted(
-      "{} ({} parameters, vocabulary {}), {} sequences of {} an update, {}, on {} {} ({} a node)\n"
+      "{} ({} parameters, vocabulary {}), global batch {} x {} tokens, {}, on {} {} ({} per node)\n"
       "predicted, not measured: {}\n",
       config.model.preset.empty() ? "model" : config.model.preset,
       cat(std::llround(config.model.num_parameters_wide())), config.model.vocab_size,
       config.train.global_batch, config.train.seq_len, config.train.precision, cluster.ranks(),
       settings.gpu, cluster.per_node,
       settings.calibration.empty()
-          ? "times within 15 % or so, the order is surer; --calibration helps"
+          ? "step times are within about 15 %, their order is more reliable; --calibration helps"
           : "constants from " + settings.calibration);
   for (std::size_t i = 0; i < plan.layouts.size(); ++i)
     text += layout_text(plan.layouts[i], options_of(settings, wish, plan.layouts[i].layout), i + 1);
-  text += "others:";
+  text += "other layouts:";
   for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
   return text + "\n";
 }
@@ -230,8 +232,8 @@ int run(const LayoutsSettings& settings) {
     const char* other = is_too_large ? "a smaller model or shorter sequences" : "other keys";
     fail(
         is_too_large ? ErrorKind::resource : ErrorKind::usage,
-        "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
-        "would help: {}",
+        "no layout of this model trains {} sequences of {} tokens on {} {} ({} per node). Rejected layouts by reason: "
+        "{}. What would help: {}",
         wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), settings.gpu,
         cluster.per_node, reasons.empty() ? "none is possible" : reasons,
         changes.empty() ? other : joined(changes, ", or "));
@@ -246,16 +248,19 @@ void add_plan_command(CommandLine& line) {
   const auto settings = std::make_shared<LayoutsSettings>();
   line.command(
           "plan",
-          "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
-      .option("--gpu", &settings->gpu, "KIND", joined(planner::device_kind_names(), ", "),
-              Need::required)
-      .option("--nodes", &settings->nodes, "N", "nodes")
-      .option("--gpus-per-node", &settings->per_node, "G", "GPUs of a node (of a CPU node: ranks)")
-      .option("--top", &settings->top, "K", "layouts shown: the best of each tp, cp, pp, ep")
-      .option("--calibration", &settings->calibration, "FILE",
-              "what `trireme bench step --json` printed, once or several times: constants from it "
-              "replace the defaults")
-      .flag("--json", settings->json, "one JSON document on one line instead of a text")
+          "rank layouts of a model by predicted step time, with memory; see also plan schedule")
+      .option("--gpu", &settings->gpu, "KIND",
+              cat("kind of GPU: ", joined(planner::device_kind_names(), ", ")), Need::required)
+      .option("--nodes", &settings->nodes, "N", "number of nodes")
+      .option("--gpus-per-node", &settings->per_node, "G",
+              "GPUs per node (ranks per node for a CPU)")
+      .option("--top", &settings->top, "K",
+              "number of layouts to show: the best of each tp, cp, pp, ep")
+      .option(
+          "--calibration", &settings->calibration, "FILE",
+          "output of one or more `trireme bench step --json`; constants fitted to it replace the "
+          "defaults")
+      .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
       .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
       .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")
