@@ -10,8 +10,8 @@
 namespace trireme {
 namespace {
 
-/// Bytes of the UTF-8 sequence that begins `text`, 0 when it is not one (RFC 3629: no surrogates,
-/// no overlong forms).
+/// Returns the number of bytes of the UTF-8 sequence at the start of `text`; 0 if it is invalid
+/// (RFC 3629: no surrogates, no overlong forms).
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
