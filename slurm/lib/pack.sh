@@ -30,7 +30,7 @@ pack_decision() {
       else
         printf 'requeue\n'
       fi ;;
-    *) printf 'stop another try would end the same\n' ;;
+    *) printf 'stop a restart would fail in the same way\n' ;;
   esac
 }
 

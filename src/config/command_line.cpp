@@ -56,7 +56,7 @@ const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& argum
 }
 
 /// Returns "; did you mean 'list'?" for the nearest command of the same group, or for a command of
-/// any
+/// any group that ends with `word`; "" if no command is near.
 std::string near_command(const std::vector<CommandSpec>& commands, const std::string& group,
                          const std::string& word) {
   Words known;

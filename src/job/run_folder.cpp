@@ -34,7 +34,7 @@ bool is_status(const fs::path& file) {
 
 }  // namespace
 
-// config.toml and metrics.jsonl are names that other programs use, too.
+// config.toml and metrics.jsonl prove nothing, because other programs use these names, too.
 bool RunFolder::holds_run() const {
   return is_status(status()) || holds_step(checkpoints());
 }
@@ -54,15 +54,17 @@ bool RunFolder::is_blank() const {
 
 void RunFolder::prepare() const {
   std::error_code code;
-  if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
+  if (root.empty()) fail(ErrorKind::usage, "--run is empty. Give the path of a directory");
   if (fs::exists(root, code) && !fs::is_directory(root, code))
-    fail(ErrorKind::usage, "--run {} is a file, must be a folder", root.string());
-  if (fs::exists(root, code) && !holds_run() && !is_blank()) {
-    fail(ErrorKind::usage,
-         "--run {} holds something that is not a run of trireme; give a new or an empty folder",
-         root.string());
-  }
+    fail(ErrorKind::usage, "--run {} is a file. Give the path of a directory", root.string());
+  if (fs::exists(root, code) && !holds_run() && !is_blank()) refuse_foreign();
   make_folders(checkpoints());
+}
+
+void RunFolder::refuse_foreign() const {
+  fail(ErrorKind::usage,
+       "--run {} is not empty and is not a Trireme run. Choose a new or an empty directory",
+       root.string());
 }
 
 std::string rank_file(int rank, const std::string& extension) {
@@ -84,7 +86,7 @@ std::int64_t committed_step(const RunFolder& folder) {
   try {
     const Json status = read_json(folder.status(), {.max_bytes = kMaxStatusBytes});
     return json_get<std::int64_t>(status, "committed", folder.status().string());
-  } catch (const Error&) {  // absent, or of a version that did not write it
+  } catch (const Error&) {  // missing, or written by an older version
     return read_journal(folder.journal()).committed();
   }
 }

@@ -32,7 +32,7 @@ std::vector<SubmissionRecord> read_submissions(const RunFolder& folder) {
       records.push_back({json_get<std::string>(json, "job", where),
                          json_get<std::int64_t>(json, "chain", where),
                          json_get<double>(json, "time", where)});
-    } catch (const Error&) {  // of a version that wrote none, or of a submission that was refused
+    } catch (const Error&) {  // an older version wrote none, or the submission was refused
     }
   }
   std::sort(records.begin(), records.end(),

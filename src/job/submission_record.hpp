@@ -8,10 +8,10 @@
 
 namespace trireme {
 
-/// A job that `trireme submit` has put in the queue for a run: `submit/N/job.json` in the run folder.
+/// A job that `trireme submit` has queued for a run: `submit/N/job.json` in the run directory.
 struct SubmissionRecord {
-  std::string job;         // id of the scheduler; of a chain that of the array
-  std::int64_t chain = 1;  // jobs one after another
+  std::string job;         // id of the scheduler; for dependent jobs the id of the array
+  std::int64_t chain = 1;  // number of dependent jobs that run one after another
   double time = 0;         // Unix time of the submission
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMaxVerdictBytes = std::size_t{1} << 20;
 
-/// "2026-01-31T12:00:00.123Z"
+/// Returns the current time: "2026-01-31T12:00:00.123Z".
 std::string utc_now() {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
@@ -88,7 +88,7 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
     json["time"] = utc_now();
     write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), json_line(json));
   } catch (const std::exception& error) {
-    log::warn(formatted("no verdict is left: {}", error.what()));
+    log::warn(formatted("cannot write a failure report: {}", error.what()));
   }
 }
 
@@ -103,7 +103,7 @@ std::vector<Verdict> read_verdicts(const RunFolder& folder) {
       const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
       verdicts.push_back(take_verdict(json, where));
       verdicts.back().place = take_place(json, where);
-    } catch (const Error&) {  // damaged, or another's
+    } catch (const Error&) {  // damaged, or written by another program
     }
   }
   std::sort(verdicts.begin(), verdicts.end(),

@@ -9,39 +9,41 @@
 
 namespace trireme {
 
-/// How one rank's part of a run ended when it did not end well: `verdicts/rank-NNNNN.json`, a file
-/// that each rank writes for itself until the journal's writer takes them in (journal.hpp). A rank
-/// that was killed leaves none; its peers' verdicts name it.
+/// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own file; the
+/// writer of the event log collects them (journal.hpp). A rank that was killed leaves none, but the
+/// reports of its peers name it.
 struct Verdict {
   int rank = 0;
   std::string host;
-  std::string kind;  // "error": thrown here; "hang": it stood still; "peer": another rank failed
+  std::string
+      kind;  // "error": this rank threw it; "hang": no progress; "peer": another rank failed
   int exit_code = 0;
-  std::int64_t step = 0;  // done
+  std::int64_t step = 0;  // last completed step
   std::string message;
 
-  /// Of kind "peer", where it is known: who failed, and as what.
+  /// The rank that failed, for kind "peer" if it is known.
   struct Lost {
-    int rank = -1;  // -1: not known
+    int rank = -1;  // -1: unknown
     std::string host;
-    std::string kind;  // "killed": gone without a word; "hang"; "error"
+    std::string kind;  // "killed": ended without a report; "hang"; "error"
   };
 
   Lost lost{};
-  JobPlace place{};  // of the leg
+  JobPlace place{};  // identifies the attempt
 };
 
-/// Publishes the verdict with the time of day and the place of this process's leg. Never throws: this process is on its way out.
+/// Writes the report with the current time and the attempt of this process. Never throws, because
+/// this process is about to exit.
 void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept;
 
-/// Those that lie in the folder, by rank. What is no verdict is passed over.
+/// Returns the reports in the directory, sorted by rank. Skips files that are not reports.
 std::vector<Verdict> read_verdicts(const RunFolder& folder);
 
-/// Rank 0 at the start: those of the run's last part go.
+/// Deletes the reports of the last attempt. Rank 0 calls it at the start.
 void clear_verdicts(const RunFolder& folder);
 
-/// Adds the members of a verdict, its place aside, to an object; and the other way: throws
-/// Error(data) naming `where`.
+/// These functions convert an attempt id and a report (without its attempt id) to members of a JSON
+/// object and back. Reading throws Error(data) naming `where`.
 void put_place(Json& object, const JobPlace& place);
 JobPlace take_place(const Json& object, const std::string& where);
 void put_verdict(Json& object, const Verdict& verdict);

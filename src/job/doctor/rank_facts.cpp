@@ -19,18 +19,18 @@
 #include "core/hash/xxh3.hpp"
 #include "scheduler/scheduler.hpp"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX gives it no header
+extern char** environ;  // NOLINT(readability-redundant-declaration): no POSIX header declares it
 
 namespace trireme {
 namespace {
 
 constexpr const char* kWhereFacts = "a rank's facts";
 
-/// What differs between ranks only by mistake.
+/// Prefixes of variables that must be equal on all ranks.
 constexpr std::array<std::string_view, 6> kCompared{"NCCL_",    "OMPI_MCA_",        "UCX_",
                                                     "OMP_NUM_", "LD_LIBRARY_PATH=", "TRIREME_"};
 
-/// What a launcher gives each rank or node for itself.
+/// Prefixes of variables that a launcher sets differently for each rank or node.
 constexpr std::array<std::string_view, 3> kOwn{"OMPI_MCA_orte_", "OMPI_MCA_ess_",
                                                "OMPI_MCA_btl_vader"};
 

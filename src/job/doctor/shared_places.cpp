@@ -27,8 +27,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWherePlaces = "a rank's places";
-constexpr double kAppears_s =
-    5;  // network file systems cache the absence of a file for some seconds
+// Network file systems cache the absence of a file for some seconds.
+constexpr double kAppears_s = 5;
 constexpr double kLittleSpace = 1e9;
 constexpr double kFewFiles = 1000;
 
@@ -48,7 +48,7 @@ std::string why(const std::function<void()>& work) {
   return error ? error->what() : "";
 }
 
-/// "" once the file is there.
+/// Waits for the file. Returns "" if it appears, else an error message.
 std::string wait_for_file(const fs::path& file) {
   const Timer timer;
   std::error_code code;
@@ -75,7 +75,7 @@ PlaceFacts unpack(const std::string& text) {
           json_get<std::string>(json, "config", kWherePlaces)};
 }
 
-/// Of the newest checkpoint; 0 without one.
+/// Returns the size of the newest checkpoint; 0 without one.
 double checkpoint_bytes(const RunFolder& run) {
   const auto steps = list_steps(run.checkpoints());
   double total = 0;
@@ -108,11 +108,11 @@ void look_at_space(const SharedPlaces& places, std::vector<Finding>& findings) {
                         formatted("only {} are free", format_bytes(free_bytes)),
                         "delete something (trireme checkpoint prune), or give another --run"});
   }
-  // Some file systems count no files.
+  // Some file systems do not count files.
   if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFewFiles) {
     findings.push_back({"files-none-left", warning, where,
                         formatted("only {} more files can be made", info.f_favail),
-                        "delete some: each checkpoint is a file a rank and a few more"});
+                        "delete some: each checkpoint has a file per rank and a few more"});
   }
 }
 
@@ -144,7 +144,8 @@ std::vector<Finding> judge(const std::vector<PlaceFacts>& all, const std::vector
     add_ranks(findings, ranks, blind,
               {"folder-not-shared", error, "", all[blind.front()].seen,
                "give a --run on a file system that all nodes share"});
-    // No other host has it: it is a folder of rank 0's own, and no choice of nodes helps.
+    // If no other host sees the file, the directory is local to rank 0, and excluding nodes does
+    // not help.
     const auto is_there = [&](std::size_t rank) {
       return all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
     };
@@ -159,15 +160,15 @@ std::vector<Finding> judge(const std::vector<PlaceFacts>& all, const std::vector
   if (!without_data.empty())
     add_ranks(findings, ranks, without_data,
               {"data-absent", error, "",
-               formatted("{} is not there", all[without_data.front()].absent_data),
+               formatted("{} does not exist", all[without_data.front()].absent_data),
                without_data.size() == all.size()
-                   ? "give the --data that trireme-data pack wrote"
+                   ? "give a --data that trireme-data pack wrote"
                    : "give a --data on a file system that all nodes share"});
   add_ranks(
       findings, ranks, other_config,
       {"config-differs", error, "",
        formatted("{} is not what rank 0 sees", RunFolder{places.run}.config().string()),
-       "see what is there: another folder under the same name (give a --run that all share), or a file system's stale cache (wait, or leave the node out)"});
+       "check the directory on that host: it may be a local directory of the same name (give a --run that all share), or a stale cache of the file system (wait, or exclude the node)"});
   if (!places.run.empty()) look_at_space(places, findings);
   return findings;
 }
@@ -184,7 +185,7 @@ std::vector<Finding> check_places(Communicator& world, const LaunchInfo& launch,
   std::error_code code;
   if (!places.run.empty()) {
     const fs::path folder = nearest_folder(places.run);
-    const bool writes = launch.local_rank == 0;  // one of each node
+    const bool writes = launch.local_rank == 0;  // one rank of each node
     const fs::path mine = folder / file_name(nonce, world.rank());
     if (writes) facts.written = why([&] { write_file_atomic(mine, nonce); });
     world.barrier();

@@ -18,7 +18,7 @@ std::string refusal_in(const std::filesystem::path& file) {
   in.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(in.tellg()) - kTailBytes));
   std::string last;
   for (std::string line; std::getline(in, line);) {
-    // The job script begins the output of each start with such a line.
+    // The job script begins the output of each start with this line.
     if (line.starts_with("job       ") && line.find(", restart ") != std::string::npos)
       last.clear();
     const std::size_t at = line.find(kError);

@@ -3,9 +3,10 @@
 
 namespace trireme {
 
-/// Of a leg that failed: the rank that went wrong, from what the ranks left. An error that one threw
-/// comes before all else, then who stood still, then who was missed by the others; who only heard of
-/// it is never the cause. `srun_code`: of the launcher, for a leg that left no word.
+/// Returns the rank that caused the failure of an attempt, from the failure reports of its ranks.
+/// The order of priority is: a rank that threw an error, a rank that hung, a rank that its peers
+/// lost. A rank that only lost a peer is never the cause. `srun_code` is the exit code of the
+/// launcher, for an attempt without failure reports.
 RootCause root_cause_of(const Leg& leg, int srun_code);
 
 }  // namespace trireme

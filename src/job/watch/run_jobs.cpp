@@ -3,12 +3,13 @@
 namespace trireme {
 namespace {
 
-/// Until its job has decided, an attempt is under way, though its ranks may have ended.
+/// Returns true if the attempt is over. Until its job has decided, an attempt counts as running,
+/// even if its ranks have exited.
 bool was_decided(const Leg* leg) {
   return leg != nullptr && (leg->decision || (leg->end && leg->end->state == "done"));
 }
 
-/// The job that ran the newest attempt, in the same start of the job.
+/// Returns true if `job` ran the attempt `leg` and was not requeued since.
 bool is_of(const SchedulerJob& job, const Leg* leg) {
   return leg != nullptr && job.id == leg->place().job && job.restarts <= leg->place().restart;
 }
@@ -38,7 +39,7 @@ std::optional<RunJobs> ask_about(const Leg* newest, const std::vector<Submission
   const std::string own = newest == nullptr ? "" : newest->place().job;
   const std::string last = submitted.empty() ? "" : submitted.back().job;
   std::vector<SchedulerJob> all;
-  bool is_of_submission = own == last;  // the newest attempt is one of the newest submission
+  bool is_of_submission = own == last;  // the newest attempt belongs to the newest submission
   std::vector<std::string> ids;
   if (!own.empty()) ids.push_back(own);
   if (!last.empty() && last != own) ids.push_back(last);
@@ -71,12 +72,12 @@ std::string state_with_jobs(const std::string& state, const Leg* newest, bool ha
   if (jobs.is_active) return state == "lost" ? state : "running";
   if (jobs.is_pending) {
     if (is_ended(state) && !jobs.is_another)
-      return state;  // what is left of its chain ends at once
+      return state;  // the remaining dependent jobs end at once
     return has_saved && !is_ended(state) ? "saved and waiting" : "pending";
   }
   if (state == "done") return state;
   if (is_ended(state)) return is_cancelled ? "cancelled" : state;
-  if (jobs.is_closing) return state;  // its job may still go back in the queue
+  if (jobs.is_closing) return state;  // its job may still be requeued
   if (newest == nullptr) return is_cancelled ? "cancelled" : jobs.has_failed ? "failed" : "lost";
   if (state == "queued") return is_cancelled ? "cancelled" : "used up";
   return is_cancelled ? "cancelled" : "lost";

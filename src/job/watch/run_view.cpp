@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t kTailBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxRunConfigBytes = std::size_t{16} << 20;
 constexpr double kNoEnd = std::numeric_limits<double>::infinity();
-constexpr double kLost_s = 60;  // a leg that holds no lock for so long, and said no end
+constexpr double kLost_s =
+    60;  // an attempt without a lock and without an end event counts as lost after this time
 
 std::string tail_of(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
@@ -39,7 +40,7 @@ std::optional<double> number_of(const Json& line, const char* key) {
   return found->get<double>();
 }
 
-/// The newest whole line of a step.
+/// Reads the newest complete line of a step.
 void take_metrics(const RunFolder& folder, double now_s, RunView& view) {
   const std::string text = tail_of(folder.metrics());
   std::size_t end = text.rfind('\n');
@@ -61,7 +62,7 @@ void take_metrics(const RunFolder& folder, double now_s, RunView& view) {
                                      0, *view.steps - view.step.value_or(0)));
         return;
       }
-    } catch (const Error&) {  // the beginning of the tail, or torn
+    } catch (const Error&) {  // the first line of the tail, or an incomplete line
     }
     end = before;
   }
@@ -73,7 +74,7 @@ void take_configuration(const RunFolder& folder, RunView& view) {
     for (const EarlierValue& value : earlier_values(read_text(where, kMaxRunConfigBytes), where)) {
       if (value.key == "train.steps") view.steps = parse_integer(value.text);
     }
-  } catch (const Error&) {  // not there yet, or damaged
+  } catch (const Error&) {  // missing or damaged
   }
 }
 
@@ -98,8 +99,7 @@ RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& as
   const JournalContent journal = read_journal(folder.journal());
   const std::vector<SubmissionRecord> submitted = read_submissions(folder);
   if (!folder.holds_run() && journal.legs.empty() && submitted.empty())
-    fail(ErrorKind::data,
-         "{} is no run folder; a job that sbatch has queued makes it when the job begins",
+    fail(ErrorKind::data, "{} is not a run directory; a queued job creates it when the job begins",
          folder.root.string());
   RunView view;
   view.state = "new";
