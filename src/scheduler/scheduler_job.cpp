@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-/// A job in one of these states continues, or nobody asked for its end.
+/// A job in one of these states continues, or was not ended by a user.
 constexpr std::array<std::string_view, 9> kNotCancelled{"RUNNING",     "SUSPENDED",     "STOPPED",
                                                         "CONFIGURING", "TIMEOUT",       "NODE_FAIL",
                                                         "PREEMPTED",   "OUT_OF_MEMORY", "REQUEUED"};
@@ -23,7 +23,7 @@ bool SchedulerJob::is_cancelled(std::int64_t restart) const {
 }
 
 bool SchedulerJob::is_requeued(std::int64_t restart) const {
-  // Within its grace time a preempted job still runs: one that ends by itself then is complete.
+  // A preempted job still runs within its grace time. If it ends by itself then, it is complete.
   const bool is_put_back = was_preempted && may_requeue && state != "RUNNING";
   return known && (restarts > restart || is_put_back);
 }

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// "2026-01-31T13:00:00" in local time, as scontrol writes it; none for "Unknown" and the like.
+/// Parses the local time of scontrol, "2026-01-31T13:00:00"; none for other text such as "Unknown".
 std::optional<double> local_time(const std::string& text) {
   std::tm time{};
   time.tm_isdst = -1;
@@ -41,8 +41,9 @@ SchedulerJob read_slurm_job(std::string_view text) {
   job.restarts = parse_integer(word_of(text, "Restarts")).value_or(0);
   job.may_requeue = word_of(text, "Requeue") != "0";
   const std::string preempted = word_of(text, "PreemptTime");
-  const bool in_this_start = !preempted.empty() && preempted != "None" &&
-                             preempted >= word_of(text, "StartTime");  // ISO 8601: order of texts
+  const bool in_this_start =
+      !preempted.empty() && preempted != "None" &&
+      preempted >= word_of(text, "StartTime");  // ISO 8601 times sort as text
   job.was_preempted = job.state == "PREEMPTED" || in_this_start;
   job.end_s = local_time(word_of(text, "EndTime"));
   job.error_file = word_of(text, "StdErr");

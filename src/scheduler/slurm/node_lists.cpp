@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMostNodes = 1 << 20;
 
-/// The parts between commas that stand outside of brackets.
+/// Splits the list at commas outside brackets.
 std::vector<std::string> outer_parts(std::string_view list) {
   std::vector<std::string> parts(1);
   bool inside = false;
@@ -27,7 +27,7 @@ std::vector<std::string> outer_parts(std::string_view list) {
   return parts;
 }
 
-/// "07-09" is 07, 08, 09; nullopt for another form.
+/// Expands "07-09" to 07, 08, 09; none for another form.
 std::optional<std::vector<std::string>> numbers_of(const std::string& range) {
   const std::vector<std::string> ends = split(range, '-');
   const auto first = parse_integer(ends.front());
@@ -44,8 +44,8 @@ std::optional<std::vector<std::string>> numbers_of(const std::string& range) {
   return numbers;
 }
 
-/// Appends the names of one part, which may have several brackets: "r[0-1]n[0-3]". Returns false for
-/// another form.
+/// Appends the names of one part, which may have several brackets: "r[0-1]n[0-3]". Returns false if
+/// the part has another form.
 bool expand_part(const std::string& before, const std::string& part,
                  std::vector<std::string>& names) {
   const std::size_t open = part.find('[');

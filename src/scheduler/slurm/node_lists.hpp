@@ -11,8 +11,8 @@ namespace trireme {
 /// list if the text has another form.
 std::vector<std::string> expand_nodes(std::string_view list);
 
-/// Returns the nodes of a step. `list`: as SLURM_STEP_NODELIST, "n[1-3]"; `tasks`: as
-/// SLURM_STEP_TASKS_PER_NODE, "2(x2),1". Returns an empty list if the two do not fit together.
+/// Returns the nodes of a step. `list`: SLURM_STEP_NODELIST, "n[1-3]"; `tasks`:
+/// SLURM_STEP_TASKS_PER_NODE, "2(x2),1". Returns an empty list if the two do not match.
 std::vector<StepNode> step_nodes(std::string_view list, std::string_view tasks);
 
 }  // namespace trireme

@@ -11,7 +11,7 @@
 namespace trireme {
 namespace {
 
-/// "gpu:a100:8(S:0-1),nic:2" -> a100, 8; "gpu:4" -> "", 4.
+/// Reads type and number of GPUs: "gpu:a100:8(S:0-1),nic:2" is a100 and 8, "gpu:4" is "" and 4.
 void take_gpus(const std::string& gres, NodeKind& kind) {
   for (std::string one : split(gres, ',')) {
     one = one.substr(0, one.find('('));
@@ -77,8 +77,8 @@ std::optional<double> slurm_time_s(std::string_view text) {
     parts.push_back(static_cast<double>(number.value_or(0)));
   }
   if (!valid || parts.size() > 3)
-    fail(ErrorKind::usage,
-         "--time {}, must be minutes, or as in 30:00, 4:00:00, 2-12 or 2-12:00:00", text);
+    fail(ErrorKind::usage, "--time {}, must be minutes, or like 30:00, 4:00:00, 2-12 or 2-12:00:00",
+         text);
   parts.resize(3, 0);
   const bool begins_with_hours =
       dash != std::string_view::npos || std::count(clock.begin(), clock.end(), ':') == 2;

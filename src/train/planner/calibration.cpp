@@ -14,11 +14,12 @@
 namespace trireme::planner {
 namespace {
 
-/// Rows of a micro-batch, tokens of a row, micro-batches of an update.
+/// Maximum of micro batch size, tokens per row and gradient-accumulation steps.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 24;
 constexpr double kLongestStepS = 1e5;
 
-/// Objects that follow one another. What is no object stays as it is, for parse_json to complain of.
+/// Splits a text of consecutive JSON objects. Other text is returned as it is, so that parse_json
+/// reports it.
 std::vector<std::string> split_objects(const std::string& text) {
   std::vector<std::string> objects;
   std::string current;
@@ -41,7 +42,7 @@ std::vector<std::string> split_objects(const std::string& text) {
   return objects;
 }
 
-/// As `bench step` itself does before it runs.
+/// Checks a row like `bench step` checks its configuration.
 void check_row(RunConfig config, std::int64_t length, int ranks, const std::string& where) {
   const auto problem = capture([&] {
     Problems problems;
@@ -60,7 +61,7 @@ BenchRow bench_row(const std::string& text, const std::string& where, const Devi
   const Json json = parse_json(text, where);
   for (const char* key : {"model", "parallel"}) {
     if (!json.contains(key) || !json[key].is_object())
-      fail(ErrorKind::data, "{}: has no object '{}': give what trireme bench step --json prints",
+      fail(ErrorKind::data, "{}: has no object '{}'. Give the output of trireme bench step --json",
            where, key);
   }
   const std::string needed = kind.shares_node ? "cpu" : "cuda";
@@ -101,12 +102,13 @@ double exposed_of(const StepTime& time) {
   return time.spent.tp + time.spent.cp + time.spent.ep + time.spent.dp;
 }
 
-/// Ratio of measured to predicted waiting, over rows of several ranks; 0: there are none.
+/// Returns the ratio of measured to predicted exposed communication over all rows of several ranks;
+/// 0 without such rows.
 double waiting_ratio(const std::vector<BenchRow>& rows, const TimeConstants& constants) {
   double measured = 0;
   double predicted = 0;
   for (const BenchRow& row : rows) {
-    // In a pipeline waiting is mostly its bubble.
+    // In a pipeline, the waiting time is mostly its bubble.
     if (row.step.facts.ranks == 1 || row.step.facts.parallel.pp > 1) continue;
     StepPredictor predictor(row.step.cluster, constants);
     measured += row.comm_exposed_s;
@@ -119,12 +121,12 @@ double waiting_ratio(const std::vector<BenchRow>& rows, const TimeConstants& con
 
 std::vector<BenchRow> read_bench_rows(const std::filesystem::path& path, const DeviceKind& kind) {
   if (!std::filesystem::exists(path))
-    fail(ErrorKind::usage, "--calibration {}, must be a file that exists", path.string());
+    fail(ErrorKind::usage, "--calibration {}, must be an existing file", path.string());
   std::vector<BenchRow> rows;
   for (const std::string& object : split_objects(read_file(path)))
     rows.push_back(bench_row(object, formatted("{} row {}", path.string(), rows.size() + 1), kind));
   if (rows.empty())
-    fail(ErrorKind::data, "{}: is empty, must have what trireme bench step --json prints",
+    fail(ErrorKind::data, "{} is empty. Give the output of trireme bench step --json",
          path.string());
   return rows;
 }
@@ -135,7 +137,7 @@ Calibration calibrate(const std::vector<BenchRow>& rows) {
   Calibration result;
   std::vector<Constant> free{&TimeConstants::efficiency};
   if (rows.size() > 2) free.push_back(&TimeConstants::elementwise_bytes);
-  constexpr int kRounds = 6;  // each constant moves the other one less than itself
+  constexpr int kRounds = 6;  // converges: each constant affects the other less than itself
   for (int round = 0; round < kRounds; ++round) {
     result.constants = fit(steps, result.constants, free);
     const double ratio = waiting_ratio(rows, result.constants);

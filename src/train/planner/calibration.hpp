@@ -7,24 +7,25 @@
 
 namespace trireme::planner {
 
-/// What `trireme bench step --json` measured.
+/// One measurement of `trireme bench step --json`.
 struct BenchRow {
   MeasuredStep step;
   double comm_exposed_s = 0;
 };
 
-/// The rows of a file that has one or several such objects, one after another or one a line; their
-/// devices are of `kind`. Throws Error(usage) where a row is of a CPU and `kind` none, or the other way
-/// round, Error(data) naming row and key for anything else.
+/// Reads the rows of a file with one or more such JSON objects. Throws Error(usage) if a row was
+/// measured on a CPU and `kind` is a GPU, or the reverse, and Error(data) naming row and key for
+/// invalid content.
 std::vector<BenchRow> read_bench_rows(const std::filesystem::path& path, const DeviceKind& kind);
 
 struct Calibration {
   TimeConstants constants;
-  std::vector<double> errors;  // that are left, of each row
+  std::vector<double> errors;  // remaining relative error of each row
 };
 
-/// As many constants as rows can tell: of one row the efficiency of products and, if ranks waited
-/// for one another, the network's factor; of three rows or more also the bytes beside products.
+/// Fits as many constants as the rows determine: the efficiency of matrix products; the network
+/// factor if ranks waited for each other; with three or more rows also the bytes of elementwise
+/// operations.
 Calibration calibrate(const std::vector<BenchRow>& rows);
 
 }  // namespace trireme::planner

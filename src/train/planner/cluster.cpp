@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
-// NVIDIA's data sheets of A100 SXM4, H100 SXM5 and H200 SXM; memory as nvidia-smi shows it. Links: bus
-// bandwidth of nccl-tests inside a node of eight (a ring), and of one 200 or 400 Gbit/s adapter a GPU
-// (23 of 25, 46 of 50 GB/s reached).
+// Sources: NVIDIA's data sheets of A100 SXM4, H100 SXM5 and H200 SXM; memory as nvidia-smi shows
+// it. Links: bus bandwidth of nccl-tests in a node of eight GPUs (a ring), and of one 200 or 400
+// Gbit/s adapter per GPU (23 of 25 and 46 of 50 GB/s are reached).
 constexpr LinkSpeeds kA100Links{.node_bytes_per_s = 232e9, .network_bytes_per_s = 23e9};
 constexpr LinkSpeeds kH100Links{.node_bytes_per_s = 370e9, .network_bytes_per_s = 46e9};
 // Copies through memory between processes of one machine; 10 Gbit/s Ethernet.
@@ -29,7 +29,7 @@ const std::array<DeviceKind, 5> kKinds{{
     {"h200", 989.4e12, 139.8 * kGiB, 4.8e12, kH100Links, kGpuHeld},
     {"a100-80", 312e12, 79.1 * kGiB, 2.04e12, kA100Links, kGpuHeld},
     {"a100-40", 312e12, 39.4 * kGiB, 1.555e12, kA100Links, kGpuHeld},
-    // A machine of two cores; what it does is for a calibration to say.
+    // A machine of two cores; use --calibration for its real speed.
     {"cpu", 400e9, 16 * kGiB, 20e9, kCpuLinks, 0, /*shares_node=*/true, /*cores=*/2},
 }};
 

@@ -9,27 +9,27 @@
 
 namespace trireme::planner {
 
-/// One device, as data sheets and public measurements have it.
+/// One kind of device with values from data sheets and public measurements.
 struct DeviceKind {
   std::string_view name;
-  double peak_flops;          // dense, of 16 bits; of a CPU all its cores
-  double memory_bytes;        // that a process sees
-  double memory_bytes_per_s;  // read or written
+  double peak_flops;          // dense 16-bit FLOP/s; for a CPU those of all cores
+  double memory_bytes;        // memory that a process sees
+  double memory_bytes_per_s;  // memory bandwidth
   LinkSpeeds links;
-  double held_bytes;  // by the driver and by communicators, beside tensors
-  /// Ranks of a node share its cores: products and memory of one slow those of all, and nothing
-  /// is sent while they compute.
+  double held_bytes;  // memory of driver and communicators
+  /// Ranks of a node share its cores and memory bandwidth (CPU), and communication does not overlap
+  /// with computation.
   bool shares_node = false;
-  int cores = 1;  // of such a node
+  int cores = 1;  // cores of such a node
 };
 
-/// The kind of this name. Throws Error(usage) naming the known ones.
+/// Returns the kind of this name. Throws Error(usage) with the known names.
 const DeviceKind& device_kind(const std::string& name);
 std::vector<std::string> device_kind_names();
 
 inline constexpr int kMostPlannedRanks = 65536;
 
-/// Devices that a run is started on, kMostPlannedRanks at most.
+/// The devices of a run, at most kMostPlannedRanks.
 struct Cluster {
   DeviceKind device;
   int nodes = 1;

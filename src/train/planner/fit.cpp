@@ -6,7 +6,7 @@
 namespace trireme::planner {
 namespace {
 
-/// One predictor a step: it keeps its schedule.
+/// Keeps one predictor per measured step, which caches its schedule.
 class Residuals {
  public:
   explicit Residuals(std::span<const MeasuredStep> steps) : steps_(steps) {
@@ -27,7 +27,7 @@ class Residuals {
   std::vector<StepPredictor> predictors_;
 };
 
-/// Shares stay shares.
+/// Clamps the constants to their valid ranges.
 void keep_in_range(TimeConstants& constants) {
   constants.efficiency = std::clamp(constants.efficiency, 1e-4, 1.0);
   constants.tp_hidden = std::clamp(constants.tp_hidden, 0.0, 1.0);
@@ -75,7 +75,7 @@ TimeConstants fit(std::span<const MeasuredStep> steps, const TimeConstants& star
       step /= 2;
       continue;
     }
-    TimeConstants further = best;  // constants trade off: go on along the valley
+    TimeConstants further = best;  // constants trade off against each other: extrapolate the change
     for (const Constant constant : free)
       if (before.*constant > 0) further.*constant *= best.*constant / before.*constant;
     take_if_better(further);

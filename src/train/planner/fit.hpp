@@ -6,25 +6,25 @@
 
 namespace trireme::planner {
 
-/// An update whose time is known.
+/// An optimizer step with its measured time.
 struct MeasuredStep {
   UpdateFacts facts;
   Cluster cluster;
   double step_s = 0;
 };
 
-/// A constant that a fit may choose.
+/// A constant that a fit may change.
 using Constant = double TimeConstants::*;
 
-/// Relative errors, predicted over measured - 1.
+/// Returns the relative errors: predicted / measured - 1.
 std::vector<double> errors_of(std::span<const MeasuredStep> steps, const TimeConstants& constants);
 
-/// Root of the mean square.
+/// Returns the root mean square.
 double rms(std::span<const double> errors);
 
-/// The constants that predict `steps` best (least squares of relative errors), from `start`; only
-/// those in `free` change. By a search along each of them in turn with shrinking steps: the same
-/// result everywhere.
+/// Returns the constants that predict `steps` best (least squares of relative errors). Starts at
+/// `start` and changes only the constants in `free`. The search along one constant at a time with
+/// shrinking steps is deterministic.
 TimeConstants fit(std::span<const MeasuredStep> steps, const TimeConstants& start,
                   std::span<const Constant> free);
 

@@ -20,7 +20,7 @@ struct PipelineForm {
   std::int64_t virtual_stages;
 };
 
-/// Walks the axes one inside another; what an axis may be follows from those before it.
+/// Enumerates the layouts axis by axis; the choices of an axis depend on the axes before it.
 class Space {
  public:
   Space(const Wish& wish, const Cluster& cluster, Rejected& rejected)
@@ -106,7 +106,8 @@ class Space {
     }
   }
 
-  /// Where the command line gives the schedule or the stages of a rank, the other is still searched.
+  /// Returns the schedules with their stages per rank. If the command line fixes one of the two,
+  /// the other is still searched.
   [[nodiscard]] std::vector<PipelineForm> forms(std::int64_t pp) const {
     const ParallelConfig& given = wish_.config.parallel;
     const bool keeps_schedule = wish_.keeps("parallel.schedule");
@@ -130,13 +131,13 @@ class Space {
     if (pp == 1) return {"1f1b"};
     std::vector<std::string> names{"1f1b", "zb-h1", "interleaved"};
     if (2 * pp > model_.num_layers) return names;
-    // Its order is grown pass by pass, which takes long for long pipelines.
+    // The order of zb-v is built action by action, which takes long for long pipelines.
     if (pp <= kMostGrown) names.emplace_back("zb-v");
     names.emplace_back("dualpipe-v");
     return names;
   }
 
-  /// Of interleaved stages those that leave each as many layers; two of any number of layers.
+  /// Returns the numbers of interleaved stages that divide the layers evenly, and always two.
   [[nodiscard]] std::vector<std::int64_t> stages_a_rank(const std::string& schedule,
                                                         std::int64_t pp) const {
     std::vector<std::int64_t> stages{1};
@@ -158,7 +159,7 @@ class Space {
   void add_data(Layout layout) {
     const std::int64_t data = cluster_.ranks() / (layout.parallel.tp * layout.parallel.pp);
     const ParallelConfig& given = wish_.config.parallel;
-    // ZeRO-2 in a pipeline sums every micro-batch's gradients and saves little of them.
+    // ZeRO-2 in a pipeline reduces the gradients of every micro batch and saves little memory.
     std::vector<std::int64_t> stages{0};
     if (data > 1 && !layout.parallel.reproducible && layout.parallel.local_steps == 1)
       stages = layout.parallel.pp > 1 ? std::vector<std::int64_t>{0, 1, 3}
@@ -195,7 +196,8 @@ class Space {
         ++rejected_["schedule"];
         continue;
       }
-      const bool too_few = micro_steps < 2 * layout.parallel.pp;  // for dualpipe-v to be one
+      const bool too_few =
+          micro_steps < 2 * layout.parallel.pp;  // dualpipe-v needs more micro batches
       if (layout.parallel.schedule == "dualpipe-v" && too_few && !wish_.keeps("parallel.schedule"))
         continue;
       for (const char* recompute : {"none", "selective", "full"}) {

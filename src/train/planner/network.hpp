@@ -1,24 +1,25 @@
 #pragma once
 
-/// How long ranks take to exchange bytes: a latency and a bandwidth (alpha-beta), as NCCL's own model
-/// has it when it picks an algorithm (src/graph/tuning.cc; its constants for the Simple protocol).
+/// Predicts the time of collectives with the alpha-beta model (latency and bandwidth) that NCCL
+/// uses to choose an algorithm. Source of the constants: NCCL, src/graph/tuning.cc, Simple
+/// protocol.
 namespace trireme::planner {
 
 struct Latencies {
   double base_s = 8.4e-6;
-  double ring_node_s = 3.4e-6;  // a hop inside a node
+  double ring_node_s = 3.4e-6;  // one hop within a node
   double ring_network_s = 14e-6;
   double tree_node_s = 4e-6;
   double tree_network_s = 14e-6;
 };
 
 struct LinkSpeeds {
-  double node_bytes_per_s = 0;     // bus bandwidth of a rank inside its node
-  double network_bytes_per_s = 0;  // of a rank's adapter
+  double node_bytes_per_s = 0;     // bus bandwidth of a rank within its node
+  double network_bytes_per_s = 0;  // bandwidth of a rank's adapter
   Latencies latencies = {};
 };
 
-/// The ranks of a group and how many of them are on each node.
+/// The size of a group and its number of ranks per node.
 struct GroupShape {
   int ranks = 1;
   int per_node = 1;
@@ -26,27 +27,29 @@ struct GroupShape {
   [[nodiscard]] int nodes() const { return (ranks + per_node - 1) / per_node; }
 };
 
-/// Of `ranks` ranks that lie `stride` apart, on nodes of `node_ranks`.
+/// Returns the shape of a group of `ranks` ranks with distance `stride` on nodes of `node_ranks`
+/// ranks.
 GroupShape group_shape(int ranks, int stride, int node_ranks);
 
-/// Seconds of one collective; 0 in a group of one. All groups of its kind run at once, each on the
-/// adapters of its own ranks. `bytes`: of the whole tensor.
+/// Predicts the seconds of one collective; 0 in a group of one rank. All groups of the same kind
+/// run at the same time, each on the adapters of its ranks. `bytes` is the size of the whole
+/// tensor.
 class Network {
  public:
   explicit Network(const LinkSpeeds& links) : links_(links) {}
 
   [[nodiscard]] double ring_all_reduce_s(double bytes, GroupShape group) const;
   [[nodiscard]] double tree_all_reduce_s(double bytes, GroupShape group) const;
-  /// The faster of both.
+  /// Returns the time of the faster algorithm, ring or tree.
   [[nodiscard]] double all_reduce_s(double bytes, GroupShape group) const;
-  /// All-gather, or reduce-scatter: half of a ring's all-reduce.
+  /// Returns the time of an all-gather or reduce-scatter: half of a ring all-reduce.
   [[nodiscard]] double gather_s(double bytes, GroupShape group) const;
-  /// `bytes`: that each rank sends to all.
+  /// `bytes`: bytes that each rank sends in total.
   [[nodiscard]] double all_to_all_s(double bytes, GroupShape group) const;
   [[nodiscard]] double send_s(double bytes, bool across_nodes) const;
 
  private:
-  /// What the slowest part of a ring or tree carries.
+  /// Returns the bandwidth of the slowest link of a ring or tree.
   [[nodiscard]] double bus_bytes_per_s(GroupShape group) const;
   [[nodiscard]] double ring_latency_s(GroupShape group) const;
 

@@ -20,7 +20,7 @@ Grid grid_of(const ParallelConfig& parallel) {
   return {parallel.tp, parallel.cp, parallel.pp, parallel.ep, expert_tensor_ranks(parallel)};
 }
 
-/// Equal times within half a percent are one; then what is simpler comes first.
+/// Sort key: times within 0.5 % count as equal, then the simpler layout comes first.
 auto order_of(const PlannedLayout& one) {
   const ParallelConfig& parallel = one.layout.parallel;
   return std::tuple(std::floor(std::log(one.time.step_s) / std::log(1.005)), parallel.tp,
@@ -33,7 +33,7 @@ struct Candidate {
   double least_s;
 };
 
-/// The best of each grid so far.
+/// Collects the best layout of each grid.
 class Best {
  public:
   explicit Best(std::size_t top) : top_(top) {}
@@ -54,7 +54,7 @@ class Best {
     }
   }
 
-  /// Whether `top` grids have a layout that takes at most `seconds`.
+  /// Returns true if at least `top` grids have a layout with a step time of at most `seconds`.
   [[nodiscard]] bool is_full_below(double seconds) const {
     std::size_t below = 0;
     for (const auto& [grid, one] : grids_) below += one.time.step_s <= seconds ? 1 : 0;
@@ -79,13 +79,13 @@ bool fits(const UpdateFacts& facts, const Cluster& cluster) {
   return least_memory(facts) <= usable && worst_memory(facts, cluster.device).total() <= usable;
 }
 
-/// Sequences of an update with which there may be layouts: a multiple of all ranks, or as many as the
-/// micro-batches of a schedule's file make.
+/// Returns a global batch size for which layouts may exist: a multiple of the number of ranks, or
+/// the size that a schedule file requires.
 std::int64_t another_batch(const Wish& wish, std::int64_t ranks, const Rejected& rejected) {
   const TrainConfig& train = wish.config.train;
   if (!rejected.contains("schedule")) return (train.global_batch + ranks - 1) / ranks * ranks;
   ParallelConfig parallel = wish.config.parallel;
-  parallel.pp = 2;  // any pipeline: its file says how long
+  parallel.pp = 2;  // any pipeline; the schedule file gives its length
   parallel.pp = stage_placement(parallel).ranks;
   if (!wish.keeps("parallel.tp")) parallel.tp = 1;
   if (!wish.keeps("parallel.cp")) parallel.cp = 1;
@@ -102,7 +102,7 @@ bool any_fits(Wish wish, const Cluster& cluster, bool batch_is_given) {
   return false;
 }
 
-/// The fewest nodes, above those of `cluster`, on which something fits.
+/// Returns the smallest number of nodes above that of `cluster` on which a layout fits.
 std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_is_given) {
   const auto helps = [&](int nodes) {
     cluster.nodes = nodes;
@@ -116,7 +116,8 @@ std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_
     enough *= 2;
   }
   if (enough > most) return std::nullopt;
-  for (int step = too_few / 2; step > 0; step /= 2) {  // few sizes divide well: of halves between
+  for (int step = too_few / 2; step > 0;
+       step /= 2) {  // test only halves, because few sizes divide well
     if (enough - step > too_few && helps(enough - step)) enough -= step;
   }
   return enough;
