@@ -112,7 +112,7 @@ void print_verdict(const VerifyLayoutSettings& settings, const LayoutVerdict& ve
   print(formatted(
       "{} ranks ({}), {}, fp64, {} optimizer steps of a small model of this shape, "
       "compared with one process\n"
-      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}\n",
+      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, optimizer state {}; bound {}\n{}\n",
       ranks, backend, text_of(settings.config.parallel), settings.steps,
       number_text(verdict.loss_rel), number_text(verdict.grad_rel),
       verdict.grad_worst.empty() ? "none" : verdict.grad_worst, number_text(verdict.norm_rel),

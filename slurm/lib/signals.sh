@@ -39,7 +39,7 @@ on_stop_signal() {
     ask_job_times
     if is_early_warning; then
       warned=1
-      printf 'job       Slurm warned of the time limit in the first half of the job: the program itself watches the time limit\n'
+      printf 'job       Slurm warned of the time limit in the first half of the job: the program itself watches the clock\n'
       return 0  # in a trap, return without 0 passes on the status of the interrupted command, which ends the script
     fi
     warned=1

@@ -36,7 +36,7 @@ struct JournalContent {
   /// Returns the newest step for which a checkpoint of this run was published; -1: none.
   [[nodiscard]] std::int64_t committed() const;
 
-  /// Returns the id of the run, which all of its attempts share and which moves with its folder: a
+  /// Returns the id of the run, which all of its attempts share and which moves with its directory: a
   /// hash of the time, job and host of the first line. "" if there is no line.
   [[nodiscard]] std::string run_id() const;
 };
