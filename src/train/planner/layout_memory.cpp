@@ -6,6 +6,7 @@
 
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
+#include "train/cost/memory_formula.hpp"
 #include "train/cost/rank_widths.hpp"
 #include "train/cost/state_bytes.hpp"
 
