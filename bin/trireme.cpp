@@ -3,7 +3,6 @@
 #include "bin/run_command.hpp"
 #include "bin/start_limit.hpp"
 #include "bin/trireme/commands.hpp"
-#include "bin/trireme/early_start.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"

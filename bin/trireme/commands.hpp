@@ -32,6 +32,11 @@ void add_submit_command(CommandLine& line, Launch& launch, const std::string& pr
 /// Returns the communicator of all ranks; called when a command runs.
 using WorldSource = std::function<Communicator&()>;
 
+/// Removes the OpenMP setting that early_start.cpp added from this process's environment, so that
+/// programs started from here (sbatch) do not inherit it. Call it in main, before other threads
+/// exist.
+void forget_short_spin() noexcept;
+
 /// `checkpoint list|verify|hash|inspect|diff|reshard|prune`.
 void add_checkpoint_commands(CommandLine& line, const WorldSource& world);
 /// `bench checkpoint` and `plan-interval`.

@@ -150,7 +150,7 @@ void add_dpo_reference_command(CommandLine& line, Launch& launch) {
       .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
       .example("mpirun -n 2 trireme dpo-reference --init runs/sft --data sets/pairs --output ref")
       .example(
-          "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/held-out "
+          "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/valid "
           "--output ref")
       .example("trireme dpo --init runs/sft --data sets/pairs --dpo.reference ref --run runs/dpo")
       .ranks(Ranks::all)

@@ -2,8 +2,6 @@
 /// environment in a constructor. LibTorch's constructors take longer than the rest of the start,
 /// and a stop signal during that time would kill the process.
 
-#include "bin/trireme/early_start.hpp"
-
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "bin/trireme/commands.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "comm/launchers.hpp"
 #include "core/process/early_environment.hpp"

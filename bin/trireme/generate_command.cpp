@@ -257,7 +257,7 @@ void add_generate_command(CommandLine& line) {
       .option("--kv-cache-mib", &settings->engine.kv_cache_mib, "N",
               "size of the KV cache in MiB; 0: as much as the prompts need")
       .example(
-          "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" --max-tokens 50 "
+          "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" "
           "--temperature 0")
       .example("trireme generate --checkpoint runs/sft --chat --prompt \"Who are you?\"")
       .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")

@@ -17,7 +17,6 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/finish/finish.hpp"
-#include "job/finish/refusal.hpp"
 #include "job/journal.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"

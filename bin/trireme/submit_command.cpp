@@ -18,7 +18,6 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/run_folder.hpp"
-#include "job/submission_record.hpp"
 #include "job/submit/queue_checks.hpp"
 #include "job/submit/submission.hpp"
 #include "job/watch/run_view.hpp"

@@ -144,7 +144,8 @@ std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& laun
       .example(command + " --run runs/first")
       .example(command +
                " --resume runs/first/checkpoints/step-000000100 --run runs/second --optim.lr 1e-4")
-      .example("mpirun -n 2 " + command + " --config run.toml" + begins + " --optim.lr 1e-3")
+      .example("mpirun -n 2 " + command + " --config run.toml --data sets/train --run runs/first" +
+               (settings->task->needs_start() ? " --init runs/base" : ""))
       .ranks(Ranks::all)
       .run([settings, &launch] { return train(*settings, launch); });
   return settings;

@@ -3,21 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/join.hpp"
+
 namespace trireme {
 namespace {
 
 constexpr std::size_t kWidth = 88;
 using Rows = std::vector<std::pair<std::string, std::string>>;  // term, meaning
 
-/// Wraps `text` into lines of at most kWidth columns; lines after the first are indented.
+/// Wraps `text` into lines of at most kWidth columns; lines after the first are indented. A word that
+/// is too long for a line is divided after a '|'.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;
   std::size_t begin = 0;
+  bool is_divided = false;
   while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    std::size_t end = std::min(text.find(' ', begin), text.size());
+    const bool is_rest = is_divided;
+    const std::size_t bar = text.rfind('|', begin + kWidth - indent - 1);
+    is_divided = end - begin > kWidth - indent && bar != std::string::npos && bar > begin;
+    if (is_divided) end = bar + 1;
     const std::size_t length = end - begin;
-    if (begin != 0 && column + 1 + length > kWidth) {
+    if (is_rest || (begin != 0 && column + 1 + length > kWidth)) {
       result += '\n' + std::string(indent, ' ');
       column = indent;
     } else if (begin != 0) {
@@ -26,8 +34,21 @@ std::string wrapped(const std::string& text, std::size_t indent) {
     }
     result.append(text, begin, length);
     column += length;
-    begin = end + 1;
+    begin = is_divided ? end : end + 1;
   }
+  return result;
+}
+
+/// Wraps the lines of `text` that are longer than 100 columns; keeps their indentation.
+std::string with_short_lines(const std::string& text) {
+  std::string result;
+  for (const std::string& line : split(text, '\n')) {
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    result += line.size() > 100
+                  ? std::string(indent, ' ') + wrapped(line.substr(indent), indent) + '\n'
+                  : line + '\n';
+  }
+  result.pop_back();  // split() returns an empty part after the last line feed
   return result;
 }
 
@@ -149,7 +170,7 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
   Rows rows;
   for (const std::string& section : set.sections()) {
     if (all) {
-      text += formatted("\n[{}]\n{}", section, set.help_text(section));
+      text += formatted("\n[{}]\n{}", section, with_short_lines(set.help_text(section)));
       continue;
     }
     std::string names;
@@ -173,8 +194,9 @@ std::string CommandHelp::command(const CommandSpec& command, bool all) const {
   const char* ranks = command.ranks == Ranks::one
                           ? "one"
                           : "any number started by mpirun or srun; they share the work";
-  std::string text = formatted("{} {} - {}\n\nusage: {}\nranks: {}\n\n{}", program_, command.name,
-                               command.help, usage(command), ranks, options(command));
+  const std::string title = formatted("{} {} - {}", program_, command.name, command.help);
+  std::string text = formatted("{}\n\nusage: {}\nranks: {}\n\n{}", wrapped(title, 2),
+                               usage(command), ranks, options(command));
   if (command.config != nullptr) text += config(*command.config, all);
   if (!command.examples.empty()) text += "\nexamples:\n";
   for (const std::string& example : command.examples) text += formatted("  {}\n", example);

@@ -13,7 +13,7 @@ struct FinishFacts {
   JobPlace place;     // the attempt that has ended; without a job: the newest attempt
   int srun_code = 0;  // exit code of the launcher; not conclusive by itself
   SchedulerJob job;
-  std::string refusal;  // the last error in the job's output (refusal.hpp); "": not known
+  std::string refusal;  // last error in the output of the job (refusal_in()); "": unknown
   std::vector<std::string> lost_nodes;  // nodes of the job that the scheduler marks as failed
   std::int64_t newest_checkpoint = -1;  // newest step in the run directory; -1: none
   std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: no limit
@@ -39,5 +39,11 @@ std::optional<std::size_t> ended_leg(const std::vector<Leg>& legs, const JobPlac
 /// longer than its start took, or if it failed after it committed a step. Failures are counted over
 /// all jobs of the run. The count restarts at 0 for another binary or configuration.
 Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts);
+
+/// Returns the rank that caused the failure of an attempt, from the failure reports of its ranks.
+/// The order of priority is: a rank that threw an error, a rank that hung, a rank that its peers
+/// lost. A rank that only lost a peer is never the cause. `srun_code` is the exit code of the
+/// launcher, for an attempt without failure reports.
+RootCause root_cause_of(const Leg& leg, int srun_code);
 
 }  // namespace trireme

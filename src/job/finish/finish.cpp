@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "checkpoint/disk/run_lock.hpp"
@@ -117,6 +119,9 @@ Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_r
   return decision;
 }
 
+constexpr std::streamoff kTailBytes = std::streamoff{64} << 10;
+constexpr std::string_view kError = "trireme: error: ";
+
 }  // namespace
 
 Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
@@ -146,6 +151,21 @@ std::optional<std::int64_t> max_failures_from_environment() {
   log::warn(formatted("TRIREME_MAX_FAILURES = {}, must be a number or unlimited; using {}", text,
                       kMaxFailures));
   return kMaxFailures;
+}
+
+std::string refusal_in(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  in.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(in.tellg()) - kTailBytes));
+  std::string last;
+  for (std::string line; std::getline(in, line);) {
+    // The job script begins the output of each start with this line.
+    if (line.starts_with("job       ") && line.find(", restart ") != std::string::npos)
+      last.clear();
+    const std::size_t at = line.find(kError);
+    if (at != std::string::npos) last = line.substr(at + kError.size());
+  }
+  return last;
 }
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "job/finish/decide.hpp"
@@ -20,5 +21,10 @@ Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run);
 /// Reads TRIREME_MAX_FAILURES: a number, or "unlimited" (none); 3 if it is not set. An invalid
 /// value gives a warning and counts as 3, because a run must not be lost for it.
 std::optional<std::int64_t> max_failures_from_environment();
+
+/// Returns the last error that a command printed into the output `file` of a job since the job's newest
+/// start, without the rank and the program's name; "" if there is none or the file cannot be read.
+/// A command that refuses its options or data leaves nothing in the run directory that says why.
+std::string refusal_in(const std::filesystem::path& file);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "job/leg.hpp"
-#include "job/submission_record.hpp"
+#include "job/run_folder.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme {

@@ -11,7 +11,7 @@
 #include "core/files/json.hpp"
 #include "core/number.hpp"
 #include "job/journal.hpp"
-#include "job/submission_record.hpp"
+#include "job/run_folder.hpp"
 #include "job/watch/run_jobs.hpp"
 
 namespace trireme {

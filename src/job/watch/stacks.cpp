@@ -16,7 +16,7 @@
 #include "core/process/run_program.hpp"
 #include "core/timer.hpp"
 #include "job/journal.hpp"
-#include "job/submission_record.hpp"
+#include "job/run_folder.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme {

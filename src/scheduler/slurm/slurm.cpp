@@ -8,9 +8,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 #include "core/process/run_program.hpp"
-#include "scheduler/slurm/jobs.hpp"
-#include "scheduler/slurm/node_lists.hpp"
-#include "scheduler/slurm/nodes.hpp"
+#include "scheduler/slurm/output.hpp"
 
 namespace trireme {
 namespace {

@@ -130,15 +130,11 @@ std::int64_t usual_batch(int ranks) {
   return (std::max(kLeast, ranks) + ranks - 1) / ranks * ranks;
 }
 
-RunConfig config_of(const Wish& wish, const Layout& layout) {
+UpdateFacts facts_of(const Wish& wish, const Layout& layout, int ranks) {
   RunConfig config = wish.config;
   config.parallel = layout.parallel;
   config.train.micro_batch = layout.micro_batch;
-  return config;
-}
-
-UpdateFacts facts_of(const Wish& wish, const Layout& layout, int ranks) {
-  return facts_of_run(config_of(wish, layout), ranks);
+  return facts_of_run(config, ranks);
 }
 
 PlannedLayout predict_layout(const Wish& wish, const Layout& layout, StepPredictor& predictor) {

@@ -26,8 +26,7 @@ struct LayoutPlan {
   Rejected rejected;
 };
 
-/// These functions return the configuration of a layout and the input of its formulas.
-RunConfig config_of(const Wish& wish, const Layout& layout);
+/// Returns the input of the formulas for a layout.
 UpdateFacts facts_of(const Wish& wish, const Layout& layout, int ranks);
 
 PlannedLayout predict_layout(const Wish& wish, const Layout& layout, StepPredictor& predictor);

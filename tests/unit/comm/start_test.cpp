@@ -1,7 +1,7 @@
 /// The start of a rank before MPI tells anything: launchers' variables, nodes of a step, marks.
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <ctime>
@@ -11,7 +11,7 @@
 #include "comm/launchers.hpp"
 #include "comm/start_marks.hpp"
 #include "comm/start_report.hpp"
-#include "scheduler/slurm/node_lists.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -22,7 +22,9 @@ TEST(Launchers, AStepOfOneTaskIsAloneAndNeedsNoMpi) {
            {},
            {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NUM_NODES", "2"}},
            {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}},
-           {{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}},
+           {{"SLURM_STEP_NUM_TASKS", "1"},
+            {"PMIX_RANK", "0"},
+            {"PMIX_NAMESPACE", "slurm.pmix.7.0"}},
            {{"OMPI_COMM_WORLD_RANK", "0"},
             {"OMPI_COMM_WORLD_SIZE", "1"},
             {"PMIX_RANK", "0"},
@@ -79,18 +81,18 @@ TEST(Launchers, TasksOfAJobThatStayIdleAreAWarning) {
   EXPECT_NE(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}}).find("3 nodes"),
             std::string::npos);
   // the interactive step of salloc
-  EXPECT_NE(
-      warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}}), "");
+  EXPECT_NE(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}}),
+            "");
   // srun -n 1 in a job of two nodes; a job of one task; mpirun; no job
   EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"},
                      {"SLURM_NTASKS", "1"},
                      {"SLURM_JOB_NUM_NODES", "2"},
                      {"SLURM_STEP_NUM_TASKS", "1"}}),
             "");
-  EXPECT_EQ(
-      warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_NUM_NODES", "1"}}), "");
-  EXPECT_EQ(
-      warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), "");
+  EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_NUM_NODES", "1"}}),
+            "");
+  EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"OMPI_COMM_WORLD_SIZE", "1"}}),
+            "");
   EXPECT_EQ(warning({{"SLURM_NTASKS", "2"}}), "");
 }
 

@@ -8,7 +8,7 @@
 #include "core/timer.hpp"
 #include "job/journal.hpp"
 #include "job/watch/run_view.hpp"
-#include "scheduler/slurm/jobs.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
