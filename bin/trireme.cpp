@@ -42,8 +42,6 @@ int main(int argc, char** argv) {
     add_chat_command(line);
     add_serve_command(line);
     add_checkpoint_commands(line, world);
-    add_save_cost_commands(line, world);
-    add_exchange_commands(line, world);
     add_config_show_command(line);
     add_verify_layout_command(line, launch);
     add_bench_generate_command(line);

@@ -37,16 +37,7 @@ using WorldSource = std::function<Communicator&()>;
 /// exist.
 void forget_short_spin() noexcept;
 
-/// `checkpoint list|verify|hash|inspect|diff|reshard|prune`.
+/// `checkpoint ...`, `bench checkpoint`, `plan-interval`, `export` and `import`.
 void add_checkpoint_commands(CommandLine& line, const WorldSource& world);
-/// `bench checkpoint` and `plan-interval`.
-void add_save_cost_commands(CommandLine& line, const WorldSource& world);
-/// `export` and `import`.
-void add_exchange_commands(CommandLine& line, const WorldSource& world);
-
-/// Returns the body of a command in which all ranks compute one text with `work` and rank 0 prints
-/// it. An error on one rank ends all ranks.
-std::function<int()> print_shared(const WorldSource& world,
-                                  std::function<std::string(Communicator& world)> work);
 
 }  // namespace trireme

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/files/file.hpp"
-#include "job/leg.hpp"
+#include "job/attempt.hpp"
 
 /// `journal.jsonl`, the event log of a run directory: one line per event, over all attempts and
 /// jobs of the run. Each line has `seq` (from 1, without gaps), `time` (Unix, seconds), `leg` (the
@@ -36,8 +36,8 @@ struct JournalContent {
   /// Returns the newest step for which a checkpoint of this run was published; -1: none.
   [[nodiscard]] std::int64_t committed() const;
 
-  /// Returns the id of the run, which all of its attempts share and which moves with its directory: a
-  /// hash of the time, job and host of the first line. "" if there is no line.
+  /// Returns the id of the run, which all of its attempts share and which moves with its directory:
+  /// a hash of the time, job and host of the first line. "" if there is no line.
   [[nodiscard]] std::string run_id() const;
 };
 

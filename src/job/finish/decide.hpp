@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "job/leg.hpp"
-#include "scheduler/scheduler_job.hpp"
+#include "job/attempt.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 

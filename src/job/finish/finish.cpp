@@ -15,8 +15,8 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/timer.hpp"
+#include "job/attempt.hpp"
 #include "job/journal.hpp"
-#include "job/verdict.hpp"
 
 namespace trireme {
 namespace {

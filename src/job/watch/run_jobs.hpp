@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "job/leg.hpp"
+#include "job/attempt.hpp"
 #include "job/run_folder.hpp"
 #include "scheduler/scheduler.hpp"
 

@@ -6,7 +6,7 @@
 #include "comm/session.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "job/verdict.hpp"
+#include "job/attempt.hpp"
 
 namespace trireme {
 
@@ -64,8 +64,9 @@ void write_own_stacks(const RunFolder& folder, int rank, std::int64_t step,
         "asked for stacks ({}) before the first step: the run folder is not ours yet", reason));
     return;
   }
-  write_stacks(folder.stacks() / rank_file(rank, ".txt"),
-               formatted("pid {} on {}, in step {}: {}", ::getpid(), this_hostname(), step, reason));
+  write_stacks(
+      folder.stacks() / rank_file(rank, ".txt"),
+      formatted("pid {} on {}, in step {}: {}", ::getpid(), this_hostname(), step, reason));
 }
 
 }  // namespace trireme

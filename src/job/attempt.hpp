@@ -5,13 +5,74 @@
 #include <string>
 #include <vector>
 
-#include "job/place.hpp"
-#include "job/verdict.hpp"
+#include "core/files/json.hpp"
+#include "job/run_folder.hpp"
 
 /// An attempt is one start of a run, from the begin of its processes to their exit. Each requeue,
 /// restart of the processes or new submission begins another attempt. The event log numbers
 /// attempts.
 namespace trireme {
+
+/// Identifies an attempt among those of its job. Attempts may overlap for a moment: a later attempt
+/// takes the lock from an earlier one (checkpoint/disk/run_lock.hpp).
+struct JobPlace {
+  std::string job;           // id of the scheduler; "" outside a job
+  std::int64_t restart = 0;  // number of requeues of the job
+  std::int64_t attempt = 0;  // number of starts of the processes since the last requeue
+
+  /// Reads the scheduler's variables (scheduler/scheduler.hpp) and TRIREME_ATTEMPT.
+  static JobPlace from_environment();
+
+  /// Returns a number that grows by two from each attempt of a job to the next. `job finish` takes
+  /// the lock with the number between an attempt and the next.
+  [[nodiscard]] std::uint64_t order() const;
+
+  friend bool operator==(const JobPlace&, const JobPlace&) = default;
+};
+
+/// Returns the Unix time at which the scheduler ends the job, from its environment variable; none
+/// if the variable is not set or is not a number above 0.
+std::optional<double> job_end_from_environment();
+
+/// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own file; the
+/// writer of the event log collects them (journal.hpp). A rank that was killed leaves none, but the
+/// reports of its peers name it.
+struct Verdict {
+  int rank = 0;
+  std::string host;
+  std::string
+      kind;  // "error": this rank threw it; "hang": no progress; "peer": another rank failed
+  int exit_code = 0;
+  std::int64_t step = 0;  // last completed step
+  std::string message;
+
+  /// The rank that failed, for kind "peer" if it is known.
+  struct Lost {
+    int rank = -1;  // -1: unknown
+    std::string host;
+    std::string kind;  // "killed": ended without a report; "hang"; "error"
+  };
+
+  Lost lost{};
+  JobPlace place{};  // identifies the attempt
+};
+
+/// Writes the report with the current time and the attempt of this process. Never throws, because
+/// this process is about to exit.
+void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept;
+
+/// Returns the reports in the directory, sorted by rank. Skips files that are not reports.
+std::vector<Verdict> read_verdicts(const RunFolder& folder);
+
+/// Deletes the reports of the last attempt. Rank 0 calls it at the start.
+void clear_verdicts(const RunFolder& folder);
+
+/// These functions convert an attempt id and a report (without its attempt id) to members of a JSON
+/// object and back. Reading throws Error(data) naming `where`.
+void put_place(Json& object, const JobPlace& place);
+JobPlace take_place(const Json& object, const std::string& where);
+void put_verdict(Json& object, const Verdict& verdict);
+Verdict take_verdict(const Json& object, const std::string& where);
 
 struct LegStart {
   JobPlace place;
