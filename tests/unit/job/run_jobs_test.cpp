@@ -1,4 +1,3 @@
-#include "job/watch/run_jobs.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +13,8 @@
 namespace trireme {
 namespace {
 
-/// A controller that knows these jobs: lines of `scontrol -o show job`, by the id that is asked for.
+/// A controller that knows these jobs: lines of `scontrol -o show job`, by the id that is asked
+/// for.
 SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
   return [jobs](const std::string& id) {
     const auto found = jobs.find(id);

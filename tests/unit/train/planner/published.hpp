@@ -6,7 +6,7 @@
 
 #include "device/device.hpp"
 #include "model/config.hpp"
-#include "train/planner/fit.hpp"
+#include "train/planner/calibration.hpp"
 
 /// What others published, for the planner to predict.
 namespace trireme::planner {
@@ -52,9 +52,9 @@ inline UpdateFacts facts_in_bf16(const ModelConfig& model, const ParallelConfig&
   return update_facts(model, OptimConfig{}, precision_dtypes("bf16"), parallel, ranks, shape, {});
 }
 
-/// Not published: rows of a micro-batch and virtual stages. Taken: without a pipeline all four rows of a
-/// rank (they fit), in one a row and as many stages as leave two layers each, or one where layers
-/// are not even.
+/// Not published: rows of a micro-batch and virtual stages. Taken: without a pipeline all four rows
+/// of a rank (they fit), in one a row and as many stages as leave two layers each, or one where
+/// layers are not even.
 inline MeasuredStep measured_step(const MegatronRow& row) {
   const ModelConfig model = model_of(row.preset, kMegatronVocabulary);
   ParallelConfig parallel;
