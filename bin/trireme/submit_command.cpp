@@ -29,8 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kFilesOfACheckpoint = 8;
-constexpr std::chrono::seconds kBeat(60);
+constexpr double kFilesPerCheckpoint = 8;
+constexpr std::chrono::seconds kHeartbeat(60);
 
 /// Returns TRIREME_HOME, else the directory that contains build/PRESET/bin of this program.
 fs::path checkout(const fs::path& bin) {
@@ -38,7 +38,7 @@ fs::path checkout(const fs::path& bin) {
   return bin.parent_path().parent_path().parent_path();
 }
 
-fs::path own_folder() {
+fs::path own_directory() {
   std::error_code code;
   return fs::read_symlink("/proc/self/exe", code).parent_path();
 }
@@ -49,10 +49,10 @@ std::optional<RunView> view_of(const RunFolder& folder) {
 }
 
 /// Returns true if the file was written within the last minute.
-bool beats(const fs::path& file) {
+bool is_recent(const fs::path& file) {
   std::error_code code;
   const auto written = fs::last_write_time(file, code);
-  return !code && fs::file_time_type::clock::now() - written < kBeat;
+  return !code && fs::file_time_type::clock::now() - written < kHeartbeat;
 }
 
 fs::path nearest(fs::path place) {
@@ -69,7 +69,7 @@ struct SubmitSettings {
   bool json = false;
 };
 
-using Refusals = std::vector<SubmitProblem>;
+using SubmitProblems = std::vector<SubmitProblem>;
 
 /// Returns the request with the task, the run directory and the arguments of the training command.
 SubmitRequest request_of(const SubmitSettings& settings) {
@@ -100,7 +100,7 @@ SubmitRequest request_of(const SubmitSettings& settings) {
 /// Returns the plan of the run and adds its problems. If the run uses CPUs, sets the GPUs of `kind`
 /// to 0.
 RunPlan plan_of(const SubmitRequest& request, std::vector<std::string> words, Launch& launch,
-                NodeKind& kind, Refusals& problems) {
+                NodeKind& kind, SubmitProblems& problems) {
   CommandLine line("trireme", "", [] { return std::string(); });
   const auto rows = task_rows();
   const auto row = std::find_if(rows.begin(), rows.end(),
@@ -125,8 +125,8 @@ RunPlan plan_of(const SubmitRequest& request, std::vector<std::string> words, La
 
 /// Adds the problems that another job would have with jobs in the queue and with the state of the
 /// run.
-void check_queue(const SubmitRequest& request, const RunPlan& plan, Refusals& problems) {
-  const auto add = [&](const Refusals& more) {
+void check_queue(const SubmitRequest& request, const RunPlan& plan, SubmitProblems& problems) {
+  const auto add = [&](const SubmitProblems& more) {
     problems.insert(problems.end(), more.begin(), more.end());
   };
   const RunFolder folder{request.run};
@@ -136,7 +136,7 @@ void check_queue(const SubmitRequest& request, const RunPlan& plan, Refusals& pr
   if (const auto view = view_of(folder)) {
     // Without a job, only the heartbeat of the lock file shows whether the run trains or was
     // killed.
-    const bool is_killed = view->job.empty() && !beats(folder.root / "LOCK");
+    const bool is_killed = view->job.empty() && !is_recent(folder.root / "LOCK");
     run.state = is_killed ? "lost" : view->state;
     run.job = view->job;
   }
@@ -145,7 +145,7 @@ void check_queue(const SubmitRequest& request, const RunPlan& plan, Refusals& pr
 }
 
 /// Adds the problems of the disk: permissions, free space, free inodes.
-void check_disk(const fs::path& run, std::int64_t bytes, Refusals& problems) {
+void check_disk(const fs::path& run, std::int64_t bytes, SubmitProblems& problems) {
   const RunFolder folder{run};
   std::error_code code;
   if (fs::exists(folder.root, code) && !folder.holds_run() && !folder.is_blank()) {
@@ -169,7 +169,7 @@ void check_disk(const fs::path& run, std::int64_t bytes, Refusals& problems) {
                                   place.string(), format_bytes(static_cast<double>(bytes))),
                         "lower checkpoint.keep_last, or choose another --run"});
   }
-  if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFilesOfACheckpoint * 10) {
+  if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFilesPerCheckpoint * 10) {
     problems.push_back(
         {"inodes",
          formatted("only {} more files can be created in {}", info.f_favail, place.string()),
@@ -180,7 +180,7 @@ void check_disk(const fs::path& run, std::int64_t bytes, Refusals& problems) {
 /// Prints the problems, the command `words` and the id `job` of the queued job ("": none). Without
 /// `as_json`, throws Error(usage) if there are problems.
 void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
-            const Refusals& problems, const std::vector<std::string>& words,
+            const SubmitProblems& problems, const std::vector<std::string>& words,
             const std::string& job) {
   if (as_json) {
     Json json{{"ok", problems.empty()},
@@ -211,7 +211,8 @@ void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
 }
 
 /// Returns the kind of nodes that the job would get; adds a problem if there is none.
-NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster, Refusals& problems) {
+NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster,
+                 SubmitProblems& problems) {
   const SchedulerWords& names = scheduler().words();
   if (!cluster.refused.empty()) {
     problems.push_back({formatted("{}-absent", names.id), cluster.refused,
@@ -232,9 +233,9 @@ NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster, Ref
 
 int run(const SubmitSettings& settings, Launch& launch, const std::string& program) {
   const SubmitRequest request = request_of(settings);
-  const fs::path bin = own_folder();
+  const fs::path bin = own_directory();
   fs::path home = checkout(bin);
-  Refusals problems;
+  SubmitProblems problems;
   RunPlan plan;
   const ClusterAnswer cluster = scheduler().cluster();
   NodeKind kind = kind_of(request, cluster, problems);

@@ -108,10 +108,10 @@ bool batch_is_given(const TrainConfig& train) {
 
 /// Returns the request with all open settings resolved: shape, lengths, precision, global batch
 /// size.
-planner::Wish wish_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
-  planner::Wish wish{settings.config};
-  ModelConfig& model = wish.config.model;
-  TrainConfig& train = wish.config.train;
+planner::Wish request_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
+  planner::Wish request{settings.config};
+  ModelConfig& model = request.config.model;
+  TrainConfig& train = request.config.train;
   const bool gpt = model.preset.starts_with("gpt-");
   resolve(model, model.vocab_size > 0 ? model.vocab_size : gpt ? kGptVocabulary : kVocabulary);
   if (train.seq_len == 0) train.seq_len = std::min(kLength, model.max_seq_len);
@@ -126,8 +126,8 @@ planner::Wish wish_of(const LayoutsSettings& settings, const planner::Cluster& c
   train.accumulation = 0;
   for (const std::string& key : settings.keys->keys())
     if (settings.keys->is_set(key) && settings.keys->origin(key).starts_with("--"))
-      wish.fixed.insert(key);
-  return wish;
+      request.fixed.insert(key);
+  return request;
 }
 
 planner::TimeConstants constants_of(const LayoutsSettings& settings,
@@ -138,25 +138,25 @@ planner::TimeConstants constants_of(const LayoutsSettings& settings,
 
 /// Returns the options that start a run with this layout: the keys of the layout that were given or
 /// differ from their defaults, micro batch size, global batch size and sequence length.
-std::string options_of(const LayoutsSettings& settings, const planner::Wish& wish,
+std::string options_of(const LayoutsSettings& settings, const planner::Wish& request,
                        const planner::Layout& layout) {
   const Json usual = planner::config_json(ParallelConfig{});
   const Json given = planner::config_json(settings.config.parallel);
   const Json chosen = planner::config_json(layout.parallel);
   std::string options;
   for (const auto& [name, value] : chosen.items()) {
-    const bool is_fixed = wish.keeps(("parallel." + name).c_str());
+    const bool is_fixed = request.keeps(("parallel." + name).c_str());
     if (value == usual[name] && value == given[name] && !is_fixed) continue;
     options += formatted("--parallel.{} {} ", name,
                          value.is_string() ? value.get<std::string>() : value.dump());
   }
   if (settings.config.train.accumulation > 0) options += "--train.accumulation 0 ";
   return options + formatted("--train.micro_batch {} --train.global_batch {} --train.seq_len {}",
-                             layout.micro_batch, wish.config.train.global_batch,
-                             wish.config.train.seq_len);
+                             layout.micro_batch, request.config.train.global_batch,
+                             request.config.train.seq_len);
 }
 
-std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
+std::string json_of(const LayoutsSettings& settings, const planner::Wish& request,
                     const planner::Cluster& cluster, const planner::TimeConstants& constants,
                     const planner::LayoutPlan& plan, const std::vector<std::string>& changes) {
   Json json{{"predicted", true},
@@ -164,12 +164,12 @@ std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
             {"nodes", cluster.nodes},
             {"gpus_per_node", cluster.per_node},
             {"ranks", cluster.ranks()},
-            {"preset", wish.config.model.preset},
-            {"parameters", static_cast<std::int64_t>(wish.config.model.num_parameters_wide())},
-            {"vocab_size", wish.config.model.vocab_size},
-            {"seq_len", wish.config.train.seq_len},
-            {"global_batch", wish.config.train.global_batch},
-            {"precision", wish.config.train.precision},
+            {"preset", request.config.model.preset},
+            {"parameters", static_cast<std::int64_t>(request.config.model.num_parameters_wide())},
+            {"vocab_size", request.config.model.vocab_size},
+            {"seq_len", request.config.train.seq_len},
+            {"global_batch", request.config.train.global_batch},
+            {"precision", request.config.train.precision},
             {"calibrated", !settings.calibration.empty()},
             {"constants",
              {{"efficiency", constants.efficiency},
@@ -180,15 +180,15 @@ std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
             {"layouts", Json::array()},
             {"rejected", Json::object()}};
   for (const auto& one : plan.layouts)
-    json["layouts"].push_back(layout_json(one, options_of(settings, wish, one.layout)));
+    json["layouts"].push_back(layout_json(one, options_of(settings, request, one.layout)));
   for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
   if (plan.layouts.empty()) json["changes_that_fit"] = changes;
   return json_line(json);
 }
 
-std::string text_of(const LayoutsSettings& settings, const planner::Wish& wish,
+std::string text_of(const LayoutsSettings& settings, const planner::Wish& request,
                     const planner::Cluster& cluster, const planner::LayoutPlan& plan) {
-  const RunConfig& config = wish.config;
+  const RunConfig& config = request.config;
   std::string text = formatted(
       "{} ({} parameters, vocabulary {}), global batch {} x {} tokens, {}, on {} {} ({} per node)\n"
       "predicted, not measured: {}\n",
@@ -200,7 +200,8 @@ std::string text_of(const LayoutsSettings& settings, const planner::Wish& wish,
           ? "step times are within about 15 %, their order is more reliable; --calibration helps"
           : "constants from " + settings.calibration);
   for (std::size_t i = 0; i < plan.layouts.size(); ++i)
-    text += layout_text(plan.layouts[i], options_of(settings, wish, plan.layouts[i].layout), i + 1);
+    text +=
+        layout_text(plan.layouts[i], options_of(settings, request, plan.layouts[i].layout), i + 1);
   text += "other layouts:";
   for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
   return text + "\n";
@@ -211,19 +212,19 @@ int run(const LayoutsSettings& settings) {
                                  static_cast<int>(settings.nodes),
                                  static_cast<int>(settings.per_node)};
   const planner::TimeConstants constants = constants_of(settings, cluster.device);
-  const planner::Wish wish = wish_of(settings, cluster);
+  const planner::Wish request = request_of(settings, cluster);
   planner::StepPredictor predictor(cluster, constants);
   const planner::LayoutPlan plan =
-      planner::rank_layouts(wish, predictor, static_cast<std::size_t>(settings.top));
+      planner::rank_layouts(request, predictor, static_cast<std::size_t>(settings.top));
   std::vector<std::string> changes;
   Problems fixed;
   const bool is_too_large = plan.rejected.contains("memory");
   const bool none_is_legal =
       plan.layouts.empty() && plan.rejected.size() == 1 && plan.rejected.contains("layout");
-  if (none_is_legal) fixed = planner::problems_of_fixed(wish, cluster.ranks());
+  if (none_is_legal) fixed = planner::problems_of_fixed(request, cluster.ranks());
   if (plan.layouts.empty() && fixed.empty())
-    changes = changes_that_fit(wish, cluster, batch_is_given(settings.config.train));
-  if (settings.json) print(json_of(settings, wish, cluster, constants, plan, changes));
+    changes = changes_that_fit(request, cluster, batch_is_given(settings.config.train));
+  if (settings.json) print(json_of(settings, request, cluster, constants, plan, changes));
   fixed.throw_if_any();
   if (plan.layouts.empty()) {
     const std::string reasons = joined(plan.rejected, ", ", [](const auto& reason) {
@@ -234,11 +235,11 @@ int run(const LayoutsSettings& settings) {
         is_too_large ? ErrorKind::resource : ErrorKind::usage,
         "no layout of this model trains {} sequences of {} tokens on {} {} ({} per node). Rejected layouts by reason: "
         "{}. What would help: {}",
-        wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), settings.gpu,
-        cluster.per_node, reasons.empty() ? "none is possible" : reasons,
+        request.config.train.global_batch, request.config.train.seq_len, cluster.ranks(),
+        settings.gpu, cluster.per_node, reasons.empty() ? "none is possible" : reasons,
         changes.empty() ? other : joined(changes, ", or "));
   }
-  if (!settings.json) print(text_of(settings, wish, cluster, plan));
+  if (!settings.json) print(text_of(settings, request, cluster, plan));
   return kExitDone;
 }
 

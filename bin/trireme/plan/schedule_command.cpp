@@ -34,7 +34,7 @@ pipeline::Shape completed(const pipeline::Shape& said) {
 }
 
 /// The requested schedule and, for a named schedule, its theoretical bubble and memory.
-struct Asked {
+struct RequestedSchedule {
   pipeline::Schedule schedule;
   std::optional<pipeline::Formula> formula = {};
   std::string origin;
@@ -58,8 +58,8 @@ pipeline::Schedule schedule_in(const std::string& file, const pipeline::Shape& s
   return schedule;
 }
 
-Asked asked(const std::string& name, const pipeline::Shape& said, const pipeline::Timing& timing,
-            int in_flight) {
+RequestedSchedule requested_schedule(const std::string& name, const pipeline::Shape& said,
+                                     const pipeline::Timing& timing, int in_flight) {
   if (!is_named(name) && name != "auto") return {schedule_in(name, said), {}, "file"};
   pipeline::Shape shape = completed(said);
   if (name == "auto") {
@@ -130,7 +130,8 @@ int run(const ScheduleSettings& settings) {
   problems.throw_if_any();
 
   const pipeline::Timing timing = timing_of(settings.times);
-  const Asked what = asked(settings.schedule, said, timing, static_cast<int>(settings.in_flight));
+  const RequestedSchedule what =
+      requested_schedule(settings.schedule, said, timing, static_cast<int>(settings.in_flight));
   const pipeline::Simulation simulation = simulate(what.schedule, timing);
   TRIREME_ASSERT(simulation.stuck.empty());  // parse_schedule rejects files that deadlock
   if (!settings.draw.empty())

@@ -45,13 +45,13 @@ std::map<std::int64_t, Which> by_node(const Facts& ranks) {
   return nodes;
 }
 
-class Examination {
+class EnvironmentChecks {
  public:
-  explicit Examination(const Facts& ranks) : ranks_(ranks), devices_(devices_of(ranks)) {}
+  explicit EnvironmentChecks(const Facts& ranks) : ranks_(ranks), devices_(devices_of(ranks)) {}
 
   std::vector<Finding> take() { return std::move(findings_); }
 
-  void look_at_gpus() {
+  void check_gpus() {
     const auto problem = device_problem(devices_);
     const Which without =
         where(ranks_, [](const RankFacts& one) { return one.device.gpu.empty(); });
@@ -92,7 +92,7 @@ class Examination {
     }
   }
 
-  void look_at_cpus() {
+  void check_cpus() {
     for (const auto& [node, which] : by_node(ranks_)) {
       std::set<std::int64_t> cpus;
       std::int64_t threads = 0;
@@ -118,7 +118,7 @@ class Examination {
     }
   }
 
-  void look_at_limits() {
+  void check_limits() {
     const auto size = static_cast<std::int64_t>(ranks_.size());
     const std::int64_t needed = size + kFilesBeside;
     if (size > 1 && ranks_[0].max_files >= 0 && ranks_[0].max_files < needed) {
@@ -150,7 +150,7 @@ class Examination {
     }
   }
 
-  void look_at_environment() {
+  void check_environment() {
     std::set<std::string> names;
     for (const RankFacts& one : ranks_) {
       for (const auto& [name, value] : one.variables) names.insert(name);
@@ -168,7 +168,7 @@ class Examination {
           formatted("{} is {}, on rank 0 {}", name, value_of(ranks_[others.front()]), first),
           formatted("{}; mpirun -x NAME", scheduler().words().environment_advice));
     }
-    look_at_interfaces();
+    check_interfaces();
     const Which alone = where(ranks_, [](const RankFacts& one) { return one.interfaces.empty(); });
     if (by_node(ranks_).size() > 1 && !alone.empty())
       add("network-none", error, alone, "no network interface is up", "exclude the node");
@@ -179,7 +179,7 @@ class Examination {
           "start the same build on all nodes, from a shared directory (TRIREME_BIN)");
   }
 
-  void look_at_clocks() {
+  void check_clocks() {
     for (const auto& [node, which] : by_node(ranks_)) {
       const double skew_s = ranks_[which.front()].clock_s - ranks_[0].clock_s;
       if (std::abs(skew_s) < kClockSkew_s) continue;
@@ -242,7 +242,7 @@ class Examination {
     return "";
   }
 
-  void look_at_interfaces() {
+  void check_interfaces() {
     const Which which =
         where(ranks_, [](const RankFacts& one) { return !absent_interface(one).empty(); });
     if (which.empty()) return;
@@ -295,13 +295,13 @@ const char* severity_name(Finding::Severity severity) {
 
 std::vector<Finding> findings_of(const std::vector<RankFacts>& ranks) {
   if (ranks.empty()) return {};
-  Examination examination(ranks);
-  examination.look_at_gpus();
-  examination.look_at_cpus();
-  examination.look_at_limits();
-  examination.look_at_environment();
-  examination.look_at_clocks();
-  return examination.take();
+  EnvironmentChecks checks(ranks);
+  checks.check_gpus();
+  checks.check_cpus();
+  checks.check_limits();
+  checks.check_environment();
+  checks.check_clocks();
+  return checks.take();
 }
 
 std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,

@@ -58,7 +58,7 @@ bool trains_in(const fs::path& process, const RunFolder& folder) {
 }
 
 /// Sends SIGUSR1 to the ranks on this machine that run this program. Returns their number.
-int ask_here(const RunFolder& folder) {
+int ask_local_ranks(const RunFolder& folder) {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
   int asked = 0;
@@ -87,7 +87,7 @@ std::string ask(const RunFolder& folder, const std::string& job) {
                         end.out);
     if (end.timed_out) return refused;
   }
-  return ask_here(folder) > 0 ? "" : refused;
+  return ask_local_ranks(folder) > 0 ? "" : refused;
 }
 
 std::string from(const fs::path& file, std::uintmax_t offset) {

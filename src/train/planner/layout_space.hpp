@@ -28,11 +28,11 @@ struct Wish {
 };
 
 /// Returns true if `trireme pretrain` accepts the layout (check and check_layout).
-bool is_legal(const Wish& wish, const ParallelConfig& parallel, int ranks);
+bool is_legal(const Wish& request, const ParallelConfig& parallel, int ranks);
 
 /// Returns the problems that check and check_layout find with the fixed keys, all other keys at
 /// their defaults: every reason, and the nearest valid layout.
-Problems problems_of_fixed(const Wish& wish, int ranks);
+Problems problems_of_fixed(const Wish& request, int ranks);
 
 /// The number of rejected layouts by reason: "layout" (check_layout), "batch" (dp x micro_batch
 /// does not divide the global batch), "schedule" (a schedule file has another number of micro
@@ -42,6 +42,6 @@ using Rejected = std::map<std::string, std::int64_t>;
 /// Returns all layouts that are worth a prediction: tp within a node, powers of two for cp, every
 /// pp with its schedules, ep with etp = tp or 1, ZeRO over all data ranks or one node, activation
 /// checkpointing, micro batch size. Adds to `rejected`.
-std::vector<Layout> layout_space(const Wish& wish, const Cluster& cluster, Rejected& rejected);
+std::vector<Layout> layout_space(const Wish& request, const Cluster& cluster, Rejected& rejected);
 
 }  // namespace trireme::planner
