@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// Returns the command line to type behind the scheduler's launcher.
+/// Returns the command line that follows the launcher of the scheduler.
 std::string command_text(int argc, char** argv) {
   return shell_line(std::vector<std::string>(argv, argv + argc));
 }

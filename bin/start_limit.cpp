@@ -32,7 +32,7 @@ std::optional<double> limit_in_file(const fs::path& path) {
     if (!fs::is_regular_file(path)) return std::nullopt;
     for (const EarlierValue& value : earlier_values(read_file(path, kMaxBytes), path.string()))
       if (value.key == kKey) limit = limit_in(value.text);
-  } catch (const std::exception&) {  // the parser says what is wrong
+  } catch (const std::exception&) {  // the parser reports the error
   }
   return limit;
 }

@@ -128,8 +128,8 @@ void ConfigSet::mark_given(std::string_view key, const std::string& origin) {
 }
 
 void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string& origin,
-                             bool anew) {
-  const Source source = anew ? Source::preset_anew : Source::preset;
+                             bool replaces_earlier) {
+  const Source source = replaces_earlier ? Source::new_preset : Source::preset;
   for (const Field& field : values) {
     Entry* entry = find(field.key);
     if (entry == nullptr)

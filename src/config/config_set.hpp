@@ -61,9 +61,10 @@ class ConfigSet {
   void mark_given(std::string_view key, const std::string& origin);
 
   /// Applies a preset: `values` are fields of another struct with the same keys, `origin` is
-  /// "preset minimind-3". Sets the keys that no other source has set. With `anew`, the preset also
-  /// replaces values of an earlier part of the run, which had another preset.
-  void apply_preset(const std::vector<Field>& values, const std::string& origin, bool anew = false);
+  /// "preset minimind-3". Sets the keys that no other source has set. With `replaces_earlier`, the
+  /// preset also replaces values of an earlier part of the run, which had another preset.
+  void apply_preset(const std::vector<Field>& values, const std::string& origin,
+                    bool replaces_earlier = false);
 
   /// Applies values of an earlier part of the run to keys that this command does not set; the first
   /// of two calls wins. An unknown key, which another version wrote, gives a warning. If a value is
@@ -125,7 +126,7 @@ class ConfigSet {
   [[nodiscard]] std::string suggestion(std::string_view key) const;
 
  private:
-  enum class Source { none, preset, earlier, preset_anew, file, environment, command_line };
+  enum class Source { none, preset, earlier, new_preset, file, environment, command_line };
 
   struct Entry {
     Field field;
