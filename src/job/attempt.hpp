@@ -40,8 +40,7 @@ std::optional<double> job_end_from_environment();
 struct Verdict {
   int rank = 0;
   std::string host;
-  std::string
-      kind;  // "error": this rank threw it; "hang": no progress; "peer": another rank failed
+  std::string kind;  // "error" (thrown by this rank), "hang", or "peer" (another rank failed)
   int exit_code = 0;
   std::int64_t step = 0;  // last completed step
   std::string message;

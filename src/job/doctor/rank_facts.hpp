@@ -25,10 +25,9 @@ struct RankFacts {
   bool has_infiniband = false;
   std::int64_t shm_free_bytes = -1;     // free space of /dev/shm; -1: missing or not writable
   std::vector<std::string> interfaces;  // names of interfaces that are up, without loopback
-  std::map<std::string, std::string>
-      variables;       // NCCL_*, OMPI_MCA_*, UCX_*, OMP_*, the scheduler's, ...
-  std::string binary;  // hash of the program
-  double clock_s = 0;  // Unix time right after a barrier
+  std::map<std::string, std::string> variables;  // NCCL_*, OMPI_MCA_*, UCX_*, OMP_NUM_*, ...
+  std::string binary;                            // hash of the program
+  double clock_s = 0;                            // Unix time right after a barrier
 };
 
 /// Returns the facts of this process without device, CUDA versions and clock, which the caller

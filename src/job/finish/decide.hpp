@@ -17,10 +17,9 @@ struct FinishFacts {
   std::vector<std::string> lost_nodes;  // nodes of the job that the scheduler marks as failed
   std::int64_t newest_checkpoint = -1;  // newest step in the run directory; -1: none
   std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: no limit
-  bool may_restart = false;  // the job keeps its nodes and can restart the processes
-  double now_s = 0;          // Unix time
-  std::vector<Verdict>
-      start_verdicts;  // failure reports of an attempt without events: its ranks waited for others
+  bool may_restart = false;             // the job keeps its nodes and can restart the processes
+  double now_s = 0;                     // Unix time
+  std::vector<Verdict> start_verdicts;  // failure reports of a start without events
 };
 
 /// Returns the index in `legs` of the attempt that has ended; none if it wrote no event (its start
