@@ -18,9 +18,9 @@ namespace {
 
 constexpr std::int64_t kMostLayoutRanks = planner::kMostPlannedRanks;
 constexpr std::int64_t kMostLayouts = 1000;
-constexpr std::int64_t kLength = 4096;
-constexpr std::int64_t kVocabulary = 6400;  // used if model.vocab_size is not set
-constexpr std::int64_t kGptVocabulary =
+constexpr std::int64_t kPlanSeqLen = 4096;
+constexpr std::int64_t kPlanVocabulary = 6400;  // used if model.vocab_size is not set
+constexpr std::int64_t kPlanGptVocabulary =
     131072;  // vocabulary of Megatron-LM's table, which gives the shapes of gpt-*
 
 Json layout_json(const planner::PlannedLayout& one, const std::string& options) {
@@ -113,8 +113,10 @@ planner::Wish request_of(const LayoutsSettings& settings, const planner::Cluster
   ModelConfig& model = request.config.model;
   TrainConfig& train = request.config.train;
   const bool gpt = model.preset.starts_with("gpt-");
-  resolve(model, model.vocab_size > 0 ? model.vocab_size : gpt ? kGptVocabulary : kVocabulary);
-  if (train.seq_len == 0) train.seq_len = std::min(kLength, model.max_seq_len);
+  resolve(model, model.vocab_size > 0 ? model.vocab_size
+                 : gpt                ? kPlanGptVocabulary
+                                      : kPlanVocabulary);
+  if (train.seq_len == 0) train.seq_len = std::min(kPlanSeqLen, model.max_seq_len);
   if (train.seq_len < 2 || train.seq_len > model.max_seq_len)
     fail(ErrorKind::usage, "train.seq_len = {}, must be in [2, model.max_seq_len = {}]",
          train.seq_len, model.max_seq_len);
