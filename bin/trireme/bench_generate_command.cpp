@@ -69,7 +69,7 @@ void add_bench_generate_command(CommandLine& line) {
       settings->model)
       .option("--batch", &settings->load.batch, "B", "sequences generated at once")
       .option("--prompt-tokens", &settings->load.prompt_tokens, "P",
-              "tokens of each prompt (random)")
+              "tokens of each synthetic prompt")
       .option("--new-tokens", &settings->load.new_tokens, "N",
               "generated tokens of each sequence, 2 or more")
       .option("--repeats", &settings->repeats, "N",

@@ -83,7 +83,7 @@ void warn_of_idle_keys(const BenchStepSettings& settings) {
       unread.push_back(key);
   if (!unread.empty())
     log::warn(
-        formatted("keys without effect, because this command uses random tokens and weights: {}",
+        formatted("keys without effect, because this command uses synthetic tokens and weights: {}",
                   joined(unread, ", ")));
 }
 
