@@ -25,7 +25,7 @@ struct TrainSettings {
   bool allow_missing_markers = false;
   std::int64_t debugged_rank = -1;
   RunStart start;
-  std::unique_ptr<ConfigSet> keys;   // of config and task
+  std::unique_ptr<ConfigSet> keys;   // keys of config and task
   std::unique_ptr<RankWatch> watch;  // lives from the start of training to the end of the process
 };
 

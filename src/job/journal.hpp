@@ -28,7 +28,7 @@
 namespace trireme {
 
 struct JournalContent {
-  std::vector<Leg> legs;   // by number
+  std::vector<Leg> legs;   // sorted by number
   std::int64_t lines = 0;  // number of lines of the valid prefix; equals the seq of its last line
   std::uint64_t valid_bytes = 0;  // size of the valid prefix
   std::uint64_t bytes = 0;        // size of the file

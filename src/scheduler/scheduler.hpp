@@ -21,7 +21,7 @@ struct SchedulerVariables {
   const char* rank = "";            // rank of a process that the scheduler's launcher started
   const char* step_tasks = "";      // number of processes of that start
   const char* node = "";            // name of this node
-  const char* pmix_namespace = "";  // not a variable: prefix of its PMIx namespaces
+  const char* pmix_namespace = "";  // prefix of its PMIx namespaces (not a variable)
 };
 
 /// The words of a scheduler for messages: its name, programs, settings and files.
@@ -30,16 +30,16 @@ struct SchedulerWords {
   const char* id = "";    // "slurm": in ids of problems, and the directory of job scripts
   const char* script_extension = "";      // ".sbatch"
   const char* launch = "";                // "srun": starts processes in a job
-  const char* launch_advice = "";         // how to start processes that MPI finds
-  const char* launch_one = "";            // how to start one process
-  const char* bind_advice = "";           // how to give each rank CPUs of its own
-  const char* environment_advice = "";    // how to give all ranks the same variables
+  const char* launch_advice = "";         // command that starts ranks for MPI
+  const char* launch_one = "";            // command that starts one process
+  const char* bind_advice = "";           // option that gives each rank its own CPUs
+  const char* environment_advice = "";    // option that passes variables to all ranks
   const char* submit = "";                // "sbatch": puts a job in the queue
   const char* cancel = "";                // "scancel": ends a job
   const char* list_jobs = "";             // "squeue"
   const char* list_nodes = "";            // shows the partitions
-  const char* open_files_advice = "";     // where the hard limit of open files is set
-  const char* locked_memory_advice = "";  // where the limit of locked memory is set
+  const char* open_files_advice = "";     // setting of the hard limit of open files
+  const char* locked_memory_advice = "";  // setting of the limit of locked memory
 };
 
 /// A node of a step (one start of processes in a job).

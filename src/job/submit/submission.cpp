@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr double kStart_s = 60;  // assumed start time of a run without an earlier attempt
 constexpr double kGit_s = 10;
-constexpr double kWriteBytesPerS = 200e6;  // that a node at least writes to a shared disk
+constexpr double kWriteBytesPerS = 200e6;  // lower bound for writes of a node to a shared disk
 
 void copy_into(const fs::path& from, const fs::path& to) {
   std::error_code code;

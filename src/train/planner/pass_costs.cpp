@@ -227,7 +227,7 @@ PassCost PassCosts::head_cost() const {
   const double product = product_s({tokens_, static_cast<double>(m.hidden_size), vocab});
   PassCost cost;
   cost.forward.compute = 3 * product + memory_s(6 * element_ * tokens_ * vocab);
-  cost.forward.tp = tp_exchange_s() / 2;  // of the input and its gradient
+  cost.forward.tp = tp_exchange_s() / 2;  // one exchange each for the input and its gradient
   return cost;
 }
 
