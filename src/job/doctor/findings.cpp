@@ -251,7 +251,7 @@ class EnvironmentChecks {
     const bool is_used = !one.device.gpu.empty() || name.starts_with("OMPI");
     const std::vector<std::string> common = common_interfaces();
     add("interface-absent", is_used ? error : warning, which,
-        formatted("{} names a network interface that is not up (up are: {})", name,
+        formatted("{} names a network interface that is not up there (there: {})", name,
                   joined(one.interfaces, ", ")),
         common.empty()
             ? "no interface name exists on all hosts: unset it, or give a network (10.1.0.0/16)"
