@@ -12,10 +12,10 @@ void add_import_command(CommandLine& line, Launch& launch) {
   const auto config = command.settings<ImportConfig>("import");
   command
       .example(
-          "trireme-data import --format megatron --input my-gpt2_text_document --tokenizer tok "
-          "--seq-len 2048 --output data/train")
+          "trireme-data import --format megatron --input my_text_document --tokenizer tok "
+          "--output data/train")
       .example(
-          "trireme-data import --format llm.c --input fineweb_train_*.bin --tokenizer gpt2 "
+          "trireme-data import --format llm.c --input fineweb_*.bin --tokenizer gpt2 "
           "--output data/train")
       .ranks(Ranks::all)
       .run([config, &launch] {

@@ -39,14 +39,14 @@ void add_pack_command(CommandLine& line, Launch& launch) {
   const auto config = command.settings<PackConfig>("pack", SettingsFile::toml);
   command
       .example(
-          "trireme-data pack --kind pretrain --tokenizer tok --input corpus.jsonl --seq-len 512 "
+          "trireme-data pack --tokenizer tok --input corpus.jsonl --seq-len 512 "
           "--output data/train")
       .example(
-          "mpirun -n 8 trireme-data pack --tokenizer tok --input part-*.jsonl --seq-len 2048 "
+          "mpirun -n 8 trireme-data pack --tokenizer tok --input part-*.jsonl "
           "--output data/train --threads 1")
       .example(
           "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
-          "--seq-len 2048 --output data/sft")
+          "--output data/sft")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(Ranks::all)

@@ -58,6 +58,7 @@ std::string two_columns(const Rows& rows) {
   std::string text;
   for (const auto& row : rows) {
     std::string line = "  " + row.first;
+    if (line.size() > width + 4) line += '\n' + std::string(width + 2, ' ');
     line.append(line.size() < width + 4 ? width + 4 - line.size() : 2, ' ');
     text += line + wrapped(row.second, width + 4) + '\n';
   }
