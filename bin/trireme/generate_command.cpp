@@ -85,7 +85,7 @@ std::vector<Prompt> prompts_of(const GenerateSettings& settings) {
   if (settings.prompt.size() > 1) {
     fail(
         ErrorKind::usage,
-        "--prompt takes one text, but {} are given. Quote it, or write several to a file for --prompts",
+        "--prompt takes one text, but {} are given: quote it, or write several to a file for --prompts",
         settings.prompt.size());
   }
   return {{settings.prompt.front() == "-" ? read_prompt(stdin) : settings.prompt.front(), ""}};

@@ -169,7 +169,7 @@ TEST_F(Usage, AFirstSaveAtTheLastStepMayBeWrittenBehind) {
 TEST_F(Usage, AFolderThatIsNoRunIsLeftAlone) {
   fs::create_directories(path("papers"));
   std::ofstream(path("papers") / "thesis.tex") << "x";
-  expect_refused(pretrain("papers", {}), 2, {"papers", "not a run"});
+  expect_refused(pretrain("papers", {}), 2, {"papers", "not a Trireme run"});
   EXPECT_EQ(std::distance(fs::directory_iterator(path("papers")), {}), 1);
 
   std::ofstream(path("file")) << "x";
