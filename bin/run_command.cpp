@@ -9,13 +9,14 @@
 namespace trireme {
 namespace {
 
-/// Returns the command line to type behind the scheduler's launcher.
+/// Returns the command line that follows the launcher of the scheduler.
 std::string command_text(int argc, char** argv) {
   return shell_line(std::vector<std::string>(argv, argv + argc));
 }
 
-/// A command that needs no ranks, or a text. Under a scheduler every task says that it is refused: a
-/// script may have started this task alone.
+/// Runs a command that takes one rank, or prints help. Rank 0 does the work. If more than one rank
+/// was started, every task of a scheduler reports the error, because a script may have started this
+/// task alone.
 int run_without_ranks(const CommandLine& line, Launch& launch, int argc, char** argv) {
   const LaunchInfo place = launch.info();
   failpoints_init(place.rank);

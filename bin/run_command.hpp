@@ -4,11 +4,12 @@
 
 namespace trireme {
 
-/// The body of both programs on one rank (Launch::run): parses and does the command.
+/// Parses the command line on this rank and runs the command; returns the exit code. Both programs
+/// call it within Launch::run.
 ///
-/// A command of all ranks brings MPI up, within `limit`. All ranks end with one code if an error
-/// comes before the command's own work. Help and a command of one rank leave MPI alone: rank 0, as
-/// the launcher counts, prints, and a command of one rank refuses to be one of several.
+/// A command of all ranks starts MPI, within `limit`. If parsing fails on one rank, all ranks end
+/// with the same code. Help and commands of one rank do not start MPI: rank 0 of the launcher
+/// prints, and a command of one rank fails if the launcher started several.
 int run_command(const CommandLine& line, Launch& launch, const StartLimit& limit, int argc,
                 char** argv);
 

@@ -32,7 +32,7 @@ std::optional<double> limit_in_file(const fs::path& path) {
     if (!fs::is_regular_file(path)) return std::nullopt;
     for (const EarlierValue& value : earlier_values(read_file(path, kMaxBytes), path.string()))
       if (value.key == kKey) limit = limit_in(value.text);
-  } catch (const std::exception&) {  // the parser says what is wrong
+  } catch (const std::exception&) {  // the parser reports the error
   }
   return limit;
 }
@@ -64,7 +64,7 @@ std::optional<double> timeout_s(int argc, const char* const* argv, const std::st
   return limit;
 }
 
-/// "runs/first.start" of "runs/first/".
+/// Returns "runs/first.start" for "runs/first/".
 fs::path beside(const std::string& folder) {
   std::error_code code;
   fs::path path = fs::absolute(folder, code).lexically_normal();
@@ -83,8 +83,7 @@ StartLimit start_limit(int argc, const char* const* argv) {
   StartLimit limit;
   const std::string run = last_option(argc, argv, {"--run"});
   limit.timeout_s = timeout_s(argc, argv, run).value_or(limit.timeout_s);
-  const std::string folder =
-      run.empty() ? last_option(argc, argv, {"--output", "-o"}) : run;
+  const std::string folder = run.empty() ? last_option(argc, argv, {"--output", "-o"}) : run;
   if (!folder.empty()) limit.marks = beside(folder);
   return limit;
 }

@@ -3,7 +3,6 @@
 #include "bin/run_command.hpp"
 #include "bin/start_limit.hpp"
 #include "bin/trireme/commands.hpp"
-#include "bin/trireme/early_start.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
@@ -15,7 +14,7 @@
 
 namespace {
 
-/// Returns what --version prints: this program's version and those of what it was built with.
+/// Returns the text of --version: the versions of this program, the compiler and the libraries.
 std::string version_text() {
   return trireme::formatted(
       "trireme {}\n  compiler  g++ {}\n  LibTorch  {}\n  MPI       {}\n  NCCL      {}\n",
@@ -32,8 +31,8 @@ int main(int argc, char** argv) {
     keep_freed_memory();
     CommOptions options;
     options.activity = std::make_shared<Activity>();
-    // A trainer makes a world of its own; in the others ranks meet after hours of work, and the
-    // slowest one sets the pace.
+    // A trainer creates its own communicator with a timeout. In other commands a rank may wait
+    // hours for the slowest one.
     if (!is_training_command(argc, argv)) options.timeout_s = kNoTimeout_s;
     Launch launch("trireme", &argc, &argv, options);
     CommandLine line("trireme", "trains language models on Slurm clusters", version_text);
@@ -43,8 +42,6 @@ int main(int argc, char** argv) {
     add_chat_command(line);
     add_serve_command(line);
     add_checkpoint_commands(line, world);
-    add_save_cost_commands(line, world);
-    add_exchange_commands(line, world);
     add_config_show_command(line);
     add_verify_layout_command(line, launch);
     add_bench_generate_command(line);

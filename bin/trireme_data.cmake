@@ -3,16 +3,14 @@ add_executable(
   trireme_data.cpp
   run_command.cpp
   start_limit.cpp
-  trireme_data/bench_command.cpp
+  trireme_data/bench_commands.cpp
   trireme_data/import_command.cpp
-  trireme_data/inspect_command.cpp
+  trireme_data/inspect_commands.cpp
   trireme_data/pack_command.cpp
-  trireme_data/synth_command.cpp
-  trireme_data/tokenizer_commands.cpp
-  trireme_data/verify_command.cpp)
+  trireme_data/tokenizer_commands.cpp)
 target_compile_definitions(trireme-data PRIVATE TRIREME_VERSION="${PROJECT_VERSION}")
 target_link_libraries(trireme-data PRIVATE trireme::data_prep)
 trireme_compile_together(trireme-data)
 trireme_optimize_little(trireme-data)
-target_compile_options(trireme-data PRIVATE -fPIC)  # and not -fPIE, as the precompiled header
+target_compile_options(trireme-data PRIVATE -fPIC)  # not -fPIE: the precompiled header needs -fPIC
 trireme_use_pch(trireme-data trireme_pch)

@@ -1,4 +1,4 @@
-/// trireme-data: from text to token shards, on any machine: links no LibTorch and no CUDA.
+/// trireme-data: turns text into token shards on any machine; it links neither LibTorch nor CUDA.
 
 #include "bin/run_command.hpp"
 #include "bin/start_limit.hpp"
@@ -11,11 +11,11 @@ int main(int argc, char** argv) {
   return run_main("trireme-data", [&] {
     hdf5_init();
     CommOptions options;
-    options.timeout_s = kNoTimeout_s;  // ranks meet after hours of work: the slowest sets the pace
+    options.timeout_s = kNoTimeout_s;  // a rank may wait hours for the slowest one
     Launch launch("trireme-data", &argc, &argv, options);
     CommandLine line("trireme-data", "turns text into token shards for training",
                      [] { return std::string("trireme-data " TRIREME_VERSION "\n"); });
-    line.group("tokenizer", "learn a tokenizer, and use it");
+    line.group("tokenizer", "train a tokenizer, encode and decode text");
     add_tokenizer_train_command(line, launch);
     add_tokenizer_encode_command(line);
     add_tokenizer_decode_command(line);

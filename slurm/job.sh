@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# shellcheck disable=SC2154  # every job script sets `here`, this directory, when it looks for this file
-# Every job script sources this file and nothing else: the facts of the site, then what the scripts share.
+# shellcheck disable=SC2154  # every job script sets `here` to this directory before it sources this file
+# Every job script sources only this file: the settings of the site, then the shared functions.
 
 # shellcheck source=slurm/env.sh
 source "$here/env.sh"

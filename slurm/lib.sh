@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The job scripts share this file: the banner, srun's arguments, and the decision to go back in the queue.
+# Functions that the job scripts share: the banner, the arguments of srun, and the requeue.
 
 lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib
 # shellcheck source=slurm/lib/signals.sh
@@ -13,7 +13,7 @@ source "$lib/pack.sh"
 
 job_error() { printf 'error: %s\n' "$*" >&2; }
 
-# option_value NAME ARGUMENT...: the value of --NAME VALUE or --NAME=VALUE, the last one; nothing when absent
+# option_value NAME ARGUMENT...: prints the value of the last --NAME VALUE or --NAME=VALUE; prints nothing if it is missing
 option_value() {
   local name=--$1 value=
   shift
@@ -27,7 +27,7 @@ option_value() {
   printf '%s\n' "$value"
 }
 
-# The id that scontrol and squeue know this job by. In an array SLURM_JOB_ID is another number.
+# Prints the id of this job for scontrol and squeue. In an array, SLURM_JOB_ID is a different number.
 job_id() {
   if [[ -n ${SLURM_ARRAY_JOB_ID:-} ]]; then
     printf '%s_%s\n' "$SLURM_ARRAY_JOB_ID" "$SLURM_ARRAY_TASK_ID"
@@ -36,8 +36,8 @@ job_id() {
   fi
 }
 
-# The components of a heterogeneous job are one world: Slurm's facts of all of them, which it gives of each alone. The CPUs of a task
-# are those of the first.
+# Joins the components of a heterogeneous job: combines the variables that Slurm sets for each component. The CPUs per task are those of
+# the first component.
 join_components() {
   local i name nodes=() tasks=0
   for ((i = 0; i < SLURM_HET_SIZE; i++)); do
@@ -51,10 +51,10 @@ join_components() {
   SLURM_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK_HET_GROUP_0:-1}
 }
 
-# Sets the arrays launcher (what starts a program here: a container, srun's options for one, or nothing) and srun_command (what follows srun). --cpus-per-task is given
-# again because srun does not take it from sbatch in Slurm 22.05 to 23.02; --export because a site's `sbatch --export=NONE`
-# would go on to the ranks; distribution block puts neighbouring ranks on one node. Each line of output begins with its rank, unless
-# the script sets plain_output: for commands with a result that other programs read.
+# Sets the arrays launcher (a container, srun's options for one, or nothing) and srun_command (the arguments of srun).
+# --cpus-per-task is repeated, because srun does not take it from sbatch in Slurm 22.05 to 23.02. --export is needed, because
+# `sbatch --export=NONE` of a site would also apply to the ranks. Distribution block puts neighbouring ranks on one node. Each line of
+# output begins with its rank, unless the script sets plain_output (for output that other programs read).
 prepare_srun() {
   check_mpi
   [[ -z ${SLURM_HET_SIZE:-} ]] || join_components
@@ -67,7 +67,7 @@ prepare_srun() {
   if [[ -z ${plain_output:-} ]]; then srun_command+=(--label); fi
   launcher=()
   if [[ -n $TRIREME_LAUNCH ]]; then
-    # Words as a shell reads them, but nothing is expanded.
+    # Split into words like a shell, but expand nothing.
     words=$(xargs printf '%s\n' <<<"$TRIREME_LAUNCH") || { job_error "TRIREME_LAUNCH=$TRIREME_LAUNCH: a quote is not closed"; exit 2; }
     mapfile -t launcher <<<"$words"
     srun_command+=("${launcher[@]}")
@@ -82,7 +82,7 @@ prepare_srun() {
   fi
 }
 
-# The revision of the checkout. `trireme submit` writes that of a frozen copy, which is in no repository of its own, into a file.
+# Prints the revision of the checkout. A frozen copy is not in a repository, so `trireme submit` writes its revision into a file.
 revision() {
   if [[ -f $lib/../../revision ]]; then
     cat "$lib/../../revision"
@@ -91,7 +91,7 @@ revision() {
   fi
 }
 
-# Open MPI finds the other ranks by PMIx; by PMI-2 only with a component that most builds lack. Without it, MPI_Init ends the ranks.
+# Open MPI finds the other ranks by PMIx. PMI-2 needs a component that most builds lack; without it, MPI_Init ends the ranks.
 check_mpi() {
   [[ ! $TRIREME_MPI =~ ^(pmix.*|none)$ && -z $TRIREME_LAUNCH ]] || return 0
   ldd "$TRIREME_BIN/trireme" 2>/dev/null | grep -q 'libmpi\.so\.40' || return 0  # another MPI
@@ -112,7 +112,7 @@ banner() { # banner PROGRAM ARGUMENT...
   printf '\n'
 }
 
-# Prints the command and ends when DRY_RUN=1; ends with 2 when Slurm is not there, or inside of a step.
+# If DRY_RUN=1, prints the command and exits. Exits with 2 outside a job and inside a step.
 dry_run_or_job() {
   if [[ ${DRY_RUN:-0} == 1 ]]; then
     printf '%q ' "$@"
@@ -126,7 +126,7 @@ dry_run_or_job() {
   refuse_in_step "submit it with 'sbatch $0 ...', or type '$0 ...' in a shell of salloc"
 }
 
-# run_once PROGRAM COMMAND ARGUMENT...: one step of a program of TRIREME_BIN whose output other programs read; ends the script.
+# run_once PROGRAM COMMAND ARGUMENT...: runs one step of a program in TRIREME_BIN whose output other programs read; ends the script.
 run_once() {
   local command plain_output=1 program=$1
   shift
@@ -138,10 +138,11 @@ run_once() {
   exec "${command[@]}"
 }
 
-# What tells one manifest.json from another: it is always a new file, renamed into place. "none" when absent.
+# Prints an identity of manifest.json, which is always a new file that is renamed into place; "none" if it is missing.
 manifest_stamp() { stat -c '%i %y' "$1/manifest.json" 2>/dev/null || printf 'none\n'; }  # manifest_stamp SET
 
-# controller ARGUMENT...: scontrol, asked again while the controller is silent, until controller_until. 1: refused; 3: silent.
+# controller ARGUMENT...: runs scontrol, and repeats it until controller_until while the controller does not answer. Returns 1 if it
+# refuses, 3 if it does not answer.
 controller() {
   local said rc
   while :; do
@@ -162,28 +163,28 @@ controller() {
 
 wait_for_controller() { controller_until=$((SECONDS + TRIREME_CONTROLLER_WAIT)); }
 
-# Puts this job back in the queue, or says what to type.
+# Requeues this job, or prints the command to run.
 requeue_job() {
   local rc=0 id
   id=$(job_id)
   controller requeue "$id" || rc=$?
   case $rc in
     0) ;;
-    3) job_error "the controller has been silent for $TRIREME_CONTROLLER_WAIT s; when it is back: scontrol requeue $id, or submit the same command again" ;;
-    *) job_error "scontrol requeue $id failed; to go on: submit the same command again" ;;
+    3) job_error "the controller has been silent for $TRIREME_CONTROLLER_WAIT s; when it answers again: scontrol requeue $id, or submit the same command again" ;;
+    *) job_error "scontrol requeue $id failed; to resume: submit the same command again" ;;
   esac
 }
 
 json_text() { sed -nE "s/.*\"$1\": *\"([^\"]*)\".*/\1/p" <<<"$2"; }   # json_text KEY JSON
 json_number() { sed -nE "s/.*\"$1\": *(-?[0-9]+).*/\1/p" <<<"$2"; }      # json_number KEY JSON
 
-# Nodes of this job that Slurm has lost, one a line.
+# Prints the nodes of this job that Slurm has lost, one per line.
 lost_nodes() {
   timeout 30 sinfo -h -N -n "${SLURM_JOB_NODELIST:-}" -o '%N %T' 2>/dev/null | awk '$2 ~ /\*$|^(down|fail|unknown|reboot)/ { print $1 }' | sort -u
 }
 
-# Sets step_options for a step on the nodes that are left, TRIREME_SPARES fewer than the job has; 1: they are too few.
-choose_nodes() { # choose_nodes NODE...: to leave out
+# Sets step_options for a step on the remaining nodes, TRIREME_SPARES fewer than the job has. Returns 1 if they are too few.
+choose_nodes() { # choose_nodes EXCLUDED_NODE...
   local needed left=$((${SLURM_JOB_NUM_NODES:-1} - $#))
   needed=$((${SLURM_JOB_NUM_NODES:-1} - TRIREME_SPARES))
   ((needed > 0 && left >= needed)) || return 1
@@ -191,14 +192,14 @@ choose_nodes() { # choose_nodes NODE...: to leave out
   if (($#)); then step_options+=("--exclude=$(printf '%s\n' "$@" | paste -sd,)"); fi
 }
 
-# describe_now RUN: step, loss and time left as the job's comment (squeue -o "%i %k").
+# describe_now RUN: sets step, loss and remaining time as the job's comment (squeue -o "%i %k").
 describe_now() {
   local line
   line=$(timeout 30 "$TRIREME_BIN/trireme" job watch "$1" --once 2>/dev/null) || return 0
   timeout 30 scontrol update JobId="$(job_id)" Comment="$line" >/dev/null 2>&1 || true
 }
 
-# describe_job RUN: the comment, and a look at the time limit, each minute until it is killed.
+# describe_job RUN: updates the comment and checks the time limit each minute until it is killed.
 describe_job() {
   local pause known_end=${job_end:-}
   trap 'kill "$pause" 2>/dev/null || true; exit 0' TERM
@@ -212,15 +213,15 @@ describe_job() {
   done
 }
 
-# notify DECISION: TRIREME_NOTIFY gets it as JSON on its standard input.
+# notify DECISION: passes the decision as JSON to the standard input of TRIREME_NOTIFY.
 notify() {
   if [[ -z ${TRIREME_NOTIFY:-} ]]; then return; fi
   printf '%s\n' "$1" | timeout 60 bash -c "$TRIREME_NOTIFY" || job_error "TRIREME_NOTIFY ended with $?: $TRIREME_NOTIFY"
 }
 
-# finish_leg RUN: what `trireme job finish` says of the step that ended with srun_code. Ends the script, unless the verdict is
-# to start the step again on nodes of this job.
-finish_leg() {
+# finish_attempt RUN: applies the decision of `trireme job finish` about the step that exited with srun_code. Ends the script, unless the
+# decision is to restart the processes in this job.
+finish_attempt() {
   local facts decision verdict command code=0 lost out
   wait_for_controller
   facts=$(controller -o show job "$(job_id)") || facts=
@@ -228,7 +229,7 @@ finish_leg() {
   command=("$TRIREME_BIN/trireme" job finish --run "$1" --srun-code "$srun_code" --job-says "$facts" --lost-nodes "${lost[*]}")
   if [[ -n $TRIREME_SPARES ]] && choose_nodes "${lost[@]}"; then command+=(--may-restart); fi
   if in_chain; then command+=(--in-chain); fi
-  # What starts the ranks may be a container, where there is no controller, or the only place where the program runs.
+  # Run the program on the node first, because a container cannot reach the controller. If that fails, run it in the container.
   decision=$("${command[@]}") || code=$?
   if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
     code=0
@@ -240,7 +241,7 @@ finish_leg() {
     if ((code == 2)); then
       job_error "nothing was decided about $1 (trireme job finish ended with 2): correct what the error above names, then submit the command again"
     else
-      job_error "nothing was decided about $1 (trireme job finish ended with $code); to go on: submit the same command again"
+      job_error "nothing was decided about $1 (trireme job finish ended with $code); to resume: submit the same command again"
     fi
     exit $((code > 0 ? code : 1))
   fi
@@ -262,7 +263,8 @@ finish_leg() {
   exit "$code"
 }
 
-# run_with_requeue RUN COMMAND...: steps of a training command that writes to the folder RUN, one after another; ends the script.
+# run_with_requeue RUN COMMAND...: runs a training command with the run directory RUN until the decision is not to restart it; ends the
+# script.
 run_with_requeue() {
   local run=$1
   shift
@@ -273,11 +275,11 @@ run_with_requeue() {
   for ((TRIREME_ATTEMPT = 0; ; TRIREME_ATTEMPT++)); do
     export TRIREME_ATTEMPT
     run_and_wait srun "${step_options[@]}" "${srun_command[@]}" "$@"
-    finish_leg "$run"
+    finish_attempt "$run"
   done
 }
 
-# train_job TASK ARGUMENT...: all of a training job; without --run the folder is TRIREME_RUNS/<job name>-<job id>.
+# train_job TASK ARGUMENT...: runs a training job; without --run, the run directory is TRIREME_RUNS/<job name>-<job id>.
 train_job() {
   local task=$1 run command
   export train_task=$1  # lib/chain.sh names it
@@ -295,7 +297,7 @@ train_job() {
   command=("$TRIREME_BIN/trireme" "$task" "$@")
   dry_run_or_job srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
   banner srun "${step_options[@]}" "${srun_command[@]}" "${command[@]}"
-  settle_chain
+  check_chain
   run_with_requeue "$run" "${command[@]}"
 }
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The whole chain on one node of eight A100: prepare, pretrain, fine-tune on short and on long chats, learn from preferred
-# answers, export. Each stage is a job that waits for those it needs; a stage that fails for good cancels the rest.
+# Runs the whole pipeline on one node of eight A100: prepare, pretrain, fine-tune on short and on long chats, DPO, export. Each stage is
+# a job that waits for the jobs that it needs. If a stage fails for good, the later stages are cancelled.
 #
 #   slurm/pipeline_a100.sh --tokenizer DIR --pretrain F.jsonl --sft-512 F.jsonl --sft-2048 F.jsonl --dpo F.jsonl --output DIR
 #                          [--template NAME] [-- --section.key value ...]
-#   DRY_RUN=1 slurm/pipeline_a100.sh ...              prints what it would submit
+#   DRY_RUN=1 slurm/pipeline_a100.sh ...              prints the commands
 #
-# Configurations are those of slurm/configs; what follows -- goes to every training stage. DIR gets data/, runs/, logs/ and
-# exported/. A stage that lost its node goes back in the queue by itself and resumes; the ones after it go on waiting.
+# The configurations are in slurm/configs. Options after -- are passed to every training stage. DIR gets data/, runs/, logs/ and
+# exported/. A stage that loses its node is requeued and resumes; the later stages continue to wait.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
@@ -21,7 +21,7 @@ while (($#)); do
       [[ $# -ge 2 ]] || { printf 'error: %s needs a value\n' "$1" >&2; exit 2; }
       given[${1#--}]=$2; shift 2 ;;
     -h | --help) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) printf 'error: %s is no option of this script; training keys come after --\n' "$1" >&2; exit 2 ;;
+    *) printf 'error: %s is not an option of this script. Put training keys after --\n' "$1" >&2; exit 2 ;;
   esac
 done
 for name in tokenizer pretrain sft-512 sft-2048 dpo output; do
@@ -29,21 +29,21 @@ for name in tokenizer pretrain sft-512 sft-2048 dpo output; do
   [[ $name == output || -e ${given[$name]} ]] || { printf 'error: --%s %s does not exist\n' "$name" "${given[$name]}" >&2; exit 2; }
 done
 data=${given[output]}/data runs=${given[output]}/runs logs=${given[output]}/logs exported=${given[output]}/exported
-[[ ! -e $exported ]] || { printf 'error: %s exists already, the last stage would end there: move it away\n' "$exported" >&2; exit 2; }
+[[ ! -e $exported ]] || { printf 'error: %s exists already, so the last stage would fail. Move it away\n' "$exported" >&2; exit 2; }
 [[ ${DRY_RUN:-0} == 1 ]] || mkdir -p "$logs"
 
-# All stages or none: what Slurm accepted of a chain that it refused in part would be in the way of the next one.
+# Submit all stages or none: if Slurm refuses a stage, cancel the accepted ones, which would be in the way of the next pipeline.
 declare -A job
 withdraw() {
   local rc=$?
   if ((rc != 0 && ${#job[@]} > 0)); then
-    printf 'error: Slurm refused a stage, the others are cancelled: %s\n' "${job[*]}" >&2
+    printf 'error: Slurm refused a stage; the other stages are cancelled: %s\n' "${job[*]}" >&2
     scancel "${job[@]}"
   fi
   exit "$rc"
 }
 
-# submit NAME AFTER SCRIPT ARGUMENT...: puts one stage in the queue, its job's id is job[NAME]. AFTER: ids joined by colons, or "".
+# submit NAME AFTER SCRIPT ARGUMENT...: submits one stage and stores its id in job[NAME]. AFTER: ids joined by colons, or "".
 submit() {
   local command=(sbatch --parsable "--job-name=$1" --nodes=1 "--output=$logs/%x-%j.out" --kill-on-invalid-dep=yes) id
   [[ -z $2 ]] || command+=("--dependency=afterok:$2")
@@ -65,7 +65,7 @@ pack() { # pack NAME KIND SEQ_LEN
     "${template[@]}" --output "$data/$1"
 }
 
-train() { # train NAME BEFORE SCRIPT CONFIG: on the set NAME, from the run BEFORE where there is one
+train() { # train NAME BEFORE SCRIPT CONFIG: trains on the data set NAME, from the run BEFORE unless it is ""
   local after=${job[prep-$1]} init=()
   [[ -z $2 ]] || after=${job[$2]}:$after init=(--init "$runs/$2")
   submit "$1" "$after" "$3" "${init[@]}" --data "$data/$1" --run "$runs/$1" --config "$here/configs/$4" "${keys[@]}"

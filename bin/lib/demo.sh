@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# The main job of bin/demo. Sourced by it, from the checkout's top, after the build.
+# The steps of bin/demo after the build. bin/demo sources this file at the top of the checkout.
 
 kSteps=240
-kStopAt=80         # the signal goes out once this step is logged
+kStopAt=80         # the stop signal is sent after this step is logged
 kVocab=2000
 kSeqLen=128
-kMinDrop=0.25      # the loss must end under this fraction of the first; measured: 0.08
+kMinDrop=0.25      # the last loss must be below this fraction of the first; measured: 0.08
 kPrecision=fp32
-grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null && kPrecision=bf16  # twice as fast there, slow without
+grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null && kPrecision=bf16  # twice as fast with these instructions, slow without
 kPrompt="Once upon a time"
 
 bin=build/release/bin
@@ -15,7 +15,7 @@ demo=build/demo
 demo_start=$SECONDS
 
 note() { printf 'demo: %s\n' "$*"; }
-wrong() { # wrong MESSAGE [LOG]: the end of the demo
+wrong() { # wrong MESSAGE [LOG]: prints the error and exits
   printf 'error: demo: %s\n' "$1" >&2
   if [[ -n ${2:-} && -s $2 ]]; then
     printf '  the end of %s:\n' "$2" >&2
@@ -24,7 +24,7 @@ wrong() { # wrong MESSAGE [LOG]: the end of the demo
   exit 1
 }
 
-quiet() { # quiet LOG COMMAND...: output to the log, shown only if it fails; a hang ends with 124
+quiet() { # quiet LOG COMMAND...: writes the output to the log, shown only after a failure; a hang ends with 124
   local log=$1 rc=0
   shift
   timeout -k 10 300 "$@" >"$log" 2>&1 || rc=$?
@@ -34,14 +34,14 @@ quiet() { # quiet LOG COMMAND...: output to the log, shown only if it fails; a h
 mpi_launch=(mpirun -n 2)
 [[ -n ${TRIREME_MPI_ROOT:-} && -x $TRIREME_MPI_ROOT/bin/mpirun ]] && mpi_launch[0]=$TRIREME_MPI_ROOT/bin/mpirun
 if "${mpi_launch[0]}" --version 2>&1 | grep -q 'Open MPI'; then
-  mpi_launch+=(--oversubscribe --bind-to none)  # machines with one core, containers with a narrow cpuset
+  mpi_launch+=(--oversubscribe --bind-to none)  # for machines with one core, and containers with few CPUs
 fi
-if ((EUID == 0)); then  # a container; Open MPI refuses root otherwise
+if ((EUID == 0)); then  # Open MPI refuses root otherwise (containers)
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
 export OMP_NUM_THREADS=1
 
-# metric FILE KEY: "step value" for every step in order, the last line of a step counts
+# metric FILE KEY: prints "step value" for every step in order; the last line of a step counts
 metric() {
   awk -v key="\"$2\":" '
     match($0, /"step": *[0-9]+/) {
@@ -54,7 +54,7 @@ metric() {
     END { for (i = 1; i <= n; i++) print order[i], value[order[i]] }' "$1" | sort -n -k1,1
 }
 
-newest_checkpoint() { # of a run; nothing when there is none
+newest_checkpoint() { # newest_checkpoint RUN: prints its path; returns 1 if there is none
   local all=("$1"/checkpoints/step-*)
   [[ -d ${all[-1]} ]] && printf '%s\n' "${all[-1]}"
 }
@@ -65,7 +65,7 @@ train=("${mpi_launch[@]}" "$bin/trireme" pretrain --data "$demo/train" --data.va
   --model.preset tiny --optim.lr 3e-3 --optim.warmup_steps 20 --checkpoint.every 50)
 
 make_data() {
-  note "corpus, tokenizer of $kVocab, shards"
+  note "corpus, tokenizer with $kVocab tokens, shards"
   quiet "$demo/synth.log" "$bin/trireme-data" synth --output "$demo/train.jsonl" --documents 20000 --seed 1
   quiet "$demo/synth-valid.log" "$bin/trireme-data" synth --output "$demo/valid.jsonl" --documents 500 --seed 2
   quiet "$demo/tokenizer.log" "$bin/trireme-data" tokenizer train --input "$demo/train.jsonl" \
@@ -111,7 +111,7 @@ stop_half_way() { # sends the signal that Slurm sends before the time limit; set
   checkpoint=$(newest_checkpoint "$demo/stopped") || wrong "the stopped run left no checkpoint" "$demo/stopped.log"
   stopped_at=$((10#${checkpoint##*step-}))
   ((stopped_at >= kStopAt && stopped_at < kSteps)) ||
-    wrong "the stopped run's newest checkpoint is of step $stopped_at, must be between $kStopAt and $kSteps" "$demo/stopped.log"
+    wrong "the newest checkpoint of the stopped run is of step $stopped_at, must be between $kStopAt and $kSteps" "$demo/stopped.log"
 }
 
 resume_and_compare() {
@@ -146,7 +146,7 @@ export_and_sample() {
 
 mkdir -p build
 exec 9>build/demo.lock
-flock -n 9 || wrong "another bin/demo is at work in this checkout (build/demo.lock)"
+flock -n 9 || wrong "another bin/demo is running in this checkout (build/demo.lock)"
 rm -rf "$demo"
 mkdir -p "$demo"
 make_data

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034  # read by setup.sh
-# What the project needs: the one list. Sourced by bin/lib/setup.sh.
+# The list of all dependencies. Sourced by bin/lib/setup.sh.
 #
-# A row: PACKAGE[|NAME_ON_ANOTHER_RELEASE] PROBE [ROOT_VARIABLE]
-# Package names are those of Debian 12 and Ubuntu 24.04. A row whose probe succeeds needs no package, so
-# site modules, hand-made prefixes and other distributions count as well.
-#   cmd:NAME   a program in PATH        hdr:FILE  a header in the usual folders, CPATH, CMAKE_PREFIX_PATH
-#   mod:NAME   a module of python3      pkg:NAME  dpkg says it is installed
-# ROOT_VARIABLE, when set to a prefix, is searched too (docs/install.md, "Without root").
+# Row format: PACKAGE[|NAME_ON_ANOTHER_RELEASE] PROBE [ROOT_VARIABLE]
+# Package names are those of Debian 12 and Ubuntu 24.04. If the probe succeeds, the package is not needed, so site modules, own
+# prefixes and other distributions work, too.
+#   cmd:NAME   a program in PATH        hdr:FILE  a header in the usual directories, CPATH, CMAKE_PREFIX_PATH
+#   mod:NAME   a module of python3      pkg:NAME  an installed package of dpkg
+# If ROOT_VARIABLE is set to a prefix, the prefix is searched, too (docs/install.md, "Without root").
 
 kBuildPackages=(
   "g++                cmd:c++"
@@ -30,10 +30,10 @@ kBuildPackages=(
   "libgtest-dev       hdr:gtest/gtest.h"
 )
 
-# Needed to install LibTorch with pip; not where it is there already.
+# Needed only to install LibTorch with pip.
 kPythonPackages=("python3-venv mod:ensurepip")
 
-# Nice to have: without them the build is slower, chats are typed without editing, or the tests that need them are skipped (and say so).
+# Optional: without them the build is slower, chats have no line editing, or the tests that need them are skipped.
 kBuildExtras=(
   "ccache             cmd:ccache"
   "libedit-dev        hdr:histedit.h"
@@ -43,25 +43,25 @@ kTestExtras=(
   "slurmctld          cmd:slurmctld"
   "slurmd             cmd:slurmd"
   "slurm-client       cmd:srun"
-  "slurm-wlm-basic-plugins pkg:slurm-wlm-basic-plugins"  # holds mpi_pmix, which loads libpmix at run time
+  "slurm-wlm-basic-plugins pkg:slurm-wlm-basic-plugins"  # contains mpi_pmix, which loads libpmix at run time
   "libpmix2|libpmix2t64 pkg:libpmix2|libpmix2t64"
   "zstd               cmd:zstd"  # tests/gpu/check bundle
   "munge              cmd:munged"
   "iproute2           cmd:ip"
 )
 
-# Python packages of the private environment .deps/python. The first is LibTorch, NCCL and the CUDA runtime; the
-# others are oracles that tests compare with. Nothing of ours runs on Python.
-# TRIREME_CUDA: 13 for drivers from 580 on, 12 for those from 525 on (docs.nvidia.com/deploy/cuda-compatibility).
+# Python packages of the private environment .deps/python. The first contains LibTorch, NCCL and the CUDA runtime. The others are
+# references for tests. Trireme itself does not use Python.
+# TRIREME_CUDA: 13 for drivers from 580 on, 12 for drivers from 525 on (docs.nvidia.com/deploy/cuda-compatibility).
 kPipIndex=()
 case ${TRIREME_CUDA:-13} in
   13)
     kTorchWheel="torch==2.11.0"
-    # Headers (crt/) that those of the CUDA runtime include; since CUDA 13 its wheel leaves them to this one.
+    # The headers in crt/, which the headers of the CUDA runtime include. Since CUDA 13, they are in a separate wheel.
     kCudaHeadersWheel="nvidia-cuda-crt==13.0.88" ;;
   12)
     kTorchWheel="torch==2.11.0+cu126"
-    kCudaHeadersWheel="nvidia-cuda-nvcc-cu12==12.6.85"  # the same headers
+    kCudaHeadersWheel="nvidia-cuda-nvcc-cu12==12.6.85"  # contains the headers in crt/
     kPipIndex=(--extra-index-url https://download.pytorch.org/whl/cu126) ;;
   *) printf 'error: TRIREME_CUDA=%s, must be 12 or 13\n' "$TRIREME_CUDA" >&2; exit 2 ;;
 esac

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Shared by bin/demo and bin/test: installs what is missing, configures, builds. Source it from the checkout's top.
-# Every step first checks whether it has anything to do, so a second run touches neither network nor files.
+# Shared by bin/demo and bin/test: installs missing packages, configures, builds. Source it at the top of the checkout.
+# Every step first checks if it has anything to do, so a second run uses no network and changes no files.
 
 source bin/lib/packages.sh
 
@@ -18,7 +18,7 @@ die() { # die CODE MESSAGE...
   exit "$code"
 }
 
-# Defines given as -DNAME=VALUE; TRIREME_*_ROOT are exported so that the probes see them too.
+# CMake options -DNAME=VALUE; TRIREME_*_ROOT are exported, because the probes read them, too.
 cmake_defines=()
 add_define() {
   local name=${1#-D}
@@ -41,7 +41,7 @@ has_header() { # has_header FILE [PREFIX]
   return 1
 }
 
-has_package() { # any of NAME|NAME
+has_package() { # has_package NAME|NAME: true if any of them is installed
   local name
   for name in ${1//|/ }; do
     [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$name" 2>/dev/null) == ii* ]] && return 0
@@ -79,14 +79,14 @@ can_install() {
   command -v apt-get >/dev/null && { ((EUID == 0)) || sudo -n true 2>/dev/null; }
 }
 
-apt_install() { # apt_install ROW...; output goes to the log only
+apt_install() { # apt_install ROW...: writes its output to the log only
   local row package name names=()
   mkdir -p build
   say "apt-get update"
   as_root apt-get -o DPkg::Lock::Timeout=300 -qq update >>build/apt.log 2>&1 || say "apt-get update failed, see build/apt.log"
   for row in "$@"; do
     package=${row%%[[:space:]]*}
-    for name in ${package//|/ }; do  # the first name that this release knows
+    for name in ${package//|/ }; do  # use the first name that exists in this release
       if apt-cache show "$name" >/dev/null 2>&1; then
         names+=("$name")
         break
@@ -112,7 +112,7 @@ explain_missing() { # explain_missing ROW...
       package=${row%%[[:space:]]*}
       printf ' %s' "${package%%|*}"
     done
-    printf '\nWithout root: load the modules of your site, or name prefixes in CMAKE_PREFIX_PATH or as -DTRIREME_{MPI,HDF5,TORCH,CUDA,NCCL}_ROOT=DIR\n'
+    printf '\nWithout root: load the modules of your site, or give prefixes in CMAKE_PREFIX_PATH or as -DTRIREME_{MPI,HDF5,TORCH,CUDA,NCCL}_ROOT=DIR\n'
     printf '              (docs/install.md, "Without root").\n'
   } >&2
   exit 4
@@ -149,7 +149,7 @@ install_system() { # install_system tests|demo
   ((${#required[@]} == 0)) || explain_missing "${required[@]}"
   local row
   for row in "${optional[@]}"; do
-    say "without ${row%%[[:space:]|]*}: what needs it is skipped"
+    say "without ${row%%[[:space:]|]*}: tests that need it are skipped"
   done
   check_tools
 }
@@ -158,7 +158,7 @@ install_system() { # install_system tests|demo
 
 kPython=.deps/python
 
-wheel_installed() { # wheel_installed NAME==VERSION; RECORD is what pip writes last
+wheel_installed() { # wheel_installed NAME==VERSION; checks RECORD, which pip writes last
   local record name=${1%%==*}
   for record in "$kPython"/lib/python3*/site-packages/"${name//-/_}-${1##*==}"*.dist-info/RECORD; do
     [[ -e $record ]] && return 0
@@ -175,7 +175,7 @@ pip_install() {
   "$kPython/bin/python" -m pip --disable-pip-version-check install --no-input "${kPipIndex[@]}" "$@" >>build/pip.log 2>&1
 }
 
-# A torch 2.11 of the site's own python3 (a module, for example): prints its folder.
+# Prints the directory of torch 2.11 in the site's python3 (a module, for example); fails if there is none.
 site_torch() {
   python3 - 2>/dev/null <<'PYTHON'
 import importlib.metadata, importlib.util, os, sys
@@ -190,7 +190,7 @@ install_torch() {
   mkdir -p build .deps
   if [[ -n ${TRIREME_TORCH_ROOT:-} ]]; then
     [[ -e $TRIREME_TORCH_ROOT/include/torch/csrc/api/include/torch/torch.h ]] ||
-      die 4 "TRIREME_TORCH_ROOT = $TRIREME_TORCH_ROOT holds no include/torch/csrc/api/include/torch/torch.h: give a wheel's torch folder or an unpacked LibTorch"
+      die 4 "TRIREME_TORCH_ROOT = $TRIREME_TORCH_ROOT contains no include/torch/csrc/api/include/torch/torch.h: give the torch directory of a wheel or an unpacked LibTorch"
     return
   fi
   for wheel in "$kTorchWheel" "$kCudaHeadersWheel"; do
@@ -207,7 +207,7 @@ install_torch() {
     free_kib=$(df -Pk .deps | awk 'NR == 2 {print $4}')
     ((free_kib > 9000000)) || die 4 "$((free_kib / 1048576)) GiB free under .deps, $kTorchWheel and its libraries need 9: make room, or set TRIREME_TORCH_ROOT"
   elif ((!may_install)); then
-    return 0  # a CUDA toolkit may have these headers; without them the build is one for the CPU, and says so
+    return 0  # a CUDA toolkit may have these headers; without them the build supports only CPUs, and prints that
   fi
   pip_install "${wanted[@]}" ||
     die 4 "could not install ${wanted[*]}: $(grep -a '^ERROR' build/pip.log | tail -n1) (all of it: build/pip.log)" \
@@ -227,10 +227,10 @@ install_test_wheels() {
 
 # --- build -------------------------------------------------------------------------------------------------------
 
-# A file that sees torch takes about 2 GiB to compile.
+# Prints the number of compile jobs: a file that includes torch needs about 2 GiB.
 build_jobs() {
   local cores gib
-  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)  # those are about ranks, not about compilers
+  cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)  # these variables are meant for ranks, not for compilers
   gib=$(awk '/^MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)
   local jobs=$((gib / 2 < cores ? gib / 2 : cores))
   printf '%s\n' "$((jobs > 0 ? jobs : 1))"
@@ -244,16 +244,16 @@ failed_build() { # failed_build LOG
   return 1
 }
 
-build_targets=()  # all of them
+build_targets=()  # empty: all targets
 
-# build_preset PRESET [CMAKE_ARGUMENT...]: build_targets of build/PRESET; the whole output in build/PRESET.log
-# What optional tests need and this machine lacks, a line each: CMake registers tests by what it finds.
+# Prints the missing packages of optional tests, one per line. CMake registers tests according to the packages that it finds.
 lacking_for_tests() {
   local wheel
   missing_rows "${kTestExtras[@]}"
   for wheel in "${kTestWheels[@]}"; do wheel_installed "$wheel" || printf '%s\n' "$wheel"; done
 }
 
+# build_preset PRESET [CMAKE_ARGUMENT...]: builds build_targets in build/PRESET; the whole output goes to build/PRESET.log
 build_preset() {
   local preset=$1 name jobs
   shift
@@ -272,7 +272,7 @@ build_preset() {
   fi
   jobs=$(build_jobs)
   local start=$SECONDS
-  # one line for every tenth of the way; ninja's own status format makes it readable
+  # print one line per 10 % of the build
   if ! NINJA_STATUS='[%f/%t] ' nice -n 5 ninja -C "$dir" -j "$jobs" "${build_targets[@]}" 2>&1 | tee "$log" |
     awk -v dir="$dir" 'match($0, /^\[[0-9]+\/[0-9]+\]/) {
         split(substr($0, 2, RLENGTH - 2), n, "/")

@@ -63,14 +63,18 @@ int run(const BenchGenerateSettings& settings) {
 void add_bench_generate_command(CommandLine& line) {
   const auto settings = std::make_shared<BenchGenerateSettings>();
   add_model_options(
-      line.command("bench generate",
-                   "speed of reading prompts and of writing texts, and memory's limit"),
+      line.command(
+          "bench generate",
+          "measure prefill and decode throughput, and how close decode is to memory bandwidth"),
       settings->model)
-      .option("--batch", &settings->load.batch, "B", "texts at once")
-      .option("--prompt-tokens", &settings->load.prompt_tokens, "P", "of each text, made up")
-      .option("--new-tokens", &settings->load.new_tokens, "N", "of each text, 2 or more")
-      .option("--repeats", &settings->repeats, "N", "the fastest counts, after one to warm up")
-      .flag("--json", settings->json, "one JSON document on one line instead of a table")
+      .option("--batch", &settings->load.batch, "B", "sequences generated at once")
+      .option("--prompt-tokens", &settings->load.prompt_tokens, "P",
+              "tokens of each synthetic prompt")
+      .option("--new-tokens", &settings->load.new_tokens, "N",
+              "generated tokens of each sequence, 2 or more")
+      .option("--repeats", &settings->repeats, "N",
+              "measurements after one warm-up; the fastest is reported")
+      .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .example(
           "trireme bench generate --checkpoint runs/first --batch 8 --prompt-tokens 128 --json")
       .run([settings] { return run(*settings); });

@@ -26,7 +26,7 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kVocabulary = 6400;  // of a model that no tokenizer gives one
+constexpr std::int64_t kVocabulary = 6400;  // used if model.vocab_size is not set
 constexpr std::int64_t kLength = 512;
 constexpr int kExitDiffers = 1;
 
@@ -48,9 +48,10 @@ void complete(BenchStepSettings& settings, ConfigSet& keys) {
     keys.problems().add("train.seq_len", train.seq_len, "must be 2 or more");
 }
 
-/// Fills in what is open until the ranks are up: shape, size of the update, device. Throws
-/// Error(usage) for what `ranks` cannot train, Error(resource) where it has no room.
-void settle(BenchStepSettings& settings, const LaunchInfo& launch, int ranks) {
+/// Resolves the settings that depend on the number of ranks: model shape, batch sizes, device.
+/// Throws Error(usage) if `ranks` ranks cannot train this layout, Error(resource) if memory is too
+/// small.
+void resolve_settings(BenchStepSettings& settings, const LaunchInfo& launch, int ranks) {
   RunConfig& config = settings.bench.config;
   TrainConfig& train = config.train;
   resolve(config.model, config.model.vocab_size > 0 ? config.model.vocab_size : kVocabulary);
@@ -81,8 +82,9 @@ void warn_of_idle_keys(const BenchStepSettings& settings) {
     if ((key.starts_with("data.") || key.starts_with("checkpoint.")) && settings.keys->is_set(key))
       unread.push_back(key);
   if (!unread.empty())
-    log::warn(formatted("without effect here, where tokens and weights are made up: {}",
-                        joined(unread, ", ")));
+    log::warn(
+        formatted("keys without effect, because this command uses synthetic tokens and weights: {}",
+                  joined(unread, ", ")));
 }
 
 std::string text(const BenchStepSettings& settings, const Launch& launch,
@@ -117,8 +119,8 @@ std::string text(const BenchStepSettings& settings, const Launch& launch,
     return json_line(json);
   }
   std::string table = formatted(
-      "{} ranks, {} of {} tokens, {} micro-steps, {}, {} steps\n"
-      "  step {}, {} tokens/s, communication {}, of it waited for {}, memory {} at most\n",
+      "{} ranks, micro batch of {} x {} tokens, {} accumulation steps, {}, {} steps\n"
+      "  step {}, {} tokens/s, communication {} (exposed {}), peak memory {}\n",
       launch.world().size(), config.train.micro_batch, config.train.seq_len,
       config.train.accumulation, config.train.precision, settings.bench.steps,
       format_seconds(figures.step_time_s), cat(std::llround(figures.tokens_per_s)),
@@ -130,7 +132,7 @@ std::string text(const BenchStepSettings& settings, const Launch& launch,
                        row.group, row.size, row.purpose, row.count, row.payload_bytes,
                        row.moved_bytes ? cat(*row.moved_bytes) : "unknown");
   }
-  table += figures.differences.empty() ? "as the formulas say\n" : figures.differences;
+  table += figures.differences.empty() ? "all counts equal the formulas\n" : figures.differences;
   return table;
 }
 
@@ -139,7 +141,7 @@ int run(BenchStepSettings& settings, Launch& launch, Activity& activity) {
   Communicator& world = launch.world();
   set_cpu_threads(config.train.threads, launch.info().local_size);
   keep_freed_memory(config.parallel.zero > 0);
-  all_or_none(world, [&] { settle(settings, launch.info(), world.size()); });
+  all_or_none(world, [&] { resolve_settings(settings, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(settings);
   std::unique_ptr<Communicator> on_device;
   if (settings.bench.device.is_cuda())
@@ -154,12 +156,13 @@ int run(BenchStepSettings& settings, Launch& launch, Activity& activity) {
 
 void add_bench_step_command(CommandLine& line, Launch& launch, Activity& activity) {
   const auto settings = std::make_shared<BenchStepSettings>();
-  line.command("bench step", "time, communication and memory of a training step on a layout")
+  line.command("bench step",
+               "measure time, communication and memory of a training step on a layout")
       .option("--steps", &settings->bench.steps, "N",
-              "updates that are measured, after two to warm up")
+              "measured optimizer steps, after two warm-up steps")
       .flag("--audit", settings->bench.audit,
-            "also count what ranks send; 1 unless that is the formulas'")
-      .flag("--json", settings->json, "one JSON document on one line instead of a table")
+            "also count the bytes that ranks send; exit code 1 if they differ from the formulas")
+      .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
       .example("mpirun -n 2 trireme bench step --model.preset minimind-2 --parallel.zero 3 --audit")
       .example("trireme bench step --config run.toml --json")

@@ -1,15 +1,34 @@
+#include <algorithm>
+
 #include "bin/trireme/commands.hpp"
+#include "checkpoint/bench/measure.hpp"
 #include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/plan_interval.hpp"
 #include "comm/agree.hpp"
+#include "config/config_set.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
 
 namespace trireme {
 namespace {
 
-constexpr const char* kPlaceHelp = "checkpoint, folder of checkpoints, or run folder";
+constexpr const char* kPlaceHelp = "checkpoint, directory of checkpoints, or run directory";
 
-/// The options of the commands that look at checkpoints.
+/// Returns the body of a command in which all ranks compute one text with `work` and rank 0 prints
+/// it. An error on one rank ends all ranks.
+std::function<int()> print_shared(const WorldSource& world,
+                                  std::function<std::string(Communicator& world)> work) {
+  return [world, work = std::move(work)] {
+    Communicator& ranks = world();
+    std::string text;
+    all_or_none(ranks, [&] { text = work(ranks); });
+    if (ranks.rank() == 0) print(text);
+    return kExitDone;
+  };
+}
+
+/// The options of the commands that read checkpoints.
 struct InspectionSettings {
   std::string place;
   std::string other;
@@ -19,14 +38,15 @@ struct InspectionSettings {
 
 void add_list_and_verify(CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<InspectionSettings>();
-  line.command("checkpoint list", "checkpoints of a run, newest first")
+  line.command("checkpoint list", "list the checkpoints of a run, newest first")
       .positional("DIR", &settings->place, kPlaceHelp)
       .example("trireme checkpoint list runs/first")
       .run([settings] {
         print(checkpoint_list(settings->place));
         return kExitDone;
       });
-  line.command("checkpoint verify", "check every byte of a checkpoint or of all in a run")
+  line.command("checkpoint verify",
+               "check every byte of one checkpoint or of all checkpoints of a run")
       .positional("DIR", &settings->place, kPlaceHelp)
       .example("trireme checkpoint verify runs/first")
       .example("mpirun -n 8 trireme checkpoint verify runs/first")
@@ -35,9 +55,9 @@ void add_list_and_verify(CommandLine& line, const WorldSource& world) {
         return checkpoint_verify(settings->place, ranks);
       }));
   line.command("checkpoint hash",
-               "SHA-256 of all tensors of a checkpoint, the same for every layout")
+               "print the SHA-256 of all tensors of a checkpoint (independent of the layout)")
       .positional("DIR", &settings->place,
-                  "checkpoint, folder of checkpoints, run or Hugging Face folder")
+                  "checkpoint, directory of checkpoints, run or Hugging Face directory")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme checkpoint hash runs/first")
       .ranks(Ranks::all)
@@ -48,10 +68,10 @@ void add_list_and_verify(CommandLine& line, const WorldSource& world) {
 
 void add_inspect_and_diff(CommandLine& line) {
   const auto settings = std::make_shared<InspectionSettings>();
-  line.command("checkpoint inspect", "values, files and tensors of a checkpoint")
+  line.command("checkpoint inspect", "show the values, files and tensors of a checkpoint")
       .positional("DIR", &settings->place, kPlaceHelp)
       .flag("--layout", settings->layout,
-            "its slices instead, as JSON for `checkpoint reshard --layout`")
+            "print the slices as JSON instead, for `checkpoint reshard --layout`")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme checkpoint inspect runs/first")
       .run([settings] {
@@ -59,7 +79,7 @@ void add_inspect_and_diff(CommandLine& line) {
         return kExitDone;
       });
   line.command("checkpoint diff",
-               "what differs between two checkpoints of any layouts; exit code 3 if anything does")
+               "compare two checkpoints of any layouts; exit code 3 if they differ")
       .positional("A", &settings->place, kPlaceHelp)
       .positional("B", &settings->other, kPlaceHelp)
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
@@ -75,13 +95,14 @@ void add_inspect_and_diff(CommandLine& line) {
 void add_reshard(CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<ReshardCommand>();
   line.command("checkpoint reshard",
-               "write a checkpoint again for another number of ranks or layout")
+               "rewrite a checkpoint for another number of ranks or another layout")
       .positional("DIR", &settings->from, kPlaceHelp)
-      .option("--output,-o", &settings->output, "DIR", "folder in which the checkpoint appears",
-              Need::required)
-      .option("--ranks", &settings->ranks, "N", "spread over so many ranks by bytes")
+      .option("--output,-o", &settings->output, "DIR",
+              "directory in which the checkpoint is created", Need::required)
+      .option("--ranks", &settings->ranks, "N",
+              "number of ranks that share the checkpoint by bytes")
       .option("--layout", &settings->layout, "FILE",
-              "JSON naming each rank's slices (see `checkpoint inspect --layout`)")
+              "JSON file with the slices of each rank (see `checkpoint inspect --layout`)")
       .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
       .ranks(Ranks::all)
@@ -91,12 +112,15 @@ void add_reshard(CommandLine& line, const WorldSource& world) {
 
 void add_prune(CommandLine& line) {
   const auto settings = std::make_shared<PruneCommand>();
-  line.command("checkpoint prune", "delete old checkpoints of a run that no job is using")
-      .positional("DIR", &settings->place, "run folder, or the folder of its checkpoints")
-      .option("--keep-last", &settings->keep_last, "N", "good ones kept, the newest")
-      .option("--keep-every", &settings->keep_every, "N", "steps divisible by it are kept; 0: none")
-      .option("--keep-best", &settings->keep_best, "N", "kept by lowest validation loss")
-      .flag("--dry-run", settings->dry_run, "only say what would be deleted")
+  line.command("checkpoint prune", "delete old checkpoints of a run that no job uses")
+      .positional("DIR", &settings->place, "run directory, or the directory of its checkpoints")
+      .option("--keep-last", &settings->keep_last, "N",
+              "number of newest valid checkpoints to keep")
+      .option("--keep-every", &settings->keep_every, "N",
+              "keep checkpoints of steps divisible by N; 0: none")
+      .option("--keep-best", &settings->keep_best, "N",
+              "number of checkpoints with the lowest validation loss to keep")
+      .flag("--dry-run", settings->dry_run, "only print what would be deleted")
       .example("trireme checkpoint prune runs/first --keep-last 2 --dry-run")
       .run([settings] {
         print(checkpoint_prune(*settings));
@@ -104,25 +128,143 @@ void add_prune(CommandLine& line) {
       });
 }
 
-}  // namespace
+struct BenchCheckpointSettings {
+  std::string folder = "checkpoint-bench";
+  std::int64_t bytes = std::int64_t{1} << 30;
+  std::int64_t repeats = 5;
+  bool json = false;
+};
 
-std::function<int()> print_shared(const WorldSource& world,
-                                  std::function<std::string(Communicator& world)> work) {
-  return [world, work = std::move(work)] {
-    Communicator& ranks = world();
-    std::string text;
-    all_or_none(ranks, [&] { text = work(ranks); });
-    if (ranks.rank() == 0) print(text);
-    return kExitDone;
-  };
+std::string bench_text(const BenchCheckpointSettings& settings, Communicator& world) {
+  if (settings.bytes < 1) fail(ErrorKind::usage, "--bytes {}, must be at least 1", settings.bytes);
+  const MeasuredCheckpoint measured = measure_checkpoint(
+      settings.folder,
+      {.bytes = static_cast<std::uint64_t>(settings.bytes), .repeats = settings.repeats}, world);
+  return settings.json ? measured_json(measured) : measured_text(measured);
 }
 
+void add_bench_and_interval(CommandLine& line, const WorldSource& world) {
+  const auto settings = std::make_shared<BenchCheckpointSettings>();
+  line.group("bench", "measure the speed of this machine");
+  line.command("bench checkpoint",
+               "measure saving and loading checkpoints, next to raw writes and reads")
+      .option("--bytes", &settings->bytes, "N", "size of the state in bytes, which the ranks share")
+      .option("--folder", &settings->folder, "DIR",
+              "new directory on the disk to measure, removed afterwards")
+      .option("--repeats", &settings->repeats, "N", "number of measurements; medians are reported")
+      .flag("--json", settings->json, "print one JSON document on one line instead of a table")
+      .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
+      .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
+      .ranks(Ranks::all)
+      .run(print_shared(world,
+                        [settings](Communicator& ranks) { return bench_text(*settings, ranks); }));
+  const auto question = std::make_shared<IntervalQuestion>();
+  line.command("plan-interval",
+               "compute how often to save from the cost of a save and the failure rate")
+      .option("--stall-s", &question->stall_s, "S",
+              "seconds that training waits for one save (see `trireme bench checkpoint`)",
+              Need::required)
+      .option("--restart-s", &question->restart_s, "S",
+              "seconds from a failure to the first new step")
+      .option("--mtbf-h", &question->mtbf_h, "H", "hours between failures of the whole job")
+      .option("--devices", &question->devices, "N",
+              "instead of --mtbf-h: number of GPUs (or nodes) of the job")
+      .option("--device-mtbf-h", &question->device_mtbf_h, "H",
+              "with --devices: hours between failures of one GPU (or node)")
+      .option("--step-time-s", &question->step_time_s, "S",
+              "seconds of one step; the result is then also given in steps")
+      .example("trireme plan-interval --stall-s 0.5 --devices 64 --step-time-s 1.2")
+      .run([question] {
+        print(plan_interval_text(*question));
+        return kExitDone;
+      });
+}
+
+struct ImportSettings {
+  ImportCommand import;
+  ConfigSet model_keys{fields_of("model", import.model)};
+};
+
+void complete_model(ModelConfig& model, ConfigSet& keys) {
+  const std::vector<std::string> known = model_preset_names();
+  if (std::find(known.begin(), known.end(), model.preset) != known.end()) {
+    ModelConfig preset = model_preset(model.preset);
+    keys.apply_preset(fields_of("model", preset), formatted("preset {}", model.preset));
+  }
+  check(model, keys.problems());
+}
+
+void add_export(CommandLine& line, const WorldSource& world) {
+  const auto settings = std::make_shared<ExportCommand>();
+  line.command("export", "export a checkpoint as a Hugging Face model directory")
+      .option("--checkpoint", &settings->checkpoint, "MODEL", kModelPlaceHelp, Need::required)
+      .option("--output", &settings->output, "DIR", "directory to write; must not exist",
+              Need::required)
+      .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
+      .flag("--adapter", settings->adapter,
+            "for a LoRA run: export only the adapters, for Hugging Face peft; without it they are "
+            "merged into the weights")
+      .option("--base", &settings->base, "MODEL",
+              "for a LoRA run: base model of the adapters; default: `base` of the run directory")
+      .option("--base-name", &settings->base_name, "NAME",
+              "with --adapter: base_model_name_or_path, the Hugging Face directory or hub name of "
+              "the base; default: the directory that the run or --base names, else RUN/base")
+      .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
+      .example("trireme export --checkpoint runs/first --output hf/first")
+      .example(
+          "trireme export --checkpoint runs/lora --adapter --base-name hf/first --output peft/lora")
+      .ranks(Ranks::all)
+      .run(print_shared(
+          world, [settings](Communicator& ranks) { return export_command(*settings, ranks); }));
+}
+
+void add_import(CommandLine& line) {
+  const auto settings = std::make_shared<ImportSettings>();
+  ImportCommand& import = settings->import;
+  line.command("import",
+               "create a checkpoint from a Hugging Face model, a peft adapter or MiniMind weights")
+      .option("--hf", &import.hf, "DIR",
+              "directory with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
+      .option("--peft", &import.peft, "DIR", "directory of LoRA adapters in the format of peft")
+      .option(
+          "--base", &import.base, "MODEL",
+          "with --peft: base model of the adapters (a checkpoint, run or Hugging Face directory)")
+      .option("--minimind", &import.minimind, "FILE",
+              "weights of MiniMind's trainers (V1, V2, V2.1 and later), .pth or .safetensors; give "
+              "the model shape with --model.preset, or with --model.hidden_size and others")
+      .option("--tokenizer", &import.tokenizer, "DIR",
+              "with --minimind: directory of its tokenizer, which is stored with the weights")
+      .flag(
+          "--require-tokenizer", import.require_tokenizer,
+          "with --hf or --minimind: fail with exit code 3 if the tokenizer is missing or cannot be "
+          "read; without it, print a warning")
+      .option("--output", &import.output, "DIR", "run directory to write", Need::required)
+      .config(settings->model_keys,
+              [&import](ConfigSet& keys) {
+                if (!import.minimind.empty()) complete_model(import.model, keys);
+              })
+      .example("trireme import --hf hf/first --output runs/imported")
+      .example("trireme import --peft peft/lora --base runs/first --output runs/adapted")
+      .example(
+          "trireme import --minimind pretrain_512.pth --model.preset minimind-2-small "
+          "--output runs/old")
+      .run([settings] {
+        print(import_command(settings->import));
+        return kExitDone;
+      });
+}
+
+}  // namespace
+
 void add_checkpoint_commands(CommandLine& line, const WorldSource& world) {
-  line.group("checkpoint", "look at the checkpoints of a run, and change them");
+  line.group("checkpoint", "inspect and manage the checkpoints of a run");
   add_list_and_verify(line, world);
   add_inspect_and_diff(line);
   add_reshard(line, world);
   add_prune(line);
+  add_bench_and_interval(line, world);
+  add_export(line, world);
+  add_import(line);
 }
 
 }  // namespace trireme

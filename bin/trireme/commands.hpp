@@ -5,20 +5,20 @@
 #include "comm/launch.hpp"
 #include "config/command_line.hpp"
 
-/// All commands of trireme but the trainers (train_command.hpp), one form: a function that declares
-/// its command on the CommandLine, with the settings that its options fill in, and says what it does.
+/// Functions that declare the commands of trireme on the CommandLine. The training commands are in
+/// train_command.hpp.
 namespace trireme {
 
 class Activity;
 
-/// Commands that share their work take the launch, which must outlive the CommandLine.
+/// Commands of all ranks take the launch, which must outlive the CommandLine.
 void add_generate_command(CommandLine& line);
 void add_chat_command(CommandLine& line);
 void add_serve_command(CommandLine& line);
 void add_config_show_command(CommandLine& line);
 void add_verify_layout_command(CommandLine& line, Launch& launch);
 void add_bench_generate_command(CommandLine& line);
-/// `activity` is that of the ranks of `launch`.
+/// `activity` is the activity of the ranks of `launch`.
 void add_bench_step_command(CommandLine& line, Launch& launch, Activity& activity);
 void add_eval_command(CommandLine& line, Launch& launch);
 void add_job_commands(CommandLine& line);
@@ -26,22 +26,18 @@ void add_doctor_command(CommandLine& line, Launch& launch);
 void add_dpo_reference_command(CommandLine& line, Launch& launch);
 void add_plan_command(CommandLine& line);
 void add_plan_schedule_command(CommandLine& line);
-/// `program` is its name as the user called it.
+/// `program` is argv[0].
 void add_submit_command(CommandLine& line, Launch& launch, const std::string& program);
 
 /// Returns the communicator of all ranks; called when a command runs.
 using WorldSource = std::function<Communicator&()>;
 
-/// `checkpoint list|verify|hash|inspect|diff|reshard|prune`.
-void add_checkpoint_commands(CommandLine& line, const WorldSource& world);
-/// `bench checkpoint` and `plan-interval`.
-void add_save_cost_commands(CommandLine& line, const WorldSource& world);
-/// `export` and `import`.
-void add_exchange_commands(CommandLine& line, const WorldSource& world);
+/// Removes the OpenMP setting that early_start.cpp added from this process's environment, so that
+/// programs started from here (sbatch) do not inherit it. Call it in main, before other threads
+/// exist.
+void forget_short_spin() noexcept;
 
-/// Returns the body of a command of all ranks that print one text: `work` returns it on each rank,
-/// rank 0 prints it. An error of one rank ends all.
-std::function<int()> print_shared(const WorldSource& world,
-                                  std::function<std::string(Communicator& world)> work);
+/// `checkpoint ...`, `bench checkpoint`, `plan-interval`, `export` and `import`.
+void add_checkpoint_commands(CommandLine& line, const WorldSource& world);
 
 }  // namespace trireme

@@ -17,10 +17,11 @@ void add_config_show_command(CommandLine& line) {
   const auto settings = std::make_shared<ConfigShowSettings>();
   KeysOfAllTasks& all = settings->all;
   line.group("config", "configuration of a training run");
-  line.command("config show", "the configuration a run would have")
-      .flag("--origin", settings->origin,
-            "also who set each key: default, preset, file and line, environment or option")
-      .flag("--toml", settings->toml, "as a file that --config reads")
+  line.command("config show", "show the resolved configuration of a run")
+      .flag(
+          "--origin", settings->origin,
+          "also show the source of each key: default, preset, file and line, environment or option")
+      .flag("--toml", settings->toml, "print TOML that --config can read")
       .config(*all.keys,
               [&all](ConfigSet& keys) {
                 finish_run_keys(all.config, keys);

@@ -21,7 +21,7 @@
 namespace trireme {
 namespace {
 
-/// TRIREME_ variables that nobody reads: mistyped, or of another version.
+/// Reports TRIREME_ variables that no program reads: misspelled ones, or those of another version.
 std::vector<Finding> unread_variables() {
   const KeysOfAllTasks all;
   ConfigSet* const keys = all.keys.get();
@@ -29,7 +29,7 @@ std::vector<Finding> unread_variables() {
   std::vector<Finding> findings;
   for (const std::string& warning : keys->warnings()) {
     findings.push_back({"variable-unread", Finding::Severity::warning, "", warning,
-                        "unset it, or give the name that was meant"});
+                        "unset it or correct its name"});
   }
   if (const auto error = capture([&] { keys->finish(); })) {
     findings.push_back(
@@ -47,7 +47,7 @@ std::vector<std::string> hosts_of(const std::vector<RankFacts>& ranks) {
   return hosts;
 }
 
-/// What `--data` names.
+/// Returns the directories of the token sets that `--data` names.
 std::vector<std::filesystem::path> sets_of(const std::string& data) {
   std::vector<std::filesystem::path> sets;
   if (data.empty()) return sets;
@@ -116,13 +116,14 @@ void show(bool as_json, const std::vector<Finding>& findings, const SpeedReport&
                 speeds.nodes.size(), speeds.nodes.size() == 1 ? "" : "s");
   for (const NodeSpeed& one : speeds.nodes) {
     if (one.allreduce_gb_s > 0)
-      text += formatted("  {}: sums at {}/s\n", one.host, format_bytes(1e9 * one.allreduce_gb_s));
+      text +=
+          formatted("  {}: all-reduce {}/s\n", one.host, format_bytes(1e9 * one.allreduce_gb_s));
   }
   for (const Finding& one : findings)
     text += formatted("{}: {} [{}]\n", severity_name(one.severity), one.line(), one.id);
   if (!exclude.empty())
-    text += scheduler().exclude_option(exclude) + " leaves out what is broken\n";
-  if (findings.empty()) text += "nothing is wrong\n";
+    text += scheduler().exclude_option(exclude) + " excludes the broken nodes\n";
+  if (findings.empty()) text += "no problems found\n";
   print(text);
 }
 
@@ -147,8 +148,8 @@ int run(const DoctorSettings& settings, const Launch& launch) {
   const std::int64_t failed = is_first && has_error(findings) ? 1 : 0;
   const bool any = broadcast_value(world, failed, 0, "doctor") == 1;
   if (!any) return kExitDone;
-  // srun --kill-on-bad-exit ends ranks that are a moment later than the first, and would then tell
-  // of their signal in place of the code.
+  // srun --kill-on-bad-exit sends SIGTERM to the ranks that exit after the first one, and would
+  // then report the signal instead of the exit code.
   std::signal(SIGTERM, SIG_IGN);
   return exit_code(ErrorKind::usage);
 }
@@ -158,12 +159,12 @@ int run(const DoctorSettings& settings, const Launch& launch) {
 void add_doctor_command(CommandLine& line, Launch& launch) {
   const auto settings = std::make_shared<DoctorSettings>();
   line.command("doctor",
-               "what is wrong with the place where ranks run: GPUs, CPUs, limits, folders, network")
+               "check the environment of all ranks: GPUs, CPUs, limits, directories, network")
       .option("--run", &settings->run, "DIR",
-              "a run folder that all ranks are to share, there or not")
+              "run directory that all ranks must be able to share; need not exist")
       .option("--data", &settings->data, "DIR",
-              "token sets that all ranks are to see, as trainers take them")
-      .flag("--json", settings->json, "findings and speeds as one JSON document on one line")
+              "token set or blend that all ranks must be able to read")
+      .flag("--json", settings->json, "print findings and speeds as one JSON document on one line")
       .example("trireme doctor")
       .example("srun --mpi=pmix trireme doctor --run runs/first --data data/pretrain")
       .ranks(Ranks::all)

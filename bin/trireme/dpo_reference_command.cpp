@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<std::string_view, 1> kReferenceKinds{"dpo"};
 
-/// The scores of one data set, in file order.
+/// Returns the scores of one data set in file order.
 ReferenceSet reference_set(const ScoredSet& pairs, const std::vector<PairScore>& scores) {
   ReferenceSet set{.name = pairs.set.folder().string(),
                    .content_xxh3 = pairs.set.content_hash(),
@@ -59,7 +59,8 @@ void check(const DpoReferenceSettings& settings) {
   refuse_blend(settings.valid_path, "data.valid_path");
 }
 
-/// Opens every data set at every length that a run of this data trains or validates on.
+/// Opens each data set once for each sequence length that a run of this data trains or validates
+/// on.
 std::vector<std::unique_ptr<ScoredSet>> open_sets(const DpoReferenceSettings& settings,
                                                   const LoadedModel& model) {
   std::vector<std::unique_ptr<ScoredSet>> sets;
@@ -129,27 +130,27 @@ int run(const DpoReferenceSettings& settings, Launch& launch) {
 
 void add_dpo_reference_command(CommandLine& line, Launch& launch) {
   const auto settings = std::make_shared<DpoReferenceSettings>();
-  line.command("dpo-reference", "precompute reference log-probabilities for dpo.reference")
-      .option("--init", &settings->init, "MODEL", cat("the reference: a ", kModelPlaceHelp),
+  line.command("dpo-reference", "precompute reference log-probabilities for DPO")
+      .option("--init", &settings->init, "MODEL", cat("reference model: ", kModelPlaceHelp),
               Need::required)
-      .option("--data", &settings->data, "SET",
-              "data.path of the runs to come: a token set of kind dpo or a blend; all pairs are "
-              "scored, so that any data.split finds its own",
-              Need::required)
-      .option("--data.valid_path", &settings->valid_path, "SET",
-              "data.valid_path of the runs to come")
-      .option("--output", &settings->output, "DIR", "folder to write", Need::required)
-      .option("--batch", &settings->batch, "N", "pairs of one forward pass")
+      .option(
+          "--data", &settings->data, "SET",
+          "data.path of the DPO runs: a token set of kind dpo, or a blend; all preference pairs "
+          "are scored, so that every data.split works",
+          Need::required)
+      .option("--data.valid_path", &settings->valid_path, "SET", "data.valid_path of the DPO runs")
+      .option("--output", &settings->output, "DIR", "directory to write", Need::required)
+      .option("--batch", &settings->batch, "N", "preference pairs in one forward pass")
       .option("--seq-len", &settings->seq_len, "N",
-              "train.seq_len of the runs to come; 0: that of the first set")
-      .option("--dpo.score", &settings->score, "all|answer", "dpo.score of the runs to come")
-      .option("--device", &settings->device, "auto|cpu|cuda", "where it runs")
+              "train.seq_len of the DPO runs; 0: the sequence length of the first data set")
+      .option("--dpo.score", &settings->score, "all|answer", "dpo.score of the DPO runs")
+      .option("--device", &settings->device, "auto|cpu|cuda", "device to run on")
       .option("--precision", &settings->precision, "fp32|bf16|fp16|fp64",
-              "of the weights: that of the runs to come")
+              "precision of the weights; must be that of the DPO runs")
       .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
       .example("mpirun -n 2 trireme dpo-reference --init runs/sft --data sets/pairs --output ref")
       .example(
-          "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/held-out "
+          "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/valid "
           "--output ref")
       .example("trireme dpo --init runs/sft --data sets/pairs --dpo.reference ref --run runs/dpo")
       .ranks(Ranks::all)

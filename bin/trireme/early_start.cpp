@@ -1,8 +1,6 @@
-/// The steps of the program's start that must come before the shared libraries set themselves up:
-/// OpenMP reads its environment there, and LibTorch's constructors alone take longer than all of
-/// our start, in which a stop signal would kill the process.
-
-#include "bin/trireme/early_start.hpp"
+/// Start-up steps that must run before the constructors of the shared libraries. OpenMP reads its
+/// environment in a constructor. LibTorch's constructors take longer than the rest of the start,
+/// and a stop signal during that time would kill the process.
 
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "bin/trireme/commands.hpp"
 #include "bin/trireme/train_command.hpp"
 #include "comm/launchers.hpp"
 #include "core/process/early_environment.hpp"
@@ -20,7 +19,7 @@
 namespace trireme {
 namespace {
 
-// libgomp's own count where threads outnumber the cores (its default elsewhere is 300,000).
+// libgomp's own value if threads outnumber the cores (its default otherwise is 300,000).
 constexpr const char* kSpin = "GOMP_SPINCOUNT=1000";
 constexpr const char* kStartedAgain = "_TRIREME_SHORT_SPIN";  // the setting is not the user's
 constexpr const char* kStartedAgainSet = "_TRIREME_SHORT_SPIN=1";
@@ -35,14 +34,16 @@ bool may_change(const char* const* environment) {
   return threads == nullptr || std::string_view(threads) != "1";
 }
 
-/// Lets the threads of an OpenMP region wait actively for about ten microseconds instead of
-/// milliseconds, by starting this program again with GOMP_SPINCOUNT in its environment: GNU's
-/// OpenMP reads it once, in a constructor that runs before main. With a busy neighbour on a core a
-/// long wait costs a small model most of its speed, because the thread that all others wait for
-/// does not run. Does nothing where a setting of the user's exists (GOMP_SPINCOUNT,
-/// OMP_WAIT_POLICY), where one thread computes (OMP_NUM_THREADS=1), within a scheduler's job, whose
-/// cores are its own, and where the program cannot be started again. Call it before the C library
-/// has an environment, with the one that the loader hands over: it allocates nothing.
+/// Shortens the active wait of OpenMP threads from milliseconds to about ten microseconds. To do
+/// so, it starts this program again with GOMP_SPINCOUNT in the environment, because GNU's OpenMP
+/// reads the variable once, in a constructor before main. If another process uses a core, a long
+/// active wait costs a small model most of its speed: the thread that all others wait for cannot
+/// run.
+///
+/// Does nothing if the user set GOMP_SPINCOUNT or OMP_WAIT_POLICY, if OMP_NUM_THREADS=1, inside a
+/// scheduler's job (which has its own cores), and if the program cannot be started again. Call it
+/// before the C library has an environment, with the environment that the loader passes. It
+/// allocates nothing.
 void use_short_spin(char** argv, const char* const* environment) noexcept {
   if (!may_change(environment)) return;
   static std::array<const char*, kMaxVariables + 3> longer{};
@@ -53,7 +54,7 @@ void use_short_spin(char** argv, const char* const* environment) noexcept {
   }
   longer[count] = kSpin;
   longer[count + 1] = kStartedAgainSet;
-  // By its own path, not by the link in /proc: `ps` shows the name of the file that was started.
+  // Start the program by its real path, not by the link in /proc: `ps` shows the name of that file.
   static std::array<char, 4096> program{};
   const ssize_t length = readlink("/proc/self/exe", program.data(), program.size() - 1);
   if (length > 0) execve(program.data(), argv, const_cast<char* const*>(longer.data()));
@@ -65,7 +66,7 @@ void start_early(int argc, char** argv, char** environment) {
   if (is_training_command(argc, argv)) install_stop_signals(launched_rank(environment));
 }
 
-// The loader calls this function when all libraries are in place and none has run yet.
+// The loader calls this function after it maps all libraries and before it runs their constructors.
 [[gnu::used, gnu::section(".preinit_array")]] void (*const early)(int, char**,
                                                                   char**) = start_early;
 

@@ -27,7 +27,7 @@ void write_lines(const std::string& path, const std::vector<Json>& lines) {
   write_file_atomic(path, text);
 }
 
-/// Null for a sequence without targets.
+/// Returns the mean; null for a sequence without targets.
 Json mean_of(double sum, std::int64_t count) {
   return count == 0 ? Json(nullptr) : Json(sum / static_cast<double>(count));
 }
@@ -115,8 +115,8 @@ int run(const EvalSettings& settings, Launch& launch) {
       if (loaded->tokenizer.is_ids_only()) {
         fail(
             ErrorKind::data,
-            "{} has no tokenizer that can be read: the model takes token ids only, and --choices has "
-            "texts. Give --data with a token set",
+            "{} has no tokenizer that can be read: the model takes token ids only, but --choices has "
+            "text. Give --data with a token set",
             loaded->checkpoint.string());
       }
       items = read_choices(settings.choices);
@@ -127,7 +127,7 @@ int run(const EvalSettings& settings, Launch& launch) {
     check_same_template({cat("--data ", settings.data), set->set.manifest().chat_template(),
                          loaded->checkpoint.string(), loaded->chat_template_name},
                         settings.allow_other_template);
-    // A model that takes token ids only is scored, too: the data set has the bytes of each token.
+    // A model without a tokenizer can be scored, too: the data set knows the bytes of each token.
     const auto files = set->set.tokenizer_files();
     if (loaded->tokenizer.is_ids_only() && files.contains("tokenizer.json"))
       tokenizer_of_set = Tokenizer::from_files(files, settings.data);
@@ -156,18 +156,19 @@ int run(const EvalSettings& settings, Launch& launch) {
 void add_eval_command(CommandLine& line, Launch& launch) {
   const auto settings = std::make_shared<EvalSettings>();
   add_model_options(
-      line.command("eval", "how well a model predicts a token set, or chooses among answers"),
+      line.command("eval", "evaluate a model: loss on a token set, or accuracy on multiple choice"),
       settings->model)
       .option("--data", &settings->data, "SET",
-              "token set of kind pretrain or sft: loss, perplexity, bits per byte")
-      .option("--choices", &settings->choices, "FILE",
-              "or: one {\"ctx\", \"endings\", \"label\"} a line: acc, acc_norm (per character)")
+              "token set of kind pretrain or sft; prints loss, perplexity, bits per byte")
+      .option(
+          "--choices", &settings->choices, "FILE",
+          "JSON Lines of {\"ctx\", \"endings\", \"label\"}; prints acc, acc_norm (per character)")
       .option("--predictions", &settings->predictions, "FILE",
-              "also a line for every sequence, or item, in input order")
-      .option("--batch", &settings->batch, "N", "sequences, or items, of one forward pass")
+              "also write one JSON line for each sequence or item, in input order")
+      .option("--batch", &settings->batch, "N", "sequences or items in one forward pass")
       .option("--seq-len", &settings->seq_len, "N",
-              "with --data: tokens of a sequence; 0: the set's own")
-      .flag("--json", settings->json, "one JSON document on one line instead of a table")
+              "with --data: sequence length in tokens; 0: that of the data set")
+      .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
       .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
       .example(

@@ -16,11 +16,11 @@
 namespace trireme {
 namespace {
 
-/// Prints what belongs to prompts in their order: of the first that has not ended as it comes, of others
-/// when it is their turn.
+/// Prints the outputs of all prompts in the order of the prompts. The output of the first
+/// unfinished prompt is printed as it arrives; later outputs wait.
 class OrderedOutput {
  public:
-  /// `heads`: printed before what belongs to each.
+  /// `heads`: text printed before the output of each prompt.
   explicit OrderedOutput(std::vector<std::string> heads)
       : waiting_(std::move(heads)), ended_(waiting_.size(), false) {
     flush();
@@ -79,19 +79,19 @@ void check(const GenerateSettings& settings) {
 
 std::vector<Prompt> prompts_of(const GenerateSettings& settings) {
   if (settings.prompt.empty() == settings.prompts_file.empty())
-    fail(ErrorKind::usage, "give either --prompt TEXT or --prompts FILE (-: standard input)");
+    fail(ErrorKind::usage, "give either --prompt TEXT or --prompts FILE (- means standard input)");
   if (settings.prompts_file == "-") return read_prompts(stdin);
   if (!settings.prompts_file.empty()) return read_prompts(settings.prompts_file);
   if (settings.prompt.size() > 1) {
     fail(
         ErrorKind::usage,
-        "--prompt takes one text, {} are given: quote it, or write several to a file for --prompts",
+        "--prompt takes one text, but {} are given: quote it, or write several to a file for --prompts",
         settings.prompt.size());
   }
   return {{settings.prompt.front() == "-" ? read_prompt(stdin) : settings.prompt.front(), ""}};
 }
 
-/// Throws Error(usage) if a chat format is given and no prompt is a chat.
+/// Throws Error(usage) if --chat-template is given but no prompt is a chat.
 void check_chat_template(const GenerateSettings& settings, const std::vector<Prompt>& prompts) {
   const auto is_chat = [&](const Prompt& prompt) {
     return std::holds_alternative<Conversation>(prompt.content) ||
@@ -100,7 +100,7 @@ void check_chat_template(const GenerateSettings& settings, const std::vector<Pro
   if (settings.model.chat_template.empty() || std::any_of(prompts.begin(), prompts.end(), is_chat))
     return;
   fail(ErrorKind::usage,
-       "--chat-template {}: no prompt is a chat; give --chat, or prompts with \"messages\"",
+       "--chat-template {}: no prompt is a chat. Give --chat, or prompts with \"messages\"",
        settings.model.chat_template);
 }
 
@@ -135,7 +135,8 @@ Request request_of(const GenerateSettings& settings, const LoadedModel& model,
   return request;
 }
 
-/// Returns all requests at once: a bad prompt ends the command before hours of work.
+/// Returns the requests of all prompts. An invalid prompt ends the command here, before any
+/// generation.
 std::vector<Request> requests_of(const GenerateSettings& settings, const LoadedModel& model,
                                  const std::vector<Prompt>& prompts) {
   const ModelConfig& config = model.transformer->config();
@@ -223,40 +224,40 @@ int run(const GenerateSettings& settings) {
 void add_generate_command(CommandLine& line) {
   const auto settings = std::make_shared<GenerateSettings>();
   Command& command =
-      line.command("generate", "continue texts, or answer chats, with a trained model");
+      line.command("generate", "continue texts or answer chats with a trained model");
   add_model_options(command, settings->model);
   add_chat_template_option(command, settings->model)
       .option("--prompt", &settings->prompt, "TEXT",
-              "text to continue; special tokens in it count; -: standard input, without its last "
-              "line end")
+              "text to continue, may contain special tokens; -: standard input without its last "
+              "newline")
       .option(
           "--prompts", &settings->prompts_file, "FILE",
-          "or: one {\"prompt\"}, {\"ids\"} or {\"messages\", \"tools\"} a line; -: standard input")
+          "JSON Lines of {\"prompt\"}, {\"ids\"} or {\"messages\", \"tools\"}; -: standard input")
       .flag("--chat", settings->chat,
-            "a text is what a user says: the model answers in its chat format")
-      .flag(
-          "--json", settings->json,
-          "JSON Lines, a document {\"index\", \"text\", \"ids\", \"logprobs\", \"finish_reason\", "
-          "\"prompt_tokens\", \"completion_tokens\"} on a line for each prompt")
-      .option("--max-tokens", &settings->max_tokens, "N", "most new tokens");
+            "treat each text as a user message and answer in the model's chat format")
+      .flag("--json", settings->json,
+            "print JSON Lines, for each prompt {\"index\", \"text\", \"ids\", \"logprobs\", "
+            "\"finish_reason\", \"prompt_tokens\", \"completion_tokens\"}")
+      .option("--max-tokens", &settings->max_tokens, "N", "maximum number of new tokens");
   add_draw_options(command, settings->sampling)
       .option("--min-p", &settings->sampling.min_p, "P",
-              "draw among tokens with this share of the likeliest one's probability")
+              "sample only tokens with at least this fraction of the highest probability")
       .option("--repetition-penalty", &settings->sampling.repetition_penalty, "X",
-              "above 1: tokens of prompt and text become less likely")
+              "penalty for tokens of the prompt and the output; above 1: less likely")
       .option("--presence-penalty", &settings->sampling.presence_penalty, "X",
-              "subtracted from logits of tokens in the text")
+              "value subtracted once from the logits of tokens in the output")
       .option("--frequency-penalty", &settings->sampling.frequency_penalty, "X",
-              "the same, for each time that the token is there")
-      .option("--stop", &settings->stop, "TEXT", "the text ends before it; several may be given")
-      .flag("--ignore-eos", settings->ignore_eos, "do not end at the model's end tokens")
-      .option("--seed", &settings->sampling.seed, "N", "of the draws")
+              "value subtracted from the logits for each occurrence of the token in the output")
+      .option("--stop", &settings->stop, "TEXT",
+              "text that ends the output (excluded from it); may be repeated")
+      .flag("--ignore-eos", settings->ignore_eos, "do not stop at the model's end tokens")
+      .option("--seed", &settings->sampling.seed, "N", "random seed for sampling")
       .option("--batch", &settings->engine.max_batch, "N",
-              "prompts at once: the texts stay the same")
+              "prompts generated at once; does not change the outputs")
       .option("--kv-cache-mib", &settings->engine.kv_cache_mib, "N",
-              "memory for keys and values; 0: as much as the prompts need")
+              "size of the KV cache in MiB; 0: as much as the prompts need")
       .example(
-          "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" --max-tokens 50 "
+          "trireme generate --checkpoint runs/first --prompt \"Once upon a time\" "
           "--temperature 0")
       .example("trireme generate --checkpoint runs/sft --chat --prompt \"Who are you?\"")
       .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")

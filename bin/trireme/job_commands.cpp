@@ -17,7 +17,6 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/finish/finish.hpp"
-#include "job/finish/refusal.hpp"
 #include "job/journal.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
@@ -30,9 +29,9 @@ constexpr std::chrono::seconds kLookAgain(2);
 constexpr double kStacks_s = 5;
 constexpr double kAskAgain_s = 10;
 
-/// ask_scheduler, with answers that may be 10 s old: a watch that runs for days is no load for the
-/// controller.
-SchedulerQuery asked_now_and_then() {
+/// Returns an ask_scheduler that reuses answers for 10 s, so that a long `job watch` puts no load
+/// on the controller.
+SchedulerQuery cached_query() {
   struct Known {
     SchedulerAnswer answer;
     Timer age;
@@ -47,7 +46,7 @@ SchedulerQuery asked_now_and_then() {
   };
 }
 
-/// The options of all commands of a run as a job.
+/// The options of all `job` commands.
 struct JobSettings {
   std::string run;
   std::int64_t srun_code = 0;
@@ -85,7 +84,7 @@ int finish(const JobSettings& settings) {
 
 int watch(const JobSettings& settings) {
   std::string shown;
-  const SchedulerQuery ask = asked_now_and_then();
+  const SchedulerQuery ask = cached_query();
   while (true) {
     const RunView view = view_run(RunFolder{settings.run}, unix_time_s(), ask);
     const std::string text = settings.json ? to_json_text(view) : to_line(view);
@@ -132,42 +131,42 @@ int attach(const JobSettings& settings) {
 
 void add_job_commands(CommandLine& line) {
   const auto settings = std::make_shared<JobSettings>();
-  line.group("job", "a run as a job of a scheduler");
+  line.group("job", "manage a run as a job of the scheduler");
   line.command(
           "job finish",
-          "decide what becomes of a run after its processes have ended; exits as the job shall")
-      .option("--run", &settings->run, "DIR", "run folder", Need::required)
+          "decide whether Slurm should requeue a job after its processes exit (used by the job "
+          "scripts)")
+      .option("--run", &settings->run, "DIR", "run directory", Need::required)
       .option("--srun-code", &settings->srun_code, "N", "exit code of srun or mpirun",
               Need::required)
       .option("--job-says", &settings->job_says, "TEXT",
-              "what `scontrol -o show job` says of the job; without it, that it goes on")
+              "output of `scontrol -o show job` for the job; without it the job counts as running")
       .option("--lost-nodes", &settings->lost_nodes, "TEXT",
-              "nodes of the job that the scheduler has given up, separated by blanks")
+              "failed nodes of the job, separated by spaces")
       .flag("--may-restart", settings->may_restart,
-            "the job keeps its nodes and can start the processes again")
+            "the job keeps its nodes and can restart the processes")
       .flag("--in-chain", settings->in_chain,
-            "another job goes on where this one may not be requeued")
-      .flag("--dry-run", settings->dry_run, "write nothing")
+            "a dependent job resumes the run if this job may not be requeued")
+      .flag("--dry-run", settings->dry_run, "write no files")
       .example("trireme job finish --run runs/first --srun-code 143 --dry-run")
       .run([settings] { return finish(*settings); });
-  line.command("job watch", "how a run stands: step, loss, time left, last checkpoint")
-      .positional("RUN", &settings->run, "run folder")
-      .flag("--once", settings->once,
-            "one line, now; else a new one whenever something has changed")
-      .flag("--json", settings->json,
-            "JSON Lines: one document a line, a new one whenever something has changed")
+  line.command("job watch", "show a run's status: step, loss, remaining time, last checkpoint")
+      .positional("RUN", &settings->run, "run directory")
+      .flag("--once", settings->once, "print one line and exit; default: a line at each change")
+      .flag("--json", settings->json, "print JSON Lines instead of text")
       .example("trireme job watch runs/first --once --json")
       .run([settings] { return watch(*settings); });
-  line.command("job stacks", "where all threads of all ranks stand, also of those that hang")
-      .positional("RUN", &settings->run, "run folder")
-      .option("--rank", &settings->rank, "N", "print this rank's; -1: none")
+  line.command("job stacks",
+               "write the stack traces of all threads of all ranks, also if they hang")
+      .positional("RUN", &settings->run, "run directory")
+      .option("--rank", &settings->rank, "N", "rank whose stack traces are printed; -1: none")
       .example("trireme job stacks runs/first --rank 3")
       .run([settings] { return stacks(*settings); });
-  line.command("job attach", "gdb on a rank of a run, on the node where it is")
-      .positional("RUN", &settings->run, "run folder")
-      .option("--rank", &settings->attach_rank, "N", "which one", Need::required)
-      .flag("--dry-run", settings->dry_run, "print the command")
-      .rest("ARGUMENT", settings->debugger_arguments, "more for gdb", Need::optional)
+  line.command("job attach", "attach gdb to one rank of a run, on the node of that rank")
+      .positional("RUN", &settings->run, "run directory")
+      .option("--rank", &settings->attach_rank, "N", "rank to attach to", Need::required)
+      .flag("--dry-run", settings->dry_run, "only print the command")
+      .rest("ARGUMENT", settings->debugger_arguments, "further arguments for gdb", Need::optional)
       .example("trireme job attach runs/first --rank 3")
       .example("trireme job attach runs/first --rank 3 -- -batch -ex 'thread apply all bt'")
       .run([settings] { return attach(*settings); });

@@ -5,14 +5,13 @@
 
 namespace trireme {
 
-/// Declares the options of a command that uses a model; `options` must outlive it.
+/// Declares the options of a command that loads a model; `options` must outlive the command.
 Command& add_model_options(Command& command, ModelOptions& options);
 
-/// Declares --chat-template of a command that writes chats for the model of `options`, which must outlive
-/// it.
+/// Declares --chat-template; `options` must outlive the command.
 Command& add_chat_template_option(Command& command, ModelOptions& options);
 
-/// Declares those of a command that draws tokens; `sampling` must outlive it.
+/// Declares the sampling options; `sampling` must outlive the command.
 Command& add_draw_options(Command& command, SamplingConfig& sampling);
 
 }  // namespace trireme

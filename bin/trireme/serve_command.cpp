@@ -13,7 +13,7 @@ int run(const ServeOptions& options) {
   serve(options, [](const std::string& url) {
     print(url + "\n");
     if (std::fflush(stdout) != 0)
-      fail(ErrorKind::resource, "cannot write standard output, which should have the URL");
+      fail(ErrorKind::resource, "cannot write the URL to standard output");
   });
   return kExitDone;
 }
@@ -23,29 +23,29 @@ int run(const ServeOptions& options) {
 void add_serve_command(CommandLine& line) {
   const auto options = std::make_shared<ServeOptions>();
   Command& command =
-      line.command("serve", "answer requests with a model: OpenAI's API and a web page");
+      line.command("serve", "serve a model over HTTP with OpenAI's API and a web page");
   add_model_options(command, options->model);
   add_chat_template_option(command, options->model)
       .option("--host", &options->host, "ADDRESS",
-              "where it listens; another one than this machine's own needs a token")
-      .option("--port", &options->port, "N", "0: any free one")
-      .option(
-          "--token", &options->token, "TEXT",
-          "what requests must have as Authorization: Bearer TEXT; others on this machine see it "
-          "in the list of processes")
-      .option("--token-file", &options->token_file, "FILE", "or: the file that holds it")
+              "address to listen on; an address other than loopback needs a token")
+      .option("--port", &options->port, "N", "port to listen on; 0: any free port")
+      .option("--token", &options->token, "TEXT",
+              "bearer token that requests must send; other users of this machine can see it in the "
+              "process list")
+      .option("--token-file", &options->token_file, "FILE", "file that contains the bearer token")
       .option("--model-name", &options->model_name, "NAME",
-              "what requests call the model; the folder's name")
-      .option("--max-batch", &options->engine.max_batch, "N", "answers that are made at once")
-      .option("--max-queue", &options->engine.max_queue, "N", "answers that wait; more get 429")
+              "model name in requests; default: the directory name")
+      .option("--max-batch", &options->engine.max_batch, "N", "number of answers generated at once")
+      .option("--max-queue", &options->engine.max_queue, "N",
+              "number of waiting requests; further requests get HTTP status 429")
       .option("--max-context", &options->engine.max_context, "N",
-              "most tokens of prompt and answer together; 0: the model's")
+              "maximum number of tokens of prompt and answer; 0: that of the model")
       .option("--kv-cache-mib", &options->engine.kv_cache_mib, "N",
-              "memory for keys and values; 0: chosen")
+              "size of the KV cache in MiB; 0: automatic")
       .option("--request-timeout-s", &options->request_timeout_s, "S",
-              "a request that takes longer ends with 408")
+              "seconds after which a request ends with HTTP status 408")
       .option("--drain-s", &options->drain_s, "S",
-              "after SIGTERM, what answers under way have to end")
+              "seconds that running answers have to finish after SIGTERM")
       .example("trireme serve --checkpoint runs/sft")
       .example(
           "trireme serve --checkpoint hf/model --host 0.0.0.0 --port 8000 --token-file token.txt")

@@ -18,7 +18,6 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/run_folder.hpp"
-#include "job/submission_record.hpp"
 #include "job/submit/queue_checks.hpp"
 #include "job/submit/submission.hpp"
 #include "job/watch/run_view.hpp"
@@ -30,16 +29,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kFilesOfACheckpoint = 8;
-constexpr std::chrono::seconds kBeat(60);
+constexpr double kFilesPerCheckpoint = 8;
+constexpr std::chrono::seconds kHeartbeat(60);
 
-/// TRIREME_HOME, else the folder above build/PRESET/bin of this program.
+/// Returns TRIREME_HOME, else the directory that contains build/PRESET/bin of this program.
 fs::path checkout(const fs::path& bin) {
   if (const char* home = std::getenv("TRIREME_HOME")) return home;
   return bin.parent_path().parent_path().parent_path();
 }
 
-fs::path own_folder() {
+fs::path own_directory() {
   std::error_code code;
   return fs::read_symlink("/proc/self/exe", code).parent_path();
 }
@@ -49,11 +48,11 @@ std::optional<RunView> view_of(const RunFolder& folder) {
   return view_run(folder, unix_time_s(), ask_scheduler);
 }
 
-/// The file was written within the last minute.
-bool beats(const fs::path& file) {
+/// Returns true if the file was written within the last minute.
+bool is_recent(const fs::path& file) {
   std::error_code code;
   const auto written = fs::last_write_time(file, code);
-  return !code && fs::file_time_type::clock::now() - written < kBeat;
+  return !code && fs::file_time_type::clock::now() - written < kHeartbeat;
 }
 
 fs::path nearest(fs::path place) {
@@ -70,9 +69,9 @@ struct SubmitSettings {
   bool json = false;
 };
 
-using Refusals = std::vector<SubmitProblem>;
+using SubmitProblems = std::vector<SubmitProblem>;
 
-/// Returns what is asked for, with task, run folder and arguments of the training command.
+/// Returns the request with the task, the run directory and the arguments of the training command.
 SubmitRequest request_of(const SubmitSettings& settings) {
   SubmitRequest request = settings.request;
   const std::vector<std::string>& words = settings.words;
@@ -80,7 +79,7 @@ SubmitRequest request_of(const SubmitSettings& settings) {
   request.task = words.front();
   if (std::none_of(rows.begin(), rows.end(),
                    [&](const TaskRow& row) { return row.name == request.task; })) {
-    fail(ErrorKind::usage, "{} is no training command: after -- comes one of {}", request.task,
+    fail(ErrorKind::usage, "{} is not a training command. Give one of {} after --", request.task,
          joined(rows, ", ", [](const TaskRow& row) { return row.name; }));
   }
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -92,16 +91,16 @@ SubmitRequest request_of(const SubmitSettings& settings) {
       request.arguments.push_back(words[i]);
     }
   }
-  if (request.run.empty()) fail(ErrorKind::usage, "--run DIR is missing behind {}", request.task);
+  if (request.run.empty()) fail(ErrorKind::usage, "--run DIR is missing after {}", request.task);
   if (request.nodes < 1) fail(ErrorKind::usage, "--nodes {}, must be 1 or more", request.nodes);
   if (request.chain < 1) fail(ErrorKind::usage, "--chain {}, must be 1 or more", request.chain);
   return request;
 }
 
-/// Returns the run as its ranks will see it, and adds what is wrong with it. A run on CPUs takes no
-/// GPUs of the nodes.
+/// Returns the plan of the run and adds its problems. If the run uses CPUs, sets the GPUs of `kind`
+/// to 0.
 RunPlan plan_of(const SubmitRequest& request, std::vector<std::string> words, Launch& launch,
-                NodeKind& kind, Refusals& problems) {
+                NodeKind& kind, SubmitProblems& problems) {
   CommandLine line("trireme", "", [] { return std::string(); });
   const auto rows = task_rows();
   const auto row = std::find_if(rows.begin(), rows.end(),
@@ -124,9 +123,10 @@ RunPlan plan_of(const SubmitRequest& request, std::vector<std::string> words, La
   return plan;
 }
 
-/// Adds the reasons of the queue and of the run itself against one more job.
-void check_queue(const SubmitRequest& request, const RunPlan& plan, Refusals& problems) {
-  const auto add = [&](const Refusals& more) {
+/// Adds the problems that another job would have with jobs in the queue and with the state of the
+/// run.
+void check_queue(const SubmitRequest& request, const RunPlan& plan, SubmitProblems& problems) {
+  const auto add = [&](const SubmitProblems& more) {
     problems.insert(problems.end(), more.begin(), more.end());
   };
   const RunFolder folder{request.run};
@@ -134,8 +134,9 @@ void check_queue(const SubmitRequest& request, const RunPlan& plan, Refusals& pr
   run.steps = plan.steps;
   run.steps_done = plan.steps_done;
   if (const auto view = view_of(folder)) {
-    // Without a job, only the lock's heartbeat tells a run that trains from one that was killed.
-    const bool is_killed = view->job.empty() && !beats(folder.root / "LOCK");
+    // Without a job, only the heartbeat of the lock file shows whether the run trains or was
+    // killed.
+    const bool is_killed = view->job.empty() && !is_recent(folder.root / "LOCK");
     run.state = is_killed ? "lost" : view->state;
     run.job = view->job;
   }
@@ -143,19 +144,19 @@ void check_queue(const SubmitRequest& request, const RunPlan& plan, Refusals& pr
   add(after_problems(request, ask_scheduler));
 }
 
-/// Adds the reasons of the disk against a run there.
-void check_disk(const fs::path& run, std::int64_t bytes, Refusals& problems) {
+/// Adds the problems of the disk: permissions, free space, free inodes.
+void check_disk(const fs::path& run, std::int64_t bytes, SubmitProblems& problems) {
   const RunFolder folder{run};
   std::error_code code;
   if (fs::exists(folder.root, code) && !folder.holds_run() && !folder.is_blank()) {
     problems.push_back({"run-taken",
-                        formatted("{} holds something that is not a run", folder.root.string()),
-                        "give a new --run"});
+                        formatted("{} is not empty and is not a run", folder.root.string()),
+                        "choose another --run"});
   }
   const fs::path place = nearest(folder.root);
   if (::access(place.c_str(), W_OK | X_OK) != 0) {
     problems.push_back({"run-not-writable", formatted("{} cannot be written", place.string()),
-                        "give a --run where you may write"});
+                        "choose a --run in a writable directory"});
   }
 
   struct statvfs info {};
@@ -163,24 +164,23 @@ void check_disk(const fs::path& run, std::int64_t bytes, Refusals& problems) {
   if (::statvfs(place.c_str(), &info) != 0) return;
   const double space = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
   if (space < static_cast<double>(bytes)) {
-    problems.push_back(
-        {"space",
-         formatted("{} are free below {}, checkpoints will take {}", format_bytes(space),
-                   place.string(), format_bytes(static_cast<double>(bytes))),
-         "lower checkpoint.keep_last, or give another --run"});
+    problems.push_back({"space",
+                        formatted("{} are free in {}, but checkpoints need {}", format_bytes(space),
+                                  place.string(), format_bytes(static_cast<double>(bytes))),
+                        "lower checkpoint.keep_last, or choose another --run"});
   }
-  if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFilesOfACheckpoint * 10) {
+  if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFilesPerCheckpoint * 10) {
     problems.push_back(
         {"inodes",
-         formatted("only {} more files can be made below {}", info.f_favail, place.string()),
+         formatted("only {} more files can be created in {}", info.f_favail, place.string()),
          "delete some files"});
   }
 }
 
-/// Prints what was found and what is queued: `words`, as job `job` unless it is empty. Throws
-/// Error(usage) with the problems, unless they are wanted as JSON.
+/// Prints the problems, the command `words` and the id `job` of the queued job ("": none). Without
+/// `as_json`, throws Error(usage) if there are problems.
 void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
-            const Refusals& problems, const std::vector<std::string>& words,
+            const SubmitProblems& problems, const std::vector<std::string>& words,
             const std::string& job) {
   if (as_json) {
     Json json{{"ok", problems.empty()},
@@ -201,7 +201,7 @@ void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
          }));
   }
   std::string text =
-      formatted("a rank needs {}, checkpoints {}\n{}\n",
+      formatted("memory per rank {}, checkpoints {}\n{}\n",
                 format_bytes(static_cast<double>(plan.memory_bytes_per_rank)),
                 format_bytes(static_cast<double>(plan.disk_bytes)), shell_line(words));
   if (!job.empty())
@@ -210,8 +210,9 @@ void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
   print(text);
 }
 
-/// Returns the nodes that the job would get, and adds why there are none.
-NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster, Refusals& problems) {
+/// Returns the kind of nodes that the job would get; adds a problem if there is none.
+NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster,
+                 SubmitProblems& problems) {
   const SchedulerWords& names = scheduler().words();
   if (!cluster.refused.empty()) {
     problems.push_back({formatted("{}-absent", names.id), cluster.refused,
@@ -225,25 +226,25 @@ NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster, Ref
         {"partition-absent",
          partition.empty() ? std::string("this cluster has no default partition")
                            : formatted("this cluster has no partition {}", partition),
-         formatted("give --sbatch --partition=NAME ({} lists them)", names.list_nodes)});
+         formatted("give --sbatch --partition=NAME ({} lists partitions)", names.list_nodes)});
   }
   return found.value_or(NodeKind{});
 }
 
 int run(const SubmitSettings& settings, Launch& launch, const std::string& program) {
   const SubmitRequest request = request_of(settings);
-  const fs::path bin = own_folder();
+  const fs::path bin = own_directory();
   fs::path home = checkout(bin);
-  Refusals problems;
+  SubmitProblems problems;
   RunPlan plan;
   const ClusterAnswer cluster = scheduler().cluster();
   NodeKind kind = kind_of(request, cluster, problems);
   const fs::path script = script_of(request, kind, home);
   if (!fs::exists(script)) {
     problems.push_back({"script-absent", formatted("there is no {}", script.string()),
-                        "set TRIREME_HOME to the checkout"});
+                        "set TRIREME_HOME to the checkout of Trireme"});
   }
-  if (!kind.partition.empty()) {  // without nodes nothing can be said of ranks
+  if (!kind.partition.empty()) {  // the number of ranks depends on the nodes
     std::vector<std::string> words = settings.words;
     words.insert(words.begin(), program);
     plan = plan_of(request, words, launch, kind, problems);
@@ -273,7 +274,7 @@ int run(const SubmitSettings& settings, Launch& launch, const std::string& progr
       write_submission(home, {job, request.chain, unix_time_s()});
     } else {
       problems.push_back({formatted("{}-refused", scheduler().words().submit), answer.text,
-                          "correct the options, or ask the site"});
+                          "correct the options, or ask the administrators of the cluster"});
     }
   }
   report(settings.json, request, plan, problems, words, job);
@@ -284,20 +285,22 @@ int run(const SubmitSettings& settings, Launch& launch, const std::string& progr
 
 void add_submit_command(CommandLine& line, Launch& launch, const std::string& program) {
   const auto settings = std::make_shared<SubmitSettings>();
-  line.command("submit", formatted("check a training command and put it in {}'s queue",
+  line.command("submit", formatted("check a training command and submit it to {} as a job",
                                    scheduler().words().name))
-      .option("--nodes", &settings->request.nodes, "N", "nodes, each with all of its GPUs")
-      .option("--time", &settings->request.time, "T", "as sbatch takes it: 30, 4:00:00, 2-12")
-      .option("--chain", &settings->request.chain, "N",
-              "so many jobs one after another, for clusters that put none back in the queue")
+      .option("--nodes", &settings->request.nodes, "N", "number of nodes; all their GPUs are used")
+      .option("--time", &settings->request.time, "T",
+              "time limit in the format of sbatch: 30, 4:00:00, 2-12")
+      .option(
+          "--chain", &settings->request.chain, "N",
+          "number of dependent jobs that run one after another, for clusters that do not requeue")
       .option("--after", &settings->request.after, "JOB",
-              "when this one is done; several joined by colons")
+              "start after this job has succeeded; several ids are joined by colons")
       .option("--sbatch", &settings->request.sbatch, "OPTION",
-              "one more of sbatch, as in --sbatch=--qos=long")
-      .flag("--dry-run", settings->dry_run, "queue nothing, freeze nothing")
+              "further option of sbatch, for example --sbatch=--qos=long")
+      .flag("--dry-run", settings->dry_run, "only check; submit nothing and copy nothing")
       .flag("--json", settings->json,
-            "what was found and what is queued as one JSON document on one line")
-      .rest("COMMAND", settings->words, "a training command with its arguments", Need::required)
+            "print the problems and the submitted job as one JSON document on one line")
+      .rest("COMMAND", settings->words, "training command with its arguments", Need::required)
       .example(
           "trireme submit --nodes 2 --time 12:00:00 -- pretrain --data data/pretrain --run runs/a")
       .run([settings, &launch, program] { return run(*settings, launch, program); });

@@ -21,12 +21,12 @@ void take_init(const TrainSettings& settings, ConfigSet& keys) {
   if (settings.init.empty()) return;
   const std::string& place = settings.init.back();
   if (settings.init.size() > 1 || place.empty() || place == "auto" || place == "never")
-    fail(ErrorKind::usage, "--init needs one model: a {}", kModelPlaceHelp);
+    fail(ErrorKind::usage, "--init needs one model: {}", kModelPlaceHelp);
   if (keys.origin("checkpoint.resume").starts_with("--"))
-    fail(ErrorKind::usage, "--init and --resume both name a checkpoint: give one of them");
+    fail(ErrorKind::usage, "--init and --resume both name a checkpoint. Give only one of them");
   if (keys.origin("checkpoint.start").starts_with("--") &&
       settings.config.checkpoint.start != "weights")
-    fail(ErrorKind::usage, "--init takes weights, but --checkpoint.start is {}",
+    fail(ErrorKind::usage, "--init loads weights only, but --checkpoint.start is {}",
          settings.config.checkpoint.start);
   keys.set("checkpoint.resume", place, "--init");
   keys.set("checkpoint.start", "weights", "--init");
@@ -39,7 +39,8 @@ bool takes_chats(const Task& task) {
                      [](std::string_view kind) { return set_kind(kind).is_masked(); });
 }
 
-/// Reads the start of the run and checks all, once options, files and environment are read.
+/// Reads the start of the run and checks all settings, after options, files and environment are
+/// read.
 void complete(TrainSettings& settings, const Launch& launch, ConfigSet& keys) {
   take_init(settings, keys);
   if (settings.allow_other_template)
@@ -117,20 +118,22 @@ std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& laun
   Command& declared = line.command(std::string(task.name), std::string(task.help));
   declared
       .option("--run", &settings->run, "DIR",
-              "run folder: configuration, metrics, checkpoints; made, or resumed", Need::required)
+              "run directory for configuration, metrics and checkpoints; created, or resumed if it "
+              "exists",
+              Need::required)
       .option(
           "--init", &settings->init, "MODEL",
-          "start at step 0 from the weights alone of a checkpoint, of a run's newest one (LoRA "
-          "runs too: their adapters are added to their base, unless this run trains them on), or "
-          "of a Hugging Face folder: --resume MODEL --checkpoint.start weights")
+          "start at step 0 from the weights of a checkpoint, of the newest checkpoint of a run, or "
+          "of a Hugging Face directory; LoRA adapters are merged unless this run trains them "
+          "further; same as --resume MODEL --checkpoint.start weights")
       .flag("--allow-other-template", settings->allow_other_template,
-            cat(kAllowOtherTemplateHelp, ": --data.allow_template_change true"))
+            cat(kAllowOtherTemplateHelp, "; same as --data.allow_template_change true"))
       .option("--wait-for-debugger", &settings->debugged_rank, "RANK",
-              "this rank waits at the start until a debugger is attached to it (-1: none)");
+              "rank that waits at the start until a debugger attaches to it; -1: none");
   if (takes_chats(*settings->task)) {
     declared.flag("--allow-missing-markers", settings->allow_missing_markers,
-                  "train on chats although the tokenizer does not have the markers of their format "
-                  "as tokens: --data.allow_missing_markers true");
+                  "train on chats although the tokenizer lacks the markers of their chat format; "
+                  "same as --data.allow_missing_markers true");
   }
   declared
       .config(*settings->keys,
@@ -141,7 +144,8 @@ std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& laun
       .example(command + " --run runs/first")
       .example(command +
                " --resume runs/first/checkpoints/step-000000100 --run runs/second --optim.lr 1e-4")
-      .example("mpirun -n 2 " + command + " --config run.toml" + begins + " --optim.lr 1e-3")
+      .example("mpirun -n 2 " + command + " --config run.toml --data sets/train --run runs/first" +
+               (settings->task->needs_start() ? " --init runs/base" : ""))
       .ranks(Ranks::all)
       .run([settings, &launch] { return train(*settings, launch); });
   return settings;

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// Holds the command line of a training command; `submit` plans the run from it.
+/// The command line of a training command; `submit` plans the run from it.
 struct TrainSettings {
   std::string program;
   std::string_view name;  // the task's
@@ -25,13 +25,13 @@ struct TrainSettings {
   bool allow_missing_markers = false;
   std::int64_t debugged_rank = -1;
   RunStart start;
-  std::unique_ptr<ConfigSet> keys;   // of config and task
-  std::unique_ptr<RankWatch> watch;  // from the start of training to the end of the process
+  std::unique_ptr<ConfigSet> keys;   // keys of config and task
+  std::unique_ptr<RankWatch> watch;  // lives from the start of training to the end of the process
 };
 
-/// Declares `trireme TASK`. Every rank parses, with all others: what a run starts from is read
-/// together, and a wrong command line is one message. `program` is its name as the user called it.
-/// Returns the settings, which are filled in once the command line is parsed.
+/// Declares `trireme TASK`. All ranks parse together: they read the start of the run collectively,
+/// and a wrong command line gives one message. `program` is argv[0]. Returns the settings, which
+/// the parser fills in.
 std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& launch,
                                                  const std::string& program, const TaskRow& task);
 

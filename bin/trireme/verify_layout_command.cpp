@@ -21,8 +21,8 @@ namespace {
 constexpr int kExitUnequal = 1;
 constexpr std::int64_t kMostThreadRanks = 256;
 
-/// Ranks for two copies or more of the model, and for whole grids of its experts. Throws Error(usage)
-/// if they are more than threads.
+/// Returns the smallest number of ranks that has at least two model replicas and complete expert
+/// groups. Throws Error(usage) if it exceeds kMostThreadRanks.
 int fewest_ranks(const ParallelConfig& parallel, bool has_experts) {
   const std::int64_t copies = parallel.hierarchical ? 4 : 2;
   const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : copies;
@@ -31,8 +31,8 @@ int fewest_ranks(const ParallelConfig& parallel, bool has_experts) {
     if (factor > kMostThreadRanks / ranks) {
       fail(
           ErrorKind::usage,
-          "parallel.tp = {}, cp = {}, pp = {}, ep = {}, etp = {}, zero_shard = {} need more than {} ranks, the most that are "
-          "threads; under mpirun -n N there may be more",
+          "parallel.tp = {}, cp = {}, pp = {}, ep = {}, etp = {}, zero_shard = {} need more than {} ranks, the maximum "
+          "without mpirun. Run it under mpirun -n N",
           parallel.tp, parallel.cp, parallel.pp, parallel.ep, parallel.etp, parallel.zero_shard,
           kMostThreadRanks);
     }
@@ -45,7 +45,7 @@ int fewest_ranks(const ParallelConfig& parallel, bool has_experts) {
   return static_cast<int>(ranks);
 }
 
-/// What the verdict is of, beside what is as usual.
+/// Describes the layout; leaves out keys that have their default.
 std::string text_of(const ParallelConfig& parallel) {
   const ParallelConfig usual;
   std::string text =
@@ -74,14 +74,15 @@ void complete(VerifyLayoutSettings& settings, const Launch& launch, ConfigSet& k
                         formatted("must be in [0, {}]", kMostThreadRanks));
   if (settings.steps < 1) keys.problems().add("--steps", settings.steps, "must be 1 or more");
   if (settings.ranks > 0 && launch.world().size() > 1)
-    keys.problems().add("--ranks", settings.ranks, "is of a process alone; mpirun -n says it here");
+    keys.problems().add("--ranks", settings.ranks,
+                        "cannot be given under mpirun; use mpirun -n instead");
 }
 
-/// All ranks are threads of this process.
+/// Runs the comparison with all ranks as threads of this process.
 LayoutVerdict verify_on_threads(const VerifyLayoutSettings& settings, int ranks) {
   set_cpu_threads(1, ranks);
   LayoutVerdict verdict;
-  std::vector<int> nodes;  // two of them, so that hierarchical sums have something to do
+  std::vector<int> nodes;  // two nodes, so that hierarchical reductions are tested
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(2 * rank / ranks);
   run_ranks(ranks, [&](Communicator& world) {
     const LayoutVerdict one =
@@ -94,7 +95,7 @@ LayoutVerdict verify_on_threads(const VerifyLayoutSettings& settings, int ranks)
 void print_verdict(const VerifyLayoutSettings& settings, const LayoutVerdict& verdict, int ranks,
                    const std::string& backend, at::Device device) {
   if (settings.json) {
-    // JSON has no infinity: what is not comparable is null.
+    // JSON has no infinity: a value that cannot be compared becomes null.
     print(json_line({{"ranks", ranks},
                      {"backend", backend},
                      {"device", device.str()},
@@ -109,9 +110,9 @@ void print_verdict(const VerifyLayoutSettings& settings, const LayoutVerdict& ve
     return;
   }
   print(formatted(
-      "{} ranks ({}), {}, fp64, {} updates of a small model of this shape, "
-      "next to one process\n"
-      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, moments {}; bound {}\n{}\n",
+      "{} ranks ({}), {}, fp64, {} optimizer steps of a small model of this shape, "
+      "compared with one process\n"
+      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, optimizer state {}; bound {}\n{}\n",
       ranks, backend, text_of(settings.config.parallel), settings.steps,
       number_text(verdict.loss_rel), number_text(verdict.grad_rel),
       verdict.grad_worst.empty() ? "none" : verdict.grad_worst, number_text(verdict.norm_rel),
@@ -152,11 +153,13 @@ int run(const VerifyLayoutSettings& settings, const Launch& launch) {
 void add_verify_layout_command(CommandLine& line, Launch& launch) {
   const auto settings = std::make_shared<VerifyLayoutSettings>();
   line.command("verify-layout",
-               "whether a layout trains as one process does: losses, gradients, weights in fp64")
-      .option("--ranks", &settings->ranks, "N",
-              "without mpirun: ranks, as threads; 0: the fewest with two data ranks")
-      .option("--steps", &settings->steps, "N", "updates that are compared")
-      .flag("--json", settings->json, "the distances as one JSON document on one line")
+               "check that a parallel layout computes the same losses and gradients as one process "
+               "(fp64)")
+      .option(
+          "--ranks", &settings->ranks, "N",
+          "without mpirun: number of ranks (threads); 0: the fewest with two data-parallel ranks")
+      .option("--steps", &settings->steps, "N", "number of optimizer steps that are compared")
+      .flag("--json", settings->json, "print the differences as one JSON document on one line")
       .config(*settings->keys,
               [settings, &launch](ConfigSet& keys) { complete(*settings, launch, keys); })
       .example("trireme verify-layout --parallel.tp 2 --parallel.zero 3")

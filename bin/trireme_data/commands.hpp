@@ -2,11 +2,10 @@
 #include "comm/launch.hpp"
 #include "config/command_line.hpp"
 
-/// All commands of trireme-data, one form: a function that declares its command on the
-/// CommandLine, with the settings of the component that does the work, and says what it does.
+/// Functions that declare the commands of trireme-data on the CommandLine.
 namespace trireme {
 
-/// Commands that share their work take the launch, which must outlive the CommandLine.
+/// Commands of all ranks take the launch, which must outlive the CommandLine.
 void add_tokenizer_train_command(CommandLine& line, Launch& launch);
 void add_pack_command(CommandLine& line, Launch& launch);
 void add_import_command(CommandLine& line, Launch& launch);

@@ -8,24 +8,25 @@ namespace trireme {
 
 void add_import_command(CommandLine& line, Launch& launch) {
   Command& command = line.command(
-      "import", "token files of another program to a folder of token shards; nothing is tokenized");
+      "import", "convert token files of another program to token shards, without tokenizing");
   const auto config = command.settings<ImportConfig>("import");
   command
       .example(
-          "trireme-data import --format megatron --input my-gpt2_text_document --tokenizer tok "
-          "--seq-len 2048 --output data/train")
+          "trireme-data import --format megatron --input my_text_document --tokenizer tok "
+          "--output data/train")
       .example(
-          "trireme-data import --format llm.c --input fineweb_train_*.bin --tokenizer gpt2 "
+          "trireme-data import --format llm.c --input fineweb_*.bin --tokenizer gpt2 "
           "--output data/train")
       .ranks(Ranks::all)
       .run([config, &launch] {
         Communicator& world = launch.world();
         const ImportReport report = import_tokens(*config, &world);
         if (world.rank() == 0) {
-          log::info(formatted("{}: {} shards, {} of them kept from before, in {}", config->output,
-                              report.partitions, report.kept, format_duration(report.seconds)));
+          log::info(formatted("{}: {} shards, {} of them kept from an earlier start, in {}",
+                              config->output, report.partitions, report.kept,
+                              format_duration(report.seconds)));
           if (config->tokenizer.empty())
-            log::warn("the set has no tokenizer: checkpoints of it cannot generate text");
+            log::warn("the data set has no tokenizer: models trained on it cannot generate text");
         }
         return kExitDone;
       });

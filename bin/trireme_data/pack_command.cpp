@@ -12,19 +12,19 @@ namespace {
 void say(const std::string& output, const PackReport& report) {
   if (report.left != 0) {
     log::info(formatted(
-        "stopped on request: {} of {} shards are still to be made or compared with the inputs; the same command goes on; {}",
+        "stopped on request: {} of {} shards are not yet written or compared with the inputs. Run the same command again to continue; {}",
         report.left, report.partitions, stopped_code_text(launcher_variables())));
     return;
   }
   if (report.missing_of_others != 0) {
     log::info(formatted(
-        "{}: this part is done; {} of {} shards, of other parts, are still to be made: the last part completes the set",
+        "{}: this part is done; {} of {} shards, of other parts, are missing. The last part completes the data set",
         output, report.missing_of_others, report.partitions));
     return;
   }
   log::info(formatted(
-      "{}: {} shards, {} of them kept from before, in {}{}", output, report.partitions, report.kept,
-      format_duration(report.seconds),
+      "{}: {} shards, {} of them kept from an earlier start, in {}{}", output, report.partitions,
+      report.kept, format_duration(report.seconds),
       report.losses.empty() && report.kept == 0 ? "; nothing was cut, dropped or left out" : ""));
   for (const Loss& loss : report.losses)
     loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);
@@ -34,18 +34,19 @@ void say(const std::string& output, const PackReport& report) {
 
 void add_pack_command(CommandLine& line, Launch& launch) {
   Command& command = line.command(
-      "pack", "jsonl to a folder of token shards; the same command again goes on after a kill");
+      "pack",
+      "tokenize JSON Lines into token shards; run it again to continue after an interruption");
   const auto config = command.settings<PackConfig>("pack", SettingsFile::toml);
   command
       .example(
-          "trireme-data pack --kind pretrain --tokenizer tok --input corpus.jsonl --seq-len 512 "
+          "trireme-data pack --tokenizer tok --input corpus.jsonl --seq-len 512 "
           "--output data/train")
       .example(
-          "mpirun -n 8 trireme-data pack --tokenizer tok --input part-*.jsonl --seq-len 2048 "
+          "mpirun -n 8 trireme-data pack --tokenizer tok --input part-*.jsonl "
           "--output data/train --threads 1")
       .example(
           "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
-          "--seq-len 2048 --output data/sft")
+          "--output data/sft")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(Ranks::all)

@@ -5,7 +5,8 @@
 namespace trireme {
 
 void add_tokenizer_train_command(CommandLine& line, Launch& launch) {
-  Command& command = line.command("tokenizer train", "learn a byte-level BPE tokenizer from jsonl");
+  Command& command =
+      line.command("tokenizer train", "train a byte-level BPE tokenizer on JSON Lines");
   const auto config = command.settings<TrainTokenizerConfig>("tokenizer_train");
   command
       .example("trireme-data tokenizer train --input corpus.jsonl --vocab-size 6400 --output tok")
@@ -17,7 +18,8 @@ void add_tokenizer_train_command(CommandLine& line, Launch& launch) {
 }
 
 void add_tokenizer_encode_command(CommandLine& line) {
-  Command& command = line.command("tokenizer encode", "texts of a jsonl file to token ids");
+  Command& command =
+      line.command("tokenizer encode", "encode the texts of a JSON Lines file as token ids");
   const auto config = command.settings<EncodeConfig>("tokenizer_encode");
   command
       .example(
@@ -30,7 +32,8 @@ void add_tokenizer_encode_command(CommandLine& line) {
 }
 
 void add_tokenizer_decode_command(CommandLine& line) {
-  Command& command = line.command("tokenizer decode", "token ids of a jsonl file to texts");
+  Command& command =
+      line.command("tokenizer decode", "decode the token ids of a JSON Lines file to text");
   const auto config = command.settings<DecodeConfig>("tokenizer_decode");
   command
       .example(

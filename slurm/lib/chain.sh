@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # controller_until of ../lib.sh
-# Jobs of `trireme submit --chain N`: tasks of one array, one at a time. Sourced by ../lib.sh.
+# Dependent jobs of `trireme submit --chain N`: tasks of one array that run one at a time. Sourced by ../lib.sh.
 #
-# The tasks share the file `chain-code` beside the frozen scripts. It is empty while the run goes on. The task that ends the run for
-# good writes its exit code and the reason there, and the tasks after it start no ranks.
+# The tasks share the file `chain-code` beside the frozen scripts. It is empty while the run continues. The task that ends the run for
+# good writes its exit code and the reason into the file, and later tasks start no ranks.
 chain_file=$(dirname "$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")")/chain-code
 
 in_chain() { [[ -f $chain_file ]]; }
@@ -12,7 +12,7 @@ end_chain() { # end_chain CODE WHY
   printf '%s %s\n' "$1" "$2" >"$chain_file.tmp" && mv -f "$chain_file.tmp" "$chain_file"
 }
 
-# fact KEY LINE: the value of KEY=VALUE in a line of `scontrol -o show job`; nothing if it is absent.
+# fact KEY LINE: prints the value of KEY=VALUE in a line of `scontrol -o show job`; prints nothing if KEY is missing.
 fact() {
   local rest=" $2"
   [[ $rest == *" $1="* ]] || return 0
@@ -20,20 +20,20 @@ fact() {
   printf '%s\n' "${rest%% *}"
 }
 
-# Prints what the controller says of the nearest earlier task that began, once its script has ended; nothing without such a task.
-# After scancel, Slurm starts the next task while the script of the cancelled one still saves and decides: it shows as COMPLETING.
+# Prints the controller's description of the nearest earlier task that began, after its script has ended; nothing without such a task.
+# After scancel, Slurm starts the next task while the cancelled task still saves and decides, in the state COMPLETING.
 earlier_task() {
-  local task=$((SLURM_ARRAY_TASK_ID - 1)) facts told=
+  local task=$((SLURM_ARRAY_TASK_ID - 1)) facts announced=
   wait_for_controller
   while ((task >= ${SLURM_ARRAY_TASK_MIN:-1})); do
-    facts=$(controller -o show job "${SLURM_ARRAY_JOB_ID}_$task" 2>/dev/null) || return 0  # forgotten by now, or silent
+    facts=$(controller -o show job "${SLURM_ARRAY_JOB_ID}_$task" 2>/dev/null) || return 0  # unknown job, or no answer
     facts=${facts%%$'\n'*}
     if [[ $(fact JobState "$facts") =~ ^(COMPLETING|RUNNING|SUSPENDED|STOPPED)$ ]] && ((SECONDS < controller_until)); then
-      [[ -n $told ]] || printf 'job       waits for the end of task %s of the chain\n' "$task" >&2
-      told=1
+      [[ -n $announced ]] || printf 'job       waits for the end of task %s of the chain\n' "$task" >&2
+      announced=1
       sleep 1
     elif [[ $(fact JobState "$facts") == CANCELLED && $(fact RunTime "$facts") == 00:00:00 ]]; then
-      task=$((task - 1))  # it was taken out of the queue and decided nothing
+      task=$((task - 1))  # it was removed from the queue before it began
     else
       printf '%s\n' "$facts"
       return 0
@@ -41,8 +41,9 @@ earlier_task() {
   done
 }
 
-# Before the ranks start: ends the script if an earlier task of the chain ended the run, or was cancelled before it could say so.
-settle_chain() {
+# Ends the script if an earlier task of the chain ended the run, or was cancelled before it could record that. Call it before the ranks
+# start.
+check_chain() {
   local facts code why
   in_chain || return 0
   facts=$(earlier_task)
@@ -52,21 +53,21 @@ settle_chain() {
   [[ -s $chain_file ]] || return 0
   read -r code why <"$chain_file" || true
   printf 'job       an earlier job of this chain ended the run: %s\n' "${why:-exit code $code}"
-  # A chain that was cancelled is cancelled as a whole: its tasks do not look as if they had failed.
+  # Cancel all tasks of a cancelled chain, so that they do not look as if they had failed.
   if [[ $code == 75 ]]; then timeout 60 scancel "$SLURM_ARRAY_JOB_ID" || true; fi
   exit "$code"
 }
 
-# leave_chain VERDICT CODE WHY RUN: ends the script; with 0 if the next job of the chain goes on.
+# leave_chain VERDICT CODE WHY RUN: ends the script, with 0 if the next job of the chain resumes the run.
 leave_chain() {
   local code=$2
   if [[ $1 != requeue ]]; then
     end_chain "$code" "$3"
   elif ((SLURM_ARRAY_TASK_ID < SLURM_ARRAY_TASK_MAX)); then
-    printf 'job       the next job of the chain goes on\n'
+    printf 'job       the next job of the chain resumes the run\n'
     code=0
   else
-    job_error "this was the last job of the chain, and the run has not ended: no job goes on with it. Submit more jobs:" \
+    job_error "this was the last job of the chain, and the run has not ended. Submit more jobs to resume it:" \
       "trireme submit --chain N -- ${train_task:-pretrain} --run $(printf '%q' "$4")"
     code=93
   fi

@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154  # srun_code and srun_command of ../lib.sh
-# Preparation jobs: the decision about a data set that is not complete. Sourced by ../lib.sh.
+# Preparation jobs: decides about the job of an incomplete data set. Sourced by ../lib.sh.
 
-# A start that was lost before it brought anything (a bad node, a launch that failed: one in a hundred under some MPIs) is
-# remembered beside the folder it would have written to, which takes no files of others, until the job has moved on.
+# Prints the name of the file that records a failed start (a bad node, or a failed launch: about one in a hundred under some MPIs) until
+# the job makes progress. The file is beside the data set, because the data set directory may contain no other files.
 lost_start_file() { printf '%s.lost-start\n' "${1%/}"; }
 
-# Where this job stood when its last start was lost; nothing when it has moved since.
+# Prints the number of shards at the last failed start of this job; nothing without such a start.
 lost_start() { # lost_start FOLDER
   local job step
   read -r job step 2>/dev/null <"$(lost_start_file "$1")" || return 0
@@ -19,8 +19,8 @@ remember_lost_start() { # remember_lost_start FOLDER STEP
   mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
 }
 
-# pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop REASON". LOST is what there was when
-# the last start was lost: one is forgiven each time.
+# pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop REASON". LOST is the number of shards at the
+# last failed start; one failed start in a row is allowed.
 pack_decision() {
   case $1 in
     0) printf 'done\n' ;;
@@ -30,15 +30,15 @@ pack_decision() {
       else
         printf 'requeue\n'
       fi ;;
-    *) printf 'stop another try would end the same\n' ;;
+    *) printf 'stop a restart would fail in the same way\n' ;;
   esac
 }
 
-# A job that scancel ended shows as COMPLETING, and so does one at its time limit, which names that as the reason.
+# A cancelled job is COMPLETING. A job at its time limit is COMPLETING, too, but with the reason TimeLimit.
 is_cancelled() { [[ ! $1 =~ JobState=(RUNNING|SUSPENDED) && ! $1 =~ Reason=TimeLimit ]]; }
 
-# end_pack CODE SRUN_CODE BEFORE AFTER SET: ends the script with pack's exit code (93: no progress since the last restart), after
-# putting the job back in the queue where that can help. BEFORE and AFTER count shards.
+# end_pack CODE SRUN_CODE BEFORE AFTER SET: requeues the job if that can help, and ends the script with pack's exit code (93: no progress
+# since the last restart). BEFORE and AFTER are numbers of shards.
 end_pack() {
   local code=$1 decision facts
   decision=$(pack_decision "$code" "$3" "$4" "$(lost_start "$5")")
@@ -47,9 +47,9 @@ end_pack() {
   if [[ $decision == requeue ]]; then
     wait_for_controller
     if facts=$(controller -o show job "$(job_id)") && is_cancelled "$facts"; then
-      printf 'job       ended from outside (scancel), not put back in the queue\n'
+      printf 'job       cancelled (scancel), not requeued\n'
     elif (($4 <= $3)) && ! remember_lost_start "$5" "$4" 2>/dev/null; then
-      job_error "cannot write $(lost_start_file "$5"), so this lost start gets no other; to go on: submit the same command again"
+      job_error "cannot write $(lost_start_file "$5"), so the job is not requeued after this failed start; to resume: submit the same command again"
     else
       requeue_job
     fi
@@ -59,21 +59,22 @@ end_pack() {
   exit "$code"
 }
 
-num_shards() { # num_shards SET: shards that lie in the folder
+num_shards() { # num_shards SET: prints the number of shards in the directory
   local files
   files=$(compgen -G "$1/shard-*.h5") || true
   printf '%s\n' "$files" | grep -c . || true
 }
 
-# array_part: what a task of an array makes of the set, "--part K/N"; nothing outside an array.
+# array_part: prints the option "--part K/N" for a task of an array; nothing outside an array.
 array_part() {
   ((${SLURM_ARRAY_TASK_COUNT:-1} > 1)) || return 0
   printf -- '--part %s/%s\n' $(((SLURM_ARRAY_TASK_ID - SLURM_ARRAY_TASK_MIN) / ${SLURM_ARRAY_TASK_STEP:-1} + 1)) "$SLURM_ARRAY_TASK_COUNT"
 }
 
-# pack_exit SET STAMP_BEFORE SRUN_CODE [PART]: the exit code of pack. Its manifest comes last: with a new one pack is done, whatever
-# srun says, and with one from before if srun says so too (the set may be another one, or damaged). Otherwise srun's code
-# counts if pack ends with it on purpose, all else is a crash (137). A part may be done before the set is.
+# pack_exit SET STAMP_BEFORE SRUN_CODE [PART]: prints the exit code of pack. Pack writes its manifest last: with a new manifest it is
+# done, whatever srun reports. With an old manifest it is done if srun reports 0 (the data set may be a different or damaged one).
+# Otherwise the code of srun counts if pack exits with it on purpose; any other code is a crash (137). A part may be done earlier than
+# the data set.
 pack_exit() {
   local stamp
   stamp=$(manifest_stamp "$1")
@@ -88,7 +89,7 @@ pack_exit() {
   fi
 }
 
-# run_pack_with_requeue SET COMMAND...: runs a pack that writes to the folder SET, then end_pack.
+# run_pack_with_requeue SET COMMAND...: runs a pack command that writes to the directory SET, then end_pack.
 run_pack_with_requeue() {
   local set=$1 stamp before after
   shift

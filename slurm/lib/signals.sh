@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Time limits and signals: what reaches the batch script, and what the ranks get. The table is in docs/slurm.md. Sourced by ../lib.sh.
+# Time limits and signals of the batch script and the ranks. docs/slurm.md has a table. Sourced by ../lib.sh.
 
-# Slurm sends the warning of --signal=B:USR2@300 up to a minute early, and looks at the time limits twice a minute.
+# Slurm sends the warning of --signal=B:USR2@300 up to a minute early, and checks time limits twice a minute.
 kWarning_s=390
 job_start='' job_end=''
 
-# Sets job_start and job_end (Unix time) from the controller, which knows whether somebody has changed the time limit. If the controller
-# does not answer, both keep their values.
+# Sets job_start and job_end (Unix time) from the controller, because the time limit may have changed. If the controller does not answer,
+# both keep their values.
 ask_job_times() {
   local facts start end
   facts=$(timeout 30 scontrol -o show job "$(job_id)" 2>/dev/null) || return 0
@@ -16,16 +16,16 @@ ask_job_times() {
   job_end=$(date -d "${end%% *}" +%s 2>/dev/null) || job_end=
 }
 
-# Exports the end of this job as SLURM_JOB_END_TIME. An inherited value is another job's: sbatch passes its own environment on, and
-# Slurm 22.05 sets none.
+# Exports the end of this job as SLURM_JOB_END_TIME. An inherited value belongs to another job: sbatch passes on its own environment, and
+# Slurm 22.05 does not set the variable.
 export_job_end() {
   job_start='' job_end=''
   ask_job_times
   if [[ -n $job_end ]]; then export SLURM_JOB_END_TIME=$job_end; else unset SLURM_JOB_END_TIME; fi
 }
 
-# is_early_warning: true for the warning that Slurm sends at once in a job of a few minutes: the first SIGUSR2, near the end that the
-# program knows, in the first half of the job.
+# is_early_warning: true for the warning that Slurm sends at once in a job of a few minutes: the first SIGUSR2, in the first half of the
+# job and near the end that the program knows.
 is_early_warning() {
   local now
   [[ -z ${warned:-} && -n $job_start && -n $job_end && $job_end == "${SLURM_JOB_END_TIME:-}" ]] || return 1
@@ -33,14 +33,14 @@ is_early_warning() {
   ((job_end - now <= kWarning_s && 2 * now < job_start + job_end))
 }
 
-# on_stop_signal NAME: passes a signal to the batch script on to the step as SIGUSR2, the request to save and stop.
+# on_stop_signal NAME: passes a signal of the batch script on to the step as SIGUSR2, the request to save and stop.
 on_stop_signal() {
   if [[ $1 == USR2 ]]; then
     ask_job_times
     if is_early_warning; then
       warned=1
       printf 'job       Slurm warned of the time limit in the first half of the job: the program itself watches the clock\n'
-      return 0  # in a trap, a bare return hands on the status of the interrupted command, which ends the script
+      return 0  # in a trap, return without 0 passes on the status of the interrupted command, which ends the script
     fi
     warned=1
   fi
@@ -49,12 +49,12 @@ on_stop_signal() {
   [[ -z $step_pid ]] || kill -USR2 "$step_pid" 2>/dev/null || true
 }
 
-# run_and_wait COMMAND...: sets srun_code. The ranks answer signals; the script waits for their end.
+# run_and_wait COMMAND...: runs a step, passes signals on to it, waits for its end, and sets srun_code.
 run_and_wait() {
   local interrupted signal
   step_pid='' stop_asked=''
   for signal in USR1 USR2 TERM INT HUP; do
-    # shellcheck disable=SC2064  # the name of now
+    # shellcheck disable=SC2064  # expand the name now
     trap "interrupted=1; on_stop_signal $signal" "$signal"
   done
   "$@" &
@@ -62,15 +62,15 @@ run_and_wait() {
   [[ -z $stop_asked ]] || kill -USR2 "$step_pid" 2>/dev/null || true
   while :; do
     interrupted=
-    # shellcheck disable=SC2034  # the result
+    # shellcheck disable=SC2034  # result for the caller
     wait "$step_pid" && srun_code=0 || srun_code=$?
     [[ -n $interrupted ]] || break
   done
-  trap : USR1 USR2 TERM INT HUP  # a late one must not end the script, which has still to decide
+  trap : USR1 USR2 TERM INT HUP  # a late signal must not end the script before its decision
 }
 
-# watch_time_limit KNOWN_END: sends the script the warning that Slurm does not repeat, when somebody has moved the time limit so near
-# that it is due. KNOWN_END: the end that the program knows.
+# watch_time_limit KNOWN_END: if the time limit was moved so near that the warning is due, sends the script the warning, which Slurm does
+# not repeat. KNOWN_END: the end that the program knows.
 watch_time_limit() {
   ask_job_times
   [[ -n $1 && -n $job_end && -z ${warned:-} ]] || return 0

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# A script that starts srun must not run inside of a step: its own steps would wait for ever for the resources of that step.
+# A script that starts srun must not run inside a step: its own steps would wait forever for the resources of that step.
 
-# refuse_in_step ADVICE: ends the script with 2 below `srun`. salloc's interactive step has a number of Slurm's own, and holds no
-# resources.
+# refuse_in_step ADVICE: ends the script with 2 if it runs below `srun`. The interactive step of salloc has a special number and holds no
+# resources, so it is allowed.
 refuse_in_step() {
   local step=${SLURM_STEP_ID:-}
   if [[ ! $step =~ ^[0-9]+$ ]] || ((step >= 4294967000)); then return; fi
@@ -12,7 +12,7 @@ refuse_in_step() {
   exit 2
 }
 
-# sbatch passes on the variables of the step in which it was typed. A batch script is in no step: what it starts must not look for one.
+# sbatch passes on the variables of the step in which it was typed. A batch script is not in a step, so its programs must not see them.
 if [[ $0 == */slurm_script ]]; then
   unset SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE PMIX_RANK PMIX_NAMESPACE
 fi

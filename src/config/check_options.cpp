@@ -8,7 +8,7 @@
 namespace trireme {
 namespace {
 
-/// Limits of an integer in plain digits.
+/// Formats a limit; a whole number has no decimal point or exponent.
 std::string limit_text(double limit) {
   const bool whole = limit == std::floor(limit) && std::abs(limit) < 9e15;
   return whole ? std::to_string(static_cast<std::int64_t>(limit)) : number_text(limit);

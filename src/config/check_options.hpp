@@ -6,20 +6,20 @@
 
 namespace trireme {
 
-/// Adds what is wrong with values that their traits limit: "--kind rl, must be pretrain, sft or
-/// dpo", "--copies 0, must be in [1, 1000]".
+/// Adds a problem for each value that the traits of its field forbid: "--kind rl, must be pretrain,
+/// sft or dpo", "--copies 0, must be in [1, 1000]".
 void check_options(const std::vector<Field>& fields, Problems& problems);
 
-/// All that is wrong with a config: what its traits forbid, and what `check(const Config&,
-/// Problems&)` says where there is one beside it.
+/// Adds all problems of a config: values that its traits forbid, and the problems that
+/// `check(const Config&, Problems&)` finds, if that function exists.
 template <class Config>
 void check_config(const Config& config, Problems& problems) {
-  Config copy = config;  // a field's pointer is to what may change
+  Config copy = config;  // fields_of() needs mutable members
   check_options(fields_of("options", copy), problems);
   if constexpr (requires { check(config, problems); }) check(config, problems);
 }
 
-/// The same for a library, whose caller need not be a command: throws one Error(usage).
+/// Like check_config, but throws one Error(usage) with all problems.
 template <class Config>
 void throw_if_wrong(const Config& config) {
   Problems problems;

@@ -2,11 +2,11 @@
 #include "config/value.hpp"
 #include "core/join.hpp"
 
-/// Command: what a program declares.
+/// Command: the declaration of one command.
 namespace trireme {
 namespace {
 
-/// "FILE", or the values: "auto|cpu|cuda".
+/// Returns "FILE", or the allowed values: "auto|cpu|cuda".
 std::string placeholder_of(const FieldTraits& traits) {
   std::vector<std::string> words = traits.values;
   if (!traits.placeholder.empty()) words.insert(words.begin(), traits.placeholder);

@@ -3,21 +3,29 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/join.hpp"
+
 namespace trireme {
 namespace {
 
 constexpr std::size_t kWidth = 88;
 using Rows = std::vector<std::pair<std::string, std::string>>;  // term, meaning
 
-/// Words of `text` in lines of at most kWidth, each line after the first indented.
+/// Wraps `text` into lines of at most kWidth columns; lines after the first are indented. A word that
+/// is too long for a line is divided after a '|'.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;
   std::size_t begin = 0;
+  bool is_divided = false;
   while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    std::size_t end = std::min(text.find(' ', begin), text.size());
+    const bool is_rest = is_divided;
+    const std::size_t bar = text.rfind('|', begin + kWidth - indent - 1);
+    is_divided = end - begin > kWidth - indent && bar != std::string::npos && bar > begin;
+    if (is_divided) end = bar + 1;
     const std::size_t length = end - begin;
-    if (begin != 0 && column + 1 + length > kWidth) {
+    if (is_rest || (begin != 0 && column + 1 + length > kWidth)) {
       result += '\n' + std::string(indent, ' ');
       column = indent;
     } else if (begin != 0) {
@@ -26,8 +34,21 @@ std::string wrapped(const std::string& text, std::size_t indent) {
     }
     result.append(text, begin, length);
     column += length;
-    begin = end + 1;
+    begin = is_divided ? end : end + 1;
   }
+  return result;
+}
+
+/// Wraps the lines of `text` that are longer than 100 columns; keeps their indentation.
+std::string with_short_lines(const std::string& text) {
+  std::string result;
+  for (const std::string& line : split(text, '\n')) {
+    const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    result += line.size() > 100
+                  ? std::string(indent, ' ') + wrapped(line.substr(indent), indent) + '\n'
+                  : line + '\n';
+  }
+  result.pop_back();  // split() returns an empty part after the last line feed
   return result;
 }
 
@@ -37,6 +58,7 @@ std::string two_columns(const Rows& rows) {
   std::string text;
   for (const auto& row : rows) {
     std::string line = "  " + row.first;
+    if (line.size() > width + 4) line += '\n' + std::string(width + 2, ' ');
     line.append(line.size() < width + 4 ? width + 4 - line.size() : 2, ' ');
     text += line + wrapped(row.second, width + 4) + '\n';
   }
@@ -58,18 +80,18 @@ std::string CommandHelp::list(const std::string& group, const std::vector<Comman
 std::string CommandHelp::overview(const std::string& help,
                                   const std::vector<CommandSpec>& commands) const {
   return formatted(
-      "{} - {}\n\nusage: {} COMMAND [options]\n\n{}\n{} help COMMAND (or COMMAND --help) shows one command; {} --version what was built.\n",
+      "{} - {}\n\nusage: {} COMMAND [options]\n\n{}\n{} help COMMAND (or COMMAND --help) shows one command; {} --version shows versions.\n",
       program_, help, program_, list("", commands), program_, program_);
 }
 
 std::string CommandHelp::of_help() const {
   return formatted(
-             "{} help - how the program, a group or a command is used\n\n"
+             "{} help - show the help of the program, a group or a command\n\n"
              "usage: {} help [COMMAND]\n\n",
              program_, program_) +
-         two_columns({{formatted("{} help", program_), "all commands"},
-                      {formatted("{} help COMMAND", program_), "as COMMAND --help"},
-                      {"COMMAND --help-all", "explains every key of a command that has some"}});
+         two_columns({{formatted("{} help", program_), "list all commands"},
+                      {formatted("{} help COMMAND", program_), "same as COMMAND --help"},
+                      {"COMMAND --help-all", "explain every configuration key of the command"}});
 }
 
 std::string CommandHelp::group(const GroupSpec& group,
@@ -125,31 +147,31 @@ std::string CommandHelp::options(const CommandSpec& command) {
         formatted("same as --{}{}", alias.key, alias.need == Need::required ? " (required)" : ""));
   }
   if (command.config != nullptr)
-    rows.emplace_back("--config FILE", "TOML file; may be repeated, the last one wins");
+    rows.emplace_back("--config FILE", "TOML file; may be repeated, later files win");
   if (command.settings_file == SettingsFile::toml) {
     rows.emplace_back(
         "--config FILE",
-        formatted("TOML file: [{}] with these options as keys (--a-b as a_b); an option wins over "
-                  "it, the last file over those before",
+        formatted("TOML file with these options as keys of [{}] (--a-b becomes a_b); options win "
+                  "over files, later files over earlier ones",
                   command.settings->sections().front()));
   }
   for (const OptionSpec& rest : command.rest)
     rows.emplace_back("-- " + rest.placeholder, rest.help);
   rows.emplace_back("-h, --help", command.config != nullptr
-                                      ? "this text; --help-all explains every key"
-                                      : "this text");
-  rows.emplace_back("-V, --version", "what was built");
+                                      ? "show this help; --help-all explains every key"
+                                      : "show this help");
+  rows.emplace_back("-V, --version", "show the version");
   return two_columns(rows);
 }
 
 std::string CommandHelp::config(const ConfigSet& set, bool all) {
   std::string text =
-      "\nconfig keys, as --section.key VALUE, in TOML, or TRIREME_SECTION_KEY in the environment\n"
+      "\nconfig keys: --section.key VALUE, TOML file, or TRIREME_SECTION_KEY in the environment\n"
       "(command line > environment > last --config > first --config > preset > default):\n";
   Rows rows;
   for (const std::string& section : set.sections()) {
     if (all) {
-      text += formatted("\n[{}]\n{}", section, set.help_text(section));
+      text += formatted("\n[{}]\n{}", section, with_short_lines(set.help_text(section)));
       continue;
     }
     std::string names;
@@ -165,16 +187,17 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
     }
     rows.emplace_back(section, names);
   }
-  if (!all) text += "key=VALUES: only these\n";
+  if (!all) text += "key=VALUES lists all allowed values\n";
   return text + two_columns(rows);
 }
 
 std::string CommandHelp::command(const CommandSpec& command, bool all) const {
   const char* ranks = command.ranks == Ranks::one
                           ? "one"
-                          : "any number that mpirun or srun starts; they share the work";
-  std::string text = formatted("{} {} - {}\n\nusage: {}\nranks: {}\n\n{}", program_, command.name,
-                               command.help, usage(command), ranks, options(command));
+                          : "any number started by mpirun or srun; they share the work";
+  const std::string title = formatted("{} {} - {}", program_, command.name, command.help);
+  std::string text = formatted("{}\n\nusage: {}\nranks: {}\n\n{}", wrapped(title, 2),
+                               usage(command), ranks, options(command));
   if (command.config != nullptr) text += config(*command.config, all);
   if (!command.examples.empty()) text += "\nexamples:\n";
   for (const std::string& example : command.examples) text += formatted("  {}\n", example);

@@ -7,25 +7,26 @@
 
 namespace trireme {
 
-/// The text of --help and --help-all.
+/// Writes the text of --help and --help-all.
 class CommandHelp {
  public:
   /// `program` is the name before the command.
   explicit CommandHelp(std::string program) : program_(std::move(program)) {}
 
-  /// The program's page: all commands, one a line.
+  /// Returns the page of the program: all commands, one per line.
   [[nodiscard]] std::string overview(const std::string& help,
                                      const std::vector<CommandSpec>& commands) const;
-  /// The page of `help` itself.
+  /// Returns the page of the `help` command.
   [[nodiscard]] std::string of_help() const;
-  /// The page of commands of two words that begin with the group's name.
+  /// Returns the page of a group: all commands whose first word is the name of the group.
   [[nodiscard]] std::string group(const GroupSpec& group,
                                   const std::vector<CommandSpec>& commands) const;
-  /// "commands:" and one a line, without the name of the group ("" for all).
+  /// Returns "commands:" and one command per line without the name of the group ("" for all
+  /// commands).
   [[nodiscard]] static std::string list(const std::string& group,
                                         const std::vector<CommandSpec>& commands);
-  /// About a screen: usage, options, the names of config keys by section with the values
-  /// that a check allows, examples. With `all`, every key in full.
+  /// Returns the page of a command: usage, options, names and allowed values of the config keys by
+  /// section, examples. With `all`, every key in full.
   [[nodiscard]] std::string command(const CommandSpec& command, bool all) const;
 
  private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "config/command_help.hpp"
-#include "config/command_parser.hpp"
 #include "config/completion.hpp"
 #include "core/edit_distance.hpp"
 #include "core/escape.hpp"
@@ -26,22 +25,22 @@ bool is_version(const std::string& word) {
   return word == "-V" || word == "--version";
 }
 
-/// True for "checkpoint" when there is a "checkpoint list".
+/// Returns true for "checkpoint" if there is a command "checkpoint list".
 bool is_group(const std::vector<CommandSpec>& commands, const std::string& word) {
   return std::any_of(commands.begin(), commands.end(), [&](const CommandSpec& command) {
     return command.name.starts_with(word + ' ');
   });
 }
 
-/// Whether there is a command of exactly this name: one beside a group ("plan", "plan schedule") has its
-/// own page.
+/// Returns true if there is a command of exactly this name: "plan" has its own page although there
+/// is a group with "plan schedule".
 bool is_command(const std::vector<CommandSpec>& commands, const std::string& word) {
   return std::any_of(commands.begin(), commands.end(),
                      [&](const CommandSpec& command) { return command.name == word; });
 }
 
-/// The command that `arguments` begin with, whose name is then removed from them;
-/// null if there is none.
+/// Returns the command that `arguments` begin with and removes its name from them; null if there is
+/// none.
 const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& arguments) {
   for (const std::size_t words : {std::size_t{2}, std::size_t{1}}) {
     if (arguments.size() < words) continue;
@@ -56,7 +55,8 @@ const CommandSpec* choose(const std::vector<CommandSpec>& commands, Words& argum
   return nullptr;
 }
 
-/// "; did you mean 'list'?": the nearest of the same level; a member of a group named without it.
+/// Returns "; did you mean 'list'?" for the nearest command of the same group, or for a command of
+/// any group that ends with `word`; "" if no command is near.
 std::string near_command(const std::vector<CommandSpec>& commands, const std::string& group,
                          const std::string& word) {
   Words known;
@@ -84,7 +84,7 @@ std::string near_command(const std::vector<CommandSpec>& commands, const std::st
        help.list(in_group ? arguments[0] : "", commands), name);
 }
 
-/// `help WORDS` shows one page: words after a command would be passed over in silence.
+/// Throws Error(usage) if words follow a command in `help WORDS`.
 void check_help_words(const std::string& program, const std::vector<CommandSpec>& commands,
                       Words words) {
   const CommandSpec* command = choose(commands, words);
@@ -94,7 +94,7 @@ void check_help_words(const std::string& program, const std::vector<CommandSpec>
        program, command->name, program, command->name);
 }
 
-/// What the command's keys or settings are in; null if it has none.
+/// Returns the set with the command's config keys or settings; null if it has none.
 ConfigSet* set_of(const CommandSpec& command) {
   return command.config != nullptr ? command.config : command.settings.get();
 }
@@ -123,8 +123,9 @@ CommandLine::CommandLine(std::string program, std::string help,
     : program_(std::move(program)),
       help_(std::move(help)),
       version_(std::move(version)),
-      completion_("completion", "what your shell needs to complete commands, options and keys") {
-  completion_.positional("bash|zsh|fish", &shell_, "the shell")
+      completion_("completion",
+                  "print the shell script that completes commands, options and keys") {
+  completion_.positional("bash|zsh|fish", &shell_, "name of the shell")
       .example(completion_place(program_, "bash"))
       .example(completion_place(program_, "zsh"))
       .example(completion_place(program_, "fish"))
@@ -152,7 +153,7 @@ std::vector<CommandSpec> CommandLine::specs() const {
   return specs;
 }
 
-/// The command that will do its work; nothing where a page of help or an error is all that comes.
+/// Returns the command that will run; none if only help, a version or an error is printed.
 std::optional<CommandSpec> CommandLine::chosen(int argc, const char* const* argv) const {
   Words arguments(argv + std::min(argc, 1), argv + argc);
   const std::vector<CommandSpec> specs = this->specs();
@@ -214,7 +215,7 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
   if (outcome == ParseOutcome::version) return printed(version_() + "\n");
   if (outcome != ParseOutcome::run) {
     Problems ignored;
-    run_check(*command, ignored);  // it says which values a key may have
+    run_check(*command, ignored);  // the check registers the allowed values of keys
     return printed(help.command(*command, outcome == ParseOutcome::help_all));
   }
   run_check(*command, problems);

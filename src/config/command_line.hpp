@@ -11,32 +11,31 @@
 #include "config/check_options.hpp"
 #include "config/config_set.hpp"
 
-/// Programs with commands: `trireme pretrain --run DIR --optim.lr 1e-3`, `trireme checkpoint list
-/// DIR`. command_line.cpp is the one place that sees CLI11.
+/// Command lines of programs with commands: `trireme pretrain --run DIR --optim.lr 1e-3`, `trireme
+/// checkpoint list DIR`. Only command_parser.cpp uses CLI11.
 namespace trireme {
 
 enum class Need { optional, required };
 
-/// How many ranks a command takes: one, or any number that mpirun or srun started, which share its
-/// work.
+/// The ranks of a command: one, or all that mpirun or srun started, which share its work.
 enum class Ranks { one, all };
 
-/// Whether the settings of a command may also be given as a TOML file.
+/// `toml`: the settings of a command may also be given in a TOML file.
 enum class SettingsFile { none, toml };
 
-/// What an option writes to: its value now is the default that help shows. A list takes one or more
-/// values each time it is given, any other the last one.
+/// The variable that an option writes to; its initial value is the default that help shows. A list
+/// collects one or more values for each use of the option, any other type keeps the last value.
 using OptionTarget = FieldPointer;
 
 struct OptionSpec {
   std::string name;         // "--output", "--output,-o"; "" for a positional
-  std::string placeholder;  // "FILE", "DIR|FILE"; in lower case the values: "auto|cpu|cuda"
+  std::string placeholder;  // "FILE", "DIR|FILE"; allowed values in lower case: "auto|cpu|cuda"
   std::string help;
   OptionTarget target;
   Need need = Need::optional;
   bool is_flag = false;  // takes no value
   std::string default_text;
-  std::string key;  // "pack.seq_len" of a setting
+  std::string key;  // key of a setting: "pack.seq_len"
 };
 
 struct AliasSpec {
@@ -45,7 +44,7 @@ struct AliasSpec {
   Need need = Need::optional;
 };
 
-/// All that is declared of one command.
+/// The declaration of one command.
 struct CommandSpec {
   std::string name;
   std::string help;
@@ -55,21 +54,21 @@ struct CommandSpec {
   std::vector<AliasSpec> aliases;
   std::vector<std::string> examples;
   ConfigSet* config = nullptr;
-  std::shared_ptr<ConfigSet> settings;  // shared by the copies of this; null: none
+  std::shared_ptr<ConfigSet> settings;  // shared by copies of this object; null: none
   SettingsFile settings_file = SettingsFile::none;
-  std::function<void(ConfigSet&)> check;  // of config or settings
+  std::function<void(ConfigSet&)> check;  // checks config or settings
   std::function<int()> body;
   Ranks ranks = Ranks::one;
 };
 
-/// Commands of two words with the same first one.
+/// A group of commands of two words that share their first word.
 struct GroupSpec {
   std::string name;
   std::string help;
 };
 
-/// One command: its options and what it does. All references must outlive CommandLine::run.
-/// Methods return *this, but settings().
+/// One command: its options and its body. All references must outlive CommandLine::run. All methods
+/// except settings() return *this.
 ///
 ///   Command& command = line.command("tokenizer train", "learn a tokenizer from text");
 ///   const auto config = command.settings<TrainTokenizerConfig>("train");
@@ -82,22 +81,23 @@ class Command {
     spec_.help = std::move(help);
   }
 
-  /// `name` as "--dry-run"; several as "--output,-o". `target` becomes true when it is given.
+  /// `name`: "--dry-run", or several names: "--output,-o". `target` becomes true if the flag is
+  /// given.
   Command& flag(const std::string& name, bool& target, const std::string& help);
   Command& option(const std::string& name, OptionTarget target, const std::string& placeholder,
                   const std::string& help, Need need = Need::optional);
-  /// An argument by position; a list must be the last and takes the rest.
+  /// Declares a positional argument; a list must be the last one and takes all remaining arguments.
   Command& positional(const std::string& placeholder, OptionTarget target, const std::string& help,
                       Need need = Need::required);
 
-  /// All that stands behind the word `--`, as it is.
+  /// Declares the arguments after the word `--`, which are passed on unparsed.
   Command& rest(const std::string& placeholder, std::vector<std::string>& target,
                 const std::string& help, Need need);
 
-  /// An option for each field of a Config (core/fields.hpp), as its traits say: `seq_len` is
-  /// --seq-len. Returned is what the options fill in before the body is called; check_config()
-  /// adds what is wrong with it. With SettingsFile::toml there is --config FILE as well, whose
-  /// [section] has the same keys; an option wins.
+  /// Declares an option for each field of a Config (core/fields.hpp), as its traits say: `seq_len`
+  /// becomes --seq-len. Returns the Config, which the options fill in before the body runs;
+  /// check_config() adds its problems. With SettingsFile::toml, `section` of a --config FILE has
+  /// the same keys, and options win over files.
   template <class Config>
   std::shared_ptr<const Config> settings(const std::string& section,
                                          SettingsFile file = SettingsFile::none) {
@@ -109,13 +109,13 @@ class Command {
 
   /// Adds --config FILE (repeatable) and --section.key VALUE for every key, and reads the
   /// environment. `check` runs after all sources are read: it applies presets and lets components
-  /// add to problems() (an Error(usage) it throws is added as well); then all problems are thrown
-  /// at once. The program logs warnings() itself, once its log knows the rank.
+  /// add to problems(); an Error(usage) that it throws is added, too. Then all problems are thrown
+  /// at once. The program itself logs warnings() when its log knows the rank.
   Command& config(ConfigSet& set, std::function<void(ConfigSet&)> check = {});
-  /// A short name of a key: alias("--resume", "checkpoint.resume").
+  /// Declares a short name for a key: alias("--resume", "checkpoint.resume").
   Command& alias(const std::string& option, const std::string& key, Need need = Need::optional);
   Command& example(const std::string& line);
-  /// Where nothing is said, one.
+  /// Sets the ranks of the command; the default is one.
   Command& ranks(Ranks ranks);
   Command& run(std::function<int()> body);
 
@@ -128,32 +128,34 @@ class Command {
   CommandSpec spec_;
 };
 
-/// `PROGRAM help COMMAND` is `PROGRAM COMMAND --help`, and `completion SHELL` is
-/// a command of every program.
+/// The command line of a program. `PROGRAM help COMMAND` is `PROGRAM COMMAND --help`, and every
+/// program has the command `completion SHELL`.
 class CommandLine {
  public:
-  /// `version` is called for --version; its text goes to standard output.
+  /// `version` returns the text that --version prints.
   CommandLine(std::string program, std::string help, std::function<std::string()> version);
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
   /// Declares a command; `name` may have two words ("checkpoint list"). The reference stays valid.
   Command& command(const std::string& name, const std::string& help);
-  /// What the commands that begin with `name` have in common, for the group's own page.
+  /// Declares the group of all commands that begin with `name`; `help` is the title of its help
+  /// page.
   void group(const std::string& name, const std::string& help);
 
   /// Ranks::all if the arguments start a command that runs on all ranks; help never does.
   [[nodiscard]] Ranks ranks(int argc, const char* const* argv) const;
-  /// Throws Error(usage), saying what to type, if `num_ranks` are more than the command takes.
+  /// Throws Error(usage) with the correct command line if the command takes fewer than `num_ranks`
+  /// ranks.
   void check_ranks(int argc, const char* const* argv, int num_ranks) const;
 
-  /// Parses and returns what is left to do: with --help (-h), --help-all and --version (-V), of the
-  /// program, a group or a command, to print a text to standard output. Throws one
-  /// Error(usage) with every problem: unknown command, option or key with the nearest known one,
-  /// missing or wrong values, and what ConfigSet and the command's check found.
+  /// Parses the arguments and returns the function to run: the body of the command, or a function
+  /// that prints help or the version to standard output. Throws one Error(usage) with all problems:
+  /// unknown commands, options or keys with the nearest known name, missing or invalid values, and
+  /// the problems that ConfigSet and the command's check found.
   [[nodiscard]] std::function<int()> parse(int argc, const char* const* argv) const;
 
-  /// Parses and does it; returns the exit code.
+  /// Parses the arguments and runs the command; returns the exit code.
   int run(int argc, const char* const* argv) const { return parse(argc, argv)(); }
 
  private:
@@ -168,5 +170,13 @@ class CommandLine {
   std::string shell_;
   Command completion_;
 };
+
+enum class ParseOutcome { run, help, help_all, version };
+
+/// Parses `arguments`, the words after the name of the command, into the targets of its options,
+/// and config files, environment and keys into its ConfigSet. Adds all problems to `problems`. For
+/// CommandLine::parse only.
+ParseOutcome parse_command(const CommandSpec& command, std::vector<std::string> arguments,
+                           Problems& problems);
 
 }  // namespace trireme

@@ -1,9 +1,8 @@
-#include "config/command_parser.hpp"
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
 
+#include "config/command_line.hpp"
 #include "config/value.hpp"
 #include "core/edit_distance.hpp"
 #include "core/join.hpp"
@@ -12,7 +11,8 @@
 namespace trireme {
 namespace {
 
-/// Options of the scheduler that users give behind the job script, where they reach the program.
+/// Returns true for an option of the scheduler, which users may put after the job script by
+/// mistake.
 bool is_of_scheduler(std::string_view option) {
   const auto names = scheduler().option_names();
   return std::find(names.begin(), names.end(), option) != names.end();
@@ -22,7 +22,7 @@ bool is_of_scheduler(std::string_view option) {
 class Parser {
  public:
   explicit Parser(const CommandSpec& command) : command_(command) {
-    app_.allow_extras();  // unknown options are ours to explain
+    app_.allow_extras();  // report_extras() explains unknown options
     app_.set_help_flag("-h,--help");
     app_.set_help_all_flag("--help-all");
     app_.set_version_flag("-V,--version", "");
@@ -32,7 +32,7 @@ class Parser {
     if (command.settings_file == SettingsFile::toml) files_ = add("--config", false);
   }
 
-  /// Adds what is wrong to `problems`.
+  /// Adds all problems to `problems`.
   ParseOutcome parse(std::vector<std::string> arguments, Problems& problems) {
     const std::vector<std::string> rest = cut_rest(arguments);
     try {
@@ -57,7 +57,7 @@ class Parser {
   }
 
  private:
-  /// What stands behind `--`, which goes from the arguments.
+  /// Removes `--` and all that follows from the arguments and returns the words after `--`.
   [[nodiscard]] std::vector<std::string> cut_rest(std::vector<std::string>& arguments) const {
     const auto at = command_.rest.empty() ? arguments.end()
                                           : std::find(arguments.begin(), arguments.end(), "--");
@@ -75,8 +75,8 @@ class Parser {
     }
   }
 
-  /// False if an option had no value: it is now a problem and gone from the arguments, so that the
-  /// rest can be looked at, too.
+  /// Parses the arguments. If an option has no value, adds a problem, removes the option from the
+  /// arguments and returns false, so that the caller can parse the rest again.
   bool parse_or_drop(std::vector<std::string>& arguments, Problems& problems) {
     try {
       app_.parse(prepared(arguments));
@@ -98,8 +98,8 @@ class Parser {
     }
   }
 
-  /// As CLI11 wants them: from the back; and `--name=` in two, because it would take the next
-  /// argument for the value.
+  /// Returns the arguments in the form of CLI11: in reverse order, and `--name=` split into two
+  /// words, because CLI11 would take the next argument as its value.
   static std::vector<std::string> prepared(const std::vector<std::string>& arguments) {
     std::vector<std::string> result;
     for (const std::string& word : arguments) {
@@ -119,12 +119,12 @@ class Parser {
   struct BoundKey {
     CLI::Option* option;
     std::string key;
-    std::vector<std::string> names;  // the full one first
+    std::vector<std::string> names;  // full name first
   };
 
   CLI::Option* add(const std::string& name, bool is_list) {
-    // All values are read from results() afterwards, so that our own parser and
-    // messages serve every source.
+    // Values are read from results() afterwards, so that all sources share one parser and its
+    // messages.
     CLI::Option* option =
         app_.add_option(name, CLI::callback_t([](const CLI::results_t&) { return true; }));
     // The limit is below CLI11's "unlimited", at which it would split a value like "[a,b]".
@@ -181,7 +181,7 @@ class Parser {
                                       "{} {}=VALUE SCRIPT ...",
                                       scheduler().words().name, scheduler().words().submit, name)
                           : suggestion(name)));
-      } else if (!any_option) {  // else it is most likely the value of that option
+      } else if (!any_option) {  // after an unknown option, the word is probably its value
         problems.add(formatted("unexpected argument '{}'", word));
       }
     }

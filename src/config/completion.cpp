@@ -12,7 +12,7 @@ namespace {
 
 struct Shell {
   const char* name;
-  const char* place;  // behind "completion NAME > "
+  const char* place;  // file after "completion NAME > "
   std::string (*script)(const std::string& program, const std::string& function,
                         const std::vector<CompletedCommand>& commands);
 };
@@ -23,7 +23,7 @@ constexpr std::array<Shell, 3> kShells{{
     {"fish", "~/.config/fish/completions/PROGRAM.fish", fish_completion},
 }};
 
-/// "auto|cpu|cuda" are values, FILE and DIR stand for paths, other names for anything.
+/// Parses a placeholder: "auto|cpu|cuda" are values, FILE and DIR are paths, other names any text.
 CompletedValue value_of(const std::string& placeholder) {
   CompletedValue value;
   for (const std::string& part : split(placeholder, '|')) {
@@ -55,7 +55,7 @@ CompletedCommand completed(const CommandSpec& spec) {
   for (const OptionSpec& option : spec.options) {
     const CompletedValue value = value_of(option.placeholder);
     const bool list = std::holds_alternative<std::vector<std::string>*>(option.target);
-    if (list && value.files) command.arguments.files = true;  // its second value and later ones
+    if (list && value.files) command.arguments.files = true;  // values after the first one
     command.options.push_back({split(option.name, ','), option.help, !option.is_flag, value});
   }
   if (spec.settings_file == SettingsFile::toml)
@@ -70,7 +70,7 @@ CompletedCommand completed(const CommandSpec& spec) {
     command.options.push_back({{"--help-all"}, "explain every key", false, {}});
   }
   command.options.push_back({{"--help", "-h"}, "explain this command", false, {}});
-  command.options.push_back({{"--version", "-V"}, "what was built", false, {}});
+  command.options.push_back({{"--version", "-V"}, "show the version", false, {}});
   return command;
 }
 

@@ -4,12 +4,12 @@
 
 #include "config/command_line.hpp"
 
-/// Completion in the user's shell, written from the same table that is parsed: commands, options,
-/// config keys, values where they are known, files for paths. The script has it all inside, because
-/// starting the program for each key press would take a second.
+/// Shell completion, generated from the declared commands: commands, options, config keys, known
+/// values, and files for paths. The script contains all words, because starting the program at each
+/// key press would take a second.
 namespace trireme {
 
-/// What the shell offers in one place.
+/// The words that the shell offers at one position.
 struct CompletedValue {
   std::vector<std::string> words;
   bool files = false;
@@ -23,24 +23,25 @@ struct CompletedOption {
 };
 
 struct CompletedCommand {
-  std::string name;  // of one word, or two
+  std::string name;  // one or two words
   std::string help;
   std::vector<CompletedOption> options;
-  CompletedValue arguments;  // those that belong to no option
+  CompletedValue arguments;  // positional arguments
 };
 
 std::vector<CompletedCommand> completed_commands(const std::vector<CommandSpec>& commands);
-/// Of two words: the first ones, each once.
+/// Returns the first words of the commands of two words, each once.
 std::vector<std::string> completed_groups(const std::vector<CompletedCommand>& commands);
 
-/// For `completion bash|zsh|fish`. Configs must have been checked, which tells the values of keys.
-/// Throws Error(usage) for another shell.
+/// Returns the script for `shell` (bash, zsh or fish). Configs must have been checked before,
+/// because the checks register the values of keys. Throws Error(usage) for another shell.
 std::string completion_script(const std::string& shell, const std::string& program,
                               const std::vector<CommandSpec>& commands);
-/// The line that installs it.
+/// Returns the command line that installs the script.
 std::string completion_place(const std::string& program, const std::string& shell);
 
-/// The same for one shell; `function` is a name that is free there.
+/// These functions return the script for one shell; `function` is a free function name in that
+/// shell.
 std::string bash_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands);
 std::string zsh_completion(const std::string& program, const std::string& function,

@@ -1,11 +1,11 @@
 #include "config/completion.hpp"
 #include "core/join.hpp"
 
-/// Bash 4.4 or later. Bash cuts words at "=": `--key=va` arrives as three words.
+/// Completion for Bash 4.4 or later. Bash splits words at "=": `--key=va` arrives as three words.
 namespace trireme {
 namespace {
 
-/// "words='a b' files=1": what the place takes, as assignments.
+/// Returns the shell assignments for the words of a position: "words='a b' files=1".
 std::string bash_assignments(const CompletedValue& value) {
   std::string text;
   if (!value.words.empty()) text += formatted(" words='{}'", joined(value.words, " "));
@@ -13,7 +13,7 @@ std::string bash_assignments(const CompletedValue& value) {
   return text;
 }
 
-/// The branch of one command: its options, and what follows each of those that take a value.
+/// Returns the case branch of one command: its options, and the values of options that take one.
 std::string bash_branch(const CompletedCommand& command) {
   std::string cases;
   for (const CompletedOption& option : command.options) {

@@ -1,12 +1,12 @@
 #include "config/completion.hpp"
 #include "core/join.hpp"
 
-/// Fish 3.0 or later. Options are declared one by one, each under the condition
-/// that its command was typed.
+/// Completion for Fish 3.0 or later. Each option is declared under the condition that its command
+/// was typed.
 namespace trireme {
 namespace {
 
-/// In single quotes.
+/// Returns the text in single quotes.
 std::string single_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
@@ -16,7 +16,7 @@ std::string single_quoted(const std::string& text) {
   return result + "'";
 }
 
-/// What may follow, as arguments of `complete`.
+/// Returns the words of a position as arguments of `complete`.
 std::string offers(const CompletedValue& value) {
   return cat(
       value.files ? " -F" : "",
@@ -32,8 +32,8 @@ std::string option_line(const std::string& start, const CompletedOption& option)
   return formatted("{} -d {}\n", text, single_quoted(option.help));
 }
 
-/// NAME_at WORDS...: exactly these were typed; NAME_in WORDS...: they, and maybe more. `help`
-/// before them counts for the first only.
+/// Fish functions: NAME_at WORDS... is true if exactly these words were typed, also after `help`.
+/// NAME_in WORDS... is true if the typed words begin with them.
 constexpr const char* kConditions = R"(
 function NAME_at
     set -l typed (commandline -opc)

@@ -4,7 +4,7 @@
 namespace trireme {
 namespace {
 
-/// In single quotes.
+/// Returns the text in single quotes.
 std::string zsh_quoted(const std::string& text) {
   std::string result = "'";
   for (const char c : text) {
@@ -16,7 +16,7 @@ std::string zsh_quoted(const std::string& text) {
   return result + "'";
 }
 
-/// "name:help" as _describe reads it.
+/// Returns "name:help" in the form that _describe reads.
 std::string described(const std::string& name, const std::string& help) {
   std::string text;
   for (const char c : name) text += c == ':' ? std::string("\\:") : std::string(1, c);
@@ -117,7 +117,8 @@ std::string zsh_completion(const std::string& program, const std::string& functi
       "#compdef {}\n# zsh completion, written by `{} completion zsh`\n{}{}    '') commands_here=(\n{}    ) ;;\n{}{}",
       program, program, function, kZshBefore, first, levels, kMiddle);
   for (const CompletedCommand& command : commands) text += zsh_branch(command);
-  // Loaded by compinit the file is the function's body; sourced, it declares it.
+  // If compinit loads the file, it is the body of the function; if it is sourced, it declares the
+  // function.
   return formatted("{}{}if [[ $funcstack[1] == _{} ]]; then {} \"$@\"; else compdef {} {}; fi\n",
                    text, kZshEnd, program, function, function, program);
 }

@@ -9,13 +9,22 @@
 namespace trireme {
 namespace {
 
-/// What is wrong with `text` as a value of the field; "" if nothing is.
+/// Returns the reason why `text` is not a valid value of the field; "" if it is valid.
 std::string wrong_text(const Field& field, std::string_view text) {
   std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>> scratch;
   FieldPointer pointer;
   std::visit([&](auto* target) { pointer = &scratch.emplace<std::decay_t<decltype(*target)>>(); },
              field.value);
   return assign_text(pointer, text);
+}
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+std::string visible(const std::string& value) {
+  return value.empty() ? "''" : value;
 }
 
 }  // namespace
@@ -89,7 +98,8 @@ const ConfigSet::Entry& ConfigSet::at(std::string_view key) const {
 
 void ConfigSet::assign(Entry& entry, std::string_view text, Source source,
                        const std::string& origin) {
-  // What a lower source says is checked as well, but must not win by coming later.
+  // A value of a source with lower precedence is checked, too, but must not win because it comes
+  // later.
   const bool wins = source >= entry.source;
   const std::string wrong =
       wins ? assign_text(entry.field.value, text) : wrong_text(entry.field, text);
@@ -118,8 +128,8 @@ void ConfigSet::mark_given(std::string_view key, const std::string& origin) {
 }
 
 void ConfigSet::apply_preset(const std::vector<Field>& values, const std::string& origin,
-                             bool anew) {
-  const Source source = anew ? Source::preset_anew : Source::preset;
+                             bool replaces_earlier) {
+  const Source source = replaces_earlier ? Source::new_preset : Source::preset;
   for (const Field& field : values) {
     Entry* entry = find(field.key);
     if (entry == nullptr)
@@ -141,8 +151,7 @@ std::string ConfigSet::apply_earlier(const std::vector<EarlierValue>& values) {
   for (const EarlierValue& value : values) {
     Entry* entry = find(value.key);
     if (entry == nullptr) {
-      warnings_.push_back(
-          formatted("{}: key '{}' is not known here, left out", value.origin, value.key));
+      warnings_.push_back(formatted("{}: unknown key '{}' is ignored", value.origin, value.key));
     } else if (entry->source < Source::earlier) {
       assign(*entry, value.text, Source::earlier, value.origin);
     }
@@ -199,10 +208,60 @@ std::vector<std::string> ConfigSet::names(std::string_view section) const {
 
 std::string ConfigSet::suggestion(std::string_view key) const {
   const std::vector<std::string> all = keys();
-  for (const std::string& known : all) {  // the section forgotten, or a wrong one
+  for (const std::string& known : all) {  // the user left out the section or gave a wrong one
     if (name_of(known) == name_of(key)) return formatted("; did you mean '{}'?", known);
   }
   return did_you_mean(key, all);
+}
+
+std::string ConfigSet::to_toml() const {
+  std::string text;
+  for (const std::string& section : sections()) {
+    text += formatted("{}[{}]\n", text.empty() ? "" : "\n", section);
+    for (const Entry& entry : entries_) {
+      if (entry.left_out || section_of(entry.field.key) != section) continue;
+      text += formatted("{} = {}\n", name_of(entry.field.key), value_toml(entry.field.value));
+    }
+  }
+  return text;
+}
+
+std::string ConfigSet::show(bool with_origin) const {
+  std::size_t key_width = 0;
+  std::size_t value_width = 0;
+  for (const Entry& entry : entries_) {
+    if (entry.left_out) continue;
+    key_width = std::max(key_width, entry.field.key.size());
+    value_width = std::max(value_width, visible(value_text(entry.field.value)).size());
+  }
+  value_width = std::min(value_width,
+                         std::size_t{40});  // a long path must not push every origin off the screen
+  std::string text;
+  for (const Entry& entry : entries_) {
+    if (entry.left_out) continue;
+    const std::string value = visible(value_text(entry.field.value));
+    text += formatted("{}  ", padded(entry.field.key, key_width));
+    text += with_origin ? formatted("{}  {}\n", padded(value, value_width), entry.origin)
+                        : value + "\n";
+  }
+  return text;
+}
+
+std::string ConfigSet::help_text(std::string_view section) const {
+  std::string text;
+  for (const Entry& entry : entries_) {
+    if (section_of(entry.field.key) != section) continue;
+    text += formatted("  --{} {}\n", entry.field.key, value_placeholder(entry.field.value));
+    text += formatted("      {}\n", entry.field.help);
+    if (const std::vector<std::string>* allowed = problems_.allowed(entry.field.key)) {
+      text += "      one of";
+      for (const std::string& value : *allowed) text += formatted(" {}", value);
+      text += "\n";
+    }
+    text += formatted("      default {}, environment {}\n", visible(entry.default_text),
+                      entry.environment_name);
+  }
+  return text;
 }
 
 }  // namespace trireme

@@ -10,15 +10,15 @@
 #include "core/files/file.hpp"
 #include "core/number.hpp"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX gives it no header
+extern char** environ;  // NOLINT(readability-redundant-declaration): no POSIX header declares it
 
-/// ConfigSet: files and environment.
+/// ConfigSet: loads files and the environment.
 namespace trireme {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
 
-/// A sibling file with a name like that of the absent `path`.
+/// Returns "; did you mean 'NAME'?" for a file beside the missing `path` with a similar name.
 std::string near_file(const std::filesystem::path& path) {
   std::vector<std::string> names;
   std::error_code code;
@@ -45,8 +45,8 @@ bool is_table(const TomlEntry& entry) {
   return other != nullptr && other->is_table;
 }
 
-/// The text that assign_text understands; nullopt when a TOML value of this type
-/// does not suit the field.
+/// Returns the value as text for assign_text; none if the field cannot hold a TOML value of this
+/// type.
 std::optional<std::string> toml_text(const TomlEntry& entry, const FieldPointer& field) {
   const bool wants_number = std::holds_alternative<double*>(field);
   const bool wants_texts = std::holds_alternative<std::vector<std::string>*>(field);
@@ -65,11 +65,11 @@ std::optional<std::string> toml_text(const TomlEntry& entry, const FieldPointer&
 std::string_view expected(const FieldPointer& field) {
   constexpr std::array<std::string_view, 5> kExpected{
       "must be true or false", "must be an integer", "must be a number", "must be a text in quotes",
-      "must be a text in quotes or a list of them, as in [\"a\", \"b\"]"};
+      "must be a text in quotes or a list of them, for example [\"a\", \"b\"]"};
   return kExpected.at(field.index());
 }
 
-/// The value in a message: quoted when it is a text, "an array" when it has no short form.
+/// Returns the value for a message: a quoted string, or "an array" if it has no short form.
 std::string shown(const TomlEntry& entry) {
   return std::holds_alternative<std::string>(entry.value) ? formatted("\"{}\"", plain(entry))
                                                           : plain(entry);
@@ -108,7 +108,7 @@ void ConfigSet::load_toml(std::string_view text, const std::string& where) {
     problems_.add(error.what());
     return;
   }
-  std::vector<std::string> skip;  // "key." of tables that were reported as a whole
+  std::vector<std::string> skip;  // "key." of tables that were reported already
   std::vector<std::string> seen;
   for (const TomlEntry& value : values) {
     const bool inside = std::any_of(skip.begin(), skip.end(), [&](const std::string& table) {
@@ -116,7 +116,7 @@ void ConfigSet::load_toml(std::string_view text, const std::string& where) {
     });
     if (inside) continue;
     const bool twice = std::find(seen.begin(), seen.end(), value.key) != seen.end();
-    if (twice) {  // toml++ finds all but `"a.b" = 1` beside `a.b = 1`
+    if (twice) {  // toml++ does not detect `"a.b" = 1` beside `a.b = 1`
       problems_.add(formatted("{}:{}:{}: key '{}' is given twice", where, value.line, value.column,
                               value.key));
       continue;

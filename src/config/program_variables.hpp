@@ -4,23 +4,23 @@
 
 namespace trireme {
 
-/// Every TRIREME_ variable that is no configuration key: what our programs, scripts, builds and
-/// tests read. A test holds slurm/, bin/ and getenv calls to this list.
+/// All TRIREME_ variables that are not configuration keys: variables of programs, scripts, builds
+/// and tests. A test compares this list with slurm/, bin/ and all getenv calls.
 inline constexpr std::array<std::string_view, 27> kProgramVariables{
-    // programs: failures on purpose
+    // programs: failure injection
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
-    // also for programs without this key
+    // also read by programs without this configuration key
     "TRIREME_TRAIN_START_TIMEOUT_S",
     // slurm/env.sh
     "TRIREME_HOME", "TRIREME_MODULES", "TRIREME_BIN", "TRIREME_RUNS", "TRIREME_LAUNCH",
     "TRIREME_MPI", "TRIREME_MAX_FAILURES", "TRIREME_CONTROLLER_WAIT", "TRIREME_SPARES",
     "TRIREME_NOTIFY",
-    // job scripts, for the programs they start
+    // set by job scripts for the programs that they start
     "TRIREME_ATTEMPT",
-    // where the build finds libraries
+    // library locations for the build
     "TRIREME_MPI_ROOT", "TRIREME_HDF5_ROOT", "TRIREME_TORCH_ROOT", "TRIREME_CUDA_ROOT",
     "TRIREME_NCCL_ROOT", "TRIREME_CUDA",
-    // tests; TRIREME_TEST_MATRIX=K/N: part K of N of all layouts
+    // tests; TRIREME_TEST_MATRIX=K/N selects part K of N of all layouts
     "TRIREME_TEST_DATA", "TRIREME_TEST_KILLS", "TRIREME_TEST_MATRIX", "TRIREME_FAULT_SWEEPS",
     "TRIREME_FAULT_FIRST_SWEEP", "TRIREME_FUZZ_CASES", "TRIREME_CHAT_TEMPLATES"};
 

@@ -30,7 +30,7 @@ std::string describe(const toml::node& node) {
   }
 }
 
-/// Of an array of texts alone.
+/// Returns the strings of an array; none if it has an element of another type.
 std::optional<std::vector<std::string>> texts_of(const toml::array& array) {
   std::vector<std::string> texts;
   for (const toml::node& node : array) {
@@ -85,8 +85,8 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& wher
     fail(ErrorKind::usage, "{}:{}:{}: not valid TOML: {}", where, begin.line, begin.column,
          error.description());
   }
-  // toml++ orders by name, people read by line. A table of no line of its own
-  // stays before its members.
+  // toml++ sorts by name, but messages follow the lines of the file. The stable sort keeps an
+  // implicit table before its members.
   std::stable_sort(entries.begin(), entries.end(), [](const TomlEntry& a, const TomlEntry& b) {
     return std::tuple(a.line, a.column) < std::tuple(b.line, b.column);
   });

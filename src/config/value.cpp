@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "core/error.hpp"
 #include "core/join.hpp"
@@ -10,8 +11,8 @@
 namespace trireme {
 namespace {
 
-/// Bytes of the UTF-8 sequence that begins `text`, 0 when it is not one (RFC 3629: no surrogates,
-/// no overlong forms).
+/// Returns the number of bytes of the UTF-8 sequence at the start of `text`; 0 if it is invalid
+/// (RFC 3629: no surrogates, no overlong forms).
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -90,46 +91,23 @@ std::string toml_quoted(const std::string& text) {
   return result + '"';
 }
 
-std::string plain(bool value) {
-  return value ? "true" : "false";
+template <class T>
+std::string plain(const T& value) {
+  if constexpr (std::is_same_v<T, bool>) return value ? "true" : "false";
+  if constexpr (std::is_same_v<T, std::int64_t>) return std::to_string(value);
+  if constexpr (std::is_same_v<T, double>) return number_text(value);
+  if constexpr (std::is_same_v<T, std::string>) return value;
+  if constexpr (std::is_same_v<T, std::vector<std::string>>) return joined(value, " ");
 }
 
-std::string plain(std::int64_t value) {
-  return std::to_string(value);
-}
-
-std::string plain(double value) {
-  return number_text(value);
-}
-
-std::string plain(const std::string& value) {
-  return value;
-}
-
-std::string plain(const std::vector<std::string>& values) {
-  return joined(values, " ");
-}
-
-std::string literal(double value) {
-  const std::string text = number_text(value);
-  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
-}
-
-std::string literal(const std::string& value) {
-  return toml_quoted(value);
-}
-
-std::string literal(const std::vector<std::string>& values) {
-  return formatted("[{}]",
-                   joined(values, ", ", [](const auto& value) { return toml_quoted(value); }));
-}
-
-std::string literal(bool value) {
-  return plain(value);
-}
-
-std::string literal(std::int64_t value) {
-  return plain(value);
+template <class T>
+std::string literal(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) return toml_quoted(value);
+  if constexpr (std::is_same_v<T, std::vector<std::string>>)
+    return formatted("[{}]", joined(value, ", ", toml_quoted));
+  const std::string text = plain(value);
+  const bool lacks_point = text.find_first_of(".en") == std::string::npos;
+  return std::is_same_v<T, double> && lacks_point ? text + ".0" : text;
 }
 
 constexpr std::array<std::string_view, 5> kPlaceholders{"BOOL", "INT", "NUMBER", "TEXT", "TEXT..."};

@@ -16,15 +16,145 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/timer.hpp"
-#include "job/journal_lines.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::size_t kMaxJournalBytes = std::size_t{1} << 30;
 
-/// A process that is ending does not wait for ever for one that is stuck in a write.
+/// Limit of the wait for the mutex, so that an exiting process does not wait for a thread that is
+/// stuck in a write.
 constexpr std::chrono::seconds kPatience(3);
+
+constexpr const char* kWhereJournal = "journal.jsonl";
+
+std::int64_t integer(const Json& line, const char* key) {
+  return json_get<std::int64_t>(line, key, kWhereJournal);
+}
+
+std::string text(const Json& line, const char* key) {
+  return json_get<std::string>(line, key, kWhereJournal);
+}
+
+std::vector<std::string> texts(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_array())
+    fail(ErrorKind::data, "{}: {} must be an array", kWhereJournal, key);
+  std::vector<std::string> all;
+  for (const Json& one : *found) {
+    if (!one.is_string()) fail(ErrorKind::data, "{}: {} must hold texts", kWhereJournal, key);
+    all.push_back(one.get<std::string>());
+  }
+  return all;
+}
+
+/// Reads a step; null is -1.
+std::int64_t step_or_none(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_null() ? -1 : integer(line, key);
+}
+
+LegStart start_in(const Json& line) {
+  LegStart start;
+  start.place = take_place(line, kWhereJournal);
+  start.nodes = texts(line, "nodes");
+  start.ranks = integer(line, "ranks");
+  start.resumed_from = step_or_none(line, "resumed_from");
+  if (line.contains("job_end")) start.job_end = json_get<double>(line, "job_end", kWhereJournal);
+  const auto hashes = line.find("hashes");
+  if (hashes == line.end() || !hashes->is_object())
+    fail(ErrorKind::data, "{}: hashes must be an object", kWhereJournal);
+  for (const auto& [name, value] : hashes->items())
+    start.hashes[name] = text(*hashes, name.c_str());
+  return start;
+}
+
+Decision decision_in(const Json& line) {
+  Decision decision;
+  decision.verdict = text(line, "verdict");
+  decision.why = text(line, "why");
+  decision.exit_code = static_cast<int>(integer(line, "exit_code"));
+  const auto cause = line.find("root_cause");
+  if (cause == line.end()) fail(ErrorKind::data, "{}: root_cause is missing", kWhereJournal);
+  decision.root_cause = {integer(*cause, "rank"), text(*cause, "host"), text(*cause, "kind"),
+                         text(*cause, "message")};
+  decision.step_before = integer(line, "step_before");
+  decision.step_after = integer(line, "step_after");
+  decision.failures_in_a_row = integer(line, "failures_in_a_row");
+  decision.exclude = texts(line, "exclude");
+  decision.is_requeued = line.contains("is_requeued");
+  return decision;
+}
+
+/// Parses one event into `leg`. Throws Error(data) for missing or invalid members. Ignores an
+/// unknown event, which a newer version wrote; its time still counts.
+void take_event(const std::string& event, double time, const Json& line, Leg& leg) {
+  if (event == "start") {
+    leg.start = start_in(line);
+  } else if (event == "ready") {
+    leg.ready = LegReady{integer(line, "step"), json_get<double>(line, "start_s", kWhereJournal)};
+    leg.ready_at = time;
+  } else if (event == "commit") {
+    leg.committed = integer(line, "step");
+    leg.committed_at = time;
+  } else if (event == "request") {
+    leg.requests.push_back({text(line, "want"), text(line, "by"), integer(line, "step")});
+  } else if (event == "verdict") {
+    leg.verdicts.push_back(take_verdict(line, kWhereJournal));
+  } else if (event == "end") {
+    leg.end = LegEnd{text(line, "state"), static_cast<int>(integer(line, "exit_code")),
+                     integer(line, "step")};
+    leg.ended_at = time;
+  } else if (event == "decision") {
+    leg.decision = decision_in(line);
+    leg.decided_place = take_place(line, kWhereJournal);
+  }
+}
+
+/// Returns the attempt of a line: the newest one, or a new one at the end.
+Leg& leg_of(std::int64_t number, double time, JournalContent& content) {
+  if (content.legs.empty() || number > content.legs.back().number) {
+    content.legs.emplace_back();
+    content.legs.back().number = number;
+    content.legs.back().began_at = time;
+  }
+  return content.legs.back();
+}
+
+void put_start(Json& object, const LegStart& start) {
+  put_place(object, start.place);
+  object["nodes"] = start.nodes;
+  object["ranks"] = start.ranks;
+  object["hashes"] = start.hashes;
+  object["resumed_from"] = start.resumed_from < 0 ? Json(nullptr) : Json(start.resumed_from);
+  if (start.job_end) object["job_end"] = *start.job_end;
+}
+
+/// Parses one line without its line feed and adds it to `content`. If the line is incomplete, out
+/// of order or not an event, changes nothing and returns false.
+bool take_line(std::string_view line, JournalContent& content) {
+  try {
+    const Json json = parse_json(line, kWhereJournal);
+    const std::int64_t seq = integer(json, "seq");
+    const std::int64_t number = integer(json, "leg");
+    const double time = json_get<double>(json, "time", kWhereJournal);
+    const std::string event = text(json, "event");
+    const std::int64_t newest = content.legs.empty() ? 0 : content.legs.back().number;
+    if (number < 1) return false;
+    if (number < newest) return true;  // the writer had lost the lock without noticing
+    const bool overlaps = number > newest && seq <= content.lines;  // with lines of an older writer
+    if (seq != content.lines + 1 && !overlaps) return false;
+    Leg parsed;
+    take_event(event, time, json, parsed);  // throws before anything is changed
+    content.lines = seq;
+    Leg& leg = leg_of(number, time, content);
+    take_event(event, time, json, leg);
+    leg.last_at = time;
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 }  // namespace
 
@@ -73,7 +203,7 @@ void Journal::open_newest_leg(std::function<bool()> may_write) {
 JournalContent Journal::recover() {
   JournalContent content = read_journal(file_);
   if (content.bytes > content.valid_bytes) {
-    log::warn(formatted("{}: the last {} of {} bytes are no whole lines and are cut off",
+    log::warn(formatted("{}: truncated the last {} of {} bytes, which are not complete events",
                         file_.string(), content.bytes - content.valid_bytes, content.bytes));
   }
   fd_ = Fd(::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
@@ -99,7 +229,8 @@ void Journal::write_whole(const std::string& line) {
 
 void Journal::append(const char* event, std::int64_t leg, const Json& members) {
   if (!open_) return;
-  // Until a time of the wall clock: ThreadSanitizer of GCC 12 does not know the call that a duration takes.
+  // Waits until a wall clock time: ThreadSanitizer of GCC 12 does not know the call that waits for
+  // a duration.
   const std::unique_lock lock(mutex_, std::chrono::system_clock::now() + kPatience);
   if (!lock.owns_lock() || !may_write_()) return;
   if (torn_) recover();
@@ -143,6 +274,21 @@ void Journal::decision(const Decision& decision, const JobPlace& place) {
   put_decision(members, decision);
   put_place(members, place);
   append("decision", leg_, members);
+}
+
+void put_decision(Json& object, const Decision& decision) {
+  object["verdict"] = decision.verdict;
+  object["why"] = decision.why;
+  object["exit_code"] = decision.exit_code;
+  object["root_cause"] = {{"rank", decision.root_cause.rank},
+                          {"host", decision.root_cause.host},
+                          {"kind", decision.root_cause.kind},
+                          {"message", decision.root_cause.message}};
+  object["step_before"] = decision.step_before;
+  object["step_after"] = decision.step_after;
+  object["failures_in_a_row"] = decision.failures_in_a_row;
+  object["exclude"] = decision.exclude;
+  if (decision.is_requeued) object["is_requeued"] = true;
 }
 
 }  // namespace trireme

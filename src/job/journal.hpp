@@ -8,65 +8,67 @@
 #include <vector>
 
 #include "core/files/file.hpp"
-#include "job/leg.hpp"
+#include "job/attempt.hpp"
 
-/// `journal.jsonl` of a run folder: what happened to the run, one whole line an event, over all of
-/// its legs and jobs. Each line has `seq` (from 1, without a gap), `time` (Unix, seconds), `leg`
-/// and `event`:
+/// `journal.jsonl`, the event log of a run directory: one line per event, over all attempts and
+/// jobs of the run. Each line has `seq` (from 1, without gaps), `time` (Unix, seconds), `leg` (the
+/// number of the attempt) and `event`:
 ///
 ///   start     job, restart, attempt, nodes, ranks, hashes, resumed_from (null: none), job_end
 ///   ready     step, start_s: the first step is done
 ///   commit    step: its checkpoint is published
 ///   request   want, by, step
-///   verdict   rank, host, kind, exit_code, step, message, lost: of one rank
+///   verdict   rank, host, kind, exit_code, step, message, lost: the failure report of one rank
 ///   end       state, exit_code, step
-///   decision  what Decision has, with job, restart and attempt
+///   decision  the members of Decision, with job, restart and attempt
 ///
-/// **Recovery.** The valid prefix counts: what follows the first line that is not whole or out of
-/// order is cut off by the next writer. It is a record: what is resumed, checkpoints alone decide.
+/// **Recovery.** Only the valid prefix counts: the next writer truncates the file before the first line
+/// that is incomplete or out of order. The event log is a record only; checkpoints alone determine from
+/// which step a run resumes.
 namespace trireme {
 
 struct JournalContent {
-  std::vector<Leg> legs;          // by number
-  std::int64_t lines = 0;         // of the valid prefix; the seq of its last one
-  std::uint64_t valid_bytes = 0;  // the valid prefix
-  std::uint64_t bytes = 0;        // the file
+  std::vector<Leg> legs;   // sorted by number
+  std::int64_t lines = 0;  // number of lines of the valid prefix; equals the seq of its last line
+  std::uint64_t valid_bytes = 0;  // size of the valid prefix
+  std::uint64_t bytes = 0;        // size of the file
 
-  /// That a checkpoint of this run was ever published for; -1: none.
+  /// Returns the newest step for which a checkpoint of this run was published; -1: none.
   [[nodiscard]] std::int64_t committed() const;
 
-  /// Returns the id of the run, which all of its attempts share and which moves with its folder: a
-  /// hash of the time, job and host of the first line. "" if there is no line.
+  /// Returns the id of the run, which all of its attempts share and which moves with its directory:
+  /// a hash of the time, job and host of the first line. "" if there is no line.
   [[nodiscard]] std::string run_id() const;
 };
 
-/// Of an absent file: nothing. Where a leg was fenced and had not noticed, two writers overlap: the
-/// newer leg's lines count, the older's behind them are passed over. Throws Error(resource) if it cannot be read.
+/// Reads the event log; returns an empty one if the file does not exist. If an older attempt lost
+/// the lock without noticing, lines of two writers overlap: lines of the older attempt after those
+/// of the newer one are skipped. Throws Error(resource) if the file cannot be read.
 JournalContent read_journal(const std::filesystem::path& file);
 
-/// Writes the journal of a run: its rank 0, or `job finish`, whoever holds the folder's lock.
-/// Safe from several threads. Each event is on disk when the call returns.
+/// Writes the event log of a run. The holder of the run directory's lock writes: rank 0 of the run,
+/// or `job finish`. Thread-safe. Each event is on disk when the call returns.
 class Journal {
  public:
-  /// Inert until open().
+  /// Writes nothing until open().
   explicit Journal(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// Once the folder is ours: cuts off what follows the valid prefix; a new leg begins. `may_write`
-  /// is asked before each line: a leg that was fenced writes nothing more.
+  /// Truncates the file to its valid prefix and begins a new attempt. Call it with the lock held.
+  /// `may_write` is called before each line: an attempt that lost the lock writes nothing more.
   void open(std::function<bool()> may_write);
 
-  /// The same without a new leg: events are of the newest one, or of a first one.
+  /// Like open(), but events belong to the newest attempt, or to the first one of an empty log.
   void open_newest_leg(std::function<bool()> may_write);
 
-  /// It is open, and this leg was not fenced.
+  /// Returns true if the log is open and this attempt still holds the lock.
   [[nodiscard]] bool may_write() const { return open_ && may_write_(); }
 
-  /// What it held when it was opened.
+  /// Returns the attempts that the log contained when it was opened.
   [[nodiscard]] const std::vector<Leg>& legs() const { return legs_; }
 
   [[nodiscard]] std::int64_t leg() const { return leg_; }
 
-  /// A leg that never wrote a line: events from here on are its.
+  /// Begins a new attempt: further events belong to an attempt that has written no line yet.
   void begin_leg() { leg_ = (legs_.empty() ? 0 : legs_.back().number) + 1; }
 
   void start(const LegStart& start);
@@ -93,8 +95,9 @@ class Journal {
   std::int64_t leg_ = 0;
 };
 
-/// As the journal and `job finish` write it: {"verdict", "why", "exit_code", "root_cause": {"rank",
-/// "host", "kind", "message"}, "step_before", "step_after", "failures_in_a_row", "exclude"}.
+/// Adds the members of a decision to a JSON object, for the event log and `job finish`: {"verdict",
+/// "why", "exit_code", "root_cause": {"rank", "host", "kind", "message"}, "step_before",
+/// "step_after", "failures_in_a_row", "exclude"}.
 void put_decision(Json& object, const Decision& decision);
 
 }  // namespace trireme

@@ -32,9 +32,12 @@ bool is_status(const fs::path& file) {
   }
 }
 
+constexpr const char* kRecord = "job.json";
+constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 16;
+
 }  // namespace
 
-// config.toml and metrics.jsonl are names that other programs use, too.
+// config.toml and metrics.jsonl prove nothing, because other programs use these names, too.
 bool RunFolder::holds_run() const {
   return is_status(status()) || holds_step(checkpoints());
 }
@@ -54,15 +57,17 @@ bool RunFolder::is_blank() const {
 
 void RunFolder::prepare() const {
   std::error_code code;
-  if (root.empty()) fail(ErrorKind::usage, "--run '' names no folder");
+  if (root.empty()) fail(ErrorKind::usage, "--run is empty. Give the path of a directory");
   if (fs::exists(root, code) && !fs::is_directory(root, code))
-    fail(ErrorKind::usage, "--run {} is a file, must be a folder", root.string());
-  if (fs::exists(root, code) && !holds_run() && !is_blank()) {
-    fail(ErrorKind::usage,
-         "--run {} holds something that is not a run of trireme; give a new or an empty folder",
-         root.string());
-  }
+    fail(ErrorKind::usage, "--run {} is a file. Give the path of a directory", root.string());
+  if (fs::exists(root, code) && !holds_run() && !is_blank()) refuse_foreign();
   make_folders(checkpoints());
+}
+
+void RunFolder::refuse_foreign() const {
+  fail(ErrorKind::usage,
+       "--run {} is not empty and is not a Trireme run. Choose a new or an empty directory",
+       root.string());
 }
 
 std::string rank_file(int rank, const std::string& extension) {
@@ -84,9 +89,34 @@ std::int64_t committed_step(const RunFolder& folder) {
   try {
     const Json status = read_json(folder.status(), {.max_bytes = kMaxStatusBytes});
     return json_get<std::int64_t>(status, "committed", folder.status().string());
-  } catch (const Error&) {  // absent, or of a version that did not write it
+  } catch (const Error&) {  // missing, or written by an older version
     return read_journal(folder.journal()).committed();
   }
+}
+
+void write_submission(const std::filesystem::path& place, const SubmissionRecord& record) {
+  const Json json{{"job", record.job}, {"chain", record.chain}, {"time", record.time}};
+  write_file_atomic(place / kRecord, json.dump() + "\n");
+}
+
+std::vector<SubmissionRecord> read_submissions(const RunFolder& folder) {
+  std::vector<SubmissionRecord> records;
+  std::error_code code;
+  for (std::filesystem::directory_iterator it(folder.submit(), code), end; !code && it != end;
+       it.increment(code)) {
+    const std::filesystem::path file = it->path() / kRecord;
+    try {
+      const Json json = read_json(file, {.max_bytes = kMaxRecordBytes});
+      const std::string where = file.string();
+      records.push_back({json_get<std::string>(json, "job", where),
+                         json_get<std::int64_t>(json, "chain", where),
+                         json_get<double>(json, "time", where)});
+    } catch (const Error&) {  // an older version wrote none, or the submission was refused
+    }
+  }
+  std::sort(records.begin(), records.end(),
+            [](const auto& a, const auto& b) { return a.time < b.time; });
+  return records;
 }
 
 }  // namespace trireme

@@ -3,10 +3,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trireme {
 
-/// Places inside a run's folder; the README of src/train lists them.
+/// The files and directories of a run directory; the README of src/train describes them.
 struct RunFolder {
   std::filesystem::path root;
 
@@ -14,16 +15,16 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
 
-  /// What the ranks hold and send, counted in an update beside the formulas.
+  /// Memory and traffic of the ranks in one optimizer step: counted values and formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
 
-  /// The compute peak that MFU is a share of, for each device, layout and dtype (run/kept_peak.hpp).
+  /// The peak FLOP/s for MFU, for each device, layout and dtype (run/kept_peak.hpp).
   [[nodiscard]] std::filesystem::path peak() const { return root / "peak.json"; }
 
-  /// What happened, over all legs and jobs (journal.hpp).
+  /// The event log of all attempts and jobs (journal.hpp).
   [[nodiscard]] std::filesystem::path journal() const { return root / "journal.jsonl"; }
 
-  /// A view of the journal for scripts: how the run stands.
+  /// The status of the run for scripts (write_status()).
   [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
 
   [[nodiscard]] std::filesystem::path chain() const { return root / "chain.txt"; }
@@ -32,40 +33,59 @@ struct RunFolder {
 
   [[nodiscard]] std::filesystem::path save_file() const { return root / "SAVE"; }
 
-  /// One file a rank in each of these: how it ended, where its threads stood, what it skipped.
+  /// Directories with one file per rank: failure reports, stack traces, skipped steps.
   [[nodiscard]] std::filesystem::path verdicts() const { return root / "verdicts"; }
 
   [[nodiscard]] std::filesystem::path stacks() const { return root / "stacks"; }
 
   [[nodiscard]] std::filesystem::path skipped() const { return root / "skipped"; }
 
-  /// What jobs that wait will run (submit/submission.hpp), a folder each.
+  /// Copies of programs and configuration for waiting jobs (submit/submission.hpp), a directory
+  /// each.
   [[nodiscard]] std::filesystem::path submit() const { return root / "submit"; }
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
 
-  /// A run of ours was here: a status.json of ours, or checkpoints/step-*.
+  /// Returns true if this is the directory of a run: it has Trireme's status.json or
+  /// checkpoints/step-*.
   [[nodiscard]] bool holds_run() const;
 
-  /// Nothing is there, or nothing but what a start leaves that was lost before it began.
+  /// Returns true if the directory is empty or contains only files of a start that failed early.
   [[nodiscard]] bool is_blank() const;
 
-  /// Makes the folder if it is absent or empty; accepts one that holds_run(). Throws Error(usage)
-  /// for a folder that holds something else.
+  /// Creates the directory if it is missing or blank; accepts one that holds_run(). Throws
+  /// Error(usage) for any other content.
   void prepare() const;
+
+  /// Throws the Error(usage) for a directory that is neither blank nor a run.
+  [[noreturn]] void refuse_foreign() const;
 };
 
-/// "rank-00003.json" of rank 3.
+/// Returns "rank-00003.json" for rank 3 and ".json".
 std::string rank_file(int rank, const std::string& extension);
 
-/// How a run ended, for scripts: {"state": "running" | "done" | "stopped" | "failed", "exit_code":
-/// N, "step": N, "committed": N}, published whole. `committed`: the newest step with a checkpoint,
-/// -1: none yet; without it the one of the status.json before.
+/// Writes status.json for scripts: {"state": "running" | "done" | "stopped" | "failed",
+/// "exit_code": N, "step": N, "committed": N}. The file is replaced atomically. `committed` is the
+/// newest step with a checkpoint (-1: none yet); without it, the value of the previous status.json
+/// is kept.
 void write_status(const RunFolder& folder, const std::string& state, int code, std::int64_t step,
                   std::optional<std::int64_t> committed = std::nullopt);
 
-/// The newest step that this run is known to have committed, whatever is left of it; -1: none. From
-/// status.json, else from the journal.
+/// Returns the newest step that this run has committed, even if its checkpoint is gone; -1: none.
+/// Reads status.json, else the event log.
 std::int64_t committed_step(const RunFolder& folder);
+
+/// A job that `trireme submit` has queued for a run: `submit/N/job.json` in the run directory.
+struct SubmissionRecord {
+  std::string job;         // id of the scheduler; for dependent jobs the id of the array
+  std::int64_t chain = 1;  // number of dependent jobs that run one after another
+  double time = 0;         // Unix time of the submission
+};
+
+/// Writes the record into `place`, the directory of this submission. Throws Error(resource).
+void write_submission(const std::filesystem::path& place, const SubmissionRecord& record);
+
+/// Returns the submissions of a run, oldest first. Skips directories without a readable record.
+std::vector<SubmissionRecord> read_submissions(const RunFolder& folder);
 
 }  // namespace trireme

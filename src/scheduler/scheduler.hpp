@@ -8,43 +8,41 @@
 #include <string_view>
 #include <vector>
 
-#include "scheduler/scheduler_job.hpp"
-
 namespace trireme {
 
 /// The names of the environment variables that a scheduler sets; "" for a variable that it lacks.
 struct SchedulerVariables {
   const char* job = "";             // id of the job
-  const char* job_tasks = "";       // number of processes that the job asked for
+  const char* job_tasks = "";       // number of processes of the job
   const char* job_nodes = "";       // number of nodes of the job
   const char* job_end = "";         // Unix time at which the job ends
-  const char* restarts = "";        // how often the job was put back in the queue
+  const char* restarts = "";        // number of requeues of the job
   const char* step = "";            // number of this start of processes within the job
-  const char* rank = "";            // of a process that the scheduler's launcher started
+  const char* rank = "";            // rank of a process that the scheduler's launcher started
   const char* step_tasks = "";      // number of processes of that start
   const char* node = "";            // name of this node
-  const char* pmix_namespace = "";  // not a variable: how the names of its PMIx namespaces begin
+  const char* pmix_namespace = "";  // prefix of its PMIx namespaces (not a variable)
 };
 
-/// The words of a scheduler in messages: its name, its programs, its settings, its files.
+/// The words of a scheduler for messages: its name, programs, settings and files.
 struct SchedulerWords {
   const char* name = "";  // "Slurm"
   const char* id = "";    // "slurm": in ids of problems, and the directory of job scripts
   const char* script_extension = "";      // ".sbatch"
   const char* launch = "";                // "srun": starts processes in a job
-  const char* launch_advice = "";         // how to start processes that MPI finds
-  const char* launch_one = "";            // how to start one process
-  const char* bind_advice = "";           // how to give each rank CPUs of its own
-  const char* environment_advice = "";    // how to give all ranks the same variables
+  const char* launch_advice = "";         // command that starts ranks for MPI
+  const char* launch_one = "";            // command that starts one process
+  const char* bind_advice = "";           // option that gives each rank its own CPUs
+  const char* environment_advice = "";    // option that passes variables to all ranks
   const char* submit = "";                // "sbatch": puts a job in the queue
   const char* cancel = "";                // "scancel": ends a job
   const char* list_jobs = "";             // "squeue"
   const char* list_nodes = "";            // shows the partitions
-  const char* open_files_advice = "";     // where the hard limit of open files is set
-  const char* locked_memory_advice = "";  // where the limit of locked memory is set
+  const char* open_files_advice = "";     // setting of the hard limit of open files
+  const char* locked_memory_advice = "";  // setting of the limit of locked memory
 };
 
-/// A node of a start of processes.
+/// A node of a step (one start of processes in a job).
 struct StepNode {
   std::string name;
   int tasks = 0;
@@ -54,55 +52,85 @@ struct StepNode {
 struct NodeKind {
   std::string partition;
   bool is_default = false;
-  std::int64_t nodes = 0;  // that are not down
-  std::int64_t cpus = 0;   // of each
+  std::int64_t nodes = 0;  // number of nodes that are up
+  std::int64_t cpus = 0;   // CPUs per node
   std::int64_t memory_mb = 0;
   std::int64_t gpus = 0;
-  std::string gpu_type;           // "a100"; "" where the scheduler has no type
-  std::optional<double> limit_s;  // longest job; none: any
+  std::string gpu_type;           // "a100"; "" if the scheduler reports no type
+  std::optional<double> limit_s;  // longest time of a job; none: no limit
 };
 
 /// The nodes of the cluster.
 struct ClusterAnswer {
   std::vector<NodeKind> kinds;
-  std::string refused;  // why the scheduler does not answer; "": it does
+  std::string refused;  // error if the scheduler does not answer; "": it answers
 };
 
-/// A job to be put in the queue.
+/// A job to submit.
 struct JobOrder {
   std::string name;
   std::int64_t nodes = 1;
   std::int64_t ranks_per_node = 1;
   std::int64_t cpus_per_rank = 1;
   std::int64_t gpus_per_node = 0;
-  std::string time;                  // "": the script's
-  std::int64_t chain = 1;            // so many jobs one after another
+  std::string time;                  // "": time limit of the script
+  std::int64_t chain = 1;            // number of dependent jobs that run one after another
   std::string after;                 // ids of jobs, joined by colons; "": none
-  std::vector<std::string> options;  // in the scheduler's own form
+  std::vector<std::string> options;  // in the form of the scheduler
   std::filesystem::path script;
-  std::vector<std::string> arguments;  // of the script
+  std::vector<std::string> arguments;  // arguments of the script
 };
 
-/// The scheduler's answer to a job that is put in the queue.
+/// The scheduler's description of a job. `state` and `reason` use the words of Slurm; other
+/// schedulers must translate theirs.
+struct SchedulerJob {
+  bool known = false;  // the scheduler knows the job
+  std::string id;      // "84"; a task of an array has its own number
+  std::string state;   // "RUNNING", "COMPLETING", ...
+  std::string reason;  // "TimeLimit", "None", ...
+  std::int64_t restarts = 0;
+  bool may_requeue = true;
+  bool was_preempted = false;
+  std::optional<double> end_s;  // Unix time at which the scheduler ends or ended the job
+  std::string error_file;       // standard error file of a batch job; "": unknown
+
+  /// Returns true if the job was cancelled: it leaves its nodes, and the reason is neither its time
+  /// limit, nor a preemption, nor a lost node. `restart`: number of requeues of the caller's
+  /// attempt.
+  [[nodiscard]] bool is_cancelled(std::int64_t restart) const;
+
+  /// Returns true if the scheduler requeues the job by itself. `restart`: as in is_cancelled().
+  [[nodiscard]] bool is_requeued(std::int64_t restart) const;
+
+  [[nodiscard]] bool is_at_time_limit() const;
+
+  /// Returns true if the job waits in the queue.
+  [[nodiscard]] bool is_pending() const { return state == "PENDING"; }
+
+  /// Returns true if the job has nodes: it runs, starts, is suspended, or some processes still run.
+  [[nodiscard]] bool is_active() const;
+
+  [[nodiscard]] bool is_out_of_memory() const { return state == "OUT_OF_MEMORY"; }
+};
+
+/// The scheduler's answer to a submission.
 struct SubmitAnswer {
   bool is_queued = false;
-  std::string job;   // its id
-  std::string text;  // the whole answer: why the job was refused
+  std::string job;   // id of the job
+  std::string text;  // the whole answer, with the reason of a refusal
 };
 
 /// The state of a job as the scheduler reports it.
 struct SchedulerAnswer {
-  bool answered = false;  // false: there is no scheduler here, or it is silent
-  std::vector<SchedulerJob>
-      jobs;  // an array has one for each task; empty: the job is not known (any more)
+  bool answered = false;           // false: there is no scheduler, or it does not answer
+  std::vector<SchedulerJob> jobs;  // one for each task of an array; empty: unknown job
 };
 
-/// A way to ask about a job: ask_scheduler, or a test's.
+/// Asks about a job: ask_scheduler, or a function of a test.
 using SchedulerQuery = std::function<SchedulerAnswer(const std::string& id)>;
 
 /// The scheduler of a cluster: the allocation of this process, states of jobs, nodes, submission.
-/// The functions that run a program of the scheduler wait for its answer for a limited time. One more
-/// scheduler: a directory with a class, and a row in schedulers.cpp.
+/// Functions that run a program of the scheduler wait for its answer for a limited time.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
@@ -113,72 +141,72 @@ class Scheduler {
   /// Returns the id by which the scheduler knows this process's job; "" outside a job.
   [[nodiscard]] virtual std::string job_id() const = 0;
 
-  /// Returns the nodes on which this start of processes runs; empty if they are not known.
+  /// Returns the nodes of this step; empty if they are unknown.
   [[nodiscard]] virtual std::vector<StepNode> step_nodes() const = 0;
 
   /// Returns true if the scheduler gave GPUs to this process's job.
   [[nodiscard]] virtual bool gave_gpus() const = 0;
 
-  /// Asks for the state of the job `id`, or of each task if it is an array; at most 10 s.
+  /// Returns the state of the job `id`, or of each task of an array; waits at most 10 s.
   [[nodiscard]] virtual SchedulerAnswer ask(const std::string& id) const = 0;
 
-  /// Parses the scheduler's description of one job, as its job scripts hand it to `job finish`.
+  /// Parses the scheduler's description of one job, which job scripts pass to `job finish`.
   [[nodiscard]] virtual SchedulerJob read_job(std::string_view text) const = 0;
 
-  /// Asks for the nodes of the cluster; at most 60 s.
+  /// Returns the nodes of the cluster; waits at most 60 s.
   [[nodiscard]] virtual ClusterAnswer cluster() const = 0;
 
-  /// Parses a time limit. Returns seconds; none for no limit. Throws Error(usage) for another text.
+  /// Parses a time limit. Returns seconds; none for no limit. Throws Error(usage) for invalid text.
   [[nodiscard]] virtual std::optional<double> time_s(std::string_view text) const = 0;
 
   /// Returns the time limit that a job script asks for; "" if it asks for none.
   [[nodiscard]] virtual std::string time_of_script(const std::filesystem::path& script) const = 0;
 
-  /// Returns the partition that the user's options, or the variables that stand for them, name; "" for
-  /// the default one.
+  /// Returns the partition from the user's options or their environment variables; "" for the
+  /// default.
   [[nodiscard]] virtual std::string partition_of(const std::vector<std::string>& options) const = 0;
 
-  /// Returns the number of ranks on a node that the user's options name; none if they name none. Throws
+  /// Returns the number of ranks per node from the user's options; none if it is not given. Throws
   /// Error(usage) for a number below 1.
   [[nodiscard]] virtual std::optional<std::int64_t> ranks_per_node(
       const std::vector<std::string>& options) const = 0;
 
-  /// Returns the names of the options of `words().submit` that users give behind the job script by
-  /// mistake.
+  /// Returns the options of `words().submit` that users may put after the job script by mistake.
   [[nodiscard]] virtual std::span<const std::string_view> option_names() const noexcept = 0;
 
-  /// Returns the command that puts a job in the queue.
+  /// Returns the command that submits a job.
   [[nodiscard]] virtual std::vector<std::string> submit_words(const JobOrder& order) const = 0;
 
-  /// Runs such a command; at most 60 s.
+  /// Runs the command of submit_words(); waits at most 60 s.
   [[nodiscard]] virtual SubmitAnswer submit(const std::vector<std::string>& words) const = 0;
 
-  /// Returns `words().submit` with the option that leaves out nodes, which are joined by commas.
+  /// Returns `words().submit` with the option that excludes `nodes` (joined by commas).
   [[nodiscard]] virtual std::string exclude_option(const std::string& nodes) const = 0;
 
   /// Returns the command that shows a job in the queue.
   [[nodiscard]] virtual std::string show_command(const std::string& job) const = 0;
 
-  /// Returns the command that sends SIGUSR1 to all processes of a job: they write their stacks.
+  /// Returns the command that sends SIGUSR1 to all processes of a job, which then write their
+  /// stacks.
   [[nodiscard]] virtual std::vector<std::string> stacks_words(const std::string& job) const = 0;
 
-  /// Returns the beginning of a command that runs beside a job's processes on one of its nodes.
+  /// Returns the first words of a command that runs within a job on one of its nodes.
   [[nodiscard]] virtual std::vector<std::string> beside_words(const std::string& job,
                                                               const std::string& node,
                                                               bool on_terminal) const = 0;
 };
 
-/// Returns all schedulers that this program knows. Safe before main.
+/// Returns all known schedulers. Safe before main.
 std::span<const Scheduler* const> schedulers() noexcept;
 
 /// Returns the scheduler of this process's job; outside a job, the first one.
 const Scheduler& scheduler() noexcept;
 
-/// Asks the scheduler about the job `id` ("17", "9_2").
+/// Returns the state of the job `id` ("17", "9_2").
 SchedulerAnswer ask_scheduler(const std::string& id);
 
-/// Asks the scheduler when it ends this process's job: the limit may have been changed since the job
-/// began. Returns Unix time; none outside a job, or if there is no answer.
+/// Returns the Unix time at which the scheduler ends this process's job; none outside a job, or
+/// without an answer. Asks the scheduler, because the limit may have changed since the job began.
 std::optional<double> job_end_from_scheduler();
 
 /// Returns the value of an environment variable; "" if it is not set.

@@ -73,7 +73,7 @@ refused() {
 
 nothing_is_wrong() {
   start 3 all true doctor --run "$work/run" --data "0.5 $work/sets/set + 0.5 $work/sets/other" >"$work/doctor.out" 2>&1 || broken "doctor ended with $?"
-  expect_match "what it says" '3 ranks on 3 nodes.*nothing is wrong' "$(<"$work/doctor.out")"
+  expect_match "what it says" '3 ranks on 3 nodes.*no problems found' "$(<"$work/doctor.out")"
 }
 
 devices() {
@@ -123,7 +123,7 @@ environment() {
   finds interface-absent error 'OMPI_MCA_btl_tcp_if_include=ib9' 'all hosts have: eth0' 2@1 all 'export OMPI_MCA_btl_tcp_if_include=ib9'
   refused 'OMPI_MCA_btl_tcp_if_include=ib9.*eth0' 2@1 all 'export OMPI_MCA_btl_tcp_if_include=ib9'
   finds binary-differs error 'rank 1 .*n2' 'TRIREME_BIN' 2 n2 "mount --bind $work/other $bin/trireme"
-  refused "rank 1 .*n2.*another program than rank 0's" 2 n2 "mount --bind $work/other $bin/trireme"
+  refused "rank 1 .*n2.*the program differs from that of rank 0" 2 n2 "mount --bind $work/other $bin/trireme"
   finds variable-unread warning 'TRIREME_ZZZZQ matches no' 'unset it' 1 all 'export TRIREME_ZZZZQ=1'
   finds variable-wrong error 'TRIREME_OPTIM_LRR.*did you mean .TRIREME_OPTIM_LR' 'correct or unset' 1 all 'export TRIREME_OPTIM_LRR=1'
   finds variable-wrong error 'optim.lr = abc, must be' 'correct or unset' 1 all 'export TRIREME_OPTIM_LR=abc'
@@ -138,10 +138,10 @@ folders() {
   expect_equal "nodes to leave out where the others have it" n2 "$(excluded)"
   finds folder-not-writable error 'rank 1 .*n2.*Read-only' '--run where you may write' 2 n2 "mount --bind -o ro $work/run $work/run" --run "$work/run"
   finds folder-not-writable error 'rank 0 .*n1.*Read-only' '--run where you may write' 2 n1 "mount --bind -o ro $work/run $work/run" --run "$work/run"
-  finds config-differs error 'rank 1 .*n2.*config.toml is not what rank 0 sees' 'another folder under the same name' 2 n2 \
+  finds config-differs error 'rank 1 .*n2.*config.toml is not what rank 0 sees' 'a local directory of the same name' 2 n2 \
     "mount --bind $work/other.toml $work/run/config.toml" --run "$work/run"
-  finds data-absent error 'rank 1 .*n2.*/set is not there' 'all nodes share' 2 n2 "mount -t tmpfs none $work/sets" --data "$work/sets/set"
-  finds data-absent error 'ranks? 0.*/sat is not there' 'trireme-data pack wrote' 2 all true --data "0.5 $work/sets/set + 0.5 $work/sat"
+  finds data-absent error 'rank 1 .*n2.*/set does not exist' 'all nodes share' 2 n2 "mount -t tmpfs none $work/sets" --data "$work/sets/set"
+  finds data-absent error 'ranks? 0.*/sat does not exist' 'trireme-data pack wrote' 2 all true --data "0.5 $work/sets/set + 0.5 $work/sat"
   local small="mkdir -p $work/small && mount -t tmpfs -o"
   finds space-little warning "/small: only .* are free" 'prune.*another --run' 1 all "$small size=50m none $work/small" --run "$work/small/run"
   finds space-none error "are free, a checkpoint takes" 'prune.*another --run' 1 all \
@@ -150,9 +150,9 @@ folders() {
 }
 
 network() {
-  finds allreduce-wrong error 'n2: a sum over ranks came out wrong' 'leave the node out' 3 n2 "export LD_PRELOAD=$bad BAD_PLACE_DAMAGES=1"
+  finds allreduce-wrong error 'n2: a sum over ranks is wrong' 'exclude the node' 3 n2 "export LD_PRELOAD=$bad BAD_PLACE_DAMAGES=1"
   "$cluster/on" n3 tc qdisc add dev eth0 root tbf rate 50mbit burst 256kb latency 50ms
-  finds node-slow error 'n3: sums with its neighbours at' '--exclude=n3' 3 all true
+  finds node-slow error 'n3: all-reduce with its neighbours runs at' '--exclude=n3' 3 all true
   expect_equal "nodes to leave out" n3 "$(excluded)"
   "$cluster/on" n3 tc qdisc del dev eth0 root
 }

@@ -65,7 +65,7 @@ what_a_run_forbids_is_told_at_submission() {
   submit_run chain -- --train.steps 100000 --model.num_layers 7
   expect_refused "another shape" 'model.num_layers.*7'
   submit_run new --after 99999 -- --train.steps 10
-  expect_refused "a job that nobody knows" 'the controller knows no job 99999.*\[after-unknown\]'
+  expect_refused "a job that nobody knows" 'the controller does not know job 99999.*\[after-unknown\]'
   submit_run new -- --init "$work/nosuch" --train.steps 10
   expect_refused "a start that is not there" 'nosuch'
   submit_run new --sbatch=--ntasks-per-node=16 -- --train.steps 10

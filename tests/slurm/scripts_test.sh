@@ -220,7 +220,7 @@ a_silent_controller_is_no_cancel() {
   expect_equal "one that answers later" '75 requeue 7' "$(SILENT=4 job_ends requeue 75 143)"
   expect_match "the input of finish" 'JobState=RUNNING' "$(xargs <"$work/asked")"
   expect_match "one that stays silent" '^75 requeue 7' "$(TRIREME_CONTROLLER_WAIT=0 SILENT=99 job_ends requeue 75 143)"
-  expect_match "the message" 'silent for 0 s; when it is back: scontrol requeue 7, or submit' "$(<"$work/out")"
+  expect_match "the message" 'silent for 0 s; when it answers again: scontrol requeue 7, or submit' "$(<"$work/out")"
 }
 
 a_job_about_which_nothing_is_decided_says_what_to_do() {

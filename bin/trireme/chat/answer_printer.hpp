@@ -6,8 +6,9 @@
 
 namespace trireme {
 
-/// Prints an answer as it comes. Thoughts are one line that says how long they take, unless they are
-/// to be shown; where nobody looks they are left out. What a model wrote cannot steer the terminal.
+/// Prints an answer while it is generated. Unless `show_thoughts` is set, thoughts are replaced by
+/// one line with their duration on a terminal, and left out elsewhere. Control characters in the
+/// model's output are escaped, so that they cannot control the terminal.
 class AnswerPrinter {
  public:
   struct Style {
@@ -18,11 +19,11 @@ class AnswerPrinter {
 
   explicit AnswerPrinter(Style style) : style_(style), start_(Clock::now()) {}
 
-  /// `tokens`: how many there are so far.
+  /// `tokens`: number of tokens of the answer so far.
   void thought(std::string_view text, std::int64_t tokens);
   void content(std::string_view text);
 
-  /// Ends the line, and on a terminal says `note` and how fast it was.
+  /// Ends the line. On a terminal, also prints `note`, the number of tokens and the speed.
   void end(std::int64_t tokens, std::string_view note);
 
  private:

@@ -26,7 +26,7 @@ struct ChatOptions {
   EngineConfig engine;
 };
 
-/// Takes lines until the user leaves.
+/// Processes lines until the user leaves. Returns the exit code.
 int talk_with(ChatTalk& talk, LineReader& reader, bool someone_types) {
   for (std::string line;;) {
     const LineReader::Result result = reader.read(talk.is_open() ? ". " : "> ", line);
@@ -40,7 +40,7 @@ int talk_with(ChatTalk& talk, LineReader& reader, bool someone_types) {
       else if (check_utf8(line, "standard input"); !talk.take(line))
         return kExitDone;
     } catch (const Error& error) {
-      // Whoever types can do better in the next line; a script cannot.
+      // A user can correct the mistake in the next line; a script cannot.
       const bool mendable = error.kind() == ErrorKind::usage || error.kind() == ErrorKind::data;
       if (!someone_types || !mendable) throw;
       std::fflush(stdout);
@@ -60,12 +60,13 @@ int run(ChatOptions& options) {
   const bool on_terminal = there.input && there.output;
   ChatTalk talk(*model, engine, options.settings, options.system, on_terminal);
   LineReader reader({.history = options.history, .commands = ChatTalk::commands()});
-  std::optional<CatchInterrupts> interrupts;  // where nobody types, Ctrl-C ends the program
+  std::optional<CatchInterrupts> interrupts;  // without a terminal, Ctrl-C ends the program
   if (there.input) interrupts.emplace();
   if (on_terminal) {
     print(formatted("{}: /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n",
                     model->checkpoint.string()));
-    if (!is_utf8) log::warn("no UTF-8 locale on this system: wide characters are edited wrongly");
+    if (!is_utf8)
+      log::warn("this system has no UTF-8 locale: line editing of wide characters does not work");
   }
   return talk_with(talk, reader, there.input);
 }
@@ -78,19 +79,20 @@ void add_chat_command(CommandLine& line) {
   Command& command = line.command("chat", "talk with a trained model in the terminal");
   add_model_options(command, options->model);
   add_chat_template_option(command, options->model)
-      .option("--system", &options->system, "TEXT", "what the model is told first")
+      .option("--system", &options->system, "TEXT", "system prompt")
       .option("--thinking", &options->thinking, "auto|on|off",
-              "thoughts before an answer; auto: as its chat format has it")
+              "thoughts before an answer; auto: default of the chat format")
       .flag("--show-thoughts", options->settings.show_thoughts,
-            "print them instead of one line that stands for them")
-      .option("--max-tokens", &options->settings.max_tokens, "N", "most tokens of an answer");
+            "print the thoughts instead of one summary line")
+      .option("--max-tokens", &options->settings.max_tokens, "N",
+              "maximum number of tokens of an answer");
   add_draw_options(command, options->settings.sampling)
       .option("--seed", &options->settings.sampling.seed, "N",
-              "of the draws; all settings: /set in the chat")
+              "random seed for sampling; /set in the chat shows all settings")
       .option("--history", &options->history, "FILE",
-              "keeps the lines that were typed, for the next time")
+              "file that keeps the typed lines for the next chat")
       .option("--kv-cache-mib", &options->engine.kv_cache_mib, "N",
-              "memory for keys and values; 0: as much as the longest conversation needs")
+              "size of the KV cache in MiB; 0: as much as the longest conversation needs")
       .example("trireme chat --checkpoint runs/sft")
       .example("echo \"Who are you?\" | trireme chat --checkpoint runs/sft --temperature 0")
       .run([options] { return run(*options); });

@@ -8,25 +8,25 @@
 
 namespace trireme {
 
-/// What a chat may change between two answers.
+/// The settings that a user can change between two answers.
 struct ChatSettings {
   SamplingConfig sampling;
   std::int64_t max_tokens = 1024;
-  std::optional<bool> thinking;  // none: as the chat format has it
-  bool show_thoughts = false;    // false: folded into one line
+  std::optional<bool> thinking;  // none: default of the chat format
+  bool show_thoughts = false;    // false: one summary line
 
-  /// Throws Error(usage) for a value that is not possible.
+  /// Throws Error(usage) if a value is invalid.
   void check() const;
 
-  /// "temperature 0.7", ..: a line each.
+  /// Returns one line for each setting, for example "temperature 0.7".
   [[nodiscard]] std::string text() const;
 
-  /// Sets one by name. Throws Error(usage) for an unknown name (with the nearest) or a value that is
-  /// not possible; nothing has changed then.
+  /// Sets the setting `name`. Throws Error(usage) for an unknown name (with the nearest known name)
+  /// or an invalid value; then nothing changes.
   void set(std::string_view name, std::string_view value);
 };
 
-/// "auto", "on" or "off". Throws Error(usage).
+/// Parses "auto" (none), "on" or "off". Throws Error(usage) for another text.
 std::optional<bool> read_thinking(std::string_view value);
 
 }  // namespace trireme

@@ -23,7 +23,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-/// The first word, and what follows it.
+/// Returns the first word and the rest of the text.
 std::pair<std::string_view, std::string_view> split_word(std::string_view text) {
   const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
   return {text.substr(0, end), trimmed(text.substr(end))};
@@ -46,20 +46,20 @@ struct ChatTalk::Command {
 
 const std::vector<ChatTalk::Command>& ChatTalk::table() {
   static const std::vector<Command> rows{
-      {"/help", "", "these commands", [](ChatTalk& talk, auto) { talk.help(); }},
-      {"/system", "[TEXT]", "a new conversation, in which the model is told TEXT first",
+      {"/help", "", "list the commands", [](ChatTalk& talk, auto) { talk.help(); }},
+      {"/system", "[TEXT]", "start a new conversation with the system prompt TEXT",
        [](ChatTalk& talk, auto rest) { talk.begin(std::string(rest)); }},
-      {"/clear", "", "a new conversation; what the model is told first stays",
+      {"/clear", "", "start a new conversation with the same system prompt",
        [](ChatTalk& talk, auto) { talk.begin(std::string(talk.system())); }},
-      {"/regen", "", "another answer to the last message",
+      {"/regen", "", "generate another answer to the last message",
        [](ChatTalk& talk, auto) { talk.regenerate(); }},
-      {"/save", "FILE", "adds the conversation to FILE as one line of JSON, as pack reads it",
+      {"/save", "FILE", "append the conversation to FILE as one JSON line that pack can read",
        [](ChatTalk& talk, auto rest) { talk.save(rest); }},
-      {"/set", "[NAME VALUE]", "changes a setting; without NAME shows all",
+      {"/set", "[NAME VALUE]", "change a setting; without NAME: show all settings",
        [](ChatTalk& talk, auto rest) { talk.set(rest); }},
-      {"/thoughts", "", "shows the thoughts before the last answer",
+      {"/thoughts", "", "show the thoughts before the last answer",
        [](ChatTalk& talk, auto) { talk.show_thoughts(); }},
-      {"/exit", "", "ends, as Ctrl-D does", nullptr}};
+      {"/exit", "", "end the program, like Ctrl-D", nullptr}};
   return rows;
 }
 
@@ -125,7 +125,8 @@ bool ChatTalk::run_command(std::string_view line) {
     command.run(*this, rest);
     return true;
   }
-  fail(ErrorKind::usage, "no command {}{} (/help lists them; // begins a message with /)", name,
+  fail(ErrorKind::usage,
+       "unknown command {}{} (/help lists the commands; // begins a message with /)", name,
        did_you_mean(name, commands()));
 }
 
@@ -168,7 +169,7 @@ void ChatTalk::answer() {
     printer.thought(piece.thought, tokens);
     printer.content(piece.content);
   };
-  // What prints may throw, which the engine's calls must not.
+  // Printing may throw, but the callbacks of the engine must not throw.
   std::vector<Delta> arrived;
   const auto id =
       engine_.submit(request(chat), [&](Delta delta) { arrived.push_back(std::move(delta)); });
@@ -204,8 +205,8 @@ void ChatTalk::help() const {
     text += cat(left, command.help, "\n");
   }
   text +=
-      "\"\"\" begins and ends a message of several lines, // one that begins with /.\n"
-      "Ctrl-C stops an answer, Ctrl-D ends.\n";
+      "\"\"\" begins and ends a message of several lines; // begins a message with /.\n"
+      "Ctrl-C stops an answer, Ctrl-D ends the program.\n";
   say(text);
 }
 
@@ -246,8 +247,7 @@ void ChatTalk::save(const std::filesystem::path& file) const {
   for (const ChatMessage& message : conversation_.messages) messages.push_back(json_of(message));
   const std::string line = Json{{"messages", std::move(messages)}}.dump() + "\n";
   append_to_file(file, line);
-  say(formatted("{} messages: one more line of {}\n", conversation_.messages.size(),
-                file.string()));
+  say(formatted("appended {} messages to {}\n", conversation_.messages.size(), file.string()));
 }
 
 void ChatTalk::set(std::string_view words) {

@@ -13,25 +13,26 @@
 
 namespace trireme {
 
-/// A conversation with a model, line by line. A line that begins with "/" is a command ("//" begins a
-/// message with one), three double quotes begin and end a message of several lines.
+/// A conversation with a model that reads one line at a time. A line that begins with "/" is a
+/// command; "//" begins a message with "/". Three double quotes begin and end a message of several
+/// lines.
 class ChatTalk {
  public:
-  /// All must outlive this. `on_terminal`: someone looks; else only answers are printed.
+  /// All references must outlive this object. Without `on_terminal`, only answers are printed.
   ChatTalk(const LoadedModel& model, GenerationEngine& engine, ChatSettings settings,
            std::string system, bool on_terminal);
 
-  /// False: the user wants to leave. Throws Error(usage) for what a command or message cannot be, with
-  /// the conversation as before, and what the engine says of the model.
+  /// Processes one line. Returns false if the user wants to leave. Throws Error(usage) for an
+  /// invalid command or message, and the errors of the engine; then the conversation is unchanged.
   bool take(std::string_view line);
 
-  /// In a message of several lines.
+  /// Returns true inside a message of several lines.
   [[nodiscard]] bool is_open() const { return is_open_; }
 
-  /// What was begun is the whole message.
+  /// Sends the open message although its closing quotes are missing.
   void end_open();
 
-  /// Ctrl-C while typing: what was begun is dropped.
+  /// Drops the open message (Ctrl-C while typing).
   void drop_open();
 
   static std::vector<std::string> commands();
@@ -41,10 +42,10 @@ class ChatTalk {
   static const std::vector<Command>& table();
 
   bool run_command(std::string_view line);
-  /// The last message is one.
+  /// Returns true if the last message is an answer of the model.
   [[nodiscard]] bool has_answer() const;
   void ask(std::string text);
-  /// To the conversation as it is, as `attempt_` says.
+  /// Generates answer number `attempt_` to the current conversation and appends it.
   void answer();
   [[nodiscard]] Request request(const RenderedChat& chat) const;
 
@@ -64,7 +65,7 @@ class ChatTalk {
   ChatSettings settings_;
   Conversation conversation_;
   std::string open_text_;
-  std::uint64_t attempt_ = 0;  // answers to the same question so far
+  std::uint64_t attempt_ = 0;  // number of earlier answers to the same question
   bool is_open_ = false;
   bool on_terminal_;
 };

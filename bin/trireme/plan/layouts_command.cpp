@@ -18,9 +18,10 @@ namespace {
 
 constexpr std::int64_t kMostLayoutRanks = planner::kMostPlannedRanks;
 constexpr std::int64_t kMostLayouts = 1000;
-constexpr std::int64_t kLength = 4096;
-constexpr std::int64_t kVocabulary = 6400;       // of a model that no tokenizer gives one
-constexpr std::int64_t kGptVocabulary = 131072;  // of Megatron-LM's table, whose shapes gpt-* are
+constexpr std::int64_t kPlanSeqLen = 4096;
+constexpr std::int64_t kPlanVocabulary = 6400;  // used if model.vocab_size is not set
+constexpr std::int64_t kPlanGptVocabulary =
+    131072;  // vocabulary of Megatron-LM's table, which gives the shapes of gpt-*
 
 Json layout_json(const planner::PlannedLayout& one, const std::string& options) {
   Json memory = Json::object();
@@ -82,7 +83,7 @@ struct LayoutsSettings {
 };
 
 void complete(LayoutsSettings& settings, ConfigSet& keys) {
-  // tp is searched then, among those that a given etp divides.
+  // The search then varies tp over multiples of the given etp.
   if (!keys.is_set("parallel.tp"))
     settings.config.parallel.tp = std::max<std::int64_t>(1, settings.config.parallel.etp);
   finish_run_keys(settings.config, keys);
@@ -105,14 +106,17 @@ bool batch_is_given(const TrainConfig& train) {
   return train.global_batch > 0 || train.accumulation > 0;
 }
 
-/// Fills in what is open: shape, lengths, precision and the size of the update.
-planner::Wish wish_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
-  planner::Wish wish{settings.config};
-  ModelConfig& model = wish.config.model;
-  TrainConfig& train = wish.config.train;
+/// Returns the request with all open settings resolved: shape, lengths, precision, global batch
+/// size.
+planner::Wish request_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
+  planner::Wish request{settings.config};
+  ModelConfig& model = request.config.model;
+  TrainConfig& train = request.config.train;
   const bool gpt = model.preset.starts_with("gpt-");
-  resolve(model, model.vocab_size > 0 ? model.vocab_size : gpt ? kGptVocabulary : kVocabulary);
-  if (train.seq_len == 0) train.seq_len = std::min(kLength, model.max_seq_len);
+  resolve(model, model.vocab_size > 0 ? model.vocab_size
+                 : gpt                ? kPlanGptVocabulary
+                                      : kPlanVocabulary);
+  if (train.seq_len == 0) train.seq_len = std::min(kPlanSeqLen, model.max_seq_len);
   if (train.seq_len < 2 || train.seq_len > model.max_seq_len)
     fail(ErrorKind::usage, "train.seq_len = {}, must be in [2, model.max_seq_len = {}]",
          train.seq_len, model.max_seq_len);
@@ -124,8 +128,8 @@ planner::Wish wish_of(const LayoutsSettings& settings, const planner::Cluster& c
   train.accumulation = 0;
   for (const std::string& key : settings.keys->keys())
     if (settings.keys->is_set(key) && settings.keys->origin(key).starts_with("--"))
-      wish.fixed.insert(key);
-  return wish;
+      request.fixed.insert(key);
+  return request;
 }
 
 planner::TimeConstants constants_of(const LayoutsSettings& settings,
@@ -134,27 +138,27 @@ planner::TimeConstants constants_of(const LayoutsSettings& settings,
   return planner::calibrate(planner::read_bench_rows(settings.calibration, kind)).constants;
 }
 
-/// Returns what starts just this update with the same configuration: the layout's keys that differ
-/// from the defaults or are given; rows, sequences and their length.
-std::string options_of(const LayoutsSettings& settings, const planner::Wish& wish,
+/// Returns the options that start a run with this layout: the keys of the layout that were given or
+/// differ from their defaults, micro batch size, global batch size and sequence length.
+std::string options_of(const LayoutsSettings& settings, const planner::Wish& request,
                        const planner::Layout& layout) {
   const Json usual = planner::config_json(ParallelConfig{});
   const Json given = planner::config_json(settings.config.parallel);
   const Json chosen = planner::config_json(layout.parallel);
   std::string options;
   for (const auto& [name, value] : chosen.items()) {
-    const bool is_fixed = wish.keeps(("parallel." + name).c_str());
+    const bool is_fixed = request.keeps(("parallel." + name).c_str());
     if (value == usual[name] && value == given[name] && !is_fixed) continue;
     options += formatted("--parallel.{} {} ", name,
                          value.is_string() ? value.get<std::string>() : value.dump());
   }
   if (settings.config.train.accumulation > 0) options += "--train.accumulation 0 ";
   return options + formatted("--train.micro_batch {} --train.global_batch {} --train.seq_len {}",
-                             layout.micro_batch, wish.config.train.global_batch,
-                             wish.config.train.seq_len);
+                             layout.micro_batch, request.config.train.global_batch,
+                             request.config.train.seq_len);
 }
 
-std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
+std::string json_of(const LayoutsSettings& settings, const planner::Wish& request,
                     const planner::Cluster& cluster, const planner::TimeConstants& constants,
                     const planner::LayoutPlan& plan, const std::vector<std::string>& changes) {
   Json json{{"predicted", true},
@@ -162,12 +166,12 @@ std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
             {"nodes", cluster.nodes},
             {"gpus_per_node", cluster.per_node},
             {"ranks", cluster.ranks()},
-            {"preset", wish.config.model.preset},
-            {"parameters", static_cast<std::int64_t>(wish.config.model.num_parameters_wide())},
-            {"vocab_size", wish.config.model.vocab_size},
-            {"seq_len", wish.config.train.seq_len},
-            {"global_batch", wish.config.train.global_batch},
-            {"precision", wish.config.train.precision},
+            {"preset", request.config.model.preset},
+            {"parameters", static_cast<std::int64_t>(request.config.model.num_parameters_wide())},
+            {"vocab_size", request.config.model.vocab_size},
+            {"seq_len", request.config.train.seq_len},
+            {"global_batch", request.config.train.global_batch},
+            {"precision", request.config.train.precision},
             {"calibrated", !settings.calibration.empty()},
             {"constants",
              {{"efficiency", constants.efficiency},
@@ -178,28 +182,29 @@ std::string json_of(const LayoutsSettings& settings, const planner::Wish& wish,
             {"layouts", Json::array()},
             {"rejected", Json::object()}};
   for (const auto& one : plan.layouts)
-    json["layouts"].push_back(layout_json(one, options_of(settings, wish, one.layout)));
+    json["layouts"].push_back(layout_json(one, options_of(settings, request, one.layout)));
   for (const auto& [reason, count] : plan.rejected) json["rejected"][reason] = count;
   if (plan.layouts.empty()) json["changes_that_fit"] = changes;
   return json_line(json);
 }
 
-std::string text_of(const LayoutsSettings& settings, const planner::Wish& wish,
+std::string text_of(const LayoutsSettings& settings, const planner::Wish& request,
                     const planner::Cluster& cluster, const planner::LayoutPlan& plan) {
-  const RunConfig& config = wish.config;
+  const RunConfig& config = request.config;
   std::string text = formatted(
-      "{} ({} parameters, vocabulary {}), {} sequences of {} an update, {}, on {} {} ({} a node)\n"
+      "{} ({} parameters, vocabulary {}), global batch {} x {} tokens, {}, on {} {} ({} per node)\n"
       "predicted, not measured: {}\n",
       config.model.preset.empty() ? "model" : config.model.preset,
       cat(std::llround(config.model.num_parameters_wide())), config.model.vocab_size,
       config.train.global_batch, config.train.seq_len, config.train.precision, cluster.ranks(),
       settings.gpu, cluster.per_node,
       settings.calibration.empty()
-          ? "times within 15 % or so, the order is surer; --calibration helps"
+          ? "step times are within about 15 %, their order is more reliable; --calibration helps"
           : "constants from " + settings.calibration);
   for (std::size_t i = 0; i < plan.layouts.size(); ++i)
-    text += layout_text(plan.layouts[i], options_of(settings, wish, plan.layouts[i].layout), i + 1);
-  text += "others:";
+    text +=
+        layout_text(plan.layouts[i], options_of(settings, request, plan.layouts[i].layout), i + 1);
+  text += "other layouts:";
   for (const auto& [reason, count] : plan.rejected) text += formatted(" {} {}", reason, count);
   return text + "\n";
 }
@@ -209,19 +214,19 @@ int run(const LayoutsSettings& settings) {
                                  static_cast<int>(settings.nodes),
                                  static_cast<int>(settings.per_node)};
   const planner::TimeConstants constants = constants_of(settings, cluster.device);
-  const planner::Wish wish = wish_of(settings, cluster);
+  const planner::Wish request = request_of(settings, cluster);
   planner::StepPredictor predictor(cluster, constants);
   const planner::LayoutPlan plan =
-      planner::rank_layouts(wish, predictor, static_cast<std::size_t>(settings.top));
+      planner::rank_layouts(request, predictor, static_cast<std::size_t>(settings.top));
   std::vector<std::string> changes;
   Problems fixed;
   const bool is_too_large = plan.rejected.contains("memory");
   const bool none_is_legal =
       plan.layouts.empty() && plan.rejected.size() == 1 && plan.rejected.contains("layout");
-  if (none_is_legal) fixed = planner::problems_of_fixed(wish, cluster.ranks());
+  if (none_is_legal) fixed = planner::problems_of_fixed(request, cluster.ranks());
   if (plan.layouts.empty() && fixed.empty())
-    changes = changes_that_fit(wish, cluster, batch_is_given(settings.config.train));
-  if (settings.json) print(json_of(settings, wish, cluster, constants, plan, changes));
+    changes = changes_that_fit(request, cluster, batch_is_given(settings.config.train));
+  if (settings.json) print(json_of(settings, request, cluster, constants, plan, changes));
   fixed.throw_if_any();
   if (plan.layouts.empty()) {
     const std::string reasons = joined(plan.rejected, ", ", [](const auto& reason) {
@@ -230,13 +235,13 @@ int run(const LayoutsSettings& settings) {
     const char* other = is_too_large ? "a smaller model or shorter sequences" : "other keys";
     fail(
         is_too_large ? ErrorKind::resource : ErrorKind::usage,
-        "no layout of this model trains {} sequences of {} on {} {} ({} a node); layouts refused by reason: {}. What "
-        "would help: {}",
-        wish.config.train.global_batch, wish.config.train.seq_len, cluster.ranks(), settings.gpu,
-        cluster.per_node, reasons.empty() ? "none is possible" : reasons,
+        "no layout of this model trains {} sequences of {} tokens on {} {} ({} per node). Rejected layouts by reason: "
+        "{}. What would help: {}",
+        request.config.train.global_batch, request.config.train.seq_len, cluster.ranks(),
+        settings.gpu, cluster.per_node, reasons.empty() ? "none is possible" : reasons,
         changes.empty() ? other : joined(changes, ", or "));
   }
-  if (!settings.json) print(text_of(settings, wish, cluster, plan));
+  if (!settings.json) print(text_of(settings, request, cluster, plan));
   return kExitDone;
 }
 
@@ -246,16 +251,19 @@ void add_plan_command(CommandLine& line) {
   const auto settings = std::make_shared<LayoutsSettings>();
   line.command(
           "plan",
-          "layouts of a model on a cluster, ranked by predicted time, with memory; see also plan schedule")
-      .option("--gpu", &settings->gpu, "KIND", joined(planner::device_kind_names(), ", "),
-              Need::required)
-      .option("--nodes", &settings->nodes, "N", "nodes")
-      .option("--gpus-per-node", &settings->per_node, "G", "GPUs of a node (of a CPU node: ranks)")
-      .option("--top", &settings->top, "K", "layouts shown: the best of each tp, cp, pp, ep")
-      .option("--calibration", &settings->calibration, "FILE",
-              "what `trireme bench step --json` printed, once or several times: constants from it "
-              "replace the defaults")
-      .flag("--json", settings->json, "one JSON document on one line instead of a text")
+          "rank layouts of a model by predicted step time, with memory; see also plan schedule")
+      .option("--gpu", &settings->gpu, "KIND",
+              cat("kind of GPU: ", joined(planner::device_kind_names(), ", ")), Need::required)
+      .option("--nodes", &settings->nodes, "N", "number of nodes")
+      .option("--gpus-per-node", &settings->per_node, "G",
+              "GPUs per node (ranks per node for a CPU)")
+      .option("--top", &settings->top, "K",
+              "number of layouts to show: the best of each tp, cp, pp, ep")
+      .option(
+          "--calibration", &settings->calibration, "FILE",
+          "output of one or more `trireme bench step --json`; constants fitted to it replace the "
+          "defaults")
+      .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
       .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
       .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")

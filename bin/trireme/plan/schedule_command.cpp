@@ -20,27 +20,27 @@ namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
 constexpr std::int64_t kMostPasses = 1000000;
-constexpr double kLongestTime = 1e12;  // sums of a million stay far from a double's ends
+constexpr double kLongestTime = 1e12;  // sums of a million times do not overflow
 
 bool is_named(const std::string& name) {
   return std::ranges::find(pipeline::kSchedules, name) != pipeline::kSchedules.end();
 }
 
-/// `said`, with what a schedule has that nobody said (0).
+/// Returns `said` with defaults in place of zeros.
 pipeline::Shape completed(const pipeline::Shape& said) {
   const auto or_usual = [](int given, int usual) { return given > 0 ? given : usual; };
   return {or_usual(said.ranks, 4), or_usual(said.virtual_stages, 1),
           or_usual(said.micro_batches, 8)};
 }
 
-/// What was asked for, and what theory says of it where it has a name.
-struct Asked {
+/// The requested schedule and, for a named schedule, its theoretical bubble and memory.
+struct RequestedSchedule {
   pipeline::Schedule schedule;
   std::optional<pipeline::Formula> formula = {};
   std::string origin;
 };
 
-/// Throws Error(usage) where the command line says something else than the file.
+/// Reads a schedule file. Throws Error(usage) if the command line contradicts the file.
 pipeline::Schedule schedule_in(const std::string& file, const pipeline::Shape& said) {
   pipeline::Schedule schedule = pipeline::parse_schedule(read_file(file), file);
   const pipeline::Placement& placement = schedule.placement;
@@ -58,8 +58,8 @@ pipeline::Schedule schedule_in(const std::string& file, const pipeline::Shape& s
   return schedule;
 }
 
-Asked asked(const std::string& name, const pipeline::Shape& said, const pipeline::Timing& timing,
-            int in_flight) {
+RequestedSchedule requested_schedule(const std::string& name, const pipeline::Shape& said,
+                                     const pipeline::Timing& timing, int in_flight) {
   if (!is_named(name) && name != "auto") return {schedule_in(name, said), {}, "file"};
   pipeline::Shape shape = completed(said);
   if (name == "auto") {
@@ -113,7 +113,7 @@ int run(const ScheduleSettings& settings) {
   const pipeline::Shape shape = completed(said);
   if (std::int64_t{shape.ranks} * shape.virtual_stages * shape.micro_batches > kMostPasses)
     problems.add("--micro-batches", shape.micro_batches,
-                 formatted("must leave at most {} stage-micro-batches in all", kMostPasses));
+                 formatted("must give at most {} stage-micro-batches in total", kMostPasses));
   if (settings.schedule == "auto" && settings.in_flight > 0 &&
       settings.in_flight < shape.virtual_stages)
     problems.add("--in-flight", settings.in_flight,
@@ -130,9 +130,10 @@ int run(const ScheduleSettings& settings) {
   problems.throw_if_any();
 
   const pipeline::Timing timing = timing_of(settings.times);
-  const Asked what = asked(settings.schedule, said, timing, static_cast<int>(settings.in_flight));
+  const RequestedSchedule what =
+      requested_schedule(settings.schedule, said, timing, static_cast<int>(settings.in_flight));
   const pipeline::Simulation simulation = simulate(what.schedule, timing);
-  TRIREME_ASSERT(simulation.stuck.empty());  // a file's was tried when it was read
+  TRIREME_ASSERT(simulation.stuck.empty());  // parse_schedule rejects files that deadlock
   if (!settings.draw.empty())
     write_file_atomic(settings.draw, pipeline::draw(what.schedule, timing));
   if (!settings.json) {
@@ -140,9 +141,9 @@ int run(const ScheduleSettings& settings) {
     text += formatted("# {}: valid, bubble {} of the busy time", what.origin,
                       number_text(simulation.bubble));
     if (what.formula)
-      text += formatted(" ({}{} for equal passes)", what.formula->exact ? "" : "at least ",
+      text += formatted(" ({}{} for equal action times)", what.formula->exact ? "" : "at least ",
                         number_text(what.formula->bubble));
-    text += formatted(", {} stage-micro-batches under way at most\n", simulation.peak());
+    text += formatted(", at most {} stage-micro-batches in flight\n", simulation.peak());
     print(text);
     return kExitDone;
   }
@@ -168,21 +169,24 @@ int run(const ScheduleSettings& settings) {
 
 void add_plan_schedule_command(CommandLine& line) {
   const auto settings = std::make_shared<ScheduleSettings>();
-  line.group("plan", "what a layout will do, before it is started");
-  line.command("plan schedule", "the order of a pipeline's passes: proof, bubble, memory, picture")
+  line.group("plan", "predict step time and memory of a layout");
+  line.command("plan schedule", "check, simulate and draw a pipeline schedule")
       .option("--schedule", &settings->schedule, "S",
-              joined(pipeline::kSchedules, ", ") + ", auto (the fastest for --times), or a file")
-      .option("--stages", &settings->ranks, "P", "ranks of parallel.pp; 0: 4, or those of a file")
+              "schedule: " + joined(pipeline::kSchedules, ", ") +
+                  ", auto (fastest for --times), or a file")
+      .option("--stages", &settings->ranks, "P",
+              "pipeline ranks (parallel.pp); 0: 4, or those of the file")
       .option("--virtual", &settings->virtual_stages, "V",
-              "stages on each rank; 0: 1, or those of a file")
+              "stages per rank; 0: 1, or those of the file")
       .option("--micro-batches", &settings->micro_batches, "M",
-              "of an update; 0: 8, or those of a file")
+              "micro batches per optimizer step; 0: 8, or those of the file")
       .option("--times", &settings->times, "F,B,W,C",
-              "of a stage's forward pass, input and weight gradients, and of a transfer")
+              "times of a stage's forward, input gradient and weight gradient, and of a transfer")
       .option("--in-flight", &settings->in_flight, "N",
-              "auto: stage-micro-batches under way on a rank at most; 0: any")
-      .option("--draw", &settings->draw, "X.svg", "also a picture")
-      .flag("--json", settings->json, "lists and figures as one JSON document on one line")
+              "with auto: maximum number of stage-micro-batches in flight per rank; 0: no limit")
+      .option("--draw", &settings->draw, "X.svg", "also write a drawing of the schedule")
+      .flag("--json", settings->json,
+            "print the schedule and its figures as one JSON document on one line")
       .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8 --draw zb.svg")
       .run([settings] { return run(*settings); });
 }

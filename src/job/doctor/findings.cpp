@@ -20,9 +20,9 @@ using Facts = std::vector<RankFacts>;
 using Which = std::vector<std::size_t>;
 
 constexpr double kClockSkew_s = 2;
-constexpr double kGpuInUse = 0.1;  // of its memory, before we have any of it
+constexpr double kGpuInUse = 0.1;  // fraction of GPU memory that other processes may use
 constexpr std::int64_t kShmBytesARank = std::int64_t{64} << 20;
-constexpr std::int64_t kFilesBeside = 256;  // libraries, shards, connections of MPI
+constexpr std::int64_t kFilesBeside = 256;  // for libraries, shards and MPI connections
 
 std::vector<RankDevice> devices_of(const Facts& ranks) {
   std::vector<RankDevice> devices;
@@ -38,20 +38,20 @@ Which where(const Facts& ranks, const std::function<bool(const RankFacts&)>& hol
   return which;
 }
 
-/// Ranks of one node.
+/// Returns the ranks of each node.
 std::map<std::int64_t, Which> by_node(const Facts& ranks) {
   std::map<std::int64_t, Which> nodes;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) nodes[ranks[rank].node].push_back(rank);
   return nodes;
 }
 
-class Examination {
+class EnvironmentChecks {
  public:
-  explicit Examination(const Facts& ranks) : ranks_(ranks), devices_(devices_of(ranks)) {}
+  explicit EnvironmentChecks(const Facts& ranks) : ranks_(ranks), devices_(devices_of(ranks)) {}
 
   std::vector<Finding> take() { return std::move(findings_); }
 
-  void look_at_gpus() {
+  void check_gpus() {
     const auto problem = device_problem(devices_);
     const Which without =
         where(ranks_, [](const RankFacts& one) { return one.device.gpu.empty(); });
@@ -59,7 +59,7 @@ class Examination {
       findings_.push_back(
           {"gpu-ranks", error, "", problem->what, problem->advice, hosts_of(without)});
     }
-    // Within one major version an older driver will do (CUDA's minor version compatibility).
+    // An older driver of the same major version works (CUDA's minor version compatibility).
     const Which old_driver = where(ranks_, [](const RankFacts& one) {
       return one.cuda_driver > 0 && one.cuda_driver / 1000 < one.cuda_runtime / 1000;
     });
@@ -68,7 +68,7 @@ class Examination {
       add("cuda-driver-old", error, old_driver,
           formatted("the NVIDIA driver knows CUDA {}, the program was built for {}",
                     version(one.cuda_driver), version(one.cuda_runtime)),
-          "build with a LibTorch for the driver's CUDA (TRIREME_CUDA=12 bin/demo), or take a newer driver");
+          "build with a LibTorch for the driver's CUDA (TRIREME_CUDA=12 bin/demo), or install a newer driver");
     }
     on_ranks(
         "gpu-in-use", warning,
@@ -87,12 +87,12 @@ class Examination {
       }
       if (seen > 1 && !used.empty() && static_cast<int>(used.size()) < seen) {
         add_host("gpu-idle", warning, which, formatted("{} of {} GPUs are used", used.size(), seen),
-                 "start a rank a GPU: --ntasks-per-node, mpirun -n");
+                 "start one rank per GPU: --ntasks-per-node, mpirun -n");
       }
     }
   }
 
-  void look_at_cpus() {
+  void check_cpus() {
     for (const auto& [node, which] : by_node(ranks_)) {
       std::set<std::int64_t> cpus;
       std::int64_t threads = 0;
@@ -113,12 +113,12 @@ class Examination {
         add_host("threads-many", warning, which,
                  formatted("{} of {} on {}", counted(threads, "thread"),
                            counted(which.size(), "rank"), counted(distinct, "CPU")),
-                 "lower OMP_NUM_THREADS, or give more --cpus-per-task");
+                 "lower OMP_NUM_THREADS, or raise --cpus-per-task");
       }
     }
   }
 
-  void look_at_limits() {
+  void check_limits() {
     const auto size = static_cast<std::int64_t>(ranks_.size());
     const std::int64_t needed = size + kFilesBeside;
     if (size > 1 && ranks_[0].max_files >= 0 && ranks_[0].max_files < needed) {
@@ -139,10 +139,10 @@ class Examination {
       if (first.shm_free_bytes < 0) {
         add_host("shm-absent", which.size() > 1 ? error : warning, which,
                  "/dev/shm is not there or cannot be written",
-                 "give the container one (--shm-size, --ipc=host)");
+                 "give the container shared memory (--shm-size, --ipc=host)");
       } else if (which.size() > 1 && first.shm_free_bytes < wanted) {
         add_host("shm-small", warning, which,
-                 formatted("/dev/shm has {} free, {} ranks want about {}",
+                 formatted("/dev/shm has {} free, {} ranks need about {}",
                            format_bytes(static_cast<double>(first.shm_free_bytes)), which.size(),
                            format_bytes(static_cast<double>(wanted))),
                  "clear it, or give the container more (--shm-size, --ipc=host)");
@@ -150,7 +150,7 @@ class Examination {
     }
   }
 
-  void look_at_environment() {
+  void check_environment() {
     std::set<std::string> names;
     for (const RankFacts& one : ranks_) {
       for (const auto& [name, value] : one.variables) names.insert(name);
@@ -168,25 +168,26 @@ class Examination {
           formatted("{} is {}, on rank 0 {}", name, value_of(ranks_[others.front()]), first),
           formatted("{}; mpirun -x NAME", scheduler().words().environment_advice));
     }
-    look_at_interfaces();
+    check_interfaces();
     const Which alone = where(ranks_, [](const RankFacts& one) { return one.interfaces.empty(); });
     if (by_node(ranks_).size() > 1 && !alone.empty())
-      add("network-none", error, alone, "no network interface is up there", "leave the node out");
+      add("network-none", error, alone, "no network interface is up", "exclude the node");
     const Which other_program =
         where(ranks_, [&](const RankFacts& one) { return one.binary != ranks_[0].binary; });
     if (!other_program.empty())
-      add("binary-differs", error, other_program, "another program than rank 0's",
-          "start one build, from a folder that all nodes share (TRIREME_BIN)");
+      add("binary-differs", error, other_program, "the program differs from that of rank 0",
+          "start the same build on all nodes, from a shared directory (TRIREME_BIN)");
   }
 
-  void look_at_clocks() {
+  void check_clocks() {
     for (const auto& [node, which] : by_node(ranks_)) {
       const double skew_s = ranks_[which.front()].clock_s - ranks_[0].clock_s;
       if (std::abs(skew_s) < kClockSkew_s) continue;
-      add_host("clock-skew", warning, which,
-               formatted("its clock is {} {} rank 0's", format_duration(std::abs(skew_s)),
-                         skew_s > 0 ? "ahead of" : "behind"),
-               "times in logs and at the job's end are off: ask for NTP there");
+      add_host(
+          "clock-skew", warning, which,
+          formatted("its clock is {} {} rank 0's", format_duration(std::abs(skew_s)),
+                    skew_s > 0 ? "ahead of" : "behind"),
+          "times in logs and the end of the job are wrong: ask the administrators to set up NTP");
     }
   }
 
@@ -202,7 +203,7 @@ class Examination {
     findings_.push_back({id, severity, ranks_text(devices_, which), what, advice, hosts_of(which)});
   }
 
-  /// About the host of these ranks.
+  /// Adds a finding about the host of these ranks.
   void add_host(const std::string& id, Finding::Severity severity, const Which& which,
                 const std::string& what, const std::string& advice) {
     const std::string& host = devices_[which.front()].host;
@@ -216,18 +217,19 @@ class Examination {
     if (!which.empty()) add(id, severity, which, what, advice);
   }
 
-  /// 12020 -> "12.2"
+  /// Returns "12.2" for 12020.
   static std::string version(std::int64_t number) {
     return formatted("{}.{}", number / 1000, number % 1000 / 10);
   }
 
-  /// Of NCCL_SOCKET_IFNAME and OMPI_MCA_btl_tcp_if_include as far as they name interfaces.
+  /// Returns "NAME=VALUE" if NCCL_SOCKET_IFNAME or OMPI_MCA_btl_tcp_if_include names an interface
+  /// that is not up; "" otherwise.
   static std::string absent_interface(const RankFacts& one) {
     for (const char* name : {"NCCL_SOCKET_IFNAME", "OMPI_MCA_btl_tcp_if_include"}) {
       const auto found = one.variables.find(name);
       if (found == one.variables.end() || found->second.empty()) continue;
       const std::string& value = found->second;
-      // Lists of what to leave out, prefixes and networks are others' business.
+      // Exclusion lists, several names and networks are not checked.
       if (value.find_first_of("^,/") != std::string::npos) continue;
       const bool is_exact = value.front() == '=' || name[0] == 'O';
       const std::string wanted = value.front() == '=' ? value.substr(1) : value;
@@ -240,7 +242,7 @@ class Examination {
     return "";
   }
 
-  void look_at_interfaces() {
+  void check_interfaces() {
     const Which which =
         where(ranks_, [](const RankFacts& one) { return !absent_interface(one).empty(); });
     if (which.empty()) return;
@@ -252,11 +254,11 @@ class Examination {
         formatted("{} names a network interface that is not up there (there: {})", name,
                   joined(one.interfaces, ", ")),
         common.empty()
-            ? "no name is the same on all hosts: unset it, or give a network (10.1.0.0/16)"
+            ? "no interface name exists on all hosts: unset it, or give a network (10.1.0.0/16)"
             : formatted("name one that all hosts have: {}", joined(common, ", ")));
   }
 
-  /// Interfaces that are up under this name on every rank's host.
+  /// Returns the names of interfaces that are up on the hosts of all ranks.
   [[nodiscard]] std::vector<std::string> common_interfaces() const {
     std::vector<std::string> common = ranks_[0].interfaces;
     for (const RankFacts& one : ranks_) {
@@ -293,13 +295,13 @@ const char* severity_name(Finding::Severity severity) {
 
 std::vector<Finding> findings_of(const std::vector<RankFacts>& ranks) {
   if (ranks.empty()) return {};
-  Examination examination(ranks);
-  examination.look_at_gpus();
-  examination.look_at_cpus();
-  examination.look_at_limits();
-  examination.look_at_environment();
-  examination.look_at_clocks();
-  return examination.take();
+  EnvironmentChecks checks(ranks);
+  checks.check_gpus();
+  checks.check_cpus();
+  checks.check_limits();
+  checks.check_environment();
+  checks.check_clocks();
+  return checks.take();
 }
 
 std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
@@ -310,7 +312,7 @@ std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
     if (one.severity == Finding::Severity::error && is_choice)
       hosts.insert(one.hosts.begin(), one.hosts.end());
   }
-  if (hosts.size() >= all_hosts.size()) return {};  // nobody would be left
+  if (hosts.size() >= all_hosts.size()) return {};  // no host would be left
   return {hosts.begin(), hosts.end()};
 }
 

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// One thing that is wrong, or may be.
+/// One problem, or possible problem, of the environment.
 struct Finding {
   enum class Severity { note, warning, error };
 
@@ -14,20 +14,20 @@ struct Finding {
   Severity severity = Severity::warning;
   std::string where;  // "ranks 2, 3 (host n2)"
   std::string what;
-  std::string advice;                // what to do
-  std::vector<std::string> hosts{};  // that it is about; none: all
+  std::string advice;                // action for the user
+  std::vector<std::string> hosts{};  // affected hosts; empty: all
 
-  /// "n2: what; what to do"
+  /// Returns "where: what; advice".
   [[nodiscard]] std::string line() const;
 };
 
 const char* severity_name(Finding::Severity severity);
 
-/// What the facts of all ranks, in rank order, tell. Pure; the checks that trainers make before their
-/// first communicator are the errors among these.
+/// Returns the problems that the facts of all ranks, in rank order, show. A pure function. Trainers
+/// check for errors among these before they create their first communicator.
 std::vector<Finding> findings_of(const std::vector<RankFacts>& ranks);
 
-/// Of errors, the hosts that another choice of nodes would leave out; none where that would be all.
+/// Returns the hosts with errors that the user can exclude; empty if no host would be left.
 std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
                                           const std::vector<std::string>& all_hosts);
 

@@ -12,31 +12,31 @@
 namespace trireme {
 namespace {
 
-constexpr std::uint64_t kCount = std::uint64_t{4} << 20;  // floats: 16 MiB
+constexpr std::uint64_t kCount = std::uint64_t{4} << 20;  // number of floats (16 MiB)
 constexpr int kRepeats = 3;
 
-struct Sum {
+struct TimedSum {
   double gb_s = 0;
   bool is_right = true;
 };
 
-/// Of one rank.
-struct Tally {
+/// The results of one rank.
+struct RankSums {
   double gb_s = 0;
   std::int64_t wrong = 0;
   std::int64_t right = 0;
 
-  void add(const Sum& sum) {
+  void add(const TimedSum& sum) {
     gb_s = std::max(gb_s, sum.gb_s);
     ++(sum.is_right ? right : wrong);
   }
 };
 
-/// Collective over `group`.
-Sum time_sums(Communicator& group) {
+/// Measures all-reduce sums over `group`. Collective over `group`.
+TimedSum time_sums(Communicator& group) {
   const auto size = static_cast<double>(group.size());
   std::vector<float> values(kCount);
-  Sum sum;
+  TimedSum sum;
   for (int i = 0; i < kRepeats; ++i) {
     std::fill(values.begin(), values.end(), static_cast<float>(group.rank() + 1));
     group.barrier();
@@ -49,7 +49,7 @@ Sum time_sums(Communicator& group) {
                      .op = ReduceOp::sum,
                      .tag = "doctor"})
         ->wait();
-    // What each rank sends of it: Patarasuk and Yuan, JPDC 2009, section 3.
+    // Bytes that each rank sends: Patarasuk and Yuan, JPDC 2009, section 3.
     const double bytes = 2 * (size - 1) / size * 4 * static_cast<double>(kCount);
     sum.gb_s = std::max(sum.gb_s, bytes / timer.seconds() / 1e9);
   }
@@ -59,17 +59,17 @@ Sum time_sums(Communicator& group) {
   return sum;
 }
 
-/// Collective: of this node's first rank with those of its neighbours.
-Tally time_neighbours(Communicator& world, const LaunchInfo& launch) {
+/// Measures sums of the first rank of this node with the first ranks of its neighbours. Collective.
+RankSums time_neighbours(Communicator& world, const LaunchInfo& launch) {
   const bool leads = launch.local_rank == 0;
-  Tally tally;
+  RankSums sums;
   for (int round = 0; round < 2; ++round) {
     const int place = (launch.node + round) % launch.num_nodes;
     const auto pair = world.split(leads ? place / 2 : -1, world.rank(), "doctor pair");
     if (!pair || pair->size() < 2) continue;
-    tally.add(time_sums(*pair));
+    sums.add(time_sums(*pair));
   }
-  return tally;
+  return sums;
 }
 
 }  // namespace
@@ -85,8 +85,8 @@ std::vector<Finding> wrong_nodes(const std::vector<NodeSpeed>& nodes) {
     findings.push_back({"allreduce-wrong",
                         Finding::Severity::error,
                         one.host,
-                        "a sum over ranks came out wrong: memory or network damages data",
-                        "leave the node out; of two, try each beside another",
+                        "a sum over ranks is wrong: memory or network damages data",
+                        "exclude the node; if two nodes are reported, test each with another node",
                         {one.host}});
   }
   return findings;
@@ -106,9 +106,9 @@ std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
         {"node-slow",
          Finding::Severity::error,
          one.host,
-         formatted("sums with its neighbours at {}/s, the middle one at {}/s",
+         formatted("all-reduce with its neighbours runs at {}/s, the median is {}/s",
                    format_bytes(one.allreduce_gb_s * 1e9), format_bytes(median * 1e9)),
-         formatted("leave it out: --exclude={}", one.host),
+         formatted("exclude it: --exclude={}", one.host),
          {one.host}});
   }
   return findings;
@@ -116,7 +116,7 @@ std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
 
 SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch) {
   SpeedReport report;
-  Tally mine;
+  RankSums mine;
   if (launch.num_nodes > 1) {
     mine = time_neighbours(world, launch);
   } else if (world.size() > 1) {

@@ -8,30 +8,31 @@
 
 namespace trireme {
 
-/// How fast a node sums with others.
+/// The all-reduce speed of one node and its neighbours.
 struct NodeSpeed {
   std::string host;
-  double allreduce_gb_s = 0;  // GB/s that each of two ranks sends and gets; 0: nobody to sum with
-  int wrong_sums = 0;         // with a neighbour, of one or two
+  double allreduce_gb_s = 0;  // GB/s that each of two ranks sends and receives; 0: no neighbour
+  int wrong_sums = 0;         // number of neighbours (of one or two) with a wrong sum
   int right_sums = 0;
 };
 
-/// Collective: every node sums 16 MiB with the node before it and the node after it, one rank each;
-/// the better of the two is its figure, so that a slow neighbour does not count. On one node all
-/// ranks sum. On rank 0, by node; a sum that is not right is a finding, and so is a node far below
-/// the others.
+/// The speed of each node and the resulting findings.
 struct SpeedReport {
   std::vector<NodeSpeed> nodes;
   std::vector<Finding> findings;
 };
 
+/// Sums 16 MiB on each node with the previous and the next node, one rank per node; the better of
+/// the two speeds counts, so that a slow neighbour has no effect. On a single node, all ranks sum.
+/// Returns the report on rank 0. A wrong sum is a finding, and so is a node far below the median.
+/// Collective.
 SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch);
 
-/// Nodes whose sums were wrong. Neighbours of a bad node have one right sum, with another: they are
-/// named only where no node has none.
+/// Returns a finding for each node with wrong sums. A node that also has a right sum, with its
+/// other neighbour, is reported only if no node has wrong sums alone.
 std::vector<Finding> wrong_nodes(const std::vector<NodeSpeed>& nodes);
 
-/// Of three nodes and more: those below half of the median, each an error.
+/// Returns an error for each node below half of the median speed; empty for fewer than three nodes.
 std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes);
 
 }  // namespace trireme

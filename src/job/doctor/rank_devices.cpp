@@ -30,7 +30,7 @@ std::optional<DeviceProblem> shared_gpu(const std::vector<RankDevice>& ranks) {
     return DeviceProblem{
         formatted("{} would share one GPU, of {} that each sees", ranks_text(ranks, of_gpu),
                   ranks[of_gpu.front()].num_gpus),
-        "start one rank a GPU (--ntasks-per-node, mpirun -n), or let them see more (CUDA_VISIBLE_DEVICES, --gpus-per-node)"};
+        "start one rank per GPU (--ntasks-per-node, mpirun -n), or make more GPUs visible (CUDA_VISIBLE_DEVICES, --gpus-per-node)"};
   }
   return std::nullopt;
 }
@@ -78,11 +78,10 @@ std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks
   }
   if (on_cpu.empty()) return shared_gpu(ranks);
   if (on_cpu.size() < ranks.size()) {
-    return DeviceProblem{
-        formatted("{} {} no GPU, the others do", ranks_text(ranks, on_cpu),
-                  on_cpu.size() == 1 ? "sees" : "see"),
-        formatted("look at the driver there (nvidia-smi), or leave the node out ({})",
-                  scheduler().exclude_option(hosts_of(ranks, on_cpu)))};
+    return DeviceProblem{formatted("{} {} no GPU, the others do", ranks_text(ranks, on_cpu),
+                                   on_cpu.size() == 1 ? "sees" : "see"),
+                         formatted("check the driver there (nvidia-smi), or exclude the node ({})",
+                                   scheduler().exclude_option(hosts_of(ranks, on_cpu)))};
   }
   if (deprived.empty()) return std::nullopt;
   return DeviceProblem{

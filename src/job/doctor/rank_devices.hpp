@@ -5,21 +5,21 @@
 
 namespace trireme {
 
-/// What a rank would compute on, before any communicator of devices exists: NCCL waits for ever for a
-/// rank that has no GPU, and refuses two on one.
+/// The device that a rank would use. Checked before NCCL starts, because NCCL waits forever for a
+/// rank without a GPU and refuses two ranks on one GPU.
 struct RankDevice {
   std::string host;
-  std::string gpu;         // its identity on that host; "": the CPU
-  int num_gpus = 0;        // that it sees
-  bool was_chosen = true;  // told to use this kind of device; false: it took what it found
+  std::string gpu;         // identity of the GPU on the host; "": the CPU
+  int num_gpus = 0;        // number of visible GPUs
+  bool was_chosen = true;  // true: the user chose this kind of device; false: found automatically
   bool has_gpus = false;   // the scheduler gave this job GPUs
 };
 
-/// One line of text, and back. Throws Error(internal) for another text.
+/// Converts to one line of text and back. Throws Error(internal) for invalid text.
 std::string to_text(const RankDevice& device);
 RankDevice rank_device_from(const std::string& text);
 
-/// "ranks 4, 5 (host n2)", hosts one after another.
+/// Returns "ranks 4, 5 (host n2)" for each host, joined by "; ".
 std::string ranks_text(const std::vector<RankDevice>& ranks, const std::vector<std::size_t>& which);
 
 struct DeviceProblem {
@@ -27,8 +27,8 @@ struct DeviceProblem {
   std::string advice;
 };
 
-/// What forbids a training on these devices: GPUs on some ranks alone, several ranks on one GPU, CPUs
-/// that nobody asked for in a job that has GPUs.
+/// Returns the reason why training cannot use these devices: only some ranks have a GPU, several
+/// ranks use one GPU, or ranks fell back to the CPU in a job that has GPUs.
 std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks);
 
 }  // namespace trireme

@@ -19,18 +19,18 @@
 #include "core/hash/xxh3.hpp"
 #include "scheduler/scheduler.hpp"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX gives it no header
+extern char** environ;  // NOLINT(readability-redundant-declaration): no POSIX header declares it
 
 namespace trireme {
 namespace {
 
 constexpr const char* kWhereFacts = "a rank's facts";
 
-/// What differs between ranks only by mistake.
+/// Prefixes of variables that must be equal on all ranks.
 constexpr std::array<std::string_view, 6> kCompared{"NCCL_",    "OMPI_MCA_",        "UCX_",
                                                     "OMP_NUM_", "LD_LIBRARY_PATH=", "TRIREME_"};
 
-/// What a launcher gives each rank or node for itself.
+/// Prefixes of variables that a launcher sets differently for each rank or node.
 constexpr std::array<std::string_view, 3> kOwn{"OMPI_MCA_orte_", "OMPI_MCA_ess_",
                                                "OMPI_MCA_btl_vader"};
 
@@ -89,11 +89,32 @@ std::vector<std::string> interfaces_up() {
 }
 
 template <class T>
-std::vector<T> list_in(const Json& json, const char* key) {
+T list_in(const Json& json, const char* key) {
   const auto found = json.find(key);
-  if (found == json.end() || !found->is_array())
-    fail(ErrorKind::internal, "{}: {} must be an array", kWhereFacts, key);
-  return found->get<std::vector<T>>();
+  if (found == json.end() || !found->is_structured())
+    fail(ErrorKind::internal, "{}: {} must be an array or object", kWhereFacts, key);
+  return found->get<T>();
+}
+
+/// Calls visit(key, member) for every fact except the device.
+template <class Facts, class Visit>
+void for_each_fact(Facts& facts, Visit&& visit) {
+  visit("node", facts.node);
+  visit("gpu_free_bytes", facts.gpu_free_bytes);
+  visit("gpu_total_bytes", facts.gpu_total_bytes);
+  visit("cuda_driver", facts.cuda_driver);
+  visit("cuda_runtime", facts.cuda_runtime);
+  visit("cpus", facts.cpus);
+  visit("node_cpus", facts.node_cpus);
+  visit("threads", facts.threads);
+  visit("max_files", facts.max_files);
+  visit("max_locked_bytes", facts.max_locked_bytes);
+  visit("has_infiniband", facts.has_infiniband);
+  visit("shm_free_bytes", facts.shm_free_bytes);
+  visit("interfaces", facts.interfaces);
+  visit("variables", facts.variables);
+  visit("binary", facts.binary);
+  visit("clock_s", facts.clock_s);
 }
 
 }  // namespace
@@ -119,50 +140,23 @@ RankFacts own_facts(const LaunchInfo& launch, std::int64_t threads) {
 }
 
 std::string to_text(const RankFacts& facts) {
-  return json_text({{"device", to_text(facts.device)},
-                    {"node", facts.node},
-                    {"gpu_free_bytes", facts.gpu_free_bytes},
-                    {"gpu_total_bytes", facts.gpu_total_bytes},
-                    {"cuda_driver", facts.cuda_driver},
-                    {"cuda_runtime", facts.cuda_runtime},
-                    {"cpus", facts.cpus},
-                    {"node_cpus", facts.node_cpus},
-                    {"threads", facts.threads},
-                    {"max_files", facts.max_files},
-                    {"max_locked_bytes", facts.max_locked_bytes},
-                    {"has_infiniband", facts.has_infiniband},
-                    {"shm_free_bytes", facts.shm_free_bytes},
-                    {"interfaces", facts.interfaces},
-                    {"variables", facts.variables},
-                    {"binary", facts.binary},
-                    {"clock_s", facts.clock_s}});
+  Json json{{"device", to_text(facts.device)}};
+  for_each_fact(facts, [&](const char* key, const auto& value) { json[key] = value; });
+  return json_text(json);
 }
 
 RankFacts rank_facts_from(const std::string& text) {
   try {
     const Json json = parse_json(text, kWhereFacts);
-    const auto integer = [&](const char* key) {
-      return json_get<std::int64_t>(json, key, kWhereFacts);
-    };
     RankFacts facts;
     facts.device = rank_device_from(json_get<std::string>(json, "device", kWhereFacts));
-    facts.node = integer("node");
-    facts.gpu_free_bytes = integer("gpu_free_bytes");
-    facts.gpu_total_bytes = integer("gpu_total_bytes");
-    facts.cuda_driver = integer("cuda_driver");
-    facts.cuda_runtime = integer("cuda_runtime");
-    facts.cpus = list_in<std::int64_t>(json, "cpus");
-    facts.node_cpus = integer("node_cpus");
-    facts.threads = integer("threads");
-    facts.max_files = integer("max_files");
-    facts.max_locked_bytes = integer("max_locked_bytes");
-    facts.has_infiniband = json_get<bool>(json, "has_infiniband", kWhereFacts);
-    facts.shm_free_bytes = integer("shm_free_bytes");
-    facts.interfaces = list_in<std::string>(json, "interfaces");
-    for (const auto& [name, value] : json.at("variables").items())
-      facts.variables[name] = value.get<std::string>();
-    facts.binary = json_get<std::string>(json, "binary", kWhereFacts);
-    facts.clock_s = json_get<double>(json, "clock_s", kWhereFacts);
+    for_each_fact(facts, [&](const char* key, auto& value) {
+      using Value = std::decay_t<decltype(value)>;
+      if constexpr (std::is_arithmetic_v<Value> || std::is_same_v<Value, std::string>)
+        value = json_get<Value>(json, key, kWhereFacts);
+      else
+        value = list_in<Value>(json, key);
+    });
     return facts;
   } catch (const Error& error) {
     throw Error(ErrorKind::internal, error.what());

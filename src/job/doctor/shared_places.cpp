@@ -27,12 +27,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWherePlaces = "a rank's places";
-constexpr double kAppears_s =
-    5;  // network file systems cache the absence of a file for some seconds
+// Network file systems cache the absence of a file for some seconds.
+constexpr double kAppears_s = 5;
 constexpr double kLittleSpace = 1e9;
 constexpr double kFewFiles = 1000;
 
-fs::path nearest_folder(fs::path place) {
+fs::path nearest_directory(fs::path place) {
   std::error_code code;
   place = fs::absolute(place, code);
   while (!fs::is_directory(place, code) && place.has_relative_path()) place = place.parent_path();
@@ -43,12 +43,12 @@ std::string file_name(const std::string& nonce, int rank) {
   return formatted(".trireme-doctor.{}.{}", nonce, rank);
 }
 
-std::string why(const std::function<void()>& work) {
+std::string error_text(const std::function<void()>& work) {
   const auto error = capture(work);
   return error ? error->what() : "";
 }
 
-/// "" once the file is there.
+/// Waits for the file. Returns "" if it appears, else an error message.
 std::string wait_for_file(const fs::path& file) {
   const Timer timer;
   std::error_code code;
@@ -75,7 +75,7 @@ PlaceFacts unpack(const std::string& text) {
           json_get<std::string>(json, "config", kWherePlaces)};
 }
 
-/// Of the newest checkpoint; 0 without one.
+/// Returns the size of the newest checkpoint; 0 without one.
 double checkpoint_bytes(const RunFolder& run) {
   const auto steps = list_steps(run.checkpoints());
   double total = 0;
@@ -88,8 +88,8 @@ double checkpoint_bytes(const RunFolder& run) {
   return total;
 }
 
-void look_at_space(const SharedPlaces& places, std::vector<Finding>& findings) {
-  const fs::path folder = nearest_folder(places.run);
+void check_space(const SharedPlaces& places, std::vector<Finding>& findings) {
+  const fs::path folder = nearest_directory(places.run);
 
   struct statvfs info {};
 
@@ -108,11 +108,11 @@ void look_at_space(const SharedPlaces& places, std::vector<Finding>& findings) {
                         formatted("only {} are free", format_bytes(free_bytes)),
                         "delete something (trireme checkpoint prune), or give another --run"});
   }
-  // Some file systems count no files.
+  // Some file systems do not count files.
   if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFewFiles) {
     findings.push_back({"files-none-left", warning, where,
                         formatted("only {} more files can be made", info.f_favail),
-                        "delete some: each checkpoint is a file a rank and a few more"});
+                        "delete some: each checkpoint has a file per rank and a few more"});
   }
 }
 
@@ -126,25 +126,27 @@ void add_ranks(std::vector<Finding>& findings, const std::vector<RankDevice>& ra
   findings.push_back(std::move(finding));
 }
 
-std::vector<Finding> judge(const std::vector<PlaceFacts>& all, const std::vector<RankDevice>& ranks,
-                           const SharedPlaces& places) {
+std::vector<Finding> findings_of_places(const std::vector<PlaceFacts>& all,
+                                        const std::vector<RankDevice>& ranks,
+                                        const SharedPlaces& places) {
   using enum Finding::Severity;
-  std::vector<std::size_t> blind;
-  std::vector<std::size_t> mute;
+  std::vector<std::size_t> cannot_see;
+  std::vector<std::size_t> cannot_write;
   std::vector<std::size_t> without_data;
   std::vector<std::size_t> other_config;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (!all[rank].seen.empty()) blind.push_back(rank);
-    if (!all[rank].written.empty()) mute.push_back(rank);
+    if (!all[rank].seen.empty()) cannot_see.push_back(rank);
+    if (!all[rank].written.empty()) cannot_write.push_back(rank);
     if (!all[rank].absent_data.empty()) without_data.push_back(rank);
     if (all[rank].config != all[0].config) other_config.push_back(rank);
   }
   std::vector<Finding> findings;
-  if (!blind.empty()) {
-    add_ranks(findings, ranks, blind,
-              {"folder-not-shared", error, "", all[blind.front()].seen,
+  if (!cannot_see.empty()) {
+    add_ranks(findings, ranks, cannot_see,
+              {"folder-not-shared", error, "", all[cannot_see.front()].seen,
                "give a --run on a file system that all nodes share"});
-    // No other host has it: it is a folder of rank 0's own, and no choice of nodes helps.
+    // If no other host sees the file, the directory is local to rank 0, and excluding nodes does
+    // not help.
     const auto is_there = [&](std::size_t rank) {
       return all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
     };
@@ -152,23 +154,23 @@ std::vector<Finding> judge(const std::vector<PlaceFacts>& all, const std::vector
     for (std::size_t rank = 0; rank < all.size(); ++rank) anywhere |= is_there(rank);
     if (!anywhere) findings.back().hosts.clear();
   }
-  if (!mute.empty())
-    add_ranks(findings, ranks, mute,
-              {"folder-not-writable", error, "", all[mute.front()].written,
+  if (!cannot_write.empty())
+    add_ranks(findings, ranks, cannot_write,
+              {"folder-not-writable", error, "", all[cannot_write.front()].written,
                "give a --run where you may write"});
   if (!without_data.empty())
     add_ranks(findings, ranks, without_data,
               {"data-absent", error, "",
-               formatted("{} is not there", all[without_data.front()].absent_data),
+               formatted("{} does not exist", all[without_data.front()].absent_data),
                without_data.size() == all.size()
-                   ? "give the --data that trireme-data pack wrote"
+                   ? "give a --data that trireme-data pack wrote"
                    : "give a --data on a file system that all nodes share"});
   add_ranks(
       findings, ranks, other_config,
       {"config-differs", error, "",
        formatted("{} is not what rank 0 sees", RunFolder{places.run}.config().string()),
-       "see what is there: another folder under the same name (give a --run that all share), or a file system's stale cache (wait, or leave the node out)"});
-  if (!places.run.empty()) look_at_space(places, findings);
+       "check the directory on that host: it may be a local directory of the same name (give a --run that all share), or a stale cache of the file system (wait, or exclude the node)"});
+  if (!places.run.empty()) check_space(places, findings);
   return findings;
 }
 
@@ -183,10 +185,10 @@ std::vector<Finding> check_places(Communicator& world, const LaunchInfo& launch,
   PlaceFacts facts;
   std::error_code code;
   if (!places.run.empty()) {
-    const fs::path folder = nearest_folder(places.run);
-    const bool writes = launch.local_rank == 0;  // one of each node
+    const fs::path folder = nearest_directory(places.run);
+    const bool writes = launch.local_rank == 0;  // one rank of each node
     const fs::path mine = folder / file_name(nonce, world.rank());
-    if (writes) facts.written = why([&] { write_file_atomic(mine, nonce); });
+    if (writes) facts.written = error_text([&] { write_file_atomic(mine, nonce); });
     world.barrier();
     const bool is_there = broadcast_text(world, facts.written).empty();
     if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
@@ -201,7 +203,7 @@ std::vector<Finding> check_places(Communicator& world, const LaunchInfo& launch,
   }
   std::vector<PlaceFacts> all;
   for (const std::string& text : gather_texts(world, pack(facts))) all.push_back(unpack(text));
-  return is_first ? judge(all, ranks, places) : std::vector<Finding>{};
+  return is_first ? findings_of_places(all, ranks, places) : std::vector<Finding>{};
 }
 
 }  // namespace trireme

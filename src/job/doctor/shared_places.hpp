@@ -9,24 +9,25 @@
 
 namespace trireme {
 
-/// What one rank finds of the folders that all ranks are to share.
+/// The state of the shared directories as one rank sees it.
 struct PlaceFacts {
-  std::string seen;         // "" if rank 0's file is there, else why not
-  std::string written;      // "" if this rank could write beside it, else why not
-  std::string absent_data;  // a set that is not there; "" if all are
-  std::string config;       // hash of the run's config.toml; "" without one
+  std::string seen;         // "" if this rank sees the file of rank 0, else the error
+  std::string written;      // "" if this rank can write there, else the error
+  std::string absent_data;  // a missing data set; "" if all exist
+  std::string config;       // hash of the config.toml of the run; "" without one
 };
 
-/// What is looked at: the run folder (it need not exist: the nearest folder above it that does; "" for
-/// none), and the token sets.
+/// The directories to check: the run directory ("" for none; if it does not exist, its nearest
+/// existing parent) and the token sets.
 struct SharedPlaces {
   std::filesystem::path run;
   std::vector<std::filesystem::path> data;
 };
 
-/// Collective: whether a file of rank 0's appears on all nodes within seconds, whether each can write
-/// there, what space and how many files are left, and whether all see the data and one configuration.
-/// Leaves nothing behind. The findings are on rank 0, elsewhere empty.
+/// Checks that a file of rank 0 appears on all nodes within seconds, that each node can write, how
+/// much space and how many files are left, and that all ranks see the data and the same
+/// configuration. Leaves no files behind. Returns the findings on rank 0, elsewhere nothing.
+/// Collective.
 std::vector<Finding> check_places(Communicator& world, const LaunchInfo& launch,
                                   const std::vector<RankDevice>& ranks, const SharedPlaces& places);
 

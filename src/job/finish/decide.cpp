@@ -2,32 +2,34 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <functional>
 
 #include "core/error.hpp"
 #include "core/number.hpp"
-#include "job/finish/root_cause.hpp"
 
 namespace trireme {
 namespace {
 
-/// Another try ends the same: our own bug, usage, data, divergence.
+/// Exit codes after which a restart fails in the same way: internal error, usage, data, divergence.
 constexpr std::array kIncurable{1, 2, 3, 6};
 
 bool is_incurable(int code) {
   return std::find(kIncurable.begin(), kIncurable.end(), code) != kIncurable.end();
 }
 
-/// A leg as far as the decision goes.
+/// The facts about an attempt that the decision depends on.
 struct Ending {
-  int code = 0;  // of the program; 5 for a crash
-  std::int64_t before = -1;
-  bool was_asked = false;  // to stop, and did
+  int code = 0;              // exit code of the program; 5 for a crash
+  std::int64_t before = -1;  // newest committed step at the start
+  bool was_asked = false;    // stopped on request
   bool by_stop_file = false;
-  bool outlived_start = false;  // it trained longer than it took to start
+  bool outlived_start = false;  // trained longer than its start took
   std::string asked_by;
 };
 
-/// Of the launcher, where the program left nothing: on purpose, or a crash.
+/// Returns the exit code of an attempt without events: the launcher's code if a program ends with
+/// it on purpose, else the code of a crash.
 int code_without_leg(int srun_code) {
   const bool on_purpose = is_incurable(srun_code) || srun_code == exit_code(ErrorKind::resource) ||
                           srun_code == kExitStopped;
@@ -58,10 +60,11 @@ bool has_same_cause(const Leg& a, const Leg& b) {
   return !a.start || !b.start || a.start->hashes == b.start->hashes;
 }
 
-/// Of a leg about which nobody decided: its job was cut off.
+/// Returns the number of failures in a row after this attempt. If there is no decision, its job was
+/// killed.
 std::int64_t failures_after(const Leg& leg, std::int64_t failures) {
   if (leg.decision) return leg.decision->failures_in_a_row;
-  if (leg.place().job.empty()) return failures;  // started by hand
+  if (leg.place().job.empty()) return failures;  // started without a scheduler
   const Ending ending = ending_of(leg, -1, leg.last_at);
   const bool helped = ending.was_asked ? ending.outlived_start : leg.committed > ending.before;
   return ending.code == kExitDone || ending.by_stop_file || helped ? 0 : failures + 1;
@@ -77,7 +80,7 @@ std::int64_t failures_before(const std::vector<Leg>& legs, std::size_t end) {
   return failures;
 }
 
-/// A rank that was killed or silent on a node that is gone was not the cause.
+/// Names the lost node as the cause if a rank was killed or hung on it.
 void blame_lost_node(const std::vector<std::string>& lost, RootCause& cause) {
   if (lost.empty() || (cause.kind != "killed" && cause.kind != "hang")) return;
   const bool is_known = std::find(lost.begin(), lost.end(), cause.host) != lost.end();
@@ -99,7 +102,8 @@ Decision ended(Decision decision, const char* verdict, const std::string& why, i
   return decision;
 }
 
-/// The host, where the same one was the cause of the leg before: it is no accident.
+/// Returns the host to exclude: a lost node, or a host that was also the cause of the previous
+/// failure.
 std::vector<std::string> hosts_to_leave(const std::vector<Leg>& legs, std::size_t end,
                                         const RootCause& cause) {
   if (cause.host.empty() || cause.kind == "request") return {};
@@ -109,6 +113,45 @@ std::vector<std::string> hosts_to_leave(const std::vector<Leg>& legs, std::size_
   const bool is_machine = cause.kind == "killed" || cause.kind == "hang";
   if (is_machine && last.host == cause.host && last.kind == cause.kind) return {cause.host};
   return {};
+}
+
+bool is_out_of_memory(const Verdict& verdict) {
+  std::string text = verdict.message;
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return verdict.exit_code == exit_code(ErrorKind::resource) &&
+         text.find("out of memory") != std::string::npos;
+}
+
+RootCause own_cause(const Verdict& one) {
+  const bool is_oom = one.kind == "error" && is_out_of_memory(one);
+  return {one.rank, one.host, is_oom ? "oom" : one.kind, one.message};
+}
+
+RootCause lost_rank(const Verdict& one) {
+  return {one.lost.rank, one.lost.host, one.lost.kind, one.message};
+}
+
+struct CauseRow {
+  std::function<bool(const Verdict&)> holds;
+  std::function<RootCause(const Verdict&)> cause;
+};
+
+bool is_comm(const Verdict& one) {
+  return one.exit_code == exit_code(ErrorKind::comm);
+}
+
+/// The rules in order of priority: the first rule that matches a failure report gives the cause.
+const std::array<CauseRow, 6>& rows() {
+  static const std::array<CauseRow, 6> table{
+      {{[](const Verdict& one) { return one.kind == "error" && !is_comm(one); }, own_cause},
+       {[](const Verdict& one) { return one.kind == "hang"; }, own_cause},
+       // A rank on the same node has seen the out-of-memory killer of the kernel.
+       {[](const Verdict& one) { return one.lost.kind == "oom"; }, lost_rank},
+       {[](const Verdict& one) { return one.lost.rank >= 0; }, lost_rank},
+       {[](const Verdict& one) { return one.kind == "error"; }, own_cause},  // a timeout
+       {[](const Verdict& one) { return one.exit_code != 0; }, own_cause}}};
+  return table;
 }
 
 }  // namespace
@@ -138,14 +181,14 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   decision.failures_in_a_row = failures_before(legs, end);
   if (ending.code == kExitDone) {
     decision.failures_in_a_row = 0;
-    return ended(decision, "done", "the run has done its last step", kExitDone);
+    return ended(decision, "done", "the run has completed its last step", kExitDone);
   }
   if (ending.was_asked) {
     decision.root_cause = {-1, "", "request", ending.asked_by};
   } else if (!mine && is_incurable(ending.code)) {
     decision.root_cause = {-1, "", "error",
                            facts.refusal.empty()
-                               ? "refused before it began: the job's output says why"
+                               ? "refused before it began: see the output of the job"
                                : "refused before it began: " + facts.refusal};
   } else {
     Leg lost_start;
@@ -160,25 +203,26 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   const JobPlace& newest = legs.empty() ? facts.place : legs.back().place();
   if (!facts.place.job.empty() && newest.job == facts.place.job &&
       newest.order() > facts.place.order())
-    return ended(decision, "stop", "a later attempt of this job has taken the run over", code);
+    return ended(decision, "stop", "a later attempt of this job has taken over the run", code);
   if (ending.by_stop_file) {
     decision.failures_in_a_row = 0;
-    return ended(decision, "stop", "the file STOP asked for it", kExitDone);
+    return ended(decision, "stop", "the file STOP requested it", kExitDone);
   }
   if (facts.job.is_requeued(facts.place.restart)) {
     decision.is_requeued = true;
-    return ended(decision, "requeue", "the scheduler puts the job back by itself", code);
+    return ended(decision, "requeue", "the scheduler requeues the job by itself", code);
   }
   if (facts.job.is_cancelled(facts.place.restart)) {
     if (!ending.was_asked) decision.root_cause = {-1, "", "request", "scancel"};
     return ended(decision, "stop", kWhyCancelled, code);
   }
-  if (is_incurable(code)) return ended(decision, "stop", "another try would end the same", code);
+  if (is_incurable(code))
+    return ended(decision, "stop", "a restart would fail in the same way", code);
 
   const bool at_limit = facts.job.is_at_time_limit();
   const bool was_asked = ending.was_asked || at_limit;
   if (at_limit && !ending.was_asked)
-    decision.root_cause = {-1, "", "request", "time limit, before it had saved"};
+    decision.root_cause = {-1, "", "request", "time limit, before the save was complete"};
   const bool helped =
       was_asked ? ending.outlived_start : decision.step_after > decision.step_before;
   decision.failures_in_a_row = helped ? 0 : decision.failures_in_a_row + 1;
@@ -186,28 +230,39 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   const std::string steps = steps_text(decision.step_before, decision.step_after);
   if (!helped && facts.max_failures && decision.failures_in_a_row >= *facts.max_failures) {
     return ended(decision, "stop",
-                 formatted("{} attempts in a row did not help (TRIREME_MAX_FAILURES {}); {}",
+                 formatted("{} attempts in a row made no progress (TRIREME_MAX_FAILURES {}); {}",
                            decision.failures_in_a_row, *facts.max_failures, steps),
                  kExitNoProgress);
   }
   std::string why;
   if (helped) {
-    why = was_asked ? "it trained longer than it took to start" : steps;
+    why = was_asked ? "it trained longer than its start took" : steps;
   } else {
-    why = formatted(
-        "failure {} in a row, {}", decision.failures_in_a_row,
-        was_asked ? "it was ended before it had trained as long as it took to start" : steps);
+    why = formatted("failure {} in a row, {}", decision.failures_in_a_row,
+                    was_asked ? "it ended before it had trained as long as its start took" : steps);
   }
   if (facts.may_restart && !was_asked) return ended(decision, "restart", why, code);
   if (!facts.job.may_requeue) {
     return ended(
         decision, "stop",
-        formatted("{}; but this job may not be requeued (Requeue=0): the same command goes "
-                  "on, or trireme submit --chain N",
+        formatted("{}; but this job may not be requeued (Requeue=0): run the same command again, "
+                  "or use trireme submit --chain N",
                   why),
         code);
   }
   return ended(decision, "requeue", why, code);
+}
+
+RootCause root_cause_of(const Leg& leg, int srun_code) {
+  for (const CauseRow& row : rows()) {
+    const auto found = std::find_if(leg.verdicts.begin(), leg.verdicts.end(), row.holds);
+    if (found == leg.verdicts.end()) continue;
+    RootCause cause = row.cause(*found);
+    if (cause.kind == "peer") cause.kind = "error";
+    return cause;
+  }
+  return {-1, "", "killed",
+          formatted("no rank reported a failure; the launcher exited with {}", srun_code)};
 }
 
 }  // namespace trireme

@@ -3,40 +3,46 @@
 #include <optional>
 #include <vector>
 
-#include "job/leg.hpp"
-#include "scheduler/scheduler_job.hpp"
+#include "job/attempt.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 
-/// What a decision is made from, beside the journal.
+/// The input of a decision in addition to the event log.
 struct FinishFacts {
-  JobPlace place;     // of the leg that has ended; no job: the newest one's
-  int srun_code = 0;  // of the launcher: no evidence by itself
+  JobPlace place;     // the attempt that has ended; without a job: the newest attempt
+  int srun_code = 0;  // exit code of the launcher; not conclusive by itself
   SchedulerJob job;
-  std::string refusal;  // the last error in the job's output (refusal.hpp); "": not known
-  std::vector<std::string> lost_nodes;           // of the job, that the scheduler has given up
-  std::int64_t newest_checkpoint = -1;           // that lies in the run folder; -1: none
-  std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: any number
-  bool may_restart = false;  // the job keeps its nodes and can start another step
-  double now_s = 0;          // Unix time
-  std::vector<Verdict> start_verdicts;  // of a leg that left no line: its ranks waited for others
+  std::string refusal;  // last error in the output of the job (refusal_in()); "": unknown
+  std::vector<std::string> lost_nodes;  // nodes of the job that the scheduler marks as failed
+  std::int64_t newest_checkpoint = -1;  // newest step in the run directory; -1: none
+  std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: no limit
+  bool may_restart = false;             // the job keeps its nodes and can restart the processes
+  double now_s = 0;                     // Unix time
+  std::vector<Verdict> start_verdicts;  // failure reports of a start without events
 };
 
-/// The index in `legs` of the leg that has ended; none: it left no line (a start that was lost, or
-/// refused).
+/// Returns the index in `legs` of the attempt that has ended; none if it wrote no event (its start
+/// failed or was refused).
 std::optional<std::size_t> ended_leg(const std::vector<Leg>& legs, const JobPlace& place);
 
-/// What becomes of a run. A pure function, the only place where this is decided:
+/// Decides whether a run is done, stops, is requeued or restarts. A pure function with all rules:
 ///
 ///   done     exit code 0 of the program
-///   stop     STOP (exit 0); scancel; codes 1, 2, 3, 6; a later leg of this job took over;
-///            max_failures legs in a row that did not help; no requeue allowed
-///   requeue  all else: a leg that was asked to stop (time limit, preemption, a signal) and trained
-///            longer than it took to start counts as a success, as does one that failed after it
-///            committed a step
-///   restart  the same, in the same job
+///   stop     STOP (exit 0); scancel; codes 1, 2, 3, 6; a later attempt of this job took over;
+///            max_failures attempts in a row without progress; requeue not allowed
+///   requeue  all other cases
+///   restart  like requeue, but in the same job
 ///
-/// Failures are counted over all jobs of the run, and anew for another binary or configuration.
+/// An attempt made progress if it stopped on request (time limit, preemption, a signal) and trained
+/// longer than its start took, or if it failed after it committed a step. Failures are counted over
+/// all jobs of the run. The count restarts at 0 for another binary or configuration.
 Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts);
+
+/// Returns the rank that caused the failure of an attempt, from the failure reports of its ranks.
+/// The order of priority is: a rank that threw an error, a rank that hung, a rank that its peers
+/// lost. A rank that only lost a peer is never the cause. `srun_code` is the exit code of the
+/// launcher, for an attempt without failure reports.
+RootCause root_cause_of(const Leg& leg, int srun_code);
 
 }  // namespace trireme

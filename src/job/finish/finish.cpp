@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "checkpoint/disk/run_lock.hpp"
@@ -13,15 +15,16 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "core/timer.hpp"
+#include "job/attempt.hpp"
 #include "job/journal.hpp"
-#include "job/verdict.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::int64_t kMaxFailures = 3;
-constexpr double kPatience_s = 600;  // with a full disk, which may be what ended the leg
-constexpr double kLeave_s = 20;      // of the job, for what the script does behind the decision
+constexpr double kPatience_s =
+    600;  // waiting time for space on a full disk, which may have ended the attempt
+constexpr double kLeave_s = 20;  // time that the job script needs after the decision
 constexpr std::chrono::seconds kPause{1};
 
 void check_folder(const RunFolder& folder, bool dry_run) {
@@ -29,15 +32,14 @@ void check_folder(const RunFolder& folder, bool dry_run) {
   std::error_code code;
   const bool exists = std::filesystem::is_directory(folder.root, code);
   if (dry_run && !(exists && std::filesystem::exists(folder.journal(), code)))
-    fail(ErrorKind::data, "{} is no run folder", folder.root.string());
-  if (!exists || folder.is_blank()) return;  // of what else is in the way prepare() speaks
-  fail(ErrorKind::usage, "--run {} holds something that is not a run of trireme",
-       folder.root.string());
+    fail(ErrorKind::data, "{} is not a run directory", folder.root.string());
+  if (!exists || folder.is_blank()) return;  // prepare() reports all other problems
+  folder.refuse_foreign();
 }
 
-/// The legs with the verdicts that no line tells yet.
-std::vector<Leg> with_verdicts(std::vector<Leg> legs, const RunFolder& folder,
-                               const JobPlace& place) {
+/// Returns the attempts with the failure reports that are not in the event log yet.
+std::vector<Leg> with_reports(std::vector<Leg> legs, const RunFolder& folder,
+                              const JobPlace& place) {
   if (const auto mine = ended_leg(legs, place)) {
     Leg& leg = legs[*mine];
     for (const Verdict& one : not_told_yet(read_verdicts(folder), leg)) leg.verdicts.push_back(one);
@@ -50,14 +52,15 @@ std::int64_t newest_checkpoint(const RunFolder& folder) {
   return steps.empty() ? -1 : steps.front();
 }
 
-/// What was written about a start that left no line: another try of the same decision counts no second one.
+/// Returns the decision that was already written for this attempt without events, so that a
+/// repeated call does not count a second failure.
 std::optional<Decision> decided_before(const std::vector<Leg>& legs, const JobPlace& place) {
   if (legs.empty() || legs.back().start || place.job.empty()) return std::nullopt;
   return legs.back().decided_place == place ? legs.back().decision : std::nullopt;
 }
 
-void write_in_journal(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
-                      Journal& journal) {
+void log_decision(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
+                  Journal& journal) {
   if (const auto mine = ended_leg(journal.legs(), facts.place)) {
     const Leg& leg = journal.legs()[*mine];
     for (const Verdict& one : not_told_yet(read_verdicts(folder), leg))
@@ -68,8 +71,8 @@ void write_in_journal(const RunFolder& folder, const FinishFacts& facts, const D
   journal.decision(decision, facts.place);
 }
 
-/// Of a leg that could not say so itself.
-void write_in_status(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
+/// Writes status.json for an attempt that could not write it itself.
+void complete_status(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
                      const std::vector<Leg>& legs) {
   const auto mine = ended_leg(legs, facts.place);
   const bool ended_itself = mine && legs[*mine].end;
@@ -78,7 +81,7 @@ void write_in_status(const RunFolder& folder, const FinishFacts& facts, const De
   write_status(folder, "failed", decision.exit_code, std::max(step, decision.step_before));
 }
 
-/// How long a decision may wait for space.
+/// Returns the time that a decision may wait for space, in seconds.
 double patience_s(double now_s) {
   const auto end = job_end_from_environment();
   return end ? std::clamp(*end - now_s - kLeave_s, 0.0, kPatience_s) : kPatience_s;
@@ -89,19 +92,19 @@ Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_r
   facts.start_verdicts = read_verdicts(folder);
   std::erase_if(facts.start_verdicts, [&](const Verdict& one) { return one.place != facts.place; });
   const auto decided = [&](const std::vector<Leg>& legs) {
-    return decide(with_verdicts(legs, folder, facts.place), facts);
+    return decide(with_reports(legs, folder, facts.place), facts);
   };
   Decision first = decided(read_journal(folder.journal()).legs);
   std::error_code code;
   const bool is_refusal =
       first.exit_code == exit_code(ErrorKind::usage) && !std::filesystem::exists(folder.root, code);
-  if (dry_run || is_refusal) return first;  // what never began leaves nothing behind
+  if (dry_run || is_refusal) return first;  // an attempt that never began leaves no files
   folder.prepare();
   std::optional<RunLock> lock;
   const RunLockOptions options{.job_id = facts.place.job, .order = facts.place.order() + 1};
   const auto in_use = capture([&] { lock.emplace(folder.root, options); });
   if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
-  if (in_use) {  // somebody trains there already: nothing is left to decide
+  if (in_use) {  // another process trains there already
     first.verdict = "stop";
     first.why = in_use->what();
     return first;
@@ -109,11 +112,15 @@ Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_r
   Journal journal(folder.journal());
   journal.open_newest_leg([&lock] { return lock->is_held(); });
   const auto before = decided_before(journal.legs(), facts.place);
-  const Decision decision = before ? *before : decided(journal.legs());  // as it is under the lock
-  if (!before) write_in_journal(folder, facts, decision, journal);
-  write_in_status(folder, facts, decision, journal.legs());
+  const Decision decision =
+      before ? *before : decided(journal.legs());  // decide again under the lock
+  if (!before) log_decision(folder, facts, decision, journal);
+  complete_status(folder, facts, decision, journal.legs());
   return decision;
 }
+
+constexpr std::streamoff kTailBytes = std::streamoff{64} << 10;
+constexpr std::string_view kError = "trireme: error: ";
 
 }  // namespace
 
@@ -122,13 +129,13 @@ Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
   facts.now_s = unix_time_s();
   const double patience = dry_run ? 0 : patience_s(facts.now_s);
   const Timer timer;
-  for (bool told = false;; told = true) {
+  for (bool has_warned = false;; has_warned = true) {
     try {
       return decide_and_write(folder, facts, dry_run);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::resource || timer.seconds() >= patience) throw;
-      if (!told)
-        log::warn(formatted("{}: the decision is tried again for {} s", error.what(),
+      if (!has_warned)
+        log::warn(formatted("{}: trying again for {} s", error.what(),
                             static_cast<std::int64_t>(patience)));
     }
     std::this_thread::sleep_for(kPause);
@@ -141,9 +148,24 @@ std::optional<std::int64_t> max_failures_from_environment() {
   if (std::string_view(text) == "unlimited") return std::nullopt;
   const auto number = parse_integer(text);
   if (number && *number >= 0) return number;
-  log::warn(formatted("TRIREME_MAX_FAILURES = {}, must be a number or unlimited: {} is taken", text,
+  log::warn(formatted("TRIREME_MAX_FAILURES = {}, must be a number or unlimited; using {}", text,
                       kMaxFailures));
   return kMaxFailures;
+}
+
+std::string refusal_in(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  in.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(in.tellg()) - kTailBytes));
+  std::string last;
+  for (std::string line; std::getline(in, line);) {
+    // The job script begins the output of each start with this line.
+    if (line.starts_with("job       ") && line.find(", restart ") != std::string::npos)
+      last.clear();
+    const std::size_t at = line.find(kError);
+    if (at != std::string::npos) last = line.substr(at + kError.size());
+  }
+  return last;
 }
 
 }  // namespace trireme

@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "job/finish/decide.hpp"
@@ -6,20 +7,24 @@
 
 namespace trireme {
 
-/// After a leg: decides (decide.hpp) with what its folder holds, and writes that into the journal,
-/// with the verdicts that the ranks left; a leg that ended without a word gets its end in
-/// status.json. Holds the folder's lock meanwhile, behind the leg and before any later one.
-/// `facts.newest_checkpoint` and `now_s` are filled in here.
+/// Decides (decide.hpp) about a run after an attempt, and writes the decision and the failure
+/// reports of the ranks to the event log. Writes status.json if the attempt could not. Holds the
+/// lock of the run directory meanwhile; the lock order is after the attempt and before any later
+/// attempt. Fills in `facts.newest_checkpoint` and `now_s`.
 ///
-/// A start that was lost before it made the folder makes it here, or it would be forgotten. Where
-/// nothing can be written (a full disk) it tries again for ten minutes, or until shortly before the
-/// job's end (job_end_from_environment), then throws Error(resource).
-/// Throws Error(usage) for a folder that is no run's. dry_run: nothing is touched; Error(data)
-/// where no run is.
+/// Creates the run directory if the attempt failed before it could, so that the failure counts. If
+/// the disk is full, retries for ten minutes, or until shortly before the end of the job
+/// (job_end_from_environment), then throws Error(resource). Throws Error(usage) if the directory is
+/// not a run directory. With `dry_run`, changes nothing and throws Error(data) if there is no run.
 Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run);
 
-/// Of TRIREME_MAX_FAILURES: a number, or "unlimited" (none); 3 where it is not set. What is neither
-/// is warned of and counts as 3: a run must not be lost for it.
+/// Reads TRIREME_MAX_FAILURES: a number, or "unlimited" (none); 3 if it is not set. An invalid
+/// value gives a warning and counts as 3, because a run must not be lost for it.
 std::optional<std::int64_t> max_failures_from_environment();
+
+/// Returns the last error that a command printed into the output `file` of a job since the job's newest
+/// start, without the rank and the program's name; "" if there is none or the file cannot be read.
+/// A command that refuses its options or data leaves nothing in the run directory that says why.
+std::string refusal_in(const std::filesystem::path& file);
 
 }  // namespace trireme

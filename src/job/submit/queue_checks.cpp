@@ -34,18 +34,18 @@ std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunS
                              : formatted("{} is in use by job {}", folder, run.job),
              run.job.empty()
                  ? std::string("wait for its end, or give another --run")
-                 : formatted("give --after {} to go on behind it, or another --run", run.job)}};
+                 : formatted("give --after {} to resume after it, or another --run", run.job)}};
   }
   const bool is_queued = run.state == "pending" || run.state == "saved and waiting";
   if (is_queued && !waits_for(request, run.job)) {
     return {{"run-queued", formatted("job {} of {} waits in the queue already", run.job, folder),
-             formatted("let it run, or cancel it ({} {}), or give --after {} to go on behind it",
+             formatted("let it run, or cancel it ({} {}), or give --after {} to resume after it",
                        words.cancel, run.job, run.job)}};
   }
   if (run.steps_done > 0 && run.steps_done >= run.steps) {
     return {{"run-done",
              formatted("{} has done its last step, {} of {}", folder, run.steps_done, run.steps),
-             "give more --train.steps to train on, or another --run"}};
+             "raise --train.steps to train further, or give another --run"}};
   }
   return {};
 }
@@ -60,8 +60,8 @@ std::vector<SubmitProblem> after_problems(const SubmitRequest& request, const Sc
     if (answer.jobs.empty()) {
       problems.push_back(
           {"after-unknown",
-           formatted("--after {}: the controller knows no job {}", request.after, job),
-           formatted("leave it out if that job has ended ({} lists the others)",
+           formatted("--after {}: the controller does not know job {}", request.after, job),
+           formatted("omit it if that job has ended ({} lists the others)",
                      scheduler().words().list_jobs)});
       continue;
     }
@@ -69,9 +69,9 @@ std::vector<SubmitProblem> after_problems(const SubmitRequest& request, const Sc
       if (one.is_pending() || one.is_active() || one.state == "COMPLETED") continue;
       problems.push_back(
           {"after-failed",
-           formatted("--after {}: job {} has ended as {}, so this one would never begin",
+           formatted("--after {}: job {} has ended as {}, so this job would never start",
                      request.after, one.id, one.state),
-           "submit that job again first, or leave it out"});
+           "submit that job again first, or omit it"});
     }
   }
   return problems;

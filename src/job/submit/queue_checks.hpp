@@ -8,21 +8,21 @@
 
 namespace trireme {
 
-/// The state (job/watch) of the run that a job is submitted for, where a new job can conflict with it.
+/// The state (job/watch) of the run for which a job is submitted.
 struct RunStanding {
   std::string state;            // "" if there is no run yet
-  std::string job;              // its newest job
-  std::int64_t steps = 0;       // train.steps of the job to come
-  std::int64_t steps_done = 0;  // by the run so far
+  std::string job;              // newest job of the run
+  std::int64_t steps = 0;       // train.steps of the new job
+  std::int64_t steps_done = 0;  // completed steps of the run
 };
 
-/// Returns the reason why a new job of this run would have nothing to do: the run is in use, another job
-/// of it waits and is not among the jobs of --after, or its last step is done.
+/// Returns the reason why a new job of this run is useless: the run is in use, another job of the
+/// run waits and is not among the jobs of --after, or the last step is done.
 std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunStanding& run);
 
-/// Returns the jobs of --after that the new job would wait for in vain: unknown to the controller, or
-/// ended otherwise than with success. A controller that does not answer is no problem here: sbatch
-/// needs it as well.
+/// Returns a problem for each job of --after that can never succeed: it is unknown to the
+/// controller, or has ended without success. A controller that does not answer is no problem here,
+/// because sbatch reports it.
 std::vector<SubmitProblem> after_problems(const SubmitRequest& request, const SchedulerQuery& ask);
 
 }  // namespace trireme

@@ -21,9 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kStart_s = 60;  // of a run that never started
+constexpr double kStart_s = 60;  // assumed start time of a run without an earlier attempt
 constexpr double kGit_s = 10;
-constexpr double kPace = 200e6;  // bytes/s that a node surely writes to a shared disk
+constexpr double kWriteBytesPerS = 200e6;  // lower bound for writes of a node to a shared disk
 
 void copy_into(const fs::path& from, const fs::path& to) {
   std::error_code code;
@@ -31,7 +31,7 @@ void copy_into(const fs::path& from, const fs::path& to) {
   if (code) fail_to_write("copy to", to, code.value());
 }
 
-/// The most that a card of this type is sold with, bytes; none: a type not known here.
+/// Returns the largest memory of a GPU of this type in bytes; none for an unknown type.
 /// Source: Nvidia's data sheets, 2025.
 std::optional<std::int64_t> memory_of_gpu(std::string_view type) {
   struct Card {
@@ -129,7 +129,8 @@ double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_byt
   double start_s = kStart_s;
   for (const Leg& leg : read_journal(RunFolder{run}.journal()).legs)
     if (leg.ready) start_s = leg.ready->start_s;
-  return start_s + static_cast<double>(checkpoint_bytes) / (kPace * static_cast<double>(nodes));
+  return start_s +
+         static_cast<double>(checkpoint_bytes) / (kWriteBytesPerS * static_cast<double>(nodes));
 }
 
 std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, const NodeKind& kind,
@@ -137,16 +138,16 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
   std::vector<SubmitProblem> problems;
   if (request.nodes > kind.nodes) {
     problems.push_back({"nodes-few",
-                        formatted("{} nodes are asked for, partition {} has {} of {} CPUs and {} "
-                                  "GPUs that are up",
+                        formatted("{} nodes are asked for, but partition {} has {} nodes of {} "
+                                  "CPUs and {} GPUs that are up",
                                   request.nodes, kind.partition, kind.nodes, kind.cpus, kind.gpus),
-                        "give fewer --nodes, or another partition"});
+                        "lower --nodes, or choose another partition"});
   }
   const NodeShape shape = shape_of(request, kind);
   if (shape.ranks > kind.cpus) {
     problems.push_back(
         {"ranks-many",
-         formatted("{} are asked for on each node, a node of partition {} has {}",
+         formatted("{} are asked for on each node, but a node of partition {} has {}",
                    counted(shape.ranks, "rank"), kind.partition, counted(kind.cpus, "CPU")),
          formatted("give --sbatch=--ntasks-per-node={} or less", kind.cpus)});
   }
@@ -155,9 +156,9 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
   if (own_bytes > 0 && needs.memory_bytes_per_rank > own_bytes) {
     problems.push_back(
         {"memory",
-         formatted("a rank needs {}, {} has {}",
+         formatted("a rank needs {}, but {} has {}",
                    format_bytes(static_cast<double>(needs.memory_bytes_per_rank)),
-                   kind.gpus > 0 ? "a GPU " + kind.gpu_type : std::string("its node"),
+                   kind.gpus > 0 ? "a GPU " + kind.gpu_type : std::string("its share of a node"),
                    format_bytes(static_cast<double>(own_bytes))),
          "raise parallel.zero or parallel.tp, or lower train.micro_batch"});
   }
@@ -167,13 +168,13 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
     problems.push_back({"time-long",
                         formatted("--time {} is more than partition {} allows ({})", time,
                                   kind.partition, format_duration(*kind.limit_s)),
-                        "give less, and --chain N for several jobs one after another"});
+                        "lower it, and give --chain N for several dependent jobs"});
   }
   if (asked_s && *asked_s < needs.overhead_s) {
     problems.push_back({"time-short",
-                        formatted("--time {} is less than a start and a save take ({})", time,
+                        formatted("--time {} is shorter than a start and a save ({})", time,
                                   format_duration(needs.overhead_s)),
-                        "give more"});
+                        "raise it"});
   }
   return problems;
 }
@@ -181,24 +182,24 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin) {
   const fs::path all = RunFolder{request.run}.submit();
-  int number = 1;  // another job of this run may wait with what is there
+  int number = 1;  // another job of this run may wait with the existing directories
   while (fs::exists(all / cat(number))) ++number;
   std::error_code code;
   const fs::path place = fs::absolute(all / cat(number), code);
-  const fs::path programs = place / "build/release/bin";  // where env.sh looks
+  const fs::path programs = place / "build/release/bin";  // path that env.sh expects
   make_folders(programs);
   for (const char* program : {"trireme", "trireme-data"}) {
     if (fs::exists(bin / program, code)) copy_into(bin / program, programs / program);
   }
   copy_into(home / scheduler().words().id, place / scheduler().words().id);
   if (request.chain > 1) write_file_atomic(place / "chain-code", "");
-  // A frozen copy is in no repository that could tell its revision.
+  // The copy is not in a repository, so the revision is stored in a file.
   const ProgramEnd revision =
       run_program({"git", "-C", home.string(), "describe", "--always", "--dirty"}, kGit_s);
   if (revision.code == 0) write_file_atomic(place / "revision", revision.out);
   Frozen frozen{place, request.arguments};
   int file = 0;
-  const auto keep = [&](const std::string& from) {
+  const auto copied = [&](const std::string& from) {
     const fs::path copy = place / formatted("config-{}.toml", ++file);
     copy_into(from, copy);
     return copy.string();
@@ -206,9 +207,9 @@ Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
   for (std::size_t i = 0; i < frozen.arguments.size(); ++i) {
     std::string& word = frozen.arguments[i];
     if (word == "--config" && i + 1 < frozen.arguments.size()) {
-      frozen.arguments[i + 1] = keep(frozen.arguments[i + 1]);
+      frozen.arguments[i + 1] = copied(frozen.arguments[i + 1]);
     } else if (word.starts_with("--config=")) {
-      word = "--config=" + keep(word.substr(9));
+      word = "--config=" + copied(word.substr(9));
     }
   }
   return frozen;

@@ -2,24 +2,49 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "job/attempt.hpp"
 #include "job/run_folder.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme {
 
-/// The state of a run: from its folder (journal, newest line of metrics, configuration), and from what
-/// the scheduler says about its jobs. Unknown values are absent.
+/// The scheduler's facts about the jobs of a run: its newest attempt, and its newest submission.
+struct RunJobs {
+  bool is_active = false;       // a job has nodes, and its attempt runs or is about to begin
+  bool is_closing = false;      // the newest attempt is decided, and its job still has its nodes
+  bool is_pending = false;      // a job waits in the queue
+  bool is_another = false;      // that job was submitted after the newest attempt began
+  bool was_cancelled = false;   // no job is left, and scancel ended the last one
+  bool has_failed = false;      // no job is left, and the last one ended before it began
+  std::string job;              // the job that is active or waits; "": none
+  std::string reason;           // the scheduler's reason why it waits
+  std::optional<double> end_s;  // Unix time at which the scheduler ends the active job
+};
+
+/// Asks the scheduler. `newest`: the run's newest attempt, may be null. Returns none if the
+/// scheduler does not answer, or if the run has no job.
+std::optional<RunJobs> ask_about(const Leg* newest, const std::vector<SubmissionRecord>& submitted,
+                                 const SchedulerQuery& ask);
+
+/// Returns the state of a run (run_view.hpp). `state`: the state according to its directory alone.
+/// `has_saved`: the run has committed a checkpoint.
+std::string state_with_jobs(const std::string& state, const Leg* newest, bool has_saved,
+                            const RunJobs& jobs);
+
+/// The state of a run, from its directory (event log, newest line of metrics, configuration) and
+/// from the scheduler's facts about its jobs. Unknown values are absent.
 ///
 ///   state              meaning
 ///   pending            the job waits in the queue and no job of the run has trained
 ///   running            the job has nodes
-///   saved and waiting  an earlier attempt saved, and a job waits in the queue to go on
+///   saved and waiting  an earlier attempt saved, and a job waits in the queue to resume
 ///   done, stopped, failed   how the run ended
-///   cancelled          scancel ended the job, or took it out of the queue
-///   used up            the run can go on, but no job of it is left
-///   lost               the attempt left no word, and the scheduler knows no job that runs
-///   queued             pending, or saved and waiting, where no scheduler answers
+///   cancelled          scancel ended the job or removed it from the queue
+///   used up            the run can be resumed, but no job of it is left
+///   lost               the attempt recorded no end, and the scheduler knows no running job
+///   queued             pending, or saved and waiting, if no scheduler answers
 ///   new                the run directory exists, and nothing has begun
 struct RunView {
   std::string state;
@@ -29,16 +54,16 @@ struct RunView {
   std::optional<std::int64_t> steps;
   std::optional<double> loss;
   std::optional<double> tokens_per_s;
-  std::optional<double> eta_s;       // to the last step, at the pace of the last lines
+  std::optional<double> eta_s;       // seconds to the last step at the current step time
   std::optional<double> job_left_s;  // until the scheduler ends the job
   std::optional<std::int64_t> last_commit_step;
   std::optional<double> last_commit_age_s;
-  std::optional<std::int64_t> slowest_rank;  // which kept the others waiting
+  std::optional<std::int64_t> slowest_rank;  // rank for which the others waited
 
   /// Why the scheduler keeps the job waiting: "Resources", "Priority", ...; "" if no job waits.
   std::string reason;
 
-  /// The last line of metrics is so old; absent without one.
+  /// Age of the last line of metrics in seconds; absent without one.
   std::optional<double> silent_s;
 
   [[nodiscard]] bool has_ended() const {
@@ -47,15 +72,16 @@ struct RunView {
   }
 };
 
-/// `now_s`: Unix time. `ask`: asks the scheduler about a job; without it the folder alone decides.
-/// Throws Error(data) if the folder holds no run and no job was submitted for it.
+/// Returns the state of a run. `now_s`: Unix time. `ask`: asks the scheduler about a job; without
+/// it, only the directory is read. Throws Error(data) if the directory is not a run directory and
+/// no job was submitted for it.
 RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& ask = {});
 
-/// One line for people: "running  attempt 2  job 17  step 1200/20000  loss 3.41 ...".
+/// Returns one line for users: "running  attempt 2  job 17  step 1200/20000  loss 3.41 ...".
 std::string to_line(const RunView& view);
 
-/// {"state", "leg", "job", "step", "steps", "loss", "tokens_per_s", "eta_s", "job_left_s",
-/// "last_commit_step", "last_commit_age_s", "slowest_rank"}, null for what is not known.
+/// Returns {"state", "leg", "job", "step", "steps", "loss", "tokens_per_s", "eta_s", "job_left_s",
+/// "last_commit_step", "last_commit_age_s", "slowest_rank"}; unknown values are null.
 std::string to_json_text(const RunView& view);
 
 }  // namespace trireme

@@ -16,7 +16,7 @@
 #include "core/process/run_program.hpp"
 #include "core/timer.hpp"
 #include "job/journal.hpp"
-#include "job/submission_record.hpp"
+#include "job/run_folder.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme {
@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A scheduler's program may signal the ranks at once and still try for ever.
+// scancel may signal the ranks at once and still retry forever.
 constexpr double kSignal_s = 3;
 
 std::map<std::string, std::uintmax_t> sizes_of(const fs::path& folder) {
@@ -35,7 +35,8 @@ std::map<std::string, std::uintmax_t> sizes_of(const fs::path& folder) {
   return sizes;
 }
 
-/// The arguments of a process of this machine; empty if it is gone or another user's.
+/// Returns the arguments of a process on this machine; empty if it has ended or belongs to another
+/// user.
 std::vector<std::string> arguments_of(const fs::path& process) {
   std::ifstream file(process / "cmdline", std::ios::binary);
   std::vector<std::string> words;
@@ -56,8 +57,8 @@ bool trains_in(const fs::path& process, const RunFolder& folder) {
   return false;
 }
 
-/// Ranks on this machine, which have the program of this process. Returns how many were asked.
-int ask_here(const RunFolder& folder) {
+/// Sends SIGUSR1 to the ranks on this machine that run this program. Returns their number.
+int ask_local_ranks(const RunFolder& folder) {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
   int asked = 0;
@@ -73,9 +74,9 @@ int ask_here(const RunFolder& folder) {
   return asked;
 }
 
-/// Returns why it may be that nobody was asked; "" if somebody was.
+/// Asks the ranks for their stacks. Returns the reason if no rank could be asked; "" otherwise.
 std::string ask(const RunFolder& folder, const std::string& job) {
-  std::string refused = "none runs on this machine; type this on the host of rank 0";
+  std::string refused = "no rank runs on this machine; run this command on the host of rank 0";
   if (!job.empty()) {
     const std::vector<std::string> words = scheduler().stacks_words(job);
     const ProgramEnd end = run_program(words, kSignal_s);
@@ -86,7 +87,7 @@ std::string ask(const RunFolder& folder, const std::string& job) {
                         end.out);
     if (end.timed_out) return refused;
   }
-  return ask_here(folder) > 0 ? "" : refused;
+  return ask_local_ranks(folder) > 0 ? "" : refused;
 }
 
 std::string from(const fs::path& file, std::uintmax_t offset) {
@@ -94,7 +95,7 @@ std::string from(const fs::path& file, std::uintmax_t offset) {
   return text.substr(std::min<std::size_t>(text.size(), offset));
 }
 
-/// The word behind `before`; "" if it is not there.
+/// Returns the word after `before`; "" if `before` is missing.
 std::string word_after(std::string_view text, std::string_view before) {
   const std::size_t at = text.find(before);
   if (at == std::string_view::npos) return "";
@@ -102,8 +103,8 @@ std::string word_after(std::string_view text, std::string_view before) {
   return std::string(rest.substr(0, rest.find_first_of(" ,\n")));
 }
 
-/// Returns the command that puts gdb on the rank whose stacks begin with `heading` ("== pid 17 on n2,
-/// in step 3: ..."): beside the job's step, or on this machine where there is no job.
+/// Returns the command that attaches gdb to the rank whose stacks begin with `heading` ("== pid 17
+/// on n2, in step 3: ..."): within the job, or on this machine if there is no job.
 std::vector<std::string> attach_words(std::string_view heading, const std::string& job,
                                       const std::vector<std::string>& arguments) {
   const std::string pid = word_after(heading, "== pid ");
@@ -126,7 +127,7 @@ StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> 
                            double wait_s) {
   const JournalContent journal = read_journal(folder.journal());
   if (journal.legs.empty() && !folder.holds_run() && read_submissions(folder).empty())
-    fail(ErrorKind::data, "{} is no run folder", folder.root.string());
+    fail(ErrorKind::data, "{} is not a run directory", folder.root.string());
   if (journal.legs.empty() || !journal.legs.back().start || journal.legs.back().end) return {};
   const LegStart& leg = *journal.legs.back().start;
   const auto before = sizes_of(folder.stacks());
@@ -151,7 +152,8 @@ StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> 
   if (report.written.empty() && !refused.empty())
     fail(ErrorKind::usage, "no rank of {} could be asked: {}", folder.root.string(), refused);
   if (rank && is_whole) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the rest of its threads
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(300));  // wait for the stacks of its other threads
     const auto old = before.find(wanted);
     report.of_rank = from(wanted, old == before.end() ? 0 : old->second);
   }
@@ -165,7 +167,7 @@ std::vector<std::string> attach_to(const RunFolder& folder, std::int64_t rank, d
   if (rank < 0 || rank >= report.ranks)
     fail(ErrorKind::usage, "--rank {}: the run has ranks 0 to {}", rank, report.ranks - 1);
   if (report.of_rank.empty())
-    fail(ErrorKind::comm, "rank {} did not say within {} s where it is", rank, wait_s);
+    fail(ErrorKind::comm, "rank {} did not answer within {} s", rank, wait_s);
   const std::string job = read_journal(folder.journal()).legs.back().start->place.job;
   return attach_words(report.of_rank, job, arguments);
 }

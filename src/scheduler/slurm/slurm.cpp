@@ -8,9 +8,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 #include "core/process/run_program.hpp"
-#include "scheduler/slurm/jobs.hpp"
-#include "scheduler/slurm/node_lists.hpp"
-#include "scheduler/slurm/nodes.hpp"
+#include "scheduler/slurm/output.hpp"
 
 namespace trireme {
 namespace {
@@ -26,7 +24,7 @@ constexpr SchedulerVariables kVariables{
     .restarts = "SLURM_RESTART_COUNT",
     .step = "SLURM_STEP_ID",
     .rank = "SLURM_PROCID",
-    .step_tasks = "SLURM_STEP_NUM_TASKS",  // SLURM_NTASKS is the job's, also where no srun is
+    .step_tasks = "SLURM_STEP_NUM_TASKS",  // SLURM_NTASKS counts the job's tasks, also without srun
     .node = "SLURMD_NODENAME",
     .pmix_namespace = "slurm.",
 };
@@ -49,7 +47,7 @@ constexpr SchedulerWords kWords{
         "LimitMEMLOCK=infinity for slurmd, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
 };
 
-/// Options that users give behind the job script, where they reach the program.
+/// Options that users may put after the job script by mistake, where they reach the program.
 constexpr std::array<std::string_view, 20> kOptions{
     "--nodes",      "--ntasks",   "--ntasks-per-node", "--gpus-per-node", "--gpus",
     "--gres",       "--mem",      "--cpus-per-task",   "--time",          "--partition",
@@ -62,7 +60,7 @@ class Slurm final : public Scheduler {
 
   [[nodiscard]] const SchedulerWords& words() const noexcept override { return kWords; }
 
-  /// "9_2" for a task of an array, in which SLURM_JOB_ID may be the id of the whole array.
+  /// Returns "9_2" for a task of an array, where SLURM_JOB_ID may be the id of the whole array.
   [[nodiscard]] std::string job_id() const override {
     const std::string array = variable_text("SLURM_ARRAY_JOB_ID");
     if (array.empty()) return variable_text(kVariables.job);
@@ -146,7 +144,7 @@ class Slurm final : public Scheduler {
     if (!order.time.empty()) words.push_back("--time=" + order.time);
     if (order.chain > 1) {
       words.push_back(formatted("--array=1-{}%1", order.chain));
-      words.emplace_back("--output=%x-%A_%a.out");  // %j of a task is another number than its name
+      words.emplace_back("--output=%x-%A_%a.out");  // %j of a task differs from its name
     }
     if (!order.after.empty()) {
       words.push_back("--dependency=afterok:" + order.after);
@@ -171,8 +169,8 @@ class Slurm final : public Scheduler {
     return "squeue -j " + job;
   }
 
-  // Slurm 22.05 signals the task of an array at once and has scancel try for ever ("transitional
-  // state"): the caller waits for it for a few seconds only.
+  // Slurm 22.05 signals the task of an array at once, but scancel then retries forever
+  // ("transitional state"). The caller waits for a few seconds only.
   [[nodiscard]] std::vector<std::string> stacks_words(const std::string& job) const override {
     return {"scancel", "--signal=USR1", job};
   }

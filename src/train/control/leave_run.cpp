@@ -6,7 +6,7 @@
 #include "comm/session.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "job/verdict.hpp"
+#include "job/attempt.hpp"
 
 namespace trireme {
 

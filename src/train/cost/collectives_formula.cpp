@@ -15,9 +15,9 @@
 namespace trireme {
 namespace {
 
-constexpr std::int64_t kLossRows = 1024;  // of the head's chunks
+constexpr std::int64_t kLossRows = 1024;  // tokens per chunk of the loss
 
-/// The formulas of one rank, by the axis that they belong to.
+/// The formulas of one rank, grouped by mesh axis.
 class Formula {
  public:
   Formula(const UpdateFacts& facts, int rank)
@@ -73,7 +73,8 @@ class Formula {
     return {"expert_replica", replicas, coords_.edp / shards, rows_};
   }
 
-  /// Counts, and rows to experts and back; full recompute sends them again, but no counts.
+  /// Adds token counts, and token rows to experts and back. Full activation checkpointing sends the
+  /// rows again, but not the counts.
   void experts() {
     if (!facts_.folds_experts()) return;
     const FormulaRows ep{"ep", static_cast<int>(facts_.parallel.ep), coords_.ep, rows_};
@@ -95,16 +96,16 @@ class Formula {
     return coords_.cp + static_cast<int>(facts_.parallel.cp) * coords_.dp;
   }
 
-  /// Between stages, and what ranks of pp add up.
+  /// Adds the messages between stages and the reductions over pp.
   void stages() {
     const auto size = static_cast<int>(facts_.parallel.pp);
     if (size == 1) return;
     const FormulaRows pp{"pp", size, coords_.pp, rows_};
-    pp.add("all_reduce", "loss", 1, 2 * sizeof(double));  // and seconds
+    pp.add("all_reduce", "loss", 1, 2 * sizeof(double));  // loss and seconds
     if (units_.table_in_two && !facts_.lora.on()) {
-      const std::int64_t part = units_.elements[*units_.table_in_two] / facts_.shards();
+      const std::int64_t shard = units_.elements[*units_.table_in_two] / facts_.shards();
       FormulaRows("tied", 2, units_.has_head() ? 1 : 0, rows_)
-          .add("all_reduce", "grads of tied table", 1, part * main_);
+          .add("all_reduce", "grads of tied table", 1, shard * main_);
     }
     if (facts_.tokens_vary) return;
     const std::int64_t bytes = facts_.stream_bytes();
@@ -124,7 +125,7 @@ class Formula {
     }
   }
 
-  /// Words of an exact sum and a count of what is not finite.
+  /// Adds the gradient norm: the words of an exact sum and the count of non-finite values.
   void norm() {
     constexpr std::int64_t kBytes = std::int64_t{8} * (ExactSum::kWords + 1);
     if (!facts_.trains_alone()) {
@@ -136,7 +137,7 @@ class Formula {
     data_group().add("all_reduce", "norm of data ranks", 1, kBytes);
   }
 
-  /// Assignments of every expert of the model.
+  /// Adds the token counts of all experts of the model.
   void router_load() {
     const MoeConfig& moe = facts_.model.moe;
     if (!moe.on() || facts_.trains_alone()) return;
@@ -145,7 +146,7 @@ class Formula {
         .add("all_reduce", "load of experts", 1, counts * std::int64_t{sizeof(double)});
   }
 
-  /// Backward passes after which units of gradients leave.
+  /// Returns the number of backward passes after which gradients are reduced.
   [[nodiscard]] std::int64_t passes() const {
     return facts_.grads_leave_each_pass() ? facts_.micro_steps : 1;
   }
@@ -155,7 +156,7 @@ class Formula {
     if (facts_.parallel.reproducible) {
       const FormulaRows data = data_group();
       for (const std::int64_t unit : trained_) {
-        if (unit == 0) continue;  // all its parameters lie with the small ones
+        if (unit == 0) continue;  // all its parameters are in the unit of small parameters
         const std::int64_t share = unit * main_ / data.size();
         data.add_all_to_all(
             "grads in order", passes(),
@@ -188,7 +189,8 @@ class Formula {
     }
   }
 
-  /// `all` bytes of gradients; a bucket is a multiple of 64 elements for each of `grain` ranks.
+  /// Splits `all` bytes of gradients into buckets. A bucket is a multiple of 64 elements for each
+  /// of `grain` ranks.
   template <class Add>
   void buckets(std::int64_t all, std::int64_t grain, Add add) {
     const std::int64_t bytes = bucket_bytes(facts_.parallel, facts_.data_ranks());
@@ -219,7 +221,7 @@ class Formula {
     node.add("all_gather", "grads in node", 1, bytes / here);
   }
 
-  /// Of weights, unit by unit, and of every tensor of optimizer state.
+  /// Adds the averages of local steps: weights, unit by unit, and every tensor of optimizer state.
   void averages() {
     if (!facts_.averages) return;
     const auto size = static_cast<int>(facts_.data_ranks() / facts_.parallel.cp);
@@ -245,7 +247,7 @@ class Formula {
                                units_.experts[i] / facts_.expert_shards() * compute_);
   }
 
-  /// Times that a block's forward runs in an update, when it runs again for backward included.
+  /// Returns how often blocks run forward in one optimizer step, including recomputation.
   [[nodiscard]] std::int64_t block_forwards() const {
     const std::int64_t runs = facts_.parallel.recompute == "full" ? 2 : 1;
     return facts_.micro_steps * units_.layers * runs;
@@ -262,13 +264,13 @@ class Formula {
     shared_gradients(tp);
   }
 
-  /// Over tp, of what the tokens of a micro-batch are in blocks, at their ends and in the loss.
+  /// Adds the collectives over tp for the activations of blocks, embedding, head and loss.
   void activations(const FormulaRows& tp) {
     const ParallelConfig& parallel = facts_.parallel;
     const int size = tp.size();
     const std::int64_t tokens = facts_.tokens();
     const std::int64_t token = facts_.model.hidden_size * compute_;
-    // Of blocks twice, in pieces; once the embedding's sum, once what enters or leaves the head.
+    // Each block communicates twice, in chunks; the embedding and the head once each.
     const std::int64_t in_blocks = 2 * (block_forwards() + block_backwards());
     const std::int64_t ends = (units_.has_embedding() ? 1 : 0) + (units_.has_head() ? 1 : 0);
     const std::int64_t outside = ends * facts_.micro_steps;
@@ -277,15 +279,15 @@ class Formula {
       for (const IndexRange& piece : token_pieces(tokens, parallel.tp_chunks))
         tp.add("all_reduce", "activations", in_blocks, piece.count() * token);
     } else {
-      // Selective: what entered a matrix is gathered again for its backward.
+      // Selective checkpointing gathers the inputs of matrices again for backward.
       const std::int64_t again =
           parallel.recompute == "selective" ? inputs_wanted() * block_backwards() : 0;
-      // The embedding's backward, where it is trained.
+      // A frozen embedding has no backward pass.
       const std::int64_t below =
           facts_.lora.on() && units_.has_embedding() ? facts_.micro_steps : 0;
       tp.add("reduce_scatter", "activations", outside, tokens * token);
       tp.add("all_gather", "activations", outside + again - below, tokens * token / size);
-      const std::int64_t own = facts_.length / parallel.cp / size;  // of a row
+      const std::int64_t own = facts_.length / parallel.cp / size;  // tokens of a row on this rank
       for (const IndexRange& piece : token_pieces(own, parallel.tp_chunks)) {
         const std::int64_t bytes = facts_.rows * piece.count() * token;
         tp.add("reduce_scatter", "activations", in_blocks, bytes * size);
@@ -299,14 +301,15 @@ class Formula {
     }
   }
 
-  /// Of the two inputs that enter a block's matrices, those that their backward reads.
+  /// Returns how many of the two inputs of a block's matrices the backward pass reads.
   [[nodiscard]] std::int64_t inputs_wanted() const {
     if (!facts_.lora.on()) return 2;
     const auto adapters = adapter_elements(facts_, coords_.tp);
     return (adapters[0].terms > 0 ? 1 : 0) + (adapters[2].terms > 0 ? 1 : 0);
   }
 
-  /// Of parameters that ranks of tp hold as copies, each with a part of the gradient.
+  /// Adds the gradients of parameters that are replicated over tp, where each rank has a partial
+  /// sum.
   void shared_gradients(const FormulaRows& tp) const {
     const ModelConfig& m = facts_.model;
     if (facts_.lora.on()) {
@@ -318,7 +321,7 @@ class Formula {
     }
     const bool sequence = facts_.parallel.sequence_parallel;
     const std::int64_t persist = facts_.persist();
-    std::int64_t small = 0;  // of all layers, in the unit of small parameters
+    std::int64_t small = 0;  // elements of all layers in the unit of small parameters
     std::int64_t of_block = 0;
     std::int64_t of_head = 0;
     const auto add = [&](std::int64_t& unit, std::int64_t all, std::int64_t shared,
@@ -339,7 +342,7 @@ class Formula {
       const std::int64_t row = m.head_dim * m.hidden_size;
       add(of_block, (m.num_heads + 2 * m.num_kv_heads) * row, 2 * m.num_kv_heads * row, layers);
     }
-    // Routers, whose gradients have a part of each rank.
+    // Each rank has a partial sum of the gradients of routers.
     std::int64_t of_experts = 0;
     const std::int64_t router = m.moe.num_experts * m.hidden_size;
     if (units_.expert_layers > 0) add(of_experts, router, router, units_.expert_layers);
@@ -359,9 +362,9 @@ class Formula {
   int rank_;
   RankUnits units_;
   std::vector<std::int64_t> trained_;
-  std::int64_t compute_;  // bytes of an element
+  std::int64_t compute_;  // bytes per element
   std::int64_t main_;
-  std::int64_t wide_;  // of sums: fp32, or fp64
+  std::int64_t wide_;  // bytes per element of sums (fp32 or fp64)
   std::vector<CollectiveRow> rows_;
 };
 

@@ -8,7 +8,8 @@
 
 namespace trireme {
 
-/// What one rank does in one group with one operation for one purpose in an update.
+/// The calls of one collective operation for one purpose by one rank in one group, in one optimizer
+/// step.
 struct CollectiveRow {
   std::string group;
   int size = 1;
@@ -16,14 +17,14 @@ struct CollectiveRow {
   std::string purpose;
   std::uint64_t count = 0;
   std::uint64_t payload_bytes = 0;
-  /// Sent to other ranks; absent where a library sends (nccl).
+  /// Bytes sent to other ranks; absent if a library decides (NCCL).
   std::optional<std::uint64_t> moved_bytes = {};
 
   bool operator==(const CollectiveRow&) const = default;
 };
 
-/// All collectives of an update on a rank, from the layout alone, sorted; groups of one rank have
-/// none. What they come to in bytes on the wire: comm/p2p/volume.hpp.
+/// Returns all collectives of a rank in one optimizer step, computed from the layout alone and
+/// sorted. Groups of one rank have none. Bytes on the wire: comm/p2p/volume.hpp.
 std::vector<CollectiveRow> collectives_formula(const UpdateFacts& facts, int rank);
 
 }  // namespace trireme

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// A rank's attention, whose tokens lie on all ranks of cp.
+/// Collectives of a rank's attention when the sequence is sharded over cp.
 class ContextFormula {
  public:
   ContextFormula(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
@@ -20,7 +20,7 @@ class ContextFormula {
         compute_(facts.compute_size()),
         wide_(std::max<std::int64_t>(compute_, 4)),
         backwards_(facts.micro_steps * units.layers),
-        // Full and selective run attention again for backward.
+        // Full and selective checkpointing run attention again for backward.
         forwards_(facts.parallel.recompute == "none" ? backwards_ : 2 * backwards_),
         expert_backwards_(facts.micro_steps * units.expert_layers) {
     const RankWidths here = rank_widths(facts, coords);
@@ -31,7 +31,8 @@ class ContextFormula {
   void add() const {
     routers();
     if (facts_.parallel.cp_form == "ulysses") return ulysses();
-    const std::int64_t elements = 2 * keys_ * place();  // and values, of this rank's tokens
+    const std::int64_t elements =
+        2 * keys_ * head_elements();  // keys and values of this rank's tokens
     if (facts_.parallel.cp_form == "all_gather") {
       cp_.add("all_gather", "context keys", forwards_ + backwards_, elements * compute_);
       cp_.add("reduce_scatter", "context key gradients", backwards_, cp_.size() * elements * wide_);
@@ -45,12 +46,12 @@ class ContextFormula {
   }
 
  private:
-  /// Elements of one head, of this rank's tokens.
-  [[nodiscard]] std::int64_t place() const {
+  /// Returns the elements of one head for this rank's tokens.
+  [[nodiscard]] std::int64_t head_elements() const {
     return facts_.rows * (facts_.length / cp_.size()) * facts_.model.head_dim;
   }
 
-  /// Each expert's assignments, and tokens, of every sequence or of all.
+  /// Adds the token counts of experts for the auxiliary loss, per sequence or over all.
   void routers() const {
     const MoeConfig& moe = facts_.model.moe;
     if (!moe.has_aux_loss() || coords_.tp > 0) return;
@@ -60,39 +61,40 @@ class ContextFormula {
   }
 
   void ulysses() const {
-    const auto deal = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
+    const auto to_heads = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
       std::vector<std::uint64_t> parts;
       for (int rank = 0; rank < cp_.size(); ++rank)
-        parts.push_back(u64(split_range(count, split, cp_.size(), rank).count() * place() * width));
+        parts.push_back(
+            u64(split_range(count, split, cp_.size(), rank).count() * head_elements() * width));
       return parts;
     };
-    // Back: this rank's heads, each rank's places.
-    const auto back = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
+    // The reverse direction sends this rank's heads for the positions of each rank.
+    const auto to_tokens = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
       const std::int64_t own = split_range(count, split, cp_.size(), coords_.cp).count();
       return std::vector<std::uint64_t>(static_cast<std::size_t>(cp_.size()),
-                                        u64(own * place() * width));
+                                        u64(own * head_elements() * width));
     };
     const DimSplit query;
     const DimSplit key{.readers = queries_};
-    cp_.add_all_to_all("context queries", forwards_, deal(query, queries_, compute_));
-    cp_.add_all_to_all("context keys", forwards_, deal(key, keys_, compute_));
-    cp_.add_all_to_all("context values", forwards_, deal(key, keys_, compute_));
-    cp_.add_all_to_all("context output", forwards_, back(query, queries_, compute_));
-    cp_.add_all_to_all("context output gradients", backwards_, deal(query, queries_, compute_));
-    cp_.add_all_to_all("context query gradients", backwards_, back(query, queries_, compute_));
-    cp_.add_all_to_all("context key gradients", backwards_, back(key, keys_, wide_));
-    cp_.add_all_to_all("context value gradients", backwards_, back(key, keys_, wide_));
+    cp_.add_all_to_all("context queries", forwards_, to_heads(query, queries_, compute_));
+    cp_.add_all_to_all("context keys", forwards_, to_heads(key, keys_, compute_));
+    cp_.add_all_to_all("context values", forwards_, to_heads(key, keys_, compute_));
+    cp_.add_all_to_all("context output", forwards_, to_tokens(query, queries_, compute_));
+    cp_.add_all_to_all("context output gradients", backwards_, to_heads(query, queries_, compute_));
+    cp_.add_all_to_all("context query gradients", backwards_, to_tokens(query, queries_, compute_));
+    cp_.add_all_to_all("context key gradients", backwards_, to_tokens(key, keys_, wide_));
+    cp_.add_all_to_all("context value gradients", backwards_, to_tokens(key, keys_, wide_));
   }
 
   const UpdateFacts& facts_;
   const RankCoords& coords_;
   const FormulaRows& cp_;
-  std::int64_t compute_;  // bytes of an element
-  std::int64_t wide_;     // of sums: fp32, or fp64
+  std::int64_t compute_;  // bytes per element
+  std::int64_t wide_;     // bytes per element of sums (fp32 or fp64)
   std::int64_t backwards_;
   std::int64_t forwards_;
   std::int64_t expert_backwards_;
-  std::int64_t queries_ = 0;  // heads that attention of this rank of tp works on
+  std::int64_t queries_ = 0;  // query heads of this rank of tp
   std::int64_t keys_ = 0;
 };
 

@@ -12,19 +12,19 @@ constexpr std::uint64_t u64(std::int64_t value) {
   return static_cast<std::uint64_t>(value);
 }
 
-/// A rank's collectives in one group, as formulas add them to all rows.
+/// Adds the collectives of a rank in one group to the list of all rows.
 class FormulaRows {
  public:
   FormulaRows(std::string group, int size, int rank, std::vector<CollectiveRow>& rows)
       : name_(std::move(group)), size_(size), rank_(rank), rows_(rows) {}
 
-  /// `times` calls of `payload` bytes each (TrafficRow's).
+  /// Adds `times` calls of `payload` bytes each (payload as in TrafficRow).
   void add(const char* operation, const char* purpose, std::int64_t times,
            std::int64_t payload) const;
-  /// All-to-all of `part_bytes`, or a message to a neighbour: what is sent is known.
+  /// Adds `times` calls that send `sent` bytes each: an all-to-all, or a message to a neighbour.
   void add_sent(const char* operation, const char* purpose, std::int64_t times,
                 std::int64_t payload, std::uint64_t sent) const;
-  /// What routing decides: only how often is known.
+  /// Adds `times` calls with an unknown number of bytes, which routing decides.
   void add_calls(const char* operation, const char* purpose, std::int64_t times) const;
   void add_all_to_all(const char* purpose, std::int64_t times,
                       const std::vector<std::uint64_t>& parts) const;
@@ -38,8 +38,8 @@ class FormulaRows {
   std::vector<CollectiveRow>& rows_;
 };
 
-/// Adds the collectives of a rank in its group of context parallelism: keys and values of attention,
-/// and counts of routers that have a loss over the sequence.
+/// Adds the collectives of a rank in its context parallel group: keys and values of attention, and
+/// token counts of routers with a loss over the sequence.
 void add_context_rows(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
                       std::vector<CollectiveRow>& rows);
 

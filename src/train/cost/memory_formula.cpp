@@ -12,9 +12,10 @@
 namespace trireme {
 namespace {
 
-/// Whole units of gradients at once: the one that backward fills, the one that left last and waits
-/// for its sums (at a pass's start the last of the pass before), and those that are filled from the
-/// head's gradient on until the end: a tied embedding, small parameters. Of a pipeline unknown.
+/// Returns the largest number of gradient elements in unsharded units at one time: the unit that
+/// backward fills, the unit whose reduction is in progress (at the start of a pass the last unit of
+/// the previous pass), and the units that are filled during the whole pass: a tied embedding and
+/// small parameters. Not defined for a pipeline.
 std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units) {
   if (!facts.grads_leave_each_pass()) return 0;
   const std::vector<std::int64_t>& elements = units.elements;
@@ -33,7 +34,7 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units
     order.push_back({elements.front(), facts.model.tie_embeddings});
   }
   std::erase_if(order, [](const Leaving& one) { return one.elements == 0; });
-  std::int64_t filled = 0;  // from the start on, and not gone
+  std::int64_t filled = 0;  // elements of units that are filled from the start and not reduced yet
   for (const Leaving& one : order) filled += one.filled_from_start ? one.elements : 0;
   std::int64_t waiting = facts.micro_steps > 1 ? order.back().elements : 0;
   std::int64_t peak = 0;
@@ -45,11 +46,11 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units
   return peak;
 }
 
-/// What a block's forward leaves for its backward, of a micro-batch on one rank: its input, queries,
-/// keys and values before and after rotation, attention's result, the residual sum, both normed
-/// inputs of matrices, gate, up and their product, and statistics of rows. Selective recompute keeps
-/// the inputs of what is cheap, full recompute the block's input alone. With LoRA inputs of matrices
-/// without adapters go, and each adapter keeps its inner product.
+/// The saved activations of a block for one micro-batch on one rank: its input, queries, keys and
+/// values before and after rotation, the attention output, the residual sum, both normalized inputs
+/// of matrices, gate, up and their product, and row statistics. Selective activation checkpointing
+/// keeps the inputs of cheap operations, full checkpointing only the input of the block. With LoRA,
+/// inputs of matrices without adapters are not saved, and each adapter saves its inner product.
 class BlockActivations {
  public:
   BlockActivations(const UpdateFacts& facts, int rank)
@@ -72,7 +73,8 @@ class BlockActivations {
     std::int64_t block = 2 * rows_ * (m.hidden_size * element_ + kStatistic);
     block +=
         tokens_ * (here_.queries + 2 * here_.keys) * element_ + (experts ? of_experts() : of_mlp());
-    // Dropout of a rank's own tokens of several rows has a copy of their places, twice a block.
+    // Dropout with sequence parallelism and several rows saves the positions of tokens, twice per
+    // block.
     if (m.dropout > 0 && facts_.parallel.sequence_parallel && facts_.rows > 1)
       block += 2 * rows_ * std::int64_t{sizeof(std::int64_t)};
     for (const AdapterElements& group : adapters_)
@@ -87,7 +89,8 @@ class BlockActivations {
     return !facts_.lora.on() || adapters_[group].terms > 0 ? 1 : 0;
   }
 
-  /// Gate and up, and without recompute what enters them and their product.
+  /// Returns the bytes of gate and up, and without activation checkpointing of their input and
+  /// product.
   [[nodiscard]] std::int64_t of_mlp() const {
     std::int64_t elements = 2 * here_.mlp;
     if (facts_.parallel.recompute == "none")
@@ -95,13 +98,14 @@ class BlockActivations {
     return tokens_ * elements * element_;
   }
 
-  /// The order of rows.
+  /// Returns the bytes of the order of rows.
   [[nodiscard]] std::int64_t of_route() const {
     return tokens_ * facts_.model.moe.num_experts_per_tok * std::int64_t{sizeof(std::int64_t)};
   }
 
-  /// Scores and choices of every token; weight, gate and up of each row that comes here, and of shared
-  /// experts; without recompute what enters, of rows that come from other ranks always.
+  /// Returns the bytes of router scores and choices of every token; of weight, gate and up of each
+  /// received row and of shared experts; and of inputs: rows from other ranks always, others only
+  /// without activation checkpointing.
   [[nodiscard]] std::int64_t of_experts() const {
     const MoeConfig& moe = facts_.model.moe;
     const bool folds = facts_.folds_experts();
@@ -122,8 +126,8 @@ class BlockActivations {
     const ParallelConfig& parallel = facts_.parallel;
     const std::int64_t statistics = tokens_ * here_.query_heads * kStatistic;
     if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
-      // Of some heads all places: queries, keys, values, result; and for the output matrix the
-      // result of all heads here.
+      // Queries, keys, values and output of some heads at all positions, and for the output matrix
+      // the result of all heads at the positions of this rank.
       const std::int64_t key_heads = here_.copies_keys ? here_.query_heads : here_.key_heads;
       const IndexRange taken = split_range(key_heads, {.readers = here_.query_heads},
                                            static_cast<int>(parallel.cp), coords_.cp);
@@ -143,8 +147,9 @@ class BlockActivations {
   RankWidths here_;
 };
 
-/// Of a rank's micro-batches under way, the most at any time: blocks, and behind the last the gradients
-/// of what enters the last norm, of that norm and of the head (with LoRA the first alone).
+/// Returns the peak of saved activations over all micro-batches in flight: the blocks, and after
+/// the last block the gradients of the input of the last norm, of that norm and of the head (with
+/// LoRA only the first of these).
 std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
   if (!facts.fused || facts.tokens_vary || (facts.folds_experts() && !facts.even_experts))
     return -1;
@@ -169,6 +174,21 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
     peak = std::max(peak, kept);
   }
   return peak;
+}
+
+/// Returns the saved activations of one block and one micro batch without activation checkpointing.
+double activations_of_one_block(const UpdateFacts& facts) {
+  UpdateFacts one = facts;
+  one.parallel.recompute = "none";
+  one.parallel.pp = 1;
+  one.parallel.zero = 0;
+  one.parallel.zero_shard = 0;
+  one.ranks = static_cast<int>(one.parallel.tp * one.parallel.cp);
+  one.micro_steps = 1;
+  one.model.num_layers = 1;
+  one.model.moe.first_dense_layers = 0;
+  one.parallel.ep = 1;  // a rank receives as many rows as it sends
+  return std::max(0.0, static_cast<double>(memory_formula(one, 0).activation_peak_bytes));
 }
 
 }  // namespace
@@ -211,6 +231,34 @@ double most_known_bytes(const UpdateFacts& facts) {
   for (int pp_rank = 0; pp_rank < static_cast<int>(facts.parallel.pp); ++pp_rank)
     most = std::max(most, known_bytes(memory_formula(facts, largest_rank(facts, pp_rank))));
   return most;
+}
+
+double block_backward_bytes(const UpdateFacts& facts) {
+  const ModelConfig& m = facts.model;
+  const MoeConfig& moe = m.moe;
+  const double width =
+      moe.on() ? static_cast<double>(moe.num_experts_per_tok * moe.moe_intermediate_size +
+                                     moe.shared_width())
+               : static_cast<double>(m.intermediate_size);
+  const double grads =
+      static_cast<double>(facts.tokens()) * static_cast<double>(facts.compute_size()) *
+      (3 * width / static_cast<double>(facts.parallel.tp) + 2 * static_cast<double>(m.hidden_size));
+  return grads + (facts.parallel.recompute == "none" ? 0 : activations_of_one_block(facts));
+}
+
+double gathered_bytes(const UpdateFacts& facts, const RankMemory& formula, int rank) {
+  if (formula.gathered_peak_bytes >= 0) return static_cast<double>(formula.gathered_peak_bytes);
+  const RankUnits units = rank_units(facts, rank);
+  std::int64_t largest = *std::ranges::max_element(units.elements);
+  for (const std::int64_t experts : units.experts) largest = std::max(largest, experts);
+  const GatherPlan gathers = plan_gathers(facts, units, passes_of(facts, rank));
+  return static_cast<double>(gathers.peak_elements) * static_cast<double>(facts.compute_size()) +
+         2 * static_cast<double>(largest) * static_cast<double>(facts.main_size());
+}
+
+double logit_bytes(const UpdateFacts& facts, std::int64_t rows, double bytes_each) {
+  return bytes_each * static_cast<double>(std::min(facts.tokens(), rows)) *
+         static_cast<double>(facts.model.vocab_size) / static_cast<double>(facts.parallel.tp);
 }
 
 }  // namespace trireme

@@ -14,12 +14,13 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-/// Elements of units as their matrices are added.
+/// Counts the elements of FSDP units while matrices are added.
 class UnitSums {
  public:
   explicit UnitSums(std::int64_t persist) : persist_(persist) {}
 
-  /// `held` elements on this rank of a matrix of `all`; one that is `alone` is never a small one.
+  /// Adds `held` elements of a matrix of `all` elements. If `alone`, the matrix never counts as
+  /// small.
   void add(std::int64_t all, std::int64_t held, bool alone = false) {
     const bool small = !alone && all < persist_;
     std::int64_t& sum = small ? persistent_ : sum_;
@@ -27,7 +28,7 @@ class UnitSums {
     sum = rounded_up(sum, 64) + held;
   }
 
-  /// Returns its place.
+  /// Ends the current unit and returns its index.
   std::size_t end_unit() {
     units_.push_back(std::exchange(sum_, 0));
     return units_.size() - 1;
@@ -49,7 +50,7 @@ class UnitSums {
   std::vector<std::int64_t> units_;
 };
 
-/// Elements of an MLP's matrices, of one or of many (those in a grid of their own aside).
+/// Adds the matrices of an MLP, or of all experts that are not in a separate expert grid.
 void add_mlp(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const std::int64_t hidden = facts.model.hidden_size;
   const auto add = [&](std::int64_t width, std::int64_t held, std::int64_t count) {
@@ -60,18 +61,18 @@ void add_mlp(const UpdateFacts& facts, const RankWidths& here, bool experts, Uni
   const MoeConfig& moe = facts.model.moe;
   units.add(moe.num_experts * hidden, moe.num_experts * hidden);
   if (moe.has_bias()) units.add(moe.num_experts, moe.num_experts);
-  // Outside a grid of their own, experts are cut over tp: etp is tp.
+  // Without a separate grid, experts are sharded over tp, and etp equals tp.
   if (!facts.folds_experts()) add(moe.moe_intermediate_size, here.expert, moe.num_experts);
   if (moe.num_shared_experts > 0) add(moe.shared_width(), here.shared, 1);
 }
 
-/// Elements of a block's experts in their own grid.
+/// Returns the elements of a block's experts in a separate expert grid.
 std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
   const std::int64_t matrix = here.experts * here.expert * facts.model.hidden_size;
   return rounded_up(rounded_up(2 * matrix, 64) + matrix, 64 * facts.expert_ranks());
 }
 
-/// Elements of a block's matrices and norms.
+/// Adds the matrices and norms of a block.
 void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const ModelConfig& m = facts.model;
   const std::int64_t hidden = m.hidden_size;
@@ -84,7 +85,7 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, U
   for (int norm = 0; norm < (m.qk_norm ? 2 : 0); ++norm) units.add(m.head_dim, m.head_dim);
 }
 
-/// The units that a pass uses, in order; forward passes go through the head too.
+/// Returns the units that a pipeline action uses, in order; only forward actions use the head.
 std::vector<std::size_t> used_in(const StageUnits& stage, bool forward) {
   if (!forward) return {stage.blocks.rbegin(), stage.blocks.rend()};
   std::vector<std::size_t> units = stage.blocks;
@@ -164,7 +165,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
   GatherPlan plan{std::vector<std::int64_t>(units.elements.size()),
                   std::vector<std::int64_t>(units.experts.size()), 0};
   if (!facts.weights_sharded()) return plan;
-  // What comes and goes with each unit.
+  // Elements that are gathered and freed with each unit.
   std::vector<std::int64_t> elements = units.elements;
   if (facts.folds_experts() && facts.expert_shards() > 1)
     for (std::size_t i = 0; i < units.experts.size(); ++i)
@@ -173,8 +174,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
 
   struct Use {
     std::size_t unit;
-    std::size_t
-        uses_until_done;  // of the next units, before this one's ends: the head's tied table
+    std::size_t uses_until_done;  // uses of later units before this unit may be freed (tied table)
   };
 
   std::vector<Use> walk;
@@ -189,7 +189,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
   }
   std::int64_t live = 0;
   for (std::size_t unit = units.walked; unit < units.elements.size(); ++unit) {
-    live += elements[unit];  // whole between uses
+    live += elements[unit];  // stays gathered
     plan.gathers[unit] = unit >= units.first_trained ? 1 : 0;
   }
   std::vector<bool> here(units.elements.size());

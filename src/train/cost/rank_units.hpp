@@ -9,28 +9,29 @@
 
 namespace trireme {
 
-/// Places of the units that one stage's forward pass reads.
+/// The indexes of the FSDP units of one stage.
 struct StageUnits {
   StageRange layers;
   std::optional<std::size_t> embedding = {};
   std::vector<std::size_t> blocks = {};
-  std::vector<std::size_t> head = {};  // from the final norm until the loss has its gradient
+  std::vector<std::size_t> head = {};  // units from the final norm to the gradient of the loss
 };
 
-/// The units of one rank, from the model's shape: of each of its stages embedding, blocks, head; then
-/// under ZeRO-3 one of parameters smaller than `zero_persist`, if there are any; with LoRA the
-/// adapters of each block. Apart from these, of experts in their own grid those of each block.
+/// The FSDP units (parameter groups that are gathered together) of one rank: embedding, blocks and
+/// head of each of its stages; under ZeRO-3 one unit of parameters smaller than `zero_persist`, if
+/// there are any; with LoRA the adapters of each block. Experts in a separate expert grid have
+/// units of their own.
 struct RankUnits {
-  /// Of each. Matrices that are used as one lie back to back, others begin at multiples of 64
-  /// elements, and a unit is padded to 64 for each of its data ranks.
+  /// Elements of each unit. Matrices that are used as one are contiguous, others begin at multiples
+  /// of 64 elements, and a unit is padded to a multiple of 64 for each of its data ranks.
   std::vector<std::int64_t> elements = {};
   std::vector<StageUnits> stages = {};
-  std::size_t walked = 0;          // those that passes go through
-  std::size_t first_trained = 0;   // with LoRA the adapters
-  std::int64_t layers = 0;         // of all stages
-  std::int64_t expert_layers = 0;  // of them, those with experts
+  std::size_t walked = 0;          // number of units that pipeline actions use
+  std::size_t first_trained = 0;   // index of the first trainable unit (with LoRA the adapters)
+  std::int64_t layers = 0;         // number of layers of all stages
+  std::int64_t expert_layers = 0;  // number of those layers with experts
   std::optional<std::size_t> table_in_two = {};
-  /// Of experts in a grid of their own, one of each block that has them; and which block's they are.
+  /// Elements of the expert units, one per block with experts, and the index of each block's unit.
   std::vector<std::int64_t> experts = {};
   std::vector<std::size_t> experts_of = {};
 
@@ -38,12 +39,12 @@ struct RankUnits {
     return {elements.begin() + static_cast<std::ptrdiff_t>(first_trained), elements.end()};
   }
 
-  /// Experts are, unless adapters are.
+  /// Returns the trainable expert units; empty with LoRA.
   [[nodiscard]] std::vector<std::int64_t> trained_experts() const {
     return first_trained == 0 ? experts : std::vector<std::int64_t>{};
   }
 
-  /// Micro-batches go through it: the embedding; the head.
+  /// Returns true if this rank has the embedding.
   [[nodiscard]] bool has_embedding() const { return stages.front().embedding.has_value(); }
 
   [[nodiscard]] bool has_head() const { return !stages.back().head.empty(); }
@@ -51,14 +52,14 @@ struct RankUnits {
 
 RankUnits rank_units(const UpdateFacts& facts, int rank);
 
-/// The passes of a rank.
+/// Returns the pipeline actions of a rank.
 std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank);
 
-/// Gathers of one update under ZeRO-3 and the most elements that are gathered at once: units are
-/// used one after another, `zero_prefetch` of the next ones are gathered ahead; the one of small
+/// The gathers of one optimizer step under ZeRO-3 and the peak of gathered elements. Units are used
+/// one after another, and `zero_prefetch` next units are gathered ahead. The unit of small
 /// parameters is gathered once and stays.
 struct GatherPlan {
-  std::vector<std::int64_t> gathers;  // of each unit, in the whole update
+  std::vector<std::int64_t> gathers;  // number of gathers of each unit
   std::vector<std::int64_t> expert_gathers;
   std::int64_t peak_elements = 0;
 };

@@ -41,7 +41,7 @@ std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp
 
   struct Cut {
     std::size_t group;
-    std::int64_t rows;  // of this rank
+    std::int64_t rows;  // rows on this rank
     std::int64_t columns;
     bool shares_rows = false;
   };
@@ -61,7 +61,7 @@ std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp
     ++group.terms;
     group.a += facts.lora.rank * cut.columns;
     group.b.push_back(facts.lora.rank * cut.rows);
-    const bool by_rows = cut.group == 0 || cut.group == 2;  // W is cut there
+    const bool by_rows = cut.group == 0 || cut.group == 2;  // W is sharded by rows
     if (by_rows) group.shared += facts.lora.rank * m.hidden_size;
     if (cut.shares_rows) group.shared += facts.lora.rank * shapes[i].rows;
   }

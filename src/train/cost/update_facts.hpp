@@ -15,52 +15,53 @@ namespace trireme {
 
 struct RunConfig;
 
-/// What every formula of one update is a function of.
+/// The input of all formulas of one optimizer step.
 struct UpdateFacts {
   ModelConfig model;
   ParallelConfig parallel;
   ParamDTypes dtypes;
-  std::int64_t slots = 2;        // of the optimizer: tensors of the weights' size
-  std::int64_t rows = 1;         // sequences of a micro-batch
-  std::int64_t length = 1;       // tokens of a sequence
-  std::int64_t micro_steps = 1;  // of a rank
+  std::int64_t slots = 2;        // tensors of optimizer state per weight tensor
+  std::int64_t rows = 1;         // sequences per micro batch
+  std::int64_t length = 1;       // tokens per sequence
+  std::int64_t micro_steps = 1;  // gradient-accumulation steps
   int ranks = 1;
-  int node_replicas = 0;  // hierarchical sums: copies on a node; 0: sums in one level
-  bool fused = true;      // fused kernels: what activations they keep is known
-  bool averages = false;  // local steps: the update ends with an average
-  LoraConfig lora = {};   // on: adapters alone are trained
-  // Rows are as long as their pairs, or a frozen model runs beside: no formula for what follows
-  // from tokens.
+  int node_replicas = 0;  // hierarchical reduction: replicas on a node; 0: one level
+  bool fused = true;      // fused kernels, whose saved activations are known
+  bool averages = false;  // local steps: this step ends with an average
+  LoraConfig lora = {};   // on: only adapters are trained
+  // Rows have different lengths, or a frozen model runs, too: values that depend on tokens have no
+  // formula.
   bool tokens_vary = false;
-  // A plan: experts of other ranks' tokens are used evenly, so that what they keep is known.
+  // For planning: assume that experts receive equal numbers of tokens.
   bool even_experts = false;
-  // What ran, where it is not what `parallel` alone tells: schedule auto's, once it is found.
+  // The schedule that `schedule = auto` found.
   std::optional<pipeline::Schedule> found_schedule = {};
 
-  /// Of all ranks of a pipeline; without one, the one stage's.
+  /// Returns the pipeline schedule; without a pipeline, that of one stage.
   [[nodiscard]] pipeline::Schedule schedule() const;
 
   [[nodiscard]] std::int64_t data_ranks() const;  // dp x cp
-  [[nodiscard]] std::int64_t shards() const;      // of them, those that hold one copy together
+  [[nodiscard]] std::int64_t shards() const;      // data ranks that shard one replica
 
-  /// The same of experts in their own grid: edp, and of them those that hold one copy together.
+  /// Data ranks of experts in the expert grid (edp), and those that shard one replica.
   [[nodiscard]] std::int64_t expert_ranks() const;
   [[nodiscard]] std::int64_t expert_shards() const;
 
-  /// Experts in a grid of their own are units of their own.
+  /// Returns true if experts are in a separate expert grid, with FSDP units of their own.
   [[nodiscard]] bool folds_experts() const {
     return model.moe.on() && trireme::folds_experts(parallel);
   }
 
-  /// ZeRO-3: a rank keeps its parts of the weights alone.
+  /// Returns true under ZeRO-3, where a rank keeps only its shard of the weights.
   [[nodiscard]] bool weights_sharded() const { return parallel.zero == 3 && shards() > 1; }
 
-  /// Parameters of fewer elements lie in a unit of their own; 0: there is none.
+  /// Returns the limit below which parameters go into the unit of small parameters; 0: no such
+  /// unit.
   [[nodiscard]] std::int64_t persist() const {
     return weights_sharded() ? parallel.zero_persist : 0;
   }
 
-  /// Bytes of an element that the model computes with, and of a master weight.
+  /// Bytes per element of weights for computation, and of master weights.
   [[nodiscard]] std::int64_t compute_size() const {
     return static_cast<std::int64_t>(c10::elementSize(dtypes.compute));
   }
@@ -69,16 +70,16 @@ struct UpdateFacts {
     return static_cast<std::int64_t>(c10::elementSize(dtypes.main));
   }
 
-  /// Master weights are a copy of their own.
+  /// Returns true if master weights are a separate copy.
   [[nodiscard]] bool has_main_copy() const {
     return dtypes.compute != dtypes.main || parallel.offload == "optimizer";
   }
 
-  /// Tokens of a micro-batch on one rank of cp.
+  /// Returns the tokens of a micro batch on one rank of cp.
   [[nodiscard]] std::int64_t tokens() const { return rows * length / parallel.cp; }
 
-  /// Ranks that share the rows of the residual stream, the rows of one rank, and their bytes: the
-  /// input of a block and a message between two stages.
+  /// The ranks that shard the residual stream, the rows on one rank, and their bytes: the size of a
+  /// block's input and of a message between two stages.
   [[nodiscard]] std::int64_t stream_ranks() const;
 
   [[nodiscard]] std::int64_t stream_rows() const { return rows * length / stream_ranks(); }
@@ -87,26 +88,26 @@ struct UpdateFacts {
 
   [[nodiscard]] std::int64_t replicas() const { return data_ranks() / shards(); }
 
-  /// Any unit lies in parts of several ranks.
+  /// Returns true if any FSDP unit is sharded.
   [[nodiscard]] bool has_parts() const;
 
-  /// The data ranks train on their own for some steps.
+  /// Returns true with local steps, where data ranks train independently for some steps.
   [[nodiscard]] bool trains_alone() const;
 
-  /// Backward passes leave whole units of gradients, one after another.
+  /// Returns true if gradients are reduced unit by unit after each backward pass.
   [[nodiscard]] bool grads_leave_each_pass() const;
 };
 
-/// The update of a rank: its micro-batches.
+/// The shape of a rank's optimizer step.
 struct UpdateShape {
   std::int64_t rows = 1;
   std::int64_t length = 1;
   std::int64_t micro_steps = 1;
-  std::int64_t step = 1;  // from 1
+  std::int64_t step = 1;  // number of the step, from 1
   ops::Path path = ops::Path::fast;
 };
 
-/// Without what a mesh adds: levels of nodes, averages of local steps.
+/// Returns the facts without those of a mesh: node levels and averages of local steps.
 UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                          const ParamDTypes& dtypes, const ParallelConfig& parallel, int ranks,
                          const UpdateShape& update, const LoraConfig& lora);
@@ -115,8 +116,8 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
                          const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
                          const LoraConfig& lora = {});
 
-/// Returns the facts of a run before its first update: every row of a micro-batch has train.seq_len
-/// tokens. `config` is resolved.
+/// Returns the facts of a run, assuming that every row has train.seq_len tokens. `config` must be
+/// resolved.
 UpdateFacts facts_of_run(const RunConfig& config, int ranks);
 
 RankCoords coords_of(const UpdateFacts& facts, int rank);

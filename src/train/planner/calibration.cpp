@@ -1,6 +1,7 @@
 #include "train/planner/calibration.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/agree.hpp"
 #include "core/error.hpp"
@@ -14,11 +15,42 @@
 namespace trireme::planner {
 namespace {
 
-/// Rows of a micro-batch, tokens of a row, micro-batches of an update.
+/// Keeps one predictor per measured step, which caches its schedule.
+class Residuals {
+ public:
+  explicit Residuals(std::span<const MeasuredStep> steps) : steps_(steps) {
+    for (const MeasuredStep& step : steps) predictors_.emplace_back(step.cluster, TimeConstants{});
+  }
+
+  std::vector<double> at(const TimeConstants& constants) {
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      predictors_[i].use(constants);
+      errors.push_back(predictors_[i].predict(steps_[i].facts).step_s / steps_[i].step_s - 1);
+    }
+    return errors;
+  }
+
+ private:
+  std::span<const MeasuredStep> steps_;
+  std::vector<StepPredictor> predictors_;
+};
+
+/// Clamps the constants to their valid ranges.
+void keep_in_range(TimeConstants& constants) {
+  constants.efficiency = std::clamp(constants.efficiency, 1e-4, 1.0);
+  constants.tp_hidden = std::clamp(constants.tp_hidden, 0.0, 1.0);
+  constants.elementwise_bytes = std::clamp(constants.elementwise_bytes, 1.0, 1e5);
+  constants.network_factor = std::clamp(constants.network_factor, 1e-3, 1e3);
+  constants.overhead_s = std::max(constants.overhead_s, 0.0);
+}
+
+/// Maximum of micro batch size, tokens per row and gradient-accumulation steps.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 24;
 constexpr double kLongestStepS = 1e5;
 
-/// Objects that follow one another. What is no object stays as it is, for parse_json to complain of.
+/// Splits a text of consecutive JSON objects. Other text is returned as it is, so that parse_json
+/// reports it.
 std::vector<std::string> split_objects(const std::string& text) {
   std::vector<std::string> objects;
   std::string current;
@@ -41,7 +73,7 @@ std::vector<std::string> split_objects(const std::string& text) {
   return objects;
 }
 
-/// As `bench step` itself does before it runs.
+/// Checks a row like `bench step` checks its configuration.
 void check_row(RunConfig config, std::int64_t length, int ranks, const std::string& where) {
   const auto problem = capture([&] {
     Problems problems;
@@ -60,7 +92,7 @@ BenchRow bench_row(const std::string& text, const std::string& where, const Devi
   const Json json = parse_json(text, where);
   for (const char* key : {"model", "parallel"}) {
     if (!json.contains(key) || !json[key].is_object())
-      fail(ErrorKind::data, "{}: has no object '{}': give what trireme bench step --json prints",
+      fail(ErrorKind::data, "{}: has no object '{}'. Give the output of trireme bench step --json",
            where, key);
   }
   const std::string needed = kind.shares_node ? "cpu" : "cuda";
@@ -101,12 +133,13 @@ double exposed_of(const StepTime& time) {
   return time.spent.tp + time.spent.cp + time.spent.ep + time.spent.dp;
 }
 
-/// Ratio of measured to predicted waiting, over rows of several ranks; 0: there are none.
+/// Returns the ratio of measured to predicted exposed communication over all rows of several ranks;
+/// 0 without such rows.
 double waiting_ratio(const std::vector<BenchRow>& rows, const TimeConstants& constants) {
   double measured = 0;
   double predicted = 0;
   for (const BenchRow& row : rows) {
-    // In a pipeline waiting is mostly its bubble.
+    // In a pipeline, the waiting time is mostly its bubble.
     if (row.step.facts.ranks == 1 || row.step.facts.parallel.pp > 1) continue;
     StepPredictor predictor(row.step.cluster, constants);
     measured += row.comm_exposed_s;
@@ -117,14 +150,59 @@ double waiting_ratio(const std::vector<BenchRow>& rows, const TimeConstants& con
 
 }  // namespace
 
+double rms(std::span<const double> errors) {
+  double sum = 0;
+  for (const double error : errors) sum += error * error;
+  return errors.empty() ? 0 : std::sqrt(sum / static_cast<double>(errors.size()));
+}
+
+std::vector<double> errors_of(std::span<const MeasuredStep> steps, const TimeConstants& constants) {
+  return Residuals(steps).at(constants);
+}
+
+TimeConstants fit(std::span<const MeasuredStep> steps, const TimeConstants& start,
+                  std::span<const Constant> free) {
+  Residuals residuals(steps);
+  TimeConstants best = start;
+  double error = rms(residuals.at(best));
+  const auto take_if_better = [&](TimeConstants tried) {
+    keep_in_range(tried);
+    const double its = rms(residuals.at(tried));
+    if (its >= error) return false;
+    best = tried;
+    error = its;
+    return true;
+  };
+  for (double step = 0.5; step > 1e-3;) {
+    const TimeConstants before = best;
+    bool better = false;
+    for (const Constant constant : free) {
+      for (const double factor : {1 + step, 1 / (1 + step)}) {
+        TimeConstants tried = best;
+        tried.*constant *= factor;
+        better = take_if_better(tried) || better;
+      }
+    }
+    if (!better) {
+      step /= 2;
+      continue;
+    }
+    TimeConstants further = best;  // constants trade off against each other: extrapolate the change
+    for (const Constant constant : free)
+      if (before.*constant > 0) further.*constant *= best.*constant / before.*constant;
+    take_if_better(further);
+  }
+  return best;
+}
+
 std::vector<BenchRow> read_bench_rows(const std::filesystem::path& path, const DeviceKind& kind) {
   if (!std::filesystem::exists(path))
-    fail(ErrorKind::usage, "--calibration {}, must be a file that exists", path.string());
+    fail(ErrorKind::usage, "--calibration {}, must be an existing file", path.string());
   std::vector<BenchRow> rows;
   for (const std::string& object : split_objects(read_file(path)))
     rows.push_back(bench_row(object, formatted("{} row {}", path.string(), rows.size() + 1), kind));
   if (rows.empty())
-    fail(ErrorKind::data, "{}: is empty, must have what trireme bench step --json prints",
+    fail(ErrorKind::data, "{} is empty. Give the output of trireme bench step --json",
          path.string());
   return rows;
 }
@@ -135,7 +213,7 @@ Calibration calibrate(const std::vector<BenchRow>& rows) {
   Calibration result;
   std::vector<Constant> free{&TimeConstants::efficiency};
   if (rows.size() > 2) free.push_back(&TimeConstants::elementwise_bytes);
-  constexpr int kRounds = 6;  // each constant moves the other one less than itself
+  constexpr int kRounds = 6;  // converges: each constant affects the other less than itself
   for (int round = 0; round < kRounds; ++round) {
     result.constants = fit(steps, result.constants, free);
     const double ratio = waiting_ratio(rows, result.constants);

@@ -4,7 +4,7 @@
 
 #include "core/files/json.hpp"
 
-/// A configuration's keys as JSON and back: {"tp": 2, "schedule": "1f1b"}.
+/// Converts configuration keys to JSON and back: {"tp": 2, "schedule": "1f1b"}.
 namespace trireme::planner {
 
 template <class Config>
@@ -15,7 +15,7 @@ Json config_json(const Config& config) {
   return json;
 }
 
-/// Keys that `json` lacks keep their values. Throws Error(data) for a value of another type.
+/// Sets the keys that `json` has. Throws Error(data) for a value of another type.
 template <class Config>
 void take_config(const Json& json, const std::string& where, Config& config) {
   Config::fields(config, [&](const char* name, auto& value, const auto&...) {

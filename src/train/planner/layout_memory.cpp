@@ -6,17 +6,18 @@
 
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
+#include "train/cost/memory_formula.hpp"
 #include "train/cost/rank_widths.hpp"
 #include "train/cost/state_bytes.hpp"
-#include "train/cost/working_memory.hpp"
 
 namespace trireme::planner {
 namespace {
 
 constexpr double kUsable = 0.92;
 
-/// Ranks of pp of which one needs most: of those whose stages are alike the first, which has as many
-/// micro-batches under way as any; a file may have more on any rank.
+/// Returns the ranks of pp that may need the most memory: of ranks with equal stages only the
+/// first, which has at least as many micro batches in flight. With a schedule file, returns all
+/// ranks.
 std::set<int> ranks_that_differ(const UpdateFacts& facts) {
   const auto pp = static_cast<int>(facts.parallel.pp);
   std::set<int> ranks{0, pp - 1};
@@ -47,10 +48,10 @@ LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, i
   const auto pp = static_cast<int>(facts.parallel.pp);
   const int rank = largest_rank(facts, pp_rank);
   UpdateFacts counted = facts;
-  counted.fused = true;  // what plain operations keep is not known: at least this
+  counted.fused = true;  // plain operations need at least this
   counted.even_experts = true;
-  // More micro-batches than a pipeline holds change nothing but the time that their list takes; gpipe
-  // holds all, each as the others. A file is of one number.
+  // More micro batches than the pipeline holds do not change the peak, so the list is cut to save
+  // time. gpipe holds all micro batches. A schedule file has a fixed number of micro batches.
   if (micro_batches_of_schedule(facts.parallel) == 0)
     counted.micro_steps = std::min(facts.micro_steps, 2L * pp + facts.micro_steps % pp);
   RankMemory exact = memory_formula(counted, rank);

@@ -6,21 +6,21 @@
 
 namespace trireme::planner {
 
-/// Bytes of one rank at their most, by what they are for.
+/// The peak memory of one rank in bytes by purpose.
 struct LayoutMemory {
-  double weights = 0;      // to compute with
-  double main = 0;         // where they are a copy of their own
-  double grads = 0;        // main gradients
-  double optimizer = 0;    // its state
-  double activations = 0;  // that backward reads, and what one block needs for a while
-  double logits = 0;       // of the rows whose loss is computed at once
-  double buffers = 0;      // gathered units, buckets, and what driver and communicators hold
+  double weights = 0;      // weights for computation
+  double main = 0;         // master weights if they are a separate copy
+  double grads = 0;        // master gradients
+  double optimizer = 0;    // optimizer state
+  double activations = 0;  // saved activations, and temporary memory of one block
+  double logits = 0;       // logits of one chunk of the loss
+  double buffers = 0;      // gathered units, buckets, driver and communicators
 
   [[nodiscard]] double total() const {
     return weights + main + grads + optimizer + activations + logits + buffers;
   }
 
-  /// visit(name, value) for every field.
+  /// Calls visit(name, value) for every field.
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("weights", self.weights);
@@ -33,26 +33,27 @@ struct LayoutMemory {
   }
 };
 
-/// Logits that exist at once, and bytes of each with exponentials and gradients. As in this program:
-/// chunks of rows, on a GPU 16, 32, 32 and 16 bits, on a CPU in place.
+/// The number of rows whose logits exist at once, and the bytes per logit including exponentials
+/// and gradients. The defaults are those of Trireme: on a GPU 16, 32, 32 and 16 bits, on a CPU in
+/// place.
 struct LogitChunk {
   std::int64_t rows = 1024;
-  double bytes_each = 0;  // 0: as here
+  double bytes_each = 0;  // 0: as in Trireme
 };
 
-/// Returns the memory of the largest rank of stage `pp_rank`: memory_formula and working_memory of
+/// Returns the memory of the largest rank of stage `pp_rank`: memory_formula of
 /// train/cost.
 LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, int pp_rank,
                            const LogitChunk& logits = {});
 
-/// Of the rank of pp that needs most.
+/// Returns the memory of the pipeline rank that needs the most.
 LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device);
 
-/// Weights, gradients and moments alone, of a mean rank: not above what a layout needs, at once.
+/// Returns a lower bound in little time: weights, gradients and optimizer state of the mean rank.
 double least_memory(const UpdateFacts& facts);
 
-/// What a rank may take of its device, or of its part of a node's memory: the rest is for what allocators
-/// leave between tensors.
+/// Returns the memory that a rank may use of its device, or of its share of a node; the rest is for
+/// fragmentation of the allocator.
 double usable_bytes(const Cluster& cluster);
 
 }  // namespace trireme::planner

@@ -20,15 +20,15 @@ struct PipelineForm {
   std::int64_t virtual_stages;
 };
 
-/// Walks the axes one inside another; what an axis may be follows from those before it.
+/// Enumerates the layouts axis by axis; the choices of an axis depend on the axes before it.
 class Space {
  public:
-  Space(const Wish& wish, const Cluster& cluster, Rejected& rejected)
-      : wish_(wish), model_(wish.config.model), cluster_(cluster), rejected_(rejected) {}
+  Space(const Wish& request, const Cluster& cluster, Rejected& rejected)
+      : request_(request), model_(request.config.model), cluster_(cluster), rejected_(rejected) {}
 
   std::vector<Layout> walk() {
     const std::int64_t ranks = cluster_.ranks();
-    const ParallelConfig& given = wish_.config.parallel;
+    const ParallelConfig& given = request_.config.parallel;
     for (const std::int64_t tp : choices("parallel.tp", given.tp, tp_sizes())) {
       for (const std::int64_t cp : choices("parallel.cp", given.cp, cp_sizes(ranks / tp))) {
         const std::int64_t rest = std::max<std::int64_t>(1, ranks / (tp * cp));
@@ -41,10 +41,11 @@ class Space {
           layout.parallel.tp = tp;
           layout.parallel.cp = cp;
           layout.parallel.pp = pp;
-          layout.parallel.stages = wish_.keeps("parallel.stages") ? given.stages : "auto";
-          if (!wish_.keeps("parallel.sequence_parallel"))
-            layout.parallel.sequence_parallel = tp > 1 && wish_.config.train.seq_len / cp % tp == 0;
-          if (!wish_.keeps("parallel.tp_chunks"))
+          layout.parallel.stages = request_.keeps("parallel.stages") ? given.stages : "auto";
+          if (!request_.keeps("parallel.sequence_parallel"))
+            layout.parallel.sequence_parallel =
+                tp > 1 && request_.config.train.seq_len / cp % tp == 0;
+          if (!request_.keeps("parallel.tp_chunks"))
             layout.parallel.tp_chunks = tp > 1 && !model_.moe.on() ? kTpChunks : 1;
           add_experts(layout);
         }
@@ -59,7 +60,7 @@ class Space {
 
   [[nodiscard]] std::vector<std::int64_t> choices(const char* key, std::int64_t given,
                                                   std::vector<std::int64_t> all) const {
-    if (wish_.keeps(key)) return {given};
+    if (request_.keeps(key)) return {given};
     return all;
   }
 
@@ -74,7 +75,7 @@ class Space {
   [[nodiscard]] std::vector<std::int64_t> cp_sizes(std::int64_t rest) const {
     std::vector<std::int64_t> sizes{1};
     for (std::int64_t cp = 2; cp <= rest && rest % cp == 0; cp *= 2)
-      if (wish_.config.train.seq_len % (2 * cp) == 0) sizes.push_back(cp);
+      if (request_.config.train.seq_len % (2 * cp) == 0) sizes.push_back(cp);
     return model_.attention_dropout > 0 ? std::vector<std::int64_t>{1} : sizes;
   }
 
@@ -86,9 +87,9 @@ class Space {
 
   void add_experts(Layout layout) {
     const std::int64_t experts = model_.moe.num_experts;
-    const ParallelConfig& given = wish_.config.parallel;
+    const ParallelConfig& given = request_.config.parallel;
     std::vector<std::pair<std::int64_t, std::int64_t>> pairs{{given.ep, 0}};
-    if (model_.moe.on() && !wish_.keeps("parallel.ep")) {
+    if (model_.moe.on() && !request_.keeps("parallel.ep")) {
       pairs = {{1, 0}};
       for (const std::int64_t etp : std::set<std::int64_t>{layout.parallel.tp, 1}) {
         const std::int64_t ranks = cluster_.ranks() / layout.parallel.pp / etp;
@@ -98,18 +99,19 @@ class Space {
       }
     }
     const bool divides = given.etp == 0 || layout.parallel.tp % given.etp == 0;
-    if (wish_.keeps("parallel.etp") && !divides) return;
+    if (request_.keeps("parallel.etp") && !divides) return;
     for (const auto& [ep, etp] : pairs) {
       layout.parallel.ep = ep;
-      if (!wish_.keeps("parallel.etp")) layout.parallel.etp = etp;
+      if (!request_.keeps("parallel.etp")) layout.parallel.etp = etp;
       add_schedules(layout);
     }
   }
 
-  /// Where the command line gives the schedule or the stages of a rank, the other is still searched.
+  /// Returns the schedules with their stages per rank. If the command line fixes one of the two,
+  /// the other is still searched.
   [[nodiscard]] std::vector<PipelineForm> forms(std::int64_t pp) const {
-    const ParallelConfig& given = wish_.config.parallel;
-    const bool keeps_schedule = wish_.keeps("parallel.schedule");
+    const ParallelConfig& given = request_.config.parallel;
+    const bool keeps_schedule = request_.keeps("parallel.schedule");
     std::vector<PipelineForm> forms;
     for (const std::string& schedule :
          keeps_schedule ? std::vector{given.schedule} : schedules(pp)) {
@@ -130,13 +132,13 @@ class Space {
     if (pp == 1) return {"1f1b"};
     std::vector<std::string> names{"1f1b", "zb-h1", "interleaved"};
     if (2 * pp > model_.num_layers) return names;
-    // Its order is grown pass by pass, which takes long for long pipelines.
+    // The order of zb-v is built action by action, which takes long for long pipelines.
     if (pp <= kMostGrown) names.emplace_back("zb-v");
     names.emplace_back("dualpipe-v");
     return names;
   }
 
-  /// Of interleaved stages those that leave each as many layers; two of any number of layers.
+  /// Returns the numbers of interleaved stages that divide the layers evenly, and always two.
   [[nodiscard]] std::vector<std::int64_t> stages_a_rank(const std::string& schedule,
                                                         std::int64_t pp) const {
     std::vector<std::int64_t> stages{1};
@@ -157,8 +159,8 @@ class Space {
 
   void add_data(Layout layout) {
     const std::int64_t data = cluster_.ranks() / (layout.parallel.tp * layout.parallel.pp);
-    const ParallelConfig& given = wish_.config.parallel;
-    // ZeRO-2 in a pipeline sums every micro-batch's gradients and saves little of them.
+    const ParallelConfig& given = request_.config.parallel;
+    // ZeRO-2 in a pipeline reduces the gradients of every micro batch and saves little memory.
     std::vector<std::int64_t> stages{0};
     if (data > 1 && !layout.parallel.reproducible && layout.parallel.local_steps == 1)
       stages = layout.parallel.pp > 1 ? std::vector<std::int64_t>{0, 1, 3}
@@ -170,7 +172,7 @@ class Space {
       for (const std::int64_t shard : choices("parallel.zero_shard", given.zero_shard, shards)) {
         layout.parallel.zero = zero;
         layout.parallel.zero_shard = zero > 0 ? shard : 0;
-        if (!is_legal(wish_, layout.parallel, cluster_.ranks())) {
+        if (!is_legal(request_, layout.parallel, cluster_.ranks())) {
           ++rejected_["layout"];
           continue;
         }
@@ -184,22 +186,24 @@ class Space {
     std::vector<std::int64_t> rows;
     for (std::int64_t one = 1; one <= kMostMicroBatch; one *= 2) rows.push_back(one);
     for (const std::int64_t one :
-         choices("train.micro_batch", wish_.config.train.micro_batch, rows)) {
-      if (wish_.config.train.global_batch % (dp * one) != 0) {
-        if (one == 1 || wish_.keeps("train.micro_batch")) ++rejected_["batch"];
+         choices("train.micro_batch", request_.config.train.micro_batch, rows)) {
+      if (request_.config.train.global_batch % (dp * one) != 0) {
+        if (one == 1 || request_.keeps("train.micro_batch")) ++rejected_["batch"];
         continue;
       }
       layout.micro_batch = one;
-      const std::int64_t micro_steps = wish_.config.train.global_batch / (dp * one);
+      const std::int64_t micro_steps = request_.config.train.global_batch / (dp * one);
       if (of_file > 0 && of_file != micro_steps) {
         ++rejected_["schedule"];
         continue;
       }
-      const bool too_few = micro_steps < 2 * layout.parallel.pp;  // for dualpipe-v to be one
-      if (layout.parallel.schedule == "dualpipe-v" && too_few && !wish_.keeps("parallel.schedule"))
+      const bool too_few =
+          micro_steps < 2 * layout.parallel.pp;  // dualpipe-v needs more micro batches
+      if (layout.parallel.schedule == "dualpipe-v" && too_few &&
+          !request_.keeps("parallel.schedule"))
         continue;
       for (const char* recompute : {"none", "selective", "full"}) {
-        if (wish_.keeps("parallel.recompute") && wish_.config.parallel.recompute != recompute)
+        if (request_.keeps("parallel.recompute") && request_.config.parallel.recompute != recompute)
           continue;
         layout.parallel.recompute = recompute;
         layouts_.push_back(layout);
@@ -207,7 +211,7 @@ class Space {
     }
   }
 
-  const Wish& wish_;
+  const Wish& request_;
   const ModelConfig& model_;
   const Cluster& cluster_;
   Rejected& rejected_;
@@ -216,18 +220,19 @@ class Space {
 
 }  // namespace
 
-bool is_legal(const Wish& wish, const ParallelConfig& parallel, int ranks) {
+bool is_legal(const Wish& request, const ParallelConfig& parallel, int ranks) {
   Problems problems;
   check(parallel, problems);
   return problems.empty() &&
-         reasons_against(parallel, {wish.config.model, {wish.config.train.seq_len}, ranks}).empty();
+         reasons_against(parallel, {request.config.model, {request.config.train.seq_len}, ranks})
+             .empty();
 }
 
-Problems problems_of_fixed(const Wish& wish, int ranks) {
+Problems problems_of_fixed(const Wish& request, int ranks) {
   const ParallelConfig usual;
-  ParallelConfig fixed = wish.config.parallel;
+  ParallelConfig fixed = request.config.parallel;
   const auto leave_open = [&](const char* key, auto ParallelConfig::*value) {
-    if (!wish.keeps(key)) fixed.*value = usual.*value;
+    if (!request.keeps(key)) fixed.*value = usual.*value;
   };
   leave_open("parallel.tp", &ParallelConfig::tp);
   leave_open("parallel.cp", &ParallelConfig::cp);
@@ -241,17 +246,17 @@ Problems problems_of_fixed(const Wish& wish, int ranks) {
   leave_open("parallel.schedule", &ParallelConfig::schedule);
   leave_open("parallel.virtual_stages", &ParallelConfig::virtual_stages);
   leave_open("parallel.stages", &ParallelConfig::stages);
-  if (wish.keeps("parallel.etp") && !wish.keeps("parallel.tp"))
+  if (request.keeps("parallel.etp") && !request.keeps("parallel.tp"))
     fixed.tp = std::max<std::int64_t>(1, fixed.etp);
   Problems problems;
   check(fixed, problems);
   if (problems.empty())
-    check_layout(fixed, {wish.config.model, {wish.config.train.seq_len}, ranks}, problems);
+    check_layout(fixed, {request.config.model, {request.config.train.seq_len}, ranks}, problems);
   return problems;
 }
 
-std::vector<Layout> layout_space(const Wish& wish, const Cluster& cluster, Rejected& rejected) {
-  return Space(wish, cluster, rejected).walk();
+std::vector<Layout> layout_space(const Wish& request, const Cluster& cluster, Rejected& rejected) {
+  return Space(request, cluster, rejected).walk();
 }
 
 }  // namespace trireme::planner

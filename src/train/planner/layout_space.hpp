@@ -12,13 +12,14 @@
 
 namespace trireme::planner {
 
-/// A layout and the rows of its micro-batches.
+/// A layout and its micro batch size.
 struct Layout {
   ParallelConfig parallel;
   std::int64_t micro_batch = 1;
 };
 
-/// What a plan is of. The configuration's model, lengths, precision and update are resolved.
+/// The request of a plan. Model, sequence length, precision and global batch size of the
+/// configuration must be resolved.
 struct Wish {
   RunConfig config;
   std::set<std::string> fixed = {};  // keys that keep the configuration's value: "parallel.tp"
@@ -26,20 +27,21 @@ struct Wish {
   [[nodiscard]] bool keeps(const char* key) const { return fixed.count(key) > 0; }
 };
 
-/// Whether `trireme pretrain` would take it: check and check_layout.
-bool is_legal(const Wish& wish, const ParallelConfig& parallel, int ranks);
+/// Returns true if `trireme pretrain` accepts the layout (check and check_layout).
+bool is_legal(const Wish& request, const ParallelConfig& parallel, int ranks);
 
-/// What check and check_layout say of the fixed keys alone, all others at their defaults: every
-/// reason, and the nearest layout.
-Problems problems_of_fixed(const Wish& wish, int ranks);
+/// Returns the problems that check and check_layout find with the fixed keys, all other keys at
+/// their defaults: every reason, and the nearest valid layout.
+Problems problems_of_fixed(const Wish& request, int ranks);
 
-/// How many layouts there were, and why others were none: "layout" (check_layout), "batch" (dp x
-/// micro_batch does not divide the update), "schedule" (a file of another number of micro-batches).
+/// The number of rejected layouts by reason: "layout" (check_layout), "batch" (dp x micro_batch
+/// does not divide the global batch), "schedule" (a schedule file has another number of micro
+/// batches).
 using Rejected = std::map<std::string, std::int64_t>;
 
-/// All layouts that are worth a prediction: tp inside a node, cp powers of two, every pp and its
-/// schedules, ep with etp of tp or 1, ZeRO with shards over all data ranks or one node, recompute,
-/// rows of a micro-batch. Adds to `rejected`.
-std::vector<Layout> layout_space(const Wish& wish, const Cluster& cluster, Rejected& rejected);
+/// Returns all layouts that are worth a prediction: tp within a node, powers of two for cp, every
+/// pp with its schedules, ep with etp = tp or 1, ZeRO over all data ranks or one node, activation
+/// checkpointing, micro batch size. Adds to `rejected`.
+std::vector<Layout> layout_space(const Wish& request, const Cluster& cluster, Rejected& rejected);
 
 }  // namespace trireme::planner

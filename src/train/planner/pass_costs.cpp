@@ -8,12 +8,12 @@ namespace {
 double at_16_bits(const Cluster& cluster, at::ScalarType compute) {
   const double element = static_cast<double>(c10::elementSize(compute));
   const double peak = cluster.device.peak_flops;
-  // tf32 has half of the 16-bit peak, fp64 on tensor cores a sixteenth; a CPU's peak is fp32's.
+  // tf32 has half of the 16-bit peak, fp64 on tensor cores 1/16; the peak of a CPU is for fp32.
   if (cluster.device.shares_node) return element > 4 ? peak / 2 : peak;
   return element > 4 ? peak / 16 : element > 2 ? peak / 2 : peak;
 }
 
-/// The widths of a rank with the largest part of everything.
+/// Returns the widths of a rank with the largest shard of every matrix.
 RankWidths largest_widths(const UpdateFacts& facts) {
   const ParallelConfig& parallel = facts.parallel;
   return rank_widths(facts, {.tp = static_cast<int>(parallel.tp) - 1,
@@ -102,7 +102,7 @@ double PassCosts::expert_elements() const {
   return static_cast<double>(here_.experts * 3 * facts_.model.hidden_size * here_.expert);
 }
 
-/// Tokens are spread evenly over experts. With etp below tp each rank brings its own part of them.
+/// Assumes that tokens are spread evenly over experts. If etp < tp, each rank sends its own tokens.
 double PassCosts::expert_products_s() const {
   const MoeConfig& moe = facts_.model.moe;
   const auto width = static_cast<double>(facts_.model.hidden_size);
@@ -112,7 +112,7 @@ double PassCosts::expert_products_s() const {
   return std::max(2 * rows * 3 * width * inner / flops_per_s_, memory_s(bytes));
 }
 
-/// Norms and residuals are whole on each rank of tp without sequence parallelism: 10 of 34 bytes
+/// Without sequence parallelism, norms and residuals are replicated over tp: 10 of 34 bytes
 /// (Korthikanti et al., "Reducing Activation Recomputation", 2022, section 4).
 double PassCosts::elementwise_s() const {
   const double cut = facts_.parallel.sequence_parallel ? 1 / tp_ : (10 + 24 / tp_) / 34;
@@ -136,7 +136,8 @@ double PassCosts::tp_exchange_s() const {
   return 2 * once * constants_.network_factor * (hides ? 1 - constants_.tp_hidden : 1);
 }
 
-/// Keys and values of other ranks, `messages` times their bytes; a ring goes on beside attention.
+/// Returns the exposed time to exchange keys and values, `messages` times their bytes; a ring
+/// overlaps with attention.
 double PassCosts::cp_exposed_s(double attention_s, double messages) const {
   const ParallelConfig& parallel = facts_.parallel;
   if (parallel.cp == 1) return 0;
@@ -157,12 +158,12 @@ double PassCosts::cp_exposed_s(double attention_s, double messages) const {
   return (cp - 1) * std::max(0.0, step - hidden);
 }
 
-/// Each step of a ring adds its part of the result, in 32 bits.
+/// Returns the time to merge the partial results of a ring, in 32 bits.
 double PassCosts::ring_merge_s() const {
   const ParallelConfig& parallel = facts_.parallel;
   if (parallel.cp == 1 || parallel.cp_form != "ring") return 0;
   const auto queries = static_cast<double>(here_.queries);
-  constexpr double kBytes = 12;  // both parts read, one written
+  constexpr double kBytes = 12;  // two operands read, one written
   return memory_s(static_cast<double>(parallel.cp - 1) * kBytes * tokens_ * queries);
 }
 
@@ -197,14 +198,15 @@ PassCost PassCosts::block_cost(bool experts) const {
   return cost;
 }
 
-/// ZeRO-3 gathers the next block's weights beside this one's passes, and its gradients leave beside
-/// the next; ZeRO-2 has the gradients alone.
+/// Adds the exposed communication of sharded weights. ZeRO-3 gathers the weights of the next block
+/// while a block computes, and reduces gradients while the next block computes; ZeRO-2 only reduces
+/// gradients.
 void PassCosts::add_sharded_weights(bool experts, PassCost& cost) const {
   if (facts_.shards() == 1 || facts_.parallel.zero < 2) return;
-  const Elements part = weights(experts);
+  const Elements shard = weights(experts);
   const auto both = [&](auto&& seconds) {
-    return seconds(part.dense, data_group()) +
-           (part.experts > 0 ? seconds(part.experts, expert_group()) : 0);
+    return seconds(shard.dense, data_group()) +
+           (shard.experts > 0 ? seconds(shard.experts, expert_group()) : 0);
   };
   const bool hides = !cluster_.device.shares_node;
   const auto exposed = [&](double exchange, double beside) {
@@ -225,7 +227,7 @@ PassCost PassCosts::head_cost() const {
   const double product = product_s({tokens_, static_cast<double>(m.hidden_size), vocab});
   PassCost cost;
   cost.forward.compute = 3 * product + memory_s(6 * element_ * tokens_ * vocab);
-  cost.forward.tp = tp_exchange_s() / 2;  // of what enters and its gradient
+  cost.forward.tp = tp_exchange_s() / 2;  // one exchange each for the input and its gradient
   return cost;
 }
 
@@ -259,7 +261,8 @@ GroupShape PassCosts::expert_group() const {
                      static_cast<int>(etp_ * ep_), cluster_.per_node);
 }
 
-/// Shards are neighbours; gradients of each are then summed over the copies.
+/// Neighbouring ranks shard one replica; the gradients of each shard are then summed over the
+/// replicas.
 double PassCosts::reduce_s(double elements, GroupShape group) const {
   const double bytes = elements * static_cast<double>(facts_.main_size());
   const auto shards = static_cast<int>(facts_.shards());

@@ -8,18 +8,18 @@
 
 namespace trireme::planner {
 
-/// What no data sheet says: fitted to measured steps (fit.hpp), by default to Megatron-LM's nine
-/// published ones (tests/unit/train/planner).
+/// Constants that no data sheet gives. They are fitted to measured steps (calibration.hpp); the defaults
+/// are fitted to the nine published steps of Megatron-LM (tests/unit/train/planner).
 struct TimeConstants {
-  double efficiency = 0.599;       // of the peak, that products reach
-  double elementwise_bytes = 527;  // moved beside products by a block, a token and an element of
-                                   // its width, forward and backward, in 16 bits
-  double tp_hidden = 0.704;        // of exchanges over tp, with parallel.tp_chunks
-  double network_factor = 1;       // time of exchanges over the network's model
-  double overhead_s = 0;           // of an update, on the host
+  double efficiency = 0.599;       // fraction of the peak that matrix products reach
+  double elementwise_bytes = 527;  // bytes of elementwise operations per block, token and hidden
+                                   // element, forward and backward, for 16-bit elements
+  double tp_hidden = 0.704;        // hidden fraction of tp communication with parallel.tp_chunks
+  double network_factor = 1;       // measured / predicted communication time
+  double overhead_s = 0;           // host time per optimizer step
 };
 
-/// Seconds by cause. Of exchanges what computation does not hide.
+/// Seconds by cause. Communication counts only its exposed time.
 struct Seconds {
   double compute = 0;
   double tp = 0;
@@ -32,7 +32,7 @@ struct Seconds {
   Seconds& add(const Seconds& other, double times = 1);
 };
 
-/// Of one stage or a part of it, for one micro-batch.
+/// The cost of one stage, or of a part of it, for one micro batch.
 struct PassCost {
   Seconds forward;
   Seconds input_grad;
@@ -45,9 +45,10 @@ struct PassCost {
   [[nodiscard]] double sum() const { return forward.sum() + backward_s(); }
 };
 
-/// Costs of a rank's parts of the model: products by a roofline (FLOPs at `efficiency` of the peak, or
-/// bytes), all else by its bytes, exchanges by the network's model. Attention counts all pairs at the
-/// efficiency of products: a causal kernel computes half of them at about half of it.
+/// Predicts the costs of a rank's parts of the model. Matrix products follow a roofline (FLOPs at
+/// `efficiency` of the peak, or bytes), other operations their bytes, communication the network
+/// model. Attention counts all pairs of tokens at the efficiency of products, because a causal
+/// kernel computes half of the pairs at about half of the efficiency.
 class PassCosts {
  public:
   PassCosts(const UpdateFacts& facts, const Cluster& cluster, const TimeConstants& constants);
@@ -56,19 +57,21 @@ class PassCosts {
 
   [[nodiscard]] const PassCost& embedding() const { return embedding_; }
 
-  /// The loss gives its gradients at once: all three products are in the forward pass.
+  /// The cost of the head. All three products count as forward, because the loss computes its
+  /// gradients.
   [[nodiscard]] const PassCost& head() const { return head_; }
 
-  /// Elements of weights that a rank computes with.
+  /// Returns the weight elements of one block on this rank.
   [[nodiscard]] Elements weights(bool experts) const;
   [[nodiscard]] double table_weights() const;
-  /// Between two stages.
+  /// Returns the time of a message between two stages.
   [[nodiscard]] double transfer_s() const;
 
-  [[nodiscard]] GroupShape data_group() const;    // that shares or sums dense weights
-  [[nodiscard]] GroupShape expert_group() const;  // the same of experts
+  [[nodiscard]] GroupShape data_group() const;    // ranks that shard or reduce dense weights
+  [[nodiscard]] GroupShape expert_group() const;  // ranks that shard or reduce experts
 
-  /// Over data ranks, with ZeRO's shards: sum of gradients, and weights that come back.
+  /// Returns the time to reduce gradients, or to gather weights, over data ranks with ZeRO
+  /// sharding.
   [[nodiscard]] double reduce_s(double elements, GroupShape group) const;
   [[nodiscard]] double gather_weights_s(double elements, GroupShape group) const;
 

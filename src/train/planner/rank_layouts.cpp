@@ -20,7 +20,7 @@ Grid grid_of(const ParallelConfig& parallel) {
   return {parallel.tp, parallel.cp, parallel.pp, parallel.ep, expert_tensor_ranks(parallel)};
 }
 
-/// Equal times within half a percent are one; then what is simpler comes first.
+/// Sort key: times within 0.5 % count as equal, then the simpler layout comes first.
 auto order_of(const PlannedLayout& one) {
   const ParallelConfig& parallel = one.layout.parallel;
   return std::tuple(std::floor(std::log(one.time.step_s) / std::log(1.005)), parallel.tp,
@@ -33,7 +33,7 @@ struct Candidate {
   double least_s;
 };
 
-/// The best of each grid so far.
+/// Collects the best layout of each grid.
 class Best {
  public:
   explicit Best(std::size_t top) : top_(top) {}
@@ -54,7 +54,7 @@ class Best {
     }
   }
 
-  /// Whether `top` grids have a layout that takes at most `seconds`.
+  /// Returns true if at least `top` grids have a layout with a step time of at most `seconds`.
   [[nodiscard]] bool is_full_below(double seconds) const {
     std::size_t below = 0;
     for (const auto& [grid, one] : grids_) below += one.time.step_s <= seconds ? 1 : 0;
@@ -79,34 +79,34 @@ bool fits(const UpdateFacts& facts, const Cluster& cluster) {
   return least_memory(facts) <= usable && worst_memory(facts, cluster.device).total() <= usable;
 }
 
-/// Sequences of an update with which there may be layouts: a multiple of all ranks, or as many as the
-/// micro-batches of a schedule's file make.
-std::int64_t another_batch(const Wish& wish, std::int64_t ranks, const Rejected& rejected) {
-  const TrainConfig& train = wish.config.train;
+/// Returns a global batch size for which layouts may exist: a multiple of the number of ranks, or
+/// the size that a schedule file requires.
+std::int64_t another_batch(const Wish& request, std::int64_t ranks, const Rejected& rejected) {
+  const TrainConfig& train = request.config.train;
   if (!rejected.contains("schedule")) return (train.global_batch + ranks - 1) / ranks * ranks;
-  ParallelConfig parallel = wish.config.parallel;
-  parallel.pp = 2;  // any pipeline: its file says how long
+  ParallelConfig parallel = request.config.parallel;
+  parallel.pp = 2;  // any pipeline; the schedule file gives its length
   parallel.pp = stage_placement(parallel).ranks;
-  if (!wish.keeps("parallel.tp")) parallel.tp = 1;
-  if (!wish.keeps("parallel.cp")) parallel.cp = 1;
+  if (!request.keeps("parallel.tp")) parallel.tp = 1;
+  if (!request.keeps("parallel.cp")) parallel.cp = 1;
   return micro_batches_of_schedule(parallel) *
          (ranks / std::max<std::int64_t>(1, parallel.tp * parallel.cp * parallel.pp)) *
-         (wish.keeps("train.micro_batch") ? train.micro_batch : 1);
+         (request.keeps("train.micro_batch") ? train.micro_batch : 1);
 }
 
-bool any_fits(Wish wish, const Cluster& cluster, bool batch_is_given) {
-  if (!batch_is_given) wish.config.train.global_batch = usual_batch(cluster.ranks());
+bool any_fits(Wish request, const Cluster& cluster, bool batch_is_given) {
+  if (!batch_is_given) request.config.train.global_batch = usual_batch(cluster.ranks());
   Rejected rejected;
-  for (const Layout& layout : layout_space(wish, cluster, rejected))
-    if (fits(facts_of(wish, layout, cluster.ranks()), cluster)) return true;
+  for (const Layout& layout : layout_space(request, cluster, rejected))
+    if (fits(facts_of(request, layout, cluster.ranks()), cluster)) return true;
   return false;
 }
 
-/// The fewest nodes, above those of `cluster`, on which something fits.
-std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_is_given) {
+/// Returns the smallest number of nodes above that of `cluster` on which a layout fits.
+std::optional<int> nodes_that_fit(const Wish& request, Cluster cluster, bool batch_is_given) {
   const auto helps = [&](int nodes) {
     cluster.nodes = nodes;
-    return any_fits(wish, cluster, batch_is_given);
+    return any_fits(request, cluster, batch_is_given);
   };
   const int most = kMostPlannedRanks / cluster.per_node;
   int too_few = cluster.nodes;
@@ -116,7 +116,8 @@ std::optional<int> nodes_that_fit(const Wish& wish, Cluster cluster, bool batch_
     enough *= 2;
   }
   if (enough > most) return std::nullopt;
-  for (int step = too_few / 2; step > 0; step /= 2) {  // few sizes divide well: of halves between
+  for (int step = too_few / 2; step > 0;
+       step /= 2) {  // test only halves, because few sizes divide well
     if (enough - step > too_few && helps(enough - step)) enough -= step;
   }
   return enough;
@@ -129,38 +130,34 @@ std::int64_t usual_batch(int ranks) {
   return (std::max(kLeast, ranks) + ranks - 1) / ranks * ranks;
 }
 
-RunConfig config_of(const Wish& wish, const Layout& layout) {
-  RunConfig config = wish.config;
+UpdateFacts facts_of(const Wish& request, const Layout& layout, int ranks) {
+  RunConfig config = request.config;
   config.parallel = layout.parallel;
   config.train.micro_batch = layout.micro_batch;
-  return config;
+  return facts_of_run(config, ranks);
 }
 
-UpdateFacts facts_of(const Wish& wish, const Layout& layout, int ranks) {
-  return facts_of_run(config_of(wish, layout), ranks);
-}
-
-PlannedLayout predict_layout(const Wish& wish, const Layout& layout, StepPredictor& predictor) {
+PlannedLayout predict_layout(const Wish& request, const Layout& layout, StepPredictor& predictor) {
   const Cluster& cluster = predictor.cluster();
-  const UpdateFacts facts = facts_of(wish, layout, cluster.ranks());
+  const UpdateFacts facts = facts_of(request, layout, cluster.ranks());
   PlannedLayout one{layout, facts.micro_steps, predictor.predict(facts), {}, 0, 0};
   one.memory = worst_memory(facts, cluster.device);
-  const TrainConfig& train = wish.config.train;
+  const TrainConfig& train = request.config.train;
   const auto tokens = static_cast<double>(train.global_batch * train.seq_len);
   one.tokens_per_s_per_gpu = tokens / one.time.step_s / cluster.ranks();
-  one.mfu = one.tokens_per_s_per_gpu * wish.config.model.flops_per_token(train.seq_len) /
+  one.mfu = one.tokens_per_s_per_gpu * request.config.model.flops_per_token(train.seq_len) /
             cluster.device.peak_flops;
   if (cluster.device.shares_node) one.mfu *= cluster.per_node;
   return one;
 }
 
-LayoutPlan rank_layouts(const Wish& wish, StepPredictor& predictor, std::size_t top) {
+LayoutPlan rank_layouts(const Wish& request, StepPredictor& predictor, std::size_t top) {
   const Cluster& cluster = predictor.cluster();
   LayoutPlan plan;
-  const std::vector<Layout> space = layout_space(wish, cluster, plan.rejected);
+  const std::vector<Layout> space = layout_space(request, cluster, plan.rejected);
   std::vector<Candidate> candidates;
   for (const Layout& layout : space) {
-    const UpdateFacts facts = facts_of(wish, layout, cluster.ranks());
+    const UpdateFacts facts = facts_of(request, layout, cluster.ranks());
     if (least_memory(facts) > usable_bytes(cluster)) {
       ++plan.rejected["memory"];
       continue;
@@ -177,41 +174,41 @@ LayoutPlan rank_layouts(const Wish& wish, StepPredictor& predictor, std::size_t 
     }
     if (best.of(grid_of(layout->parallel)) < least_s) {
       ++plan.rejected["slower"];
-    } else if (!fits(facts_of(wish, *layout, cluster.ranks()), cluster)) {
+    } else if (!fits(facts_of(request, *layout, cluster.ranks()), cluster)) {
       ++plan.rejected["memory"];
     } else {
-      best.offer(predict_layout(wish, *layout, predictor));
+      best.offer(predict_layout(request, *layout, predictor));
     }
   }
   plan.layouts = best.take();
   return plan;
 }
 
-std::vector<std::string> changes_that_fit(const Wish& wish, const Cluster& cluster,
+std::vector<std::string> changes_that_fit(const Wish& request, const Cluster& cluster,
                                           bool batch_is_given) {
   std::vector<std::string> changes;
   Rejected rejected;
-  if (layout_space(wish, cluster, rejected).empty()) {
-    Wish other = wish;
+  if (layout_space(request, cluster, rejected).empty()) {
+    Wish other = request;
     std::int64_t& batch = other.config.train.global_batch;
-    batch = another_batch(wish, cluster.ranks(), rejected);
+    batch = another_batch(request, cluster.ranks(), rejected);
     if (batch > 0 && any_fits(other, cluster, /*batch_is_given=*/true))
       changes.push_back(formatted("--train.global_batch {}", batch));
   }
-  if (wish.config.parallel.offload == "none" && !cluster.device.shares_node) {
-    Wish other = wish;
+  if (request.config.parallel.offload == "none" && !cluster.device.shares_node) {
+    Wish other = request;
     other.config.parallel.offload = "optimizer";
     if (any_fits(other, cluster, batch_is_given))
       changes.emplace_back("--parallel.offload optimizer");
   }
-  if (const auto nodes = nodes_that_fit(wish, cluster, batch_is_given))
+  if (const auto nodes = nodes_that_fit(request, cluster, batch_is_given))
     changes.push_back(formatted("--nodes {}", *nodes));
   for (const std::string& name : device_kind_names()) {
     Cluster other = cluster;
     other.device = device_kind(name);
     if (other.device.shares_node || other.device.memory_bytes <= cluster.device.memory_bytes)
       continue;
-    if (any_fits(wish, other, batch_is_given)) changes.push_back(formatted("--gpu {}", name));
+    if (any_fits(request, other, batch_is_given)) changes.push_back(formatted("--gpu {}", name));
   }
   return changes;
 }

@@ -9,8 +9,8 @@
 namespace trireme::planner {
 namespace {
 
-constexpr int kSteadyRounds = 4;         // of p micro-batches; behind them each costs the same
-constexpr double kHostBytesPerS = 20e9;  // between a device and its host's memory
+constexpr int kSteadyRounds = 4;  // rounds of p micro batches to simulate; later ones cost the same
+constexpr double kHostBytesPerS = 20e9;  // between device and host memory
 
 void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRange& stage,
                 PassCost& cost, Elements& weights) {
@@ -21,7 +21,7 @@ void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRan
       sharded && facts.parallel.zero == 3 ? costs.gather_weights_s(table, costs.data_group()) : 0;
   if (stage.has_embedding) {
     cost.add(costs.embedding());
-    cost.forward.dp += gather;  // a pass begins with it
+    cost.forward.dp += gather;  // not hidden, at the start of a pass
     cost.weight_grad.dp += leave;
     weights.dense += table;
   }
@@ -31,8 +31,9 @@ void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRan
   if (!facts.model.tie_embeddings || !stage.has_embedding) weights.dense += table;
 }
 
-/// Sums of gradients and gathers of weights of a whole update (ZeRO 0 to 2), beside the last
-/// backward and the first forward pass; the last bucket and the first unit are beside nothing.
+/// Returns the exposed time of gradient reductions and weight gathers per optimizer step (ZeRO 0 to
+/// 2). They overlap with the last backward and the first forward pass, except for the last bucket
+/// and the first unit.
 double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const PassCost& passes,
                          const Elements& weights, bool hides) {
   if (facts.data_ranks() == 1 || (facts.shards() > 1 && facts.parallel.zero == 3)) return 0;
@@ -61,7 +62,8 @@ double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const
   return exposed;
 }
 
-/// Reads weights, moments and gradient, writes all but the gradient and the weights to compute with.
+/// Returns the time of the optimizer, which reads weights, state and gradient, and writes weights
+/// and state.
 double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const Elements& weights) {
   const auto main = static_cast<double>(facts.main_size());
   const auto element = static_cast<double>(facts.compute_size());
@@ -157,7 +159,7 @@ void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& cost
       time.step_s * static_cast<double>(facts.parallel.pp) / (all_busy * micro_steps) - 1;
   const double speed = processors_a_rank();
   if (speed == 1) return;
-  // What a pass takes while all ranks compute; on a core of its own it takes less.
+  // The costs assume that all ranks compute; an action on its own core takes less time.
   timing.transfer = costs.transfer_s();
   for (pipeline::PassTimes& pass : timing.stages)
     pass = {pass.forward * speed, pass.input_grad * speed, pass.weight_grad * speed};
@@ -201,9 +203,10 @@ double StepPredictor::least_s(const UpdateFacts& facts) {
   for (std::size_t rank = 0; rank < stages.ranks.size(); ++rank) {
     const PassCost& cost = stages.ranks[rank].cost;
     const double busy = cost.sum();
-    // Ranks that share a core compute in one another's bubbles.
+    // Ranks that share a core compute in each other's bubbles.
     double time = static_cast<double>(facts.micro_steps) * std::max(busy * speed, mean);
-    if (!cluster_.device.shares_node) time += filling;  // else others may compute meanwhile
+    if (!cluster_.device.shares_node)
+      time += filling;  // on shared cores, other ranks may compute meanwhile
     time += exposed_over_data(facts, costs, cost, stages.ranks[rank].weights,
                               !cluster_.device.shares_node);
     least = std::max(least, time + optimizer_s(facts, costs, stages.ranks[rank].weights));

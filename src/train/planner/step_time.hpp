@@ -9,18 +9,18 @@
 
 namespace trireme::planner {
 
-/// An update as it is predicted; of the slowest rank.
+/// The predicted time of one optimizer step, for the slowest rank.
 struct StepTime {
   double step_s = 0;
-  Seconds spent;          // in all passes and sums; exchanges that nothing hides
-  double transfer_s = 0;  // of pp, by which transfers make the update longer
+  Seconds spent;          // computation and exposed communication
+  double transfer_s = 0;  // time that pp messages add to the step
   double optimizer_s = 0;
-  double bubble_share = 0;  // idle over busy time of all ranks of pp, as metrics.jsonl has it
+  double bubble_share = 0;  // idle / busy time of all ranks of pp, as in metrics.jsonl
 };
 
-/// Predicts updates of one model and its variants on a cluster: costs of stages, then the schedule
-/// of a pipeline pass by pass, then sums and gathers over data ranks as far as passes do not hide
-/// them, then the optimizer. Keeps schedules for the next one.
+/// Predicts step times of one model and its variants on a cluster: the costs of stages, a
+/// simulation of the pipeline schedule, exposed communication over data ranks, and the optimizer.
+/// Caches schedules.
 class StepPredictor {
  public:
   StepPredictor(Cluster cluster, const TimeConstants& constants)
@@ -32,7 +32,8 @@ class StepPredictor {
 
   StepTime predict(const UpdateFacts& facts);
 
-  /// Not above predict(), in a fraction of its time: a pipeline only fills.
+  /// Returns a lower bound of predict() in a fraction of the time; counts only the fill of a
+  /// pipeline.
   double least_s(const UpdateFacts& facts);
 
  private:
@@ -40,15 +41,15 @@ class StepPredictor {
                               std::string, std::string>;
   using ScheduleKey = std::tuple<std::string, std::int64_t, std::int64_t, int>;
 
-  /// What a rank of pp does for one micro-batch, and its weights.
+  /// The cost of a pipeline rank for one micro batch, and its weights.
   struct RankWork {
     PassCost cost;
     Elements weights;
   };
 
   struct Stages {
-    std::vector<PassCost> costs;  // of each stage
-    std::vector<RankWork> ranks;  // of each rank of pp
+    std::vector<PassCost> costs;  // cost of each stage
+    std::vector<RankWork> ranks;  // work of each pipeline rank
   };
 
   Stages stages_of(const UpdateFacts& facts, const PassCosts& costs);
@@ -56,7 +57,7 @@ class StepPredictor {
   const pipeline::Schedule& schedule(const ParallelConfig& parallel, int micro_batches);
   void run_pipeline(const UpdateFacts& facts, const PassCosts& costs, const Stages& stages,
                     StepTime& time);
-  /// Cores that a rank has while all compute, at most 1 of them.
+  /// Returns the share of a core that each rank has while all compute, at most 1.
   [[nodiscard]] double processors_a_rank() const;
 
   Cluster cluster_;

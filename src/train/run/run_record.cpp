@@ -8,7 +8,7 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/process/process_age.hpp"
-#include "job/place.hpp"
+#include "job/attempt.hpp"
 #include "train/control/stop_requests.hpp"
 
 namespace trireme {

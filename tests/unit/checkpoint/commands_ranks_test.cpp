@@ -40,7 +40,6 @@ Together run(int ranks, const std::vector<std::string>& args) {
     CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
     const WorldSource source = [&]() -> Communicator& { return world; };
     add_checkpoint_commands(line, source);
-    add_save_cost_commands(line, source);
     int code = 0;
     std::string message;
     try {

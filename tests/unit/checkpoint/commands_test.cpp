@@ -37,7 +37,6 @@ Outcome run(const std::vector<std::string>& args) {
   SelfCommunicator world;
   const WorldSource source = [&]() -> Communicator& { return world; };
   add_checkpoint_commands(line, source);
-  add_save_cost_commands(line, source);
   testing::internal::CaptureStdout();
   Outcome outcome;
   std::string message;

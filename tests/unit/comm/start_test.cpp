@@ -1,8 +1,8 @@
 /// Tests the start of a rank before MPI is initialized: variables of launchers, nodes of a step,
 /// marks.
 
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <ctime>
@@ -12,7 +12,7 @@
 #include "comm/launchers.hpp"
 #include "comm/start_marks.hpp"
 #include "comm/start_report.hpp"
-#include "scheduler/slurm/node_lists.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {
@@ -23,7 +23,9 @@ TEST(Launchers, AStepOfOneTaskIsAloneAndNeedsNoMpi) {
            {},
            {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NUM_NODES", "2"}},
            {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}},
-           {{"SLURM_STEP_NUM_TASKS", "1"}, {"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "slurm.pmix.7.0"}},
+           {{"SLURM_STEP_NUM_TASKS", "1"},
+            {"PMIX_RANK", "0"},
+            {"PMIX_NAMESPACE", "slurm.pmix.7.0"}},
            {{"OMPI_COMM_WORLD_RANK", "0"},
             {"OMPI_COMM_WORLD_SIZE", "1"},
             {"PMIX_RANK", "0"},
@@ -89,10 +91,10 @@ TEST(Launchers, TasksOfAJobThatStayIdleAreAWarning) {
                      {"SLURM_JOB_NUM_NODES", "2"},
                      {"SLURM_STEP_NUM_TASKS", "1"}}),
             "");
-  EXPECT_EQ(
-      warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_NUM_NODES", "1"}}), "");
-  EXPECT_EQ(
-      warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), "");
+  EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "1"}, {"SLURM_JOB_NUM_NODES", "1"}}),
+            "");
+  EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"OMPI_COMM_WORLD_SIZE", "1"}}),
+            "");
   EXPECT_EQ(warning({{"SLURM_NTASKS", "2"}}), "");
 }
 

@@ -320,7 +320,7 @@ TEST(CommandLine, HelpTakesACommandInFrontOfItToo) {
 TEST(CommandLine, HelpHasAPageAndTakesNoMoreThanOneCommand) {
   EXPECT_TRUE(Program()
                   .output({"help", "help"})
-                  .starts_with("trireme help - how the program, a group or a command is used\n\n"
+                  .starts_with("trireme help - show the help of the program, a group or a command\n\n"
                                "usage: trireme help [COMMAND]\n"));
   EXPECT_EQ(Program().output({"help", "pretrain", "--help-all"}),
             Program().output({"pretrain", "--help-all"}));
@@ -362,7 +362,7 @@ TEST(CommandLine, ACommandOfOneRankRefusesMoreAndSaysWhatToType) {
 TEST(CommandLine, HelpSaysHowManyRanksACommandTakes) {
   EXPECT_NE(Program().output({"checkpoint", "list", "--help"}).find("\nranks: one\n"),
             std::string::npos);
-  EXPECT_NE(Program().output({"pretrain", "--help"}).find("\nranks: any number that mpirun"),
+  EXPECT_NE(Program().output({"pretrain", "--help"}).find("\nranks: any number started by mpirun"),
             std::string::npos);
 }
 

@@ -235,7 +235,7 @@ TEST(ConfigSet, AnEarlierPartOfTheRunRanksBetweenPresetAndFiles) {
     EXPECT_EQ(sample.optim.name, "y");
     EXPECT_FALSE(set.is_set("optim.lr"));
     ASSERT_EQ(set.warnings().size(), 1U);
-    EXPECT_NE(set.warnings()[0].find("r/config.toml:7: key 'optim.old'"), std::string::npos);
+    EXPECT_NE(set.warnings()[0].find("r/config.toml:7: unknown key 'optim.old'"), std::string::npos);
   }
 }
 

@@ -3,8 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "job/finish/root_cause.hpp"
-#include "scheduler/slurm/jobs.hpp"
+#include "scheduler/slurm/output.hpp"
 
 namespace trireme {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "core/files/json.hpp"
+#include "job/attempt.hpp"
 #include "job/journal.hpp"
-#include "job/verdict.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "core/error.hpp"
-#include "job/finish/refusal.hpp"
-#include "scheduler/slurm/jobs.hpp"
+#include "job/finish/finish.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

@@ -1,4 +1,3 @@
-#include "job/watch/run_jobs.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +7,7 @@
 #include "core/timer.hpp"
 #include "job/journal.hpp"
 #include "job/watch/run_view.hpp"
-#include "scheduler/slurm/jobs.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme {

@@ -9,7 +9,7 @@
 #include "core/files/file.hpp"
 #include "job/journal.hpp"
 #include "job/run_folder.hpp"
-#include "scheduler/slurm/nodes.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "scheduler/slurm/slurm.hpp"
 #include "unit/core/scratch.hpp"
 

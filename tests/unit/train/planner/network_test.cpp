@@ -1,11 +1,11 @@
 /// Tests the network model: NCCL's constants, and the table computed from them.
 
-#include "train/planner/network.hpp"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
+
+#include "train/planner/cluster.hpp"
 
 namespace trireme::planner {
 namespace {

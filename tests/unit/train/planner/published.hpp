@@ -6,7 +6,7 @@
 
 #include "device/device.hpp"
 #include "model/config.hpp"
-#include "train/planner/fit.hpp"
+#include "train/planner/calibration.hpp"
 
 /// Published measurements that the planner must predict.
 namespace trireme::planner {

@@ -1,7 +1,9 @@
 #include <limits>
 
 #include "bin/trireme_data/commands.hpp"
+#include "core/error.hpp"
 #include "core/process/run_main.hpp"
+#include "data/shards/token_set.hpp"
 #include "data_prep/inspect/inspect.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 
@@ -22,7 +24,7 @@ std::string describe(const InspectConfig& config) {
 }  // namespace
 
 void add_inspect_command(CommandLine& line) {
-  Command& command = line.command("inspect", "what a packed set holds");
+  Command& command = line.command("inspect", "show the contents of a data set");
   const auto config = command.settings<InspectConfig>("inspect");
   command.example("trireme-data inspect data/train --json")
       .example("trireme-data inspect data/sft --line 0 --json")
@@ -30,6 +32,19 @@ void add_inspect_command(CommandLine& line) {
         print(describe(*config));
         return kExitDone;
       });
+}
+
+void add_verify_command(CommandLine& line) {
+  Command& command = line.command(
+      "verify", "check every byte of a data set; exit code 3 with the damaged file and position");
+  const auto config = command.settings<VerifyConfig>("verify");
+  command.example("trireme-data verify data/train").run([config] {
+    const TokenSet set = TokenSet::open(config->folder);
+    set.verify(config->fast);
+    print(formatted("{}: good, {} shards, {} tokens{}", config->folder, set.num_shards(),
+                    set.num_tokens(), config->fast ? " (tokens not read)\n" : "\n"));
+    return kExitDone;
+  });
 }
 
 }  // namespace trireme

@@ -1,4 +1,4 @@
-#include "job/verdict.hpp"
+#include "job/attempt.hpp"
 
 #include <unistd.h>
 
@@ -6,21 +6,30 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/folders.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
+#include "scheduler/scheduler.hpp"
 
 namespace trireme {
 namespace {
 
+std::int64_t count_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? 0 : std::max<std::int64_t>(0, parse_integer(text).value_or(0));
+}
+
 constexpr std::size_t kMaxVerdictBytes = std::size_t{1} << 20;
 
-/// "2026-01-31T12:00:00.123Z"
+/// Returns the current time: "2026-01-31T12:00:00.123Z".
 std::string utc_now() {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
@@ -35,6 +44,26 @@ std::string utc_now() {
 }
 
 }  // namespace
+
+JobPlace JobPlace::from_environment() {
+  const SchedulerVariables& names = scheduler().variables();
+  const char* job_id = std::getenv(names.job);
+  if (job_id == nullptr) return {};
+  return {job_id, count_in(names.restarts), count_in("TRIREME_ATTEMPT")};
+}
+
+std::uint64_t JobPlace::order() const {
+  constexpr std::uint64_t kMostAttempts = 1'000'000;
+  return 2 * (static_cast<std::uint64_t>(restart) * kMostAttempts +
+              std::min(static_cast<std::uint64_t>(attempt), kMostAttempts - 1));
+}
+
+std::optional<double> job_end_from_environment() {
+  const char* text = std::getenv(scheduler().variables().job_end);
+  const auto value = text == nullptr ? std::nullopt : parse_integer(text);
+  if (!value || *value <= 0) return std::nullopt;
+  return static_cast<double>(*value);
+}
 
 void put_place(Json& object, const JobPlace& place) {
   object["job"] = place.job;
@@ -88,7 +117,7 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
     json["time"] = utc_now();
     write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), json_line(json));
   } catch (const std::exception& error) {
-    log::warn(formatted("no verdict is left: {}", error.what()));
+    log::warn(formatted("cannot write a failure report: {}", error.what()));
   }
 }
 
@@ -103,7 +132,7 @@ std::vector<Verdict> read_verdicts(const RunFolder& folder) {
       const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
       verdicts.push_back(take_verdict(json, where));
       verdicts.back().place = take_place(json, where);
-    } catch (const Error&) {  // damaged, or another's
+    } catch (const Error&) {  // damaged, or written by another program
     }
   }
   std::sort(verdicts.begin(), verdicts.end(),
@@ -113,6 +142,22 @@ std::vector<Verdict> read_verdicts(const RunFolder& folder) {
 
 void clear_verdicts(const RunFolder& folder) {
   remove_tree(folder.verdicts());
+}
+
+const LegRequest* Leg::stop_request() const {
+  const auto found = std::find_if(requests.rbegin(), requests.rend(),
+                                  [](const LegRequest& one) { return one.want == "stop"; });
+  return found == requests.rend() ? nullptr : &*found;
+}
+
+std::vector<Verdict> not_told_yet(const std::vector<Verdict>& files, const Leg& leg) {
+  std::set<int> known;
+  for (const Verdict& one : leg.verdicts) known.insert(one.rank);
+  std::vector<Verdict> fresh;
+  for (const Verdict& one : files) {
+    if (one.place == leg.place() && !known.contains(one.rank)) fresh.push_back(one);
+  }
+  return fresh;
 }
 
 }  // namespace trireme

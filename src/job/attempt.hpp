@@ -1,0 +1,154 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/files/json.hpp"
+#include "job/run_folder.hpp"
+
+/// An attempt is one start of a run, from the begin of its processes to their exit. Each requeue,
+/// restart of the processes or new submission begins another attempt. The event log numbers
+/// attempts.
+namespace trireme {
+
+/// Identifies an attempt among those of its job. Attempts may overlap for a moment: a later attempt
+/// takes the lock from an earlier one (checkpoint/disk/run_lock.hpp).
+struct JobPlace {
+  std::string job;           // id of the scheduler; "" outside a job
+  std::int64_t restart = 0;  // number of requeues of the job
+  std::int64_t attempt = 0;  // number of starts of the processes since the last requeue
+
+  /// Reads the scheduler's variables (scheduler/scheduler.hpp) and TRIREME_ATTEMPT.
+  static JobPlace from_environment();
+
+  /// Returns a number that grows by two from each attempt of a job to the next. `job finish` takes
+  /// the lock with the number between an attempt and the next.
+  [[nodiscard]] std::uint64_t order() const;
+
+  friend bool operator==(const JobPlace&, const JobPlace&) = default;
+};
+
+/// Returns the Unix time at which the scheduler ends the job, from its environment variable; none
+/// if the variable is not set or is not a number above 0.
+std::optional<double> job_end_from_environment();
+
+/// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own file; the
+/// writer of the event log collects them (journal.hpp). A rank that was killed leaves none, but the
+/// reports of its peers name it.
+struct Verdict {
+  int rank = 0;
+  std::string host;
+  std::string kind;  // "error" (thrown by this rank), "hang", or "peer" (another rank failed)
+  int exit_code = 0;
+  std::int64_t step = 0;  // last completed step
+  std::string message;
+
+  /// The rank that failed, for kind "peer" if it is known.
+  struct Lost {
+    int rank = -1;  // -1: unknown
+    std::string host;
+    std::string kind;  // "killed": ended without a report; "hang"; "error"
+  };
+
+  Lost lost{};
+  JobPlace place{};  // identifies the attempt
+};
+
+/// Writes the report with the current time and the attempt of this process. Never throws, because
+/// this process is about to exit.
+void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept;
+
+/// Returns the reports in the directory, sorted by rank. Skips files that are not reports.
+std::vector<Verdict> read_verdicts(const RunFolder& folder);
+
+/// Deletes the reports of the last attempt. Rank 0 calls it at the start.
+void clear_verdicts(const RunFolder& folder);
+
+/// These functions convert an attempt id and a report (without its attempt id) to members of a JSON
+/// object and back. Reading throws Error(data) naming `where`.
+void put_place(Json& object, const JobPlace& place);
+JobPlace take_place(const Json& object, const std::string& where);
+void put_verdict(Json& object, const Verdict& verdict);
+Verdict take_verdict(const Json& object, const std::string& where);
+
+struct LegStart {
+  JobPlace place;
+  std::vector<std::string> nodes;  // host names, each once
+  std::int64_t ranks = 0;
+  std::map<std::string, std::string> hashes;  // "binary", "config", "data"
+  std::int64_t resumed_from = -1;             // step of its own checkpoint; -1: none
+  std::optional<double> job_end{};            // Unix time at which the scheduler ends the job
+};
+
+/// The first step of an attempt is complete.
+struct LegReady {
+  std::int64_t step = 0;
+  double start_s = 0;  // seconds from the begin of the processes
+};
+
+/// A stop request or save request.
+struct LegRequest {
+  std::string want;  // "stop", "save"
+  std::string by;    // "STOP", "SAVE", "time limit", "SIGUSR2", "signal" (to another rank)
+  std::int64_t step = 0;
+};
+
+struct LegEnd {
+  std::string state;  // "done", "stopped", "failed"
+  int exit_code = 0;
+  std::int64_t step = 0;
+};
+
+/// The root cause of a failed attempt. A rank that only lost a peer is never the root cause.
+struct RootCause {
+  std::int64_t rank = -1;  // -1: unknown or none
+  std::string host;
+  std::string kind;  // "killed", "oom", "error", "hang", "node", "request"; "" if the run is done
+  std::string message;
+};
+
+/// Decision::why after scancel.
+inline constexpr const char* kWhyCancelled = "the job was cancelled (scancel)";
+
+/// The restart decision after an attempt.
+struct Decision {
+  std::string verdict{};  // "done", "requeue", "restart" (in place), "stop"
+  std::string why{};
+  int exit_code = 0;
+  RootCause root_cause{};
+  std::int64_t step_before = -1;  // newest committed step at the start of the attempt; -1: none
+  std::int64_t step_after = -1;   // newest committed step now
+  std::int64_t failures_in_a_row = 0;
+  std::vector<std::string> exclude{};  // hosts that the next attempt should not use
+  bool is_requeued = false;            // the scheduler requeues the job by itself
+};
+
+/// The events of one attempt.
+struct Leg {
+  std::int64_t number = 0;
+  double began_at = 0;  // Unix time of the first line
+  double last_at = 0;   // Unix time of the last line
+  std::optional<LegStart> start;
+  std::optional<LegReady> ready;
+  double ready_at = 0;
+  std::int64_t committed = -1;  // newest step that this attempt committed
+  double committed_at = 0;
+  std::vector<LegRequest> requests;
+  std::vector<Verdict> verdicts;
+  std::optional<LegEnd> end;
+  double ended_at = 0;
+  std::optional<Decision> decision;
+  JobPlace decided_place;  // for an attempt without a start event
+
+  [[nodiscard]] const JobPlace& place() const { return start ? start->place : decided_place; }
+
+  /// Returns the last stop request; null if there is none.
+  [[nodiscard]] const LegRequest* stop_request() const;
+};
+
+/// Returns the failure reports among `files` that belong to `leg` and are not recorded in it yet.
+std::vector<Verdict> not_told_yet(const std::vector<Verdict>& files, const Leg& leg);
+
+}  // namespace trireme
