@@ -7,7 +7,7 @@
 namespace trireme {
 
 /// Returns the sum of num_targets over global sample indices; kNoSample counts as 0.
-inline std::int64_t count_targets(const SampleSet& samples, std::span<const std::int64_t> indices,
+inline std::int64_t count_sample_targets(const SampleSet& samples, std::span<const std::int64_t> indices,
                                   const SampleOrder& order) {
   std::int64_t sum = 0;
   for (const std::int64_t index : indices) {

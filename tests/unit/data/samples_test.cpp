@@ -94,7 +94,7 @@ TEST_F(Samples, HoldEveryTokenOnceAnEpochAtAnyLength) {
       }
       for (std::int64_t token = 1; token < num_tokens_; ++token)
         ASSERT_EQ(seen.count(token), 1U) << token;
-      EXPECT_EQ(count_targets(samples, indices, order), batch.num_targets);
+      EXPECT_EQ(count_sample_targets(samples, indices, order), batch.num_targets);
     }
     EXPECT_EQ(samples.prepared(), seq_len == 16);
   }
@@ -129,7 +129,7 @@ TEST_F(Samples, PreparedTablesEqualTablesMadeHere) {
   ASSERT_FALSE(b.prepared());
   EXPECT_EQ(x.tokens, y.tokens);
   EXPECT_EQ(x.segment_bounds, y.segment_bounds);
-  EXPECT_EQ(count_targets(a, all, order), count_targets(b, all, order));
+  EXPECT_EQ(count_sample_targets(a, all, order), count_sample_targets(b, all, order));
 }
 
 TEST_F(Samples, ConcatHoldsEveryTokenOnceAndSeparatesDocuments) {
@@ -145,7 +145,7 @@ TEST_F(Samples, ConcatHoldsEveryTokenOnceAndSeparatesDocuments) {
 
     check_batch(batch, starts_);
     for (std::int64_t i = 0; i < num_tokens_; ++i) ASSERT_EQ(batch.tokens[std::size_t(i)], i);
-    EXPECT_EQ(count_targets(samples, all, in_order), batch.num_targets);
+    EXPECT_EQ(count_sample_targets(samples, all, in_order), batch.num_targets);
   }
 }
 
@@ -163,7 +163,7 @@ TEST_F(Samples, ConcatAcrossDocumentsHasATargetForEveryTokenButTheLast) {
     ASSERT_EQ(batch.targets[std::size_t(i)], i + 1);
   EXPECT_EQ(batch.targets[std::size_t(num_tokens_) - 1], kIgnoreTarget);
   EXPECT_EQ(batch.num_targets, num_tokens_ - 1);
-  EXPECT_EQ(count_targets(samples, all, in_order), batch.num_targets);
+  EXPECT_EQ(count_sample_targets(samples, all, in_order), batch.num_targets);
   const bool padded = num_tokens_ % 16 != 0;
   EXPECT_EQ(batch.segment_bounds.size(), samples.size() + 1 + (padded ? 1 : 0));
   EXPECT_THROW(SampleSet(set, {.seq_len = 16, .cross_documents = true}), Error);
@@ -193,7 +193,7 @@ TEST_F(Samples, ARangeOfDocumentsHasOnlyTheirTokens) {
         expected.insert(static_cast<std::int64_t>(t));
       seen.insert(0);
       ASSERT_EQ(seen, expected) << range.begin << " to " << range.end;
-      EXPECT_EQ(count_targets(samples, all, SampleOrder(samples.size(), 3)), batch.num_targets);
+      EXPECT_EQ(count_sample_targets(samples, all, SampleOrder(samples.size(), 3)), batch.num_targets);
     }
   }
 }
@@ -286,7 +286,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
       for (const auto& [update, count] : targets) {
         std::vector<std::int64_t> all(8);
         std::iota(all.begin(), all.end(), update * 8);
-        ASSERT_EQ(count, count_targets(samples, all, order));
+        ASSERT_EQ(count, count_sample_targets(samples, all, order));
       }
       for (const auto& [index, tokens] : rows) {
         ASSERT_EQ(samples.make_batch(std::vector<std::int64_t>{index}, order).tokens, tokens);

@@ -116,7 +116,7 @@ TEST_F(SftSet, BatchesHaveTheSpansAsTargetsAndNothingElse) {
   }
   EXPECT_EQ(seen, targets_);
   EXPECT_EQ(batch.num_targets, static_cast<std::int64_t>(targets_.size()));
-  EXPECT_EQ(count_targets(samples, indices, order), batch.num_targets);
+  EXPECT_EQ(count_sample_targets(samples, indices, order), batch.num_targets);
 }
 
 TEST_F(SftSet, CountsTargetsAtOtherLengthsAsItFillsThem) {
@@ -128,7 +128,7 @@ TEST_F(SftSet, CountsTargetsAtOtherLengthsAsItFillsThem) {
     for (std::uint64_t i = 0; i < samples.size(); ++i) {
       const std::int64_t index[] = {static_cast<std::int64_t>(i)};
       const Batch batch = samples.make_batch(index, order);
-      ASSERT_EQ(batch.num_targets, count_targets(samples, index, order));
+      ASSERT_EQ(batch.num_targets, count_sample_targets(samples, index, order));
       ASSERT_EQ(batch.num_targets,
                 std::count_if(batch.targets.begin(), batch.targets.end(), [&](std::int64_t id) {
                   return id != kIgnoreTarget && targets_.contains(id);

@@ -69,7 +69,7 @@ TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
   std::iota(indices.begin(), indices.end(), 0);
   const Batch batch = samples.make_batch(indices, order);
   EXPECT_EQ(batch.num_targets, static_cast<std::int64_t>(targets));
-  EXPECT_EQ(count_targets(samples, indices, order), batch.num_targets);
+  EXPECT_EQ(count_sample_targets(samples, indices, order), batch.num_targets);
 }
 
 TEST_F(ChatPack, CutsAndDropsButNeverKeepsAChatWithoutTargets) {
