@@ -17,14 +17,15 @@ std::string command_text(int argc, char** argv) {
 /// Runs a command that takes one rank, or prints help. Rank 0 does the work. If more than one rank
 /// was started, every task of a scheduler reports the error, because a script may have started this
 /// task alone.
-int run_without_ranks(const CommandLine& line, Launch& launch, int argc, char** argv) {
-  const LaunchInfo place = launch.info();
+int run_without_ranks(const config::CommandLine& line, comm::Launch& launch, int argc,
+                      char** argv) {
+  const comm::LaunchInfo place = launch.info();
   failpoints_init(place.rank);
   launch.start_alone();
-  if (place.rank == 0 || is_scheduler_task(launch.variables()))
+  if (place.rank == 0 || comm::is_scheduler_task(launch.variables()))
     line.check_ranks(argc, argv, place.size);
   if (place.rank == 0) return line.parse(argc, argv)();
-  const std::optional<Error> wrong = capture([&] {
+  const std::optional<Error> wrong = comm::capture([&] {
     line.check_ranks(argc, argv, place.size);
     (void)line.parse(argc, argv);
   });
@@ -33,17 +34,18 @@ int run_without_ranks(const CommandLine& line, Launch& launch, int argc, char** 
 
 }  // namespace
 
-int run_command(const CommandLine& line, Launch& launch, const StartLimit& limit, int argc,
-                char** argv) {
-  if (line.ranks(argc, argv) == Ranks::one) return run_without_ranks(line, launch, argc, argv);
+int run_command(const config::CommandLine& line, comm::Launch& launch,
+                const comm::StartLimit& limit, int argc, char** argv) {
+  if (line.ranks(argc, argv) == config::Ranks::one)
+    return run_without_ranks(line, launch, argc, argv);
   launch.start(limit);
-  const LaunchInfo& info = launch.info();
+  const comm::LaunchInfo& info = launch.info();
   std::function<int()> work = [] { return kExitDone; };
-  all_or_none(launch.world(), [&] {
+  comm::all_or_none(launch.world(), [&] {
     failpoints_init(info.rank);
     work = line.parse(argc, argv);
   });
-  const std::string idle = idle_tasks_warning(launch.variables(), command_text(argc, argv));
+  const std::string idle = comm::idle_tasks_warning(launch.variables(), command_text(argc, argv));
   if (!idle.empty()) log::warn(idle);
   return work();
 }

@@ -10,7 +10,7 @@ namespace trireme {
 /// A command of all ranks starts MPI, within `limit`. If parsing fails on one rank, all ranks end
 /// with the same code. Help and commands of one rank do not start MPI: rank 0 of the launcher
 /// prints, and a command of one rank fails if the launcher started several.
-int run_command(const CommandLine& line, Launch& launch, const StartLimit& limit, int argc,
-                char** argv);
+int run_command(const config::CommandLine& line, comm::Launch& launch,
+                const comm::StartLimit& limit, int argc, char** argv);
 
 }  // namespace trireme

@@ -30,7 +30,8 @@ std::optional<double> limit_in_file(const fs::path& path) {
   std::optional<double> limit;
   try {
     if (!fs::is_regular_file(path)) return std::nullopt;
-    for (const EarlierValue& value : earlier_values(read_file(path, kMaxBytes), path.string()))
+    for (const config::EarlierValue& value :
+         config::earlier_values(read_file(path, kMaxBytes), path.string()))
       if (value.key == kKey) limit = limit_in(value.text);
   } catch (const std::exception&) {  // the parser reports the error
   }
@@ -79,8 +80,8 @@ std::string last_option(int argc, const char* const* argv, const std::vector<std
   return values.empty() ? "" : values.back();
 }
 
-StartLimit start_limit(int argc, const char* const* argv) {
-  StartLimit limit;
+comm::StartLimit start_limit(int argc, const char* const* argv) {
+  comm::StartLimit limit;
   const std::string run = last_option(argc, argv, {"--run"});
   limit.timeout_s = timeout_s(argc, argv, run).value_or(limit.timeout_s);
   const std::string folder = run.empty() ? last_option(argc, argv, {"--output", "-o"}) : run;

@@ -11,7 +11,7 @@ namespace trireme {
 /// run. The limit is needed before the ranks parse the command line together, so this function reads it
 /// separately. It ignores an invalid value, which the parser reports. The marks lie beside --run or
 /// --output.
-StartLimit start_limit(int argc, const char* const* argv);
+comm::StartLimit start_limit(int argc, const char* const* argv);
 
 /// Returns the value of the last option whose name is in `names`; "" if there is none.
 std::string last_option(int argc, const char* const* argv, const std::vector<std::string>& names);

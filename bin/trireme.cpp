@@ -10,7 +10,7 @@
 #include "core/process/run_main.hpp"
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
-#include "train/control/leave_run.hpp"
+#include "train/control/peer_failure.hpp"
 
 namespace {
 
@@ -28,16 +28,17 @@ int main(int argc, char** argv) {
   forget_short_spin();
   const int code = run_main("trireme", [&] {
     hdf5_init();
-    keep_freed_memory();
-    CommOptions options;
-    options.activity = std::make_shared<Activity>();
+    device::keep_freed_memory();
+    comm::CommOptions options;
+    options.activity = std::make_shared<comm::Activity>();
     // A trainer creates its own communicator with a timeout. In other commands a rank may wait
     // hours for the slowest one.
-    if (!is_training_command(argc, argv)) options.timeout_s = kNoTimeout_s;
-    Launch launch("trireme", &argc, &argv, options);
-    CommandLine line("trireme", "trains language models on Slurm clusters", version_text);
-    const WorldSource world = [&]() -> Communicator& { return launch.world(); };
-    for (const TaskRow& task : task_rows()) add_train_command(line, launch, argv[0], task);
+    if (!is_training_command(argc, argv)) options.timeout_s = comm::kNoTimeout_s;
+    comm::Launch launch("trireme", &argc, &argv, options);
+    config::CommandLine line("trireme", "trains language models on Slurm clusters", version_text);
+    const WorldSource world = [&]() -> comm::Communicator& { return launch.world(); };
+    for (const train::TaskRow& task : train::task_rows())
+      add_train_command(line, launch, argv[0], task);
     add_generate_command(line);
     add_chat_command(line);
     add_serve_command(line);
@@ -53,14 +54,16 @@ int main(int argc, char** argv) {
     add_plan_command(line);
     add_plan_schedule_command(line);
     add_submit_command(line, launch, argv[0]);
-    StartLimit limit = start_limit(argc, argv);
+    comm::StartLimit limit = start_limit(argc, argv);
     if (is_training_command(argc, argv)) {
-      limit.on_failure = [run = last_option(argc, argv, {"--run"})](const StartFailure& failure) {
-        leave_stuck_start(RunFolder{run}, failure);
-      };
+      limit.on_failure =
+          [run = last_option(argc, argv, {"--run"})](const comm::StartFailure& failure) {
+            train::record_stuck_start(job::RunDirectory{run}, failure);
+          };
     }
     return launch.run([&] {
-      return with_torch_errors([&] { return run_command(line, launch, limit, argc, argv); });
+      return device::with_torch_errors(
+          [&] { return run_command(line, launch, limit, argc, argv); });
     });
   });
   end_process(code);

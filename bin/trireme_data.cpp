@@ -10,11 +10,11 @@ int main(int argc, char** argv) {
   using namespace trireme;
   return run_main("trireme-data", [&] {
     hdf5_init();
-    CommOptions options;
-    options.timeout_s = kNoTimeout_s;  // a rank may wait hours for the slowest one
-    Launch launch("trireme-data", &argc, &argv, options);
-    CommandLine line("trireme-data", "turns text into token shards for training",
-                     [] { return std::string("trireme-data " TRIREME_VERSION "\n"); });
+    comm::CommOptions options;
+    options.timeout_s = comm::kNoTimeout_s;  // a rank may wait hours for the slowest one
+    comm::Launch launch("trireme-data", &argc, &argv, options);
+    config::CommandLine line("trireme-data", "turns text into token shards for training",
+                             [] { return std::string("trireme-data " TRIREME_VERSION "\n"); });
     line.group("tokenizer", "train a tokenizer, encode and decode text");
     add_tokenizer_train_command(line, launch);
     add_tokenizer_encode_command(line);
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     add_verify_command(line);
     add_synth_command(line);
     add_bench_command(line);
-    const StartLimit limit = start_limit(argc, argv);
+    const comm::StartLimit limit = start_limit(argc, argv);
     return launch.run([&] { return run_command(line, launch, limit, argc, argv); });
   });
 }

@@ -5,7 +5,7 @@
 
 #include "config/config_set.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 Json value_of(const Field& field) {
@@ -17,9 +17,9 @@ Json value_of(const Field& field) {
 void put_fields(const std::vector<Field>& fields, const std::vector<Field>& defaults,
                 const std::vector<Field>& without, Json& identity) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
-    const std::string name(name_of(fields[i].key));
+    const std::string name(config::name_of(fields[i].key));
     const bool left_out = std::any_of(without.begin(), without.end(), [&](const Field& other) {
-      return name_of(other.key) == name;
+      return config::name_of(other.key) == name;
     });
     if (left_out || fields[i].traits.identity == Identity::no) continue;
     const Json value = value_of(fields[i]);
@@ -29,4 +29,4 @@ void put_fields(const std::vector<Field>& fields, const std::vector<Field>& defa
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

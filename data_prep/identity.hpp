@@ -4,7 +4,7 @@
 #include "core/fields.hpp"
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Adds fields to `identity` by name, in the order of their declaration, as their identity trait
 /// requires. Skips names in `without`. `defaults` are the fields of a default-constructed struct.
@@ -17,4 +17,4 @@ void put_fields(Config config, const std::vector<Field>& without, Json& identity
   put_fields(fields_of("", config), fields_of("", defaults), without, identity);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -11,7 +11,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr double kBarPeriod = 0.1;
@@ -93,4 +93,4 @@ void ProgressDisplay::finish() {
   log::info(formatted("{}  took {}", line(), format_duration(timer_.seconds())));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -7,7 +7,7 @@
 
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Returns the display modes: "auto", "bar", "log" and "none".
 std::vector<std::string> progress_mode_names();
@@ -40,4 +40,4 @@ class ProgressDisplay {
   std::atomic<std::uint64_t> skipped_{0}, bytes_{0}, documents_{0}, tokens_{0};
 };
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <initializer_list>
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 std::atomic<int> received{0};
@@ -30,4 +30,4 @@ int num_stop_signals() noexcept {
   return received.load();
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

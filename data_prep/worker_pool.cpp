@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::chrono::milliseconds kTickPeriod{5};
@@ -81,4 +81,4 @@ int thread_count(std::int64_t requested) {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

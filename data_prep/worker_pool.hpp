@@ -9,7 +9,7 @@
 
 #include "core/process/max_threads.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// A pool of threads for all partitions, so that the caches of a thread (words of the tokenizer)
 /// survive partitions.
@@ -45,4 +45,4 @@ class WorkerPool {
 /// Returns `requested`; if it is 0, the number of CPUs of this process, at most kMaxThreads.
 int thread_count(std::int64_t requested);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -13,28 +13,29 @@ namespace trireme {
 namespace {
 
 struct BenchGenerateSettings {
-  ModelOptions model;
-  GenerationLoad load;
+  generate::ModelOptions model;
+  generate::GenerationLoad load;
   std::int64_t repeats = 3;
   bool json = false;
 };
 
 int run(const BenchGenerateSettings& settings) {
-  const GenerationLoad& load = settings.load;
+  const generate::GenerationLoad& load = settings.load;
   const auto at_least = [](const char* option, std::int64_t value, std::int64_t least) {
     if (value < least) fail(ErrorKind::usage, "{} {}, must be {} or more", option, value, least);
   };
-  check_batch("--batch", load.batch);
+  generate::check_batch("--batch", load.batch);
   at_least("--prompt-tokens", load.prompt_tokens, 1);
   at_least("--new-tokens", load.new_tokens, 2);
   at_least("--repeats", settings.repeats, 1);
-  const auto model = load_model(settings.model);
+  const auto model = generate::load_model(settings.model);
   const std::int64_t longest = model->transformer->config().max_seq_len;
   if (load.prompt_tokens > longest || load.new_tokens > longest - load.prompt_tokens) {
     fail(ErrorKind::usage, "--prompt-tokens {} and --new-tokens {}, together at most {}",
          load.prompt_tokens, load.new_tokens, longest);
   }
-  const GenerationFigures figures = measure_generation(*model, load, settings.repeats);
+  const generate::GenerationFigures figures =
+      generate::measure_generation(*model, load, settings.repeats);
   const Json json{{"batch", load.batch},
                   {"prompt_tokens", load.prompt_tokens},
                   {"new_tokens", load.new_tokens},
@@ -60,7 +61,7 @@ int run(const BenchGenerateSettings& settings) {
 
 }  // namespace
 
-void add_bench_generate_command(CommandLine& line) {
+void add_bench_generate_command(config::CommandLine& line) {
   const auto settings = std::make_shared<BenchGenerateSettings>();
   add_model_options(
       line.command(

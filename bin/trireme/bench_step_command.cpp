@@ -31,17 +31,17 @@ constexpr std::int64_t kLength = 512;
 constexpr int kExitDiffers = 1;
 
 struct BenchStepSettings {
-  StepBench bench;
-  std::unique_ptr<ConfigSet> keys = make_run_keys(bench.config);
+  train::StepBench bench;
+  std::unique_ptr<config::ConfigSet> keys = train::make_run_keys(bench.config);
   bool json = false;
 };
 
-void complete(BenchStepSettings& settings, ConfigSet& keys) {
-  RunConfig& config = settings.bench.config;
-  TrainConfig& train = config.train;
+void complete(BenchStepSettings& settings, config::ConfigSet& keys) {
+  train::RunConfig& config = settings.bench.config;
+  train::TrainConfig& train = config.train;
   if (config.model.num_heads == 0 && config.model.preset.empty())
     keys.set("model.preset", "tiny", "default");
-  finish_run_keys(config, keys);
+  train::finish_run_keys(config, keys);
   if (settings.bench.steps < 1)
     keys.problems().add("--steps", settings.bench.steps, "must be 1 or more");
   if (train.seq_len != 0 && train.seq_len < 2)
@@ -51,31 +51,31 @@ void complete(BenchStepSettings& settings, ConfigSet& keys) {
 /// Resolves the settings that depend on the number of ranks: model shape, batch sizes, device.
 /// Throws Error(usage) if `ranks` ranks cannot train this layout, Error(resource) if memory is too
 /// small.
-void resolve_settings(BenchStepSettings& settings, const LaunchInfo& launch, int ranks) {
-  RunConfig& config = settings.bench.config;
-  TrainConfig& train = config.train;
-  resolve(config.model, config.model.vocab_size > 0 ? config.model.vocab_size : kVocabulary);
+void resolve_settings(BenchStepSettings& settings, const comm::LaunchInfo& launch, int ranks) {
+  train::RunConfig& config = settings.bench.config;
+  train::TrainConfig& train = config.train;
+  model::resolve(config.model, config.model.vocab_size > 0 ? config.model.vocab_size : kVocabulary);
   if (train.seq_len == 0) train.seq_len = std::min(kLength, config.model.max_seq_len);
   if (train.seq_len > config.model.max_seq_len) {
     fail(ErrorKind::usage, "train.seq_len = {}, must be at most model.max_seq_len = {}",
          train.seq_len, config.model.max_seq_len);
   }
   Problems problems;
-  check_layout(config.parallel, {config.model, {train.seq_len}, ranks}, problems);
-  check_targets(config.lora, config.model, problems);
+  train::check_layout(config.parallel, {config.model, {train.seq_len}, ranks}, problems);
+  model::check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
-  const int data = data_ranks(config.parallel, ranks);
+  const int data = parallel::data_ranks(config.parallel, ranks);
   if (train.global_batch == 0 && train.accumulation == 0) train.accumulation = 1;
-  fill_open_values(config, {data}, problems);
+  train::fill_open_values(config, {data}, problems);
   problems.throw_if_any();
-  train.accumulation = micro_steps_of(train.global_batch, train.micro_batch, data);
-  check_micro_batches(config.parallel, train.accumulation);
-  settings.bench.device = choose_device(train.device, launch.local_rank);
-  check_room(config, launch, ranks, *settings.keys);
+  train.accumulation = data::accumulation_steps_of(train.global_batch, train.micro_batch, data);
+  train::check_micro_batches(config.parallel, train.accumulation);
+  settings.bench.device = device::choose_device(train.device, launch.local_rank);
+  train::check_free_memory(config, launch, ranks, *settings.keys);
 }
 
 void warn_of_idle_keys(const BenchStepSettings& settings) {
-  const std::string idle = keys_without_effect(settings.bench.config.parallel);
+  const std::string idle = train::keys_without_effect(settings.bench.config.parallel);
   if (!idle.empty()) log::warn(idle);
   std::vector<std::string> unread;
   for (const std::string& key : settings.keys->keys())
@@ -87,9 +87,9 @@ void warn_of_idle_keys(const BenchStepSettings& settings) {
                   joined(unread, ", ")));
 }
 
-std::string text(const BenchStepSettings& settings, const Launch& launch,
-                 const StepFigures& figures) {
-  const RunConfig& config = settings.bench.config;
+std::string text(const BenchStepSettings& settings, const comm::Launch& launch,
+                 const train::StepFigures& figures) {
+  const train::RunConfig& config = settings.bench.config;
   if (settings.json) {
     Json json{{"ranks", launch.world().size()},
               {"ranks_per_node", launch.info().local_size},
@@ -112,7 +112,7 @@ std::string text(const BenchStepSettings& settings, const Launch& launch,
               {"mem_before_bytes", static_cast<std::int64_t>(figures.mem_before_bytes)},
               {"mem_counted_bytes", static_cast<std::int64_t>(figures.mem_counted_bytes)}};
     if (settings.bench.audit) {
-      json["collectives"] = collectives_json(figures.collectives, figures.formulas);
+      json["collectives"] = train::collectives_json(figures.collectives, figures.formulas);
       json["equal"] = figures.differences.empty();
       json["differences"] = figures.differences;
     }
@@ -127,7 +127,7 @@ std::string text(const BenchStepSettings& settings, const Launch& launch,
       format_seconds(figures.comm_s), format_seconds(figures.comm_exposed_s),
       format_bytes(figures.mem_peak_bytes));
   if (!settings.bench.audit) return table;
-  for (const CollectiveRow& row : figures.collectives) {
+  for (const train::CollectiveRow& row : figures.collectives) {
     table += formatted("  {} of {} ({} ranks), {}: {} calls, {} bytes, {} sent\n", row.operation,
                        row.group, row.size, row.purpose, row.count, row.payload_bytes,
                        row.moved_bytes ? cat(*row.moved_bytes) : "unknown");
@@ -136,25 +136,26 @@ std::string text(const BenchStepSettings& settings, const Launch& launch,
   return table;
 }
 
-int run(BenchStepSettings& settings, Launch& launch, Activity& activity) {
-  const RunConfig& config = settings.bench.config;
-  Communicator& world = launch.world();
-  set_cpu_threads(config.train.threads, launch.info().local_size);
-  keep_freed_memory(config.parallel.zero > 0);
-  all_or_none(world, [&] { resolve_settings(settings, launch.info(), world.size()); });
+int run(BenchStepSettings& settings, comm::Launch& launch, comm::Activity& activity) {
+  const train::RunConfig& config = settings.bench.config;
+  comm::Communicator& world = launch.world();
+  device::set_cpu_threads(config.train.threads, launch.info().local_size);
+  device::keep_freed_memory(config.parallel.zero > 0);
+  comm::all_or_none(world, [&] { resolve_settings(settings, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(settings);
-  std::unique_ptr<Communicator> on_device;
+  std::unique_ptr<comm::Communicator> on_device;
   if (settings.bench.device.is_cuda())
-    on_device = make_world("nccl", launch.info(), {}, nccl_backends());
-  const StepFigures figures =
-      measure_step(world, on_device ? *on_device : world, activity, settings.bench);
+    on_device = comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
+  const train::StepFigures figures =
+      train::measure_step(world, on_device ? *on_device : world, activity, settings.bench);
   if (world.rank() == 0) print(text(settings, launch, figures));
   return figures.differences.empty() ? kExitDone : kExitDiffers;
 }
 
 }  // namespace
 
-void add_bench_step_command(CommandLine& line, Launch& launch, Activity& activity) {
+void add_bench_step_command(config::CommandLine& line, comm::Launch& launch,
+                            comm::Activity& activity) {
   const auto settings = std::make_shared<BenchStepSettings>();
   line.command("bench step",
                "measure time, communication and memory of a training step on a layout")
@@ -163,10 +164,10 @@ void add_bench_step_command(CommandLine& line, Launch& launch, Activity& activit
       .flag("--audit", settings->bench.audit,
             "also count the bytes that ranks send; exit code 1 if they differ from the formulas")
       .flag("--json", settings->json, "print one JSON document on one line instead of a table")
-      .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
+      .config(*settings->keys, [settings](config::ConfigSet& keys) { complete(*settings, keys); })
       .example("mpirun -n 2 trireme bench step --model.preset minimind-2 --parallel.zero 3 --audit")
       .example("trireme bench step --config run.toml --json")
-      .ranks(Ranks::all)
+      .ranks(config::Ranks::all)
       .run([settings, &launch, &activity] { return run(*settings, launch, activity); });
 }
 

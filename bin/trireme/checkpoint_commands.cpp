@@ -3,7 +3,7 @@
 #include "bin/trireme/commands.hpp"
 #include "checkpoint/bench/measure.hpp"
 #include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "checkpoint/upkeep/plan_interval.hpp"
 #include "comm/agree.hpp"
 #include "config/config_set.hpp"
@@ -18,11 +18,11 @@ constexpr const char* kPlaceHelp = "checkpoint, directory of checkpoints, or run
 /// Returns the body of a command in which all ranks compute one text with `work` and rank 0 prints
 /// it. An error on one rank ends all ranks.
 std::function<int()> print_shared(const WorldSource& world,
-                                  std::function<std::string(Communicator& world)> work) {
+                                  std::function<std::string(comm::Communicator& world)> work) {
   return [world, work = std::move(work)] {
-    Communicator& ranks = world();
+    comm::Communicator& ranks = world();
     std::string text;
-    all_or_none(ranks, [&] { text = work(ranks); });
+    comm::all_or_none(ranks, [&] { text = work(ranks); });
     if (ranks.rank() == 0) print(text);
     return kExitDone;
   };
@@ -36,13 +36,13 @@ struct InspectionSettings {
   bool allow_older = false;
 };
 
-void add_list_and_verify(CommandLine& line, const WorldSource& world) {
+void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<InspectionSettings>();
   line.command("checkpoint list", "list the checkpoints of a run, newest first")
       .positional("DIR", &settings->place, kPlaceHelp)
       .example("trireme checkpoint list runs/first")
       .run([settings] {
-        print(checkpoint_list(settings->place));
+        print(checkpoint::checkpoint_list(settings->place));
         return kExitDone;
       });
   line.command("checkpoint verify",
@@ -50,68 +50,70 @@ void add_list_and_verify(CommandLine& line, const WorldSource& world) {
       .positional("DIR", &settings->place, kPlaceHelp)
       .example("trireme checkpoint verify runs/first")
       .example("mpirun -n 8 trireme checkpoint verify runs/first")
-      .ranks(Ranks::all)
-      .run(print_shared(world, [settings](Communicator& ranks) {
-        return checkpoint_verify(settings->place, ranks);
+      .ranks(config::Ranks::all)
+      .run(print_shared(world, [settings](comm::Communicator& ranks) {
+        return checkpoint::checkpoint_verify(settings->place, ranks);
       }));
   line.command("checkpoint hash",
                "print the SHA-256 of all tensors of a checkpoint (independent of the layout)")
       .positional("DIR", &settings->place,
                   "checkpoint, directory of checkpoints, run or Hugging Face directory")
-      .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
+      .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme checkpoint hash runs/first")
-      .ranks(Ranks::all)
-      .run(print_shared(world, [settings](Communicator& ranks) {
-        return checkpoint_hash(settings->place, ranks, settings->allow_older);
+      .ranks(config::Ranks::all)
+      .run(print_shared(world, [settings](comm::Communicator& ranks) {
+        return checkpoint::checkpoint_hash(settings->place, ranks, settings->allow_older);
       }));
 }
 
-void add_inspect_and_diff(CommandLine& line) {
+void add_inspect_and_diff(config::CommandLine& line) {
   const auto settings = std::make_shared<InspectionSettings>();
   line.command("checkpoint inspect", "show the values, files and tensors of a checkpoint")
       .positional("DIR", &settings->place, kPlaceHelp)
       .flag("--layout", settings->layout,
             "print the slices as JSON instead, for `checkpoint reshard --layout`")
-      .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
+      .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme checkpoint inspect runs/first")
       .run([settings] {
-        print(checkpoint_inspect(settings->place, settings->layout, settings->allow_older));
+        print(checkpoint::checkpoint_inspect(settings->place, settings->layout,
+                                             settings->allow_older));
         return kExitDone;
       });
   line.command("checkpoint diff",
                "compare two checkpoints of any layouts; exit code 3 if they differ")
       .positional("A", &settings->place, kPlaceHelp)
       .positional("B", &settings->other, kPlaceHelp)
-      .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
+      .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme checkpoint diff runs/first runs/second")
       .run([settings] {
-        const CheckpointDiff diff =
-            checkpoint_diff(settings->place, settings->other, settings->allow_older);
+        const checkpoint::CheckpointDiff diff =
+            checkpoint::checkpoint_diff(settings->place, settings->other, settings->allow_older);
         print(diff.text);
         return diff.same ? kExitDone : exit_code(ErrorKind::data);
       });
 }
 
-void add_reshard(CommandLine& line, const WorldSource& world) {
-  const auto settings = std::make_shared<ReshardCommand>();
+void add_reshard(config::CommandLine& line, const WorldSource& world) {
+  const auto settings = std::make_shared<checkpoint::ReshardCommand>();
   line.command("checkpoint reshard",
                "rewrite a checkpoint for another number of ranks or another layout")
       .positional("DIR", &settings->from, kPlaceHelp)
       .option("--output,-o", &settings->output, "DIR",
-              "directory in which the checkpoint is created", Need::required)
+              "directory in which the checkpoint is created", config::Need::required)
       .option("--ranks", &settings->ranks, "N",
               "number of ranks that share the checkpoint by bytes")
       .option("--layout", &settings->layout, "FILE",
               "JSON file with the slices of each rank (see `checkpoint inspect --layout`)")
-      .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
+      .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
-      .ranks(Ranks::all)
-      .run(print_shared(
-          world, [settings](Communicator& ranks) { return checkpoint_reshard(*settings, ranks); }));
+      .ranks(config::Ranks::all)
+      .run(print_shared(world, [settings](comm::Communicator& ranks) {
+        return checkpoint::checkpoint_reshard(*settings, ranks);
+      }));
 }
 
-void add_prune(CommandLine& line) {
-  const auto settings = std::make_shared<PruneCommand>();
+void add_prune(config::CommandLine& line) {
+  const auto settings = std::make_shared<checkpoint::PruneCommand>();
   line.command("checkpoint prune", "delete old checkpoints of a run that no job uses")
       .positional("DIR", &settings->place, "run directory, or the directory of its checkpoints")
       .option("--keep-last", &settings->keep_last, "N",
@@ -123,7 +125,7 @@ void add_prune(CommandLine& line) {
       .flag("--dry-run", settings->dry_run, "only print what would be deleted")
       .example("trireme checkpoint prune runs/first --keep-last 2 --dry-run")
       .run([settings] {
-        print(checkpoint_prune(*settings));
+        print(checkpoint::checkpoint_prune(*settings));
         return kExitDone;
       });
 }
@@ -135,15 +137,15 @@ struct BenchCheckpointSettings {
   bool json = false;
 };
 
-std::string bench_text(const BenchCheckpointSettings& settings, Communicator& world) {
+std::string bench_text(const BenchCheckpointSettings& settings, comm::Communicator& world) {
   if (settings.bytes < 1) fail(ErrorKind::usage, "--bytes {}, must be at least 1", settings.bytes);
-  const MeasuredCheckpoint measured = measure_checkpoint(
+  const checkpoint::MeasuredCheckpoint measured = checkpoint::measure_checkpoint(
       settings.folder,
       {.bytes = static_cast<std::uint64_t>(settings.bytes), .repeats = settings.repeats}, world);
-  return settings.json ? measured_json(measured) : measured_text(measured);
+  return settings.json ? checkpoint::measured_json(measured) : checkpoint::measured_text(measured);
 }
 
-void add_bench_and_interval(CommandLine& line, const WorldSource& world) {
+void add_bench_and_interval(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<BenchCheckpointSettings>();
   line.group("bench", "measure the speed of this machine");
   line.command("bench checkpoint",
@@ -155,15 +157,15 @@ void add_bench_and_interval(CommandLine& line, const WorldSource& world) {
       .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .example("trireme bench checkpoint --bytes 4000000000 --folder runs/bench --json")
       .example("mpirun -n 2 trireme bench checkpoint --folder runs/bench")
-      .ranks(Ranks::all)
-      .run(print_shared(world,
-                        [settings](Communicator& ranks) { return bench_text(*settings, ranks); }));
-  const auto question = std::make_shared<IntervalQuestion>();
+      .ranks(config::Ranks::all)
+      .run(print_shared(
+          world, [settings](comm::Communicator& ranks) { return bench_text(*settings, ranks); }));
+  const auto question = std::make_shared<checkpoint::IntervalQuestion>();
   line.command("plan-interval",
                "compute how often to save from the cost of a save and the failure rate")
       .option("--stall-s", &question->stall_s, "S",
               "seconds that training waits for one save (see `trireme bench checkpoint`)",
-              Need::required)
+              config::Need::required)
       .option("--restart-s", &question->restart_s, "S",
               "seconds from a failure to the first new step")
       .option("--mtbf-h", &question->mtbf_h, "H", "hours between failures of the whole job")
@@ -175,31 +177,32 @@ void add_bench_and_interval(CommandLine& line, const WorldSource& world) {
               "seconds of one step; the result is then also given in steps")
       .example("trireme plan-interval --stall-s 0.5 --devices 64 --step-time-s 1.2")
       .run([question] {
-        print(plan_interval_text(*question));
+        print(checkpoint::plan_interval_text(*question));
         return kExitDone;
       });
 }
 
 struct ImportSettings {
-  ImportCommand import;
-  ConfigSet model_keys{fields_of("model", import.model)};
+  checkpoint::ImportCommand import;
+  config::ConfigSet model_keys{fields_of("model", import.model)};
 };
 
-void complete_model(ModelConfig& model, ConfigSet& keys) {
-  const std::vector<std::string> known = model_preset_names();
+void complete_model(model::ModelConfig& model, config::ConfigSet& keys) {
+  const std::vector<std::string> known = model::model_preset_names();
   if (std::find(known.begin(), known.end(), model.preset) != known.end()) {
-    ModelConfig preset = model_preset(model.preset);
+    model::ModelConfig preset = model::model_preset(model.preset);
     keys.apply_preset(fields_of("model", preset), formatted("preset {}", model.preset));
   }
   check(model, keys.problems());
 }
 
-void add_export(CommandLine& line, const WorldSource& world) {
-  const auto settings = std::make_shared<ExportCommand>();
+void add_export(config::CommandLine& line, const WorldSource& world) {
+  const auto settings = std::make_shared<checkpoint::ExportCommand>();
   line.command("export", "export a checkpoint as a Hugging Face model directory")
-      .option("--checkpoint", &settings->checkpoint, "MODEL", kModelPlaceHelp, Need::required)
+      .option("--checkpoint", &settings->checkpoint, "MODEL", checkpoint::kModelPathHelp,
+              config::Need::required)
       .option("--output", &settings->output, "DIR", "directory to write; must not exist",
-              Need::required)
+              config::Need::required)
       .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
       .flag("--adapter", settings->adapter,
             "for a LoRA run: export only the adapters, for Hugging Face peft; without it they are "
@@ -209,18 +212,19 @@ void add_export(CommandLine& line, const WorldSource& world) {
       .option("--base-name", &settings->base_name, "NAME",
               "with --adapter: base_model_name_or_path, the Hugging Face directory or hub name of "
               "the base; default: the directory that the run or --base names, else RUN/base")
-      .flag("--allow-older", settings->allow_older, kAllowOlderHelp)
+      .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
       .example(
           "trireme export --checkpoint runs/lora --adapter --base-name hf/first --output peft/lora")
-      .ranks(Ranks::all)
-      .run(print_shared(
-          world, [settings](Communicator& ranks) { return export_command(*settings, ranks); }));
+      .ranks(config::Ranks::all)
+      .run(print_shared(world, [settings](comm::Communicator& ranks) {
+        return checkpoint::export_command(*settings, ranks);
+      }));
 }
 
-void add_import(CommandLine& line) {
+void add_import(config::CommandLine& line) {
   const auto settings = std::make_shared<ImportSettings>();
-  ImportCommand& import = settings->import;
+  checkpoint::ImportCommand& import = settings->import;
   line.command("import",
                "create a checkpoint from a Hugging Face model, a peft adapter or MiniMind weights")
       .option("--hf", &import.hf, "DIR",
@@ -238,9 +242,9 @@ void add_import(CommandLine& line) {
           "--require-tokenizer", import.require_tokenizer,
           "with --hf or --minimind: fail with exit code 3 if the tokenizer is missing or cannot be "
           "read; without it, print a warning")
-      .option("--output", &import.output, "DIR", "run directory to write", Need::required)
+      .option("--output", &import.output, "DIR", "run directory to write", config::Need::required)
       .config(settings->model_keys,
-              [&import](ConfigSet& keys) {
+              [&import](config::ConfigSet& keys) {
                 if (!import.minimind.empty()) complete_model(import.model, keys);
               })
       .example("trireme import --hf hf/first --output runs/imported")
@@ -249,14 +253,14 @@ void add_import(CommandLine& line) {
           "trireme import --minimind pretrain_512.pth --model.preset minimind-2-small "
           "--output runs/old")
       .run([settings] {
-        print(import_command(settings->import));
+        print(checkpoint::import_command(settings->import));
         return kExitDone;
       });
 }
 
 }  // namespace
 
-void add_checkpoint_commands(CommandLine& line, const WorldSource& world) {
+void add_checkpoint_commands(config::CommandLine& line, const WorldSource& world) {
   line.group("checkpoint", "inspect and manage the checkpoints of a run");
   add_list_and_verify(line, world);
   add_inspect_and_diff(line);

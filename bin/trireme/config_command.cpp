@@ -6,16 +6,16 @@ namespace trireme {
 namespace {
 
 struct ConfigShowSettings {
-  KeysOfAllTasks all;
+  train::AllTaskKeys all;
   bool origin = false;
   bool toml = false;
 };
 
 }  // namespace
 
-void add_config_show_command(CommandLine& line) {
+void add_config_show_command(config::CommandLine& line) {
   const auto settings = std::make_shared<ConfigShowSettings>();
-  KeysOfAllTasks& all = settings->all;
+  train::AllTaskKeys& all = settings->all;
   line.group("config", "configuration of a training run");
   line.command("config show", "show the resolved configuration of a run")
       .flag(
@@ -23,13 +23,13 @@ void add_config_show_command(CommandLine& line) {
           "also show the source of each key: default, preset, file and line, environment or option")
       .flag("--toml", settings->toml, "print TOML that --config can read")
       .config(*all.keys,
-              [&all](ConfigSet& keys) {
-                finish_run_keys(all.config, keys);
+              [&all](config::ConfigSet& keys) {
+                train::finish_run_keys(all.config, keys);
                 for (const auto& task : all.tasks) task->check(keys.problems());
               })
       .example("trireme config show --config run.toml --optim.lr 1e-3 --origin")
       .run([settings] {
-        const ConfigSet& keys = *settings->all.keys;
+        const config::ConfigSet& keys = *settings->all.keys;
         print(settings->toml ? keys.to_toml() : keys.show(settings->origin));
         return kExitDone;
       });

@@ -6,7 +6,7 @@
 #include "bin/trireme/commands.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "comm/agree.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
@@ -23,11 +23,12 @@ namespace {
 constexpr std::array<std::string_view, 1> kReferenceKinds{"dpo"};
 
 /// Returns the scores of one data set in file order.
-ReferenceSet reference_set(const ScoredSet& pairs, const std::vector<PairScore>& scores) {
-  ReferenceSet set{.name = pairs.set.folder().string(),
-                   .content_xxh3 = pairs.set.content_hash(),
-                   .seq_len = pairs.samples.seq_len()};
-  for (const PairScore& score : scores) {
+checkpoint::ReferenceSet reference_set(const train::ScoredSet& pairs,
+                                       const std::vector<objective::PairScore>& scores) {
+  checkpoint::ReferenceSet set{.name = pairs.set.folder().string(),
+                               .content_xxh3 = pairs.set.content_hash(),
+                               .seq_len = pairs.samples.seq_len()};
+  for (const objective::PairScore& score : scores) {
     set.documents.push_back(score.document);
     set.keys.push_back(score.key);
     set.sums.insert(set.sums.end(), score.sums.begin(), score.sums.end());
@@ -53,28 +54,30 @@ void check(const DpoReferenceSettings& settings) {
   if (settings.batch < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", settings.batch);
   if (settings.seq_len != 0 && settings.seq_len < 2)
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", settings.seq_len);
-  if (std::find(kPairScores.begin(), kPairScores.end(), settings.score) == kPairScores.end())
+  if (std::find(objective::kPairScores.begin(), objective::kPairScores.end(), settings.score) ==
+      objective::kPairScores.end())
     fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", settings.score);
-  refuse_texts(settings.valid_path, "data.valid_path", kReferenceKinds, settings.seq_len);
-  refuse_blend(settings.valid_path, "data.valid_path");
+  data::refuse_texts(settings.valid_path, "data.valid_path", kReferenceKinds, settings.seq_len);
+  data::refuse_blend(settings.valid_path, "data.valid_path");
 }
 
 /// Opens each data set once for each sequence length that a run of this data trains or validates
 /// on.
-std::vector<std::unique_ptr<ScoredSet>> open_sets(const DpoReferenceSettings& settings,
-                                                  const LoadedModel& model) {
-  std::vector<std::unique_ptr<ScoredSet>> sets;
+std::vector<std::unique_ptr<train::ScoredSet>> open_sets(const DpoReferenceSettings& settings,
+                                                         const generate::LoadedModel& model) {
+  std::vector<std::unique_ptr<train::ScoredSet>> sets;
   std::set<std::pair<std::string, std::int64_t>> known;  // content and length
   const auto open = [&](const std::string& folder, std::int64_t seq_len) {
-    auto opened = std::make_unique<ScoredSet>(folder, kReferenceKinds, seq_len, *model.transformer,
-                                              model.tokenizer, settings.score == "answer");
+    auto opened =
+        std::make_unique<train::ScoredSet>(folder, kReferenceKinds, seq_len, *model.transformer,
+                                           model.tokenizer, settings.score == "answer");
     if (known.emplace(opened->set.content_hash(), opened->samples.seq_len()).second)
       sets.push_back(std::move(opened));
   };
   std::int64_t seq_len = settings.seq_len;
-  for (const PlanPhase& phase :
-       read_plan(settings.data, "--data", kReferenceKinds, settings.seq_len)) {
-    for (const PlanSource& source : phase.sources) {
+  for (const data::PlanPhase& phase :
+       data::read_plan(settings.data, "--data", kReferenceKinds, settings.seq_len)) {
+    for (const data::PlanSource& source : phase.sources) {
       for (const std::string& folder : source.folders) {
         open(folder, phase.seq_len != 0 ? phase.seq_len : seq_len);
         if (seq_len == 0) seq_len = sets.front()->set.seq_len();
@@ -85,42 +88,43 @@ std::vector<std::unique_ptr<ScoredSet>> open_sets(const DpoReferenceSettings& se
   return sets;
 }
 
-int run(const DpoReferenceSettings& settings, Launch& launch) {
+int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
   check(settings);
-  Communicator& world = launch.world();
-  set_cpu_threads(0, launch.info().local_size);
-  std::vector<std::unique_ptr<ScoredSet>> sets;
-  const auto model = all_or_none(world, [&] {
-    auto loaded = load_model(settings.init, precision_dtypes(settings.precision, "--precision"),
-                             choose_device(settings.device, launch.info().local_rank, "--device"));
+  comm::Communicator& world = launch.world();
+  device::set_cpu_threads(0, launch.info().local_size);
+  std::vector<std::unique_ptr<train::ScoredSet>> sets;
+  const auto model = comm::all_or_none(world, [&] {
+    auto loaded = generate::load_model(
+        settings.init, device::precision_dtypes(settings.precision, "--precision"),
+        device::choose_device(settings.device, launch.info().local_rank, "--device"));
     sets = open_sets(settings, *loaded);
     for (const auto& pairs : sets) {
-      check_same_template(
+      checkpoint::check_same_template(
           {cat("--data ", pairs->set.folder().string()), pairs->set.manifest().chat_template(),
            loaded->checkpoint.string(), loaded->chat_template_name},
           settings.allow_other_template);
     }
     return loaded;
   });
-  ReferenceTable table;
-  table.origin.weights_sha256 = hash_model(model->checkpoint, world);
+  checkpoint::ReferenceTable table;
+  table.origin.weights_sha256 = checkpoint::hash_model(model->checkpoint, world);
   table.origin.precision = settings.precision;
   table.origin.score = settings.score;
   std::string text;
   for (const auto& pairs : sets) {
     if (world.rank() == 0) {
-      const std::string lost = length_warning(pairs->samples, "--seq-len");
+      const std::string lost = data::length_warning(pairs->samples, "--seq-len");
       if (!lost.empty()) log::warn(lost);
     }
-    const auto scores =
-        score_pairs(*model->transformer, pairs->samples, settings.batch, ops::Path::fast, world);
+    const auto scores = train::score_pairs(*model->transformer, pairs->samples, settings.batch,
+                                           ops::Path::fast, world);
     table.sets.push_back(reference_set(*pairs, scores));
     text += formatted("{}: {} pairs -> {}\n", pairs->set.folder().string(), pairs->samples.size(),
                       settings.output);
   }
-  all_or_none(world, [&] {
+  comm::all_or_none(world, [&] {
     if (world.rank() != 0) return;
-    save_reference(settings.output, table);
+    checkpoint::save_reference(settings.output, table);
     print(text);
   });
   return kExitDone;
@@ -128,18 +132,18 @@ int run(const DpoReferenceSettings& settings, Launch& launch) {
 
 }  // namespace
 
-void add_dpo_reference_command(CommandLine& line, Launch& launch) {
+void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<DpoReferenceSettings>();
   line.command("dpo-reference", "precompute reference log-probabilities for DPO")
-      .option("--init", &settings->init, "MODEL", cat("reference model: ", kModelPlaceHelp),
-              Need::required)
+      .option("--init", &settings->init, "MODEL",
+              cat("reference model: ", checkpoint::kModelPathHelp), config::Need::required)
       .option(
           "--data", &settings->data, "SET",
           "data.path of the DPO runs: a token set of kind dpo, or a blend; all preference pairs "
           "are scored, so that every data.split works",
-          Need::required)
+          config::Need::required)
       .option("--data.valid_path", &settings->valid_path, "SET", "data.valid_path of the DPO runs")
-      .option("--output", &settings->output, "DIR", "directory to write", Need::required)
+      .option("--output", &settings->output, "DIR", "directory to write", config::Need::required)
       .option("--batch", &settings->batch, "N", "preference pairs in one forward pass")
       .option("--seq-len", &settings->seq_len, "N",
               "train.seq_len of the DPO runs; 0: the sequence length of the first data set")
@@ -147,13 +151,14 @@ void add_dpo_reference_command(CommandLine& line, Launch& launch) {
       .option("--device", &settings->device, "auto|cpu|cuda", "device to run on")
       .option("--precision", &settings->precision, "fp32|bf16|fp16|fp64",
               "precision of the weights; must be that of the DPO runs")
-      .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
+      .flag("--allow-other-template", settings->allow_other_template,
+            checkpoint::kAllowOtherTemplateHelp)
       .example("mpirun -n 2 trireme dpo-reference --init runs/sft --data sets/pairs --output ref")
       .example(
           "trireme dpo-reference --init runs/sft --data sets/pairs --data.valid_path sets/valid "
           "--output ref")
       .example("trireme dpo --init runs/sft --data sets/pairs --dpo.reference ref --run runs/dpo")
-      .ranks(Ranks::all)
+      .ranks(config::Ranks::all)
       .run([settings, &launch] { return run(*settings, launch); });
 }
 

@@ -26,7 +26,7 @@ constexpr const char* kStartedAgainSet = "_TRIREME_SHORT_SPIN=1";
 constexpr std::size_t kMaxVariables = 8192;
 
 bool may_change(const char* const* environment) {
-  for (const Scheduler* one : schedulers())
+  for (const scheduler::Scheduler* one : scheduler::schedulers())
     if (value_in(environment, one->variables().job) != nullptr) return false;
   for (const char* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
     if (value_in(environment, name) != nullptr) return false;
@@ -63,7 +63,7 @@ void use_short_spin(char** argv, const char* const* environment) noexcept {
 void start_early(int argc, char** argv, char** environment) {
   // The C library has no environment of its own yet.
   use_short_spin(argv, environment);
-  if (is_training_command(argc, argv)) install_stop_signals(launched_rank(environment));
+  if (is_training_command(argc, argv)) install_stop_signals(comm::launched_rank(environment));
 }
 
 // The loader calls this function after it maps all libraries and before it runs their constructors.

@@ -33,7 +33,7 @@ Json mean_of(double sum, std::int64_t count) {
 }
 
 struct EvalSettings {
-  ModelOptions model;
+  generate::ModelOptions model;
   std::string data;
   std::string choices;
   std::string predictions;
@@ -46,17 +46,18 @@ struct EvalSettings {
 void check(const EvalSettings& settings) {
   if (settings.data.empty() == settings.choices.empty())
     fail(ErrorKind::usage, "give either --data SET or --choices FILE");
-  if (!settings.data.empty()) refuse_blend(settings.data, "--data");
+  if (!settings.data.empty()) data::refuse_blend(settings.data, "--data");
   if (settings.batch < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", settings.batch);
   if (settings.seq_len != 0 && settings.seq_len < 2)
     fail(ErrorKind::usage, "--seq-len {}, must be 2 or more", settings.seq_len);
 }
 
-std::string text_of_set(const EvalSettings& settings, const std::vector<SequenceScore>& scores) {
-  const SetFigures figures = summarize(scores);
+std::string text_of_set(const EvalSettings& settings,
+                        const std::vector<train::SequenceScore>& scores) {
+  const train::SetFigures figures = train::summarize(scores);
   if (!settings.predictions.empty()) {
     std::vector<Json> lines;
-    for (const SequenceScore& one : scores) {
+    for (const train::SequenceScore& one : scores) {
       lines.push_back({{"index", one.index},
                        {"loss", mean_of(one.loss_sum, one.num_targets)},
                        {"num_targets", one.num_targets},
@@ -78,8 +79,9 @@ std::string text_of_set(const EvalSettings& settings, const std::vector<Sequence
                     {"num_correct", figures.num_correct}});
 }
 
-std::string text_of_choices(const EvalSettings& settings, const std::vector<ChoiceItem>& items,
-                            const std::vector<ChoiceResult>& results) {
+std::string text_of_choices(const EvalSettings& settings,
+                            const std::vector<train::ChoiceItem>& items,
+                            const std::vector<train::ChoiceResult>& results) {
   std::int64_t right = 0;
   std::int64_t right_norm = 0;
   std::vector<Json> lines;
@@ -103,14 +105,15 @@ std::string text_of_choices(const EvalSettings& settings, const std::vector<Choi
       {{"acc", share(right)}, {"acc_norm", share(right_norm)}, {"num_items", items.size()}});
 }
 
-int run(const EvalSettings& settings, Launch& launch) {
+int run(const EvalSettings& settings, comm::Launch& launch) {
   check(settings);
-  Communicator& world = launch.world();
-  std::optional<ScoredSet> set;
-  std::vector<ChoiceItem> items;
-  std::optional<Tokenizer> tokenizer_of_set;
-  const auto model = all_or_none(world, [&] {
-    auto loaded = load_model(settings.model, launch.info().local_rank, launch.info().local_size);
+  comm::Communicator& world = launch.world();
+  std::optional<train::ScoredSet> set;
+  std::vector<train::ChoiceItem> items;
+  std::optional<text::Tokenizer> tokenizer_of_set;
+  const auto model = comm::all_or_none(world, [&] {
+    auto loaded =
+        generate::load_model(settings.model, launch.info().local_rank, launch.info().local_size);
     if (settings.data.empty()) {
       if (loaded->tokenizer.is_ids_only()) {
         fail(
@@ -119,33 +122,36 @@ int run(const EvalSettings& settings, Launch& launch) {
             "text. Give --data with a token set",
             loaded->checkpoint.string());
       }
-      items = read_choices(settings.choices);
+      items = train::read_choices(settings.choices);
       return loaded;
     }
     set.emplace(settings.data, kEvalKinds, settings.seq_len, *loaded->transformer,
                 loaded->tokenizer);
-    check_same_template({cat("--data ", settings.data), set->set.manifest().chat_template(),
-                         loaded->checkpoint.string(), loaded->chat_template_name},
-                        settings.allow_other_template);
+    checkpoint::check_same_template(
+        {cat("--data ", settings.data), set->set.manifest().chat_template(),
+         loaded->checkpoint.string(), loaded->chat_template_name},
+        settings.allow_other_template);
     // A model without a tokenizer can be scored, too: the data set knows the bytes of each token.
     const auto files = set->set.tokenizer_files();
     if (loaded->tokenizer.is_ids_only() && files.contains("tokenizer.json"))
-      tokenizer_of_set = Tokenizer::from_files(files, settings.data);
+      tokenizer_of_set = text::Tokenizer::from_files(files, settings.data);
     return loaded;
   });
   std::string text;
   if (set) {
-    const std::string lost = world.rank() == 0 ? length_warning(set->samples, "--seq-len") : "";
+    const std::string lost =
+        world.rank() == 0 ? data::length_warning(set->samples, "--seq-len") : "";
     if (!lost.empty()) log::warn(lost);
-    const Tokenizer& tokenizer = tokenizer_of_set ? *tokenizer_of_set : model->tokenizer;
-    const auto scores = score_set(*model->transformer, set->samples, tokenizer, settings.batch,
-                                  ops::Path::fast, world);
-    all_or_none(world, [&] { text = world.rank() == 0 ? text_of_set(settings, scores) : ""; });
+    const text::Tokenizer& tokenizer = tokenizer_of_set ? *tokenizer_of_set : model->tokenizer;
+    const auto scores = train::score_set(*model->transformer, set->samples, tokenizer,
+                                         settings.batch, ops::Path::fast, world);
+    comm::all_or_none(world,
+                      [&] { text = world.rank() == 0 ? text_of_set(settings, scores) : ""; });
   } else {
-    const auto results = score_choices(*model->transformer, items, model->tokenizer, settings.batch,
-                                       ops::Path::fast, world);
-    all_or_none(world,
-                [&] { text = world.rank() == 0 ? text_of_choices(settings, items, results) : ""; });
+    const auto results = train::score_choices(*model->transformer, items, model->tokenizer,
+                                              settings.batch, ops::Path::fast, world);
+    comm::all_or_none(
+        world, [&] { text = world.rank() == 0 ? text_of_choices(settings, items, results) : ""; });
   }
   if (world.rank() == 0) print(text);
   return kExitDone;
@@ -153,7 +159,7 @@ int run(const EvalSettings& settings, Launch& launch) {
 
 }  // namespace
 
-void add_eval_command(CommandLine& line, Launch& launch) {
+void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<EvalSettings>();
   add_model_options(
       line.command("eval", "evaluate a model: loss on a token set, or accuracy on multiple choice"),
@@ -169,12 +175,13 @@ void add_eval_command(CommandLine& line, Launch& launch) {
       .option("--seq-len", &settings->seq_len, "N",
               "with --data: sequence length in tokens; 0: that of the data set")
       .flag("--json", settings->json, "print one JSON document on one line instead of a table")
-      .flag("--allow-other-template", settings->allow_other_template, kAllowOtherTemplateHelp)
+      .flag("--allow-other-template", settings->allow_other_template,
+            checkpoint::kAllowOtherTemplateHelp)
       .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
       .example(
           "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
           "--predictions scores.jsonl")
-      .ranks(Ranks::all)
+      .ranks(config::Ranks::all)
       .run([settings, &launch] { return run(*settings, launch); });
 }
 

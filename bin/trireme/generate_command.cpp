@@ -52,7 +52,7 @@ struct GenerateSettings {
     engine.context_option = "--max-tokens";
   }
 
-  ModelOptions model;
+  generate::ModelOptions model;
   std::vector<std::string> prompt;
   std::string prompts_file;
   bool chat = false;
@@ -60,41 +60,43 @@ struct GenerateSettings {
   std::vector<std::string> stop;
   std::int64_t max_tokens = 128;
   bool ignore_eos = false;
-  SamplingConfig sampling;
-  EngineConfig engine;
+  generate::SamplingConfig sampling;
+  generate::EngineConfig engine;
 };
 
 void check(const GenerateSettings& settings) {
-  if (const auto problem = find_problem(settings.sampling)) {
+  if (const auto problem = generate::find_problem(settings.sampling)) {
     std::string option = problem->field;
     std::replace(option.begin(), option.end(), '_', '-');
     fail(ErrorKind::usage, "--{} {}", option, problem->message);
   }
   if (settings.max_tokens < 1)
     fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", settings.max_tokens);
-  check_batch("--batch", settings.engine.max_batch);
+  generate::check_batch("--batch", settings.engine.max_batch);
   if (std::count(settings.stop.begin(), settings.stop.end(), "") > 0)
     fail(ErrorKind::usage, "--stop is empty, must have a character");
 }
 
-std::vector<Prompt> prompts_of(const GenerateSettings& settings) {
+std::vector<generate::Prompt> prompts_of(const GenerateSettings& settings) {
   if (settings.prompt.empty() == settings.prompts_file.empty())
     fail(ErrorKind::usage, "give either --prompt TEXT or --prompts FILE (- means standard input)");
-  if (settings.prompts_file == "-") return read_prompts(stdin);
-  if (!settings.prompts_file.empty()) return read_prompts(settings.prompts_file);
+  if (settings.prompts_file == "-") return generate::read_prompts(stdin);
+  if (!settings.prompts_file.empty()) return generate::read_prompts(settings.prompts_file);
   if (settings.prompt.size() > 1) {
     fail(
         ErrorKind::usage,
         "--prompt takes one text, but {} are given: quote it, or write several to a file for --prompts",
         settings.prompt.size());
   }
-  return {{settings.prompt.front() == "-" ? read_prompt(stdin) : settings.prompt.front(), ""}};
+  return {{settings.prompt.front() == "-" ? generate::read_prompt(stdin) : settings.prompt.front(),
+           ""}};
 }
 
 /// Throws Error(usage) if --chat-template is given but no prompt is a chat.
-void check_chat_template(const GenerateSettings& settings, const std::vector<Prompt>& prompts) {
-  const auto is_chat = [&](const Prompt& prompt) {
-    return std::holds_alternative<Conversation>(prompt.content) ||
+void check_chat_template(const GenerateSettings& settings,
+                         const std::vector<generate::Prompt>& prompts) {
+  const auto is_chat = [&](const generate::Prompt& prompt) {
+    return std::holds_alternative<text::Conversation>(prompt.content) ||
            (settings.chat && std::holds_alternative<std::string>(prompt.content));
   };
   if (settings.model.chat_template.empty() || std::any_of(prompts.begin(), prompts.end(), is_chat))
@@ -104,14 +106,14 @@ void check_chat_template(const GenerateSettings& settings, const std::vector<Pro
        settings.model.chat_template);
 }
 
-Request request_of(const GenerateSettings& settings, const LoadedModel& model,
-                   const Prompt& prompt) {
-  Request request;
+generate::Request request_of(const GenerateSettings& settings, const generate::LoadedModel& model,
+                             const generate::Prompt& prompt) {
+  generate::Request request;
   request.end_tokens = model.end_tokens;
   request.stop = settings.stop;
-  const auto ask = [&](const Conversation& chat) {
+  const auto ask = [&](const text::Conversation& chat) {
     const std::int64_t vocab_size = model.transformer->config().vocab_size;
-    const ChatWriter writer = chat_writer_of(model);
+    const text::ChatWriter writer = generate::chat_writer_of(model);
     request.prompt = writer.encode(writer.render(chat));
     request.end_tokens = writer.end_tokens(model.end_tokens, vocab_size);
     if (settings.ignore_eos) return;
@@ -119,14 +121,14 @@ Request request_of(const GenerateSettings& settings, const LoadedModel& model,
   };
   if (const auto* ids = std::get_if<std::vector<std::uint32_t>>(&prompt.content)) {
     request.prompt = *ids;
-  } else if (const auto* chat = std::get_if<Conversation>(&prompt.content)) {
+  } else if (const auto* chat = std::get_if<text::Conversation>(&prompt.content)) {
     ask(*chat);
   } else if (const auto& text = std::get<std::string>(prompt.content); settings.chat) {
-    Conversation question;
-    question.messages.push_back({Role::user, text, {}, {}});
+    text::Conversation question;
+    question.messages.push_back({text::Role::user, text, {}, {}});
     ask(question);
   } else {
-    request.prompt = encode_text(model.tokenizer, text);
+    request.prompt = text::encode_text(model.tokenizer, text);
   }
   request.max_tokens = settings.max_tokens;
   request.sampling = settings.sampling;
@@ -137,13 +139,14 @@ Request request_of(const GenerateSettings& settings, const LoadedModel& model,
 
 /// Returns the requests of all prompts. An invalid prompt ends the command here, before any
 /// generation.
-std::vector<Request> requests_of(const GenerateSettings& settings, const LoadedModel& model,
-                                 const std::vector<Prompt>& prompts) {
-  const ModelConfig& config = model.transformer->config();
-  std::vector<Request> requests;
-  for (const Prompt& prompt : prompts) {
-    const auto error = capture([&] {
-      Request request = request_of(settings, model, prompt);
+std::vector<generate::Request> requests_of(const GenerateSettings& settings,
+                                           const generate::LoadedModel& model,
+                                           const std::vector<generate::Prompt>& prompts) {
+  const model::ModelConfig& config = model.transformer->config();
+  std::vector<generate::Request> requests;
+  for (const generate::Prompt& prompt : prompts) {
+    const auto error = comm::capture([&] {
+      generate::Request request = request_of(settings, model, prompt);
       if (request.prompt.empty()) {
         fail(ErrorKind::usage,
              "the prompt is empty, and the tokenizer has no beginning-of-text token");
@@ -153,7 +156,8 @@ std::vector<Request> requests_of(const GenerateSettings& settings, const LoadedM
              "the prompt has {} tokens, the model takes less than {} (model.max_seq_len)",
              request.prompt.size(), config.max_seq_len);
       }
-      if (const auto problem = find_problem(request, config.vocab_size, config.max_seq_len))
+      if (const auto problem =
+              generate::find_problem(request, config.vocab_size, config.max_seq_len))
         fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
       requests.push_back(std::move(request));
     });
@@ -163,10 +167,11 @@ std::vector<Request> requests_of(const GenerateSettings& settings, const LoadedM
   return requests;
 }
 
-std::string result_line(std::size_t index, std::size_t prompt_tokens, const Answer& answer) {
+std::string result_line(std::size_t index, std::size_t prompt_tokens,
+                        const generate::Answer& answer) {
   Json ids = Json::array();
   Json logprobs = Json::array();
-  for (const TokenReport& token : answer.tokens) {
+  for (const generate::TokenReport& token : answer.tokens) {
     ids.push_back(token.id);
     logprobs.push_back(*token.logprob);
   }
@@ -174,7 +179,7 @@ std::string result_line(std::size_t index, std::size_t prompt_tokens, const Answ
             {"text", answer.text},
             {"ids", std::move(ids)},
             {"logprobs", std::move(logprobs)},
-            {"finish_reason", finish_reason_name(answer.finish)},
+            {"finish_reason", generate::finish_reason_name(answer.finish)},
             {"prompt_tokens", prompt_tokens},
             {"completion_tokens", answer.tokens.size()}};
   if (answer.error) line["error"] = answer.error->what();
@@ -183,20 +188,20 @@ std::string result_line(std::size_t index, std::size_t prompt_tokens, const Answ
 
 int run(const GenerateSettings& settings) {
   check(settings);
-  const std::vector<Prompt> prompts = prompts_of(settings);
+  const std::vector<generate::Prompt> prompts = prompts_of(settings);
   check_chat_template(settings, prompts);
-  const auto model = load_model(settings.model);
-  std::vector<Request> requests = requests_of(settings, *model, prompts);
+  const auto model = generate::load_model(settings.model);
+  std::vector<generate::Request> requests = requests_of(settings, *model, prompts);
 
-  EngineConfig config = settings.engine;
+  generate::EngineConfig config = settings.engine;
   config.max_batch = std::min(config.max_batch, static_cast<std::int64_t>(requests.size()));
   std::vector<std::size_t> prompt_tokens;
-  for (const Request& request : requests) prompt_tokens.push_back(request.prompt.size());
+  for (const generate::Request& request : requests) prompt_tokens.push_back(request.prompt.size());
   const auto longest =
       static_cast<std::int64_t>(*std::max_element(prompt_tokens.begin(), prompt_tokens.end()));
   const std::int64_t most = model->transformer->config().max_seq_len;
   config.max_context = longest + std::min(settings.max_tokens, most - longest);
-  GenerationEngine engine(*model->transformer, model->tokenizer, config);
+  generate::GenerationEngine engine(*model->transformer, model->tokenizer, config);
 
   std::vector<std::string> heads(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -204,16 +209,16 @@ int run(const GenerateSettings& settings) {
       heads[i] = formatted("{}==> {} <==\n", i == 0 ? "" : "\n", prompts[i].where);
   }
   OrderedOutput output(std::move(heads));
-  const std::vector<Answer> answers = answer_all(
+  const std::vector<generate::Answer> answers = generate::answer_all(
       engine, std::move(requests),
-      [&](std::size_t index, const Delta& delta, const Answer& answer) {
+      [&](std::size_t index, const generate::Delta& delta, const generate::Answer& answer) {
         const bool last = delta.finish.has_value();
         const std::string end = !last           ? ""
                                 : settings.json ? result_line(index, prompt_tokens[index], answer)
                                                 : "\n";
         output.add(index, settings.json ? end : delta.text + end, last);
       });
-  for (const Answer& answer : answers) {
+  for (const generate::Answer& answer : answers) {
     if (answer.error) throw Error(*answer.error);
   }
   return kExitDone;
@@ -221,9 +226,9 @@ int run(const GenerateSettings& settings) {
 
 }  // namespace
 
-void add_generate_command(CommandLine& line) {
+void add_generate_command(config::CommandLine& line) {
   const auto settings = std::make_shared<GenerateSettings>();
-  Command& command =
+  config::Command& command =
       line.command("generate", "continue texts or answer chats with a trained model");
   add_model_options(command, settings->model);
   add_chat_template_option(command, settings->model)

@@ -16,8 +16,8 @@
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
+#include "job/event_log.hpp"
 #include "job/finish/finish.hpp"
-#include "job/journal.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
 #include "scheduler/scheduler.hpp"
@@ -31,9 +31,9 @@ constexpr double kAskAgain_s = 10;
 
 /// Returns an ask_scheduler that reuses answers for 10 s, so that a long `job watch` puts no load
 /// on the controller.
-SchedulerQuery cached_query() {
+scheduler::SchedulerQuery cached_query() {
   struct Known {
-    SchedulerAnswer answer;
+    scheduler::SchedulerAnswer answer;
     Timer age;
   };
 
@@ -41,7 +41,7 @@ SchedulerQuery cached_query() {
     const auto found = known->find(id);
     if (found != known->end() && found->second.age.seconds() < kAskAgain_s)
       return found->second.answer;
-    (*known)[id] = {ask_scheduler(id), Timer()};
+    (*known)[id] = {scheduler::ask_scheduler(id), Timer()};
     return known->at(id).answer;
   };
 }
@@ -63,32 +63,34 @@ struct JobSettings {
 };
 
 int finish(const JobSettings& settings) {
-  FinishFacts facts;
-  facts.place = JobPlace::from_environment();
+  job::FinishFacts facts;
+  facts.place = job::AttemptId::from_environment();
   facts.srun_code = static_cast<int>(settings.srun_code);
-  facts.job = scheduler().read_job(settings.job_says);
+  facts.job = scheduler::scheduler().read_job(settings.job_says);
   if (settings.in_chain) facts.job.may_requeue = true;
   std::istringstream lost(settings.lost_nodes);
   for (std::string node; lost >> node;) facts.lost_nodes.push_back(node);
-  if (!facts.job.error_file.empty()) facts.refusal = refusal_in(facts.job.error_file);
-  facts.max_failures = max_failures_from_environment();
+  if (!facts.job.error_file.empty()) facts.refusal = job::last_error_in(facts.job.error_file);
+  facts.max_failures = job::max_failures_from_environment();
   facts.may_restart = settings.may_restart;
-  const Decision decision = finish_leg(RunFolder{settings.run}, facts, settings.dry_run);
+  const job::Decision decision =
+      job::finish_attempt(job::RunDirectory{settings.run}, facts, settings.dry_run);
   Json json = Json::object();
-  put_decision(json, decision);
+  job::put_decision(json, decision);
   json["run"] = std::filesystem::absolute(settings.run).string();
-  json["job"] = scheduler().job_id();
+  json["job"] = scheduler::scheduler().job_id();
   print(json_line(json));
   return decision.exit_code;
 }
 
 int watch(const JobSettings& settings) {
   std::string shown;
-  const SchedulerQuery ask = cached_query();
+  const scheduler::SchedulerQuery ask = cached_query();
   while (true) {
-    const RunView view = view_run(RunFolder{settings.run}, unix_time_s(), ask);
-    const std::string text = settings.json ? to_json_text(view) : to_line(view);
-    const std::string news = formatted("{} {} {}", view.state, view.leg, view.step.value_or(-1));
+    const job::RunView view = job::view_run(job::RunDirectory{settings.run}, unix_time_s(), ask);
+    const std::string text = settings.json ? job::to_json_text(view) : job::to_line(view);
+    const std::string news =
+        formatted("{} {} {}", view.state, view.attempt, view.step.value_or(-1));
     if (news != shown) print(text + "\n");
     shown = news;
     if (settings.once || view.has_ended()) return kExitDone;
@@ -98,20 +100,22 @@ int watch(const JobSettings& settings) {
 
 int stacks(const JobSettings& settings) {
   const auto rank = settings.rank < 0 ? std::nullopt : std::optional(settings.rank);
-  const StackReport report = ask_for_stacks(RunFolder{settings.run}, rank, kStacks_s);
+  const job::StackReport report =
+      job::ask_for_stacks(job::RunDirectory{settings.run}, rank, kStacks_s);
   if (report.ranks == 0) {
     print("no attempt of this run is under way\n");
     return kExitDone;
   }
   if (!report.of_rank.empty()) print(report.of_rank);
   print(formatted("{} of {} ranks wrote to {}\n", report.written.size(), report.ranks,
-                  RunFolder{settings.run}.stacks().string()));
+                  job::RunDirectory{settings.run}.stacks().string()));
   return report.written.empty() ? exit_code(ErrorKind::comm) : kExitDone;
 }
 
 int attach(const JobSettings& settings) {
-  const std::vector<std::string> words = attach_to(RunFolder{settings.run}, settings.attach_rank,
-                                                   kStacks_s, settings.debugger_arguments);
+  const std::vector<std::string> words =
+      job::attach_to(job::RunDirectory{settings.run}, settings.attach_rank, kStacks_s,
+                     settings.debugger_arguments);
   if (words.empty()) {
     print("no attempt of this run is under way\n");
     return kExitDone;
@@ -129,16 +133,16 @@ int attach(const JobSettings& settings) {
 
 }  // namespace
 
-void add_job_commands(CommandLine& line) {
+void add_job_commands(config::CommandLine& line) {
   const auto settings = std::make_shared<JobSettings>();
   line.group("job", "manage a run as a job of the scheduler");
   line.command(
           "job finish",
           "decide whether Slurm should requeue a job after its processes exit (used by the job "
           "scripts)")
-      .option("--run", &settings->run, "DIR", "run directory", Need::required)
+      .option("--run", &settings->run, "DIR", "run directory", config::Need::required)
       .option("--srun-code", &settings->srun_code, "N", "exit code of srun or mpirun",
-              Need::required)
+              config::Need::required)
       .option("--job-says", &settings->job_says, "TEXT",
               "output of `scontrol -o show job` for the job; without it the job counts as running")
       .option("--lost-nodes", &settings->lost_nodes, "TEXT",
@@ -164,9 +168,10 @@ void add_job_commands(CommandLine& line) {
       .run([settings] { return stacks(*settings); });
   line.command("job attach", "attach gdb to one rank of a run, on the node of that rank")
       .positional("RUN", &settings->run, "run directory")
-      .option("--rank", &settings->attach_rank, "N", "rank to attach to", Need::required)
+      .option("--rank", &settings->attach_rank, "N", "rank to attach to", config::Need::required)
       .flag("--dry-run", settings->dry_run, "only print the command")
-      .rest("ARGUMENT", settings->debugger_arguments, "further arguments for gdb", Need::optional)
+      .rest("ARGUMENT", settings->debugger_arguments, "further arguments for gdb",
+            config::Need::optional)
       .example("trireme job attach runs/first --rank 3")
       .example("trireme job attach runs/first --rank 3 -- -batch -ex 'thread apply all bt'")
       .run([settings] { return attach(*settings); });

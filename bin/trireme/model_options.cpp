@@ -1,26 +1,28 @@
 #include "bin/trireme/model_options.hpp"
 
 #include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 
 namespace trireme {
 
-Command& add_model_options(Command& command, ModelOptions& options) {
+config::Command& add_model_options(config::Command& command, generate::ModelOptions& options) {
   return command
-      .option("--checkpoint", &options.checkpoint, "MODEL", kModelPlaceHelp, Need::required)
-      .flag("--allow-older", options.allow_older, kAllowOlderHelp)
+      .option("--checkpoint", &options.checkpoint, "MODEL", checkpoint::kModelPathHelp,
+              config::Need::required)
+      .flag("--allow-older", options.allow_older, checkpoint::kAllowOlderHelp)
       .option("--threads", &options.threads, "N",
               "number of CPU threads; 0: OMP_NUM_THREADS, else all cores")
       .option("--device", &options.device, "auto|cpu|cuda", "device to run on")
       .option("--precision", &options.precision, "fp32|bf16|fp16|fp64", "precision of the weights");
 }
 
-Command& add_chat_template_option(Command& command, ModelOptions& options) {
+config::Command& add_chat_template_option(config::Command& command,
+                                          generate::ModelOptions& options) {
   return command.option("--chat-template", &options.chat_template, "NAME",
                         "chat format; default: that of the checkpoint");
 }
 
-Command& add_draw_options(Command& command, SamplingConfig& sampling) {
+config::Command& add_draw_options(config::Command& command, generate::SamplingConfig& sampling) {
   return command
       .option("--temperature", &sampling.temperature, "X",
               "sampling temperature; 0: always the most likely token")

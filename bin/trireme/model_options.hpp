@@ -6,12 +6,13 @@
 namespace trireme {
 
 /// Declares the options of a command that loads a model; `options` must outlive the command.
-Command& add_model_options(Command& command, ModelOptions& options);
+config::Command& add_model_options(config::Command& command, generate::ModelOptions& options);
 
 /// Declares --chat-template; `options` must outlive the command.
-Command& add_chat_template_option(Command& command, ModelOptions& options);
+config::Command& add_chat_template_option(config::Command& command,
+                                          generate::ModelOptions& options);
 
 /// Declares the sampling options; `sampling` must outlive the command.
-Command& add_draw_options(Command& command, SamplingConfig& sampling);
+config::Command& add_draw_options(config::Command& command, generate::SamplingConfig& sampling);
 
 }  // namespace trireme

@@ -9,8 +9,8 @@
 namespace trireme {
 namespace {
 
-int run(const ServeOptions& options) {
-  serve(options, [](const std::string& url) {
+int run(const serve::ServeOptions& options) {
+  serve::serve(options, [](const std::string& url) {
     print(url + "\n");
     if (std::fflush(stdout) != 0)
       fail(ErrorKind::resource, "cannot write the URL to standard output");
@@ -20,9 +20,9 @@ int run(const ServeOptions& options) {
 
 }  // namespace
 
-void add_serve_command(CommandLine& line) {
-  const auto options = std::make_shared<ServeOptions>();
-  Command& command =
+void add_serve_command(config::CommandLine& line) {
+  const auto options = std::make_shared<serve::ServeOptions>();
+  config::Command& command =
       line.command("serve", "serve a model over HTTP with OpenAI's API and a web page");
   add_model_options(command, options->model);
   add_chat_template_option(command, options->model)

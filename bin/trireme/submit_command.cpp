@@ -17,7 +17,7 @@
 #include "core/number.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 #include "job/submit/queue_checks.hpp"
 #include "job/submit/submission.hpp"
 #include "job/watch/run_view.hpp"
@@ -43,9 +43,9 @@ fs::path own_directory() {
   return fs::read_symlink("/proc/self/exe", code).parent_path();
 }
 
-std::optional<RunView> view_of(const RunFolder& folder) {
-  if (!folder.holds_run() && read_submissions(folder).empty()) return std::nullopt;
-  return view_run(folder, unix_time_s(), ask_scheduler);
+std::optional<job::RunView> view_of(const job::RunDirectory& folder) {
+  if (!folder.holds_run() && job::read_submissions(folder).empty()) return std::nullopt;
+  return job::view_run(folder, unix_time_s(), scheduler::ask_scheduler);
 }
 
 /// Returns true if the file was written within the last minute.
@@ -63,24 +63,24 @@ fs::path nearest(fs::path place) {
 }
 
 struct SubmitSettings {
-  SubmitRequest request;
+  job::SubmitRequest request;
   std::vector<std::string> words;  // TASK ARGUMENTS
   bool dry_run = false;
   bool json = false;
 };
 
-using SubmitProblems = std::vector<SubmitProblem>;
+using SubmitProblems = std::vector<job::SubmitProblem>;
 
 /// Returns the request with the task, the run directory and the arguments of the training command.
-SubmitRequest request_of(const SubmitSettings& settings) {
-  SubmitRequest request = settings.request;
+job::SubmitRequest request_of(const SubmitSettings& settings) {
+  job::SubmitRequest request = settings.request;
   const std::vector<std::string>& words = settings.words;
-  const auto rows = task_rows();
+  const auto rows = train::task_rows();
   request.task = words.front();
   if (std::none_of(rows.begin(), rows.end(),
-                   [&](const TaskRow& row) { return row.name == request.task; })) {
+                   [&](const train::TaskRow& row) { return row.name == request.task; })) {
     fail(ErrorKind::usage, "{} is not a training command. Give one of {} after --", request.task,
-         joined(rows, ", ", [](const TaskRow& row) { return row.name; }));
+         joined(rows, ", ", [](const train::TaskRow& row) { return row.name; }));
   }
   for (std::size_t i = 1; i < words.size(); ++i) {
     if (words[i] == "--run" && i + 1 < words.size()) {
@@ -99,22 +99,23 @@ SubmitRequest request_of(const SubmitSettings& settings) {
 
 /// Returns the plan of the run and adds its problems. If the run uses CPUs, sets the GPUs of `kind`
 /// to 0.
-RunPlan plan_of(const SubmitRequest& request, std::vector<std::string> words, Launch& launch,
-                NodeKind& kind, SubmitProblems& problems) {
-  CommandLine line("trireme", "", [] { return std::string(); });
-  const auto rows = task_rows();
-  const auto row = std::find_if(rows.begin(), rows.end(),
-                                [&](const TaskRow& one) { return one.name == request.task; });
+train::RunPlan plan_of(const job::SubmitRequest& request, std::vector<std::string> words,
+                       comm::Launch& launch, scheduler::NodeKind& kind, SubmitProblems& problems) {
+  config::CommandLine line("trireme", "", [] { return std::string(); });
+  const auto rows = train::task_rows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const train::TaskRow& one) {
+    return one.name == request.task;
+  });
   const auto trainer = add_train_command(line, launch, words.front(), *row);
   std::vector<const char*> argv;
   for (const std::string& word : words) argv.push_back(word.c_str());
-  RunPlan plan;
-  const auto wrong = capture([&] {
+  train::RunPlan plan;
+  const auto wrong = comm::capture([&] {
     (void)line.parse(static_cast<int>(argv.size()), argv.data());
     if (trainer->config.train.device == "cpu") kind.gpus = 0;
-    const NodeShape shape = shape_of(request, kind);
-    plan = plan_run(*trainer->task, trainer->config, *trainer->keys, trainer->start,
-                    static_cast<int>(request.nodes * shape.ranks), shape.gpus > 0);
+    const job::NodeShape shape = job::shape_of(request, kind);
+    plan = train::plan_run(*trainer->task, trainer->config, *trainer->keys, trainer->start,
+                           static_cast<int>(request.nodes * shape.ranks), shape.gpus > 0);
   });
   if (wrong) {
     problems.push_back({wrong->kind() == ErrorKind::data ? "data" : "configuration", wrong->what(),
@@ -125,12 +126,13 @@ RunPlan plan_of(const SubmitRequest& request, std::vector<std::string> words, La
 
 /// Adds the problems that another job would have with jobs in the queue and with the state of the
 /// run.
-void check_queue(const SubmitRequest& request, const RunPlan& plan, SubmitProblems& problems) {
+void check_queue(const job::SubmitRequest& request, const train::RunPlan& plan,
+                 SubmitProblems& problems) {
   const auto add = [&](const SubmitProblems& more) {
     problems.insert(problems.end(), more.begin(), more.end());
   };
-  const RunFolder folder{request.run};
-  RunStanding run;
+  const job::RunDirectory folder{request.run};
+  job::RunStatus run;
   run.steps = plan.steps;
   run.steps_done = plan.steps_done;
   if (const auto view = view_of(folder)) {
@@ -140,13 +142,13 @@ void check_queue(const SubmitRequest& request, const RunPlan& plan, SubmitProble
     run.state = is_killed ? "lost" : view->state;
     run.job = view->job;
   }
-  add(run_problems(request, run));
-  add(after_problems(request, ask_scheduler));
+  add(job::run_problems(request, run));
+  add(job::after_problems(request, scheduler::ask_scheduler));
 }
 
 /// Adds the problems of the disk: permissions, free space, free inodes.
 void check_disk(const fs::path& run, std::int64_t bytes, SubmitProblems& problems) {
-  const RunFolder folder{run};
+  const job::RunDirectory folder{run};
   std::error_code code;
   if (fs::exists(folder.root, code) && !folder.holds_run() && !folder.is_blank()) {
     problems.push_back({"run-taken",
@@ -179,7 +181,7 @@ void check_disk(const fs::path& run, std::int64_t bytes, SubmitProblems& problem
 
 /// Prints the problems, the command `words` and the id `job` of the queued job ("": none). Without
 /// `as_json`, throws Error(usage) if there are problems.
-void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
+void report(bool as_json, const job::SubmitRequest& request, const train::RunPlan& plan,
             const SubmitProblems& problems, const std::vector<std::string>& words,
             const std::string& job) {
   if (as_json) {
@@ -190,13 +192,13 @@ void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
               {"disk_bytes", plan.disk_bytes},
               {"legs", request.chain}};
     if (!job.empty()) json["job"] = job;
-    for (const SubmitProblem& one : problems)
+    for (const job::SubmitProblem& one : problems)
       json["problems"].push_back({{"id", one.id}, {"what", one.what}, {"do", one.advice}});
     print(json_line(json));
     return;
   }
   if (!problems.empty()) {
-    fail(ErrorKind::usage, "{}", joined(problems, "\n", [](const SubmitProblem& one) {
+    fail(ErrorKind::usage, "{}", joined(problems, "\n", [](const job::SubmitProblem& one) {
            return formatted("{}; {} [{}]", one.what, one.advice, one.id);
          }));
   }
@@ -205,22 +207,22 @@ void report(bool as_json, const SubmitRequest& request, const RunPlan& plan,
                 format_bytes(static_cast<double>(plan.memory_bytes_per_rank)),
                 format_bytes(static_cast<double>(plan.disk_bytes)), shell_line(words));
   if (!job.empty())
-    text += formatted("job {}: {}, {}\n", job, scheduler().show_command(job),
+    text += formatted("job {}: {}, {}\n", job, scheduler::scheduler().show_command(job),
                       shell_line({"trireme", "job", "watch", request.run.string()}));
   print(text);
 }
 
 /// Returns the kind of nodes that the job would get; adds a problem if there is none.
-NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster,
-                 SubmitProblems& problems) {
-  const SchedulerWords& names = scheduler().words();
+scheduler::NodeKind kind_of(const job::SubmitRequest& request,
+                            const scheduler::ClusterAnswer& cluster, SubmitProblems& problems) {
+  const scheduler::SchedulerWords& names = scheduler::scheduler().words();
   if (!cluster.refused.empty()) {
     problems.push_back({formatted("{}-absent", names.id), cluster.refused,
                         "submit from a login node of the cluster"});
     return {};
   }
-  const std::string partition = scheduler().partition_of(request.sbatch);
-  const auto found = choose_kind(cluster.kinds, partition);
+  const std::string partition = scheduler::scheduler().partition_of(request.sbatch);
+  const auto found = job::choose_kind(cluster.kinds, partition);
   if (!found) {
     problems.push_back(
         {"partition-absent",
@@ -228,18 +230,18 @@ NodeKind kind_of(const SubmitRequest& request, const ClusterAnswer& cluster,
                            : formatted("this cluster has no partition {}", partition),
          formatted("give --sbatch --partition=NAME ({} lists partitions)", names.list_nodes)});
   }
-  return found.value_or(NodeKind{});
+  return found.value_or(scheduler::NodeKind{});
 }
 
-int run(const SubmitSettings& settings, Launch& launch, const std::string& program) {
-  const SubmitRequest request = request_of(settings);
+int run(const SubmitSettings& settings, comm::Launch& launch, const std::string& program) {
+  const job::SubmitRequest request = request_of(settings);
   const fs::path bin = own_directory();
   fs::path home = checkout(bin);
   SubmitProblems problems;
-  RunPlan plan;
-  const ClusterAnswer cluster = scheduler().cluster();
-  NodeKind kind = kind_of(request, cluster, problems);
-  const fs::path script = script_of(request, kind, home);
+  train::RunPlan plan;
+  const scheduler::ClusterAnswer cluster = scheduler::scheduler().cluster();
+  scheduler::NodeKind kind = kind_of(request, cluster, problems);
+  const fs::path script = job::script_of(request, kind, home);
   if (!fs::exists(script)) {
     problems.push_back({"script-absent", formatted("there is no {}", script.string()),
                         "set TRIREME_HOME to the checkout of Trireme"});
@@ -248,9 +250,10 @@ int run(const SubmitSettings& settings, Launch& launch, const std::string& progr
     std::vector<std::string> words = settings.words;
     words.insert(words.begin(), program);
     plan = plan_of(request, words, launch, kind, problems);
-    const JobNeeds needs{plan.memory_bytes_per_rank,
-                         overhead_of(request.run, plan.checkpoint_bytes, request.nodes)};
-    const auto forbidden = scheduler_problems(request, kind, time_of(request, kind, script), needs);
+    const job::JobNeeds needs{plan.memory_bytes_per_rank,
+                              job::overhead_of(request.run, plan.checkpoint_bytes, request.nodes)};
+    const auto forbidden =
+        job::scheduler_problems(request, kind, job::time_of(request, kind, script), needs);
     problems.insert(problems.end(), forbidden.begin(), forbidden.end());
   }
   if (cluster.refused.empty()) check_queue(request, plan, problems);
@@ -259,21 +262,22 @@ int run(const SubmitSettings& settings, Launch& launch, const std::string& progr
   std::string job;
   const bool will_queue = problems.empty() && !settings.dry_run;
   if (will_queue) {
-    const Frozen frozen = freeze(request, home, bin);
+    const job::Frozen frozen = job::freeze(request, home, bin);
     home = frozen.home;
     arguments = frozen.arguments;
   }
   const std::vector<std::string> words =
-      scheduler().submit_words(order_of(request, kind, home, arguments));
+      scheduler::scheduler().submit_words(job::order_of(request, kind, home, arguments));
   if (will_queue) {
     ::setenv("TRIREME_HOME", home.c_str(), 1);
     ::unsetenv("TRIREME_BIN");
-    const SubmitAnswer answer = scheduler().submit(words);
+    const scheduler::SubmitAnswer answer = scheduler::scheduler().submit(words);
     if (answer.is_queued) {
       job = answer.job;
-      write_submission(home, {job, request.chain, unix_time_s()});
+      job::write_submission(home, {job, request.chain, unix_time_s()});
     } else {
-      problems.push_back({formatted("{}-refused", scheduler().words().submit), answer.text,
+      problems.push_back({formatted("{}-refused", scheduler::scheduler().words().submit),
+                          answer.text,
                           "correct the options, or ask the administrators of the cluster"});
     }
   }
@@ -283,10 +287,11 @@ int run(const SubmitSettings& settings, Launch& launch, const std::string& progr
 
 }  // namespace
 
-void add_submit_command(CommandLine& line, Launch& launch, const std::string& program) {
+void add_submit_command(config::CommandLine& line, comm::Launch& launch,
+                        const std::string& program) {
   const auto settings = std::make_shared<SubmitSettings>();
   line.command("submit", formatted("check a training command and submit it to {} as a job",
-                                   scheduler().words().name))
+                                   scheduler::scheduler().words().name))
       .option("--nodes", &settings->request.nodes, "N", "number of nodes; all their GPUs are used")
       .option("--time", &settings->request.time, "T",
               "time limit in the format of sbatch: 30, 4:00:00, 2-12")
@@ -300,7 +305,8 @@ void add_submit_command(CommandLine& line, Launch& launch, const std::string& pr
       .flag("--dry-run", settings->dry_run, "only check; submit nothing and copy nothing")
       .flag("--json", settings->json,
             "print the problems and the submitted job as one JSON document on one line")
-      .rest("COMMAND", settings->words, "training command with its arguments", Need::required)
+      .rest("COMMAND", settings->words, "training command with its arguments",
+            config::Need::required)
       .example(
           "trireme submit --nodes 2 --time 12:00:00 -- pretrain --data data/pretrain --run runs/a")
       .run([settings, &launch, program] { return run(*settings, launch, program); });

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "checkpoint/tokenizer/model_template.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
@@ -17,11 +17,11 @@
 namespace trireme {
 namespace {
 
-void take_init(const TrainSettings& settings, ConfigSet& keys) {
+void take_init(const TrainSettings& settings, config::ConfigSet& keys) {
   if (settings.init.empty()) return;
   const std::string& place = settings.init.back();
   if (settings.init.size() > 1 || place.empty() || place == "auto" || place == "never")
-    fail(ErrorKind::usage, "--init needs one model: {}", kModelPlaceHelp);
+    fail(ErrorKind::usage, "--init needs one model: {}", checkpoint::kModelPathHelp);
   if (keys.origin("checkpoint.resume").starts_with("--"))
     fail(ErrorKind::usage, "--init and --resume both name a checkpoint. Give only one of them");
   if (keys.origin("checkpoint.start").starts_with("--") &&
@@ -33,50 +33,53 @@ void take_init(const TrainSettings& settings, ConfigSet& keys) {
 }
 
 /// Returns true if the task trains on token sets that may hold chats.
-bool takes_chats(const Task& task) {
+bool takes_chats(const train::Task& task) {
   const auto kinds = task.set_kinds();
   return std::any_of(kinds.begin(), kinds.end(),
-                     [](std::string_view kind) { return set_kind(kind).is_masked(); });
+                     [](std::string_view kind) { return data::set_kind(kind).is_masked(); });
 }
 
 /// Reads the start of the run and checks all settings, after options, files and environment are
 /// read.
-void complete(TrainSettings& settings, const Launch& launch, ConfigSet& keys) {
+void complete(TrainSettings& settings, const comm::Launch& launch, config::ConfigSet& keys) {
   take_init(settings, keys);
   if (settings.allow_other_template)
     keys.set("data.allow_template_change", "true", "--allow-other-template");
   if (settings.allow_missing_markers)
     keys.set("data.allow_missing_markers", "true", "--allow-missing-markers");
   if (!settings.run.empty())
-    settings.start = read_start(settings.config, keys, RunFolder{settings.run}, launch.world());
-  finish_task_keys(*settings.task, settings.name, settings.config, keys, settings.start);
+    settings.start =
+        train::read_start(settings.config, keys, job::RunDirectory{settings.run}, launch.world());
+  train::finish_task_keys(*settings.task, settings.name, settings.config, keys, settings.start);
 }
 
-int train_watched(TrainSettings& settings, Launch& launch, const std::string& network) {
-  const LaunchInfo& place = launch.info();
-  const CommOptions options = watched_comm(settings.config.train.comm_timeout_s);
-  const RunFolder folder{settings.run};
-  const auto journal = std::make_shared<Journal>(folder.journal());
-  settings.watch =
-      std::make_unique<RankWatch>(launch.world(), place, folder, journal, options.activity,
-                                  watch_options(settings.config.train.comm_timeout_s), network);
+int train_watched(TrainSettings& settings, comm::Launch& launch, const std::string& network) {
+  const comm::LaunchInfo& place = launch.info();
+  const comm::CommOptions options =
+      train::comm_options_with_heartbeat(settings.config.train.comm_timeout_s);
+  const job::RunDirectory folder{settings.run};
+  const auto journal = std::make_shared<job::EventLog>(folder.journal());
+  settings.watch = std::make_unique<train::RankWatch>(
+      launch.world(), place, folder, journal, options.activity,
+      train::heartbeat_options(settings.config.train.comm_timeout_s), network);
   launch.before_abort([watch = settings.watch.get()](int code) { watch->announce_failure(code); });
-  const std::unique_ptr<Communicator> world =
-      make_world("auto", place, options);  // its groups report to the heartbeat
-  return run_task({settings.program,
-                   settings.name,
-                   *settings.task,
-                   settings.config,
-                   *settings.keys,
-                   folder,
-                   std::move(settings.start),
-                   {place, *world, nccl_backends(), options, JobPlace::from_environment()},
-                   journal},
-                  settings.config);
+  const std::unique_ptr<comm::Communicator> world =
+      comm::make_world("auto", place, options);  // its groups report to the heartbeat
+  return train::run_task(
+      {settings.program,
+       settings.name,
+       *settings.task,
+       settings.config,
+       *settings.keys,
+       folder,
+       std::move(settings.start),
+       {place, *world, comm::nccl_backends(), options, job::AttemptId::from_environment()},
+       journal},
+      settings.config);
 }
 
-int train(TrainSettings& settings, Launch& launch) {
-  const LaunchInfo& place = launch.info();
+int run_training(TrainSettings& settings, comm::Launch& launch) {
+  const comm::LaunchInfo& place = launch.info();
   if (place.rank == 0) {
     for (const std::string& warning : settings.keys->warnings()) log::warn(warning);
   }
@@ -86,11 +89,11 @@ int train(TrainSettings& settings, Launch& launch) {
   }
   if (settings.debugged_rank == place.rank)
     wait_for_debugger(formatted("rank {} on {}", place.rank, place.hostname));
-  const std::string network = gather_network_settings(launch.world(), place.hostname);
+  const std::string network = comm::gather_network_settings(launch.world(), place.hostname);
   try {
     return train_watched(settings, launch, network);
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::comm) log::error(network_advice(network));
+    if (error.kind() == ErrorKind::comm) log::error(train::network_advice(network));
     throw;
   }
 }
@@ -99,35 +102,36 @@ int train(TrainSettings& settings, Launch& launch) {
 
 bool is_training_command(int argc, const char* const* argv) {
   if (argc < 2) return false;
-  const auto rows = task_rows();
+  const auto rows = train::task_rows();
   return std::any_of(rows.begin(), rows.end(),
-                     [&](const TaskRow& row) { return row.name == argv[1]; });
+                     [&](const train::TaskRow& row) { return row.name == argv[1]; });
 }
 
-std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& launch,
-                                                 const std::string& program, const TaskRow& task) {
+std::shared_ptr<TrainSettings> add_train_command(config::CommandLine& line, comm::Launch& launch,
+                                                 const std::string& program,
+                                                 const train::TaskRow& task) {
   const auto settings = std::make_shared<TrainSettings>();
   settings->program = program;
   settings->name = task.name;
   settings->task = task.make();
-  settings->keys = make_run_keys(settings->config, settings->task->section());
+  settings->keys = train::make_run_keys(settings->config, settings->task->section());
   const std::string command = formatted("trireme {}", task.name);
   const std::string begins = settings->task->needs_start()
                                  ? " --init runs/base --data sets/train --run runs/first"
                                  : " --data sets/train --run runs/first --model.preset tiny";
-  Command& declared = line.command(std::string(task.name), std::string(task.help));
+  config::Command& declared = line.command(std::string(task.name), std::string(task.help));
   declared
       .option("--run", &settings->run, "DIR",
               "run directory for configuration, metrics and checkpoints; created, or resumed if it "
               "exists",
-              Need::required)
+              config::Need::required)
       .option(
           "--init", &settings->init, "MODEL",
           "start at step 0 from the weights of a checkpoint, of the newest checkpoint of a run, or "
           "of a Hugging Face directory; LoRA adapters are merged unless this run trains them "
           "further; same as --resume MODEL --checkpoint.start weights")
       .flag("--allow-other-template", settings->allow_other_template,
-            cat(kAllowOtherTemplateHelp, "; same as --data.allow_template_change true"))
+            cat(checkpoint::kAllowOtherTemplateHelp, "; same as --data.allow_template_change true"))
       .option("--wait-for-debugger", &settings->debugged_rank, "RANK",
               "rank that waits at the start until a debugger attaches to it; -1: none");
   if (takes_chats(*settings->task)) {
@@ -137,7 +141,7 @@ std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& laun
   }
   declared
       .config(*settings->keys,
-              [settings, &launch](ConfigSet& keys) { complete(*settings, launch, keys); })
+              [settings, &launch](config::ConfigSet& keys) { complete(*settings, launch, keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
       .example(command + begins + " --train.steps 200")
@@ -146,8 +150,8 @@ std::shared_ptr<TrainSettings> add_train_command(CommandLine& line, Launch& laun
                " --resume runs/first/checkpoints/step-000000100 --run runs/second --optim.lr 1e-4")
       .example("mpirun -n 2 " + command + " --config run.toml --data sets/train --run runs/first" +
                (settings->task->needs_start() ? " --init runs/base" : ""))
-      .ranks(Ranks::all)
-      .run([settings, &launch] { return train(*settings, launch); });
+      .ranks(config::Ranks::all)
+      .run([settings, &launch] { return run_training(*settings, launch); });
   return settings;
 }
 

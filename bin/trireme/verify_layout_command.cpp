@@ -23,7 +23,7 @@ constexpr std::int64_t kMostThreadRanks = 256;
 
 /// Returns the smallest number of ranks that has at least two model replicas and complete expert
 /// groups. Throws Error(usage) if it exceeds kMostThreadRanks.
-int fewest_ranks(const ParallelConfig& parallel, bool has_experts) {
+int fewest_ranks(const parallel::ParallelConfig& parallel, bool has_experts) {
   const std::int64_t copies = parallel.hierarchical ? 4 : 2;
   const std::int64_t data = parallel.zero_shard > 0 ? parallel.zero_shard : copies;
   std::int64_t ranks = 1;
@@ -39,15 +39,15 @@ int fewest_ranks(const ParallelConfig& parallel, bool has_experts) {
     ranks *= factor;
   };
   for (const std::int64_t factor : {parallel.tp, parallel.cp, data}) multiply(factor);
-  const std::int64_t grid = has_experts ? expert_tensor_ranks(parallel) * parallel.ep : 1;
+  const std::int64_t grid = has_experts ? parallel::expert_tensor_ranks(parallel) * parallel.ep : 1;
   multiply(grid / std::gcd(grid, ranks));
   multiply(parallel.pp);
   return static_cast<int>(ranks);
 }
 
 /// Describes the layout; leaves out keys that have their default.
-std::string text_of(const ParallelConfig& parallel) {
-  const ParallelConfig usual;
+std::string text_of(const parallel::ParallelConfig& parallel) {
+  const parallel::ParallelConfig usual;
   std::string text =
       formatted("tp {} cp {} pp {} zero {}", parallel.tp, parallel.cp, parallel.pp, parallel.zero);
   if (parallel.ep != usual.ep) text += formatted(" ep {}", parallel.ep);
@@ -57,18 +57,18 @@ std::string text_of(const ParallelConfig& parallel) {
 }
 
 struct VerifyLayoutSettings {
-  RunConfig config;
-  std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  train::RunConfig config;
+  std::unique_ptr<config::ConfigSet> keys = train::make_run_keys(config);
   std::int64_t ranks = 0;
   std::int64_t steps = 5;
   bool json = false;
 };
 
-void complete(VerifyLayoutSettings& settings, const Launch& launch, ConfigSet& keys) {
+void complete(VerifyLayoutSettings& settings, const comm::Launch& launch, config::ConfigSet& keys) {
   const bool has_shape =
       settings.config.model.num_heads > 0 || !settings.config.model.preset.empty();
   if (!has_shape) keys.set("model.preset", "tiny", "default");
-  finish_run_keys(settings.config, keys);
+  train::finish_run_keys(settings.config, keys);
   if (settings.ranks < 0 || settings.ranks > kMostThreadRanks)
     keys.problems().add("--ranks", settings.ranks,
                         formatted("must be in [0, {}]", kMostThreadRanks));
@@ -79,21 +79,21 @@ void complete(VerifyLayoutSettings& settings, const Launch& launch, ConfigSet& k
 }
 
 /// Runs the comparison with all ranks as threads of this process.
-LayoutVerdict verify_on_threads(const VerifyLayoutSettings& settings, int ranks) {
-  set_cpu_threads(1, ranks);
-  LayoutVerdict verdict;
+train::LayoutComparison verify_on_threads(const VerifyLayoutSettings& settings, int ranks) {
+  device::set_cpu_threads(1, ranks);
+  train::LayoutComparison verdict;
   std::vector<int> nodes;  // two nodes, so that hierarchical reductions are tested
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(2 * rank / ranks);
-  run_ranks(ranks, [&](Communicator& world) {
-    const LayoutVerdict one =
-        verify_layout(world, settings.config, settings.steps, at::kCPU, nodes);
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
+    const train::LayoutComparison one =
+        train::verify_layout(world, settings.config, settings.steps, at::kCPU, nodes);
     if (world.rank() == 0) verdict = one;
   });
   return verdict;
 }
 
-void print_verdict(const VerifyLayoutSettings& settings, const LayoutVerdict& verdict, int ranks,
-                   const std::string& backend, at::Device device) {
+void print_verdict(const VerifyLayoutSettings& settings, const train::LayoutComparison& verdict,
+                   int ranks, const std::string& backend, at::Device device) {
   if (settings.json) {
     // JSON has no infinity: a value that cannot be compared becomes null.
     print(json_line({{"ranks", ranks},
@@ -120,37 +120,39 @@ void print_verdict(const VerifyLayoutSettings& settings, const LayoutVerdict& ve
       verdict.equal() ? "equal" : "NOT EQUAL"));
 }
 
-int run(const VerifyLayoutSettings& settings, const Launch& launch) {
-  const ParallelConfig& parallel = settings.config.parallel;
-  Communicator& world = launch.world();
-  LayoutVerdict verdict;
-  const std::string idle = keys_without_effect(parallel);
+int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
+  const parallel::ParallelConfig& parallel = settings.config.parallel;
+  comm::Communicator& world = launch.world();
+  train::LayoutComparison verdict;
+  const std::string idle = train::keys_without_effect(parallel);
   if (!idle.empty() && world.rank() == 0) log::warn(idle);
   if (world.size() == 1) {
     const int ranks = settings.ranks > 0 ? static_cast<int>(settings.ranks)
                                          : fewest_ranks(parallel, settings.config.model.moe.on());
-    check_verifiable(settings.config, ranks);
+    train::check_verifiable(settings.config, ranks);
     verdict = verify_on_threads(settings, ranks);
     print_verdict(settings, verdict, ranks, "thread", at::kCPU);
     return verdict.equal() ? kExitDone : kExitUnequal;
   }
-  all_or_none(world, [&] { check_verifiable(settings.config, world.size()); });
-  set_cpu_threads(settings.config.train.threads, launch.info().local_size);
-  const at::Device device = choose_device(settings.config.train.device, launch.info().local_rank);
-  std::unique_ptr<Communicator> on_device;
-  if (device.is_cuda()) on_device = make_world("nccl", launch.info(), {}, nccl_backends());
-  Communicator& used = on_device ? *on_device : world;
-  const std::vector<int> nodes = all_gather_value(world, launch.info().node, "nodes");
-  verdict = verify_layout(used, settings.config, settings.steps, device, nodes);
+  comm::all_or_none(world, [&] { train::check_verifiable(settings.config, world.size()); });
+  device::set_cpu_threads(settings.config.train.threads, launch.info().local_size);
+  const at::Device device =
+      device::choose_device(settings.config.train.device, launch.info().local_rank);
+  std::unique_ptr<comm::Communicator> on_device;
+  if (device.is_cuda())
+    on_device = comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
+  comm::Communicator& used = on_device ? *on_device : world;
+  const std::vector<int> nodes = comm::all_gather_value(world, launch.info().node, "nodes");
+  verdict = train::verify_layout(used, settings.config, settings.steps, device, nodes);
   const bool equal =
-      broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
+      comm::broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
   if (world.rank() == 0) print_verdict(settings, verdict, world.size(), used.backend(), device);
   return equal ? kExitDone : kExitUnequal;
 }
 
 }  // namespace
 
-void add_verify_layout_command(CommandLine& line, Launch& launch) {
+void add_verify_layout_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<VerifyLayoutSettings>();
   line.command("verify-layout",
                "check that a parallel layout computes the same losses and gradients as one process "
@@ -161,10 +163,10 @@ void add_verify_layout_command(CommandLine& line, Launch& launch) {
       .option("--steps", &settings->steps, "N", "number of optimizer steps that are compared")
       .flag("--json", settings->json, "print the differences as one JSON document on one line")
       .config(*settings->keys,
-              [settings, &launch](ConfigSet& keys) { complete(*settings, launch, keys); })
+              [settings, &launch](config::ConfigSet& keys) { complete(*settings, launch, keys); })
       .example("trireme verify-layout --parallel.tp 2 --parallel.zero 3")
       .example("mpirun -n 4 trireme verify-layout --config run.toml --parallel.tp 2 --json")
-      .ranks(Ranks::all)
+      .ranks(config::Ranks::all)
       .run([settings, &launch] { return run(*settings, launch); });
 }
 

@@ -6,25 +6,25 @@
 
 namespace trireme {
 
-void add_bench_command(CommandLine& line) {
-  Command& command =
+void add_bench_command(config::CommandLine& line) {
+  config::Command& command =
       line.command("bench", "measure how fast this machine encodes and packs your text");
-  const auto config = command.settings<BenchConfig>("bench");
+  const auto config = command.settings<data_prep::BenchConfig>("bench");
   command.example("trireme-data bench --tokenizer tok --input corpus.jsonl --threads 2 --json")
       .run([config] {
-        const BenchReport report = run_bench(*config);
-        print(config->json ? bench_json(report) : bench_text(report));
+        const data_prep::BenchReport report = data_prep::run_bench(*config);
+        print(config->json ? data_prep::bench_json(report) : data_prep::bench_text(report));
         return kExitDone;
       });
 }
 
-void add_synth_command(CommandLine& line) {
-  Command& command = line.command(
+void add_synth_command(config::CommandLine& line) {
+  config::Command& command = line.command(
       "synth", "write a synthetic corpus: stories, sums, questions in English and Chinese");
-  const auto config = command.settings<SynthConfig>("synth");
+  const auto config = command.settings<data_prep::SynthConfig>("synth");
   command.example("trireme-data synth --output corpus.jsonl --documents 20000 --seed 1")
       .run([config] {
-        write_synth(config->output, config->documents, config->seed, config->force);
+        data_prep::write_synth(config->output, config->documents, config->seed, config->force);
         return kExitDone;
       });
 }

@@ -6,15 +6,15 @@
 namespace trireme {
 
 /// Commands of all ranks take the launch, which must outlive the CommandLine.
-void add_tokenizer_train_command(CommandLine& line, Launch& launch);
-void add_pack_command(CommandLine& line, Launch& launch);
-void add_import_command(CommandLine& line, Launch& launch);
+void add_tokenizer_train_command(config::CommandLine& line, comm::Launch& launch);
+void add_pack_command(config::CommandLine& line, comm::Launch& launch);
+void add_import_command(config::CommandLine& line, comm::Launch& launch);
 
-void add_tokenizer_encode_command(CommandLine& line);
-void add_tokenizer_decode_command(CommandLine& line);
-void add_inspect_command(CommandLine& line);
-void add_verify_command(CommandLine& line);
-void add_synth_command(CommandLine& line);
-void add_bench_command(CommandLine& line);
+void add_tokenizer_encode_command(config::CommandLine& line);
+void add_tokenizer_decode_command(config::CommandLine& line);
+void add_inspect_command(config::CommandLine& line);
+void add_verify_command(config::CommandLine& line);
+void add_synth_command(config::CommandLine& line);
+void add_bench_command(config::CommandLine& line);
 
 }  // namespace trireme

@@ -6,10 +6,10 @@
 
 namespace trireme {
 
-void add_import_command(CommandLine& line, Launch& launch) {
-  Command& command = line.command(
+void add_import_command(config::CommandLine& line, comm::Launch& launch) {
+  config::Command& command = line.command(
       "import", "convert token files of another program to token shards, without tokenizing");
-  const auto config = command.settings<ImportConfig>("import");
+  const auto config = command.settings<data_prep::ImportConfig>("import");
   command
       .example(
           "trireme-data import --format megatron --input my_text_document --tokenizer tok "
@@ -17,10 +17,10 @@ void add_import_command(CommandLine& line, Launch& launch) {
       .example(
           "trireme-data import --format llm.c --input fineweb_*.bin --tokenizer gpt2 "
           "--output data/train")
-      .ranks(Ranks::all)
+      .ranks(config::Ranks::all)
       .run([config, &launch] {
-        Communicator& world = launch.world();
-        const ImportReport report = import_tokens(*config, &world);
+        comm::Communicator& world = launch.world();
+        const data_prep::ImportReport report = data_prep::import_tokens(*config, &world);
         if (world.rank() == 0) {
           log::info(formatted("{}: {} shards, {} of them kept from an earlier start, in {}",
                               config->output, report.partitions, report.kept,

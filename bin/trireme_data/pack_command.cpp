@@ -9,11 +9,11 @@
 namespace trireme {
 namespace {
 
-void say(const std::string& output, const PackReport& report) {
+void say(const std::string& output, const data_prep::PackReport& report) {
   if (report.left != 0) {
     log::info(formatted(
         "stopped on request: {} of {} shards are not yet written or compared with the inputs. Run the same command again to continue; {}",
-        report.left, report.partitions, stopped_code_text(launcher_variables())));
+        report.left, report.partitions, comm::stopped_code_text(comm::launcher_variables())));
     return;
   }
   if (report.missing_of_others != 0) {
@@ -26,17 +26,17 @@ void say(const std::string& output, const PackReport& report) {
       "{}: {} shards, {} of them kept from an earlier start, in {}{}", output, report.partitions,
       report.kept, format_duration(report.seconds),
       report.losses.empty() && report.kept == 0 ? "; nothing was cut, dropped or left out" : ""));
-  for (const Loss& loss : report.losses)
+  for (const data_prep::Loss& loss : report.losses)
     loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);
 }
 
 }  // namespace
 
-void add_pack_command(CommandLine& line, Launch& launch) {
-  Command& command = line.command(
+void add_pack_command(config::CommandLine& line, comm::Launch& launch) {
+  config::Command& command = line.command(
       "pack",
       "tokenize JSON Lines into token shards; run it again to continue after an interruption");
-  const auto config = command.settings<PackConfig>("pack", SettingsFile::toml);
+  const auto config = command.settings<data_prep::PackConfig>("pack", config::SettingsFile::toml);
   command
       .example(
           "trireme-data pack --tokenizer tok --input corpus.jsonl --seq-len 512 "
@@ -49,11 +49,11 @@ void add_pack_command(CommandLine& line, Launch& launch) {
           "--output data/sft")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
-      .ranks(Ranks::all)
+      .ranks(config::Ranks::all)
       .run([config, &launch] {
-        Communicator& world = launch.world();
-        catch_stop_signals();
-        const PackReport report = pack(*config, &world);
+        comm::Communicator& world = launch.world();
+        data_prep::catch_stop_signals();
+        const data_prep::PackReport report = data_prep::pack(*config, &world);
         if (world.rank() == 0) say(config->output, report);
         return report.left != 0 ? kExitStopped : kExitDone;
       });

@@ -12,17 +12,17 @@
 #include <functional>
 
 #include "checkpoint/load/load.hpp"
+#include "checkpoint/save/async_saver.hpp"
 #include "checkpoint/save/save.hpp"
-#include "checkpoint/save/write_behind.hpp"
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/refusal.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -41,14 +41,14 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-double maximum(Communicator& world, double value) {
-  return all_reduce_value(world, value, ReduceOp::max, "slowest rank");
+double maximum(comm::Communicator& world, double value) {
+  return comm::all_reduce_value(world, value, comm::ReduceOp::max, "slowest rank");
 }
 
 /// Holds the state, the raw files and the directory of one measurement.
 class Measurement {
  public:
-  Measurement(fs::path directory, const MeasureOptions& options, Communicator& world)
+  Measurement(fs::path directory, const MeasureOptions& options, comm::Communicator& world)
       : directory_(std::move(directory)), world_(world), replicated_(options.replicated) {
     const auto ranks = static_cast<std::size_t>(world.size());
     std::size_t held = 0;
@@ -67,7 +67,7 @@ class Measurement {
       }
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(tensor.size)};
       state_.tensors.push_back(
-          {formatted("param/t{}", tensor.number), DType::u8, shape, Slice::whole(shape),
+          {formatted("param/t{}", tensor.number), DType::u8, shape, parallel::Slice::whole(shape),
            std::span(content_).subspan(tensor.begin, tensor.size), tensor.owned});
     }
   }
@@ -87,12 +87,12 @@ class Measurement {
     world_.barrier();
     const double cpu_before = processor_seconds();
     const auto begin = std::chrono::steady_clock::now();
-    const auto error = capture(work);
+    const auto error = comm::capture(work);
     const double wall =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double used = processor_seconds() - cpu_before;
-    agree(world_, error);
-    cpu += all_reduce_value(world_, used, ReduceOp::sum, "all ranks");
+    comm::agree(world_, error);
+    cpu += comm::all_reduce_value(world_, used, comm::ReduceOp::sum, "all ranks");
     return maximum(world_, wall);
   }
 
@@ -171,7 +171,7 @@ class Measurement {
   }
 
   fs::path directory_;
-  Communicator& world_;
+  comm::Communicator& world_;
   bool replicated_;
   std::vector<HeldTensor> tensors_;
   std::vector<std::byte> content_;
@@ -203,7 +203,7 @@ class FixedWork {
 };
 
 void measure_async(const fs::path& directory, std::int64_t step, Measurement& run,
-                   Communicator& world, const FixedWork& work, WriteBehind& writer,
+                   comm::Communicator& world, const FixedWork& work, AsyncSaver& writer,
                    MeasuredCheckpoint& measured) {
   double cpu = 0;
   double stall_s = 0;
@@ -219,7 +219,7 @@ void measure_async(const fs::path& directory, std::int64_t step, Measurement& ru
   });
   measured.stall_s.push_back(maximum(world, stall_s));
   measured.step_extra_s.push_back(with_save_s - work_s);
-  WriteBehind::Result result = writer.finish();
+  AsyncSaver::Result result = writer.finish();
   commit_checkpoint(result.staged, result.written, world);
   writer.recycle(result.staged);
   measured.copy_bytes = writer.memory_bytes();
@@ -236,18 +236,18 @@ void check_space(const fs::path& directory, std::uint64_t bytes) {
 }
 
 MeasuredCheckpoint measure_in(const fs::path& directory, const MeasureOptions& options,
-                              Communicator& world) {
+                              comm::Communicator& world) {
   Measurement run(directory, options, world);
   MeasuredCheckpoint measured;
   measured.ranks = world.size();
   measured.bytes = options.bytes;
-  WriteBehind writer;
+  AsyncSaver writer;
   writer.reserve(run.owned_bytes());  // like a run: no save is the first to touch its memory
   const FixedWork work(kStep_s);
   writer.wait_reserved();
   const fs::path steps = directory / "checkpoints";
   for (std::int64_t step = 0; step < options.repeats; ++step) {
-    const fs::path saved = steps / step_folder_name(step);
+    const fs::path saved = steps / step_directory_name(step);
     measured.raw_write_s.push_back(run.time(measured.raw_write_cpu_s, [&] { run.raw_write(); }));
     measured.save_s.push_back(run.time(measured.save_cpu_s, [&] {
       save_checkpoint(steps, step, run.state(), world, {.run_id = "bench"});
@@ -258,7 +258,7 @@ MeasuredCheckpoint measure_in(const fs::path& directory, const MeasureOptions& o
     run.drop_pages(saved);
     measured.load_s.push_back(run.time(
         measured.load_cpu_s, [&] { load_tensors(Checkpoint::open(saved), run.state(), world); }));
-    agree(world, capture([&] { run.check_content(); }));
+    comm::agree(world, comm::capture([&] { run.check_content(); }));
     measure_async(directory / "behind", step, run, world, work, writer, measured);
     world.barrier();
     const bool last = step + 1 == options.repeats && options.keep_last;
@@ -276,18 +276,19 @@ MeasuredCheckpoint measure_in(const fs::path& directory, const MeasureOptions& o
 }  // namespace
 
 MeasuredCheckpoint measure_checkpoint(const fs::path& directory, const MeasureOptions& options,
-                                      Communicator& world) {
+                                      comm::Communicator& world) {
   if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
   if (options.repeats < 1 || options.repeats > 1000)
     fail(ErrorKind::usage, "--repeats {}, must be in [1, 1000]", options.repeats);
-  agree(world, capture([&] {
-          if (world.rank() != 0) return;
-          std::error_code ignored;
-          if (fs::exists(fs::symlink_status(directory, ignored)))
-            fail(ErrorKind::usage, "{} exists already; name a new directory", directory.string());
-          make_folders(directory);
-          check_space(directory, options.bytes);
-        }));
+  comm::agree(world, comm::capture([&] {
+                if (world.rank() != 0) return;
+                std::error_code ignored;
+                if (fs::exists(fs::symlink_status(directory, ignored)))
+                  fail(ErrorKind::usage, "{} exists already; name a new directory",
+                       directory.string());
+                make_directories(directory);
+                check_space(directory, options.bytes);
+              }));
   MeasuredCheckpoint measured;
   const auto clean_up = [&] {
     if (world.rank() != 0) return;
@@ -305,4 +306,4 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& directory, const MeasureOp
   return measured;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

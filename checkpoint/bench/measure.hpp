@@ -6,7 +6,7 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct MeasureOptions {
   std::uint64_t bytes = 0;  // size of the whole state
@@ -38,11 +38,11 @@ struct MeasuredCheckpoint {
 /// keep_last). Compares every loaded state with the saved state. Collective. Throws Error(usage)
 /// for an existing directory or a size of 0, Error(resource) if a disk operation fails.
 MeasuredCheckpoint measure_checkpoint(const std::filesystem::path& directory,
-                                      const MeasureOptions& options, Communicator& world);
+                                      const MeasureOptions& options, comm::Communicator& world);
 
 /// Formats the medians as a table for people or as one JSON object. Rates are in MB/s (10^6
 /// bytes/s). Ratios compare with the raw operation of the same repeat.
 std::string measured_text(const MeasuredCheckpoint& measured);
 std::string measured_json(const MeasuredCheckpoint& measured);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

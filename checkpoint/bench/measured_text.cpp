@@ -6,7 +6,7 @@
 #include "checkpoint/bench/measure.hpp"
 #include "core/files/json_lines.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 double median(std::vector<double> values) {
@@ -87,4 +87,4 @@ std::string measured_json(const MeasuredCheckpoint& measured) {
   return json_line(json);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <new>
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
@@ -34,4 +34,4 @@ void AlignedBuffer::Free::operator()(std::byte* memory) const noexcept {
   std::free(memory);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

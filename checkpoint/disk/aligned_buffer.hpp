@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Page-aligned memory, in huge pages if available, for reads and writes past the page cache
 /// (O_DIRECT). The memory is not initialized.
@@ -26,4 +26,4 @@ class AlignedBuffer {
   std::size_t size_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

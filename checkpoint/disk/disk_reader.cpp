@@ -13,7 +13,7 @@
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;
@@ -47,7 +47,7 @@ bool is_cached(int fd, std::uint64_t size) {
 Fd open_regular(const std::filesystem::path& path, std::uint64_t& size) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
-    fail(kind_of_refusal(Access::read, errno), "cannot open {}: {}", path.string(),
+    fail(kind_of_errno(Access::read, errno), "cannot open {}: {}", path.string(),
          errno == ELOOP ? "it is a symbolic link, which is not followed" : std::strerror(errno));
   }
 
@@ -179,4 +179,4 @@ std::string hash_recorded(const std::filesystem::path& directory, const SavedFil
   return hasher.hex();
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

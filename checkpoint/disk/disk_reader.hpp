@@ -15,7 +15,7 @@
 #include "checkpoint/format/manifest.hpp"
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Opens a regular file and checks its size. Does not follow a symbolic link and does not wait for
 /// the writer of a pipe. Throws Error(data).
@@ -81,8 +81,8 @@ class DiskStream {
   std::vector<std::jthread> threads_;
 };
 
-/// Returns the XXH3-128 of the whole file. Passes the bytes of the file to `see`, in order.
+/// Returns the XXH3-128 of the whole file. StageExecutor the bytes of the file to `see`, in order.
 std::string hash_recorded(const std::filesystem::path& directory, const SavedFile& file,
                           const std::function<void(std::span<const std::byte>)>& see);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -13,7 +13,7 @@
 #include "core/hash/crc32c.hpp"
 #include "core/process/failpoints.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
@@ -26,7 +26,7 @@ constexpr std::uint64_t kDirectWriteBytes = std::uint64_t{1}
 
 }  // namespace
 
-void WritePace::spend(std::uint64_t bytes) {
+void WriteRateLimit::spend(std::uint64_t bytes) {
   std::unique_lock lock(mutex_);
   const auto now = std::chrono::steady_clock::now();
   free_at_ = std::max(free_at_, now);
@@ -36,13 +36,13 @@ void WritePace::spend(std::uint64_t bytes) {
       std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_s_));
 }
 
-void WritePace::lift() {
+void WriteRateLimit::lift() {
   const std::lock_guard lock(mutex_);
   bytes_per_s_ = 0;
   wake_.notify_all();
 }
 
-DiskWriter::DiskWriter(const std::filesystem::path& path, WritePace* rate_limit)
+DiskWriter::DiskWriter(const std::filesystem::path& path, WriteRateLimit* rate_limit)
     : path_(path),
       rate_limit_(rate_limit),
       plain_(::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC)) {
@@ -179,4 +179,4 @@ void DiskWriter::write_buffer(const Buffer& buffer) {
                           static_cast<off_t>(bytes.size() - done), SYNC_FILE_RANGE_WRITE);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -17,14 +17,14 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Limits the write rate of a writer thread, so that training keeps its share of disk and cores.
 /// Thread-safe. Uses the steady clock: setting the system clock has no effect.
-class WritePace {
+class WriteRateLimit {
  public:
   /// Sets the limit in bytes per second; 0 means no limit.
-  explicit WritePace(double bytes_per_s = 0) : bytes_per_s_(bytes_per_s) {}
+  explicit WriteRateLimit(double bytes_per_s = 0) : bytes_per_s_(bytes_per_s) {}
 
   /// Blocks until the limit allows `bytes` more.
   void spend(std::uint64_t bytes);
@@ -49,7 +49,7 @@ class WritePace {
 class DiskWriter {
  public:
   /// `rate_limit` may be null (no limit). It must outlive the writer.
-  DiskWriter(const std::filesystem::path& path, WritePace* rate_limit);
+  DiskWriter(const std::filesystem::path& path, WriteRateLimit* rate_limit);
   DiskWriter(const DiskWriter&) = delete;
   DiskWriter& operator=(const DiskWriter&) = delete;
   ~DiskWriter();
@@ -80,7 +80,7 @@ class DiskWriter {
   void rethrow_locked();
 
   std::filesystem::path path_;
-  WritePace* rate_limit_;
+  WriteRateLimit* rate_limit_;
   Fd plain_;
   Fd direct_;  // null if the file system has no O_DIRECT
   std::uint64_t size_ = 0;
@@ -98,4 +98,4 @@ class DiskWriter {
   std::vector<std::jthread> threads_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

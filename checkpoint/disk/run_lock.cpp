@@ -16,14 +16,14 @@
 
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,7 +118,7 @@ std::optional<Holder> read_holder(const fs::path& path) {
   std::string text;
   // If the file is missing and then exists again, another process is taking it over: try again.
   constexpr int kTries = 20;
-  for (int tries = 1; const auto error = capture([&] { text = read_file(path, 1 << 16); });
+  for (int tries = 1; const auto error = comm::capture([&] { text = read_file(path, 1 << 16); });
        ++tries) {
     if (error->kind() == ErrorKind::data && !fs::exists(fs::symlink_status(path)))
       return std::nullopt;
@@ -232,11 +232,11 @@ RunLock::RunLock(const std::filesystem::path& run_folder, const RunLockOptions& 
   const Holder me = myself(options);
   owner_ = owner_text(me);
   nonce_ = me.nonce;
-  make_folders(run_folder);
+  make_directories(run_folder);
   const fs::path mine = formatted("{}.{}", path_.string(), nonce_);
   Fd fd(::open(mine.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
   if (!fd) fail_to_write("create", mine, errno);
-  const auto error = capture([&] {
+  const auto error = comm::capture([&] {
     const std::string text = record(owner_, counter_);
     write_all(fd.get(), std::as_bytes(std::span(text)), 0, mine);
     sync_file(fd.get(), mine);
@@ -257,7 +257,7 @@ RunLock::~RunLock() {
   wake_.notify_all();
   thread_.join();
   ::close(fd_);
-  (void)capture([&] {
+  (void)comm::capture([&] {
     const auto holder = read_holder(path_);
     std::error_code ignored;
     if (holder && holder->nonce == nonce_) fs::remove(path_, ignored);
@@ -277,7 +277,7 @@ void RunLock::confirm() {
 }
 
 bool RunLock::is_held() {
-  (void)capture([&] { look(); });  // an unreadable file does not change the answer
+  (void)comm::capture([&] { look(); });  // an unreadable file does not change the answer
   return !lost_;
 }
 
@@ -291,7 +291,7 @@ void RunLock::beat(double period_s) {
   while (!wake_.wait_for(lock, std::chrono::duration<double>(period_s), [this] { return stop_; })) {
     // A full disk must not end the lease. An overwrite in place needs no space, and the next
     // heartbeat tries again.
-    (void)capture([&] {
+    (void)comm::capture([&] {
       const std::string text = record(owner_, ++counter_);
       write_all(fd_, std::as_bytes(std::span(text)), 0, path_);
       (void)::fdatasync(fd_);
@@ -300,4 +300,4 @@ void RunLock::beat(double period_s) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct RunLockOptions {
   std::string job_id;        // shown in the refusal message; "" outside a scheduler
@@ -65,4 +65,4 @@ class RunLock {
   std::thread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 template <class T>
@@ -91,4 +91,4 @@ void convert_floats(DType from, std::span<const std::byte> source, DType to,
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

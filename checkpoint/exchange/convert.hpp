@@ -4,7 +4,7 @@
 
 #include "core/dtype.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Returns true for f64, f32, bf16 and f16.
 bool is_float(DType dtype) noexcept;
@@ -15,4 +15,4 @@ bool is_float(DType dtype) noexcept;
 void convert_floats(DType from, std::span<const std::byte> source, DType to,
                     std::span<std::byte> target);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

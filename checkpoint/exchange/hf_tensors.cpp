@@ -2,13 +2,14 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr const char* kGateUpStack = "mlp.experts.gate_up_proj";
 constexpr const char* kDownStack = "mlp.experts.down_proj";
 
-void add_block(const ModelConfig& config, std::int64_t layer, std::vector<NamedShape>& tensors) {
+void add_block(const model::ModelConfig& config, std::int64_t layer,
+               std::vector<NamedShape>& tensors) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t queries = config.num_heads * config.head_dim;
   const std::int64_t keys = config.num_kv_heads * config.head_dim;
@@ -29,7 +30,7 @@ void add_block(const ModelConfig& config, std::int64_t layer, std::vector<NamedS
   if (config.qk_norm) add("self_attn.q_norm.weight", {config.head_dim});
   if (config.qk_norm) add("self_attn.k_norm.weight", {config.head_dim});
   add("post_attention_layernorm.weight", {hidden});
-  const MoeConfig& moe = config.moe;
+  const model::MoeConfig& moe = config.moe;
   if (!moe.in_layer(layer)) return add_mlp("mlp", config.intermediate_size);
   const std::int64_t width = moe.moe_intermediate_size;
   add("mlp.gate.weight", {moe.num_experts, hidden});
@@ -40,7 +41,7 @@ void add_block(const ModelConfig& config, std::int64_t layer, std::vector<NamedS
 }
 
 /// Appends gate, up and down of each expert of one layer.
-void add_experts(const MoeConfig& moe, const NamedShape& gate_up, const NamedShape& down,
+void add_experts(const model::MoeConfig& moe, const NamedShape& gate_up, const NamedShape& down,
                  std::vector<HfTensor>& tensors) {
   const std::string module =
       gate_up.name.substr(0, gate_up.name.size() - std::string_view("gate_up_proj").size());
@@ -59,7 +60,7 @@ void add_experts(const MoeConfig& moe, const NamedShape& gate_up, const NamedSha
 
 }  // namespace
 
-std::vector<NamedShape> model_tensors(const ModelConfig& config) {
+std::vector<NamedShape> model_tensors(const model::ModelConfig& config) {
   std::vector<NamedShape> tensors{
       {"model.embed_tokens.weight", {config.vocab_size, config.hidden_size}}};
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
@@ -70,7 +71,7 @@ std::vector<NamedShape> model_tensors(const ModelConfig& config) {
   return tensors;
 }
 
-std::vector<HfTensor> hf_tensors(const ModelConfig& config) {
+std::vector<HfTensor> hf_tensors(const model::ModelConfig& config) {
   const std::vector<NamedShape> parameters = model_tensors(config);
   std::vector<HfTensor> tensors;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -88,4 +89,4 @@ std::vector<std::int64_t> hf_stack_shape(const std::vector<std::int64_t>& shape)
   return {shape[0], shape[1] * shape[2], shape[3]};
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 /// Lists the tensors of a model by name. A checkpoint stores the experts of a layer stacked, as
 /// they are trained. A Hugging Face directory stores one tensor per expert, or (some models of
 /// transformers 5) the same stacks with gate and up in one dimension.
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct NamedShape {
   std::string name;  // "model.layers.0.self_attn.q_proj.weight"
@@ -17,7 +17,7 @@ struct NamedShape {
 
 /// Returns every parameter as a checkpoint stores it, in the order of the forward pass.
 /// lm_head.weight is included only if it is not tied.
-std::vector<NamedShape> model_tensors(const ModelConfig& config);
+std::vector<NamedShape> model_tensors(const model::ModelConfig& config);
 
 /// A tensor of a Hugging Face directory. `begin` is the first element in `parameter` that it fills.
 struct HfTensor {
@@ -30,10 +30,10 @@ struct HfTensor {
 };
 
 /// Returns the tensors of a Hugging Face directory, one per expert.
-std::vector<HfTensor> hf_tensors(const ModelConfig& config);
+std::vector<HfTensor> hf_tensors(const model::ModelConfig& config);
 
 /// Returns the Hugging Face shape of stacked experts: gate and up are concatenated in one
 /// dimension.
 std::vector<std::int64_t> hf_stack_shape(const std::vector<std::int64_t>& shape);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -19,7 +19,7 @@
 #include "core/join.hpp"
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,7 +63,8 @@ void check_weights(const WeightSource& weights, const std::vector<NamedShape>& t
 
 /// Returns the expected tensors: stacked experts if the directory contains the stack, else
 /// separate.
-std::vector<NamedShape> expected_tensors(const ModelConfig& config, const WeightSource& weights) {
+std::vector<NamedShape> expected_tensors(const model::ModelConfig& config,
+                                         const WeightSource& weights) {
   std::map<std::string, std::vector<std::int64_t>> stacks;
   for (const NamedShape& parameter : model_tensors(config))
     stacks.emplace(parameter.name, parameter.shape);
@@ -95,7 +96,7 @@ WeightTensor stacked(const NamedShape& parameter, const std::vector<HfTensor>& p
 }
 
 /// Gives every parameter of the model its own name and shape in `weights`.
-void stack_experts(const ModelConfig& config, WeightSource& weights) {
+void stack_experts(const model::ModelConfig& config, WeightSource& weights) {
   if (!config.moe.on()) return;
   const std::vector<HfTensor> parts = hf_tensors(config);
   for (const NamedShape& parameter : model_tensors(config)) {
@@ -172,7 +173,7 @@ void check_num_experts(const ImportedModel& model, const WeightSource& weights) 
 }
 
 std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weights) {
-  ModelConfig& config = model.config;
+  model::ModelConfig& config = model.config;
   if (config.num_layers > static_cast<std::int64_t>(weights.size())) {
     fail(ErrorKind::data, "{}: num_hidden_layers = {}, but the weights are {} tensors in all",
          model.where, config.num_layers, weights.size());
@@ -220,7 +221,7 @@ ReadModel read_model(ImportedModel model, WeightSource weights) {
     read.storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
     content.update(read.storage.back());
     read.state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                                  Slice::whole(tensor.shape), read.storage.back(),
+                                  parallel::Slice::whole(tensor.shape), read.storage.back(),
                                   /*owner=*/true});
   }
   read.run_id = formatted("import-{}", content.hex().substr(0, 16));
@@ -228,7 +229,7 @@ ReadModel read_model(ImportedModel model, WeightSource weights) {
 }
 
 fs::path write_model(const ReadModel& model, const fs::path& directory) {
-  SelfCommunicator alone;
+  comm::SelfCommunicator alone;
   return save_checkpoint(directory, 0, model.state, alone, {.run_id = model.run_id});
 }
 
@@ -241,8 +242,8 @@ fs::path write_imported(ImportedModel model, WeightSource weights, const fs::pat
 fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
   const ReadModel read = read_model(std::move(model), std::move(weights));
   // If two imports write to one directory, the second is refused.
-  const RunLock lock(locked_folder(directory), RunLockOptions{});
+  const RunLock lock(locked_directory(directory), RunLockOptions{});
   return write_model(read, directory);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

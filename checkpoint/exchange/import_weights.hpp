@@ -15,7 +15,7 @@
 #include "model/config.hpp"
 
 /// Imports tensors of another program's files as a checkpoint of step 0.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// A tensor of any source; `read` writes its elements in row-major order.
 struct WeightTensor {
@@ -29,7 +29,7 @@ using WeightSource = std::map<std::string, WeightTensor>;
 
 /// Describes a model except for its weights.
 struct ImportedModel {
-  ModelConfig config;
+  model::ModelConfig config;
   std::map<std::string, std::string> values;  // all except model.* and step
   std::map<std::string, std::string> files;   // tokenizer files
   std::string where;                          // name for messages: "hf/model"
@@ -38,7 +38,7 @@ struct ImportedModel {
   std::optional<bool> require_tokenizer = {};
 };
 
-/// Converts the result of open_safetensors_folder.
+/// Converts the result of open_safetensors_directory.
 WeightSource weights_of(
     const std::map<std::string, std::shared_ptr<const SafetensorsFile>>& tensors);
 
@@ -67,4 +67,4 @@ std::filesystem::path write_imported(ImportedModel model, WeightSource weights,
 std::filesystem::path save_imported(ImportedModel model, WeightSource weights,
                                     const std::filesystem::path& directory);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -6,7 +6,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 std::string half_name(const LoraAdapter& adapter, char half) {
@@ -27,17 +27,18 @@ bool holds_adapters(const Checkpoint& checkpoint) {
   return holds_adapters(checkpoint.manifest().values);
 }
 
-std::filesystem::path base_place(const Checkpoint& adapters) {
+std::filesystem::path base_checkpoint_path(const Checkpoint& adapters) {
   return adapters.path().parent_path().parent_path() / "base";
 }
 
-LoraConfig lora_of(const Checkpoint& checkpoint) {
+model::LoraConfig lora_of(const Checkpoint& checkpoint) {
   return lora_from_values(checkpoint.manifest().values, checkpoint.path().string());
 }
 
-std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig& model) {
-  const LinearShapes linears = block_linears(model);
-  const auto targeted = lora_targets(lora, model);
+std::vector<LoraAdapter> lora_adapters(const model::LoraConfig& lora,
+                                       const model::ModelConfig& model) {
+  const model::LinearShapes linears = model::block_linears(model);
+  const auto targeted = model::lora_targets(lora, model);
   std::vector<LoraAdapter> adapters;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer) {
     for (std::size_t i = 0; i < linears.size(); ++i) {
@@ -70,7 +71,7 @@ void check_adapters(const Checkpoint& checkpoint, const std::vector<LoraAdapter>
 }
 
 std::vector<double> merged_weight(const Checkpoint& adapters, const Checkpoint& base,
-                                  const LoraAdapter& adapter, const LoraConfig& lora) {
+                                  const LoraAdapter& adapter, const model::LoraConfig& lora) {
   std::vector<double> weight = read_f64(base, formatted("param/{}.weight", adapter.module));
   const std::vector<double> a = read_f64(adapters, half_name(adapter, 'A'));  // [rank, in]
   const std::vector<double> b = read_f64(adapters, half_name(adapter, 'B'));  // [out, rank]
@@ -89,4 +90,4 @@ std::vector<double> merged_weight(const Checkpoint& adapters, const Checkpoint& 
   return weight;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

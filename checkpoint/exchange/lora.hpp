@@ -16,7 +16,7 @@
 /// Checkpoints of low-rank adapters: "param/<module>.lora_A.weight" [rank, in] and ".lora_B.weight"
 /// [out, rank] for the targeted linears of every block, and values "lora.*". The base weights are
 /// in another checkpoint. Source: see LoraConfig.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// One adapted matrix with weight [out, in].
 struct LoraAdapter {
@@ -28,13 +28,14 @@ struct LoraAdapter {
 [[nodiscard]] bool holds_adapters(const Checkpoint& checkpoint);
 
 /// Returns the path of the base checkpoint: "base" in the run directory.
-std::filesystem::path base_place(const Checkpoint& adapters);
+std::filesystem::path base_checkpoint_path(const Checkpoint& adapters);
 
 /// Reads the values "lora.*".
-LoraConfig lora_of(const Checkpoint& checkpoint);
+model::LoraConfig lora_of(const Checkpoint& checkpoint);
 
 /// Returns all adapters of a configuration, block by block.
-std::vector<LoraAdapter> lora_adapters(const LoraConfig& lora, const ModelConfig& model);
+std::vector<LoraAdapter> lora_adapters(const model::LoraConfig& lora,
+                                       const model::ModelConfig& model);
 
 /// Returns the names and shapes of the tensors of adapters with this rank.
 std::vector<NamedShape> adapter_tensors(const std::vector<LoraAdapter>& adapters,
@@ -72,6 +73,6 @@ void check_adapters(const Checkpoint& checkpoint, const std::vector<LoraAdapter>
 
 /// Returns W + scale B A, shape [out, in], computed in fp64.
 std::vector<double> merged_weight(const Checkpoint& adapters, const Checkpoint& base,
-                                  const LoraAdapter& adapter, const LoraConfig& lora);
+                                  const LoraAdapter& adapter, const model::LoraConfig& lora);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

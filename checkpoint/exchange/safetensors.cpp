@@ -20,7 +20,7 @@
 #include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
@@ -215,18 +215,18 @@ void SafetensorsFile::read(const std::string& name, std::span<std::byte> bytes) 
 }
 
 void write_safetensors(const std::filesystem::path& path,
-                       std::span<const SafetensorsSource> tensors, Communicator& world) {
+                       std::span<const SafetensorsSource> tensors, comm::Communicator& world) {
   const std::string header = header_text(tensors);
   std::uint64_t size = 8 + header.size();
   for (const SafetensorsSource& tensor : tensors) size += bytes_of(tensor);
-  on_first_rank(world, [&] {
+  comm::on_first_rank(world, [&] {
     const Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (!fd) fail_to_write("create", path, errno);
     if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) fail_to_write("write", path, errno);
   });
   const auto ranks = static_cast<std::size_t>(world.size());
   const std::vector<std::uint64_t> equal(ranks);
-  share_work(world, equal, [&](std::size_t part) {
+  comm::distribute_work(world, equal, [&](std::size_t part) {
     const auto border = [&](std::size_t at) {
       return at == ranks ? size : size / ranks * at / kStretchAlign * kStretchAlign;
     };
@@ -235,9 +235,9 @@ void write_safetensors(const std::filesystem::path& path,
   });
 }
 
-void write_safetensors_folder(const std::filesystem::path& directory,
-                              std::span<const SafetensorsSource> tensors, Communicator& world,
-                              std::uint64_t max_bytes) {
+void write_safetensors_directory(const std::filesystem::path& directory,
+                                 std::span<const SafetensorsSource> tensors,
+                                 comm::Communicator& world, std::uint64_t max_bytes) {
   std::vector<std::span<const SafetensorsSource>> groups;
   std::uint64_t total = 0;
   std::size_t begin = 0;
@@ -262,12 +262,12 @@ void write_safetensors_folder(const std::filesystem::path& directory,
     for (const SafetensorsSource& tensor : groups[i]) weight_map[tensor.name] = name;
   }
   const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-  on_first_rank(world, [&] {
+  comm::on_first_rank(world, [&] {
     write_file_atomic(directory / "model.safetensors.index.json", index.dump(2) + "\n");
   });
 }
 
-std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
+std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_directory(
     const std::filesystem::path& directory) {
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
   const auto add_file = [&](const std::string& name) {
@@ -317,4 +317,4 @@ std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_f
   return tensors;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -16,7 +16,7 @@
 /// The safetensors format: 8-byte little-endian header length, JSON header, raw little-endian
 /// tensors without gaps. Supported dtypes: F64 F32 F16 BF16 I64 I32 I16 I8 U64 U32 U16 U8. Source:
 /// github.com/huggingface/safetensors, README "Format".
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct SafetensorsEntry {
   DType dtype = DType::f32;
@@ -59,19 +59,20 @@ struct SafetensorsSource {
 /// tensors in the given order. Each rank writes one range; no two ranks write to the same page.
 /// Collective; throws the same error on all ranks.
 void write_safetensors(const std::filesystem::path& path,
-                       std::span<const SafetensorsSource> tensors, Communicator& world);
+                       std::span<const SafetensorsSource> tensors, comm::Communicator& world);
 
 /// Writes model.safetensors, or for more than `max_bytes` model-00001-of-0000N.safetensors and
 /// model.safetensors.index.json. Collective.
-void write_safetensors_folder(const std::filesystem::path& directory,
-                              std::span<const SafetensorsSource> tensors, Communicator& world,
-                              std::uint64_t max_bytes = 5'000'000'000);
+void write_safetensors_directory(const std::filesystem::path& directory,
+                                 std::span<const SafetensorsSource> tensors,
+                                 comm::Communicator& world,
+                                 std::uint64_t max_bytes = 5'000'000'000);
 
 /// Opens all tensors of such a directory, by name; each file is opened once. Throws Error(data) if
 /// - neither form exists, or model.safetensors exists beside an index of other files;
 /// - the index names a tensor that its file lacks, or a file outside the directory;
 /// - a file contains a tensor that the index does not name.
-std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_folder(
+std::map<std::string, std::shared_ptr<const SafetensorsFile>> open_safetensors_directory(
     const std::filesystem::path& directory);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::array kRoles{"bos", "eos", "pad"};
@@ -146,7 +146,8 @@ std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
   return count;
 }
 
-void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::string_view where) {
+void check_tokenizer_fits(std::int64_t num_ids, const model::ModelConfig& config,
+                          std::string_view where) {
   if (num_ids <= config.vocab_size) return;
   fail(
       ErrorKind::data,
@@ -154,4 +155,4 @@ void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::
       where, num_ids, config.vocab_size);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -9,7 +9,7 @@
 #include "model/config.hpp"
 
 /// Reads the token ids in the files of a Hugging Face directory.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Names the tokens that end a text; stored in checkpoints.
 inline constexpr const char* kGenerationConfigFile = "generation_config.json";
@@ -42,6 +42,7 @@ std::int64_t num_token_ids(const std::map<std::string, std::string>& files,
 
 /// Throws Error(data) naming both numbers if there are more ids than rows. Unused rows are allowed:
 /// many models are padded.
-void check_tokenizer_fits(std::int64_t num_ids, const ModelConfig& config, std::string_view where);
+void check_tokenizer_fits(std::int64_t num_ids, const model::ModelConfig& config,
+                          std::string_view where);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

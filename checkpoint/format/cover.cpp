@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using Rectangle =
@@ -25,26 +25,28 @@ bool rectangles_meet(const Rectangle& a, const Rectangle& b) {
 }
 
 /// Returns true if two flat ranges of one rectangle share an element. Sorts the ranges.
-bool ranges_overlap(std::vector<Slice>& ranges) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Slice& a, const Slice& b) { return a.flat_begin < b.flat_begin; });
+bool ranges_overlap(std::vector<parallel::Slice>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const parallel::Slice& a, const parallel::Slice& b) {
+    return a.flat_begin < b.flat_begin;
+  });
   for (std::size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].flat_begin < ranges[i - 1].flat_end) return true;
   }
   return false;
 }
 
-bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<Slice>& a,
-              const std::vector<Slice>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const Slice& left) {
-    return std::any_of(b.begin(), b.end(),
-                       [&](const Slice& right) { return meet(shape, left, right); });
+bool any_meet(const std::vector<std::int64_t>& shape, const std::vector<parallel::Slice>& a,
+              const std::vector<parallel::Slice>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const parallel::Slice& left) {
+    return std::any_of(b.begin(), b.end(), [&](const parallel::Slice& right) {
+      return parallel::meet(shape, left, right);
+    });
   });
 }
 
 }  // namespace
 
-bool lies_inside(const std::vector<std::int64_t>& shape, const Slice& part) {
+bool lies_inside(const std::vector<std::int64_t>& shape, const parallel::Slice& part) {
   bool good = part.offset.size() == shape.size() && part.extent.size() == shape.size();
   for (std::size_t dim = 0; good && dim < shape.size(); ++dim) {
     good = part.offset[dim] >= 0 && part.extent[dim] >= 0 && part.offset[dim] <= shape[dim] &&
@@ -54,11 +56,12 @@ bool lies_inside(const std::vector<std::int64_t>& shape, const Slice& part) {
          part.flat_end <= part.rectangle_count();
 }
 
-std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vector<Slice>& parts) {
-  std::map<Rectangle, std::vector<Slice>> groups;
+std::string cover_problem(const std::vector<std::int64_t>& shape,
+                          const std::vector<parallel::Slice>& parts) {
+  std::map<Rectangle, std::vector<parallel::Slice>> groups;
   std::int64_t count = 0;
-  const std::int64_t wanted = Slice::whole(shape).count();
-  for (const Slice& part : parts) {
+  const std::int64_t wanted = parallel::Slice::whole(shape).count();
+  for (const parallel::Slice& part : parts) {
     if (part.count() > wanted - count) return formatted("more than its {} elements", wanted);
     count += part.count();
     groups[{part.offset, part.extent}].push_back(part);
@@ -79,4 +82,4 @@ std::string cover_problem(const std::vector<std::int64_t>& shape, const std::vec
   return "";
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

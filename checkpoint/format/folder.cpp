@@ -6,12 +6,12 @@
 
 #include "checkpoint/format/manifest.hpp"
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/refusal.hpp"
 #include "core/process/failpoints.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,7 +43,7 @@ std::string advice_for(const fs::path& place) {
 
 }  // namespace
 
-std::vector<fs::path> list_folder(const fs::path& directory) {
+std::vector<fs::path> list_directory(const fs::path& directory) {
   std::vector<fs::path> entries;
   std::error_code code;
   for (fs::directory_iterator it(directory, code), end; !code && it != end; it.increment(code))
@@ -58,8 +58,8 @@ std::vector<fs::path> list_folder(const fs::path& directory) {
 
 std::vector<std::int64_t> list_steps(const fs::path& directory) {
   std::vector<std::int64_t> steps;
-  for (const fs::path& entry : list_folder(directory)) {
-    const std::int64_t step = step_of_folder_name(entry.filename().string());
+  for (const fs::path& entry : list_directory(directory)) {
+    const std::int64_t step = step_of_directory_name(entry.filename().string());
     if (step >= 0) steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end(), std::greater<>());
@@ -67,14 +67,14 @@ std::vector<std::int64_t> list_steps(const fs::path& directory) {
 }
 
 void remove_leftovers(const fs::path& directory) {
-  for (const fs::path& entry : list_folder(directory)) {
+  for (const fs::path& entry : list_directory(directory)) {
     const std::string name = entry.filename().string();
     if (name.starts_with(".tmp-step-") || name.starts_with(".trash-step-")) remove_tree(entry);
   }
 }
 
 void discard_step(const fs::path& directory, std::int64_t step) {
-  const std::string name = step_folder_name(step);
+  const std::string name = step_directory_name(step);
   const fs::path trash = directory / (".trash-" + name);
   remove_tree(trash);
   failpoint("checkpoint.prune");
@@ -84,7 +84,7 @@ void discard_step(const fs::path& directory, std::int64_t step) {
 }
 
 fs::path set_aside_step(const fs::path& directory, std::int64_t step) {
-  const std::string name = step_folder_name(step);
+  const std::string name = step_directory_name(step);
   fs::path target = directory / ("damaged-" + name);
   for (int copy = 2; fs::exists(fs::symlink_status(target)); ++copy)
     target = directory / formatted("damaged-{}.{}", name, copy);
@@ -92,11 +92,11 @@ fs::path set_aside_step(const fs::path& directory, std::int64_t step) {
   return target;
 }
 
-CheckpointPlace find_place(const fs::path& path) {
+CheckpointLocation locate_checkpoints(const fs::path& path) {
   std::error_code code;
   const fs::path place = fs::canonical(path, code);
   if (code) fail_to_read("open", path, code.value());
-  const bool named = step_of_folder_name(place.filename().string()) >= 0;
+  const bool named = step_of_directory_name(place.filename().string()) >= 0;
   if ((named && fs::is_directory(place, code)) || fs::exists(place / kManifestName, code))
     return {place, true};
   if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
@@ -104,11 +104,11 @@ CheckpointPlace find_place(const fs::path& path) {
   fail(ErrorKind::data, "{} holds no checkpoint: {}", path.string(), advice_for(place));
 }
 
-fs::path locked_folder(const fs::path& checkpoints) {
+fs::path locked_directory(const fs::path& checkpoints) {
   std::error_code code;
   const fs::path place = fs::weakly_canonical(checkpoints, code);
   if (code) fail_to_write("open", checkpoints, code.value());
   return place.filename() == "checkpoints" ? place.parent_path() : place;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -7,11 +7,11 @@
 
 /// A run's checkpoint directory contains `step-NNNNNNNNN` (committed), `.tmp-*` (being written or
 /// left by a killed save), `.trash-*` (being deleted) and `latest` (a hint).
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Returns the paths of all entries, sorted; empty if the directory does not exist. Throws like
 /// fail_to_read: a failure of the machine (resource) is no reason to resume from older state.
-std::vector<std::filesystem::path> list_folder(const std::filesystem::path& directory);
+std::vector<std::filesystem::path> list_directory(const std::filesystem::path& directory);
 
 /// Returns the steps of all entries named step-NNNNNNNNN, newest first; empty if the directory does
 /// not exist. An entry that is not a directory is also listed; Checkpoint::open refuses it.
@@ -29,8 +29,8 @@ void discard_step(const std::filesystem::path& directory, std::int64_t step);
 /// can be saved again and the damage can be inspected. Returns the new path.
 std::filesystem::path set_aside_step(const std::filesystem::path& directory, std::int64_t step);
 
-/// The result of find_place: the directory of step directories, or one checkpoint.
-struct CheckpointPlace {
+/// The result of locate_checkpoints: the directory of step directories, or one checkpoint.
+struct CheckpointLocation {
   std::filesystem::path path;
   bool is_step = false;  // true: `path` is one checkpoint
 };
@@ -38,10 +38,10 @@ struct CheckpointPlace {
 /// Finds the checkpoints that a user's path names: a step directory, a directory of step
 /// directories or a run directory (its `checkpoints`). Returns an absolute path without symbolic
 /// links. Throws Error(data) for any other path.
-CheckpointPlace find_place(const std::filesystem::path& path);
+CheckpointLocation locate_checkpoints(const std::filesystem::path& path);
 
 /// Returns the directory that RunLock locks for a directory of step directories: the run directory,
 /// or `checkpoints` itself if there is no run directory.
-std::filesystem::path locked_folder(const std::filesystem::path& checkpoints);
+std::filesystem::path locked_directory(const std::filesystem::path& checkpoints);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -12,7 +12,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::string_view kFormat = "trireme-checkpoint";
@@ -184,7 +184,7 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
     count *= size;
   }
   for (const SavedSlice& slice : tensor.slices) {
-    const Slice& part = slice.part;
+    const parallel::Slice& part = slice.part;
     const bool good = lies_inside(tensor.shape, part) && part.flat_begin < part.flat_end;
     if (!good) fail(ErrorKind::data, "{}: a slice lies outside the tensor", place);
     if (slice.shard >= manifest.shards.size())
@@ -201,7 +201,7 @@ void check_tensor_bounds(const CheckpointManifest& manifest, const std::string& 
 }  // namespace
 
 std::int64_t SavedTensor::count() const noexcept {
-  return Slice::whole(shape).count();
+  return parallel::Slice::whole(shape).count();
 }
 
 std::string manifest_text(const CheckpointManifest& manifest) {
@@ -260,7 +260,7 @@ void check_manifest(const CheckpointManifest& manifest, std::string_view where) 
     if (num_slices > kMaxSlices)
       fail(ErrorKind::data, "{}: more than {} slices", where, kMaxSlices);
     check_tensor_bounds(manifest, name, tensor, where);
-    std::vector<Slice> parts;
+    std::vector<parallel::Slice> parts;
     for (const SavedSlice& slice : tensor.slices) parts.push_back(slice.part);
     const std::string problem = cover_problem(tensor.shape, parts);
     if (!problem.empty()) problems += formatted("\n  {}: {}", name, problem);
@@ -304,7 +304,7 @@ bool is_tensor_name(std::string_view name) noexcept {
   }
 }
 
-std::string step_folder_name(std::int64_t step) {
+std::string step_directory_name(std::int64_t step) {
   if (step < 0 || step > kMaxStep)
     fail(ErrorKind::usage, "step {}, must be in [0, {}]", step, kMaxStep);
   char name[32];
@@ -312,7 +312,7 @@ std::string step_folder_name(std::int64_t step) {
   return name;
 }
 
-std::int64_t step_of_folder_name(std::string_view name) noexcept {
+std::int64_t step_of_directory_name(std::string_view name) noexcept {
   constexpr std::string_view kPrefix = "step-";
   if (name.size() != kPrefix.size() + 9 || !name.starts_with(kPrefix)) return -1;
   std::int64_t step = 0;
@@ -323,4 +323,4 @@ std::int64_t step_of_folder_name(std::string_view name) noexcept {
   return step;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

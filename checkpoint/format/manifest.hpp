@@ -10,7 +10,7 @@
 #include "parallel/slice.hpp"
 
 /// manifest.json describes a checkpoint. docs/formats/checkpoint.md specifies the format.
-namespace trireme {
+namespace trireme::checkpoint {
 
 inline constexpr std::uint64_t kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
@@ -20,7 +20,7 @@ struct SavedSlice {
   std::uint64_t shard = 0;  // index into CheckpointManifest::shards
   std::string dataset;      // path inside that file
   std::uint64_t at = 0;     // byte position of the elements in that file
-  Slice part;               // the elements in global coordinates
+  parallel::Slice part;     // the elements in global coordinates
   std::string hash;         // of the elements: crc32c (8 digits); old files: xxh3-128 (32)
 };
 
@@ -73,8 +73,8 @@ bool is_plain_name(std::string_view name) noexcept;
 bool is_tensor_name(std::string_view name) noexcept;
 
 /// Returns "step-000000040". Throws Error(usage) for a step outside [0, 999999999].
-std::string step_folder_name(std::int64_t step);
+std::string step_directory_name(std::int64_t step);
 /// Returns the step of such a name; -1 for any other name.
-std::int64_t step_of_folder_name(std::string_view name) noexcept;
+std::int64_t step_of_directory_name(std::string_view name) noexcept;
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

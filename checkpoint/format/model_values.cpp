@@ -10,7 +10,7 @@
 #include "core/number.hpp"
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr const char* kSection = "model";
@@ -58,16 +58,17 @@ bool parse(const std::string& text, Number& value) {
 
 }  // namespace
 
-void put_model_values(const ModelConfig& config, std::map<std::string, std::string>& values) {
-  ModelConfig copy = config;
+void put_model_values(const model::ModelConfig& config,
+                      std::map<std::string, std::string>& values) {
+  model::ModelConfig copy = config;
   for (const Field& field : fields_of(kSection, copy)) {
     values[field.key] = std::visit([](const auto* value) { return text_of(*value); }, field.value);
   }
 }
 
-ModelConfig model_from_values(const std::map<std::string, std::string>& values,
-                              std::string_view where) {
-  ModelConfig config;
+model::ModelConfig model_from_values(const std::map<std::string, std::string>& values,
+                                     std::string_view where) {
+  model::ModelConfig config;
   std::set<std::string> known;
   for (const Field& field : fields_of(kSection, config)) {
     known.insert(field.key);
@@ -90,7 +91,7 @@ ModelConfig model_from_values(const std::map<std::string, std::string>& values,
          "{}: holds no model shape (values model.hidden_size, model.vocab_size, ...)", where);
   }
   try {
-    resolve(config, 0);
+    model::resolve(config, 0);
   } catch (const Error& error) {
     fail(ErrorKind::data, "{}: {}", where, error.what());
   }
@@ -102,8 +103,8 @@ bool is_model_value(std::string_view key) {
          key == kHfFamilyValue;
 }
 
-void put_lora_values(const LoraConfig& config, std::map<std::string, std::string>& values) {
-  LoraConfig::fields(config, [&](const char* name, const auto& value, const auto&...) {
+void put_lora_values(const model::LoraConfig& config, std::map<std::string, std::string>& values) {
+  model::LoraConfig::fields(config, [&](const char* name, const auto& value, const auto&...) {
     values[cat("lora.", name)] = text_of(value);
   });
 }
@@ -113,10 +114,10 @@ bool holds_adapters(const std::map<std::string, std::string>& values) {
   return rank != values.end() && rank->second != "0";
 }
 
-LoraConfig lora_from_values(const std::map<std::string, std::string>& values,
-                            std::string_view where) {
-  LoraConfig config;
-  LoraConfig::fields(config, [&](const char* name, auto& value, const auto&...) {
+model::LoraConfig lora_from_values(const std::map<std::string, std::string>& values,
+                                   std::string_view where) {
+  model::LoraConfig config;
+  model::LoraConfig::fields(config, [&](const char* name, auto& value, const auto&...) {
     const auto found = values.find(cat("lora.", name));
     if (found == values.end() || !parse(found->second, value)) {
       fail(ErrorKind::data, "{}: value lora.{} {}", where, name,
@@ -131,4 +132,4 @@ LoraConfig lora_from_values(const std::map<std::string, std::string>& values,
   return config;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "core/dtype.hpp"
 #include "parallel/slice.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// The slice of one tensor that this rank holds. Logical names: "param/<hf name>",
 /// "optim/<slot>/<hf name>".
@@ -16,7 +16,7 @@ struct StateTensor {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;  // logical, global
-  Slice slice;                      // the elements in `bytes`
+  parallel::Slice slice;            // the elements in `bytes`
   std::span<std::byte> bytes;       // slice.count() * size_of(dtype), host memory
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
 };
@@ -45,4 +45,4 @@ struct StateDict {
       files;  // small files to copy: "tokenizer.json", "config.toml", ...
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -11,7 +11,7 @@
 #include "model/rope_scaling.hpp"
 #include "text/chat/chat_template.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
@@ -30,15 +30,16 @@ std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
 }
 
 /// Returns a row of the model card; "" for a model without experts.
-std::string experts_row(const ModelConfig& config) {
-  const MoeConfig& moe = config.moe;
+std::string experts_row(const model::ModelConfig& config) {
+  const model::MoeConfig& moe = config.moe;
   if (!moe.on()) return "";
   return formatted("| experts | {} of {} per token in {} layers, width {} |\n",
                    moe.num_experts_per_tok, moe.num_experts,
                    moe.layers_with_experts(config.num_layers), moe.moe_intermediate_size);
 }
 
-std::string model_card(const Checkpoint& checkpoint, const ModelConfig& config, DType dtype) {
+std::string model_card(const Checkpoint& checkpoint, const model::ModelConfig& config,
+                       DType dtype) {
   return formatted(
       "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/directory\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/directory\")\n```\n",
       config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
@@ -69,10 +70,10 @@ void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::
   if (name == checkpoint.manifest().values.end()) return;
   const std::string where = checkpoint.path().string();
   std::string jinja;
-  if (capture([&] { jinja = chat_template(name->second).jinja(); })) {
+  if (comm::capture([&] { jinja = text::chat_template(name->second).jinja(); })) {
     fail(ErrorKind::data,
          "{}: value {} = '{}' is unknown (known: {}); was it written by a newer version?", where,
-         kChatTemplateValue, name->second, chat_template_names());
+         kChatTemplateValue, name->second, text::chat_template_names());
   }
   files[kChatTemplateFile] = jinja;
   const auto config = files.find(kTokenizerConfigFile);
@@ -98,7 +99,7 @@ std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoi
 }
 
 std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
-                                                const ModelConfig& config, DType dtype) {
+                                                const model::ModelConfig& config, DType dtype) {
   std::map<std::string, std::string> files = exported_tokenizer(checkpoint);
   const std::map<std::string, std::string> carried = carried_files(checkpoint);
   const auto special_ids = special_token_ids(carried);
@@ -111,11 +112,12 @@ std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
   return files;
 }
 
-void check_exported_config(const std::filesystem::path& directory, const ModelConfig& config) {
+void check_exported_config(const std::filesystem::path& directory,
+                           const model::ModelConfig& config) {
   const std::filesystem::path path = directory / "config.json";
   std::map<std::string, std::string> wanted;
   std::map<std::string, std::string> found;
-  ModelConfig theirs = model_from_hf(read_json(path), path.string());
+  model::ModelConfig theirs = model_from_hf(read_json(path), path.string());
   if (!config.moe.on() && !theirs.moe.on()) theirs.moe = config.moe;
   theirs.moe.router_balance = config.moe.router_balance;  // config.json has no key for it
   theirs.moe.router_aux_loss = config.moe.router_aux_loss;
@@ -130,8 +132,8 @@ void check_exported_config(const std::filesystem::path& directory, const ModelCo
     wanted.erase(key);
     found.erase(key);
   }
-  const RopeScaling scaling = parse_rope_scaling(config.rope_scaling);
-  wanted["model.rope_scaling"] = rope_scaling_text(scaling);
+  const model::RopeScaling scaling = model::parse_rope_scaling(config.rope_scaling);
+  wanted["model.rope_scaling"] = model::rope_scaling_text(scaling);
   for (const auto& [key, value] : wanted) {
     if (found[key] != value)
       fail(ErrorKind::internal, "{}: {} = {} reads back as {}", path.string(), key, value,
@@ -139,4 +141,4 @@ void check_exported_config(const std::filesystem::path& directory, const ModelCo
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

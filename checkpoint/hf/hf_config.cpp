@@ -12,7 +12,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 const char* hf_dtype(DType dtype) {
@@ -29,7 +29,7 @@ const char* hf_dtype(DType dtype) {
 }
 
 std::string hf_activation(const std::string& name) {
-  for (const ActivationName& one : activation_names()) {
+  for (const model::ActivationName& one : model::activation_names()) {
     if (one.name == name) return one.hf_name;
   }
   fail(ErrorKind::internal, "no Hugging Face name for activation {}", name);
@@ -57,7 +57,7 @@ constexpr std::array<Family, 4> kFamilies{
      {HfName::llama, "llama", "LlamaForCausalLM", false, false, 0, 0, 2048, 0},
      {HfName::mistral, "mistral", "MistralForCausalLM", false, false, 8, 0, 131072, 4096}}};
 
-const Family& family_of(const ModelConfig& config, std::string_view wanted) {
+const Family& family_of(const model::ModelConfig& config, std::string_view wanted) {
   const Family* first = nullptr;
   for (const Family& family : kFamilies) {
     if (family.qk_norm != config.qk_norm || family.experts != config.moe.on()) continue;
@@ -97,26 +97,26 @@ void check_window(const Json& config, const Family& family, HfReader& reader) {
 /// Returns our name of the activation; without the key silu, the default of all architectures.
 std::string read_activation(const Json& config, HfReader& reader) {
   const auto found = config.find("hidden_act");
-  if (found == config.end()) return ModelConfig{}.activation;
-  for (const ActivationName& one : activation_names()) {
+  if (found == config.end()) return model::ModelConfig{}.activation;
+  for (const model::ActivationName& one : model::activation_names()) {
     if (*found == one.hf_name) return one.name;
   }
-  const std::string known = joined(activation_names(), ", ", [](const ActivationName& one) {
-    return formatted("\"{}\"", one.hf_name);
-  });
+  const std::string known =
+      joined(model::activation_names(), ", ",
+             [](const model::ActivationName& one) { return formatted("\"{}\"", one.hf_name); });
   reader.problem("hidden_act",
                  formatted(" = {} is not supported, must be one of {}", found->dump(), known));
   return "";
 }
 
 /// transformers computes one loss over all layers (the mean); here each layer has its own loss.
-double losses_in_one(const ModelConfig& model) {
+double losses_in_one(const model::ModelConfig& model) {
   return static_cast<double>(
       std::max<std::int64_t>(1, model.moe.layers_with_experts(model.num_layers)));
 }
 
-void put_experts(const ModelConfig& model, Json& json) {
-  const MoeConfig& moe = model.moe;
+void put_experts(const model::ModelConfig& model, Json& json) {
+  const model::MoeConfig& moe = model.moe;
   json["num_experts"] = moe.num_experts;
   json["num_experts_per_tok"] = moe.num_experts_per_tok;
   json["moe_intermediate_size"] = moe.moe_intermediate_size;
@@ -130,8 +130,8 @@ void put_experts(const ModelConfig& model, Json& json) {
 }
 
 /// Reads the settings of experts in every layer except the first ones.
-void read_experts(const Json& config, HfReader& reader, ModelConfig& model) {
-  MoeConfig& moe = model.moe;
+void read_experts(const Json& config, HfReader& reader, model::ModelConfig& model) {
+  model::MoeConfig& moe = model.moe;
   // transformers 5 writes num_local_experts.
   moe.num_experts =
       reader.size(config.contains("num_local_experts") ? "num_local_experts" : "num_experts", 128);
@@ -160,7 +160,7 @@ void read_experts(const Json& config, HfReader& reader, ModelConfig& model) {
 
 }  // namespace
 
-std::string no_hf_family(const ModelConfig& config) {
+std::string hf_family_problem(const model::ModelConfig& config) {
   if (!config.moe.on()) return "";
   std::vector<std::string> reasons;
   if (!config.qk_norm) reasons.emplace_back("qk_norm = false");
@@ -172,11 +172,11 @@ std::string no_hf_family(const ModelConfig& config) {
   return joined(reasons, ", ");
 }
 
-std::string hf_family(const ModelConfig& config, std::string_view wanted) {
+std::string hf_family(const model::ModelConfig& config, std::string_view wanted) {
   return family_of(config, wanted).model_type;
 }
 
-std::string hf_config_text(const ModelConfig& config, DType dtype,
+std::string hf_config_text(const model::ModelConfig& config, DType dtype,
                            const SpecialTokenIds& special_ids, std::string_view wanted_family) {
   const Family& family = family_of(config, wanted_family);
   Json json;
@@ -218,7 +218,7 @@ std::string hf_config_text(const ModelConfig& config, DType dtype,
   return json.dump(2) + "\n";
 }
 
-ModelConfig model_from_hf(const Json& config, std::string_view where) {
+model::ModelConfig model_from_hf(const Json& config, std::string_view where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
   const Family& family = family_named(config, where);
@@ -239,7 +239,7 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
       }
     }
   }
-  ModelConfig model;
+  model::ModelConfig model;
   model.hidden_size = reader.size("hidden_size");
   model.num_layers = reader.size("num_hidden_layers");
   model.num_heads = reader.size("num_attention_heads");
@@ -261,12 +261,12 @@ ModelConfig model_from_hf(const Json& config, std::string_view where) {
   read_hf_rope(config, model, reader);
   reader.raise();
   try {
-    resolve(model, 0);
+    model::resolve(model, 0);
   } catch (const Error& error) {
     fail(ErrorKind::data, "{} cannot be imported: {}", where, error.what());
   }
-  model.preset = matching_preset(model);
+  model.preset = model::matching_preset(model);
   return model;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -12,24 +12,24 @@
 /// Converts between ModelConfig and config.json of a Hugging Face directory.
 /// Source: transformers 5.23 and 4.57, configuration_{llama,qwen3,qwen3_moe,mistral}.py (names
 /// and defaults of the keys).
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Returns the model_type of an export: `wanted` if the shape fits that family; else qwen3 with
 /// QK-norm (qwen3_moe if there are experts), llama without.
-std::string hf_family(const ModelConfig& config, std::string_view wanted = "");
+std::string hf_family(const model::ModelConfig& config, std::string_view wanted = "");
 
 /// Returns why the shape fits no family ("router_score = sigmoid, ..."); "" if it fits one.
-std::string no_hf_family(const ModelConfig& config);
+std::string hf_family_problem(const model::ModelConfig& config);
 
 /// Returns config.json of that family with the keys of both transformers generations. The shape
 /// must fit a family.
-std::string hf_config_text(const ModelConfig& config, DType dtype,
+std::string hf_config_text(const model::ModelConfig& config, DType dtype,
                            const SpecialTokenIds& special_ids, std::string_view wanted_family = "");
 
 /// Reads the shape from a config.json of model_type qwen3, qwen3_moe, llama or mistral. Throws
 /// Error(data) naming every setting that is not supported: a window smaller than all positions,
 /// rope scaling other than yarn and llama3, biases, experts in every second layer, other
 /// activations, other architectures.
-ModelConfig model_from_hf(const Json& config, std::string_view where);
+model::ModelConfig model_from_hf(const Json& config, std::string_view where);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -11,7 +11,7 @@
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/exchange/safetensors.hpp"
-#include "checkpoint/exchange/whole_folder.hpp"
+#include "checkpoint/exchange/whole_directory.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_config.hpp"
@@ -19,7 +19,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +53,7 @@ class Parameters {
 
 /// Returns the weights of a checkpoint that contains all parameters.
 std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
-                                             const ModelConfig& config, DType dtype) {
+                                             const model::ModelConfig& config, DType dtype) {
   check_parameters(checkpoint, model_tensors(config));
   const auto parameters = std::make_shared<Parameters>(checkpoint);
   std::vector<SafetensorsSource> sources;
@@ -76,9 +76,9 @@ std::vector<SafetensorsSource> whole_weights(const Checkpoint& checkpoint,
 
 /// Returns the weights of the base with the adapters added.
 std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, const Checkpoint& base,
-                                              const ModelConfig& config, DType dtype) {
+                                              const model::ModelConfig& config, DType dtype) {
   std::vector<SafetensorsSource> sources = whole_weights(base, config, dtype);
-  const LoraConfig lora = lora_of(checkpoint);
+  const model::LoraConfig lora = lora_of(checkpoint);
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);
   check_adapters(checkpoint, adapters, lora.rank);
   for (const LoraAdapter& adapter : adapters) {
@@ -95,15 +95,15 @@ std::vector<SafetensorsSource> merged_weights(const Checkpoint& checkpoint, cons
 
 }  // namespace
 
-void export_hf(const Checkpoint& checkpoint, const fs::path& directory, Communicator& world,
+void export_hf(const Checkpoint& checkpoint, const fs::path& directory, comm::Communicator& world,
                const ExportOptions& options) {
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 && options.dtype != DType::f16) {
     fail(ErrorKind::usage, "export dtype {}, must be one of f32, bf16, f16",
          dtype_name(options.dtype));
   }
-  const ModelConfig config =
+  const model::ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
-  if (const std::string why = no_hf_family(config); !why.empty()) {
+  if (const std::string why = hf_family_problem(config); !why.empty()) {
     fail(ErrorKind::usage,
          "{}: no architecture of transformers has experts with {}; train without, or generate and "
          "serve from the checkpoint itself",
@@ -113,9 +113,9 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& directory, Communic
   const std::vector<SafetensorsSource> sources =
       options.base != nullptr ? merged_weights(checkpoint, *options.base, config, options.dtype)
                               : whole_weights(checkpoint, config, options.dtype);
-  write_whole_folder(directory, world, [&](const fs::path& temporary) {
-    write_checked_folder(temporary, sources, world, options.max_file_bytes);
-    on_first_rank(world, [&] {
+  write_whole_directory(directory, world, [&](const fs::path& temporary) {
+    write_checked_directory(temporary, sources, world, options.max_file_bytes);
+    comm::on_first_rank(world, [&] {
       for (const auto& [name, content] : export_files(checkpoint, config, options.dtype))
         write_file_atomic(temporary / name, content);
       check_exported_config(temporary, config);
@@ -123,4 +123,4 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& directory, Communic
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -6,7 +6,7 @@
 #include "comm/communicator.hpp"
 #include "core/dtype.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct ExportOptions {
   DType dtype = DType::f32;                      // f32 is exact; bf16 and f16 round to nearest even
@@ -24,7 +24,7 @@ struct ExportOptions {
 /// `directory` exists or the dtype is not f32, bf16 or f16, Error(data) if the parameters of the
 /// checkpoint do not match its shape.
 void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& directory,
-               Communicator& world, const ExportOptions& options = {});
+               comm::Communicator& world, const ExportOptions& options = {});
 
 /// Imports a model directory (Qwen3, Qwen3 MoE, Llama or Mistral; one or several safetensors files;
 /// f32, bf16, f16) as the checkpoint `directory`/step-000000000 with float32 parameters and the
@@ -36,4 +36,4 @@ std::filesystem::path import_hf(const std::filesystem::path& model,
                                 const std::filesystem::path& directory,
                                 bool require_tokenizer = false);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

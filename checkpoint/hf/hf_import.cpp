@@ -9,7 +9,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,12 +29,13 @@ void add_generation_config(const Json& config, const fs::path& model,
 
 }  // namespace
 
-bool is_hf_folder(const fs::path& directory) {
+bool is_hf_directory(const fs::path& directory) {
   return fs::exists(directory / "config.json");
 }
 
-bool is_hf_folder(const fs::path& directory, Communicator& world) {
-  return text_of_first_rank(world, [&] { return is_hf_folder(directory) ? "1" : ""; }) == "1";
+bool is_hf_directory(const fs::path& directory, comm::Communicator& world) {
+  return comm::text_of_first_rank(world, [&] { return is_hf_directory(directory) ? "1" : ""; }) ==
+         "1";
 }
 
 HfModel open_hf_model(const fs::path& directory) {
@@ -46,7 +47,7 @@ HfModel open_hf_model(const fs::path& directory) {
                          directory.string()};
   imported.values[kHfFamilyValue] = hf_config.at("model_type").get<std::string>();
   add_generation_config(hf_config, directory, imported.files);
-  return {std::move(imported), weights_of(open_safetensors_folder(directory))};
+  return {std::move(imported), weights_of(open_safetensors_directory(directory))};
 }
 
 fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer) {
@@ -55,4 +56,4 @@ fs::path import_hf(const fs::path& model, const fs::path& directory, bool requir
   return save_imported(std::move(opened.model), opened.weights, directory);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -4,7 +4,7 @@
 #include "checkpoint/exchange/import_weights.hpp"
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// A Hugging Face model directory on disk (Qwen3, Qwen3 MoE, Llama or Mistral).
 struct HfModel {
@@ -13,12 +13,12 @@ struct HfModel {
 };
 
 /// Returns true for a directory with a config.json. Checkpoints and runs have no such file.
-bool is_hf_folder(const std::filesystem::path& directory);
+bool is_hf_directory(const std::filesystem::path& directory);
 /// Returns the answer of rank 0. Collective.
-bool is_hf_folder(const std::filesystem::path& directory, Communicator& world);
+bool is_hf_directory(const std::filesystem::path& directory, comm::Communicator& world);
 
 /// Opens a model directory. Throws Error(data) naming every key of config.json that is not
 /// supported, and for files that are missing or damaged.
 HfModel open_hf_model(const std::filesystem::path& directory);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Reads keys of a config.json and collects all unsupported settings, so that one error lists them.
 class HfReader {
@@ -71,4 +71,4 @@ class HfReader {
   std::string problems_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -5,10 +5,10 @@
 
 #include "model/rope_scaling.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
-using Kind = RopeScaling::Kind;
+using Kind = model::RopeScaling::Kind;
 
 constexpr std::array<std::string_view, 5> kRopeKeys{"rope_type", "type", "rope_theta", "factor",
                                                     "original_max_position_embeddings"};
@@ -52,8 +52,9 @@ double attention_factor_of(const Json& object, double factor, HfReader& reader) 
   if (given != 0) return given;
   const double mscale = reader.number(object, "mscale", 0.0);
   const double all_dim = reader.number(object, "mscale_all_dim", 0.0);
-  if (mscale == 0 || all_dim == 0) return yarn_attention_factor(factor);
-  return yarn_attention_factor(factor, mscale) / yarn_attention_factor(factor, all_dim);
+  if (mscale == 0 || all_dim == 0) return model::yarn_attention_factor(factor);
+  return model::yarn_attention_factor(factor, mscale) /
+         model::yarn_attention_factor(factor, all_dim);
 }
 
 /// Returns the text of model.rope_scaling; "" for none.
@@ -67,7 +68,7 @@ std::string read_scaling(const Json& object, const char* name, std::int64_t max_
                                    type));
     return "";
   }
-  RopeScaling scaling;
+  model::RopeScaling scaling;
   scaling.kind = type == "yarn" ? Kind::yarn : Kind::llama3;
   check_known_keys(object, name, scaling.kind, reader);
   const double original =
@@ -93,12 +94,12 @@ std::string read_scaling(const Json& object, const char* name, std::int64_t max_
     scaling.low_freq_factor = reader.number(object, "low_freq_factor", scaling.low_freq_factor);
     scaling.high_freq_factor = reader.number(object, "high_freq_factor", scaling.high_freq_factor);
   }
-  return rope_scaling_text(scaling);
+  return model::rope_scaling_text(scaling);
 }
 
 }  // namespace
 
-void read_hf_rope(const Json& config, ModelConfig& model, HfReader& reader) {
+void read_hf_rope(const Json& config, model::ModelConfig& model, HfReader& reader) {
   model.rope_theta = reader.number(config, "rope_theta", 10000.0);
   check_whole(config, reader);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -119,8 +120,8 @@ void read_hf_rope(const Json& config, ModelConfig& model, HfReader& reader) {
   }
 }
 
-void put_hf_rope(const ModelConfig& model, Json& config) {
-  const RopeScaling scaling = parse_rope_scaling(model.rope_scaling);
+void put_hf_rope(const model::ModelConfig& model, Json& config) {
+  const model::RopeScaling scaling = model::parse_rope_scaling(model.rope_scaling);
   Json json;
   if (scaling.kind == Kind::none) {
     json["rope_type"] = "default";
@@ -144,4 +145,4 @@ void put_hf_rope(const ModelConfig& model, Json& config) {
   config["rope_parameters"] = json;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

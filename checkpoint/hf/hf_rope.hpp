@@ -4,13 +4,13 @@
 
 /// Converts the rotary settings of a config.json. transformers 4 uses rope_theta and rope_scaling
 /// at the top level, transformers 5 uses rope_parameters.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Sets rope_theta and rope_scaling. Reports any scaling except default, yarn and llama3 to
 /// `reader`.
-void read_hf_rope(const Json& config, ModelConfig& model, HfReader& reader);
+void read_hf_rope(const Json& config, model::ModelConfig& model, HfReader& reader);
 
 /// Writes the keys of both generations, with every value that transformers would derive.
-void put_hf_rope(const ModelConfig& model, Json& config);
+void put_hf_rope(const model::ModelConfig& model, Json& config);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

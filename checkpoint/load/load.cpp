@@ -12,7 +12,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
@@ -101,7 +101,7 @@ Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
   Checkpoint checkpoint;
   checkpoint.path_ = directory;
   checkpoint.manifest_ = parse_manifest(read_regular(path, kMaxManifestBytes), path.string());
-  const std::int64_t named = step_of_folder_name(directory.filename().string());
+  const std::int64_t named = step_of_directory_name(directory.filename().string());
   if (named >= 0 && named != checkpoint.step()) {
     fail(ErrorKind::data, "{}: belongs to step {}, not to this directory", path.string(),
          checkpoint.step());
@@ -109,9 +109,9 @@ Checkpoint Checkpoint::open(const std::filesystem::path& directory) {
   return checkpoint;
 }
 
-Checkpoint Checkpoint::open(const std::filesystem::path& directory, Communicator& world) {
+Checkpoint Checkpoint::open(const std::filesystem::path& directory, comm::Communicator& world) {
   Checkpoint checkpoint;
-  const std::string text = text_of_first_rank(world, [&] {
+  const std::string text = comm::text_of_first_rank(world, [&] {
     checkpoint = open(directory);
     return world.size() == 1 ? "" : manifest_text(checkpoint.manifest_);
   });
@@ -152,7 +152,7 @@ std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
   if (count > available / size_of(tensor.dtype))
     fail(ErrorKind::data, "{}: {} is larger than its shards", path_.string(), name);
   std::vector<std::byte> bytes(count * size_of(tensor.dtype));
-  const ReadTarget target{Slice::whole(tensor.shape), bytes};
+  const ReadTarget target{parallel::Slice::whole(tensor.shape), bytes};
   std::vector<SliceJob> jobs;
   for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, {target}});
   read_slices(path_, manifest_, std::move(jobs));
@@ -166,26 +166,26 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptio
   into.values = checkpoint.manifest().values;
 }
 
-void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world,
+void load_tensors(const Checkpoint& checkpoint, StateDict& into, comm::Communicator& world,
                   const LoadOptions& options) {
-  check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
+  comm::check_equal(world, manifest_text(checkpoint.manifest()), "the checkpoint to load");
   WantedTensors wanted = compare(checkpoint.manifest(), into);
   world
       .all_reduce({.input = wanted.flags.data(),
                    .output = wanted.flags.data(),
                    .count = wanted.flags.size(),
                    .dtype = DType::u8,
-                   .op = ReduceOp::max,
+                   .op = comm::ReduceOp::max,
                    .tag = "wanted tensors"})
       ->wait();
-  agree(world, capture([&] {
-          raise(checkpoint,
-                wanted.problems + extra_tensors(checkpoint.manifest(), wanted.flags, options));
-        }));
+  comm::agree(world, comm::capture([&] {
+                raise(checkpoint, wanted.problems +
+                                      extra_tensors(checkpoint.manifest(), wanted.flags, options));
+              }));
   Replicas replicas(checkpoint.manifest(), into, world);
-  agree(world, capture([&] { read_tensors(checkpoint, replicas.to_read()); }));
+  comm::agree(world, comm::capture([&] { read_tensors(checkpoint, replicas.to_read()); }));
   replicas.exchange();
   into.values = checkpoint.manifest().values;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -11,7 +11,7 @@
 /// Reads any number of saved shards of any layout into slices of any other layout. Reads only at
 /// the positions that the manifest names; libhdf5 never opens a file that is being loaded. Checks
 /// every slice while reading it (slice_reader.hpp describes the checks and the memory).
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// One committed checkpoint with a verified manifest. The other files are verified when they are
 /// read.
@@ -21,7 +21,7 @@ class Checkpoint {
   /// the step of the directory.
   static Checkpoint open(const std::filesystem::path& directory);
   /// Rank 0 reads the manifest for all ranks; all ranks throw its error. Collective.
-  static Checkpoint open(const std::filesystem::path& directory, Communicator& world);
+  static Checkpoint open(const std::filesystem::path& directory, comm::Communicator& world);
 
   [[nodiscard]] const std::filesystem::path& path() const noexcept { return path_; }
 
@@ -58,7 +58,7 @@ void load_tensors(const Checkpoint& checkpoint, StateDict& into, const LoadOptio
 /// Like load_tensors above, each rank with its own slices. A tensor is extra only if no rank
 /// requests it. Slices that are not owned come from the rank that owns and reads them, if there is
 /// one. Collective; all ranks throw if one does.
-void load_tensors(const Checkpoint& checkpoint, StateDict& into, Communicator& world,
+void load_tensors(const Checkpoint& checkpoint, StateDict& into, comm::Communicator& world,
                   const LoadOptions& options = {});
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -4,10 +4,10 @@
 
 #include "checkpoint/disk/disk_reader.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 std::span<const std::byte> LogicalReader::next() {
-  Slice window = Slice::whole(tensor_->shape);
+  parallel::Slice window = parallel::Slice::whole(tensor_->shape);
   if (begin_ == window.rectangle_count()) return {};
   const auto element = static_cast<std::int64_t>(size_of(tensor_->dtype));
   window.flat_begin = begin_;
@@ -18,10 +18,11 @@ std::span<const std::byte> LogicalReader::next() {
   return window_;
 }
 
-void LogicalReader::read(const Slice& window) {
+void LogicalReader::read(const parallel::Slice& window) {
   const std::size_t element = size_of(tensor_->dtype);
   for (const SavedSlice& slice : tensor_->slices) {
-    const std::vector<SliceRun> runs = intersect(tensor_->shape, slice.part, window);
+    const std::vector<parallel::SliceRun> runs =
+        parallel::intersect(tensor_->shape, slice.part, window);
     if (runs.empty()) continue;
     // One read covers all runs. The bytes between them belong to the neighboring windows, so they
     // are few.
@@ -30,7 +31,7 @@ void LogicalReader::read(const Slice& window) {
     const DiskReader reader(checkpoint_->path(), checkpoint_->manifest().shards[slice.shard]);
     const auto span = reader.read(slice.at + static_cast<std::uint64_t>(first) * element,
                                   static_cast<std::size_t>(last - first) * element, buffer_);
-    for (const SliceRun& run : runs) {
+    for (const parallel::SliceRun& run : runs) {
       std::copy_n(span.data() + static_cast<std::size_t>(run.source_index - first) * element,
                   static_cast<std::size_t>(run.count) * element,
                   window_.data() + static_cast<std::size_t>(run.target_index) * element);
@@ -38,4 +39,4 @@ void LogicalReader::read(const Slice& window) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

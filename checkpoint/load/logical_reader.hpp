@@ -7,7 +7,7 @@
 #include "checkpoint/disk/aligned_buffer.hpp"
 #include "checkpoint/load/load.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Reads the elements of a logical tensor in row-major order, in windows of 64 MiB, for any slices.
 /// Does not check checksums, because a window may be a small part of a large slice: the checkpoint
@@ -25,7 +25,7 @@ class LogicalReader {
   std::span<const std::byte> next();
 
  private:
-  void read(const Slice& window);
+  void read(const parallel::Slice& window);
 
   const Checkpoint* checkpoint_;
   const SavedTensor* tensor_;
@@ -34,4 +34,4 @@ class LogicalReader {
   AlignedBuffer buffer_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

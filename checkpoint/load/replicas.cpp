@@ -11,21 +11,21 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 /// A tensor slice of some rank, identified by numbers that are valid on every rank.
 struct HeldSlice {
   int rank = 0;
   std::size_t tensor = 0;  // index in the StateDict of that rank
-  Slice part;
+  parallel::Slice part;
 };
 
 using SlicesByName = std::map<std::string, std::vector<HeldSlice>>;  // sorted by rank, then tensor
 
 /// Gathers the tensors of all ranks for which `chosen` is true. Collective.
 SlicesByName gather_slices(const CheckpointManifest& manifest, const StateDict& state,
-                           Communicator& world,
+                           comm::Communicator& world,
                            const std::function<bool(const StateTensor&)>& chosen) {
   std::ostringstream mine;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
@@ -39,7 +39,8 @@ SlicesByName gather_slices(const CheckpointManifest& manifest, const StateDict& 
     mine << '\n';
   }
   SlicesByName slices;
-  std::istringstream words(broadcast_text(world, joined(gather_texts(world, mine.str()), "")));
+  std::istringstream words(
+      comm::broadcast_text(world, joined(comm::gather_texts(world, mine.str()), "")));
   std::ptrdiff_t name = 0;
   HeldSlice slice;
   while (words >> slice.rank >> name >> slice.tensor >> slice.part.flat_begin >>
@@ -55,11 +56,12 @@ SlicesByName gather_slices(const CheckpointManifest& manifest, const StateDict& 
 }
 
 /// Returns true if the runs, in any order, cover all elements [0, count) of their target once.
-bool tile(std::vector<SliceRun> runs, std::int64_t count) {
-  std::sort(runs.begin(), runs.end(),
-            [](const SliceRun& a, const SliceRun& b) { return a.target_index < b.target_index; });
+bool tile(std::vector<parallel::SliceRun> runs, std::int64_t count) {
+  std::sort(runs.begin(), runs.end(), [](const parallel::SliceRun& a, const parallel::SliceRun& b) {
+    return a.target_index < b.target_index;
+  });
   std::int64_t end = 0;
-  for (const SliceRun& run : runs) {
+  for (const parallel::SliceRun& run : runs) {
     if (run.target_index != end) return false;
     end += run.count;
   }
@@ -68,17 +70,17 @@ bool tile(std::vector<SliceRun> runs, std::int64_t count) {
 
 struct Source {
   const HeldSlice* offer;
-  std::vector<SliceRun> runs;
+  std::vector<parallel::SliceRun> runs;
 };
 
 /// Returns the slices of other ranks that together cover `need`, by rank; empty if they do not.
 std::vector<Source> sources_of(const std::vector<std::int64_t>& shape, const HeldSlice& need,
                                const std::vector<HeldSlice>& offers) {
   std::vector<Source> sources;
-  std::vector<SliceRun> all;
+  std::vector<parallel::SliceRun> all;
   for (const HeldSlice& offer : offers) {
-    if (offer.rank == need.rank || !meet(shape, offer.part, need.part)) continue;
-    sources.push_back({&offer, intersect(shape, offer.part, need.part)});
+    if (offer.rank == need.rank || !parallel::meet(shape, offer.part, need.part)) continue;
+    sources.push_back({&offer, parallel::intersect(shape, offer.part, need.part)});
     all.insert(all.end(), sources.back().runs.begin(), sources.back().runs.end());
   }
   if (!tile(std::move(all), need.part.count())) sources.clear();
@@ -96,15 +98,15 @@ std::map<int, std::vector<std::byte>> empty_messages(const Transfers& transfers,
   return messages;
 }
 
-std::vector<Message> as_request(std::map<int, std::vector<std::byte>>& messages) {
-  std::vector<Message> request;
+std::vector<comm::Message> as_request(std::map<int, std::vector<std::byte>>& messages) {
+  std::vector<comm::Message> request;
   for (auto& [peer, bytes] : messages) request.push_back({peer, bytes.data(), bytes.size()});
   return request;
 }
 
 }  // namespace
 
-Replicas::Replicas(const CheckpointManifest& manifest, StateDict& into, Communicator& world)
+Replicas::Replicas(const CheckpointManifest& manifest, StateDict& into, comm::Communicator& world)
     : into_(into), world_(world), received_(into.tensors.size(), false) {
   const SlicesByName needs =
       gather_slices(manifest, into, world, [](const StateTensor& tensor) { return !tensor.owner; });
@@ -142,7 +144,7 @@ StateDict Replicas::to_read() const {
 void Replicas::exchange() {
   const auto size = [&](const Transfer& transfer) {
     std::int64_t elements = 0;
-    for (const SliceRun& run : transfer.runs) elements += run.count;
+    for (const parallel::SliceRun& run : transfer.runs) elements += run.count;
     return static_cast<std::size_t>(elements) * size_of(into_.tensors[transfer.tensor].dtype);
   };
   // Copies each run between a tensor and the messages.
@@ -152,7 +154,7 @@ void Replicas::exchange() {
     for (const Transfer& transfer : transfers) {
       const StateTensor& tensor = into_.tensors[transfer.tensor];
       const std::size_t element = size_of(tensor.dtype);
-      for (const SliceRun& run : transfer.runs) {
+      for (const parallel::SliceRun& run : transfer.runs) {
         const std::size_t bytes = static_cast<std::size_t>(run.count) * element;
         const auto index = static_cast<std::size_t>(pack ? run.source_index : run.target_index);
         std::byte* held = tensor.bytes.data() + index * element;
@@ -165,10 +167,10 @@ void Replicas::exchange() {
   auto sent = empty_messages(sends_, size);
   auto received = empty_messages(receives_, size);
   move(sends_, sent, /*pack=*/true);
-  const std::vector<Message> sends = as_request(sent);
-  const std::vector<Message> receives = as_request(received);
+  const std::vector<comm::Message> sends = as_request(sent);
+  const std::vector<comm::Message> receives = as_request(received);
   world_.exchange({.sends = sends, .receives = receives, .tag = "loaded replicas"})->wait();
   move(receives_, received, /*pack=*/false);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -7,7 +7,7 @@
 #include "checkpoint/format/state.hpp"
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Loads elements that several ranks need. The owner reads them and sends them to the other ranks,
 /// so that each byte of a checkpoint is read once for all replicas. If no rank owns an element,
@@ -16,7 +16,7 @@ class Replicas {
  public:
   /// Every tensor of `into` must be in the manifest with its dtype and shape. `into` must outlive
   /// this object. Collective.
-  Replicas(const CheckpointManifest& manifest, StateDict& into, Communicator& world);
+  Replicas(const CheckpointManifest& manifest, StateDict& into, comm::Communicator& world);
 
   /// Returns the tensors that this rank reads from disk.
   [[nodiscard]] StateDict to_read() const;
@@ -29,14 +29,14 @@ class Replicas {
   struct Transfer {
     int peer = 0;
     std::size_t tensor = 0;
-    std::vector<SliceRun> runs;
+    std::vector<parallel::SliceRun> runs;
   };
 
   StateDict& into_;
-  Communicator& world_;
+  comm::Communicator& world_;
   std::vector<Transfer> sends_;  // for each peer in the order of its message
   std::vector<Transfer> receives_;
   std::vector<bool> received_;  // [tensors]
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -13,7 +13,7 @@
 #include "core/hash/crc32c.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::uint64_t kBlockBytes = std::uint64_t{4} << 20;  // a multiple of every element size
@@ -24,7 +24,7 @@ constexpr std::size_t kThreads = 4;                     // they wait for the dis
 
 /// The runs of one target within a slice, ascending in both.
 struct WantedRuns {
-  std::vector<SliceRun> runs;
+  std::vector<parallel::SliceRun> runs;
   std::span<std::byte> bytes;
 };
 
@@ -55,9 +55,10 @@ struct DiskRead {
 void scatter(const WantedRuns& wanted, std::span<const std::byte> block, std::int64_t begin,
              std::size_t element) {
   const std::int64_t end = begin + static_cast<std::int64_t>(block.size() / element);
-  auto run = std::partition_point(
-      wanted.runs.begin(), wanted.runs.end(),
-      [&](const SliceRun& candidate) { return candidate.source_index + candidate.count <= begin; });
+  auto run = std::partition_point(wanted.runs.begin(), wanted.runs.end(),
+                                  [&](const parallel::SliceRun& candidate) {
+                                    return candidate.source_index + candidate.count <= begin;
+                                  });
   for (; run != wanted.runs.end() && run->source_index < end; ++run) {
     const std::int64_t from = std::max(begin, run->source_index);
     const std::int64_t to = std::min(end, run->source_index + run->count);
@@ -183,7 +184,8 @@ void read_slices(const std::filesystem::path& directory, const CheckpointManifes
               {},
               {}};
     for (const ReadTarget& target : job.targets) {
-      std::vector<SliceRun> runs = intersect(job.tensor->shape, job.slice->part, target.part);
+      std::vector<parallel::SliceRun> runs =
+          parallel::intersect(job.tensor->shape, job.slice->part, target.part);
       if (!runs.empty()) task.wanted.push_back({std::move(runs), target.bytes});
     }
     if (task.wanted.empty()) continue;
@@ -201,4 +203,4 @@ void read_slices(const std::filesystem::path& directory, const CheckpointManifes
     check_hash(*task.job, joined_checksum(task), readers.at(task.job->slice->shard).path());
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -7,11 +7,11 @@
 
 #include "checkpoint/format/manifest.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// The destination of a part of a logical tensor. bytes.size() = part.count() * size_of(dtype).
 struct ReadTarget {
-  Slice part;
+  parallel::Slice part;
   std::span<std::byte> bytes;
 };
 
@@ -31,4 +31,4 @@ struct SliceJob {
 void read_slices(const std::filesystem::path& directory, const CheckpointManifest& manifest,
                  std::vector<SliceJob> jobs);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

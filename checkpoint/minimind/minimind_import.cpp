@@ -9,7 +9,7 @@
 #include "checkpoint/minimind/torch_file.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -166,7 +166,7 @@ bool is_adapter_name(std::string_view name) {
 fs::path import_minimind(const MinimindImport& import, const fs::path& directory) {
   const std::string where = import.file.string();
   const WeightSource theirs = read_source(import.file);
-  ModelConfig model = import.model;
+  model::ModelConfig model = import.model;
   std::int64_t rows = 0;
   for (const auto& [name, tensor] : theirs) {
     if (new_name(without_wrapper(name)) == "model.embed_tokens.weight" && tensor.shape.size() == 2)
@@ -174,11 +174,11 @@ fs::path import_minimind(const MinimindImport& import, const fs::path& directory
   }
   if (rows == 0) refuse_without_embedding(theirs, where);
   if (model.vocab_size == 0) model.vocab_size = rows;
-  resolve(model, 0);
+  model::resolve(model, 0);
   ImportedModel imported{model, {}, {}, where, import.require_tokenizer};
   if (!import.tokenizer.empty()) imported.files = tokenizer_files_of(import.tokenizer);
   return save_imported(std::move(imported), as_hugging_face(theirs, model.head_dim, where),
                        directory);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -4,11 +4,11 @@
 
 #include "model/config.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct MinimindImport {
   std::filesystem::path file;  // .pth or .safetensors
-  ModelConfig model;           // shape from a preset or sizes; vocab_size 0: taken from the file
+  model::ModelConfig model;    // shape from a preset or sizes; vocab_size 0: taken from the file
   std::filesystem::path tokenizer;  // directory of tokenizer files; "": none
   bool require_tokenizer = false;   // refuse a tokenizer that is missing or cannot be read
 };
@@ -27,4 +27,4 @@ struct MinimindImport {
 std::filesystem::path import_minimind(const MinimindImport& import,
                                       const std::filesystem::path& directory);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

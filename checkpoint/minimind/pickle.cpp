@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 /// A Python object. One deque owns all objects until the end, because a pickle may contain cycles.
@@ -373,4 +373,4 @@ std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickl
   return tensors;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

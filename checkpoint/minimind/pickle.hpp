@@ -7,7 +7,7 @@
 
 #include "core/dtype.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// A tensor of a pickled state: row-major elements [offset, offset + product of shape) of a
 /// storage.
@@ -30,4 +30,4 @@ struct PickledTensor {
 std::map<std::string, PickledTensor> read_pickled_tensors(std::string_view pickle,
                                                           const std::string& where);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMostPickleBytes = std::uint64_t{1} << 26;
@@ -55,4 +55,4 @@ void TorchFile::read(const std::string& name, std::span<std::byte> bytes) const 
   std::copy_n(storage.begin() + static_cast<std::ptrdiff_t>(begin), bytes.size(), bytes.begin());
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "checkpoint/minimind/pickle.hpp"
 #include "checkpoint/minimind/zip_file.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// A state dict written by torch.save (torch 1.6 and later; "model.pth"): names and tensors.
 /// Nothing in the file is executed. All positions are checked before a tensor is read. Throws
@@ -32,4 +32,4 @@ class TorchFile {
   std::map<std::string, PickledTensor> tensors_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -10,7 +10,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::uint32_t kLocalHeader = 0x04034b50;
@@ -152,4 +152,4 @@ void ZipFile::read(const std::string& name, std::span<std::byte> bytes) const {
          name);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Reads a ZIP archive of stored (not compressed) records, as written by torch.save, including
 /// archives over 4 GiB (ZIP64). Checks that every position lies in the file before reading. Throws
@@ -39,4 +39,4 @@ class ZipFile {
   std::map<std::string, Record> records_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/import_weights.hpp"
 #include "checkpoint/exchange/lora.hpp"
-#include "checkpoint/exchange/whole_folder.hpp"
+#include "checkpoint/exchange/whole_directory.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
@@ -20,7 +20,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,9 +30,10 @@ constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::array kHalves{".lora_A.weight", ".lora_B.weight"};
 constexpr std::string_view kParam = "param/";
 
-std::vector<std::string> target_names(const LoraConfig& lora, const ModelConfig& model) {
-  const LinearShapes linears = block_linears(model);
-  const auto targeted = lora_targets(lora, model);
+std::vector<std::string> target_names(const model::LoraConfig& lora,
+                                      const model::ModelConfig& model) {
+  const model::LinearShapes linears = model::block_linears(model);
+  const auto targeted = model::lora_targets(lora, model);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < linears.size(); ++i) {
     if (targeted[i]) names.emplace_back(linears[i].name());
@@ -40,7 +41,7 @@ std::vector<std::string> target_names(const LoraConfig& lora, const ModelConfig&
   return names;
 }
 
-std::string config_text(const LoraConfig& lora, const ModelConfig& model,
+std::string config_text(const model::LoraConfig& lora, const model::ModelConfig& model,
                         const std::string& base_name) {
   Json json;
   json["peft_type"] = "LORA";
@@ -62,7 +63,7 @@ std::string config_text(const LoraConfig& lora, const ModelConfig& model,
 }
 
 /// Reads LoraConfig. Throws Error(data) naming every setting that is not plain LoRA.
-LoraConfig lora_in(const Json& config, const std::string& where) {
+model::LoraConfig lora_in(const Json& config, const std::string& where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
   if (config.value("peft_type", Json()) != "LORA")
@@ -76,7 +77,7 @@ LoraConfig lora_in(const Json& config, const std::string& where) {
         "use_qalora", "alora_invocation_tokens", "arrow_config", "layers_to_transform"}) {
     reader.must_be_off(key);
   }
-  LoraConfig lora;
+  model::LoraConfig lora;
   lora.rank = reader.size("r");
   lora.alpha = reader.number(config, "lora_alpha", 8);
   lora.rslora = reader.flag("use_rslora", false);
@@ -131,9 +132,9 @@ WeightSource adapter_weights(const fs::path& directory) {
 }
 
 /// Returns the last component of the names of the modules that have an adapter.
-std::vector<std::string> targets_in(const WeightSource& weights, const ModelConfig& model) {
+std::vector<std::string> targets_in(const WeightSource& weights, const model::ModelConfig& model) {
   std::vector<std::string> names;
-  for (const LinearShape& linear : block_linears(model)) {
+  for (const model::LinearShape& linear : model::block_linears(model)) {
     const bool is_there = std::any_of(weights.begin(), weights.end(), [&](const auto& one) {
       return one.first.find(cat(".", linear.module, ".lora_")) != std::string::npos;
     });
@@ -163,13 +164,13 @@ void take_template(const fs::path& directory, StateDict& state) {
 
 }  // namespace
 
-void export_peft(const Checkpoint& checkpoint, const fs::path& directory, Communicator& world,
+void export_peft(const Checkpoint& checkpoint, const fs::path& directory, comm::Communicator& world,
                  DType dtype, const std::string& base_name) {
   const std::string where = checkpoint.path().string();
   if (!holds_adapters(checkpoint))
     fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter", where);
-  const ModelConfig config = model_from_values(checkpoint.manifest().values, where);
-  const LoraConfig lora = lora_of(checkpoint);
+  const model::ModelConfig config = model_from_values(checkpoint.manifest().values, where);
+  const model::LoraConfig lora = lora_of(checkpoint);
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);
   check_adapters(checkpoint, adapters, lora.rank);
   std::vector<SafetensorsSource> sources;
@@ -184,9 +185,9 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& directory, Commun
                          }});
     }
   }
-  write_whole_folder(directory, world, [&](const fs::path& temporary) {
+  write_whole_directory(directory, world, [&](const fs::path& temporary) {
     write_checked_file(temporary / kWeightsFile, sources, world);
-    on_first_rank(world, [&] {
+    comm::on_first_rank(world, [&] {
       write_file_atomic(temporary / kConfigFile, config_text(lora, config, base_name));
       for (const auto& [name, content] : exported_tokenizer(checkpoint))
         write_file_atomic(temporary / name, content);
@@ -200,9 +201,9 @@ PeftAdapters read_peft(const fs::path& directory,
                        const std::string& where) {
   const fs::path config_path = directory / kConfigFile;
   const Json config = read_json(config_path);
-  LoraConfig lora = lora_in(config, config_path.string());
+  model::LoraConfig lora = lora_in(config, config_path.string());
   const WeightSource weights = adapter_weights(directory);
-  const ModelConfig model = model_from_values(base_values, where);
+  const model::ModelConfig model = model_from_values(base_values, where);
   const std::vector<std::string> targets = targets_in(weights, model);
   check_named(config, targets, config_path.string());
   lora.targets = joined(targets, ",");
@@ -224,12 +225,13 @@ PeftAdapters read_peft(const fs::path& directory,
       const std::vector<std::int64_t>& shape = weights.at(name).shape;
       read.storage.push_back(read_f32(weights.at(name), name));
       content.update(read.storage.back());
-      read.state.tensors.push_back({cat(kParam, name), DType::f32, shape, Slice::whole(shape),
-                                    read.storage.back(), /*owner=*/true});
+      read.state.tensors.push_back({cat(kParam, name), DType::f32, shape,
+                                    parallel::Slice::whole(shape), read.storage.back(),
+                                    /*owner=*/true});
     }
   }
   read.run_id = formatted("import-{}", content.hex().substr(0, 16));
   return read;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -14,14 +14,15 @@
 /// Reads and writes adapter directories of Hugging Face peft: adapter_config.json and
 /// adapter_model.safetensors. Tensor names have the prefix "base_model.model.".
 /// Source: peft 0.21, tuners/lora/config.py and utils/save_and_load.py.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Writes `directory` from a checkpoint of adapters (exchange/lora.hpp), with the tokenizer and the
 /// chat template of its model. The directory appears complete, after all files were read back and
 /// compared. `base_name`: base_model_name_or_path, a Hugging Face directory or hub name; "": null.
 /// Collective. Throws Error(usage) if the directory exists or the checkpoint contains no adapters.
 void export_peft(const Checkpoint& checkpoint, const std::filesystem::path& directory,
-                 Communicator& world, DType dtype = DType::f32, const std::string& base_name = "");
+                 comm::Communicator& world, DType dtype = DType::f32,
+                 const std::string& base_name = "");
 
 /// Adapters in float32, ready to save beside their base. `storage` owns the bytes of the tensors.
 struct PeftAdapters {
@@ -40,4 +41,4 @@ PeftAdapters read_peft(const std::filesystem::path& directory,
                        const std::map<std::string, std::string>& base_files,
                        const std::string& where);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "checkpoint/exchange/safetensors.hpp"
-#include "checkpoint/exchange/whole_folder.hpp"
+#include "checkpoint/exchange/whole_directory.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
@@ -16,7 +16,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr const char* kReferenceFormat = "trireme-reference";
@@ -183,8 +183,8 @@ void save_reference(const std::filesystem::path& directory, const ReferenceTable
   const auto documents = joined_rows(table.sets, &ReferenceSet::documents);
   const auto keys = joined_rows(table.sets, &ReferenceSet::keys);
   const auto pairs = static_cast<std::int64_t>(keys.size());
-  SelfCommunicator alone;
-  write_whole_folder(directory, alone, [&](const std::filesystem::path& temporary) {
+  comm::SelfCommunicator alone;
+  write_whole_directory(directory, alone, [&](const std::filesystem::path& temporary) {
     const std::filesystem::path path = temporary / kTableName;
     const std::array tensors{tensor_of("sums", DType::f64, {pairs, 2}, sums),
                              tensor_of("counts", DType::i32, {pairs, 2}, counts),
@@ -233,4 +233,4 @@ ReferenceTable load_reference(const std::filesystem::path& directory) {
   return table;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -18,7 +18,7 @@
 ///                          all preceding bytes
 /// Version 1 is also supported: one set, all documents in order without keys, NaN for a pair
 /// without a score; its keys are set_xxh3_128, seq_len and num_pairs instead of score and sets.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// The model and the score type of all log-probabilities of a table.
 struct ReferenceOrigin {
@@ -64,4 +64,4 @@ bool is_reference(const std::filesystem::path& directory);
 /// version.
 ReferenceTable load_reference(const std::filesystem::path& directory);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

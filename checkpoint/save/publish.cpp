@@ -11,7 +11,7 @@
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,7 +48,7 @@ void make_durable_folder(const fs::path& directory) {
   std::error_code ignored;
   if (!fs::create_directory(directory, code) && !fs::is_directory(directory, ignored))
     fail_to_write("create directory", directory, code ? code.value() : EEXIST);
-  sync_folder(directory.parent_path());
+  sync_directory(directory.parent_path());
 }
 
 }  // namespace
@@ -56,13 +56,13 @@ void make_durable_folder(const fs::path& directory) {
 void make_temporary(const Unpublished& unpublished) {
   make_durable_folder(fs::absolute(unpublished.directory));
   std::error_code code;
-  const fs::path target = unpublished.directory / step_folder_name(unpublished.step);
+  const fs::path target = unpublished.directory / step_directory_name(unpublished.step);
   if (fs::exists(fs::symlink_status(target, code))) {
     fail(ErrorKind::usage, "{} exists already; a committed checkpoint is never overwritten",
          target.string());
   }
   // Leftovers that cannot be deleted only cost space. If one is in the way, create_directory fails.
-  if (const auto error = capture([&] { remove_leftovers(unpublished.directory); }))
+  if (const auto error = comm::capture([&] { remove_leftovers(unpublished.directory); }))
     log::warn(error->what());
   failpoint("checkpoint.mkdir");
   if (!fs::create_directory(unpublished.temporary, code))
@@ -78,7 +78,7 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   manifest.values = unpublished.values;
   for (const CheckpointManifest& part : parts) merge_manifest(manifest, part);
   write_carried_files(unpublished, manifest);
-  if (const auto error = capture([&] { check_manifest(manifest, "the state to save"); })) {
+  if (const auto error = comm::capture([&] { check_manifest(manifest, "the state to save"); })) {
     throw Error(ErrorKind::internal, error->what());
   }
   check_shards_arrived(unpublished, manifest);
@@ -86,14 +86,14 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   const std::string text = manifest_text(manifest);
   write_file_atomic(unpublished.temporary / kManifestName, text);
   failpoint("checkpoint.manifest.written");
-  sync_folder(unpublished.temporary);
+  sync_directory(unpublished.temporary);
   failpoint("checkpoint.publish");
-  const std::string name = step_folder_name(manifest.step);
+  const std::string name = step_directory_name(manifest.step);
   publish(unpublished.temporary, unpublished.directory / name);
   failpoint("checkpoint.published");
   // `latest` is a hint for people and scripts; readers scan the directories. Therefore its failure
   // does not undo the commit.
-  if (const auto error = capture([&] {
+  if (const auto error = comm::capture([&] {
         write_file_atomic(unpublished.directory / "latest",
                           formatted("{}\n{}\n", name, xxh3_128_hex(text)));
       })) {
@@ -103,4 +103,4 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   return unpublished.directory / name;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

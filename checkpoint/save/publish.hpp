@@ -7,7 +7,7 @@
 
 #include "checkpoint/format/manifest.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// A checkpoint before the commit: everything except its shards, which writers put into
 /// `temporary`.
@@ -31,4 +31,4 @@ void make_temporary(const Unpublished& unpublished);
 std::filesystem::path publish_checkpoint(const Unpublished& unpublished,
                                          const std::vector<CheckpointManifest>& parts);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

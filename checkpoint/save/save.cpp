@@ -7,13 +7,13 @@
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 void check_tensor(const StateTensor& tensor) {
   if (!is_tensor_name(tensor.name))
     fail(ErrorKind::internal, "tensor name '{}' cannot be saved", tensor.name);
-  const Slice& part = tensor.slice;
+  const parallel::Slice& part = tensor.slice;
   const bool good =
       lies_inside(tensor.shape, part) &&
       tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
@@ -27,7 +27,7 @@ std::vector<SliceToWrite> owned_slices(const StateDict& state) {
   for (const StateTensor& tensor : state.tensors) {
     check_tensor(tensor);
     // A tensor without elements is still named in the manifest.
-    const bool empty = Slice::whole(tensor.shape).count() == 0;
+    const bool empty = parallel::Slice::whole(tensor.shape).count() == 0;
     if (tensor.owner && (empty || tensor.slice.count() > 0)) {
       slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.slice, tensor.bytes});
     }
@@ -73,13 +73,13 @@ void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
 }
 
 StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::int64_t step,
-                                  const StateDict& state, Communicator& world,
+                                  const StateDict& state, comm::Communicator& world,
                                   const SaveOptions& options) {
   StagedCheckpoint staged;
-  const auto error = capture([&] {
+  const auto error = comm::capture([&] {
     failpoint("checkpoint.stage");
     check_files(state, options);
-    staged.whole = {directory,      directory / (".tmp-" + step_folder_name(step)),
+    staged.whole = {directory,      directory / (".tmp-" + step_directory_name(step)),
                     options.run_id, step,
                     state.values,   state.files};
     staged.identity = {options.run_id, step, world.rank(), world.size()};
@@ -87,14 +87,15 @@ StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::i
     if (options.copy) copy_slices(staged, {});
     if (world.rank() == 0) make_temporary(staged.whole);
   });
-  agree(world, error);
-  check_equal(world, common_text(staged), "step, values or files of a checkpoint");
+  comm::agree(world, error);
+  comm::check_equal(world, common_text(staged), "step, values or files of a checkpoint");
   return staged;
 }
 
-WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* rate_limit) noexcept {
+WrittenShard write_staged_shard(const StagedCheckpoint& staged,
+                                WriteRateLimit* rate_limit) noexcept {
   WrittenShard written;
-  written.error = capture([&] {
+  written.error = comm::capture([&] {
     written.part =
         write_shard_file(staged.whole.temporary, staged.identity, staged.slices, rate_limit);
   });
@@ -102,23 +103,24 @@ WrittenShard write_staged_shard(const StagedCheckpoint& staged, WritePace* rate_
 }
 
 std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const WrittenShard& written,
-                                        Communicator& world) {
+                                        comm::Communicator& world) {
   std::optional<Error> failure;
   try {
-    agree(world, written.error);
-    const std::vector<std::string> parts = gather_texts(world, manifest_part_text(written.part));
-    const auto error = capture([&] {
+    comm::agree(world, written.error);
+    const std::vector<std::string> parts =
+        comm::gather_texts(world, manifest_part_text(written.part));
+    const auto error = comm::capture([&] {
       if (world.rank() != 0) return;
       std::vector<CheckpointManifest> parsed;
       for (const std::string& part : parts)
         parsed.push_back(parse_manifest_part(part, "a rank's part of the manifest"));
       publish_checkpoint(staged.whole, parsed);
     });
-    agree(world, error);
+    comm::agree(world, error);
   } catch (const Error& error) {
     failure = error;
   }
-  if (!failure) return staged.whole.directory / step_folder_name(staged.identity.step);
+  if (!failure) return staged.whole.directory / step_directory_name(staged.identity.step);
   // After agree, no rank writes any more. If a peer has died instead, the next owner removes the
   // leftovers.
   if (world.rank() == 0 && failure->kind() != ErrorKind::comm) {
@@ -130,7 +132,7 @@ std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const Wr
 }
 
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory, std::int64_t step,
-                                      const StateDict& state, Communicator& world,
+                                      const StateDict& state, comm::Communicator& world,
                                       const SaveOptions& options) {
   SaveOptions borrowed = options;
   borrowed.copy = false;
@@ -138,4 +140,4 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& directory, st
   return commit_checkpoint(staged, write_staged_shard(staged), world);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

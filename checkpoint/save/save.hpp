@@ -21,11 +21,11 @@
 ///   write_staged_shard  this rank    its HDF5 shard: skeleton, raw writes, hashes, fsync
 ///   commit_checkpoint   collective   manifest, one rename to step-NNNNNNNNN, `latest`
 ///
-/// write_behind.hpp runs the middle stage during training. Readers see no change before the rename.
+/// async_saver.hpp runs the middle stage during training. Readers see no change before the rename.
 /// An error on one rank is thrown on all ranks, and the earlier checkpoint stays. Every step of the
 /// protocol has a failpoint "checkpoint.*"; docs/formats/checkpoint.md lists them. The directory
 /// must belong to this run alone (run_lock.hpp).
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct SaveOptions {
   std::string run_id = "run";  // plain name; the same on all ranks and for the whole run
@@ -51,7 +51,7 @@ struct WrittenShard {
 /// Collective. Throws Error(usage) if step-NNNNNNNNN already exists, Error(internal) for an
 /// inconsistent StateDict.
 StagedCheckpoint stage_checkpoint(const std::filesystem::path& directory, std::int64_t step,
-                                  const StateDict& state, Communicator& world,
+                                  const StateDict& state, comm::Communicator& world,
                                   const SaveOptions& options);
 
 /// Copies the owned elements of borrowed tensors into `memory` if it is large enough; reused memory
@@ -61,16 +61,16 @@ void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory);
 /// Writes the shard of this rank. Does not communicate and never throws: commit_checkpoint agrees
 /// on the error. `rate_limit` limits the write rate.
 WrittenShard write_staged_shard(const StagedCheckpoint& staged,
-                                WritePace* rate_limit = nullptr) noexcept;
+                                WriteRateLimit* rate_limit = nullptr) noexcept;
 
 /// Returns the published directory. Collective. If it throws (the same error on all ranks), nothing
 /// was published.
 std::filesystem::path commit_checkpoint(const StagedCheckpoint& staged, const WrittenShard& written,
-                                        Communicator& world);
+                                        comm::Communicator& world);
 
 /// Runs all three stages without a copy. Collective.
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory, std::int64_t step,
-                                      const StateDict& state, Communicator& world,
+                                      const StateDict& state, comm::Communicator& world,
                                       const SaveOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

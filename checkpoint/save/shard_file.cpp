@@ -10,7 +10,7 @@
 #include "core/hash/crc32c.hpp"
 #include "core/process/failpoints.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 struct Placed {
@@ -19,7 +19,7 @@ struct Placed {
   std::uint64_t at = 0;
 };
 
-std::vector<std::uint64_t> dataset_shape(const Slice& part) {
+std::vector<std::uint64_t> dataset_shape(const parallel::Slice& part) {
   if (part.count() != part.rectangle_count()) return {static_cast<std::uint64_t>(part.count())};
   return {part.extent.begin(), part.extent.end()};
 }
@@ -79,7 +79,8 @@ std::string shard_file_name(const ShardIdentity& identity) {
 
 CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
-                                    std::span<const SliceToWrite> slices, WritePace* rate_limit) {
+                                    std::span<const SliceToWrite> slices,
+                                    WriteRateLimit* rate_limit) {
   const std::string name = shard_file_name(identity);
   const std::filesystem::path path = directory / name;
   failpoint("checkpoint.shard.create");
@@ -104,9 +105,9 @@ CheckpointManifest write_shard_file(const std::filesystem::path& directory,
   const std::uint64_t size = writer.size();
   part.shards.push_back({name, size, writer.finish()});
   failpoint("checkpoint.shard.folder");
-  sync_folder(directory);
+  sync_directory(directory);
   failpoint("checkpoint.shard.done");
   return part;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

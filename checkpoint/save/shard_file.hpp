@@ -10,14 +10,14 @@
 #include "checkpoint/format/manifest.hpp"
 #include "core/dtype.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// A slice to write: the raw elements of `part` of the logical tensor `name`.
 struct SliceToWrite {
   std::string name;
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;  // logical, global
-  Slice part;
+  parallel::Slice part;
   std::span<const std::byte> bytes;
 };
 
@@ -43,6 +43,6 @@ std::string shard_file_name(const ShardIdentity& identity);
 CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices,
-                                    WritePace* rate_limit = nullptr);
+                                    WriteRateLimit* rate_limit = nullptr);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

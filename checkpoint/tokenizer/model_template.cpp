@@ -9,7 +9,7 @@
 #include "text/chat/chat_template.hpp"
 #include "text/learn/tokenizer_writer.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::string_view kCustom = "custom-";
@@ -28,7 +28,7 @@ std::string default_template(const Json& templates) {
 
 std::string shown(const std::string& name) {
   if (!is_custom_template(name)) return name;
-  return formatted("an unknown template ({}), not one of {}", name, chat_template_names());
+  return formatted("an unknown template ({}), not one of {}", name, text::chat_template_names());
 }
 
 }  // namespace
@@ -43,8 +43,8 @@ std::string jinja_of(const std::map<std::string, std::string>& files) {
 
 std::string template_of_files(const std::map<std::string, std::string>& files) {
   const std::string jinja = jinja_of(files);
-  if (jinja.empty() || jinja == kNewTokenizerTemplate) return "";
-  if (const ChatTemplate* found = nearest_chat_template(jinja)) return found->name;
+  if (jinja.empty() || jinja == text::kNewTokenizerTemplate) return "";
+  if (const text::ChatTemplate* found = text::nearest_chat_template(jinja)) return found->name;
   return cat(kCustom, xxh3_128_hex(jinja).substr(0, 12));
 }
 
@@ -69,7 +69,7 @@ std::string template_note(const std::string& name, std::string_view where) {
       where, shown(name));
 }
 
-void check_same_template(const TemplatePair& pair, bool allow_other) {
+void check_same_template(const TemplateComparison& pair, bool allow_other) {
   if (allow_other || pair.set_template.empty() || pair.model_template.empty() ||
       pair.set_template == pair.model_template)
     return;
@@ -83,4 +83,4 @@ void check_same_template(const TemplatePair& pair, bool allow_other) {
       pair.set, pair.set_template, pair.model, shown(pair.model_template), repack);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

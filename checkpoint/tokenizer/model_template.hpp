@@ -4,7 +4,7 @@
 #include <string_view>
 
 /// Finds the chat template of a model and checks that a data set uses the same one.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Returns the Jinja text of a tokenizer's chat template: chat_template.jinja, else `chat_template`
 /// of tokenizer_config.json (a text, or the entry "default" of a list); "" if there is none.
@@ -29,7 +29,7 @@ std::string template_of(const std::map<std::string, std::string>& values);
 std::string template_note(const std::string& name, std::string_view where);
 
 /// A data set and a model that reads it.
-struct TemplatePair {
+struct TemplateComparison {
   std::string set;             // "--data sets/chats"
   std::string set_template;    // "": a data set of texts
   std::string model;           // "runs/sft"
@@ -38,10 +38,10 @@ struct TemplatePair {
 
 /// Throws Error(usage) naming both templates if they differ and `allow_other` is false. Does
 /// nothing if the data set or the model has no known template.
-void check_same_template(const TemplatePair& pair, bool allow_other);
+void check_same_template(const TemplateComparison& pair, bool allow_other);
 
 /// Help text of the flag of every command that compares the templates.
 inline constexpr const char* kAllowOtherTemplateHelp =
     "accept a data set with another chat template than the model was trained with";
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

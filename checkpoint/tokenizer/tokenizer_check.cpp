@@ -5,7 +5,7 @@
 #include "core/log.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 std::string tokenizer_problem(const std::map<std::string, std::string>& files,
                               std::string_view where) {
@@ -15,7 +15,7 @@ std::string tokenizer_problem(const std::map<std::string, std::string>& files,
         "not supported)",
         where);
   }
-  const auto error = capture([&] { (void)Tokenizer::from_files(files, where); });
+  const auto error = comm::capture([&] { (void)text::Tokenizer::from_files(files, where); });
   if (!error) return "";
   if (error->kind() != ErrorKind::data) throw Error(*error);
   return error->what();
@@ -33,4 +33,4 @@ void check_imported_tokenizer(const std::map<std::string, std::string>& files,
       problem, required ? " --require-tokenizer refuses such a model at import." : ""));
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

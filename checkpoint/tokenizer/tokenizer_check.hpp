@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Returns why this program cannot read the tokenizer in `files`, naming what is not supported; ""
 /// if it can. `where` names the origin of the files.
@@ -17,4 +17,4 @@ std::string tokenizer_problem(const std::map<std::string, std::string>& files,
 void check_imported_tokenizer(const std::map<std::string, std::string>& files,
                               std::string_view where, std::optional<bool> required);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

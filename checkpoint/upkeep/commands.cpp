@@ -8,7 +8,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/upkeep/diff.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/reshard.hpp"
 #include "checkpoint/upkeep/retention.hpp"
@@ -22,19 +22,19 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// Returns one checkpoint, or all checkpoints of a run (newest first) as rank 0 sees them.
 /// Collective.
-std::vector<fs::path> step_folders(const fs::path& place, Communicator& world) {
-  const CheckpointPlace found = find_place(place, world);
+std::vector<fs::path> step_folders(const fs::path& place, comm::Communicator& world) {
+  const CheckpointLocation found = locate_checkpoints(place, world);
   if (found.is_step) return {found.path};
   std::vector<fs::path> folders;
   for (const std::int64_t step : list_steps(found.path, world))
-    folders.push_back(found.path / step_folder_name(step));
+    folders.push_back(found.path / step_directory_name(step));
   return folders;
 }
 
@@ -54,13 +54,13 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 void check_may_hold_steps(const fs::path& directory) {
   constexpr std::array kOurs{".", "damaged-step-", "latest", "LOCK"};
   std::vector<fs::path> entries;
-  (void)capture([&] {
-    entries = list_folder(directory);
+  (void)comm::capture([&] {
+    entries = list_directory(directory);
   });  // a directory that cannot be read is refused later
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
     const bool ours =
-        step_of_folder_name(name) >= 0 ||
+        step_of_directory_name(name) >= 0 ||
         std::any_of(kOurs.begin(), kOurs.end(), [&](auto part) { return name.starts_with(part); });
     if (ours) continue;
     const fs::path inside = directory / "checkpoints";
@@ -74,11 +74,11 @@ void check_may_hold_steps(const fs::path& directory) {
 }  // namespace
 
 std::string checkpoint_list(const fs::path& place) {
-  SelfCommunicator alone;
+  comm::SelfCommunicator alone;
   std::string text;
   for (const fs::path& directory : step_folders(place, alone)) {
     std::optional<Checkpoint> checkpoint;
-    const auto error = capture([&] { checkpoint = Checkpoint::open(directory); });
+    const auto error = comm::capture([&] { checkpoint = Checkpoint::open(directory); });
     text += directory.filename().string() + "  ";
     if (error) {
       text += formatted("damaged: {}\n", error->what());
@@ -92,17 +92,17 @@ std::string checkpoint_list(const fs::path& place) {
   return text;
 }
 
-std::string checkpoint_verify(const fs::path& place, Communicator& world) {
+std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) {
   const std::vector<fs::path> folders = step_folders(place, world);
   std::vector<Checkpoint> opened;
   std::vector<std::string> problems;  // one per directory; "": no problem
   for (const fs::path& directory : folders) {
-    const auto error = capture([&] { opened.push_back(Checkpoint::open(directory, world)); });
+    const auto error = comm::capture([&] { opened.push_back(Checkpoint::open(directory, world)); });
     if (error && error->kind() != ErrorKind::data) throw Error(*error);
     problems.emplace_back(error ? error->what() : "");
   }
   const std::vector<Damage> damage = find_damage(opened, world);
-  return text_of_first_rank(world, [&] {
+  return comm::text_of_first_rank(world, [&] {
     std::string good;
     std::vector<std::string> bad;
     std::size_t next = 0;  // index in `opened`
@@ -110,7 +110,7 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
       std::string problem = problems[i];
       if (problem.empty()) {
         const Checkpoint& checkpoint = opened[next];
-        const auto error = capture([&] { check_undamaged(checkpoint, damage[next]); });
+        const auto error = comm::capture([&] { check_undamaged(checkpoint, damage[next]); });
         ++next;
         if (!error) {
           good += formatted("{}  good, {}\n", folders[i].filename().string(),
@@ -128,8 +128,8 @@ std::string checkpoint_verify(const fs::path& place, Communicator& world) {
   });
 }
 
-std::string checkpoint_hash(const fs::path& place, Communicator& world, bool allow_older) {
-  if (is_hf_folder(place, world)) return hash_model(place, world) + "\n";
+std::string checkpoint_hash(const fs::path& place, comm::Communicator& world, bool allow_older) {
+  if (is_hf_directory(place, world)) return hash_model(place, world) + "\n";
   return hash_tensors(open_newest_good(place, world, allow_older), world) + "\n";
 }
 
@@ -160,7 +160,7 @@ CheckpointDiff checkpoint_diff(const fs::path& a, const fs::path& b, bool allow_
   return text.empty() ? CheckpointDiff{"the same state\n", true} : CheckpointDiff{text, false};
 }
 
-std::string checkpoint_reshard(const ReshardCommand& options, Communicator& world) {
+std::string checkpoint_reshard(const ReshardCommand& options, comm::Communicator& world) {
   if ((options.ranks > 0) == !options.layout.empty() || options.ranks < 0)
     fail(ErrorKind::usage,
          "checkpoint reshard needs either --ranks N (at least 1) or --layout FILE");
@@ -169,26 +169,27 @@ std::string checkpoint_reshard(const ReshardCommand& options, Communicator& worl
   if (options.layout.empty()) {
     layout = spread_layout(from.manifest(), options.ranks);
   } else {
-    const std::string text = text_of_first_rank(world, [&] { return read_file(options.layout); });
+    const std::string text =
+        comm::text_of_first_rank(world, [&] { return read_file(options.layout); });
     layout = parse_layout(text, options.layout, from.manifest());
   }
   std::optional<RunLock> lock;  // rank 0 holds it for all ranks
-  on_first_rank(world, [&] {
+  comm::on_first_rank(world, [&] {
     check_may_hold_steps(options.output);
-    lock.emplace(locked_folder(options.output), RunLockOptions{});
+    lock.emplace(locked_directory(options.output), RunLockOptions{});
   });
   const fs::path written = reshard_checkpoint(from, layout, options.output, world);
   return formatted("{} -> {}\n", from.path().string(), written.string());
 }
 
 std::string checkpoint_prune(const PruneCommand& options) {
-  const CheckpointPlace found = find_place(options.place);
+  const CheckpointLocation found = locate_checkpoints(options.place);
   if (found.is_step)
     fail(ErrorKind::usage,
          "{} is one checkpoint; prune takes a run directory, or the directory of its checkpoints",
          options.place);
   std::optional<RunLock> lock;
-  if (!options.dry_run) lock.emplace(locked_folder(found.path), RunLockOptions{});
+  if (!options.dry_run) lock.emplace(locked_directory(found.path), RunLockOptions{});
   PruneOptions prune{.run_id = {},
                      .keep_last = options.keep_last,
                      .keep_every = options.keep_every,
@@ -203,9 +204,9 @@ std::string checkpoint_prune(const PruneCommand& options) {
                                               : prune_checkpoints(found.path, prune, warn);
   std::string text;
   for (const std::int64_t step : steps)
-    text +=
-        formatted("{}{}\n", options.dry_run ? "would delete " : "deleted ", step_folder_name(step));
+    text += formatted("{}{}\n", options.dry_run ? "would delete " : "deleted ",
+                      step_directory_name(step));
   return text.empty() ? "nothing to delete\n" : text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

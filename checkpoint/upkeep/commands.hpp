@@ -14,7 +14,7 @@
 /// command throws Error(data), or takes an older one with `--allow-older`. Functions with `world`
 /// are collective: the ranks split the work, and each returns or throws the same as a single rank
 /// would.
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Help text of `--allow-older`.
 inline constexpr const char* kAllowOlderHelp =
@@ -26,10 +26,10 @@ std::string checkpoint_list(const std::filesystem::path& place);
 
 /// Checks every byte of one checkpoint or of all checkpoints of a run. Throws Error(data) listing
 /// all damage.
-std::string checkpoint_verify(const std::filesystem::path& place, Communicator& world);
+std::string checkpoint_verify(const std::filesystem::path& place, comm::Communicator& world);
 
 /// Returns the layout-independent hash of all tensors (hash_tensors) and a newline.
-std::string checkpoint_hash(const std::filesystem::path& place, Communicator& world,
+std::string checkpoint_hash(const std::filesystem::path& place, comm::Communicator& world,
                             bool allow_older = false);
 
 /// Lists the values, files, shards and tensors of one checkpoint. With `layout`, lists the slices
@@ -55,7 +55,7 @@ struct ReshardCommand {
   bool allow_older = false;
 };
 
-std::string checkpoint_reshard(const ReshardCommand& options, Communicator& world);
+std::string checkpoint_reshard(const ReshardCommand& options, comm::Communicator& world);
 
 struct PruneCommand {
   std::string place;  // run directory, or directory of its checkpoints
@@ -78,7 +78,7 @@ struct ExportCommand {
   bool allow_older = false;
 };
 
-std::string export_command(const ExportCommand& options, Communicator& world);
+std::string export_command(const ExportCommand& options, comm::Communicator& world);
 
 /// Exactly one of `hf`, `peft` and `minimind` must be set.
 struct ImportCommand {
@@ -86,12 +86,12 @@ struct ImportCommand {
   std::string peft = {};
   std::string base = {};  // with peft
   std::string minimind = {};
-  ModelConfig model = {};      // with minimind
-  std::string tokenizer = {};  // with minimind; "": none
+  model::ModelConfig model = {};  // with minimind
+  std::string tokenizer = {};     // with minimind; "": none
   std::string output = {};
   bool require_tokenizer = false;  // refuse a tokenizer that cannot be read
 };
 
 std::string import_command(const ImportCommand& options);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -11,7 +11,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 /// Counts the different elements of two tensors of equal shape.
@@ -115,4 +115,4 @@ std::string checkpoint_differences(const Checkpoint& a, const Checkpoint& b) {
                       [&](const auto& x, const auto& y) { return tensor_difference(a, x, b, y); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -3,7 +3,7 @@
 
 #include "checkpoint/load/load.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Verifies two checkpoints of any layouts and returns one line per difference; empty if the state
 /// is the same. Compares values, copied files and tensors: missing in one checkpoint, another dtype
@@ -11,4 +11,4 @@ namespace trireme {
 /// difference). Needs two windows of 64 MiB in memory. Throws Error(data) for a damaged checkpoint.
 std::string checkpoint_differences(const Checkpoint& a, const Checkpoint& b);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -7,18 +7,18 @@
 #include "checkpoint/peft/peft.hpp"
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "checkpoint/upkeep/newest.hpp"
 #include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/log.hpp"
 
 /// Implements `trireme export` and `import` as functions.
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,12 +27,12 @@ namespace fs = std::filesystem;
 bool is_vacant(const fs::path& run_folder) {
   bool vacant = true;
   const auto look = [&](const fs::path& directory, const std::string& allowed) {
-    for (const fs::path& entry : list_folder(directory)) {
+    for (const fs::path& entry : list_directory(directory)) {
       const std::string name = entry.filename().string();
       if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
     }
   };
-  (void)capture([&] {  // a directory that cannot be read is refused later
+  (void)comm::capture([&] {  // a directory that cannot be read is refused later
     look(run_folder, "LOCK");
     look(run_folder / "checkpoints", ".tmp-step-");
   });
@@ -42,7 +42,7 @@ bool is_vacant(const fs::path& run_folder) {
 /// Writes the base weights to OUTPUT/base and the adapters as step 0, like a run with adapters
 /// does.
 fs::path import_adapters(const ImportCommand& options) {
-  SelfCommunicator alone;
+  comm::SelfCommunicator alone;
   const fs::path run = options.output;
   // Refuse all invalid input before creating the run directory.
   const ModelDescription base = read_model_description(options.base);
@@ -57,7 +57,7 @@ fs::path import_adapters(const ImportCommand& options) {
 /// A temporary checkpoint beside the output, for a model that is not a checkpoint.
 class TemporaryModel {
  public:
-  TemporaryModel(const fs::path& place, const fs::path& beside, Communicator& world,
+  TemporaryModel(const fs::path& place, const fs::path& beside, comm::Communicator& world,
                  bool allow_older)
       : directory_(fs::path(beside).concat(".model.tmp")),
         world_(world),
@@ -75,7 +75,7 @@ class TemporaryModel {
 
  private:
   fs::path directory_;
-  Communicator& world_;
+  comm::Communicator& world_;
   WholeModel model_;
 };
 
@@ -88,9 +88,10 @@ std::string base_name_of(const Checkpoint& adapters, const ExportCommand& option
   const auto start = values.find("config.checkpoint.resume");
   for (const std::string& place :
        {options.base, start == values.end() ? std::string() : start->second}) {
-    if (!place.empty() && is_hf_folder(place)) return fs::absolute(place).string();
+    if (!place.empty() && is_hf_directory(place)) return fs::absolute(place).string();
   }
-  const fs::path base = options.base.empty() ? base_place(adapters) : fs::path(options.base);
+  const fs::path base =
+      options.base.empty() ? base_checkpoint_path(adapters) : fs::path(options.base);
   const std::string name = fs::absolute(base).lexically_normal().string();
   log::warn(formatted(
       "base_model_name_or_path = {}, which only Trireme reads. To let AutoPeftModel of Hugging Face "
@@ -101,7 +102,7 @@ std::string base_name_of(const Checkpoint& adapters, const ExportCommand& option
 
 }  // namespace
 
-std::string export_command(const ExportCommand& options, Communicator& world) {
+std::string export_command(const ExportCommand& options, comm::Communicator& world) {
   if (options.checkpoint.empty() || options.output.empty())
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
   const auto dtype = dtype_from_name(options.dtype);
@@ -109,7 +110,7 @@ std::string export_command(const ExportCommand& options, Communicator& world) {
   if (!options.adapter && !options.base_name.empty())
     fail(ErrorKind::usage, "--base-name {} requires --adapter: a whole model has no base",
          options.base_name);
-  if (is_hf_folder(options.checkpoint, world)) {
+  if (is_hf_directory(options.checkpoint, world)) {
     if (options.adapter)
       fail(ErrorKind::usage,
            "--adapter: {} is a Hugging Face directory, which contains no adapters",
@@ -121,12 +122,12 @@ std::string export_command(const ExportCommand& options, Communicator& world) {
   const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
   if (options.adapter) {
     const std::string base_name =
-        text_of_first_rank(world, [&] { return base_name_of(checkpoint, options); });
+        comm::text_of_first_rank(world, [&] { return base_name_of(checkpoint, options); });
     export_peft(checkpoint, options.output, world, *dtype, base_name);
   } else if (holds_adapters(checkpoint)) {
     const TemporaryModel base(
-        options.base.empty() ? base_place(checkpoint) : fs::path(options.base), options.output,
-        world, false);
+        options.base.empty() ? base_checkpoint_path(checkpoint) : fs::path(options.base),
+        options.output, world, false);
     export_hf(checkpoint, options.output, world, {.dtype = *dtype, .base = &base.checkpoint()});
   } else {
     export_hf(checkpoint, options.output, world, {.dtype = *dtype});
@@ -170,4 +171,4 @@ std::string import_command(const ImportCommand& options) {
                    import_hf(options.hf, directory, options.require_tokenizer).string());
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

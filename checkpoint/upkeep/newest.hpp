@@ -12,7 +12,7 @@
 #include "comm/communicator.hpp"
 
 /// Opens the checkpoint that a path names: one directory, or the newest good checkpoint of a run.
-namespace trireme {
+namespace trireme::checkpoint {
 
 using WarningSink = std::function<void(std::string_view)>;
 
@@ -30,7 +30,7 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& director
 
 /// Like find_newest_good above. The ranks split the files; rank 0 warns. Collective.
 std::optional<Checkpoint> find_newest_good(const std::filesystem::path& directory,
-                                           Communicator& world, const WarningSink& warn);
+                                           comm::Communicator& world, const WarningSink& warn);
 
 /// Opens the checkpoint that `place` names, for generate, serve and export: a step directory
 /// (verified while it is read) or the newest checkpoint of a run (verified now). If the newest one
@@ -39,11 +39,12 @@ std::optional<Checkpoint> find_newest_good(const std::filesystem::path& director
 Checkpoint open_newest_good(const std::filesystem::path& place, bool allow_older = false);
 
 /// Returns or throws the same on all ranks. Collective.
-Checkpoint open_newest_good(const std::filesystem::path& place, Communicator& world,
+Checkpoint open_newest_good(const std::filesystem::path& place, comm::Communicator& world,
                             bool allow_older = false);
 
 /// Returns the result of rank 0, because another node may see a new directory later. Collective.
-CheckpointPlace find_place(const std::filesystem::path& path, Communicator& world);
-std::vector<std::int64_t> list_steps(const std::filesystem::path& directory, Communicator& world);
+CheckpointLocation locate_checkpoints(const std::filesystem::path& path, comm::Communicator& world);
+std::vector<std::int64_t> list_steps(const std::filesystem::path& directory,
+                                     comm::Communicator& world);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 void require(bool good, const char* option, double value, const char* rule) {
@@ -74,4 +74,4 @@ std::string plan_interval_text(const IntervalQuestion& question) {
              number(100 * question.restart_s / answer.mtbf_s, 2));
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Input for the time between two checkpoints.
 struct IntervalQuestion {
@@ -30,4 +30,4 @@ IntervalAnswer plan_interval(const IntervalQuestion& question);
 /// Formats the answer for people.
 std::string plan_interval_text(const IntervalQuestion& question);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

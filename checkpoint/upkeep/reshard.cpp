@@ -13,7 +13,7 @@
 #include "core/files/json.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 constexpr std::int64_t kMaxRanks = 99'999;  // five digits in a shard's name
@@ -55,9 +55,9 @@ ReshardLayout::RankSlice parse_slice(const Json& item, int num_ranks, const std:
 
 void check_slices(const std::vector<ReshardLayout::RankSlice>& slices,
                   const std::vector<std::int64_t>& shape, const std::string& where) {
-  std::vector<Slice> parts;
+  std::vector<parallel::Slice> parts;
   for (const ReshardLayout::RankSlice& slice : slices) {
-    const Slice& part = slice.part;
+    const parallel::Slice& part = slice.part;
     const bool good = lies_inside(shape, part) && part.flat_begin < part.flat_end;
     if (!good) fail(ErrorKind::usage, "{}: a slice is empty or lies outside the tensor", where);
     parts.push_back(part);
@@ -90,7 +90,8 @@ RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int ra
     }
     // A tensor without elements is still named in the manifest.
     if (rank == 0 && tensor.count() == 0)
-      mine.slices.push_back({name, tensor.dtype, tensor.shape, Slice::whole(tensor.shape), {}});
+      mine.slices.push_back(
+          {name, tensor.dtype, tensor.shape, parallel::Slice::whole(tensor.shape), {}});
     if (targets.empty()) continue;
     for (const SavedSlice& slice : tensor.slices) jobs.push_back({&name, &tensor, &slice, targets});
   }
@@ -112,22 +113,22 @@ std::vector<std::uint64_t> bytes_of_ranks(const ReshardLayout& layout,
 
 /// Writes tensors of `from` in the given layout as the checkpoint `whole`. Collective.
 std::filesystem::path write_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
-                                       Unpublished whole, Communicator& world) {
+                                       Unpublished whole, comm::Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
-  whole.temporary = whole.directory / (".tmp-" + step_folder_name(whole.step));
-  on_first_rank(world, [&] {
+  whole.temporary = whole.directory / (".tmp-" + step_directory_name(whole.step));
+  comm::on_first_rank(world, [&] {
     for (const SavedFile& file : manifest.files) whole.files[file.name] = from.file(file.name);
     make_temporary(whole);
   });
   try {
     const std::vector<std::string> parts =
-        share_work(world, bytes_of_ranks(layout, manifest), [&](std::size_t rank) {
+        comm::distribute_work(world, bytes_of_ranks(layout, manifest), [&](std::size_t rank) {
           const RankSlices mine = read_rank(from, layout, static_cast<int>(rank));
           return manifest_part_text(write_shard_file(
               whole.temporary, {whole.run_id, whole.step, static_cast<int>(rank), layout.num_ranks},
               mine.slices));
         });
-    return text_of_first_rank(world, [&] {
+    return comm::text_of_first_rank(world, [&] {
       std::vector<CheckpointManifest> parsed;
       for (const std::string& part : parts)
         parsed.push_back(parse_manifest_part(part, "a shard's part of the manifest"));
@@ -154,14 +155,14 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<ReshardLayout::RankSlice>& slices = layout.tensors[name];
     const std::uint64_t element = size_of(tensor.dtype);
-    const Slice whole = Slice::whole(tensor.shape);
+    const parallel::Slice whole = parallel::Slice::whole(tensor.shape);
     for (std::int64_t begin = 0; begin < whole.count();) {
       const std::uint64_t rank = position / share;
       const std::uint64_t left = (rank + 1) * share - position;
       // An element across a boundary goes to the earlier rank.
       const auto count = std::min(whole.count() - begin,
                                   static_cast<std::int64_t>((left + element - 1) / element));
-      Slice part = whole;
+      parallel::Slice part = whole;
       part.flat_begin = begin;
       part.flat_end = begin + count;
       slices.push_back({static_cast<int>(rank), part});
@@ -211,14 +212,15 @@ std::string layout_text(const CheckpointManifest& manifest) {
 
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& directory,
-                                         Communicator& world) {
+                                         comm::Communicator& world) {
   const CheckpointManifest& manifest = from.manifest();
   return write_checkpoint(
       from, layout, {directory, {}, manifest.run_id, manifest.step, manifest.values, {}}, world);
 }
 
 std::filesystem::path publish_weights(const Checkpoint& from,
-                                      const std::filesystem::path& directory, Communicator& world) {
+                                      const std::filesystem::path& directory,
+                                      comm::Communicator& world) {
   CheckpointManifest weights = from.manifest();
   std::erase_if(weights.tensors,
                 [](const auto& named) { return !named.first.starts_with("param/"); });
@@ -227,4 +229,4 @@ std::filesystem::path publish_weights(const Checkpoint& from,
                           {directory, {}, weights.run_id, 0, weights.values, {}}, world);
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

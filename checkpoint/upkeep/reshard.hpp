@@ -7,13 +7,13 @@
 
 #include "checkpoint/load/load.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// Maps slices of tensors to the ranks that write them. Tensors without a list are omitted.
 struct ReshardLayout {
   struct RankSlice {
     int rank = 0;
-    Slice part;
+    parallel::Slice part;
   };
 
   int num_ranks = 1;
@@ -47,12 +47,13 @@ std::string layout_text(const CheckpointManifest& manifest);
 /// load_tensors and save_checkpoint.
 std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
                                          const std::filesystem::path& directory,
-                                         Communicator& world);
+                                         comm::Communicator& world);
 
 /// Writes only the weights ("param/"), the values of the model (is_model_value) and the copied
 /// files as step 0 of `directory`, with one shard per rank of `world`. Otherwise like
 /// reshard_checkpoint. Collective.
 std::filesystem::path publish_weights(const Checkpoint& from,
-                                      const std::filesystem::path& directory, Communicator& world);
+                                      const std::filesystem::path& directory,
+                                      comm::Communicator& world);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 /// Throws Error(data) if the checkpoint is damaged. For a trusted checkpoint, checks only the sizes
@@ -42,9 +42,10 @@ class Pruner {
          const WarningSink& warn)
       : options_(options), warn_(warn) {
     for (const std::int64_t step : list_steps(directory)) {
-      const std::string name = step_folder_name(step);
+      const std::string name = step_directory_name(step);
       std::optional<Checkpoint> checkpoint;
-      if (const auto error = capture([&] { checkpoint = Checkpoint::open(directory / name); })) {
+      if (const auto error =
+              comm::capture([&] { checkpoint = Checkpoint::open(directory / name); })) {
         warn_(
             formatted("checkpoint {} is not deleted, it cannot be read: {}", name, error->what()));
       } else if (checkpoint->manifest().run_id != options.run_id) {
@@ -81,10 +82,10 @@ class Pruner {
     if (known != good_.end()) return known->second;
     const bool trusted = std::find(options_.trusted.begin(), options_.trusted.end(),
                                    checkpoint.step()) != options_.trusted.end();
-    const auto error = capture([&] { check_good(checkpoint, trusted); });
+    const auto error = comm::capture([&] { check_good(checkpoint, trusted); });
     if (error)
       warn_(formatted("checkpoint {} is not counted as good: {}",
-                      step_folder_name(checkpoint.step()), error->what()));
+                      step_directory_name(checkpoint.step()), error->what()));
     return good_[checkpoint.step()] = !error;
   }
 
@@ -126,11 +127,11 @@ std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& directo
   const std::vector<std::int64_t> steps = surplus_checkpoints(directory, options, warn);
   std::optional<Error> first;
   for (const std::int64_t step : steps) {
-    const auto error = capture([&] { discard_step(directory, step); });
+    const auto error = comm::capture([&] { discard_step(directory, step); });
     if (!first) first = error;
   }
   if (first) throw Error(*first);
   return steps;
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -6,7 +6,7 @@
 
 #include "checkpoint/upkeep/newest.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 struct PruneOptions {
   std::string run_id;
@@ -30,4 +30,4 @@ std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& direc
 std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& directory,
                                             const PruneOptions& options, const WarningSink& warn);
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

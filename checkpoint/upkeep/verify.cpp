@@ -17,7 +17,7 @@
 #include "core/join.hpp"
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -113,7 +113,7 @@ class SliceSums {
 /// Returns the damage of one file. `slices` is null unless the file is a shard.
 std::string file_damage(const fs::path& directory, const SavedFile& file, SliceSums* slices) {
   std::string damage;
-  const auto error = capture([&] {
+  const auto error = comm::capture([&] {
     const std::string computed =
         hash_recorded(directory, file, [&](std::span<const std::byte> bytes) {
           if (slices != nullptr) slices->update(bytes);
@@ -140,7 +140,7 @@ std::string unlisted_entries(const Checkpoint& checkpoint) {
   for (const SavedFile& file : checkpoint.manifest().files) known.insert(file.name);
   for (const SavedFile& shard : checkpoint.manifest().shards) known.insert(shard.name);
   std::string names;
-  for (const fs::path& entry : list_folder(checkpoint.path())) {
+  for (const fs::path& entry : list_directory(checkpoint.path())) {
     const std::string name = entry.filename().string();
     if (!name.starts_with('.') && !known.contains(name)) names += name + kBetweenNames;
   }
@@ -214,12 +214,13 @@ std::string damage_text(const Damage& damage) {
   return joined(damage, "\n  ");
 }
 
-std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communicator& world) {
+std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints,
+                                comm::Communicator& world) {
   const std::vector<CheckedItem> items = items_of(checkpoints);
   std::vector<std::uint64_t> bytes;
   for (const CheckedItem& item : items)
     bytes.push_back(item.recorded == nullptr ? 0 : item.recorded->bytes);
-  const std::vector<std::string> found = share_work(world, bytes, [&](std::size_t i) {
+  const std::vector<std::string> found = comm::distribute_work(world, bytes, [&](std::size_t i) {
     const Checkpoint& checkpoint = checkpoints[items[i].checkpoint];
     return items[i].recorded == nullptr ? unlisted_entries(checkpoint)
                                         : item_damage(checkpoint, items[i]);
@@ -238,7 +239,7 @@ std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communi
 }
 
 Damage find_damage(const Checkpoint& checkpoint) {
-  SelfCommunicator alone;
+  comm::SelfCommunicator alone;
   return find_damage({&checkpoint, 1}, alone).front();
 }
 
@@ -260,13 +261,13 @@ std::string tensor_head(const std::string& name, DType dtype,
   return head + "\n";
 }
 
-std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
+std::string hash_tensors(const Checkpoint& checkpoint, comm::Communicator& world,
                          std::string_view prefix) {
   check_undamaged(checkpoint, find_damage({&checkpoint, 1}, world).front());
   return hash_verified(checkpoint, world, prefix);
 }
 
-std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
+std::string hash_verified(const Checkpoint& checkpoint, comm::Communicator& world,
                           std::string_view prefix) {
   std::vector<std::string> names;
   std::vector<std::uint64_t> bytes;
@@ -275,7 +276,7 @@ std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
     names.push_back(name);
     bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype));
   }
-  const std::vector<std::string> hashes = share_work(world, bytes, [&](std::size_t i) {
+  const std::vector<std::string> hashes = comm::distribute_work(world, bytes, [&](std::size_t i) {
     return hash_tensor(checkpoint, names[i], checkpoint.manifest().tensors.at(names[i]));
   });
   Sha256 hash;
@@ -283,4 +284,4 @@ std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
   return hash.hex();
 }
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

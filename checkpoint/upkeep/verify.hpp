@@ -8,7 +8,7 @@
 #include "checkpoint/load/load.hpp"
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 
 /// The damage of one checkpoint, one line per file; empty if it is good. Each file must be present,
 /// regular and have the recorded size and hash; each slice must have the recorded checksum; no
@@ -19,7 +19,7 @@ using Damage = std::vector<std::string>;
 Damage find_damage(const Checkpoint& checkpoint);
 
 /// Checks several checkpoints. The ranks split their files by bytes. Collective.
-std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, Communicator& world);
+std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints, comm::Communicator& world);
 
 /// Throws Error(data) listing all damage if there is any.
 void check_undamaged(const Checkpoint& checkpoint, const Damage& damage);
@@ -38,11 +38,11 @@ std::string tensor_head(const std::string& name, DType dtype,
 /// two checkpoints of any layouts exactly if all tensors are equal. Hashes only tensors with the
 /// name prefix `prefix` ("param/"). Verifies the whole checkpoint first; the ranks split the
 /// tensors by bytes. Collective. Throws Error(data) for damage.
-std::string hash_tensors(const Checkpoint& checkpoint, Communicator& world,
+std::string hash_tensors(const Checkpoint& checkpoint, comm::Communicator& world,
                          std::string_view prefix = "");
 
 /// Like hash_tensors, for a checkpoint that was verified before (find_newest_good).
-std::string hash_verified(const Checkpoint& checkpoint, Communicator& world,
+std::string hash_verified(const Checkpoint& checkpoint, comm::Communicator& world,
                           std::string_view prefix = "");
 
-}  // namespace trireme
+}  // namespace trireme::checkpoint

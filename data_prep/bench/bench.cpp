@@ -21,11 +21,11 @@
 #include "data_prep/input/inputs.hpp"
 #include "data_prep/input/partitions.hpp"
 #include "data_prep/pack/pack.hpp"
-#include "data_prep/tokenizer_place.hpp"
+#include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kChunkBytes = 1 << 20;  // same as in pack
@@ -100,7 +100,7 @@ class EncodeBench {
       const TextRecord read = worker.reader->read(record);
       if (read.status == RecordStatus::blank) continue;
       if (read.status != RecordStatus::text)
-        fail(ErrorKind::data, "{}: {}", record_place(file, record.position), read.reason);
+        fail(ErrorKind::data, "{}: {}", record_location(file, record.position), read.reason);
       const std::vector<std::uint32_t> more = tokenizer_.encode(read.text, options_);
       ids.insert(ids.end(), more.begin(), more.end());
       ++worker.documents;
@@ -108,8 +108,8 @@ class EncodeBench {
     }
   }
 
-  Tokenizer tokenizer_;
-  EncodeOptions options_;
+  text::Tokenizer tokenizer_;
+  text::EncodeOptions options_;
   std::vector<InputFile> files_;
   WorkerPool& pool_;
   ChunkReader lines_;
@@ -159,7 +159,7 @@ void bench_pack(const BenchConfig& config, BenchReport& report) {
   const double cpu = cpu_s();
   const Timer timer;
   pack(pack_config, nullptr);
-  TokenSet::open(pack_config.output).verify(false);
+  data::TokenSet::open(pack_config.output).verify(false);
   report.pack_s = timer.seconds();
   report.pack_cpu_s = cpu_s() - cpu;
 }
@@ -183,7 +183,7 @@ double BenchReport::pack_mb_per_s() const {
 }
 
 BenchReport run_bench(const BenchConfig& config) {
-  throw_if_wrong(config);
+  config::throw_if_wrong(config);
   WorkerPool pool(thread_count(config.threads));
   BenchReport report;
   report.threads = pool.num_threads();
@@ -249,4 +249,4 @@ std::string bench_text(const BenchReport& report) {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -5,10 +5,10 @@
 
 #include "core/fields.hpp"
 #include "data/sequences/pack_documents.hpp"
-#include "data_prep/tokenizer_place.hpp"
+#include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Options of `trireme-data bench`.
 struct BenchConfig {
@@ -25,7 +25,7 @@ struct BenchConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
+    visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
@@ -37,7 +37,7 @@ struct BenchConfig {
     visit("seconds", self.seconds, "minimum duration of the encode passes (at least one pass)",
           {.placeholder = "S", .least = 0, .most = 3600});
     visit("seq_len", self.seq_len, "tokens of a packed sequence",
-          {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
+          {.placeholder = "L", .least = data::kLeastSeqLen, .most = data::kMostSeqLen});
     visit("work", self.work,
           "temporary directory for the packed set; default: the temporary directory of the system",
           {.placeholder = "DIR"});
@@ -75,4 +75,4 @@ BenchReport run_bench(const BenchConfig& config);
 std::string bench_json(const BenchReport& report);
 std::string bench_text(const BenchReport& report);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -10,7 +10,7 @@
 #include "core/files/json.hpp"
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Generates the random choices of one document.
@@ -192,4 +192,4 @@ void write_synth(const std::string& path, std::int64_t count, std::int64_t seed,
   write_file_atomic(path, content);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

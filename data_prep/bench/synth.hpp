@@ -4,7 +4,7 @@
 
 #include "core/fields.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Options of `trireme-data synth`.
 struct SynthConfig {
@@ -33,4 +33,4 @@ std::string synth_document(std::uint64_t seed, std::uint64_t index);
 /// unchanged. Throws Error(usage) if `path` has other content and `force` is false.
 void write_synth(const std::string& path, std::int64_t count, std::int64_t seed, bool force);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -11,62 +11,64 @@
 #include "text/chat/chat_template.hpp"
 #include "text/json/unread_field.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr const char* kProbe = "@probe@";
 
 template <class Matches>
-bool any_message(const Conversation& conversation, Matches matches) {
+bool any_message(const text::Conversation& conversation, Matches matches) {
   return std::any_of(conversation.messages.begin(), conversation.messages.end(), matches);
 }
 
-bool has_tools(const Conversation& conversation) {
+bool has_tools(const text::Conversation& conversation) {
   return !conversation.tools.empty();
 }
 
-bool has_calls(const Conversation& conversation) {
-  return any_message(conversation, [](const ChatMessage& one) { return !one.tool_calls.empty(); });
+bool has_calls(const text::Conversation& conversation) {
+  return any_message(conversation,
+                     [](const text::ChatMessage& one) { return !one.tool_calls.empty(); });
 }
 
-bool has_results(const Conversation& conversation) {
-  return any_message(conversation, [](const ChatMessage& one) {
-    return one.role == Role::tool && !one.content.empty();
+bool has_results(const text::Conversation& conversation) {
+  return any_message(conversation, [](const text::ChatMessage& one) {
+    return one.role == text::Role::tool && !one.content.empty();
   });
 }
 
-bool has_thoughts(const Conversation& conversation) {
-  return any_message(conversation, [](const ChatMessage& one) {
-    return one.role == Role::assistant && one.reasoning &&
+bool has_thoughts(const text::Conversation& conversation) {
+  return any_message(conversation, [](const text::ChatMessage& one) {
+    return one.role == text::Role::assistant && one.reasoning &&
            one.reasoning->find_first_not_of(" \t\r\n") != std::string::npos;
   });
 }
 
-bool has_late_system(const Conversation& conversation) {
-  return std::any_of(
-      conversation.messages.begin() + 1, conversation.messages.end(),
-      [](const ChatMessage& one) { return one.role == Role::system && !one.content.empty(); });
+bool has_late_system(const text::Conversation& conversation) {
+  return std::any_of(conversation.messages.begin() + 1, conversation.messages.end(),
+                     [](const text::ChatMessage& one) {
+                       return one.role == text::Role::system && !one.content.empty();
+                     });
 }
 
-ChatMessage said(Role role, std::string content) {
-  ChatMessage message;
+text::ChatMessage said(text::Role role, std::string content) {
+  text::ChatMessage message;
   message.role = role;
   message.content = std::move(content);
   return message;
 }
 
 /// Returns the shortest conversation that contains the probe in the given part.
-Conversation probe_of(std::size_t part) {
-  Conversation conversation;
-  conversation.messages = {said(Role::user, "q"), said(Role::assistant, "a")};
-  ChatMessage& answer = conversation.messages.back();
+text::Conversation probe_of(std::size_t part) {
+  text::Conversation conversation;
+  conversation.messages = {said(text::Role::user, "q"), said(text::Role::assistant, "a")};
+  text::ChatMessage& answer = conversation.messages.back();
   if (part == 0) conversation.tools = {kProbe};
   if (part == 1) answer.tool_calls = {{"f", kProbe}};
   if (part == 2)
-    conversation.messages.insert(conversation.messages.end() - 1, said(Role::tool, kProbe));
+    conversation.messages.insert(conversation.messages.end() - 1, said(text::Role::tool, kProbe));
   if (part == 3) answer.reasoning = kProbe;
   if (part == 4)
-    conversation.messages.insert(conversation.messages.end() - 1, said(Role::system, kProbe));
+    conversation.messages.insert(conversation.messages.end() - 1, said(text::Role::system, kProbe));
   return conversation;
 }
 
@@ -76,17 +78,18 @@ Conversation probe_of(std::size_t part) {
 class UnwrittenFields {
  public:
   /// Renders a conversation with all parts to find out which of them `chat_template` writes.
-  explicit UnwrittenFields(const ChatTemplate& chat_template) : template_(chat_template.name) {
+  explicit UnwrittenFields(const text::ChatTemplate& chat_template)
+      : template_(chat_template.name) {
     for (std::size_t part = 0; part < parts().size(); ++part) {
-      const RenderedChat rendered = chat_template.render(probe_of(part), {});
+      const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
       if (rendered.text.find(kProbe) == std::string::npos) unwritten_.push_back(parts()[part]);
     }
   }
 
   /// Sets `fields` to the parts of the conversations of a record that are not written, each once,
   /// with names like "tool_calls (not written by --template plain)".
-  void find(const std::vector<Conversation>& conversations,
-            std::vector<UnreadField>& fields) const {
+  void find(const std::vector<text::Conversation>& conversations,
+            std::vector<text::UnreadField>& fields) const {
     fields.clear();
     for (const Part& part : unwritten_) {
       if (std::any_of(conversations.begin(), conversations.end(), part.is_in))
@@ -98,7 +101,7 @@ class UnwrittenFields {
  private:
   struct Part {
     const char* name;
-    bool (*is_in)(const Conversation& conversation);
+    bool (*is_in)(const text::Conversation& conversation);
   };
 
   static const std::vector<Part>& parts() {
@@ -117,20 +120,20 @@ class UnwrittenFields {
 
 /// A rendered and encoded chat.
 struct Chat {
-  RenderedChat rendered;
-  EncodedChat encoded;
+  text::RenderedChat rendered;
+  text::EncodedChat encoded;
 };
 
-std::vector<Span> to_spans(const std::vector<TokenSpan>& spans) {
-  std::vector<Span> result;
-  for (const TokenSpan& span : spans) result.push_back({span.begin, span.end});
+std::vector<data::Span> to_spans(const std::vector<text::TokenSpan>& spans) {
+  std::vector<data::Span> result;
+  for (const text::TokenSpan& span : spans) result.push_back({span.begin, span.end});
   return result;
 }
 
 /// Returns the spans without the first `cut` tokens. Token 0 is never a target.
-std::vector<Span> shifted(const std::vector<Span>& spans, std::size_t cut) {
-  std::vector<Span> result;
-  for (const Span& span : spans) {
+std::vector<data::Span> shifted(const std::vector<data::Span>& spans, std::size_t cut) {
+  std::vector<data::Span> result;
+  for (const data::Span& span : spans) {
     const std::size_t begin = std::max<std::size_t>(span.begin, cut + 1);
     if (begin < span.end) {
       result.push_back(
@@ -148,13 +151,13 @@ std::size_t common_prompt(std::span<const std::uint32_t> chosen,
 }
 
 /// Returns the number of occurrences of `part` in the texts of a conversation.
-std::uint64_t count_in(const Conversation& conversation, std::string_view part) {
+std::uint64_t count_in(const text::Conversation& conversation, std::string_view part) {
   std::uint64_t sum = 0;
   for (const std::string& tool : conversation.tools) sum += occurrences(part, tool);
-  for (const ChatMessage& message : conversation.messages) {
+  for (const text::ChatMessage& message : conversation.messages) {
     sum += occurrences(part, message.content);
     if (message.reasoning) sum += occurrences(part, *message.reasoning);
-    for (const ToolCall& call : message.tool_calls)
+    for (const text::ToolCall& call : message.tool_calls)
       sum += occurrences(part, call.name) + occurrences(part, call.arguments);
   }
   return sum;
@@ -162,15 +165,15 @@ std::uint64_t count_in(const Conversation& conversation, std::string_view part) 
 
 class ChatDocuments : public DocumentMaker {
  public:
-  ChatDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
+  ChatDocuments(const text::Tokenizer& tokenizer, const DocumentRules& rules)
       : DocumentMaker(tokenizer),
         rules_(rules),
         form_(chat_form(rules.config).value()),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
-        template_(chat_template(rules.config.chat.format)),
-        mask_(parse_chat_mask(rules.config.chat.mask)),
-        cut_rule_(by_name<PairCutRule>(kPairCutRules, rules.config.chat.cut_pairs)),
-        encoder_(tokenizer, parse_special_in_content(rules.config.chat.special_in_content)),
+        template_(text::chat_template(rules.config.chat.format)),
+        mask_(text::parse_chat_mask(rules.config.chat.mask)),
+        cut_rule_(by_name<data::PairCutRule>(data::kPairCutRules, rules.config.chat.cut_pairs)),
+        encoder_(tokenizer, text::parse_special_in_content(rules.config.chat.special_in_content)),
         reader_(form_, rules.fields),
         unwritten_(template_) {
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
@@ -186,7 +189,8 @@ class ChatDocuments : public DocumentMaker {
     };
     const auto count = [&](std::string_view part) {
       std::uint64_t sum = 0;
-      for (const Conversation& conversation : conversations_) sum += count_in(conversation, part);
+      for (const text::Conversation& conversation : conversations_)
+        sum += count_in(conversation, part);
       return sum;
     };
     const TextRecord text = judge_record(record, rules_.on_bad_text, repaired_, parse, count);
@@ -195,23 +199,24 @@ class ChatDocuments : public DocumentMaker {
     unwritten_.find(conversations_, unwritten_fields_);
     add_ignored(unwritten_fields_, record, result);
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
-      ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
+      text::ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
           return add_bad(record, formatted("a message contains the token {}", *forged), result);
         }
       }
-      form_ == ChatForm::pair ? add_pair(record, result) : add_conversation(record, result);
+      form_ == text::ChatForm::pair ? add_pair(record, result) : add_conversation(record, result);
     }
   }
 
  private:
-  std::optional<std::string> make(const Conversation& given, const ChatDraw& draw, Chat& chat) {
-    options_.drop_empty_think = drops_empty_think(rules_.augment, draw);
-    if (form_ == ChatForm::conversation && rules_.augment.add_system > 0) {
-      Conversation changed = given;
-      add_system_prompt(rules_.augment, draw, changed);
+  std::optional<std::string> make(const text::Conversation& given, const text::ChatDraw& draw,
+                                  Chat& chat) {
+    options_.drop_empty_think = text::drops_empty_think(rules_.augment, draw);
+    if (form_ == text::ChatForm::conversation && rules_.augment.add_system > 0) {
+      text::Conversation changed = given;
+      text::add_system_prompt(rules_.augment, draw, changed);
       chat.rendered = template_.render(changed, options_);
     } else {
       chat.rendered = template_.render(given, options_);
@@ -219,8 +224,9 @@ class ChatDocuments : public DocumentMaker {
     return encoder_.encode(chat.rendered, chat.encoded);
   }
 
-  [[nodiscard]] std::vector<Span> targets(const Chat& chat, std::size_t num_kept) const {
-    return to_spans(chat_targets(chat.rendered, chat.encoded, mask_, template_.search, num_kept));
+  [[nodiscard]] std::vector<data::Span> targets(const Chat& chat, std::size_t num_kept) const {
+    return to_spans(
+        text::chat_targets(chat.rendered, chat.encoded, mask_, template_.search, num_kept));
   }
 
   [[nodiscard]] bool has_targets(const Chat& chat) const {
@@ -230,7 +236,7 @@ class ChatDocuments : public DocumentMaker {
   void add_conversation(const Record& record, ChunkResult& result) {
     const Chat& chat = chats_[0];
     const std::size_t kept = std::min(seq_len_, chat.encoded.ids.size());
-    const std::vector<Span> spans = targets(chat, kept);
+    const std::vector<data::Span> spans = targets(chat, kept);
     if (spans.empty()) {
       ++result.documents.counts.dropped;
       if (has_targets(chat)) ++result.documents.counts.dropped_long;
@@ -246,17 +252,17 @@ class ChatDocuments : public DocumentMaker {
     const std::span<const std::uint32_t> chosen = chats_[0].encoded.ids;
     const std::span<const std::uint32_t> rejected = chats_[1].encoded.ids;
     const std::size_t prompt = common_prompt(chosen, rejected);
-    const PairLengths lengths{prompt, chosen.size(), rejected.size()};
+    const data::PairLengths lengths{prompt, chosen.size(), rejected.size()};
     if (prompt == chosen.size() && prompt == rejected.size()) {
       ++result.documents.counts.dropped;
       ++result.documents.counts.dropped_equal;
       return;
     }
-    const auto found = cut_pair(lengths, seq_len_, cut_rule_);
-    const PairCut cut = found.value_or(PairCut{});
-    const std::vector<Span> chosen_spans = targets(chats_[0], cut.chosen_end);
-    const std::vector<Span> rejected_spans = targets(chats_[1], cut.rejected_end);
-    if (!found || !keeps_targets(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
+    const auto found = data::cut_pair(lengths, seq_len_, cut_rule_);
+    const data::PairCut cut = found.value_or(data::PairCut{});
+    const std::vector<data::Span> chosen_spans = targets(chats_[0], cut.chosen_end);
+    const std::vector<data::Span> rejected_spans = targets(chats_[1], cut.rejected_end);
+    if (!found || !data::keeps_targets(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
       ++result.documents.counts.dropped;
       if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.documents.counts.dropped_long;
       return;
@@ -270,7 +276,7 @@ class ChatDocuments : public DocumentMaker {
     add_tokens(chosen.subspan(cut.begin, cut.chosen_end - cut.begin),
                result);  // includes the prompt
     add_tokens(rejected.subspan(prompt, rejected_len), result);
-    PairTable& pairs = result.documents.targets.pairs;
+    data::PairTable& pairs = result.documents.targets.pairs;
     pairs.prompt_len.push_back(static_cast<std::uint32_t>(prompt - cut.begin));
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(chosen_len));
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(rejected_len));
@@ -282,26 +288,26 @@ class ChatDocuments : public DocumentMaker {
   }
 
   const DocumentRules& rules_;
-  ChatForm form_;
+  text::ChatForm form_;
   std::size_t seq_len_;
-  const ChatTemplate& template_;
-  ChatMask mask_;
-  PairCutRule cut_rule_;
-  ChatEncoder encoder_;
-  ChatReader reader_;
+  const text::ChatTemplate& template_;
+  text::ChatMask mask_;
+  data::PairCutRule cut_rule_;
+  text::ChatEncoder encoder_;
+  text::ChatReader reader_;
   UnwrittenFields unwritten_;
-  std::vector<UnreadField> unwritten_fields_;
-  RenderOptions options_;
+  std::vector<text::UnreadField> unwritten_fields_;
+  text::RenderOptions options_;
   std::string repaired_;
-  std::vector<Conversation> conversations_;
+  std::vector<text::Conversation> conversations_;
   Chat chats_[2];
 };
 
 }  // namespace
 
-std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
+std::unique_ptr<DocumentMaker> make_chat_documents(const text::Tokenizer& tokenizer,
                                                    const DocumentRules& rules) {
   return std::make_unique<ChatDocuments>(tokenizer, rules);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

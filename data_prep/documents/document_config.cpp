@@ -6,19 +6,19 @@
 #include "data_prep/documents/document_rules.hpp"
 #include "text/chat/chat_template.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 void check_fields(const DocumentConfig& config, Problems& problems) {
   const std::string& given = config.chat.record_fields;
   if (given.empty()) return;
   const std::vector<std::string> names = split(given, ',');
-  const RecordKind* kind = find_record_kind(config.kind);
+  const text::RecordKind* kind = text::find_record_kind(config.kind);
   const auto refuse = [&](std::string_view what) {
     problems.add(formatted("--fields {}{}", given, what));
   };
   if (kind != nullptr && !kind->form)
-    return refuse(cat(" requires --kind ", chat_kind_names(" and "), "; for ", kind->name,
+    return refuse(cat(" requires --kind ", text::chat_kind_names(" and "), "; for ", kind->name,
                       " give the field of the text as --field"));
   if (kind != nullptr && names.size() != kind->num_names)
     return refuse(cat(": --kind ", kind->name, " takes ", kind->names_refusal));
@@ -45,57 +45,59 @@ void check_probability(const char* option, double value, Problems& problems) {
 }  // namespace
 
 std::string chat_template_placeholder() {
-  std::string names = chat_template_names();
+  std::string names = text::chat_template_names();
   for (std::size_t at = names.find(", "); at != std::string::npos; at = names.find(", "))
     names.replace(at, 2, 1, '|');
   return names;
 }
 
 std::string kind_help() {
-  const auto text_of = [](const RecordKind& kind) { return cat(kind.name, " (", kind.keys, ")"); };
-  const std::span<const RecordKind> kinds = record_kinds();
+  const auto text_of = [](const text::RecordKind& kind) {
+    return cat(kind.name, " (", kind.keys, ")");
+  };
+  const std::span<const text::RecordKind> kinds = text::record_kinds();
   return cat("kind of the lines: ", joined(kinds.first(kinds.size() - 1), ", ", text_of), " or ",
              text_of(kinds.back()));
 }
 
 std::string record_fields_help() {
   std::vector<std::string> parts;
-  for (const RecordKind& kind : record_kinds())
+  for (const text::RecordKind& kind : text::record_kinds())
     if (kind.num_names != 0) parts.push_back(cat(kind.name, ": ", kind.names, kind.names_help));
   return joined(parts, "; ");
 }
 
-std::string chat_help(std::string_view text, std::optional<ChatForm> form) {
-  return cat(chat_kind_names(", ", form), ": ", text);
+std::string chat_help(std::string_view text, std::optional<text::ChatForm> form) {
+  return cat(text::chat_kind_names(", ", form), ": ", text);
 }
 
 std::vector<std::string> record_kind_names() {
   std::vector<std::string> names;
-  for (const RecordKind& kind : record_kinds()) names.emplace_back(kind.name);
+  for (const text::RecordKind& kind : text::record_kinds()) names.emplace_back(kind.name);
   return names;
 }
 
-std::optional<ChatForm> chat_form(const DocumentConfig& config) {
-  const RecordKind* kind = find_record_kind(config.kind);
+std::optional<text::ChatForm> chat_form(const DocumentConfig& config) {
+  const text::RecordKind* kind = text::find_record_kind(config.kind);
   return kind == nullptr ? std::nullopt : kind->form;
 }
 
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
-  if (chat_form(config) != ChatForm::pair && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
+  if (chat_form(config) != text::ChatForm::pair && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
     problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
-                           chat_kind_names(" and ", ChatForm::pair)));
+                           text::chat_kind_names(" and ", text::ChatForm::pair)));
   check_ignored(config, problems);
-  if (find_record_kind(config.kind) == nullptr) return;
+  if (text::find_record_kind(config.kind) == nullptr) return;
   if (!chat_form(config)) {
     if (!config.chat.format.empty())
       problems.add(formatted("--template {} requires --kind {}", config.chat.format,
-                             chat_kind_names(" and ")));
+                             text::chat_kind_names(" and ")));
   } else {
     check_probability("--add-system", config.chat.add_system, problems);
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
-    chat_template(config.chat.format);  // throws Error(usage) with a list of all templates
+    text::chat_template(config.chat.format);  // throws Error(usage) with a list of all templates
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -13,7 +13,7 @@
 
 /// Settings of `pack` for documents. All of them affect the bytes of a set. To add one: a member
 /// and a visit line, with Identity::unless_default.
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Settings of kind pretrain: a line is a text.
 struct TextConfig {
@@ -43,7 +43,7 @@ std::string chat_template_placeholder();
 std::string kind_help();
 std::string record_fields_help();
 /// Returns "sft, dpo: " and the text. If `form` is given, names only the kinds of that form.
-std::string chat_help(std::string_view text, std::optional<ChatForm> form = {});
+std::string chat_help(std::string_view text, std::optional<text::ChatForm> form = {});
 std::vector<std::string> record_kind_names();
 
 /// Settings of kinds of chats: a line is a conversation or a pair of conversations. read_rules()
@@ -73,9 +73,9 @@ struct ChatConfig {
         "cut_pairs", self.cut_pairs,
         chat_help("a pair longer than --seq-len loses the end of its sides (like MiniMind) or the "
                   "beginning of its prompt (down to a quarter of --seq-len), or is dropped",
-                  ChatForm::pair)
+                  text::ChatForm::pair)
             .c_str(),
-        {.values = {kPairCutRules.begin(), kPairCutRules.end()}});
+        {.values = {data::kPairCutRules.begin(), data::kPairCutRules.end()}});
     visit("special_in_content", self.special_in_content,
           chat_help("added tokens inside a message are text, tokens, or make the record invalid")
               .c_str(),
@@ -89,7 +89,7 @@ struct ChatConfig {
         {.values = {"none", "minimind"}});
     visit("add_system", self.add_system,
           chat_help("probability to add a missing system message; -1: set by --augment",
-                    ChatForm::conversation)
+                    text::ChatForm::conversation)
               .c_str(),
           {.placeholder = "P", .identity = Identity::always});
     visit("drop_empty_think", self.drop_empty_think,
@@ -125,10 +125,10 @@ struct DocumentConfig {
 };
 
 /// Returns the chat form of the records; nullopt for texts and for an unknown kind.
-std::optional<ChatForm> chat_form(const DocumentConfig& config);
+std::optional<text::ChatForm> chat_form(const DocumentConfig& config);
 
 /// Adds settings that the kind needs and that are missing or invalid. The caller checks trait
 /// limits.
 void check(const DocumentConfig& config, Problems& problems);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -13,7 +13,7 @@
 #include "text/spec/tokenizer_spec.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "shards are little-endian");
@@ -23,7 +23,7 @@ constexpr std::size_t kMaxNameBytes = 200;
 /// Makes documents of a text between a begin and an end token.
 class TextDocuments : public DocumentMaker {
  public:
-  TextDocuments(const Tokenizer& tokenizer, const DocumentRules& rules)
+  TextDocuments(const text::Tokenizer& tokenizer, const DocumentRules& rules)
       : DocumentMaker(tokenizer), reader_(rules.config.text.field, rules.on_bad_text) {
     const TextConfig& config = rules.config.text;
     options_.add_special_tokens = false;
@@ -49,14 +49,15 @@ class TextDocuments : public DocumentMaker {
 
  private:
   TextFieldReader reader_;
-  EncodeOptions options_;
+  text::EncodeOptions options_;
   std::optional<std::uint32_t> bos_, eos_;
 };
 
 }  // namespace
 
-DocumentMaker::DocumentMaker(Tokenizer tokenizer)
-    : tokenizer_(std::move(tokenizer)), width_(size_of(token_dtype_for(tokenizer_.vocab_size()))) {}
+DocumentMaker::DocumentMaker(text::Tokenizer tokenizer)
+    : tokenizer_(std::move(tokenizer)),
+      width_(size_of(data::token_dtype_for(tokenizer_.vocab_size()))) {}
 
 bool DocumentMaker::is_text(const TextRecord& text, const Record& record, ChunkResult& result) {
   switch (text.status) {
@@ -66,7 +67,7 @@ bool DocumentMaker::is_text(const TextRecord& text, const Record& record, ChunkR
       add_bad(record, text.reason, result);
       return false;
     case RecordStatus::bad_text:
-      result.fatal = BadLine{result.source, record.position, text.reason};
+      result.fatal = InvalidRecord{result.source, record.position, text.reason};
       return false;
     case RecordStatus::text:
       break;
@@ -77,16 +78,16 @@ bool DocumentMaker::is_text(const TextRecord& text, const Record& record, ChunkR
 
 void DocumentMaker::add_bad(const Record& record, std::string reason, ChunkResult& result) {
   ++result.documents.counts.bad_lines;
-  if (result.bad.size() < kMaxBadListed)
+  if (result.bad.size() < kMaxInvalidListed)
     result.bad.push_back({result.source, record.position, std::move(reason)});
 }
 
-void DocumentMaker::add_ignored(const std::vector<UnreadField>& fields, const Record& record,
+void DocumentMaker::add_ignored(const std::vector<text::UnreadField>& fields, const Record& record,
                                 ChunkResult& result) {
-  for (const UnreadField& field : fields) {
+  for (const text::UnreadField& field : fields) {
     std::string name;  // a key may be long or contain a lone surrogate
-    append_lossy_utf8(std::string_view(field.name).substr(0, kMaxNameBytes), name);
-    ignored_slot(result.ignored, name)
+    text::append_lossy_utf8(std::string_view(field.name).substr(0, kMaxNameBytes), name);
+    data::ignored_slot(result.ignored, name)
         .add({1, field.has_text ? 1U : 0U, result.source, record.position});
   }
 }
@@ -105,7 +106,7 @@ void DocumentMaker::add_tokens(std::span<const std::uint32_t> ids, ChunkResult& 
 
 void DocumentMaker::end_document(const Record& record, std::uint64_t num_tokens,
                                  std::uint64_t text_hash, ChunkResult& result) {
-  DocumentColumns& documents = result.documents;
+  data::DocumentColumns& documents = result.documents;
   documents.offset.push_back(documents.offset.back() + num_tokens);
   documents.source.push_back(result.source);
   documents.source_offset.push_back(record.position);
@@ -115,20 +116,20 @@ void DocumentMaker::end_document(const Record& record, std::uint64_t num_tokens,
   documents.counts.tokens += num_tokens;
 }
 
-std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
+std::unique_ptr<DocumentMaker> make_document_maker(const text::Tokenizer& tokenizer,
                                                    const DocumentRules& rules) {
   if (chat_form(rules.config)) return make_chat_documents(tokenizer, rules);
   return std::make_unique<TextDocuments>(tokenizer, rules);
 }
 
-void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer) {
+void warn_of_unknown_markers(const DocumentConfig& config, const text::Tokenizer& tokenizer) {
   if (!chat_form(config)) return;
   const std::vector<std::string_view> unknown =
-      missing_markers(chat_template(config.chat.format), tokenizer);
+      text::missing_markers(text::chat_template(config.chat.format), tokenizer);
   if (unknown.empty()) return;
   log::warn(formatted(
       "--template {} writes {}, which are not tokens of the tokenizer: they become plain characters, and training refuses the set without --allow-missing-markers. Does this template belong to this tokenizer?",
       config.chat.format, joined(unknown, " ")));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

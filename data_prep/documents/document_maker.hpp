@@ -14,12 +14,12 @@
 #include "text/json/unread_field.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Maximum number of invalid records that a shard lists; all are counted.
-inline constexpr std::size_t kMaxBadListed = 1000;
+inline constexpr std::size_t kMaxInvalidListed = 1000;
 
-struct BadLine {
+struct InvalidRecord {
   std::uint32_t source = 0;    // index of the input in the list of the shard
   std::uint64_t position = 0;  // position of the record in the input
   std::string reason;
@@ -46,18 +46,18 @@ struct IgnoredField {
 struct ChunkResult {
   std::uint32_t file = 0;    // index of the input
   std::uint32_t source = 0;  // index of that input in the list of the shard
-  DocumentColumns documents;
-  std::vector<BadLine> bad;
+  data::DocumentColumns documents;
+  std::vector<InvalidRecord> bad;
   std::map<std::string, IgnoredField> ignored;  // key: name
   std::uint64_t num_records = 0;                // number of processed records
   std::uint64_t hash = 0;
-  std::optional<BadLine> fatal;
+  std::optional<InvalidRecord> fatal;
 };
 
 /// Turns records of one kind into documents of tokens. Each thread has its own.
 class DocumentMaker {
  public:
-  explicit DocumentMaker(Tokenizer tokenizer);
+  explicit DocumentMaker(text::Tokenizer tokenizer);
   virtual ~DocumentMaker() = default;
   DocumentMaker(const DocumentMaker&) = delete;
   DocumentMaker& operator=(const DocumentMaker&) = delete;
@@ -67,14 +67,14 @@ class DocumentMaker {
   virtual void take(const Record& record, ChunkResult& result) = 0;
 
  protected:
-  [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+  [[nodiscard]] const text::Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
   /// Returns true if the record has a text; otherwise the record has already been counted.
   static bool is_text(const TextRecord& text, const Record& record, ChunkResult& result);
   static void add_bad(const Record& record, std::string reason, ChunkResult& result);
 
   /// Counts the fields of a record that were not read.
-  static void add_ignored(const std::vector<UnreadField>& fields, const Record& record,
+  static void add_ignored(const std::vector<text::UnreadField>& fields, const Record& record,
                           ChunkResult& result);
 
   /// Appends tokens to the current document.
@@ -84,12 +84,12 @@ class DocumentMaker {
                            ChunkResult& result);
 
  private:
-  Tokenizer tokenizer_;
+  text::Tokenizer tokenizer_;
   std::size_t width_;
 };
 
 /// Creates the maker for the kind in `rules`, which must outlive the maker.
-std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
+std::unique_ptr<DocumentMaker> make_document_maker(const text::Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
 /// Creates the maker for conversations and preference pairs: chats that a template renders, with
@@ -99,10 +99,10 @@ std::unique_ptr<DocumentMaker> make_document_maker(const Tokenizer& tokenizer,
 /// common prefix of both sides. If a side has more than seq_len tokens, the pair is cut by the rule
 /// of --cut-pairs (cut_pair). A conversation without a remaining target is dropped. A pair is
 /// dropped if its sides are equal or if keeps_targets refuses it.
-std::unique_ptr<DocumentMaker> make_chat_documents(const Tokenizer& tokenizer,
+std::unique_ptr<DocumentMaker> make_chat_documents(const text::Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
 /// Warns if the template writes markers that are not tokens of the tokenizer.
-void warn_of_unknown_markers(const DocumentConfig& config, const Tokenizer& tokenizer);
+void warn_of_unknown_markers(const DocumentConfig& config, const text::Tokenizer& tokenizer);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

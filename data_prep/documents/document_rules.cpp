@@ -12,12 +12,12 @@
 #include "data_prep/identity.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 std::vector<std::string> read_prompts(const std::string& path) {
   const std::string text = read_file(path);
-  check_utf8(text, path);
+  text::check_utf8(text, path);
   std::istringstream lines(text);
   std::vector<std::string> prompts;
   for (std::string line; std::getline(lines, line);) {
@@ -27,15 +27,15 @@ std::vector<std::string> read_prompts(const std::string& path) {
   return prompts;
 }
 
-ChatAugment read_augment(const ChatConfig& config) {
-  ChatAugment augment;
+text::ChatAugment read_augment(const ChatConfig& config) {
+  text::ChatAugment augment;
   if (config.augment == "minimind") {
     augment.add_system = 0.2;
     augment.drop_empty_think = config.format == "minimind-v2.5" ? 0.95 : 0.8;
   }
   if (config.add_system >= 0) augment.add_system = config.add_system;
   if (config.drop_empty_think >= 0) augment.drop_empty_think = config.drop_empty_think;
-  augment.system_prompts = config.system_prompts.empty() ? default_system_prompts()
+  augment.system_prompts = config.system_prompts.empty() ? text::default_system_prompts()
                                                          : read_prompts(config.system_prompts);
   augment.seed = static_cast<std::uint64_t>(config.seed);
   return augment;
@@ -43,13 +43,13 @@ ChatAugment read_augment(const ChatConfig& config) {
 
 /// Adds names as a list, resolved probabilities, the hash of the prompts, and the random seed.
 void put_chat_identity(const DocumentRules& rules, Json& identity) {
-  const ChatAugment& augment = rules.augment;
+  const text::ChatAugment& augment = rules.augment;
   if (!rules.fields.empty()) identity["fields"] = rules.fields;
   ChatConfig chat = rules.config.chat;
   chat.add_system = augment.add_system;
   chat.drop_empty_think = augment.drop_empty_think;
   put_fields(chat, {}, identity);
-  if (set_kind(rules.config.kind).has_pairs()) identity["cut_pairs"] = chat.cut_pairs;
+  if (data::set_kind(rules.config.kind).has_pairs()) identity["cut_pairs"] = chat.cut_pairs;
   if (augment.add_system > 0) {
     std::string prompts;
     for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
@@ -92,4 +92,4 @@ void put_identity(const DocumentRules& rules, Json& identity) {
   put_fields(config, parts, identity);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -9,7 +9,7 @@
 #include "data_prep/documents/jsonl_record.hpp"
 #include "text/chat/augment.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// A checked DocumentConfig with all defaults resolved and all files read.
 struct DocumentRules {
@@ -17,7 +17,7 @@ struct DocumentRules {
   std::int64_t seq_len = 0;  // longer conversations and sides of pairs are cut
   OnBadText on_bad_text = OnBadText::error;
   std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: default names
-  ChatAugment augment = {};
+  text::ChatAugment augment = {};
   std::vector<std::string> ignore_fields = {};  // --ignore-fields
 };
 
@@ -31,4 +31,4 @@ DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len);
 /// Adds the rules that affect the bytes of a set of this kind, except kind and seq_len.
 void put_identity(const DocumentRules& rules, Json& identity);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

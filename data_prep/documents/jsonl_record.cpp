@@ -12,7 +12,7 @@
 #include "text/json/json_fields.hpp"
 #include "text/json/odd_numbers.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 static_assert(kRecordPadding >= simdjson::SIMDJSON_PADDING);
@@ -30,7 +30,7 @@ struct TextFieldReader::Parser {
   simdjson::dom::parser parser;
   std::string repaired;  // keeps a repaired line alive with its padding
   std::string quoted_json;
-  std::vector<UnreadField> unread;
+  std::vector<text::UnreadField> unread;
 
   /// Sets `text` to the value of the field.
   std::optional<RecordProblem> find(const char* json, std::size_t size, const std::string& field,
@@ -45,7 +45,7 @@ std::optional<RecordProblem> TextFieldReader::Parser::find(const char* json, std
   simdjson::error_code code = parser.parse(json, size, false).get(root);
   bool quoted = false;
   if (code != simdjson::SUCCESS) {
-    if (auto numbers = quote_odd_numbers({json, size})) {
+    if (auto numbers = text::quote_odd_numbers({json, size})) {
       quoted = true;
       quoted_json = std::move(*numbers);
       code = parser.parse(quoted_json).get(root);
@@ -53,7 +53,7 @@ std::optional<RecordProblem> TextFieldReader::Parser::find(const char* json, std
   }
   if (code != simdjson::SUCCESS) {
     return RecordProblem{formatted("not valid JSON: {}{}", simdjson::error_message(code),
-                                   record_break({json, size})),
+                                   text::record_break({json, size})),
                          code == simdjson::STRING_ERROR || code == simdjson::UTF8_ERROR};
   }
   simdjson::dom::object object;
@@ -69,15 +69,15 @@ std::optional<RecordProblem> TextFieldReader::Parser::find(const char* json, std
   if (!found) {
     return RecordProblem{
         formatted("no field '{}'{}", field,
-                  chat_json::describe_record_form(object, record_kind(std::nullopt)))};
+                  text::chat_json::describe_record_form(object, text::record_kind(std::nullopt)))};
   }
   if (value.is_null()) return RecordProblem{formatted("field '{}' is null", field)};
-  if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(kOddNumber)))
+  if (value.get(text) != simdjson::SUCCESS || (quoted && text.starts_with(text::kOddNumber)))
     return RecordProblem{formatted("field '{}' is not a text", field)};
   // Some versions of simdjson accept a lone low surrogate.
   if (!simdjson::validate_utf8(text)) return RecordProblem{std::string(kBadText), true};
-  chat_json::add_unread(object, std::array<std::string_view, 1>{field}, "", unread);
-  chat_json::merge_unread(unread);
+  text::chat_json::add_unread(object, std::array<std::string_view, 1>{field}, "", unread);
+  text::chat_json::merge_unread(unread);
   return std::nullopt;
 }
 
@@ -88,7 +88,7 @@ TextFieldReader::TextFieldReader(TextFieldReader&&) noexcept = default;
 TextFieldReader& TextFieldReader::operator=(TextFieldReader&&) noexcept = default;
 TextFieldReader::~TextFieldReader() = default;
 
-const std::vector<UnreadField>& TextFieldReader::unread() const {
+const std::vector<text::UnreadField>& TextFieldReader::unread() const {
   return parser_->unread;
 }
 
@@ -164,4 +164,4 @@ OnBadText on_bad_text_named(std::string_view name) {
   return by_name<OnBadText>(on_bad_text_names(), name);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

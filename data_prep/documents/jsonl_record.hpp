@@ -10,7 +10,7 @@
 #include "data_prep/input/input_format.hpp"
 #include "text/json/unread_field.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Handling of a line whose text contains lone surrogates or invalid UTF-8.
 enum class OnBadText { error, skip, replace };
@@ -69,7 +69,7 @@ class TextFieldReader {
   TextRecord read(const Record& record);
 
   /// Returns the other non-empty fields of the last record, each once.
-  [[nodiscard]] const std::vector<UnreadField>& unread() const;
+  [[nodiscard]] const std::vector<text::UnreadField>& unread() const;
 
  private:
   struct Parser;
@@ -79,4 +79,4 @@ class TextFieldReader {
   std::unique_ptr<Parser> parser_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 struct Sequence {
@@ -85,4 +85,4 @@ Repaired repair_json_text(std::string_view json, std::string_view replacement) {
   return repaired;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::data_prep {
 
 inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
@@ -17,4 +17,4 @@ struct Repaired {
 /// other bytes are unchanged.
 Repaired repair_json_text(std::string_view json, std::string_view replacement = kReplacement);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

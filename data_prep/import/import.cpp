@@ -14,13 +14,13 @@
 #include "data_prep/identity.hpp"
 #include "data_prep/input/inputs.hpp"
 #include "data_prep/pack/make_shards.hpp"
-#include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_directory.hpp"
 #include "data_prep/pack/pack_plan.hpp"
 #include "data_prep/pack/publish.hpp"
-#include "data_prep/tokenizer_place.hpp"
+#include "data_prep/tokenizer_path.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kTokensRead = std::uint64_t{1} << 20;  // tokens per read
@@ -52,7 +52,7 @@ std::string input_hash(const std::vector<std::byte>& tokens) {
 
 class Importer {
  public:
-  Importer(const ImportConfig& config, Communicator& world)
+  Importer(const ImportConfig& config, comm::Communicator& world)
       : config_(config), world_(world), inputs_(inspect_inputs(bin_paths(config))) {
     if (!config.tokenizer.empty()) tokenizer_ = load_tokenizer(config.tokenizer);
     vocab_size_ =
@@ -67,7 +67,7 @@ class Importer {
   ImportReport run() {
     const Timer timer;
     directory_->prepare(tokenizer_ ? &*tokenizer_ : nullptr, world_);
-    const FolderState state = directory_->look(world_);
+    const PackDirectoryState state = directory_->look(world_);
     compare_kept(state.kept);
     if (!state.is_finished) {
       make_shards(state.missing);
@@ -75,7 +75,7 @@ class Importer {
       if (world_.rank() == 0) {
         add_shards(directory_->path(), partitions_.size(), manifest_);
         failpoint("import.before_manifest");
-        write_file_atomic(directory_->path() / schema::kManifest, manifest_.to_text());
+        write_file_atomic(directory_->path() / data::schema::kManifest, manifest_.to_text());
       }
     }
     world_.barrier();
@@ -88,7 +88,7 @@ class Importer {
   void open(const InputFile& input) {
     files_.push_back(config_.format == "megatron"
                          ? open_megatron(input.path)
-                         : open_llm_c(input.path, config_.eot_id, eot_place_named(config_.eot)));
+                         : open_llm_c(input.path, config_.eot_id, eot_position_named(config_.eot)));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
     if (const std::uint64_t shards = partitions_.size() + (tokens + part - 1) / part;
@@ -123,7 +123,7 @@ class Importer {
     Json asked = Json::object();
     asked["import"] = config_.format;
     put_fields(config_, {}, asked);
-    asked["packing_rule"] = kPackingRule;
+    asked["packing_rule"] = data::kPackingRule;
     if (config_.format == "llm.c") {
       asked["eot_id"] = config_.eot_id == kEotOfFormat ? Json(nullptr) : Json(config_.eot_id);
       asked["eot"] = config_.eot;
@@ -154,7 +154,7 @@ class Importer {
     ProgressDisplay progress(world_.size() == 1 ? "import" : formatted("import, rank {}", rank),
                              bytes, rank == 0 ? config_.progress : "none");
     for (const std::size_t shard : mine) {
-      const ShardCounts counts = make_shard(shard);
+      const data::ShardCounts counts = make_shard(shard);
       progress.add(stored_bytes(partitions_[shard]), counts.documents, counts.tokens);
       progress.show();
     }
@@ -166,7 +166,7 @@ class Importer {
     const auto hash = [&](std::size_t partition) {
       const auto [begin, end] = token_range(partition);
       return input_hash(read_tokens(*files_[partitions_[partition].file], begin, end,
-                                    token_dtype_for(vocab_size_)));
+                                    data::token_dtype_for(vocab_size_)));
     };
     const auto place = [&](std::size_t partition) {
       return inputs_[partitions_[partition].file].path.string();
@@ -195,14 +195,14 @@ class Importer {
     return {first_token(number), last ? files_[file]->num_tokens() : first_token(number + 1)};
   }
 
-  ShardCounts make_shard(std::size_t number) const {
+  data::ShardCounts make_shard(std::size_t number) const {
     const ForeignTokens& file = *files_[partitions_[number].file];
     const auto [begin, end] = token_range(number);
     std::vector<std::uint64_t> starts = file.documents(begin, end, /*only_first=*/false);
     if (starts.empty() || starts.front() != begin) starts.insert(starts.begin(), begin);
 
-    ShardContent content;
-    const DType dtype = token_dtype_for(vocab_size_);
+    data::ShardContent content;
+    const DType dtype = data::token_dtype_for(vocab_size_);
     const std::vector<std::byte>& tokens =
         content.documents.token_parts.emplace_back(read_tokens(file, begin, end, dtype));
     const std::size_t width = size_of(dtype);
@@ -219,7 +219,7 @@ class Importer {
     content.sources_json = Json::array({{{"name", input.name}, {"size", input.size}}}).dump();
     complete_shard(manifest_, number, partitions_.size(), input_hash(tokens), content);
     failpoint("import.unit_read");
-    write_shard(directory_->path(), content);
+    data::write_shard(directory_->path(), content);
     return content.meta.counts;
   }
 
@@ -242,14 +242,14 @@ class Importer {
   }
 
   const ImportConfig& config_;
-  Communicator& world_;
+  comm::Communicator& world_;
   std::vector<InputFile> inputs_;
-  std::optional<Tokenizer> tokenizer_;
+  std::optional<text::Tokenizer> tokenizer_;
   std::uint64_t vocab_size_ = 0;
   std::vector<std::unique_ptr<ForeignTokens>> files_;
   std::vector<TokenPartition> partitions_;
-  Manifest manifest_;
-  std::optional<PackFolder> directory_;
+  data::Manifest manifest_;
+  std::optional<PackDirectory> directory_;
 };
 
 }  // namespace
@@ -265,10 +265,10 @@ void check(const ImportConfig& config, Problems& problems) {
         "--vocab-size and --tokenizer exclude each other: the tokenizer sets the vocabulary size");
 }
 
-ImportReport import_tokens(const ImportConfig& config, Communicator* world) {
-  throw_if_wrong(config);
-  SelfCommunicator alone;
+ImportReport import_tokens(const ImportConfig& config, comm::Communicator* world) {
+  config::throw_if_wrong(config);
+  comm::SelfCommunicator alone;
   return Importer(config, world == nullptr ? alone : *world).run();
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

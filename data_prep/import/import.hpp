@@ -10,7 +10,7 @@
 #include "data_prep/import/import_format.hpp"
 #include "data_prep/progress.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Options of `trireme-data import`. All except the last one affect the bytes of the set.
 struct ImportConfig {
@@ -42,7 +42,7 @@ struct ImportConfig {
           "vocabulary size if there is no tokenizer (ids are below V)", {.placeholder = "V"});
     visit("seq_len", self.seq_len,
           "sequence length to prepare; training with another length also works",
-          {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
+          {.placeholder = "L", .least = data::kLeastSeqLen, .most = data::kMostSeqLen});
     visit("eot_id", self.eot_id,
           "llm.c: token at document boundaries; -1: none; -2: 50256 (u32 files: 128000)",
           {.placeholder = "ID"});
@@ -79,6 +79,6 @@ struct ImportReport {
 ///   memory  about two parts in the token width of the set, and 28 bytes per document
 /// Collective over `world` (null: this process alone). Throws like pack(), and Error(usage) if an
 /// input has changed since the existing shards were made.
-ImportReport import_tokens(const ImportConfig& config, Communicator* world);
+ImportReport import_tokens(const ImportConfig& config, comm::Communicator* world);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

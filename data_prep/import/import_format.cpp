@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 template <class T>
@@ -60,4 +60,4 @@ void ForeignTokens::read(std::uint64_t begin, std::span<std::uint32_t> ids,
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

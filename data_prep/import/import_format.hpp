@@ -8,7 +8,7 @@
 
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// A token file of another program, as one sequence of tokens with document boundaries. Reads on
 /// demand, so that memory does not grow with the file. Functions throw Error(data) naming file and
@@ -62,10 +62,10 @@ std::unique_ptr<ForeignTokens> open_megatron(const std::filesystem::path& path);
 
 /// Position of llm.c's end-of-text token in a document. `start` is the form that its data scripts
 /// write. `detect`: start if the file begins with the token, else end.
-enum class EotPlace { detect, start, end };
+enum class EotPosition { detect, start, end };
 
 /// Parses "auto", "start" or "end".
-EotPlace eot_place_named(std::string_view name);
+EotPosition eot_position_named(std::string_view name);
 
 /// Selects 50256 or 128000 by the magic number of the file, like the scripts of llm.c.
 inline constexpr std::int64_t kEotOfFormat = -2;
@@ -75,6 +75,6 @@ inline constexpr std::int64_t kEotOfFormat = -2;
 /// `eot_id`, which may be kEotOfFormat; any other negative value means no cuts. Source: llm.c,
 /// dev/data/data_common.py (format facts).
 std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path, std::int64_t eot_id,
-                                          EotPlace place);
+                                          EotPosition place);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -4,7 +4,7 @@
 #include "core/error.hpp"
 #include "data_prep/import/import_format.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kHeaderBytes = 256 * 4;
@@ -13,7 +13,7 @@ constexpr std::uint64_t kAnyToken = std::uint64_t{1} << 32;
 
 class LlmCTokens : public ForeignTokens {
  public:
-  LlmCTokens(const std::filesystem::path& path, std::int64_t eot_id, EotPlace place)
+  LlmCTokens(const std::filesystem::path& path, std::int64_t eot_id, EotPosition place)
       : ForeignTokens(path, open_read(path)) {
     const std::uint64_t size = std::filesystem::file_size(path);
     std::array<std::int32_t, 3> header{};
@@ -36,8 +36,8 @@ class LlmCTokens : public ForeignTokens {
     }
     set_layout(gpt2 ? Type::u16 : Type::u32, kHeaderBytes, static_cast<std::uint64_t>(tokens));
     eot_id_ = eot_id != kEotOfFormat ? eot_id : gpt2 ? 50256 : 128000;
-    at_end_ = place == EotPlace::end;
-    if (place == EotPlace::detect && tokens > 0) {
+    at_end_ = place == EotPosition::end;
+    if (place == EotPosition::detect && tokens > 0) {
       std::array<std::uint32_t, 1> first{};
       read(0, first, kAnyToken);
       at_end_ = first[0] != eot_id_;
@@ -74,16 +74,16 @@ class LlmCTokens : public ForeignTokens {
 
 }  // namespace
 
-EotPlace eot_place_named(std::string_view name) {
-  if (name == "start") return EotPlace::start;
-  if (name == "end") return EotPlace::end;
+EotPosition eot_position_named(std::string_view name) {
+  if (name == "start") return EotPosition::start;
+  if (name == "end") return EotPosition::end;
   TRIREME_ASSERT(name == "auto");
-  return EotPlace::detect;
+  return EotPosition::detect;
 }
 
 std::unique_ptr<ForeignTokens> open_llm_c(const std::filesystem::path& path, std::int64_t eot_id,
-                                          EotPlace place) {
+                                          EotPosition place) {
   return std::make_unique<LlmCTokens>(path, eot_id, place);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -8,7 +8,7 @@
 /// The .idx file: "MMIDIDX\0\0", u64 version, u8 type, u64 sequences S, u64 documents + 1, then
 /// i32 lengths [S], i64 byte offsets in the .bin [S], i64 first sequence of each document and S at
 /// the end. Multimodal files add i8 modes [S].
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kIndexHeaderBytes = 34;
@@ -191,4 +191,4 @@ std::unique_ptr<ForeignTokens> open_megatron(const std::filesystem::path& path) 
   return std::make_unique<MegatronTokens>(path);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -2,7 +2,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 ChunkReader::ChunkReader(const std::vector<InputFile>& files, int num_workers)
     : files_(files), workers_(static_cast<std::size_t>(num_workers)) {}
@@ -49,4 +49,4 @@ RecordBatch ChunkReader::read_with(OpenInput& input, const InputRange& chunk) co
   return input.source->read(chunk);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

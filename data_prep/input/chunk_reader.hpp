@@ -7,7 +7,7 @@
 
 #include "data_prep/input/input_format.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Reads the records of many chunks for several threads, for inputs of any format.
 ///
@@ -53,4 +53,4 @@ class ChunkReader {
   std::uint64_t num_starts_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

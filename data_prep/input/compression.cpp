@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::size_t kBufferBytes = 256 << 10;
@@ -201,4 +201,4 @@ void Decompressor::fail_at(std::string_view what) const {
        name_of(compression_), packed_at(), packed_size_, what);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

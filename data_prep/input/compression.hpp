@@ -9,7 +9,7 @@
 
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// The compression of an input.
 enum class Compression { none, gzip, zstd };
@@ -84,4 +84,4 @@ class Decompressor {
   std::vector<AccessPoint> points_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 bool looks_like_json(std::string_view head) {
@@ -60,12 +60,12 @@ const InputFormat& detect_format(const std::filesystem::path& path, std::string_
   return plain;
 }
 
-std::string byte_place(std::string_view file, std::uint64_t position) {
+std::string byte_location(std::string_view file, std::uint64_t position) {
   return formatted("{}, byte {}", file, position);
 }
 
-std::string record_place(const InputFile& file, std::uint64_t position) {
+std::string record_location(const InputFile& file, std::uint64_t position) {
   return formatted("{}, {} {}", file.path.string(), file.format->position, position);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

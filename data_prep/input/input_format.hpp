@@ -12,7 +12,7 @@
 
 /// The table of input formats, one row each. `pack`, `tokenizer train` and `bench` use a row to
 /// recognize, plan and read an input. They know only records and positions.
-namespace trireme {
+namespace trireme::data_prep {
 
 struct InputFormat;
 
@@ -112,7 +112,7 @@ const InputFormat& detect_format(const std::filesystem::path& path, std::string_
 
 /// Returns "FILE, byte 14": the position of a record, for messages. (Lists of invalid records use
 /// FILE:14.)
-std::string byte_place(std::string_view file, std::uint64_t position);
-std::string record_place(const InputFile& file, std::uint64_t position);
+std::string byte_location(std::string_view file, std::uint64_t position);
+std::string record_location(const InputFile& file, std::uint64_t position);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

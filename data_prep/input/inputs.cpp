@@ -17,7 +17,7 @@
 #include "core/join.hpp"
 #include "data_prep/worker_pool.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kFingerprintBytes = 64 << 10;
@@ -141,8 +141,8 @@ void measure(const std::vector<int>& owners, int rank, std::int64_t threads,
 
 /// Sends the measured sizes and points to all ranks.
 void share(const std::vector<std::uint64_t>& sizes, std::vector<InputFile>& files,
-           Communicator& world) {
-  const auto texts = share_work(world, sizes, [&](std::size_t i) {
+           comm::Communicator& world) {
+  const auto texts = comm::distribute_work(world, sizes, [&](std::size_t i) {
     std::string text = std::to_string(files[i].size);
     for (const AccessPoint& point : files[i].points)
       text += formatted(" {} {}", point.offset, point.packed);
@@ -158,14 +158,14 @@ void share(const std::vector<std::uint64_t>& sizes, std::vector<InputFile>& file
 
 /// Runs `action`. With several ranks, all agree on its success, so that one of them reports an
 /// error.
-void run_agreed(Communicator* world, const std::function<void()>& action) {
-  world == nullptr ? action() : all_or_none(*world, action);
+void run_agreed(comm::Communicator* world, const std::function<void()>& action) {
+  world == nullptr ? action() : comm::all_or_none(*world, action);
 }
 
 }  // namespace
 
 std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
-                                      std::int64_t threads, Communicator* world) {
+                                      std::int64_t threads, comm::Communicator* world) {
   std::vector<InputFile> files;
   std::vector<std::uint64_t> sizes;
   run_agreed(world, [&] {
@@ -176,14 +176,15 @@ std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
       sizes.push_back(files.back().packed_size);
     }
     const int ranks = world == nullptr ? 1 : world->size();
-    measure(owners_by_bytes(sizes, ranks), world == nullptr ? 0 : world->rank(), threads, files);
+    measure(comm::owners_by_bytes(sizes, ranks), world == nullptr ? 0 : world->rank(), threads,
+            files);
   });
   if (world != nullptr) share(sizes, files, *world);
   return files;
 }
 
 std::vector<InputFile> inspect_records(const std::vector<std::string>& arguments,
-                                       std::int64_t threads, Communicator* world) {
+                                       std::int64_t threads, comm::Communicator* world) {
   std::vector<InputFile> files = inspect_inputs(arguments, threads, world);
   run_agreed(world, [&] {
     for (const InputFile& file : files) {
@@ -193,4 +194,4 @@ std::vector<InputFile> inspect_records(const std::vector<std::string>& arguments
   return files;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

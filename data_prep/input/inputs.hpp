@@ -6,7 +6,7 @@
 #include "comm/communicator.hpp"
 #include "data_prep/input/input_format.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Inspects each input in the given order. An argument is a file, a directory (all files below it
 /// with the suffix of an input format, sorted by name) or, if no file has that name, a pattern with
@@ -16,11 +16,13 @@ namespace trireme {
 /// or pattern without files, an unknown format, and a file that is damaged or cannot be read. With
 /// ranks, one rank throws the error and the others throw PeerFailed.
 std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
-                                      std::int64_t threads = 1, Communicator* world = nullptr);
+                                      std::int64_t threads = 1,
+                                      comm::Communicator* world = nullptr);
 
 /// Like inspect_inputs, for inputs of records: also refuses content that cannot contain records
 /// (InputFormat::check), such as a JSON array.
 std::vector<InputFile> inspect_records(const std::vector<std::string>& arguments,
-                                       std::int64_t threads = 1, Communicator* world = nullptr);
+                                       std::int64_t threads = 1,
+                                       comm::Communicator* world = nullptr);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -9,7 +9,7 @@
 #include "data_prep/input/compression.hpp"
 #include "data_prep/input/input_format.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kTailBytes = 64 << 10;
@@ -232,4 +232,4 @@ InputFormat json_lines(Compression compression) {
           }};
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 std::uint64_t bytes_of(const std::vector<InputFile>& files, const InputRange& range) {
@@ -83,4 +83,4 @@ std::uint64_t bytes_of(const std::vector<InputFile>& files, const std::vector<In
   return sum;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

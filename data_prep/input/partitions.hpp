@@ -4,7 +4,7 @@
 
 #include "data_prep/input/input_format.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// The input of one shard: at most one range per input, in order.
 using Partition = std::vector<InputRange>;
@@ -38,4 +38,4 @@ std::vector<InputRange> whole_files(const std::vector<InputFile>& files);
 /// Returns the number of bytes of the ranges.
 std::uint64_t bytes_of(const std::vector<InputFile>& files, const std::vector<InputRange>& ranges);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -12,7 +12,7 @@
 #include "data/shards/set_kind.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Counts the documents of a set by length in tokens. A preference pair counts twice: each side
@@ -54,11 +54,11 @@ std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
 }
 
 /// Reads the document tables shard by shard, 8 bytes per document.
-LengthHistogram length_histogram(const TokenSet& set) {
+LengthHistogram length_histogram(const data::TokenSet& set) {
   LengthHistogram histogram;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
-    if (set_kind(set.kind()).has_pairs()) {
-      const PairTable pairs = set.shard(s).pair_lengths();
+    if (data::set_kind(set.kind()).has_pairs()) {
+      const data::PairTable pairs = set.shard(s).pair_lengths();
       for (std::size_t i = 0; i < pairs.prompt_len.size(); ++i) {
         histogram.add(std::uint64_t{pairs.prompt_len[i]} + pairs.chosen_len[i]);
         histogram.add(std::uint64_t{pairs.prompt_len[i]} + pairs.rejected_len[i]);
@@ -115,9 +115,9 @@ struct Sizes {
   std::uint64_t bytes = 0;
 };
 
-Sizes sizes_of(const Manifest& manifest) {
+Sizes sizes_of(const data::Manifest& manifest) {
   Sizes sizes;
-  for (const ShardEntry& shard : manifest.shards) {
+  for (const data::ShardEntry& shard : manifest.shards) {
     sizes.bytes += shard.bytes;
     const auto pack = shard.packs.find(manifest.seq_len);
     if (pack != shard.packs.end()) sizes.sequences += pack->second;
@@ -125,13 +125,13 @@ Sizes sizes_of(const Manifest& manifest) {
   return sizes;
 }
 
-double padding_share(const Manifest& manifest, const Sizes& sizes) {
+double padding_share(const data::Manifest& manifest, const Sizes& sizes) {
   const double room = static_cast<double>(sizes.sequences) * static_cast<double>(manifest.seq_len);
   return room == 0 ? 0 : 1 - static_cast<double>(manifest.counts.tokens) / room;
 }
 
-std::string packing_text(const Manifest& manifest, const Sizes& sizes) {
-  if (set_kind(manifest.kind).has_pairs())
+std::string packing_text(const data::Manifest& manifest, const Sizes& sizes) {
+  if (data::set_kind(manifest.kind).has_pairs())
     return formatted("\npairs           of at most {} tokens per side", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
@@ -161,13 +161,13 @@ void check(const InspectConfig& config, Problems& problems) {
     problems.add("--line and --sample exclude each other");
 }
 
-std::string inspect_json(const TokenSet& set) {
-  const Manifest& manifest = set.manifest();
+std::string inspect_json(const data::TokenSet& set) {
+  const data::Manifest& manifest = set.manifest();
   const Sizes sizes = sizes_of(manifest);
   Json json = Json::object();
   json["version"] = 1;
   json["kind"] = manifest.kind;
-  const Json counts = counts_to_json(manifest.counts);
+  const Json counts = data::counts_to_json(manifest.counts);
   for (const auto& item : counts.items()) json[item.key()] = item.value();
   json["vocab_size"] = manifest.vocab_size;
   json["bos_id"] = id_json(manifest.bos_id);
@@ -183,18 +183,18 @@ std::string inspect_json(const TokenSet& set) {
   json["content_xxh3"] = manifest.content_xxh3;
   json["config"] = parse_json(manifest.config_json, "config");
   json["sources"] = Json::array();
-  for (const SourceEntry& source : manifest.sources)
+  for (const data::SourceEntry& source : manifest.sources)
     json["sources"].push_back({{"name", source.name}, {"size", source.size}});
   json["bad"] = manifest.bad;
   if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
   return escape_json_controls(json_line(json));
 }
 
-std::string inspect_text(const TokenSet& set) {
+std::string inspect_text(const data::TokenSet& set) {
   constexpr std::size_t kShownBad = 10;
   constexpr std::size_t kShownTokens = 300;
-  const Manifest& manifest = set.manifest();
-  const ShardCounts& counts = manifest.counts;
+  const data::Manifest& manifest = set.manifest();
+  const data::ShardCounts& counts = manifest.counts;
   const Sizes sizes = sizes_of(manifest);
   std::string text = formatted(
       "kind            {}\ndocuments       {}\ntokens          {}\ntarget tokens   {}{}\nvocabulary      {} (bos {}, eos {}, pad {})\nshards          {}, {} bytes\nbad lines       {}\nreplaced chars  {}\ntruncated       {}{}{}\ndropped         {}{}{}\ncontent         {}\noptions         {}\n",
@@ -206,7 +206,7 @@ std::string inspect_text(const TokenSet& set) {
       part_of(counts.cut_answers, "a side lost its end"), counts.dropped,
       part_of(counts.dropped_long, "too long"), part_of(counts.dropped_equal, "of equal sides"),
       manifest.content_xxh3, manifest.config_json);
-  for (const SourceEntry& source : manifest.sources)
+  for (const data::SourceEntry& source : manifest.sources)
     text += formatted("source          {}, {} bytes\n", source.name, source.size);
   for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)
     text += formatted("bad line        {}\n", manifest.bad[i]);
@@ -215,12 +215,12 @@ std::string inspect_text(const TokenSet& set) {
   for (const auto& [name, records] : manifest.ignored_fields)
     text += formatted("ignored field   {}, in {} records\n", name, records);
   text += formatted("{}\n{}",
-                    set_kind(manifest.kind).has_pairs() ? "tokens of each side of a pair"
-                                                        : "tokens of a document",
+                    data::set_kind(manifest.kind).has_pairs() ? "tokens of each side of a pair"
+                                                              : "tokens of a document",
                     to_text(length_histogram(set)));
   if (counts.documents != 0)
     text += formatted("document 0, {}", document_text(set, find_document(set, 0), kShownTokens));
   return escape_controls(text);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

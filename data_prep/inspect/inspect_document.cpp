@@ -10,7 +10,7 @@
 #include "data_prep/input/input_format.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Token ids and a flag for each: 1 if it is a target.
@@ -19,25 +19,25 @@ struct Shown {
   std::vector<int> target;
 };
 
-Shown shown(const std::vector<std::int64_t>& ids, const std::vector<Span>& spans) {
+Shown shown(const std::vector<std::int64_t>& ids, const std::vector<data::Span>& spans) {
   Shown result;
   result.ids.assign(ids.begin(), ids.end());
   result.target.assign(ids.size(), 0);
-  for (const Span& span : spans)
+  for (const data::Span& span : spans)
     std::fill(result.target.begin() + span.begin, result.target.begin() + span.end, 1);
   if (!ids.empty()) result.target[0] = 0;  // no token predicts the first one
   return result;
 }
 
-Shown shown_document(const TokenShard& shard, std::uint64_t doc) {
+Shown shown_document(const data::TokenShard& shard, std::uint64_t doc) {
   const std::uint64_t begin = shard.document_begin(doc);
   std::vector<std::int64_t> ids(shard.document_begin(doc + 1) - begin);
   shard.read_tokens(begin, ids);
-  const std::vector<Span> all{{0, static_cast<std::uint32_t>(ids.size())}};
+  const std::vector<data::Span> all{{0, static_cast<std::uint32_t>(ids.size())}};
   return shown(ids, shard.has_spans() ? shard.target_spans(doc) : all);
 }
 
-Json to_json(const Shown& row, const Tokenizer& tokenizer) {
+Json to_json(const Shown& row, const text::Tokenizer& tokenizer) {
   Json json = Json::object();
   json["ids"] = row.ids;
   json["text"] = tokenizer.decode(row.ids);
@@ -45,7 +45,7 @@ Json to_json(const Shown& row, const Tokenizer& tokenizer) {
   return json;
 }
 
-std::string to_text(const Shown& row, const Tokenizer& tokenizer, std::size_t max_tokens) {
+std::string to_text(const Shown& row, const text::Tokenizer& tokenizer, std::size_t max_tokens) {
   std::string text;
   const std::size_t count = std::min(max_tokens, row.ids.size());
   for (std::size_t at = 0; at < count;) {
@@ -65,8 +65,8 @@ struct Origin {
   std::uint64_t offset = 0;
 };
 
-Origin origin_of(const TokenShard& shard, std::uint64_t doc) {
-  const std::string where = formatted("{}:{}", shard.path().string(), schema::kSources);
+Origin origin_of(const data::TokenShard& shard, std::uint64_t doc) {
+  const std::string where = formatted("{}:{}", shard.path().string(), data::schema::kSources);
   const Json sources = parse_json(shard.sources_json(), where);
   const std::uint32_t source = shard.document_sources()[doc];
   if (source >= sources.size()) fail(ErrorKind::data, "{}: has no source {}", where, source);
@@ -76,14 +76,14 @@ Origin origin_of(const TokenShard& shard, std::uint64_t doc) {
 
 }  // namespace
 
-DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
+DocumentLocation find_line(const data::TokenSet& set, std::uint64_t line) {
   if (set.manifest().sources.empty())
     fail(ErrorKind::usage, "{} does not name its inputs", set.folder().string());
   const std::string& input = set.manifest().sources.front().name;
   std::uint64_t before = 0;  // lines of the input in earlier shards
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
-    const TokenShard& shard = set.shard(s);
-    const std::string where = formatted("{}:{}", shard.path().string(), schema::kSources);
+    const data::TokenShard& shard = set.shard(s);
+    const std::string where = formatted("{}:{}", shard.path().string(), data::schema::kSources);
     const Json sources = parse_json(shard.sources_json(), where);
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (json_get<std::string>(sources[i], "name", where) != input) continue;
@@ -108,7 +108,7 @@ DocumentPlace find_line(const TokenSet& set, std::uint64_t line) {
   fail(ErrorKind::usage, "--line {}: {} has {} lines, from 0", line, input, before);
 }
 
-DocumentPlace find_document(const TokenSet& set, std::uint64_t index) {
+DocumentLocation find_document(const data::TokenSet& set, std::uint64_t index) {
   std::uint64_t rest = index;
   const auto& shards = set.manifest().shards;
   for (std::size_t s = 0; s < shards.size(); ++s) {
@@ -119,15 +119,16 @@ DocumentPlace find_document(const TokenSet& set, std::uint64_t index) {
        set.manifest().counts.documents);
 }
 
-std::string document_json(const TokenSet& set, const DocumentPlace& place) {
-  const TokenShard& shard = set.shard(place.shard);
-  const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
+std::string document_json(const data::TokenSet& set, const DocumentLocation& place) {
+  const data::TokenShard& shard = set.shard(place.shard);
+  const text::Tokenizer tokenizer =
+      text::Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
   const Origin origin = origin_of(shard, place.doc);
   Json json = Json::object();
   json["source"] = origin.source;
   json["offset"] = origin.offset;
   if (shard.kind().has_pairs()) {
-    const Pair pair = shard.pair(place.doc);
+    const data::Pair pair = shard.pair(place.doc);
     json["prompt_len"] = pair.prompt_len;
     json["chosen"] = to_json(shown(pair.chosen.ids, pair.chosen.targets), tokenizer);
     json["rejected"] = to_json(shown(pair.rejected.ids, pair.rejected.targets), tokenizer);
@@ -137,14 +138,16 @@ std::string document_json(const TokenSet& set, const DocumentPlace& place) {
   return escape_json_controls(json_line(json));
 }
 
-std::string document_text(const TokenSet& set, const DocumentPlace& place, std::size_t max_tokens) {
-  const TokenShard& shard = set.shard(place.shard);
-  const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
+std::string document_text(const data::TokenSet& set, const DocumentLocation& place,
+                          std::size_t max_tokens) {
+  const data::TokenShard& shard = set.shard(place.shard);
+  const text::Tokenizer tokenizer =
+      text::Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
   const Origin origin = origin_of(shard, place.doc);
   std::string text =
-      formatted("from {}; targets in [[ ]]\n", byte_place(origin.source, origin.offset));
+      formatted("from {}; targets in [[ ]]\n", byte_location(origin.source, origin.offset));
   if (shard.kind().has_pairs()) {
-    const Pair pair = shard.pair(place.doc);
+    const data::Pair pair = shard.pair(place.doc);
     text += "--- chosen\n";
     text += to_text(shown(pair.chosen.ids, pair.chosen.targets), tokenizer, max_tokens);
     text += "--- rejected\n";
@@ -155,4 +158,4 @@ std::string document_text(const TokenSet& set, const DocumentPlace& place, std::
   return escape_controls(text);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -13,7 +13,7 @@
 #include "data_prep/pack/publish.hpp"
 #include "data_prep/stop_signals.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Returns a progress display that only rank 0 shows.
@@ -32,9 +32,9 @@ std::vector<Shards> missing_groups(const PackPlan& plan, const Shards& missing) 
   return groups;
 }
 
-ShardContent shard_content(const PackWork& work, std::size_t shard, PartitionResult& result) {
+data::ShardContent shard_content(const PackWork& work, std::size_t shard, PartitionResult& result) {
   const PackPlan& plan = work.plan;
-  ShardContent content;
+  data::ShardContent content;
   content.documents = std::move(result.documents);
   for (const auto& [name, field] : result.ignored)
     content.meta.ignored_fields[name] = field.records;
@@ -45,7 +45,8 @@ ShardContent shard_content(const PackWork& work, std::size_t shard, PartitionRes
     sources.push_back({{"name", file.name}, {"size", file.size}, {"lines", result.lines[i]}});
   }
   Json bad = Json::array();
-  for (const BadLine& line : result.bad) bad.push_back({line.source, line.position, line.reason});
+  for (const InvalidRecord& line : result.bad)
+    bad.push_back({line.source, line.position, line.reason});
   content.sources_json = sources.dump();
   content.bad_json = bad.dump();
   complete_shard(plan.manifest, shard, plan.partitions.size(), result.input_xxh3, content);
@@ -53,38 +54,38 @@ ShardContent shard_content(const PackWork& work, std::size_t shard, PartitionRes
 }
 
 /// Throws Error(data) if the partition alone has more invalid records than --max-bad.
-void check_bad_lines(const PackWork& work, std::size_t shard, const PartitionResult& result) {
+void check_invalid_records(const PackWork& work, std::size_t shard, const PartitionResult& result) {
   if (result.bad.empty()) return;
-  const BadLine& first = result.bad.front();
+  const InvalidRecord& first = result.bad.front();
   const InputFile& file = work.plan.inputs[work.plan.partitions[shard][first.source].file];
-  check_bad_lines(
+  check_invalid_records(
       work.config, result.documents.counts.bad_lines,
-      formatted("; the first: {}: {}", record_place(file, first.position), first.reason));
+      formatted("; the first: {}: {}", record_location(file, first.position), first.reason));
 }
 
 }  // namespace
 
-void complete_shard(const Manifest& manifest, std::size_t shard, std::size_t num_shards,
-                    const std::string& input_xxh3, ShardContent& content) {
-  DocumentColumns& documents = content.documents;
-  const SetKind& kind = set_kind(manifest.kind);
-  ShardCounts& counts = documents.counts;
+void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size_t num_shards,
+                    const std::string& input_xxh3, data::ShardContent& content) {
+  data::DocumentColumns& documents = content.documents;
+  const data::SetKind& kind = data::set_kind(manifest.kind);
+  data::ShardCounts& counts = documents.counts;
   counts.documents = documents.source.size();
   counts.tokens = documents.offset.back();
   if (kind.has_pairs()) {
-    for (const SpanColumn& column : kind.spans)
+    for (const data::SpanColumn& column : kind.spans)
       counts.target_tokens += column.of(documents.targets).num_tokens();
   } else {
-    PackTable& pack =
-        content.packs.emplace_back(pack_documents(documents.offset, manifest.seq_len));
-    if (kind.is_masked()) count_span_targets(documents.targets.loss, pack);
+    data::PackTable& pack =
+        content.packs.emplace_back(data::pack_documents(documents.offset, manifest.seq_len));
+    if (kind.is_masked()) data::count_span_targets(documents.targets.loss, pack);
     counts.target_tokens =
         std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
     content.meta.packs[pack.seq_len] = pack.num_sequences();
   }
-  ShardMeta& meta = content.meta;
+  data::ShardMeta& meta = content.meta;
   meta.kind = manifest.kind;
-  meta.token_dtype = token_dtype_for(manifest.vocab_size);
+  meta.token_dtype = data::token_dtype_for(manifest.vocab_size);
   meta.vocab_size = manifest.vocab_size;
   meta.identity = manifest.identity;
   meta.shard_index = shard;
@@ -126,10 +127,10 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
   for (const std::size_t shard : missing) to_do += bytes[shard] = plan.bytes(shard);
   ProgressDisplay progress = progress_of(work, "pack", to_do);
   std::uint64_t bad_lines = 0;  // sum over all ranks, on rank 0
-  const auto on_tally = [&](const PartitionTally& tally) {
+  const auto on_tally = [&](const PartitionProgress& tally) {
     progress.add(tally.bytes, tally.documents, tally.tokens);
     bad_lines += tally.bad_lines;
-    check_bad_lines(work.config, bad_lines, "");
+    check_invalid_records(work.config, bad_lines, "");
   };
   PartitionScheduler scheduler(work.world, missing_groups(plan, missing), bytes,
                                work.config.schedule == "static", on_tally);
@@ -140,7 +141,7 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
 
   WorkerPool pool(thread_count(work.config.threads));
   ChunkReader reader(plan.inputs, pool.num_threads());
-  PartitionTally tally;
+  PartitionProgress tally;
   std::uint64_t made = 0;
   while (const auto shard = scheduler.next(tally, num_stop_signals() != 0)) {
     const MarkerFile marker = work.directory.mark(*shard);
@@ -148,15 +149,15 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
       PartitionResult result =
           tokenize_partition(plan.inputs, plan.partitions[*shard], work.tokenizer, work.rules,
                              reader, pool, progress, tick);
-      check_bad_lines(work, *shard, result);
+      check_invalid_records(work, *shard, result);
       failpoint("pack.unit_tokenized");
-      const ShardCounts& counts = result.documents.counts;
+      const data::ShardCounts& counts = result.documents.counts;
       tally = {.bad_lines = counts.bad_lines};
       if (work.world.rank() != 0)  // rank 0 has already counted its chunks
         tally = {bytes[*shard], counts.documents, counts.tokens, counts.bad_lines};
       // Write on a thread of the pool, so that a long write does not block messages of other ranks.
       const auto write = [&](std::size_t, int) {
-        write_shard(work.directory.path(), shard_content(work, *shard, result));
+        data::write_shard(work.directory.path(), shard_content(work, *shard, result));
       };
       pool.run(1, write, tick);
       ++made;
@@ -169,4 +170,4 @@ std::uint64_t make_shards(const PackWork& work, const Shards& missing) {
   return made;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -5,25 +5,25 @@
 
 #include "data/shards/shard_writer.hpp"
 #include "data_prep/documents/document_rules.hpp"
-#include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_directory.hpp"
 #include "data_prep/pack/pack_plan.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// References to the components that all steps of a pack use. All of them outlive it.
 struct PackWork {
   const PackConfig& config;
   const DocumentRules& rules;
-  const Tokenizer& tokenizer;
+  const text::Tokenizer& tokenizer;
   const PackPlan& plan;
-  const PackFolder& directory;
-  Communicator& world;
+  const PackDirectory& directory;
+  comm::Communicator& world;
 };
 
 /// Completes a shard that has documents and sources: packs the documents into sequences, counts the
 /// targets, and fills the rest of content.meta from the manifest of the set.
-void complete_shard(const Manifest& manifest, std::size_t shard, std::size_t num_shards,
-                    const std::string& input_xxh3, ShardContent& content);
+void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size_t num_shards,
+                    const std::string& input_xxh3, data::ShardContent& content);
 
 /// Reads the inputs of the kept shards that this rank checks and throws Error(usage) if one has
 /// changed. Returns the number of shards that were not compared because of a stop signal.
@@ -34,4 +34,4 @@ std::uint64_t compare_kept(const PackWork& work, const Shards& kept);
 /// pack.
 std::uint64_t make_shards(const PackWork& work, const Shards& missing);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

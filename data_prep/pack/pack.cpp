@@ -13,7 +13,7 @@
 #include "data_prep/pack/make_shards.hpp"
 #include "data_prep/pack/publish.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 void log_kept_shards(const PackReport& report) {
@@ -24,18 +24,18 @@ void log_kept_shards(const PackReport& report) {
       report.interrupted == 1 ? " shard was" : " shards were"));
 }
 
-std::uint64_t sum_over_ranks(Communicator& world, std::uint64_t mine) {
-  return all_reduce_value(world, mine, ReduceOp::sum, "shards made");
+std::uint64_t sum_over_ranks(comm::Communicator& world, std::uint64_t mine) {
+  return comm::all_reduce_value(world, mine, comm::ReduceOp::sum, "shards made");
 }
 
 /// Makes and publishes the planned set.
-PackReport run_plan(const PackWork& work, PackFolder& directory) {
+PackReport run_plan(const PackWork& work, PackDirectory& directory) {
   const Timer timer;
   const bool is_first = work.world.rank() == 0;
   PackReport report{.partitions = work.plan.partitions.size()};
   if (is_first) warn_of_unknown_markers(work.config.documents, work.tokenizer);
   report.interrupted = directory.prepare(&work.tokenizer, work.world);
-  const FolderState state = directory.look(work.world);
+  const PackDirectoryState state = directory.look(work.world);
   report.kept = state.kept.size();
   if (is_first && !state.is_finished) log_kept_shards(report);
 
@@ -45,7 +45,7 @@ PackReport run_plan(const PackWork& work, PackFolder& directory) {
   if (may_make && !state.is_finished)
     report.left -= sum_over_ranks(work.world, make_shards(work, state.missing));
 
-  all_or_none(work.world, [&] {
+  comm::all_or_none(work.world, [&] {
     if (!is_first || report.left != 0) return;
     if (!state.is_finished) report.missing_of_others = directory.missing_of_others();
     if (report.missing_of_others == 0)
@@ -74,17 +74,17 @@ void check(const PackConfig& config, Problems& problems) {
     problems.add("part", config.part, "must be K/N with K in [1, N] (2/4: the second of four)");
 }
 
-PackReport pack(const PackConfig& config, Communicator* world) {
-  SelfCommunicator alone;
-  Communicator& ranks = world == nullptr ? alone : *world;
-  const auto [tokenizer, rules] = all_or_none(ranks, [&] {
-    throw_if_wrong(config);
+PackReport pack(const PackConfig& config, comm::Communicator* world) {
+  comm::SelfCommunicator alone;
+  comm::Communicator& ranks = world == nullptr ? alone : *world;
+  const auto [tokenizer, rules] = comm::all_or_none(ranks, [&] {
+    config::throw_if_wrong(config);
     return std::pair{load_tokenizer(config.tokenizer),
                      read_rules(config.documents, config.seq_len)};
   });
   const PackPlan plan = plan_pack(config, rules, tokenizer, ranks);
-  PackFolder directory(config.output, plan.manifest, plan.partitions.size(),
-                       parse_part(config.part).value(), plan.part());
+  PackDirectory directory(config.output, plan.manifest, plan.partitions.size(),
+                          parse_part(config.part).value(), plan.part());
   try {
     return run_plan({config, rules, tokenizer, plan, directory, ranks}, directory);
   } catch (const Error&) {
@@ -93,4 +93,4 @@ PackReport pack(const PackConfig& config, Communicator* world) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

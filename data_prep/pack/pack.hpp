@@ -8,7 +8,7 @@
 #include "data/shards/token_set.hpp"
 #include "data_prep/pack/pack_config.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// One kind of loss: its amount, and the option of `pack` that changes it.
 struct Loss {
@@ -47,15 +47,15 @@ struct PackReport {
 /// Throws Error(data) for bad inputs (too many invalid records, no documents), Error(resource) for
 /// the disk. Only the failing rank throws the error; if all ranks agreed on it, the other ranks
 /// throw PeerFailed.
-PackReport pack(const PackConfig& config, Communicator* world);
+PackReport pack(const PackConfig& config, comm::Communicator* world);
 
 /// Returns the losses of a finished set: input that is missing or changed in the set. Unread fields
 /// are a warning, or an info if `ignore_fields` (--ignore-fields) names them.
-std::vector<Loss> find_losses(const Manifest& manifest,
+std::vector<Loss> find_losses(const data::Manifest& manifest,
                               const std::vector<std::string>& ignore_fields);
 
 /// Returns why `inputs` gave no document, for the error message: the counts of their records and
 /// the first invalid one.
-std::string why_nothing(const std::string& inputs, const Manifest& manifest);
+std::string explain_empty_set(const std::string& inputs, const data::Manifest& manifest);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

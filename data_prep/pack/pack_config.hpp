@@ -9,10 +9,10 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data_prep/documents/document_config.hpp"
 #include "data_prep/progress.hpp"
-#include "data_prep/tokenizer_place.hpp"
+#include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Options of `trireme-data pack`. To add a setting: a member and a visit line, here or, for
 /// documents, in DocumentConfig; with Identity::unless_default if it affects the bytes of the set.
@@ -31,7 +31,7 @@ struct PackConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
+    visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.inputs,
           "jsonl inputs, plain or as .gz or .zst: files, directories, patterns; in order",
@@ -40,7 +40,7 @@ struct PackConfig {
           {.placeholder = "DIR", .required = true});
     visit("seq_len", self.seq_len,
           "sequence length to prepare; training with another length also works",
-          {.placeholder = "L", .least = kLeastSeqLen, .most = kMostSeqLen});
+          {.placeholder = "L", .least = data::kLeastSeqLen, .most = data::kMostSeqLen});
     DocumentConfig::fields(self.documents, visit);
     visit("max_bad", self.max_bad,
           "maximum number of invalid records; -1: no limit (they are counted and listed)",
@@ -75,4 +75,4 @@ struct PackPart {
 /// Parses "K/N" with K in [1, N]; nullopt for any other text.
 std::optional<PackPart> parse_part(std::string_view text);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

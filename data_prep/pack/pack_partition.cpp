@@ -9,7 +9,7 @@
 #include "data_prep/documents/document_maker.hpp"
 #include "data_prep/stop_signals.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Must not change: /meta contains a hash over chunk hashes, so another size would be another
@@ -21,10 +21,11 @@ void join(ChunkResult&& chunk, PartitionResult& partition) {
   std::uint64_t& lines = partition.lines[chunk.source];
   partition.documents.append(std::move(chunk.documents), lines);
   lines += chunk.num_records;
-  const std::size_t room = kMaxBadListed - std::min(kMaxBadListed, partition.bad.size());
+  const std::size_t room = kMaxInvalidListed - std::min(kMaxInvalidListed, partition.bad.size());
   chunk.bad.resize(std::min(room, chunk.bad.size()));
   std::ranges::move(chunk.bad, std::back_inserter(partition.bad));
-  for (const auto& [name, field] : chunk.ignored) ignored_slot(partition.ignored, name).add(field);
+  for (const auto& [name, field] : chunk.ignored)
+    data::ignored_slot(partition.ignored, name).add(field);
 }
 
 /// Throws Error(usage) if --fields would lose other texts of a record that --ignore-fields does not
@@ -41,7 +42,7 @@ void check_unused_texts(const std::vector<InputFile>& files, const Partition& pa
     const std::string first =
         is_label ? std::string()
                  : formatted(", first in {}",
-                             record_place(files[partition[field.source].file], field.position));
+                             record_location(files[partition[field.source].file], field.position));
     fail(
         ErrorKind::usage,
         "--fields {} leaves '{}' unread, which has {} in {} record{}{}: give --ignore-fields {} to drop it, or write each record as {{\"messages\": [{{\"role\", \"content\"}}]}} and omit --fields",
@@ -53,7 +54,7 @@ void check_unused_texts(const std::vector<InputFile>& files, const Partition& pa
 }  // namespace
 
 PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Partition& partition,
-                                   const Tokenizer& tokenizer, const DocumentRules& rules,
+                                   const text::Tokenizer& tokenizer, const DocumentRules& rules,
                                    ChunkReader& reader, WorkerPool& pool, ProgressDisplay& progress,
                                    const std::function<void()>& tick) {
   const std::vector<InputRange> chunks = split_chunks(files, partition, kChunkBytes);
@@ -79,7 +80,7 @@ PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Pa
           ++result.num_records;
           if (result.fatal) break;
         }
-        const ShardCounts& counts = result.documents.counts;
+        const data::ShardCounts& counts = result.documents.counts;
         progress.add(bytes_of(files, {chunks[i]}), counts.documents, counts.tokens);
       },
       tick);
@@ -90,7 +91,7 @@ PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Pa
   for (ChunkResult& chunk : results) {
     if (const auto& fatal = chunk.fatal) {
       fail(ErrorKind::data, "{}: {}; --on-bad-text skip drops such lines, replace writes U+FFFD",
-           record_place(files[chunk.file], fatal->position), fatal->reason);
+           record_location(files[chunk.file], fatal->position), fatal->reason);
     }
     hasher.update(std::as_bytes(std::span(&chunk.hash, 1)));
     join(std::move(chunk), result);
@@ -119,4 +120,4 @@ std::string hash_partition(const std::vector<InputFile>& files, const Partition&
   return hasher.hex();
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

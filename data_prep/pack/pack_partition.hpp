@@ -9,19 +9,19 @@
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/input/chunk_reader.hpp"
 #include "data_prep/input/partitions.hpp"
-#include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_directory.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// The documents of one partition in input order. Memory: about token width x tokens + 28 bytes per
 /// document.
 struct PartitionResult {
-  DocumentColumns documents;
+  data::DocumentColumns documents;
   std::vector<std::uint64_t> lines;  // [range] number of records
-  std::vector<BadLine> bad;
+  std::vector<InvalidRecord> bad;
   std::map<std::string, IgnoredField> ignored;  // key: name
   std::string input_xxh3;
 };
@@ -32,7 +32,7 @@ struct PartitionResult {
 /// and offset for the first bad text under OnBadText::error, and PartitionDropped at a second stop
 /// signal.
 PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Partition& partition,
-                                   const Tokenizer& tokenizer, const DocumentRules& rules,
+                                   const text::Tokenizer& tokenizer, const DocumentRules& rules,
                                    ChunkReader& reader, WorkerPool& pool, ProgressDisplay& progress,
                                    const std::function<void()>& tick);
 
@@ -42,4 +42,4 @@ std::string hash_partition(const std::vector<InputFile>& files, const Partition&
                            ChunkReader& reader, WorkerPool& pool, ProgressDisplay& progress,
                            const std::function<void()>& tick);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

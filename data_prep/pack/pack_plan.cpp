@@ -11,16 +11,17 @@
 #include "data_prep/input/inputs.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 std::optional<std::int64_t> widen(std::optional<std::uint32_t> id) {
   return id ? std::optional<std::int64_t>(*id) : std::nullopt;
 }
 
-Manifest plan_manifest(const PackConfig& config, const DocumentRules& rules,
-                       const Tokenizer& tokenizer, const std::vector<InputFile>& inputs) {
-  Manifest manifest;
+data::Manifest plan_manifest(const PackConfig& config, const DocumentRules& rules,
+                             const text::Tokenizer& tokenizer,
+                             const std::vector<InputFile>& inputs) {
+  data::Manifest manifest;
   manifest.kind = config.documents.kind;
   manifest.seq_len = config.seq_len;
   put_tokenizer(tokenizer, manifest);
@@ -28,7 +29,7 @@ Manifest plan_manifest(const PackConfig& config, const DocumentRules& rules,
   put_identity(rules, asked);
   DocumentConfig documents = config.documents;
   put_fields(config, fields_of("documents", documents), asked);
-  if (!set_kind(manifest.kind).has_pairs()) asked["packing_rule"] = kPackingRule;
+  if (!data::set_kind(manifest.kind).has_pairs()) asked["packing_rule"] = data::kPackingRule;
   manifest.config_json = asked.dump();
   put_inputs(inputs, manifest);
   return manifest;
@@ -52,11 +53,11 @@ std::string PackPlan::describe(std::size_t shard) const {
              : formatted("one of {} inputs, the first is {}", partition.size(), first);
 }
 
-PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules, const Tokenizer& tokenizer,
-                   Communicator& world) {
+PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules,
+                   const text::Tokenizer& tokenizer, comm::Communicator& world) {
   PackPlan plan;
   plan.inputs = inspect_records(config.inputs, config.threads, &world);
-  all_or_none(world, [&] {
+  comm::all_or_none(world, [&] {
     const auto unit_bytes = static_cast<std::uint64_t>(config.unit_bytes);
     plan.partitions = plan_partitions(plan.inputs, unit_bytes);
     plan.manifest = plan_manifest(config, rules, tokenizer, plan.inputs);
@@ -67,7 +68,7 @@ PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules, const T
   return plan;
 }
 
-void put_tokenizer(const Tokenizer& tokenizer, Manifest& manifest) {
+void put_tokenizer(const text::Tokenizer& tokenizer, data::Manifest& manifest) {
   manifest.vocab_size = tokenizer.vocab_size();
   manifest.bos_id = widen(tokenizer.bos_id());
   manifest.eos_id = widen(tokenizer.eos_id());
@@ -77,10 +78,10 @@ void put_tokenizer(const Tokenizer& tokenizer, Manifest& manifest) {
     manifest.tokenizer_files[name] = xxh3_128_hex(content);
 }
 
-void put_inputs(const std::vector<InputFile>& inputs, Manifest& manifest) {
+void put_inputs(const std::vector<InputFile>& inputs, data::Manifest& manifest) {
   for (const InputFile& input : inputs) {
     std::string repaired;
-    append_lossy_utf8(input.name, repaired);
+    text::append_lossy_utf8(input.name, repaired);
     if (repaired != input.name)
       fail(ErrorKind::usage, "--input {}: the name is not UTF-8; rename the file", repaired);
     manifest.sources.push_back({input.name, input.size, input.fingerprint});
@@ -88,4 +89,4 @@ void put_inputs(const std::vector<InputFile>& inputs, Manifest& manifest) {
   manifest.identity = xxh3_128_hex(manifest.to_text());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

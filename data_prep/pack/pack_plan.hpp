@@ -11,7 +11,7 @@
 #include "data_prep/pack/pack_config.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Numbers of shards. A pack uses four sets of them:
 ///   part     the shards that this group of processes makes (--part K/N); without --part all
@@ -25,7 +25,7 @@ struct PackPlan {
   std::vector<InputFile> inputs;
   std::vector<Partition> partitions;  // the input of each shard of the whole set
   std::vector<Shards> groups;         // groups of the part
-  Manifest manifest;                  // without shards; its identity determines the bytes
+  data::Manifest manifest;            // without shards; its identity determines the bytes
 
   /// Returns the shards of the part, ascending.
   [[nodiscard]] Shards part() const;
@@ -41,14 +41,14 @@ struct PackPlan {
 
 /// Inspects the inputs and plans the shards. Collective over `world`. Throws like inspect_records
 /// and plan_partitions.
-PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules, const Tokenizer& tokenizer,
-                   Communicator& world);
+PackPlan plan_pack(const PackConfig& config, const DocumentRules& rules,
+                   const text::Tokenizer& tokenizer, comm::Communicator& world);
 
 /// Sets the members of a manifest that describe the tokenizer.
-void put_tokenizer(const Tokenizer& tokenizer, Manifest& manifest);
+void put_tokenizer(const text::Tokenizer& tokenizer, data::Manifest& manifest);
 
 /// Sets names, sizes and fingerprints of the inputs, and the identity of the whole manifest. Throws
 /// Error(usage) for a name that is not UTF-8, because manifests are JSON.
-void put_inputs(const std::vector<InputFile>& inputs, Manifest& manifest);
+void put_inputs(const std::vector<InputFile>& inputs, data::Manifest& manifest);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -8,7 +8,7 @@
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/pack/pack.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Cut conversations or preference pairs are a warning if they are more than one in kManyCut.
@@ -16,7 +16,7 @@ constexpr std::uint64_t kManyCut = 100;
 
 class Losses {
  public:
-  explicit Losses(const Manifest& manifest)
+  explicit Losses(const data::Manifest& manifest)
       : manifest_(manifest),
         counts_(manifest.counts),
         config_(parse_json(manifest.config_json, "config")),
@@ -52,7 +52,7 @@ class Losses {
  private:
   void add(log::Level level, std::string text) { losses_.push_back({level, std::move(text)}); }
 
-  [[nodiscard]] const SetKind& kind() const { return set_kind(manifest_.kind); }
+  [[nodiscard]] const data::SetKind& kind() const { return data::set_kind(manifest_.kind); }
 
   /// Returns the count as a part of all documents read: "7 of 600 pairs".
   [[nodiscard]] std::string share(std::uint64_t count) const {
@@ -77,7 +77,7 @@ class Losses {
     if (!kind().is_masked())
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
     const char* where = kind().has_pairs() ? "a side has no answer target" : "no target";
-    const bool drops = kind().has_pairs() && manifest_.pair_cut_rule() == PairCutRule::drop;
+    const bool drops = kind().has_pairs() && manifest_.pair_cut_rule() == data::PairCutRule::drop;
     dropped(counts_.dropped_long,
             drops ? formatted("a side is longer than {} (--cut-pairs drop)", at_length_)
                   : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
@@ -125,8 +125,8 @@ class Losses {
             more == 0 ? "" : formatted(" and {} more (manifest.json lists them)", more)));
   }
 
-  const Manifest& manifest_;
-  const ShardCounts& counts_;
+  const data::Manifest& manifest_;
+  const data::ShardCounts& counts_;
   Json config_;
   std::string at_length_;
   std::vector<Loss> losses_;
@@ -134,14 +134,14 @@ class Losses {
 
 }  // namespace
 
-std::vector<Loss> find_losses(const Manifest& manifest,
+std::vector<Loss> find_losses(const data::Manifest& manifest,
                               const std::vector<std::string>& ignore_fields) {
   return Losses(manifest).find(ignore_fields);
 }
 
-std::string why_nothing(const std::string& inputs, const Manifest& manifest) {
+std::string explain_empty_set(const std::string& inputs, const data::Manifest& manifest) {
   const std::string found = Losses(manifest).found_only();
   return formatted("no document in {}: {}", inputs, found.empty() ? "no record was found" : found);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

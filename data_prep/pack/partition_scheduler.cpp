@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kNothingLeft = ~std::uint64_t{0};
@@ -71,11 +71,11 @@ std::optional<std::size_t> PartitionQueue::next(int rank) {
 struct PartitionScheduler::Peer {
   Ask ask;
   std::uint64_t answer = 0;
-  WorkPtr asking;
-  WorkPtr answering;
+  comm::WorkPtr asking;
+  comm::WorkPtr answering;
 };
 
-PartitionScheduler::PartitionScheduler(Communicator& world,
+PartitionScheduler::PartitionScheduler(comm::Communicator& world,
                                        std::vector<std::vector<std::size_t>> groups,
                                        const std::vector<std::uint64_t>& bytes, bool fixed_share,
                                        OnTally on_tally)
@@ -92,7 +92,7 @@ PartitionScheduler::PartitionScheduler(Communicator& world,
 
 PartitionScheduler::~PartitionScheduler() = default;
 
-std::optional<std::size_t> PartitionScheduler::next(const PartitionTally& tally, bool stop) {
+std::optional<std::size_t> PartitionScheduler::next(const PartitionProgress& tally, bool stop) {
   const Ask mine{stop ? 1U : 0U, tally};
   if (!fixed_share_ && world_.rank() != 0) return ask(mine);
   take(mine);
@@ -103,9 +103,9 @@ std::optional<std::size_t> PartitionScheduler::next(const PartitionTally& tally,
 std::optional<std::size_t> PartitionScheduler::ask(const Ask& mine) {
   Ask sent = mine;
   std::uint64_t answer = 0;
-  const std::array<Message, 1> sends{{{0, &sent, sizeof sent}}};
-  const std::array<Message, 1> receives{{{0, &answer, sizeof answer}}};
-  const WorkPtr work =
+  const std::array<comm::Message, 1> sends{{{0, &sent, sizeof sent}}};
+  const std::array<comm::Message, 1> receives{{{0, &answer, sizeof answer}}};
+  const comm::WorkPtr work =
       world_.exchange({.sends = sends, .receives = receives, .tag = "next partition"});
   while (!work->poll()) sleep_briefly();
   if (answer == kNothingLeft) return std::nullopt;
@@ -135,7 +135,7 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   }
   if (peer.answer == kNothingLeft) return;
   if (!peer.asking) {
-    const std::array<Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
+    const std::array<comm::Message, 1> receives{{{rank, &peer.ask, sizeof peer.ask}}};
     peer.asking = world_.exchange({.receives = receives, .tag = "partition request"});
   }
   if (!peer.asking->poll()) return;
@@ -143,7 +143,7 @@ void PartitionScheduler::serve_peer(int rank, Peer& peer) {
   take(peer.ask);
   const auto partition = queue_.next(rank);
   peer.answer = partition ? *partition : kNothingLeft;
-  const std::array<Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
+  const std::array<comm::Message, 1> sends{{{rank, &peer.answer, sizeof peer.answer}}};
   peer.answering = world_.exchange({.sends = sends, .tag = "assigned partition"});
 }
 
@@ -154,4 +154,4 @@ void PartitionScheduler::finish() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -10,10 +10,10 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// The work of a rank since its last report.
-struct PartitionTally {
+struct PartitionProgress {
   std::uint64_t bytes = 0;  // input bytes
   std::uint64_t documents = 0;
   std::uint64_t tokens = 0;
@@ -49,12 +49,12 @@ class PartitionQueue {
 /// This needs no messages, and a stop affects only this rank.
 class PartitionScheduler {
  public:
-  using OnTally = std::function<void(const PartitionTally&)>;
+  using OnTally = std::function<void(const PartitionProgress&)>;
 
   /// `bytes[partition]`: input bytes. `on_tally` is called on rank 0 with the work of every rank
   /// (with fixed_share: on each rank with its own work); next, serve or finish rethrow its
   /// exception. Collective.
-  PartitionScheduler(Communicator& world, std::vector<std::vector<std::size_t>> groups,
+  PartitionScheduler(comm::Communicator& world, std::vector<std::vector<std::size_t>> groups,
                      const std::vector<std::uint64_t>& bytes, bool fixed_share, OnTally on_tally);
   ~PartitionScheduler();
   PartitionScheduler(const PartitionScheduler&) = delete;
@@ -62,7 +62,7 @@ class PartitionScheduler {
 
   /// Returns the next partition of this rank; nullopt if none is left or a rank was asked to stop
   /// (`stop`: this rank was). `tally`: the work on the previous partition.
-  std::optional<std::size_t> next(const PartitionTally& tally, bool stop);
+  std::optional<std::size_t> next(const PartitionProgress& tally, bool stop);
 
   /// Answers the other ranks. Call it every few milliseconds while this rank works.
   void serve();
@@ -73,7 +73,7 @@ class PartitionScheduler {
  private:
   struct Ask {
     std::uint64_t stop = 0;
-    PartitionTally tally;
+    PartitionProgress tally;
   };
 
   struct Peer;
@@ -82,7 +82,7 @@ class PartitionScheduler {
   void serve_peer(int rank, Peer& peer);
   void take(const Ask& ask);
 
-  Communicator& world_;
+  comm::Communicator& world_;
   bool fixed_share_;
   PartitionQueue queue_;
   OnTally on_tally_;
@@ -91,4 +91,4 @@ class PartitionScheduler {
   std::size_t open_peers_ = 0;  // number of ranks that do not know yet that none is left
 };
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -8,15 +8,15 @@
 #include "data/shards/schema.hpp"
 #include "data_prep/documents/document_maker.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
-void add_bad(const TokenShard& shard, Manifest& manifest) {
-  const std::string where = formatted("{}:{}", shard.path().string(), schema::kBad);
-  const Json sources =
-      parse_json(shard.sources_json(), formatted("{}:{}", shard.path().string(), schema::kSources));
+void add_bad(const data::TokenShard& shard, data::Manifest& manifest) {
+  const std::string where = formatted("{}:{}", shard.path().string(), data::schema::kBad);
+  const Json sources = parse_json(
+      shard.sources_json(), formatted("{}:{}", shard.path().string(), data::schema::kSources));
   for (const Json& bad : parse_json(shard.bad_json(), where)) {
-    if (manifest.bad.size() >= kMaxBadListed) return;
+    if (manifest.bad.size() >= kMaxInvalidListed) return;
     if (!bad.is_array() || bad.size() != 3 || !bad[0].is_number_unsigned() ||
         bad[0].get<std::size_t>() >= sources.size() || !bad[1].is_number_unsigned() ||
         !bad[2].is_string()) {
@@ -29,35 +29,36 @@ void add_bad(const TokenShard& shard, Manifest& manifest) {
 }
 
 /// Removes the empty shards, and the directory if this pack created it, and throws Error(data).
-[[noreturn]] void refuse_empty_set(const PackPlan& plan, const Manifest& manifest,
-                                   const PackFolder& directory) {
+[[noreturn]] void refuse_empty_set(const PackPlan& plan, const data::Manifest& manifest,
+                                   const PackDirectory& directory) {
   for (std::size_t i = 0; i < plan.partitions.size(); ++i)
-    std::filesystem::remove(directory.path() / schema::shard_name(i));
+    std::filesystem::remove(directory.path() / data::schema::shard_name(i));
   const std::string first = plan.inputs.front().path.string();
   const std::string inputs =
       plan.inputs.size() == 1 ? first : formatted("{} inputs ({}, ...)", plan.inputs.size(), first);
-  fail(ErrorKind::data, "{}", why_nothing(inputs, manifest));
+  fail(ErrorKind::data, "{}", explain_empty_set(inputs, manifest));
 }
 
 }  // namespace
 
 void add_shards(const std::filesystem::path& directory, std::size_t num_shards,
-                Manifest& manifest) {
+                data::Manifest& manifest) {
   for (std::size_t i = 0; i < num_shards; ++i) {
-    const TokenShard shard = TokenShard::open(directory / schema::shard_name(i));
+    const data::TokenShard shard = data::TokenShard::open(directory / data::schema::shard_name(i));
     if (shard.meta().identity != manifest.identity || shard.meta().shard_index != i) {
       fail(ErrorKind::data, "{} is not shard {} of this set", shard.path().string(), i);
     }
-    manifest.shards.push_back({schema::shard_name(i), shard.frame().hdf5_bytes + kFooterBytes,
-                               shard.frame().xxh3, shard.meta().counts, shard.meta().packs});
+    manifest.shards.push_back({data::schema::shard_name(i),
+                               shard.frame().hdf5_bytes + data::kFooterBytes, shard.frame().xxh3,
+                               shard.meta().counts, shard.meta().packs});
     manifest.counts += shard.meta().counts;
     for (const auto& [name, records] : shard.meta().ignored_fields)
-      ignored_slot(manifest.ignored_fields, name) += records;
+      data::ignored_slot(manifest.ignored_fields, name) += records;
     add_bad(shard, manifest);
   }
 }
 
-void check_bad_lines(const PackConfig& config, std::uint64_t count, const std::string& hint) {
+void check_invalid_records(const PackConfig& config, std::uint64_t count, const std::string& hint) {
   if (config.max_bad < 0 || count <= static_cast<std::uint64_t>(config.max_bad)) return;
   fail(ErrorKind::data, "more than --max-bad {} invalid records: {} so far{}", config.max_bad,
        count, hint);
@@ -65,19 +66,19 @@ void check_bad_lines(const PackConfig& config, std::uint64_t count, const std::s
 
 std::vector<Loss> publish(const PackConfig& config, const PackPlan& plan,
                           const std::vector<std::string>& ignore_fields, bool is_finished,
-                          const PackFolder& directory) {
+                          const PackDirectory& directory) {
   if (!is_finished) {
-    Manifest manifest = plan.manifest;
+    data::Manifest manifest = plan.manifest;
     add_shards(directory.path(), plan.partitions.size(), manifest);
     const std::string first_bad =
         manifest.bad.empty() ? std::string()
                              : formatted("; the first (FILE:BYTE): {}", manifest.bad.front());
-    check_bad_lines(config, manifest.counts.bad_lines, first_bad);
+    check_invalid_records(config, manifest.counts.bad_lines, first_bad);
     if (manifest.counts.documents == 0) refuse_empty_set(plan, manifest, directory);
     failpoint("pack.before_manifest");
-    write_file_atomic(directory.path() / schema::kManifest, manifest.to_text());
+    write_file_atomic(directory.path() / data::schema::kManifest, manifest.to_text());
   }
   return find_losses(directory.read_manifest(), ignore_fields);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -3,9 +3,9 @@
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
-#include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_directory.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 /// Returns the option of a key: "special_in_text" is --special-in-text. A few keys have other
@@ -40,11 +40,12 @@ class Differences {
     }
   }
 
-  void compare_inputs(const std::vector<SourceEntry>& there, const std::vector<SourceEntry>& here) {
+  void compare_inputs(const std::vector<data::SourceEntry>& there,
+                      const std::vector<data::SourceEntry>& here) {
     compare("the number of inputs", there.size(), here.size());
     for (std::size_t i = 0; i < std::min(there.size(), here.size()); ++i) {
-      const SourceEntry& a = there[i];
-      const SourceEntry& b = here[i];
+      const data::SourceEntry& a = there[i];
+      const data::SourceEntry& b = here[i];
       if (a.name != b.name) {
         compare(formatted("input {}", i + 1), a.name, b.name);
         return;  // an inserted input changes all later ones too
@@ -65,7 +66,7 @@ class Differences {
 
 }  // namespace
 
-std::string describe_difference(const Manifest& found, const Manifest& asked) {
+std::string describe_difference(const data::Manifest& found, const data::Manifest& asked) {
   Differences differences;
   differences.compare("--kind", found.kind, asked.kind);
   differences.compare("--seq-len", found.seq_len, asked.seq_len);
@@ -81,7 +82,7 @@ std::string describe_difference(const Manifest& found, const Manifest& asked) {
   return differences.text().empty() ? "other inputs or options" : differences.text();
 }
 
-std::string describe_difference(const ShardMeta& found, const Manifest& asked,
+std::string describe_difference(const data::ShardMeta& found, const data::Manifest& asked,
                                 std::size_t num_shards) {
   Differences differences;
   differences.compare("--kind", found.kind, asked.kind);
@@ -93,4 +94,4 @@ std::string describe_difference(const ShardMeta& found, const Manifest& asked,
                                     : ": " + differences.text();
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

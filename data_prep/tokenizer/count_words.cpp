@@ -13,7 +13,7 @@
 #include "data_prep/input/partitions.hpp"
 #include "data_prep/worker_pool.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kCountedChunkBytes = 4 << 20;
@@ -26,12 +26,13 @@ struct Totals {
 
 /// The state of one thread.
 struct Worker {
-  explicit Worker(const TrainTokenizerConfig& config, const std::shared_ptr<const CutTokens>& cut)
+  explicit Worker(const TrainTokenizerConfig& config,
+                  const std::shared_ptr<const text::CutTokens>& cut)
       : reader(config.field, on_bad_text_named(config.on_bad_text)),
         words(split_pattern_named(config.pattern), cut) {}
 
   TextFieldReader reader;
-  WordCounter words;
+  text::WordCounter words;
   Totals totals;
   std::optional<std::string> bad;  // position of an invalid record
 };
@@ -47,7 +48,8 @@ void count_chunk(const TrainTokenizerConfig& config, const InputFile& file,
       by_lines ? worker.words.add_lines(read.text) : worker.words.add(read.text);
       continue;
     }
-    const std::string place = formatted("{}: {}", record_place(file, record.position), read.reason);
+    const std::string place =
+        formatted("{}: {}", record_location(file, record.position), read.reason);
     if (read.status == RecordStatus::bad_text) {
       fail(ErrorKind::data, "{}; --on-bad-text skip drops such lines, replace writes U+FFFD",
            place);
@@ -78,7 +80,8 @@ void add_up(std::vector<Worker>& workers, WorkerPool& pool) {
 }
 
 Worker count_on_this_rank(const TrainTokenizerConfig& config,
-                          const std::vector<ReservedToken>& reserved, Communicator* world) {
+                          const std::vector<text::ReservedToken>& reserved,
+                          comm::Communicator* world) {
   const auto rank = static_cast<std::size_t>(world == nullptr ? 0 : world->rank());
   const auto size = static_cast<std::size_t>(world == nullptr ? 1 : world->size());
   const std::vector<InputFile> files = inspect_records(config.inputs, config.threads, world);
@@ -89,11 +92,11 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
     return every_chunk.begin() + static_cast<std::ptrdiff_t>(every_chunk.size() * r / size);
   };
   const std::vector<InputRange> chunks(first_of(rank), first_of(rank + 1));
-  std::shared_ptr<const CutTokens> cut;
+  std::shared_ptr<const text::CutTokens> cut;
   if (config.special_in_text == "allow") {
     std::vector<std::string> tokens;
-    for (const ReservedToken& token : reserved) tokens.push_back(token.content);
-    cut = std::make_shared<const CutTokens>(std::move(tokens));
+    for (const text::ReservedToken& token : reserved) tokens.push_back(token.content);
+    cut = std::make_shared<const text::CutTokens>(std::move(tokens));
   }
   WorkerPool pool(thread_count(config.threads));
   ChunkReader lines(files, pool.num_threads());
@@ -116,8 +119,9 @@ Worker count_on_this_rank(const TrainTokenizerConfig& config,
 
 }  // namespace
 
-WordCounter count_words(const TrainTokenizerConfig& config,
-                        const std::vector<ReservedToken>& reserved, Communicator* world) {
+text::WordCounter count_words(const TrainTokenizerConfig& config,
+                              const std::vector<text::ReservedToken>& reserved,
+                              comm::Communicator* world) {
   Worker mine = count_on_this_rank(config, reserved, world);
   const std::string one_is = mine.bad ? "; one of them: " + *mine.bad : std::string();
   if (mine.totals.bad_lines != 0)
@@ -131,7 +135,7 @@ WordCounter count_words(const TrainTokenizerConfig& config,
                       .output = totals,
                       .count = 2,
                       .dtype = DType::u64,
-                      .op = ReduceOp::sum,
+                      .op = comm::ReduceOp::sum,
                       .tag = "texts"})
         ->wait();
     all = {totals[0], totals[1]};
@@ -143,4 +147,4 @@ WordCounter count_words(const TrainTokenizerConfig& config,
   return std::move(mine.words);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

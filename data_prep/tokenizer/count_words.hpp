@@ -3,7 +3,7 @@
 #include "data_prep/tokenizer/tokenizer_jobs.hpp"
 #include "text/learn/word_counter.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Counts the words of every text of config.inputs. Returns the counts on rank 0, and an empty
 /// counter on the other ranks. With --special-in-text allow, `reserved` tokens are separate words.
@@ -14,10 +14,11 @@ namespace trireme {
 /// skipped with a warning. Throws Error(usage, data) like pack, on the failing rank, and
 /// Error(data) if there is no text at all.
 ///   memory  the distinct words of each thread, and twice their bytes if there are several ranks
-WordCounter count_words(const TrainTokenizerConfig& config,
-                        const std::vector<ReservedToken>& reserved, Communicator* world);
+text::WordCounter count_words(const TrainTokenizerConfig& config,
+                              const std::vector<text::ReservedToken>& reserved,
+                              comm::Communicator* world);
 
 /// Adds the counts of all ranks on rank 0; the other counters are empty afterwards. Collective.
-void gather_words(WordCounter& words, Communicator& world);
+void gather_words(text::WordCounter& words, comm::Communicator& world);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -13,11 +13,11 @@
 #include "data_prep/input/inputs.hpp"
 #include "data_prep/input/partitions.hpp"
 #include "data_prep/tokenizer/tokenizer_jobs.hpp"
-#include "data_prep/tokenizer_place.hpp"
+#include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kEncodedChunkBytes = 1 << 20;
@@ -120,9 +120,9 @@ std::vector<std::uint32_t> read_ids(std::string_view json, const std::string& wh
 }  // namespace
 
 void encode_file(const EncodeConfig& config) {
-  throw_if_wrong(config);
-  const Tokenizer tokenizer = load_tokenizer(config.tokenizer);
-  const EncodeOptions options{config.add_special_tokens, config.special_in_text == "allow"};
+  config::throw_if_wrong(config);
+  const text::Tokenizer tokenizer = load_tokenizer(config.tokenizer);
+  const text::EncodeOptions options{config.add_special_tokens, config.special_in_text == "allow"};
   const OnBadText on_bad_text = on_bad_text_named(config.on_bad_text);
   convert_lines(config.input, config.output, config.threads, [&] {
     return [&, reader = std::make_shared<TextFieldReader>(config.field, on_bad_text)](
@@ -130,19 +130,19 @@ void encode_file(const EncodeConfig& config) {
       const TextRecord read = reader->read(record);
       if (read.status == RecordStatus::blank) return;
       if (read.status != RecordStatus::text)
-        fail(ErrorKind::data, "{}: {}", byte_place(config.input, record.position), read.reason);
+        fail(ErrorKind::data, "{}: {}", byte_location(config.input, record.position), read.reason);
       append_ids(tokenizer.encode(read.text, options), out);
     };
   });
 }
 
 void decode_file(const DecodeConfig& config) {
-  const Tokenizer tokenizer = load_tokenizer(config.tokenizer);
+  const text::Tokenizer tokenizer = load_tokenizer(config.tokenizer);
   convert_lines(config.input, config.output, 0, [&] {
     return [&](const Record& record, std::string& out) {
       if (record.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
       Json text = Json::object();
-      const auto ids = read_ids(record.text, byte_place(config.input, record.position));
+      const auto ids = read_ids(record.text, byte_location(config.input, record.position));
       text["text"] = tokenizer.decode(ids, config.skip_special);
       out += text.dump();
       out += '\n';
@@ -150,4 +150,4 @@ void decode_file(const DecodeConfig& config) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -7,7 +7,7 @@
 
 /// The message format between ranks. Each word has its count (8 bytes), its length in bytes (4), a
 /// flag for reserved tokens that were cut out (1), and its bytes.
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using Bytes = std::vector<char>;
@@ -22,7 +22,7 @@ void put(std::string_view word, std::uint64_t count, bool cut, Bytes& out) {
   out.insert(out.end(), word.begin(), word.end());
 }
 
-void take_all(const Bytes& bytes, WordCounter& words) {
+void take_all(const Bytes& bytes, text::WordCounter& words) {
   for (std::size_t at = 0; at < bytes.size();) {
     std::uint64_t count = 0;
     std::uint32_t length = 0;
@@ -36,14 +36,14 @@ void take_all(const Bytes& bytes, WordCounter& words) {
 
 /// Calls visit(word, count, cut) for every word.
 template <class Visit>
-void for_each_word(const WordCounter& words, Visit&& visit) {
+void for_each_word(const text::WordCounter& words, Visit&& visit) {
   words.pieces().for_each(
       [&](std::string_view word, std::uint64_t count) { visit(word, count, false); });
   for (const auto& [token, count] : words.cut_tokens()) visit(token, count, true);
 }
 
 /// Sends parts[r] to rank r and returns what the other ranks send to this rank.
-Bytes exchange_parts(const std::vector<Bytes>& parts, Communicator& world) {
+Bytes exchange_parts(const std::vector<Bytes>& parts, comm::Communicator& world) {
   std::vector<std::uint64_t> send;
   Bytes outgoing;
   for (const Bytes& part : parts) {
@@ -74,7 +74,7 @@ Bytes exchange_parts(const std::vector<Bytes>& parts, Communicator& world) {
 
 }  // namespace
 
-void gather_words(WordCounter& words, Communicator& world) {
+void gather_words(text::WordCounter& words, comm::Communicator& world) {
   const auto size = static_cast<std::size_t>(world.size());
   if (size == 1) return;
   std::vector<Bytes> parts(size);
@@ -92,4 +92,4 @@ void gather_words(WordCounter& words, Communicator& world) {
   if (world.rank() == 0) take_all(all, words);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -7,17 +7,17 @@
 #include "core/fields.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "data_prep/progress.hpp"
-#include "data_prep/tokenizer_place.hpp"
+#include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
 #include "text/learn/bpe_trainer.hpp"
 #include "text/split/splitter.hpp"
 
 /// Settings and jobs of `trireme-data tokenizer train|encode|decode`.
-namespace trireme {
+namespace trireme::data_prep {
 
 /// Returns the values of --pattern.
 std::vector<std::string> split_pattern_names();
-SplitStep split_pattern_named(const std::string& name);
+text::SplitStep split_pattern_named(const std::string& name);
 
 inline constexpr double kMostTokens = 2147483647;
 
@@ -100,7 +100,7 @@ struct EncodeConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
+    visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.input, "jsonl file", {.placeholder = "FILE", .required = true});
     visit("output", self.output, "output file with one {\"ids\":[...]} per line, in the same order",
@@ -127,7 +127,7 @@ struct DecodeConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("tokenizer", self.tokenizer, kTokenizerPlaceHelp,
+    visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.input, "input file with one {\"ids\":[...]} per line",
           {.placeholder = "FILE", .required = true});
@@ -143,11 +143,11 @@ struct DecodeConfig {
 /// not on threads or ranks. Invalid records are skipped with a warning. Collective over `world`
 /// (null: this process alone). Throws Error(usage) for an invalid setting or an output directory
 /// with other content; Error(data) like pack.
-void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world = nullptr);
+void train_tokenizer(const TrainTokenizerConfig& config, comm::Communicator* world = nullptr);
 
 /// Reads "minimind", "none", or a JSON file with a list of tokens or of {"content", "special"}
 /// objects. Throws Error(data) that describes the problem of the file.
-std::vector<ReservedToken> read_special_tokens(const std::string& source);
+std::vector<text::ReservedToken> read_special_tokens(const std::string& source);
 
 /// Converts a text field of each line to {"ids":[...]}, in order. Throws Error(data) with
 /// path:offset for the first line without such a text, because output lines must correspond to
@@ -157,4 +157,4 @@ void encode_file(const EncodeConfig& config);
 /// Converts lines {"ids":[...]} to {"text":...}, in order.
 void decode_file(const DecodeConfig& config);
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -7,20 +7,21 @@
 
 #include "config/check_options.hpp"
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/json.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data_prep/tokenizer/count_words.hpp"
 #include "data_prep/tokenizer/tokenizer_jobs.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
-constexpr std::array kPatterns{SplitStep::gpt2,   SplitStep::llama3, SplitStep::qwen2,
-                               SplitStep::qwen35, SplitStep::cl100k, SplitStep::o200k,
-                               SplitStep::tekken};
+constexpr std::array kPatterns{text::SplitStep::gpt2,   text::SplitStep::llama3,
+                               text::SplitStep::qwen2,  text::SplitStep::qwen35,
+                               text::SplitStep::cl100k, text::SplitStep::o200k,
+                               text::SplitStep::tekken};
 
 /// Checks before the work that the directory can hold the result. With null `files`, only refuses
 /// foreign files.
@@ -46,15 +47,15 @@ void check_output(const std::filesystem::path& directory,
 
 /// Checks the size before the long counting. train_bpe alone would give more tokens than requested,
 /// like Hugging Face does.
-void check_vocab_size(const BpeTrainOptions& options) {
-  const std::uint64_t fewest = fewest_tokens(options);
+void check_vocab_size(const text::BpeTrainOptions& options) {
+  const std::uint64_t fewest = text::fewest_tokens(options);
   if (options.vocab_size >= fewest) return;
   fail(ErrorKind::usage, "--vocab-size {}, must be at least {}: the special tokens{}",
        options.vocab_size, fewest,
        options.all_bytes && !options.limit_alphabet ? " and the 256 bytes" : "");
 }
 
-std::string why_fewer(const BpeTrainOptions& options) {
+std::string why_fewer(const text::BpeTrainOptions& options) {
   std::string pairs = "no pair is left to merge";
   std::string change;
   if (options.min_frequency > 1) {
@@ -69,7 +70,7 @@ std::string why_fewer(const BpeTrainOptions& options) {
 }
 
 /// Warns about results that users of other trainers may not expect.
-void explain(const BpeTrainOptions& options, const BpeTrainReport& report) {
+void explain(const text::BpeTrainOptions& options, const text::BpeTrainReport& report) {
   if (report.vocab_size > options.vocab_size) {
     log::warn(formatted(
         "the tokenizer has {} tokens, more than --vocab-size {}: the special tokens and the alphabet alone are that many",
@@ -78,7 +79,7 @@ void explain(const BpeTrainOptions& options, const BpeTrainReport& report) {
     log::warn(formatted("the tokenizer has {} of the {} tokens of --vocab-size: {}",
                         report.vocab_size, options.vocab_size, why_fewer(options)));
   }
-  if (report.max_pair_count > kMaxPairCountOfHuggingFace) {
+  if (report.max_pair_count > text::kMaxPairCountOfHuggingFace) {
     log::warn(formatted(
         "a pair occurs {} times; the Hugging Face trainer counts only to 2147483647, so its merges would differ",
         report.max_pair_count));
@@ -95,7 +96,7 @@ std::optional<std::uint32_t> unless_zero(std::int64_t limit) {
 }
 
 /// Uses the roles of MiniMind with the tokens of MiniMind, else none. Options override them.
-void set_roles(const TrainTokenizerConfig& config, BpeTrainOptions& options) {
+void set_roles(const TrainTokenizerConfig& config, text::BpeTrainOptions& options) {
   if (config.special_tokens != "minimind")
     options.bos_token = options.eos_token = options.pad_token = options.unk_token = "";
   for (const auto& [given, role] : {std::pair(&config.bos_token, &options.bos_token),
@@ -106,8 +107,8 @@ void set_roles(const TrainTokenizerConfig& config, BpeTrainOptions& options) {
   }
 }
 
-BpeTrainOptions train_options(const TrainTokenizerConfig& config) {
-  BpeTrainOptions options;
+text::BpeTrainOptions train_options(const TrainTokenizerConfig& config) {
+  text::BpeTrainOptions options;
   options.vocab_size = static_cast<std::uint32_t>(config.vocab_size);
   options.min_frequency = static_cast<std::uint32_t>(config.min_frequency);
   options.max_token_length = unless_zero(config.max_token_length);
@@ -121,7 +122,7 @@ BpeTrainOptions train_options(const TrainTokenizerConfig& config) {
 void write(const std::filesystem::path& directory,
            const std::map<std::string, std::string>& files) {
   check_output(directory, &files);
-  make_folders(directory);
+  make_directories(directory);
   for (const auto& [name, content] : files) write_file_atomic(directory / name, content);
 }
 
@@ -129,40 +130,40 @@ void write(const std::filesystem::path& directory,
 
 std::vector<std::string> split_pattern_names() {
   std::vector<std::string> names;
-  for (const SplitStep step : kPatterns) names.emplace_back(name_of(step));
+  for (const text::SplitStep step : kPatterns) names.emplace_back(name_of(step));
   return names;
 }
 
-SplitStep split_pattern_named(const std::string& name) {
-  for (const SplitStep step : kPatterns) {
+text::SplitStep split_pattern_named(const std::string& name) {
+  for (const text::SplitStep step : kPatterns) {
     if (name == name_of(step)) return step;
   }
   fail(ErrorKind::internal, "no split pattern {}", name);
 }
 
-void train_tokenizer(const TrainTokenizerConfig& config, Communicator* world) {
-  throw_if_wrong(config);
-  const BpeTrainOptions options = train_options(config);
-  check_train_options(options);
+void train_tokenizer(const TrainTokenizerConfig& config, comm::Communicator* world) {
+  config::throw_if_wrong(config);
+  const text::BpeTrainOptions options = train_options(config);
+  text::check_train_options(options);
   check_vocab_size(options);
   const bool first = world == nullptr || world->rank() == 0;
   if (first) check_output(config.output, nullptr);
   const Timer count_timer;
-  const WordCounter words = count_words(config, options.reserved, world);
+  const text::WordCounter words = count_words(config, options.reserved, world);
   if (!first) return;
   log::info(formatted("{} different words, counted in {}; learning merges", words.size(),
                       format_duration(count_timer.seconds())));
   const Timer timer;
-  BpeTrainReport report;
-  const std::map<std::string, std::string> files = train_bpe(words, options, &report);
+  text::BpeTrainReport report;
+  const std::map<std::string, std::string> files = text::train_bpe(words, options, &report);
   explain(options, report);
   write(config.output, files);
   log::info(formatted("tokenizer of {} tokens in {}, merges took {}", report.vocab_size,
                       config.output, format_duration(timer.seconds())));
 }
 
-std::vector<ReservedToken> read_special_tokens(const std::string& source) {
-  if (source == "minimind") return minimind_reserved_tokens();
+std::vector<text::ReservedToken> read_special_tokens(const std::string& source) {
+  if (source == "minimind") return text::minimind_reserved_tokens();
   if (source == "none") return {};
   const Json list = read_json(source);
   const auto refuse = [&source](const std::string& what) {
@@ -172,7 +173,7 @@ std::vector<ReservedToken> read_special_tokens(const std::string& source) {
         source, what);
   };
   if (!list.is_array()) refuse("not a list");
-  std::vector<ReservedToken> tokens;
+  std::vector<text::ReservedToken> tokens;
   for (const Json& entry : list) {
     const std::string place = formatted("entry {}", tokens.size());
     if (entry.is_string()) {
@@ -190,4 +191,4 @@ std::vector<ReservedToken> read_special_tokens(const std::string& source) {
   return tokens;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -23,6 +23,6 @@ foreach(name ${names})
   string(APPEND rows "    {\"${path}\", \"${type}; charset=utf-8\",\n     R\"page(${content})page\"},\n")
 endforeach()
 file(WRITE ${OUTPUT}
-     "#include \"serve/page_files.hpp\"\n\n#include <array>\n\nnamespace trireme {\n\n"
+     "#include \"serve/page_files.hpp\"\n\n#include <array>\n\nnamespace trireme::serve {\n\n"
      "std::span<const PageFile> page_files() {\n  static constexpr auto files = std::to_array<PageFile>({\n${rows}  });\n"
-     "  return files;\n}\n\n}  // namespace trireme\n")
+     "  return files;\n}\n\n}  // namespace trireme::serve\n")

@@ -8,7 +8,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/process/stop_signals.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 std::optional<Error> capture(const std::function<void()>& work) {
   try {
@@ -103,4 +103,4 @@ void check_equal(Communicator& world, std::string_view text, std::string_view wh
                           Error(ErrorKind::internal, formatted("ranks disagree on {}", what))));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -15,7 +15,7 @@
 /// There are two ways to agree on an error. Use agree() if all ranks continue and handle the error
 /// (fall back to an older checkpoint, clean up). Use all_or_none() if the error ends all ranks,
 /// with one message and one exit code.
-namespace trireme {
+namespace trireme::comm {
 
 /// Runs `work` and returns its exception, converted by current_error() (core/files/refusal.hpp).
 std::optional<Error> capture(const std::function<void()>& work);
@@ -69,4 +69,4 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
 /// Collective. Throws Error(internal) with `what` unless `text` is equal on all ranks.
 void check_equal(Communicator& world, std::string_view text, std::string_view what);
 
-}  // namespace trireme
+}  // namespace trireme::comm

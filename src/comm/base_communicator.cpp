@@ -6,7 +6,7 @@
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 bool known(DType dtype) {
@@ -181,4 +181,4 @@ void copy_own(const std::vector<OwnMessage>& messages) {
   for (const OwnMessage& own : messages) std::memmove(own.to, own.from, own.bytes);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include "comm/options.hpp"
 #include "comm/recorder.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// One recorded operation, passed to the backend that runs it.
 struct Call {
@@ -111,4 +111,4 @@ SortedMessages sort_messages(const Call& call, int rank, const Exchange& request
 /// Copies the messages in host memory.
 void copy_own(const std::vector<OwnMessage>& messages);
 
-}  // namespace trireme
+}  // namespace trireme::comm

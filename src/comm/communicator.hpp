@@ -30,7 +30,7 @@
 /// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and
 ///   mpi every element is added in rank order 0, 1, 2, ..., so reduce_scatter and any split into
 ///   buckets also give the same bits (CommOptions::mpi_reduce = library leaves the order to MPI).
-namespace trireme {
+namespace trireme::comm {
 
 /// One pending operation. The destructor waits, because the buffers may be in use.
 class Work {
@@ -109,4 +109,4 @@ class Communicator {
   [[nodiscard]] virtual std::vector<CommRecord> recent() const = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -13,7 +13,7 @@
 #include "core/files/file.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// Returns the number of open files and sockets of this process; 0 if unknown.
@@ -53,7 +53,7 @@ void raise_descriptor_limit(std::uint64_t needed, std::uint64_t spare, std::stri
   fail(
       ErrorKind::resource,
       "{}: {} more open files are needed, {} are open and the hard limit is {}; raise it (`ulimit -Hn`, {}) or start fewer ranks",
-      what, needed, open, limit.rlim_max, scheduler().words().open_files_advice);
+      what, needed, open, limit.rlim_max, scheduler::scheduler().words().open_files_advice);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

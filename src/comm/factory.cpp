@@ -7,7 +7,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 std::unique_ptr<Communicator> make_self(const LaunchInfo& launch, const CommOptions& options) {
@@ -48,4 +48,4 @@ std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo
   fail(ErrorKind::usage, "comm backend '{}', must be one of {}", name, known);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

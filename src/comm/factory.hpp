@@ -8,7 +8,7 @@
 #include "comm/options.hpp"
 #include "comm/session.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Creates the world communicator of one backend; `launch` describes this process.
 struct CommBackend {
@@ -27,4 +27,4 @@ std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo
                                          const CommOptions& options = {},
                                          std::span<const CommBackend> extra = {});
 
-}  // namespace trireme
+}  // namespace trireme::comm

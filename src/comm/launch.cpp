@@ -5,7 +5,7 @@
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 int run_rank(const char* program, const std::function<int()>& body,
              const std::function<void(int code)>& abandon) {
@@ -68,4 +68,4 @@ int Launch::run(const std::function<int()>& body) const {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

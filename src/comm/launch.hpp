@@ -10,7 +10,7 @@
 #include "comm/start_watch.hpp"
 
 /// Start and end of a rank, from main() to its exit code.
-namespace trireme {
+namespace trireme::comm {
 
 /// A timeout for communicators with ranks that may meet after hours of separate work.
 inline constexpr double kNoTimeout_s = 1e9;
@@ -66,4 +66,4 @@ class Launch {
   std::function<void(int)> before_abort_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

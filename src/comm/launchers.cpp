@@ -13,7 +13,7 @@
 #include "core/process/early_environment.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 struct Launcher {
@@ -39,7 +39,7 @@ constexpr std::array<Launcher, 2> kOuterLaunchers{{{"PALS_RANKID", ""}, {"PMIX_R
 const std::vector<Launcher>& launchers() {
   static const std::vector<Launcher> all = [] {
     std::vector<Launcher> rows(kInnerLaunchers.begin(), kInnerLaunchers.end());
-    for (const Scheduler* one : schedulers())
+    for (const scheduler::Scheduler* one : scheduler::schedulers())
       rows.push_back({one->variables().rank, one->variables().step_tasks});
     rows.insert(rows.end(), kOuterLaunchers.begin(), kOuterLaunchers.end());
     return rows;
@@ -56,15 +56,16 @@ std::int64_t number_of(const LauncherVariables& variables, const char* name) {
 }
 
 bool is_of_scheduler(const std::string& space) {
-  return std::any_of(schedulers().begin(), schedulers().end(), [&](const Scheduler* one) {
-    const std::string_view begins = one->variables().pmix_namespace;
-    return !begins.empty() && space.starts_with(begins);
-  });
+  return std::any_of(scheduler::schedulers().begin(), scheduler::schedulers().end(),
+                     [&](const scheduler::Scheduler* one) {
+                       const std::string_view begins = one->variables().pmix_namespace;
+                       return !begins.empty() && space.starts_with(begins);
+                     });
 }
 
 /// Returns the scheduler of the surrounding job; null outside a job.
-const Scheduler* job_around(const LauncherVariables& variables) {
-  for (const Scheduler* one : schedulers())
+const scheduler::Scheduler* job_around(const LauncherVariables& variables) {
+  for (const scheduler::Scheduler* one : scheduler::schedulers())
     if (variables.contains(one->variables().job)) return one;
   return nullptr;
 }
@@ -73,7 +74,8 @@ const Scheduler* job_around(const LauncherVariables& variables) {
   fail(
       ErrorKind::usage,
       "{} = {}: {}, but MPI sees only this process, so each would run alone.\n  Type {}, or start with the `mpirun`\n  of the MPI that this program was built with; a program built without MPI runs as one process (`{} ...`).",
-      name, value, meaning, scheduler().words().launch_advice, scheduler().words().launch_one);
+      name, value, meaning, scheduler::scheduler().words().launch_advice,
+      scheduler::scheduler().words().launch_one);
 }
 
 }  // namespace
@@ -89,8 +91,8 @@ LauncherVariables launcher_variables() {
     take(launcher.size);
   }
   take(kNamespace);
-  for (const Scheduler* one : schedulers()) {
-    const SchedulerVariables& names = one->variables();
+  for (const scheduler::Scheduler* one : scheduler::schedulers()) {
+    const scheduler::SchedulerVariables& names = one->variables();
     for (const char* name : {names.job, names.job_tasks, names.job_nodes}) take(name);
     if (!set.contains(names.step_tasks)) set.erase(names.rank);  // a batch script has a rank, too
   }
@@ -100,15 +102,15 @@ LauncherVariables launcher_variables() {
 const char* launched_rank(const char* const* environment) noexcept {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
     if (const char* rank = value_in(environment, name)) return rank;
-  for (const Scheduler* one : schedulers())
+  for (const scheduler::Scheduler* one : scheduler::schedulers())
     if (const char* rank = value_in(environment, one->variables().rank)) return rank;
   return nullptr;
 }
 
 bool is_scheduler_task(const LauncherVariables& variables) {
-  return std::any_of(schedulers().begin(), schedulers().end(), [&](const Scheduler* one) {
-    return variables.contains(one->variables().rank);
-  });
+  return std::any_of(
+      scheduler::schedulers().begin(), scheduler::schedulers().end(),
+      [&](const scheduler::Scheduler* one) { return variables.contains(one->variables().rank); });
 }
 
 LauncherPlace launcher_place(const LauncherVariables& variables) {
@@ -148,11 +150,11 @@ bool is_alone(const LauncherVariables& variables) {
 
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command) {
   // mpirun and the scheduler's launcher state the number of processes that the user wants.
-  const Scheduler* around = job_around(variables);
+  const scheduler::Scheduler* around = job_around(variables);
   if (around == nullptr || variables.contains("OMPI_COMM_WORLD_SIZE") ||
       variables.contains("PMI_SIZE") || !is_alone(variables))
     return "";
-  const SchedulerVariables& names = around->variables();
+  const scheduler::SchedulerVariables& names = around->variables();
   const bool in_step = variables.contains(names.step_tasks);
   const std::int64_t tasks = number_of(variables, names.job_tasks);
   const std::int64_t nodes = in_step ? 1 : number_of(variables, names.job_nodes);
@@ -164,9 +166,10 @@ std::string idle_tasks_warning(const LauncherVariables& variables, const std::st
 }
 
 std::string stopped_code_text(const LauncherVariables& variables) {
-  const bool in_step = std::any_of(
-      schedulers().begin(), schedulers().end(),
-      [&](const Scheduler* one) { return variables.contains(one->variables().step_tasks); });
+  const bool in_step = std::any_of(scheduler::schedulers().begin(), scheduler::schedulers().end(),
+                                   [&](const scheduler::Scheduler* one) {
+                                     return variables.contains(one->variables().step_tasks);
+                                   });
   const bool by_mpirun = variables.contains("OMPI_COMM_WORLD_SIZE") && !in_step;
   return formatted("exit code {}{}", kExitStopped,
                    by_mpirun ? " (mpirun ends with 1 if the signal was sent to mpirun)" : "");
@@ -186,4 +189,4 @@ void check_launcher(const LauncherVariables& variables, int mpi_size) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

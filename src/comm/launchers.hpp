@@ -5,7 +5,7 @@
 /// Reads the variables that launchers set for a process. They show if MPI is needed, and if MPI
 /// sees all processes of the launch. Only MPI reports rank and size of several processes
 /// (session.hpp).
-namespace trireme {
+namespace trireme::comm {
 
 using LauncherVariables = std::map<std::string, std::string>;
 
@@ -46,4 +46,4 @@ std::string stopped_code_text(const LauncherVariables& variables);
 /// (`mpi_size`). The innermost launcher counts: below `mpirun -n 1`, the tasks of srun are daemons.
 void check_launcher(const LauncherVariables& variables, int mpi_size);
 
-}  // namespace trireme
+}  // namespace trireme::comm

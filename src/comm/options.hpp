@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace trireme {
+namespace trireme::comm {
 
 class Activity;
 
@@ -23,4 +23,4 @@ struct CommOptions {
       activity;  // shared by all groups of a rank and read by the heartbeat; may be null
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

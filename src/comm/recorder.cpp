@@ -4,7 +4,7 @@
 
 #include "comm/liveness/activity.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// Removes the number at the end: "grads bucket 3" becomes "grads bucket"; "bf16" and "7" stay.
@@ -69,4 +69,4 @@ std::vector<TrafficRow> Recorder::traffic() const {
   return all;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -11,7 +11,7 @@
 #include "comm/communicator.hpp"
 #include "comm/options.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Counts this rank's sends for one purpose, at the place that sends the messages.
 struct SentCount {
@@ -63,4 +63,4 @@ class Recorder {
   std::map<std::string, std::map<std::string, Row>> rows_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -16,7 +16,7 @@
 #define TRIREME_CLONES
 #endif
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr std::uint64_t kTile = 2048;  // one tile of accumulators fits into the L1 cache
@@ -147,4 +147,4 @@ void reduce_in_order(std::span<const void* const> inputs, void* output, std::uin
   kByDType[static_cast<std::size_t>(dtype)](inputs, output, count, op);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 
 #include "comm/requests.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Computes ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ... for each i, in this order.
 ///
@@ -14,4 +14,4 @@ namespace trireme {
 void reduce_in_order(std::span<const void* const> inputs, void* output, std::uint64_t count,
                      DType dtype, ReduceOp op);
 
-}  // namespace trireme
+}  // namespace trireme::comm

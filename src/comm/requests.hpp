@@ -9,7 +9,7 @@
 ///
 /// Counts are in elements. Members without a default must be set; the compiler warns otherwise.
 /// `tag` is the caller's name for the call in errors and records: "grads bucket 3".
-namespace trireme {
+namespace trireme::comm {
 
 enum class ReduceOp { sum, max, min };
 
@@ -86,4 +86,4 @@ struct Barrier {
   std::string_view tag = {};
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 #include "comm/communicator.hpp"
 
 /// Collectives of one number per rank, in host memory; complete when they return.
-namespace trireme {
+namespace trireme::comm {
 
 template <class T>
 concept Scalar =
@@ -59,4 +59,4 @@ std::vector<T> all_gather_value(Communicator& group, T value, std::string_view t
   return values;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 #include <array>
 #include <set>
 
-namespace trireme {
+namespace trireme::comm {
 
 std::string this_hostname() {
   std::array<char, 256> name{};
@@ -19,4 +19,4 @@ NodeNumber number_nodes(const std::vector<int>& leader_of_rank, int rank) {
   return {static_cast<int>(std::distance(leaders.begin(), at)), static_cast<int>(leaders.size())};
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

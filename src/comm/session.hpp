@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The place of this process in the launch, as reported by MPI, not by scheduler variables.
 struct LaunchInfo {
@@ -49,4 +49,4 @@ struct NodeNumber {
 
 NodeNumber number_nodes(const std::vector<int>& leader_of_rank, int rank);
 
-}  // namespace trireme
+}  // namespace trireme::comm

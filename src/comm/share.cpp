@@ -9,7 +9,7 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// The outcome of one item, sent as "CODE LENGTH\nTEXT"; code 0 is success, else 1 + kind.
@@ -85,8 +85,8 @@ std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks
   return owners;
 }
 
-std::vector<std::string> share_work(Communicator& world, std::span<const std::uint64_t> bytes,
-                                    const std::function<std::string(std::size_t)>& work) {
+std::vector<std::string> distribute_work(Communicator& world, std::span<const std::uint64_t> bytes,
+                                         const std::function<std::string(std::size_t)>& work) {
   const std::vector<int> owners = owners_by_bytes(bytes, world.size());
   std::string mine;
   bool failed = false;
@@ -127,4 +127,4 @@ void on_first_rank(Communicator& world, const std::function<void()>& work) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

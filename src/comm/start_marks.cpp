@@ -16,7 +16,7 @@
 #include "core/number.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,7 +36,7 @@ std::string name_of_start(const LauncherVariables& variables) {
       name += plain ? c : '_';
     }
   };
-  const SchedulerVariables& names = scheduler().variables();
+  const scheduler::SchedulerVariables& names = scheduler::scheduler().variables();
   for (const char* variable : {names.job, "PMIX_NAMESPACE"}) {
     if (const auto found = variables.find(variable); found != variables.end()) add(found->second);
   }
@@ -120,4 +120,4 @@ void StartMarks::remove() const noexcept {
     fs::remove(parent, ignored);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

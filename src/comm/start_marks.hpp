@@ -5,7 +5,7 @@
 
 #include "comm/launchers.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The file in which one rank records its start.
 struct StartMark {
@@ -48,4 +48,4 @@ class StartMarks {
   int rank_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

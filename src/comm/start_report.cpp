@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr std::size_t kMostParts = 20;
@@ -43,7 +43,7 @@ Missing missing_of(const StartView& view) {
     ++begun[short_name(mark->second.node)];
     if (mark->second.behind_s > view.silent_s) missing.silent.push_back(rank);
   }
-  for (const StepNode& node : view.nodes) {
+  for (const scheduler::StepNode& node : view.nodes) {
     const int there = begun[short_name(node.name)];
     if (there >= node.tasks) continue;
     missing.nodes.push_back(node.name);
@@ -108,4 +108,4 @@ StartFailure report_start(const StartView& view) {
   return failure;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

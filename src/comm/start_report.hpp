@@ -6,7 +6,7 @@
 #include "comm/start_marks.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The facts that a rank knows if its start takes too long.
 struct StartView {
@@ -16,8 +16,8 @@ struct StartView {
   double limit_s = 0;
   // a rank is silent if its mark is older than the newest one by more than this
   double silent_s = 0;
-  std::map<int, StartMark> marks;  // ranks that have started; empty: not known
-  std::vector<StepNode> nodes;     // nodes of the step; empty: not known
+  std::map<int, StartMark> marks;          // ranks that have started; empty: not known
+  std::vector<scheduler::StepNode> nodes;  // nodes of the step; empty: not known
 };
 
 /// The report of a start that took too long.
@@ -35,4 +35,4 @@ StartFailure report_start(const StartView& view);
 /// Formats increasing numbers as "0, 3-5, 8". After 20 parts it only counts the others.
 std::string ranges_text(const std::vector<int>& numbers);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -16,7 +16,7 @@
 #include "core/log.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,7 +26,7 @@ constexpr std::chrono::seconds kGrace{2};
 constexpr double kMostBetweenSigns_s = 10;
 
 std::string own_node() {
-  const char* node = std::getenv(scheduler().variables().node);
+  const char* node = std::getenv(scheduler::scheduler().variables().node);
   return node == nullptr ? this_hostname() : node;
 }
 
@@ -93,7 +93,7 @@ class StartWatch::Thread {
     if (!has_marks_ || marks_.claim_report()) {
       StartView view{place_.rank, place_.size, node_, limit_.timeout_s, 3 * interval_s_, {}, {}};
       if (has_marks_) view.marks = marks_.read();
-      view.nodes = scheduler().step_nodes();
+      view.nodes = scheduler::scheduler().step_nodes();
       const StartFailure failure = report_start(view);
       log::error(failure.message);
       log::flush();
@@ -121,4 +121,4 @@ StartWatch::~StartWatch() {
   thread_->stop();
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

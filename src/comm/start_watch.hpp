@@ -6,7 +6,7 @@
 #include "comm/launchers.hpp"
 #include "comm/start_report.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The time limit for the start of a rank, from the begin of its program to the first communicator.
 struct StartLimit {
@@ -34,4 +34,4 @@ class StartWatch {
   std::unique_ptr<Thread> thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using Count = std::optional<std::uint64_t>;
@@ -54,4 +54,4 @@ TrafficRow total_traffic(const std::vector<TrafficRow>& rows, std::string_view o
   return total;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 #include "comm/communicator.hpp"
 
 /// Evaluates values of Communicator::traffic().
-namespace trireme {
+namespace trireme::comm {
 
 /// Returns the traffic after `before`, without empty rows. Exact if nothing was in flight.
 std::vector<TrafficRow> traffic_between(const std::vector<TrafficRow>& before,
@@ -15,4 +15,4 @@ std::vector<TrafficRow> traffic_between(const std::vector<TrafficRow>& before,
 /// moved_bytes and messages are absent if they are absent in one row.
 TrafficRow total_traffic(const std::vector<TrafficRow>& rows, std::string_view operation = "");
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 
 #include "config/config_set.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Formats a limit; a whole number has no decimal point or exponent.
@@ -40,4 +40,4 @@ void check_options(const std::vector<Field>& fields, Problems& problems) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

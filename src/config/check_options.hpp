@@ -4,7 +4,7 @@
 #include "core/fields.hpp"
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Adds a problem for each value that the traits of its field forbid: "--kind rl, must be pretrain,
 /// sft or dpo", "--copies 0, must be in [1, 1000]".
@@ -27,4 +27,4 @@ void throw_if_wrong(const Config& config) {
   problems.throw_if_any();
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -3,7 +3,7 @@
 #include "core/join.hpp"
 
 /// Command: the declaration of one command.
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns "FILE", or the allowed values: "auto|cpu|cuda".
@@ -96,4 +96,4 @@ Command& Command::run(std::function<int()> body) {
   return *this;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::size_t kWidth = 88;
@@ -204,4 +204,4 @@ std::string CommandHelp::command(const CommandSpec& command, bool all) const {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

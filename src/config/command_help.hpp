@@ -5,7 +5,7 @@
 
 #include "config/command_line.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 /// Writes the text of --help and --help-all.
 class CommandHelp {
@@ -37,4 +37,4 @@ class CommandHelp {
   std::string program_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 #include "core/escape.hpp"
 #include "core/process/run_main.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -224,4 +224,4 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
   return command->body;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -13,7 +13,7 @@
 
 /// Command lines of programs with commands: `trireme pretrain --run DIR --optim.lr 1e-3`, `trireme
 /// checkpoint list DIR`. Only command_parser.cpp uses CLI11.
-namespace trireme {
+namespace trireme::config {
 
 enum class Need { optional, required };
 
@@ -179,4 +179,4 @@ enum class ParseOutcome { run, help, help_all, version };
 ParseOutcome parse_command(const CommandSpec& command, std::vector<std::string> arguments,
                            Problems& problems);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,13 +8,13 @@
 #include "core/join.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns true for an option of the scheduler, which users may put after the job script by
 /// mistake.
 bool is_of_scheduler(std::string_view option) {
-  const auto names = scheduler().option_names();
+  const auto names = scheduler::scheduler().option_names();
   return std::find(names.begin(), names.end(), option) != names.end();
 }
 
@@ -174,13 +174,13 @@ class Parser {
     for (const std::string& word : extras) {
       if (is_option(word)) {
         const std::string name = word.substr(0, word.find('='));
-        problems.add(
-            formatted("unknown option '{}'{}", name,
-                      is_of_scheduler(name)
-                          ? formatted("; options of {} stand before the job script: "
-                                      "{} {}=VALUE SCRIPT ...",
-                                      scheduler().words().name, scheduler().words().submit, name)
-                          : suggestion(name)));
+        problems.add(formatted("unknown option '{}'{}", name,
+                               is_of_scheduler(name)
+                                   ? formatted("; options of {} stand before the job script: "
+                                               "{} {}=VALUE SCRIPT ...",
+                                               scheduler::scheduler().words().name,
+                                               scheduler::scheduler().words().submit, name)
+                                   : suggestion(name)));
       } else if (!any_option) {  // after an unknown option, the word is probably its value
         problems.add(formatted("unexpected argument '{}'", word));
       }
@@ -271,4 +271,4 @@ ParseOutcome parse_command(const CommandSpec& command, std::vector<std::string> 
   return Parser(command).parse(std::move(arguments), problems);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

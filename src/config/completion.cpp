@@ -7,7 +7,7 @@
 #include "core/edit_distance.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 struct Shell {
@@ -118,4 +118,4 @@ std::string completion_place(const std::string& program, const std::string& shel
   fail(ErrorKind::internal, "no place for the completion of {}", shell);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -7,7 +7,7 @@
 /// Shell completion, generated from the declared commands: commands, options, config keys, known
 /// values, and files for paths. The script contains all words, because starting the program at each
 /// key press would take a second.
-namespace trireme {
+namespace trireme::config {
 
 /// The words that the shell offers at one position.
 struct CompletedValue {
@@ -49,4 +49,4 @@ std::string zsh_completion(const std::string& program, const std::string& functi
 std::string fish_completion(const std::string& program, const std::string& function,
                             const std::vector<CompletedCommand>& commands);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -2,7 +2,7 @@
 #include "core/join.hpp"
 
 /// Completion for Bash 4.4 or later. Bash splits words at "=": `--key=va` arrives as three words.
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns the shell assignments for the words of a position: "words='a b' files=1".
@@ -95,4 +95,4 @@ std::string bash_completion(const std::string& program, const std::string& funct
   return formatted("{}{}complete -F {} {}\n", text, kBashEnd, function, program);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

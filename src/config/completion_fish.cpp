@@ -3,7 +3,7 @@
 
 /// Completion for Fish 3.0 or later. Each option is declared under the condition that its command
 /// was typed.
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns the text in single quotes.
@@ -91,4 +91,4 @@ std::string fish_completion(const std::string& program, const std::string& funct
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

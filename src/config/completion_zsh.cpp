@@ -1,7 +1,7 @@
 #include "config/completion.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns the text in single quotes.
@@ -123,4 +123,4 @@ std::string zsh_completion(const std::string& program, const std::string& functi
                    text, kZshEnd, program, function, function, program);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 #include "config/value.hpp"
 #include "core/edit_distance.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns the reason why `text` is not a valid value of the field; "" if it is valid.
@@ -264,4 +264,4 @@ std::string ConfigSet::help_text(std::string_view section) const {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

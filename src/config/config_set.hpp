@@ -7,7 +7,7 @@
 #include "core/fields.hpp"
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::config {
 
 struct TomlEntry;
 
@@ -159,4 +159,4 @@ std::string option_name(std::string_view key);
 std::string_view section_of(std::string_view key);
 std::string_view name_of(std::string_view key);
 
-}  // namespace trireme
+}  // namespace trireme::config

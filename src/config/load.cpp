@@ -13,7 +13,7 @@
 extern char** environ;  // NOLINT(readability-redundant-declaration): no POSIX header declares it
 
 /// ConfigSet: loads files and the environment.
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
@@ -206,4 +206,4 @@ void ConfigSet::check_unknown_variable(const std::string& name) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -2,7 +2,7 @@
 #include <array>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::config {
 
 /// All TRIREME_ variables that are not configuration keys: variables of programs, scripts, builds
 /// and tests. A test compares this list with slurm/, bin/ and all getenv calls.
@@ -24,4 +24,4 @@ inline constexpr std::array<std::string_view, 27> kProgramVariables{
     "TRIREME_TEST_DATA", "TRIREME_TEST_KILLS", "TRIREME_TEST_MATRIX", "TRIREME_FAULT_SWEEPS",
     "TRIREME_FAULT_FIRST_SWEEP", "TRIREME_FUZZ_CASES", "TRIREME_CHAT_TEMPLATES"};
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 std::string describe(const toml::node& node) {
@@ -93,4 +93,4 @@ std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& wher
   return entries;
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

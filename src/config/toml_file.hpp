@@ -6,7 +6,7 @@
 #include <vector>
 
 /// Parses TOML text into a flat list. Only toml_file.cpp uses toml++.
-namespace trireme {
+namespace trireme::config {
 
 /// One table or value.
 struct TomlEntry {
@@ -27,4 +27,4 @@ struct TomlEntry {
 /// duplicate key.
 std::vector<TomlEntry> parse_toml(std::string_view text, const std::string& where);
 
-}  // namespace trireme
+}  // namespace trireme::config

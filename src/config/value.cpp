@@ -8,7 +8,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// Returns the number of bytes of the UTF-8 sequence at the start of `text`; 0 if it is invalid
@@ -135,4 +135,4 @@ std::string value_toml(const FieldPointer& field) {
   return std::visit([](const auto* value) { return literal(*value); }, field);
 }
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -5,7 +5,7 @@
 #include "core/fields.hpp"
 
 /// Converts configuration values between their fields and text.
-namespace trireme {
+namespace trireme::config {
 
 /// Returns the placeholder in help: INT, NUMBER, BOOL, TEXT or TEXT...
 std::string_view value_placeholder(const FieldPointer& field);
@@ -24,4 +24,4 @@ std::string value_text(const FieldPointer& field);
 /// Returns the value as a TOML literal that parses to the same bits.
 std::string value_toml(const FieldPointer& field);
 
-}  // namespace trireme
+}  // namespace trireme::config

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 /// The target of a position without a prediction: padding, the last token of a segment, a masked
 /// token.
@@ -49,4 +49,4 @@ struct Batch {
   std::vector<std::uint64_t> pair_keys;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,9 +6,10 @@
 #include "core/error.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
-std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks) {
+std::int64_t accumulation_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
+                                   int data_ranks) {
   const std::int64_t sequences = micro_batch * data_ranks;
   if (global_batch < sequences || global_batch % sequences != 0) {
     fail(
@@ -27,7 +28,7 @@ DataLoader::DataLoader(const SampleStream& stream, const LoaderConfig& config)
          "data loader: micro_batch {}, rank {} of {}, prefetch {}, next sample {}: out of range",
          config.micro_batch, config.rank, config.size, config.prefetch, config.next_sample);
   }
-  micro_steps_ = micro_steps_of(config.global_batch, config.micro_batch, config.size);
+  micro_steps_ = accumulation_steps_of(config.global_batch, config.micro_batch, config.size);
   thread_ = std::thread([this] { produce(); });
 }
 
@@ -116,7 +117,7 @@ Batch DataLoader::next() {
   return batch;
 }
 
-std::int64_t DataLoader::next_share() {
+std::int64_t DataLoader::next_num_targets() {
   return take(shares_);
 }
 
@@ -125,4 +126,4 @@ std::int64_t DataLoader::next_sample() const {
   return std::min(next, std::max(config_.end_sample, config_.next_sample));
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,7 +9,7 @@
 #include "data/batch.hpp"
 #include "data/order/stream.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct LoaderConfig {
   std::int64_t micro_batch = 1;   // samples (sequences or pairs) per batch of one rank
@@ -23,7 +23,8 @@ struct LoaderConfig {
 
 /// Returns the gradient-accumulation steps of one update: global_batch / (micro_batch *
 /// data_ranks). Throws Error(usage) unless that is a whole number.
-std::int64_t micro_steps_of(std::int64_t global_batch, std::int64_t micro_batch, int data_ranks);
+std::int64_t accumulation_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
+                                   int data_ranks);
 
 /// Provides the batches of this rank; one thread prepares them in advance. Also provides the number
 /// of targets of this rank in each update, counted from tables one update ahead of the batches.
@@ -54,13 +55,13 @@ class DataLoader {
 
   /// Returns the number of targets in this rank's part of the next update, in order of the calls.
   /// May be called one update ahead of its first batch. Rethrows an error of the thread.
-  std::int64_t next_share();
+  std::int64_t next_num_targets();
 
   /// Returns the first global sample of the update that next() continues; equal on all ranks at the
   /// end of an update.
   [[nodiscard]] std::int64_t next_sample() const;
 
-  /// Returns the total time that next() and next_share() have waited for the thread, in seconds.
+  /// Returns the total time that next() and next_num_targets() have waited for the thread, in seconds.
   [[nodiscard]] double wait_s() const noexcept { return wait_s_; }
 
   [[nodiscard]] std::int64_t micro_steps() const noexcept { return micro_steps_; }
@@ -92,4 +93,4 @@ class DataLoader {
   std::thread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -15,7 +15,7 @@
 #include "core/error.hpp"
 #include "ops/cpu/kernels.hpp"
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 using ops::kernels::Multiply;
@@ -71,8 +71,7 @@ double rate_of_cores(const Table& table, Multiply what, const std::vector<int>& 
 
 /// Returns the text that all hyperthreads of one core have in common.
 std::string core_of(int cpu) {
-  std::ifstream file(
-      formatted("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+  std::ifstream file(formatted("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
   std::string siblings;
   return std::getline(file, siblings) ? siblings : std::to_string(cpu);
 }
@@ -105,4 +104,4 @@ double cpu_register_flops(at::ScalarType compute) {
   return best;
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace trireme {
+namespace trireme::device {
 
 /// Returns the CPUs on which this process may run, one of each physical core, limit at most.
 std::vector<int> one_cpu_per_core(std::size_t limit);
@@ -16,4 +16,4 @@ std::vector<int> one_cpu_per_core(std::size_t limit);
 /// it.
 double cpu_register_flops(at::ScalarType compute);
 
-}  // namespace trireme
+}  // namespace trireme::device

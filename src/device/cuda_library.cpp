@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 std::string load() {
@@ -22,4 +22,4 @@ const std::string& cuda_library_error() {
   return load_error;
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

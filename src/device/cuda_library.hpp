@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-namespace trireme {
+namespace trireme::device {
 
 /// Returns why LibTorch's CUDA library could not be loaded, or "" if it was loaded or not needed.
 /// Loading takes a third of a program's start, so it happens only on machines with an NVIDIA
@@ -9,4 +9,4 @@ namespace trireme {
 /// Every program that links device.cpp includes this step.
 const std::string& cuda_library_error();
 
-}  // namespace trireme
+}  // namespace trireme::device

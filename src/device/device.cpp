@@ -31,7 +31,7 @@
 #include "device/own_pages.hpp"
 #include "ops/path.hpp"
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 struct PeakRow {
@@ -283,4 +283,4 @@ std::int64_t peak_memory_bytes(at::Device device) {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

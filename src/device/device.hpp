@@ -7,7 +7,7 @@
 
 #include "core/process/machine_memory.hpp"
 
-namespace trireme {
+namespace trireme::device {
 
 /// True for a GPU that computes in bfloat16 (compute capability 8 and later: A100, RTX 30).
 bool has_bf16(at::Device device);
@@ -79,4 +79,4 @@ std::int64_t peak_memory_bytes(at::Device device);
 /// (ZeRO). Long-lived tensors use own_pages().
 void keep_freed_memory(bool sparing = false);
 
-}  // namespace trireme
+}  // namespace trireme::device

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 // the slot in which allocators look for a listener
@@ -111,4 +111,4 @@ void MemoryCount::reset_peak() {
   installed_->reporter->reset_peak();
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

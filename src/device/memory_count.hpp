@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace trireme {
+namespace trireme::device {
 
 /// Counts the bytes of tensors that this thread, and backward passes that it starts, allocate
 /// during the lifetime of the object; CPU and CUDA together.
@@ -30,4 +30,4 @@ class MemoryCount {
   std::unique_ptr<Installed> installed_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::device

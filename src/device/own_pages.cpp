@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 /// Valid for x86-64, and for arm64 with pages of 4 KiB.
@@ -82,4 +82,4 @@ Backed back_with_memory(const at::Tensor& numbers) {
                                                                  : Backed::not_possible;
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

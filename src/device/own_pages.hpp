@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trireme {
+namespace trireme::device {
 
 /// Allocates an uninitialized tensor [count] that lives for an update or longer. Large host tensors
 /// get their own pages, huge pages if the kernel offers them on request. Huge pages cause fewer TLB
@@ -21,4 +21,4 @@ enum class Backed { already, now, not_possible };
 /// Returns `not_possible` if there is no memory or Linux is older than 5.14.
 Backed back_with_memory(const at::Tensor& numbers);
 
-}  // namespace trireme
+}  // namespace trireme::device

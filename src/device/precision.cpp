@@ -2,7 +2,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::device {
 
 ParamDTypes precision_dtypes(const std::string& precision, std::string_view setting) {
   if (precision == "fp32") return {at::kFloat, at::kFloat};
@@ -12,4 +12,4 @@ ParamDTypes precision_dtypes(const std::string& precision, std::string_view sett
   fail(ErrorKind::usage, "{} {}, must be fp32, bf16, fp16 or fp64", setting, precision);
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

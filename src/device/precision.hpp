@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::device {
 
 /// The dtypes of the model's weights and of the master weights that the optimizer updates.
 struct ParamDTypes {
@@ -17,4 +17,4 @@ struct ParamDTypes {
 ParamDTypes precision_dtypes(const std::string& precision,
                              std::string_view setting = "train.precision =");
 
-}  // namespace trireme
+}  // namespace trireme::device

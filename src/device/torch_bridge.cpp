@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 constexpr std::array<std::pair<at::ScalarType, DType>, 9> kTypes{{{at::kDouble, DType::f64},
@@ -38,7 +38,7 @@ at::ScalarType to_scalar_type(DType dtype) {
   fail(ErrorKind::internal, "no LibTorch type for {}", dtype_name(dtype));
 }
 
-Stream current_stream(at::Device device) {
+comm::Stream current_stream(at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda()) return {c10::cuda::getCurrentCUDAStream(device.index()).stream()};
 #endif
@@ -46,4 +46,4 @@ Stream current_stream(at::Device device) {
   return {};
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace trireme {
+namespace trireme::device {
 namespace {
 
 /// Recognizes the CPU allocator's error by its text, because it has no exception type.
@@ -29,4 +29,4 @@ void rethrow_torch_error() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

@@ -3,7 +3,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::device {
 
 /// Rethrows the current LibTorch exception as Error, without LibTorch's stack trace: kind
 /// `resource` if memory is exhausted, otherwise `internal`. Rethrows other exceptions unchanged.
@@ -19,4 +19,4 @@ decltype(auto) with_torch_errors(Body&& body) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::device

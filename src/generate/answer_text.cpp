@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 /// Returns the length of the longest suffix of `text` that is a proper prefix of `stop`.
@@ -16,7 +16,7 @@ std::size_t begun(std::string_view text, std::string_view stop) {
 
 }  // namespace
 
-AnswerText::AnswerText(const Tokenizer& tokenizer, std::vector<std::string> stop,
+AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
                        bool skip_special_tokens)
     : decoder_(tokenizer, skip_special_tokens), stop_(std::move(stop)) {}
 
@@ -49,4 +49,4 @@ std::string AnswerText::finish() {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

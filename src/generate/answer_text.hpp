@@ -6,14 +6,15 @@
 
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 /// Converts generated tokens to text that may be shown. Characters are complete, and a suffix that
 /// may be the beginning of a stop string is held back. The concatenated results are the text before
 /// the first stop string.
 class AnswerText {
  public:
-  AnswerText(const Tokenizer& tokenizer, std::vector<std::string> stop, bool skip_special_tokens);
+  AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
+             bool skip_special_tokens);
 
   /// Adds a token. Returns the text that is now certain.
   std::string push(std::uint32_t id);
@@ -28,10 +29,10 @@ class AnswerText {
   /// Removes the text that can be shown from `waiting_` and returns it.
   std::string release();
 
-  StreamDecoder decoder_;
+  text::StreamDecoder decoder_;
   std::vector<std::string> stop_;
   std::string waiting_;
   bool stopped_ = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::generate

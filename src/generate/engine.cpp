@@ -16,7 +16,7 @@
 #include "generate/cache/schedule.hpp"
 #include "model/transformer.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 /// Rows of logits computed at a time. All rows of a long prompt would take gigabytes.
@@ -42,7 +42,7 @@ void check_finite(std::span<const double> logits, std::int64_t num_tokens, const
 /// Returns the ids below `vocab_size` that are not tokens: padding rows of the embedding, and gaps
 /// in the vocabulary. A tokenizer without text (Tokenizer::ids_only) has no bytes for any id, so
 /// only its number of ids counts.
-std::vector<std::uint32_t> unused_ids(const Tokenizer& tokenizer, std::int64_t vocab_size) {
+std::vector<std::uint32_t> unused_ids(const text::Tokenizer& tokenizer, std::int64_t vocab_size) {
   std::vector<std::uint32_t> ids;
   for (std::uint32_t id = 0; id < vocab_size; ++id) {
     const bool is_gap = !tokenizer.is_ids_only() && tokenizer.token_bytes(id).empty();
@@ -66,25 +66,26 @@ void apply_mask(TokenMask& mask, std::span<double> logits) {
 }  // namespace
 
 struct GenerationEngine::Impl {
-  Impl(Transformer& the_model, const Tokenizer& the_tokenizer, const EngineConfig& wanted)
+  Impl(model::Transformer& the_model, const text::Tokenizer& the_tokenizer,
+       const EngineConfig& wanted)
       : model(the_model),
         tokenizer(the_tokenizer),
         config(resolved(wanted, the_model)),
         unused(unused_ids(the_tokenizer, the_model.config().vocab_size)),
         schedule(config, num_kv_blocks(config, model)),
-        cache(with_torch_errors(
+        cache(device::with_torch_errors(
             [&] { return model.make_cache(schedule.counters().kv_blocks_total); })),
         pages(cache),
         counters(schedule.counters()) {}
 
-  Transformer& model;
-  const Tokenizer& tokenizer;
+  model::Transformer& model;
+  const text::Tokenizer& tokenizer;
   EngineConfig config;
   std::vector<std::uint32_t> unused;  // ids that are not tokens, which are never sampled
 
   // Used by the stepping thread only.
   Schedule schedule;
-  KvCache cache;
+  model::KvCache cache;
   KvPages pages;
   std::int64_t generated_tokens = 0;
   std::vector<double> logits;   // one row
@@ -93,25 +94,25 @@ struct GenerationEngine::Impl {
   // Shared by all threads.
   std::mutex mutex;
   std::condition_variable_any changed;
-  std::vector<std::unique_ptr<LiveText>> arrived;
+  std::vector<std::unique_ptr<ActiveSequence>> arrived;
   std::vector<RequestId> cancelled;
   RequestId last_id = 0;
   std::int64_t present = 0;  // requests that have not finished
   EngineCounters counters;   // after the last step
 
   bool take_arrivals();
-  void compute(const std::vector<TextRows>& step);
-  [[nodiscard]] at::Tensor hidden_of(const std::vector<TextRows>& step,
+  void compute(const std::vector<SequenceRows>& step);
+  [[nodiscard]] at::Tensor hidden_of(const std::vector<SequenceRows>& step,
                                      const std::vector<std::int64_t>& kept) const;
   void set_unused(std::span<double> row, double value) const;
-  void take_logits(LiveText& text, std::int64_t index);
-  void draw(LiveText& text, Delta& delta);
-  void end(LiveText& text, Delta delta, FinishReason reason);
-  void fail_text(LiveText& text, const Error& error);
+  void take_logits(ActiveSequence& text, std::int64_t index);
+  void draw(ActiveSequence& text, Delta& delta);
+  void end(ActiveSequence& text, Delta delta, FinishReason reason);
+  void fail_text(ActiveSequence& text, const Error& error);
   void end_step();
 };
 
-void GenerationEngine::Impl::end(LiveText& text, Delta delta, FinishReason reason) {
+void GenerationEngine::Impl::end(ActiveSequence& text, Delta delta, FinishReason reason) {
   delta.text += text.answer.finish();
   if (reason == FinishReason::length && text.answer.stopped()) reason = FinishReason::stop;
   delta.finish = reason;
@@ -124,7 +125,7 @@ void GenerationEngine::Impl::end(LiveText& text, Delta delta, FinishReason reaso
   text.on_delta(std::move(delta));
 }
 
-void GenerationEngine::Impl::fail_text(LiveText& text, const Error& error) {
+void GenerationEngine::Impl::fail_text(ActiveSequence& text, const Error& error) {
   Delta delta;
   delta.error = error;
   end(text, std::move(delta), FinishReason::error);
@@ -132,7 +133,7 @@ void GenerationEngine::Impl::fail_text(LiveText& text, const Error& error) {
 
 /// Returns true if a request arrived or was cancelled.
 bool GenerationEngine::Impl::take_arrivals() {
-  std::vector<std::unique_ptr<LiveText>> texts;
+  std::vector<std::unique_ptr<ActiveSequence>> texts;
   std::vector<RequestId> gone;
   {
     const std::lock_guard lock(mutex);
@@ -143,7 +144,7 @@ bool GenerationEngine::Impl::take_arrivals() {
   const bool any = !texts.empty() || !gone.empty();
   for (auto& text : texts) schedule.add(std::move(text));
   if (gone.empty()) return any;
-  schedule.for_each([&](LiveText& text) {
+  schedule.for_each([&](ActiveSequence& text) {
     if (std::find(gone.begin(), gone.end(), text.id) != gone.end())
       end(text, {}, FinishReason::cancelled);
   });
@@ -151,14 +152,14 @@ bool GenerationEngine::Impl::take_arrivals() {
   return any;
 }
 
-at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
+at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& step,
                                              const std::vector<std::int64_t>& kept) const {
   const at::Device device = model.registry().device();
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> positions;
-  std::vector<ops::PagedText> texts;
-  for (const TextRows& part : step) {
-    const LiveText& text = *part.text;
+  std::vector<ops::PagedSequence> texts;
+  for (const SequenceRows& part : step) {
+    const ActiveSequence& text = *part.text;
     texts.push_back(
         {static_cast<std::int64_t>(tokens.size()), part.rows, text.computed, text.blocks});
     for (std::int64_t index = text.computed; index < text.computed + part.rows; ++index) {
@@ -169,7 +170,7 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
   const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
     return at::tensor(numbers, at::kLong).to(device);
   };
-  CachedStep pass;
+  model::CachedStep pass;
   pass.tokens = on_device(tokens);
   pass.positions = on_device(positions).unsqueeze(0);
   pass.kept = on_device(kept);
@@ -177,16 +178,16 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<TextRows>& step,
   return model.hidden_cached(pass, cache);
 }
 
-void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
+void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
   struct Wanted {
-    LiveText* text;
+    ActiveSequence* text;
     std::int64_t index;  // the token before the predicted one
   };
 
   std::vector<Wanted> wanted;
   std::vector<std::int64_t> kept;
   std::int64_t row = 0;
-  for (const TextRows& part : step) {
+  for (const SequenceRows& part : step) {
     for (std::int64_t index = part.text->computed; index < part.text->computed + part.rows;
          ++index, ++row) {
       if (!part.text->wants_logits(index)) continue;
@@ -195,7 +196,7 @@ void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
     }
   }
   const at::Tensor hidden = hidden_of(step, kept);
-  for (const TextRows& part : step) part.text->computed += part.rows;
+  for (const SequenceRows& part : step) part.text->computed += part.rows;
   for (std::size_t first = 0; first < wanted.size(); first += kLogitRows) {
     const std::int64_t rows =
         std::min<std::int64_t>(kLogitRows, static_cast<std::int64_t>(wanted.size() - first));
@@ -205,12 +206,12 @@ void GenerationEngine::Impl::compute(const std::vector<TextRows>& step) {
       const Wanted& one = wanted[first + static_cast<std::size_t>(i)];
       if (one.text->finished) continue;
       copy_row(some, i, logits);
-      const auto error = capture([&] { take_logits(*one.text, one.index); });
+      const auto error = comm::capture([&] { take_logits(*one.text, one.index); });
       if (error) fail_text(*one.text, *error);
     }
   }
-  for (const TextRows& part : step) {
-    LiveText& text = *part.text;
+  for (const SequenceRows& part : step) {
+    ActiveSequence& text = *part.text;
     if (text.finished || text.request.max_tokens > 0 || text.computed < text.length()) continue;
     Delta delta;
     delta.prompt = text.take_prompt_reports();
@@ -222,7 +223,7 @@ void GenerationEngine::Impl::set_unused(std::span<double> row, double value) con
   for (const std::uint32_t id : unused) row[id] = value;
 }
 
-void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
+void GenerationEngine::Impl::take_logits(ActiveSequence& text, std::int64_t index) {
   check_finite(logits, index + 1, "weights or activations are NaN or infinite");
   set_unused(logits, -INFINITY);  // must precede any softmax
   if (index + 1 < text.prompt_length()) {
@@ -236,7 +237,7 @@ void GenerationEngine::Impl::take_logits(LiveText& text, std::int64_t index) {
   draw(text, delta);
 }
 
-void GenerationEngine::Impl::draw(LiveText& text, Delta& delta) {
+void GenerationEngine::Impl::draw(ActiveSequence& text, Delta& delta) {
   const Request& request = text.request;
   weighed = logits;
   set_unused(weighed, 0);  // so that the check below sees only penalties and bias
@@ -269,15 +270,15 @@ void GenerationEngine::Impl::end_step() {
   counters.generated_tokens = generated_tokens;
 }
 
-GenerationEngine::GenerationEngine(Transformer& model, const Tokenizer& tokenizer,
+GenerationEngine::GenerationEngine(model::Transformer& model, const text::Tokenizer& tokenizer,
                                    const EngineConfig& config)
     : impl_(std::make_unique<Impl>(model, tokenizer, config)) {}
 
 GenerationEngine::~GenerationEngine() = default;
 
 std::optional<RequestProblem> GenerationEngine::find_problem(const Request& request) const {
-  return trireme::find_problem(request, impl_->model.config().vocab_size,
-                               impl_->config.max_context);
+  return trireme::generate::find_problem(request, impl_->model.config().vocab_size,
+                                         impl_->config.max_context);
 }
 
 std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_delta, bool follows) {
@@ -291,8 +292,8 @@ std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_de
   if (is_full && !follows) return std::nullopt;
   ++impl_->present;
   const RequestId id = ++impl_->last_id;
-  impl_->arrived.push_back(
-      std::make_unique<LiveText>(id, std::move(request), std::move(on_delta), impl_->tokenizer));
+  impl_->arrived.push_back(std::make_unique<ActiveSequence>(id, std::move(request),
+                                                            std::move(on_delta), impl_->tokenizer));
   impl_->changed.notify_one();
   return id;
 }
@@ -305,13 +306,14 @@ void GenerationEngine::cancel(RequestId id) {
 
 bool GenerationEngine::step() {
   const bool changed = impl_->take_arrivals();
-  const std::vector<TextRows> step = impl_->schedule.next_step();
+  const std::vector<SequenceRows> step = impl_->schedule.next_step();
   impl_->pages.reach(impl_->schedule.blocks_reached());
   if (!step.empty()) {
-    const auto error = capture([&] { with_torch_errors([&] { impl_->compute(step); }); });
+    const auto error =
+        comm::capture([&] { device::with_torch_errors([&] { impl_->compute(step); }); });
     if (error) {
       impl_->schedule.forget();
-      for (const TextRows& part : step) {
+      for (const SequenceRows& part : step) {
         if (!part.text->finished) impl_->fail_text(*part.text, *error);
       }
     }
@@ -328,7 +330,8 @@ void GenerationEngine::run(std::stop_token stop) {
                         [&] { return !impl_->arrived.empty() || !impl_->cancelled.empty(); });
   }
   impl_->take_arrivals();
-  impl_->schedule.for_each([&](LiveText& text) { impl_->end(text, {}, FinishReason::cancelled); });
+  impl_->schedule.for_each(
+      [&](ActiveSequence& text) { impl_->end(text, {}, FinishReason::cancelled); });
   impl_->end_step();
 }
 
@@ -363,4 +366,4 @@ std::vector<Answer> answer_all(GenerationEngine& engine, std::vector<Request> re
   return answers;
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

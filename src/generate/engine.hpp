@@ -10,10 +10,19 @@
 #include "generate/engine_config.hpp"
 #include "generate/request.hpp"
 
-namespace trireme {
+namespace trireme::model {
+
+class Transformer;
+
+}  // namespace trireme::model
+
+namespace trireme::text {
 
 class Tokenizer;
-class Transformer;
+
+}  // namespace trireme::text
+
+namespace trireme::generate {
 
 using RequestId = std::uint64_t;
 
@@ -53,7 +62,8 @@ class GenerationEngine final : public AnswerSource {
  public:
   /// All arguments must outlive the engine. Throws Error(usage) if the budget is too small for one
   /// sequence of max_context tokens, Error(resource) if memory cannot be allocated.
-  GenerationEngine(Transformer& model, const Tokenizer& tokenizer, const EngineConfig& config);
+  GenerationEngine(model::Transformer& model, const text::Tokenizer& tokenizer,
+                   const EngineConfig& config);
   GenerationEngine(const GenerationEngine&) = delete;
   GenerationEngine& operator=(const GenerationEngine&) = delete;
   ~GenerationEngine() override;
@@ -95,4 +105,4 @@ std::vector<Answer> answer_all(
     GenerationEngine& engine, std::vector<Request> requests,
     const OnAnswer& on_answer = [](auto, const auto&, const auto&) {});
 
-}  // namespace trireme
+}  // namespace trireme::generate

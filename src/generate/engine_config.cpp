@@ -7,7 +7,7 @@
 #include "generate/cache/kv_blocks.hpp"
 #include "model/transformer.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 constexpr std::int64_t kMib = std::int64_t{1} << 20;
@@ -17,8 +17,8 @@ constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
 /// Assumed tokens per sequence if no budget is given.
 constexpr std::int64_t kUsualText = 2048;
 
-std::int64_t kv_block_bytes(Transformer& model) {
-  const ModelConfig& c = model.config();
+std::int64_t kv_block_bytes(model::Transformer& model) {
+  const model::ModelConfig& c = model.config();
   return 2 * c.num_layers * c.num_kv_heads * c.head_dim * KvBlocks::kTokens *
          static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
 }
@@ -26,8 +26,8 @@ std::int64_t kv_block_bytes(Transformer& model) {
 /// Returns the number of context tokens that cost as much as the row itself. A row multiplies each
 /// active parameter once. For each token before the row, attention multiplies two rows of all
 /// heads, and each of these numbers takes twice as long (minimind-3: 2,400 tokens; measured 2,900).
-std::int64_t row_cost_tokens(const Transformer& model) {
-  const ModelConfig& c = model.config();
+std::int64_t row_cost_tokens(const model::Transformer& model) {
+  const model::ModelConfig& c = model.config();
   return std::max<std::int64_t>(
       c.num_active_parameters(1) / (4 * c.num_layers * c.num_heads * c.head_dim), 1);
 }
@@ -39,7 +39,7 @@ void check_batch(const char* option, std::int64_t batch) {
     fail(ErrorKind::usage, "{} {}, must be in [1, {}]", option, batch, kMostBatch);
 }
 
-EngineConfig resolved(EngineConfig config, Transformer& model) {
+EngineConfig resolved(EngineConfig config, model::Transformer& model) {
   const std::int64_t longest = model.config().max_seq_len;
   check_batch("--max-batch", config.max_batch);
   if (config.max_context < 0 || config.max_context > longest) {
@@ -57,7 +57,7 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
     return (KvBlocks::needed(tokens) * block + kMib - 1) / kMib;
   };
   if (config.kv_cache_mib == 0) {
-    const double free_bytes = device_memory(model.registry().device()).available;
+    const double free_bytes = device::device_memory(model.registry().device()).available;
     const auto quarter = static_cast<std::int64_t>(std::min(free_bytes / 4, 1e15)) / kMib;
     const std::int64_t usual = mib_of(config.max_batch * std::min(config.max_context, kUsualText));
     config.kv_cache_mib =
@@ -65,8 +65,8 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
   }
   const bool gpu = model.registry().device().is_cuda();
   if (config.prompt_tokens == 0) config.prompt_tokens = gpu ? 1024 : 192;
-  if (config.prompt_tokens_beside == 0) {
-    config.prompt_tokens_beside = gpu ? 256 : 24;
+  if (config.prompt_tokens_while_decoding == 0) {
+    config.prompt_tokens_while_decoding = gpu ? 256 : 24;
     if (!gpu && config.row_cost_tokens == 0) config.row_cost_tokens = row_cost_tokens(model);
   }
   const std::int64_t room = num_kv_blocks(config, model) * KvBlocks::kTokens;
@@ -82,8 +82,8 @@ EngineConfig resolved(EngineConfig config, Transformer& model) {
   return config;
 }
 
-std::int64_t num_kv_blocks(const EngineConfig& config, Transformer& model) {
+std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model) {
   return config.kv_cache_mib * kMib / kv_block_bytes(model);
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -1,9 +1,13 @@
 #pragma once
 #include <cstdint>
 
-namespace trireme {
+namespace trireme::model {
 
 class Transformer;
+
+}  // namespace trireme::model
+
+namespace trireme::generate {
 
 /// Checks EngineConfig::max_batch. Throws Error(usage) that names `option`, which sets it.
 void check_batch(const char* option, std::int64_t batch);
@@ -15,10 +19,10 @@ struct EngineConfig {
   std::int64_t max_context = 0;    // prompt and answer; 0: model.max_seq_len (the maximum)
   std::int64_t prompt_tokens = 0;  // per step without decoding; 0: 192 (CPU), 1,024 (GPU)
   /// Prompt tokens per step while other sequences decode; 0: 24 (CPU), 256 (GPU).
-  std::int64_t prompt_tokens_beside = 0;
+  std::int64_t prompt_tokens_while_decoding = 0;
   /// Number of context tokens that cost as much as one row itself. Prompt chunks after a long
   /// context are shortened accordingly, so that all steps take about as long. 0: chunks are not
-  /// shortened; on a CPU, if prompt_tokens_beside is 0 too, the value is derived from the model.
+  /// shortened; on a CPU, if prompt_tokens_while_decoding is 0 too, the value is derived from the model.
   std::int64_t row_cost_tokens = 0;
   bool share_prefixes = true;
   const char* context_option = "--max-context";  // option that sets max_context, for messages
@@ -27,9 +31,9 @@ struct EngineConfig {
 /// Replaces all zeros by defaults. The default budget is at most a quarter of the free memory, or
 /// half of it if a single sequence needs that much. Throws Error(usage) if the budget is too small
 /// for one sequence or a value is out of range.
-EngineConfig resolved(EngineConfig config, Transformer& model);
+EngineConfig resolved(EngineConfig config, model::Transformer& model);
 
-std::int64_t num_kv_blocks(const EngineConfig& config, Transformer& model);
+std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model);
 
 struct EngineCounters {
   std::int64_t running = 0;
@@ -42,4 +46,4 @@ struct EngineCounters {
   std::int64_t generated_tokens = 0;  // including end tokens
 };
 
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -10,7 +10,7 @@
 #include "device/device.hpp"
 #include "generate/engine.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 std::vector<Request> random_requests(const LoadedModel& model, const GenerationLoad& load,
@@ -59,7 +59,7 @@ Round run_round(GenerationEngine& engine, std::vector<Request> requests) {
 /// Returns the bytes of weights that one decoding step reads: blocks, final norm and head. A step
 /// reads only one row of the embedding per token, and only the experts that its tokens pick.
 std::int64_t bytes_of_a_step(const LoadedModel& model, std::int64_t batch) {
-  const ModelConfig& config = model.transformer->config();
+  const model::ModelConfig& config = model.transformer->config();
   std::int64_t numbers = config.num_active_parameters(batch);
   if (!config.tie_embeddings) numbers -= config.vocab_size * config.hidden_size;
   return numbers * static_cast<std::int64_t>(c10::elementSize(model.registry.dtypes().compute));
@@ -91,10 +91,10 @@ GenerationFigures measure_generation(const LoadedModel& model, const GenerationL
   const double steps_per_s = static_cast<double>(load.new_tokens - 1) / decode_s;
   figures.decode_tokens_per_s = static_cast<double>(load.batch) * steps_per_s;
   figures.weight_bytes = bytes_of_a_step(model, load.batch);
-  figures.memory_bytes_per_s = memory_read_rate(model.registry.device());
+  figures.memory_bytes_per_s = device::memory_read_rate(model.registry.device());
   figures.bandwidth_share =
       static_cast<double>(figures.weight_bytes) * steps_per_s / figures.memory_bytes_per_s;
   return figures;
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -3,7 +3,7 @@
 
 #include "generate/load/load_model.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 /// A synthetic load: random prompts of equal length, greedy decoding.
 struct GenerationLoad {
@@ -26,4 +26,4 @@ struct GenerationFigures {
 GenerationFigures measure_generation(const LoadedModel& model, const GenerationLoad& load,
                                      std::int64_t repeats);
 
-}  // namespace trireme
+}  // namespace trireme::generate

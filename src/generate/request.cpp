@@ -2,7 +2,7 @@
 
 #include "generate/sampling.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 std::optional<RequestProblem> find_foreign_token(const Request& request, std::int64_t vocab_size) {
@@ -50,4 +50,4 @@ std::optional<RequestProblem> find_problem(const Request& request, std::int64_t 
   return find_problem(request.sampling);
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -12,7 +12,7 @@
 #include "core/error.hpp"
 
 /// Generation requests and the results that the engine returns for them. No LibTorch.
-namespace trireme {
+namespace trireme::generate {
 
 /// Settings that choose the next token. They are applied in this order: penalties (repetition, then
 /// presence and frequency) and bias, mask, temperature, top-k, top-p (the token that crosses the
@@ -87,11 +87,11 @@ std::string_view finish_reason_name(FinishReason reason) noexcept;
 
 /// The new results of one request after one step.
 struct Delta {
-  std::string text;  // complete UTF-8 characters, without a possible stop string
-  std::vector<TokenReport> tokens;  // generated in this step, without the final end token
-  std::vector<TokenReport> prompt;  // only with prompt_logprobs, sent once
+  std::string text;                    // complete UTF-8 characters, without a possible stop string
+  std::vector<TokenReport> tokens;     // generated in this step, without the final end token
+  std::vector<TokenReport> prompt;     // only with prompt_logprobs, sent once
   std::optional<FinishReason> finish;  // set in the last delta
-  std::optional<Error> error;  // numeric: non-finite logits; resource: no memory; internal
+  std::optional<Error> error;          // numeric: non-finite logits; resource: no memory; internal
 };
 
 /// Called in the engine's thread, in order. Must not block or throw. May call submit and cancel.
@@ -112,4 +112,4 @@ inline bool is_too_long(const Request& request, std::int64_t max_context) {
 std::optional<RequestProblem> find_problem(const Request& request, std::int64_t vocab_size,
                                            std::int64_t max_context);
 
-}  // namespace trireme
+}  // namespace trireme::generate

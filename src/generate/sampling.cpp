@@ -8,7 +8,7 @@
 #include "core/number.hpp"
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 struct Ranked {
@@ -197,4 +197,4 @@ TokenReport report_token(std::span<const double> logits, std::uint32_t id, std::
   return report;
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

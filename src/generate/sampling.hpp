@@ -7,7 +7,7 @@
 
 #include "generate/request.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 /// Returns the first value out of range; nullopt if there is none. The message follows "temperature
 /// = " or "--temperature ". Commands and requests have the same ranges.
@@ -40,4 +40,4 @@ std::uint32_t likeliest_token(std::span<const double> logits);
 /// Returns the log-softmax of logits [vocab] at `id` and of the `top` largest.
 TokenReport report_token(std::span<const double> logits, std::uint32_t id, std::int64_t top);
 
-}  // namespace trireme
+}  // namespace trireme::generate

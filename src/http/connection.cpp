@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::http {
 namespace {
 
 namespace net = boost::asio;
@@ -183,4 +183,4 @@ void HttpConnection::on_read_error(ErrorCode error) {
   close();
 }
 
-}  // namespace trireme
+}  // namespace trireme::http

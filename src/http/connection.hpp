@@ -16,7 +16,7 @@
 #include "http/http_server.hpp"
 
 /// Used by the sources of this module only. No other source includes Boost.
-namespace trireme {
+namespace trireme::http {
 struct HttpShared {
   HttpConfig config;
   HttpHandlers handlers;
@@ -47,7 +47,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
 
   // Functions of the response to request `number`, for any thread. Calls for an earlier request do
   // nothing.
-  void answer(std::uint64_t number, HttpAnswer answer);
+  void answer(std::uint64_t number, HttpResponse answer);
   void begin_events(std::uint64_t number);
   void write(std::uint64_t number, std::string text);
   void end(std::uint64_t number);
@@ -72,10 +72,10 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   void dispatch(HttpRequest request);
   void watch_peer();
 
-  [[nodiscard]] std::string head_of(const HttpAnswer& answer,
+  [[nodiscard]] std::string head_of(const HttpResponse& answer,
                                     std::optional<std::size_t> size) const;
   /// Responds without calling the handler, then closes the connection.
-  void refuse(HttpAnswer answer);
+  void refuse(HttpResponse answer);
   void refuse(int status, std::string_view message);
   void send(std::string bytes);
   void write_next();
@@ -126,4 +126,4 @@ void HttpConnection::set_deadline(boost::asio::steady_timer& timer, double secon
       });
 }
 
-}  // namespace trireme
+}  // namespace trireme::http

@@ -12,7 +12,7 @@
 #include "http/connection.hpp"
 
 /// Moves responses from any thread into the strand of the connection and to the peer.
-namespace trireme {
+namespace trireme::http {
 namespace {
 
 namespace net = boost::asio;
@@ -39,7 +39,7 @@ class HttpConnectionReply final : public HttpReply {
 
   ~HttpConnectionReply() override { connection_->abandon(number_); }
 
-  void answer(HttpAnswer answer) override { connection_->answer(number_, std::move(answer)); }
+  void answer(HttpResponse answer) override { connection_->answer(number_, std::move(answer)); }
 
   void begin_events() override { connection_->begin_events(number_); }
 
@@ -123,7 +123,7 @@ void HttpConnection::on_late(std::uint64_t number, double seconds, std::function
   });
 }
 
-std::string HttpConnection::head_of(const HttpAnswer& answer,
+std::string HttpConnection::head_of(const HttpResponse& answer,
                                     std::optional<std::size_t> size) const {
   const auto reason =
       boost::beast::http::obsolete_reason(static_cast<boost::beast::http::status>(answer.status));
@@ -141,7 +141,7 @@ std::string HttpConnection::head_of(const HttpAnswer& answer,
   return head;
 }
 
-void HttpConnection::answer(std::uint64_t number, HttpAnswer answer) {
+void HttpConnection::answer(std::uint64_t number, HttpResponse answer) {
   in_strand(number, [answer = std::move(answer)](HttpConnection& self) {
     if (self.begun_ || self.is_gone_) return;
     self.begun_ = true;
@@ -155,7 +155,7 @@ void HttpConnection::begin_events(std::uint64_t number) {
     if (self.begun_ || self.is_gone_) return;
     self.begun_ = true;
     self.keep_alive_ = self.keep_alive_ && self.chunked_;
-    HttpAnswer events;
+    HttpResponse events;
     events.content_type = "text/event-stream; charset=utf-8";
     events.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
     self.send(self.head_of(events, std::nullopt));
@@ -193,12 +193,12 @@ void HttpConnection::abandon(std::uint64_t number) {
 }
 
 void HttpConnection::refuse(int status, std::string_view message) {
-  HttpAnswer answer{.status = status, .body = shared_->handlers.error_body(status, message)};
+  HttpResponse answer{.status = status, .body = shared_->handlers.error_body(status, message)};
   if (status == 503) answer.headers = {{"Retry-After", "1"}};
   refuse(std::move(answer));
 }
 
-void HttpConnection::refuse(HttpAnswer answer) {
+void HttpConnection::refuse(HttpResponse answer) {
   clear_deadline(read_timer_);
   give_back_body();
   keep_alive_ = false;
@@ -288,4 +288,4 @@ void HttpConnection::close() {
   if (gone && left_early) gone();
 }
 
-}  // namespace trireme
+}  // namespace trireme::http

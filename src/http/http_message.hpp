@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
+namespace trireme::http {
 
 /// The request line and the headers that the server uses.
 struct HttpHead {
@@ -23,7 +23,7 @@ struct HttpRequest {
   std::string body;
 };
 
-struct HttpAnswer {
+struct HttpResponse {
   int status = 200;
   std::string body = {};
   std::string content_type = "application/json";
@@ -38,7 +38,7 @@ class HttpReply {
  public:
   virtual ~HttpReply() = default;
 
-  virtual void answer(HttpAnswer answer) = 0;
+  virtual void answer(HttpResponse answer) = 0;
   /// Starts a response with status 200 and Server-Sent Events.
   virtual void begin_events() = 0;
   virtual void write(std::string text) = 0;
@@ -53,4 +53,4 @@ class HttpReply {
   virtual void on_late(double seconds, std::function<void()> late) = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::http

@@ -13,7 +13,7 @@
 #include "core/log.hpp"
 #include "http/connection.hpp"
 
-namespace trireme {
+namespace trireme::http {
 
 namespace asio = boost::asio;
 using AcceptError = boost::system::error_code;
@@ -169,4 +169,4 @@ std::size_t HttpServer::num_answering() const {
   return impl_->shared->num_answering;
 }
 
-}  // namespace trireme
+}  // namespace trireme::http

@@ -9,7 +9,7 @@
 
 #include "http/http_message.hpp"
 
-namespace trireme {
+namespace trireme::http {
 
 struct HttpConfig {
   std::string host = "127.0.0.1";
@@ -30,7 +30,7 @@ struct HttpConfig {
 struct HttpHandlers {
   /// Returns a response if the request is refused before its body is read. The connection is then
   /// closed.
-  std::function<std::optional<HttpAnswer>(const HttpHead& head)> refuse;
+  std::function<std::optional<HttpResponse>(const HttpHead& head)> refuse;
   std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)> handle;
   /// Returns the body of an error response of the server itself (status 400, 408, 413, 500 or 503).
   std::function<std::string(int status, std::string_view message)> error_body;
@@ -70,4 +70,4 @@ class HttpServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::http

@@ -12,14 +12,14 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 std::int64_t count_in(const char* variable) {
@@ -45,39 +45,39 @@ std::string utc_now() {
 
 }  // namespace
 
-JobPlace JobPlace::from_environment() {
-  const SchedulerVariables& names = scheduler().variables();
+AttemptId AttemptId::from_environment() {
+  const scheduler::SchedulerVariables& names = scheduler::scheduler().variables();
   const char* job_id = std::getenv(names.job);
   if (job_id == nullptr) return {};
   return {job_id, count_in(names.restarts), count_in("TRIREME_ATTEMPT")};
 }
 
-std::uint64_t JobPlace::order() const {
+std::uint64_t AttemptId::order() const {
   constexpr std::uint64_t kMostAttempts = 1'000'000;
   return 2 * (static_cast<std::uint64_t>(restart) * kMostAttempts +
               std::min(static_cast<std::uint64_t>(attempt), kMostAttempts - 1));
 }
 
 std::optional<double> job_end_from_environment() {
-  const char* text = std::getenv(scheduler().variables().job_end);
+  const char* text = std::getenv(scheduler::scheduler().variables().job_end);
   const auto value = text == nullptr ? std::nullopt : parse_integer(text);
   if (!value || *value <= 0) return std::nullopt;
   return static_cast<double>(*value);
 }
 
-void put_place(Json& object, const JobPlace& place) {
+void put_attempt_id(Json& object, const AttemptId& place) {
   object["job"] = place.job;
   object["restart"] = place.restart;
   object["attempt"] = place.attempt;
 }
 
-JobPlace take_place(const Json& object, const std::string& where) {
+AttemptId take_attempt_id(const Json& object, const std::string& where) {
   return {json_get<std::string>(object, "job", where),
           json_get<std::int64_t>(object, "restart", where),
           json_get<std::int64_t>(object, "attempt", where)};
 }
 
-void put_verdict(Json& object, const Verdict& verdict) {
+void put_failure_report(Json& object, const FailureReport& verdict) {
   object["rank"] = verdict.rank;
   object["host"] = verdict.host;
   object["kind"] = verdict.kind;
@@ -90,8 +90,8 @@ void put_verdict(Json& object, const Verdict& verdict) {
   }
 }
 
-Verdict take_verdict(const Json& object, const std::string& where) {
-  Verdict verdict;
+FailureReport take_failure_report(const Json& object, const std::string& where) {
+  FailureReport verdict;
   verdict.rank = static_cast<int>(json_get<std::int64_t>(object, "rank", where));
   verdict.host = json_get<std::string>(object, "host", where);
   verdict.kind = json_get<std::string>(object, "kind", where);
@@ -106,13 +106,13 @@ Verdict take_verdict(const Json& object, const std::string& where) {
   return verdict;
 }
 
-void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
+void write_failure_report(const RunDirectory& folder, const FailureReport& verdict) noexcept {
   try {
     std::error_code ignored;
     std::filesystem::create_directory(folder.verdicts(), ignored);
     Json json = Json::object();
-    put_verdict(json, verdict);
-    put_place(json, JobPlace::from_environment());
+    put_failure_report(json, verdict);
+    put_attempt_id(json, AttemptId::from_environment());
     json["pid"] = ::getpid();
     json["time"] = utc_now();
     write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), json_line(json));
@@ -121,8 +121,8 @@ void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept {
   }
 }
 
-std::vector<Verdict> read_verdicts(const RunFolder& folder) {
-  std::vector<Verdict> verdicts;
+std::vector<FailureReport> read_failure_reports(const RunDirectory& folder) {
+  std::vector<FailureReport> verdicts;
   std::error_code code;
   for (std::filesystem::directory_iterator it(folder.verdicts(), code), end; !code && it != end;
        it.increment(code)) {
@@ -130,34 +130,35 @@ std::vector<Verdict> read_verdicts(const RunFolder& folder) {
     try {
       const std::string where = it->path().string();
       const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
-      verdicts.push_back(take_verdict(json, where));
-      verdicts.back().place = take_place(json, where);
+      verdicts.push_back(take_failure_report(json, where));
+      verdicts.back().place = take_attempt_id(json, where);
     } catch (const Error&) {  // damaged, or written by another program
     }
   }
   std::sort(verdicts.begin(), verdicts.end(),
-            [](const Verdict& a, const Verdict& b) { return a.rank < b.rank; });
+            [](const FailureReport& a, const FailureReport& b) { return a.rank < b.rank; });
   return verdicts;
 }
 
-void clear_verdicts(const RunFolder& folder) {
+void clear_failure_reports(const RunDirectory& folder) {
   remove_tree(folder.verdicts());
 }
 
-const LegRequest* Leg::stop_request() const {
+const AttemptRequest* Attempt::stop_request() const {
   const auto found = std::find_if(requests.rbegin(), requests.rend(),
-                                  [](const LegRequest& one) { return one.want == "stop"; });
+                                  [](const AttemptRequest& one) { return one.want == "stop"; });
   return found == requests.rend() ? nullptr : &*found;
 }
 
-std::vector<Verdict> not_told_yet(const std::vector<Verdict>& files, const Leg& leg) {
+std::vector<FailureReport> unrecorded_reports(const std::vector<FailureReport>& files,
+                                              const Attempt& leg) {
   std::set<int> known;
-  for (const Verdict& one : leg.verdicts) known.insert(one.rank);
-  std::vector<Verdict> fresh;
-  for (const Verdict& one : files) {
+  for (const FailureReport& one : leg.verdicts) known.insert(one.rank);
+  std::vector<FailureReport> fresh;
+  for (const FailureReport& one : files) {
     if (one.place == leg.place() && !known.contains(one.rank)) fresh.push_back(one);
   }
   return fresh;
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

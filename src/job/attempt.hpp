@@ -6,28 +6,28 @@
 #include <vector>
 
 #include "core/files/json.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 
 /// An attempt is one start of a run, from the begin of its processes to their exit. Each requeue,
 /// restart of the processes or new submission begins another attempt. The event log numbers
 /// attempts.
-namespace trireme {
+namespace trireme::job {
 
 /// Identifies an attempt among those of its job. Attempts may overlap for a moment: a later attempt
 /// takes the lock from an earlier one (checkpoint/disk/run_lock.hpp).
-struct JobPlace {
+struct AttemptId {
   std::string job;           // id of the scheduler; "" outside a job
   std::int64_t restart = 0;  // number of requeues of the job
   std::int64_t attempt = 0;  // number of starts of the processes since the last requeue
 
   /// Reads the scheduler's variables (scheduler/scheduler.hpp) and TRIREME_ATTEMPT.
-  static JobPlace from_environment();
+  static AttemptId from_environment();
 
   /// Returns a number that grows by two from each attempt of a job to the next. `job finish` takes
   /// the lock with the number between an attempt and the next.
   [[nodiscard]] std::uint64_t order() const;
 
-  friend bool operator==(const JobPlace&, const JobPlace&) = default;
+  friend bool operator==(const AttemptId&, const AttemptId&) = default;
 };
 
 /// Returns the Unix time at which the scheduler ends the job, from its environment variable; none
@@ -35,9 +35,9 @@ struct JobPlace {
 std::optional<double> job_end_from_environment();
 
 /// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own file; the
-/// writer of the event log collects them (journal.hpp). A rank that was killed leaves none, but the
+/// writer of the event log collects them (event_log.hpp). A rank that was killed leaves none, but the
 /// reports of its peers name it.
-struct Verdict {
+struct FailureReport {
   int rank = 0;
   std::string host;
   std::string kind;  // "error" (thrown by this rank), "hang", or "peer" (another rank failed)
@@ -53,28 +53,28 @@ struct Verdict {
   };
 
   Lost lost{};
-  JobPlace place{};  // identifies the attempt
+  AttemptId place{};  // identifies the attempt
 };
 
 /// Writes the report with the current time and the attempt of this process. Never throws, because
 /// this process is about to exit.
-void write_verdict(const RunFolder& folder, const Verdict& verdict) noexcept;
+void write_failure_report(const RunDirectory& folder, const FailureReport& verdict) noexcept;
 
 /// Returns the reports in the directory, sorted by rank. Skips files that are not reports.
-std::vector<Verdict> read_verdicts(const RunFolder& folder);
+std::vector<FailureReport> read_failure_reports(const RunDirectory& folder);
 
 /// Deletes the reports of the last attempt. Rank 0 calls it at the start.
-void clear_verdicts(const RunFolder& folder);
+void clear_failure_reports(const RunDirectory& folder);
 
 /// These functions convert an attempt id and a report (without its attempt id) to members of a JSON
 /// object and back. Reading throws Error(data) naming `where`.
-void put_place(Json& object, const JobPlace& place);
-JobPlace take_place(const Json& object, const std::string& where);
-void put_verdict(Json& object, const Verdict& verdict);
-Verdict take_verdict(const Json& object, const std::string& where);
+void put_attempt_id(Json& object, const AttemptId& place);
+AttemptId take_attempt_id(const Json& object, const std::string& where);
+void put_failure_report(Json& object, const FailureReport& verdict);
+FailureReport take_failure_report(const Json& object, const std::string& where);
 
-struct LegStart {
-  JobPlace place;
+struct AttemptStart {
+  AttemptId place;
   std::vector<std::string> nodes;  // host names, each once
   std::int64_t ranks = 0;
   std::map<std::string, std::string> hashes;  // "binary", "config", "data"
@@ -83,19 +83,19 @@ struct LegStart {
 };
 
 /// The first step of an attempt is complete.
-struct LegReady {
+struct AttemptReady {
   std::int64_t step = 0;
   double start_s = 0;  // seconds from the begin of the processes
 };
 
 /// A stop request or save request.
-struct LegRequest {
+struct AttemptRequest {
   std::string want;  // "stop", "save"
   std::string by;    // "STOP", "SAVE", "time limit", "SIGUSR2", "signal" (to another rank)
   std::int64_t step = 0;
 };
 
-struct LegEnd {
+struct AttemptEnd {
   std::string state;  // "done", "stopped", "failed"
   int exit_code = 0;
   std::int64_t step = 0;
@@ -126,29 +126,30 @@ struct Decision {
 };
 
 /// The events of one attempt.
-struct Leg {
+struct Attempt {
   std::int64_t number = 0;
   double began_at = 0;  // Unix time of the first line
   double last_at = 0;   // Unix time of the last line
-  std::optional<LegStart> start;
-  std::optional<LegReady> ready;
+  std::optional<AttemptStart> start;
+  std::optional<AttemptReady> ready;
   double ready_at = 0;
   std::int64_t committed = -1;  // newest step that this attempt committed
   double committed_at = 0;
-  std::vector<LegRequest> requests;
-  std::vector<Verdict> verdicts;
-  std::optional<LegEnd> end;
+  std::vector<AttemptRequest> requests;
+  std::vector<FailureReport> verdicts;
+  std::optional<AttemptEnd> end;
   double ended_at = 0;
   std::optional<Decision> decision;
-  JobPlace decided_place;  // for an attempt without a start event
+  AttemptId decided_place;  // for an attempt without a start event
 
-  [[nodiscard]] const JobPlace& place() const { return start ? start->place : decided_place; }
+  [[nodiscard]] const AttemptId& place() const { return start ? start->place : decided_place; }
 
   /// Returns the last stop request; null if there is none.
-  [[nodiscard]] const LegRequest* stop_request() const;
+  [[nodiscard]] const AttemptRequest* stop_request() const;
 };
 
 /// Returns the failure reports among `files` that belong to `leg` and are not recorded in it yet.
-std::vector<Verdict> not_told_yet(const std::vector<Verdict>& files, const Leg& leg);
+std::vector<FailureReport> unrecorded_reports(const std::vector<FailureReport>& files,
+                                              const Attempt& leg);
 
-}  // namespace trireme
+}  // namespace trireme::job

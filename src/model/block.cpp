@@ -8,7 +8,7 @@
 #include "ops/gated_activation.hpp"
 #include "ops/rms_norm.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 enum DropoutOp : std::uint32_t {
@@ -24,15 +24,15 @@ enum DropoutOp : std::uint32_t {
 /// Tensor-parallel splits of the matrices by whole heads, with the key heads of the query heads.
 struct BlockSplits {
   explicit BlockSplits(const ModelConfig& c)
-      : queries{0, Axis::tp, c.head_dim},
-        keys{0, Axis::tp, c.head_dim, c.num_heads},
-        output{1, Axis::tp, c.head_dim} {}
+      : queries{0, parallel::Axis::tp, c.head_dim},
+        keys{0, parallel::Axis::tp, c.head_dim, c.num_heads},
+        output{1, parallel::Axis::tp, c.head_dim} {}
 
-  DimSplit queries;
-  DimSplit keys;
-  DimSplit output;
-  DimSplit width{0};
-  DimSplit down{1};
+  parallel::DimSplit queries;
+  parallel::DimSplit keys;
+  parallel::DimSplit output;
+  parallel::DimSplit width{0};
+  parallel::DimSplit down{1};
 };
 
 std::string prefix_of(std::int64_t layer) {
@@ -44,8 +44,8 @@ at::Tensor merged(const at::Tensor& heads) {
   return heads.transpose(1, 2).flatten(2);
 }
 
-ops::DropoutMask dropout_mask(const LayerContext& context, const Microbatch& batch, double p,
-                              std::int64_t layer, std::uint32_t op, at::Tensor positions,
+ops::DropoutMask dropout_mask(const LayerContext& context, const parallel::Microbatch& batch,
+                              double p, std::int64_t layer, std::uint32_t op, at::Tensor positions,
                               std::int64_t first_feature = 0) {
   return {p,
           context.dropout_key,
@@ -59,7 +59,7 @@ ops::DropoutMask dropout_mask(const LayerContext& context, const Microbatch& bat
 
 }  // namespace
 
-at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
+at::Tensor residual_dropout(const LayerContext& context, const parallel::Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op) {
   if (!batch.training || context.config.dropout == 0) return x;
   const at::Tensor positions = context.tensor.own_tokens(batch.places);
@@ -67,10 +67,11 @@ at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch
       x, dropout_mask(context, batch, context.config.dropout, layer, op, positions), context.path);
 }
 
-HeadShare head_share(const ModelConfig& config, int ranks, int rank) {
-  HeadShare share{split_range(config.num_heads, {}, ranks, rank),
-                  split_range(config.num_kv_heads, {.readers = config.num_heads}, ranks, rank),
-                  {}};
+LocalHeads local_heads(const ModelConfig& config, int ranks, int rank) {
+  LocalHeads share{
+      parallel::split_range(config.num_heads, {}, ranks, rank),
+      parallel::split_range(config.num_kv_heads, {.readers = config.num_heads}, ranks, rank),
+      {}};
   const std::int64_t readers = config.num_heads / config.num_kv_heads;
   const std::int64_t keys = share.key.count();
   bool equal = keys > 0 && share.query.count() % keys == 0;
@@ -83,11 +84,11 @@ HeadShare head_share(const ModelConfig& config, int ranks, int rank) {
   return share;
 }
 
-Block::Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index)
+Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t index)
     : context_(context),
       index_(index),
       activation_(ops::find_activation(context.config.activation)),
-      heads_(head_share(context.config, context.tensor.size(), context.tensor.rank())),
+      heads_(local_heads(context.config, context.tensor.size(), context.tensor.rank())),
       registry_(registry) {
   declare_base();
   declare_lora();
@@ -97,18 +98,19 @@ void Block::declare_base() {
   const ModelConfig& c = context_.config;
   const std::string prefix = prefix_of(index_);
   const LinearShapes shapes = block_linears(c);
-  const auto matrix = [&](BlockLinear which, const DimSplit& split, bool fused) {
+  const auto matrix = [&](BlockLinear which, const parallel::DimSplit& split, bool fused) {
     const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
-    ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
-                   {shape.rows, shape.columns},
-                   {InitLaw::Kind::normal}};
+    parallel::ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
+                             {shape.rows, shape.columns},
+                             {parallel::InitLaw::Kind::normal}};
     spec.split = split;
     spec.fuse_with_previous = fused;
     spec.frozen = context_.lora.on();
     return registry_.declare(std::move(spec));
   };
   const auto norm = [&](const char* name, std::int64_t size, bool partial) {
-    ParamSpec spec{formatted("{}{}.weight", prefix, name), {size}, {InitLaw::Kind::ones, 1.0}};
+    parallel::ParamSpec spec{
+        formatted("{}{}.weight", prefix, name), {size}, {parallel::InitLaw::Kind::ones, 1.0}};
     spec.decay = false;
     spec.partial = partial;
     spec.frozen = context_.lora.on();
@@ -130,8 +132,8 @@ void Block::declare_base() {
     down_ = {matrix(BlockLinear::down, splits.down, false)};
   }
   if (c.qk_norm) {
-    qk_norms_.query = WeightRef{norm("self_attn.q_norm", c.head_dim, /*partial=*/true)};
-    qk_norms_.key = WeightRef{norm("self_attn.k_norm", c.head_dim, /*partial=*/true)};
+    qk_norms_.query = parallel::WeightRef{norm("self_attn.q_norm", c.head_dim, /*partial=*/true)};
+    qk_norms_.key = parallel::WeightRef{norm("self_attn.k_norm", c.head_dim, /*partial=*/true)};
   }
 }
 
@@ -148,7 +150,7 @@ void Block::declare_lora() {
   down_adapters_ = adapters({{down, splits.down}});
 }
 
-weighted::AdaptersUse Block::with_adapters(const Microbatch& batch,
+weighted::AdaptersUse Block::with_adapters(const parallel::Microbatch& batch,
                                            const weighted::Adapters& adapters,
                                            std::uint32_t dropout_op,
                                            std::int64_t first_feature) const {
@@ -161,8 +163,8 @@ weighted::AdaptersUse Block::with_adapters(const Microbatch& batch,
   return use;
 }
 
-Again Block::normed_again(const at::Tensor& x, WeightRef norm) const {
-  if (context_.recompute != Recompute::selective) return {};
+RecomputeFn Block::recompute_norm(const at::Tensor& x, parallel::WeightRef norm) const {
+  if (context_.recompute != parallel::Recompute::selective) return {};
   return [this, norm, kept = x.detach()] {
     return context_.tensor.whole(
         ops::rms_norm_forward(kept, registry_.weight(norm), context_.config.norm_eps, context_.path)
@@ -170,32 +172,33 @@ Again Block::normed_again(const at::Tensor& x, WeightRef norm) const {
   };
 }
 
-Again Block::activated_again(const at::Tensor& gate_up) const {
-  if (context_.recompute != Recompute::selective) return {};
+RecomputeFn Block::recompute_activation(const at::Tensor& gate_up) const {
+  if (context_.recompute != parallel::Recompute::selective) return {};
   return [this, kept = gate_up.detach()] {
     return ops::gated_forward(kept, activation_, context_.path);
   };
 }
 
-at::Tensor Block::project(const Microbatch& batch, const at::Tensor& x) const {
+at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x) const {
   const at::Tensor normed =
       weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path);
-  return weighted::enter_linear(context_.tensor, normed, registry_, qkv_,
-                                normed_again(x, input_norm_),
-                                with_adapters(batch, qkv_adapters_, kQkvAdapters));
+  return weighted::column_parallel_linear(context_.tensor, normed, registry_, qkv_,
+                                          recompute_norm(x, input_norm_),
+                                          with_adapters(batch, qkv_adapters_, kQkvAdapters));
 }
 
-ops::QueryKeyValue Block::split_heads(const Microbatch& batch, const at::Tensor& qkv) const {
+ops::QueryKeyValue Block::split_heads(const parallel::Microbatch& batch,
+                                      const at::Tensor& qkv) const {
   return weighted::qkv_norm_rope(
       qkv, heads_.query.count(), heads_.key.count(), registry_, qk_norms_,
       {{}, {}, context_.config.norm_eps, context_.rope, batch.positions}, context_.path);
 }
 
-at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
+at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
                          const Recomputed& attended) const {
   const ModelConfig& c = context_.config;
-  const TensorGroup& tensor = context_.tensor;
-  const at::Tensor projected = weighted::linear_leave(
+  const parallel::TensorGroup& tensor = context_.tensor;
+  const at::Tensor projected = weighted::row_parallel_linear(
       tensor, attended.y, registry_, output_, attended.again,
       with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim));
   const at::Tensor attention =
@@ -205,25 +208,27 @@ at::Tensor Block::finish(const Microbatch& batch, const at::Tensor& x,
   return sum + residual_dropout(context_, batch, mlp(batch, sum, normed), index_, kMlpOutput);
 }
 
-at::Tensor Block::mlp(const Microbatch& batch, const at::Tensor& sum,
+at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                       const at::Tensor& normed) const {
-  const TensorGroup& tensor = context_.tensor;
-  const Again again = normed_again(sum, post_norm_);
+  const parallel::TensorGroup& tensor = context_.tensor;
+  const RecomputeFn again = recompute_norm(sum, post_norm_);
   if (experts_) return experts_->forward(batch, normed, again);
   const at::Tensor gate_up =
-      weighted::enter_linear(tensor, normed, registry_, gate_up_, again,
-                             with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
+      weighted::column_parallel_linear(tensor, normed, registry_, gate_up_, again,
+                                       with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
   const std::int64_t first_hidden =
-      split_range(context_.config.intermediate_size, BlockSplits(context_.config).width,
-                  tensor.size(), tensor.rank())
+      parallel::split_range(context_.config.intermediate_size, BlockSplits(context_.config).width,
+                            tensor.size(), tensor.rank())
           .begin;
-  return weighted::linear_leave(tensor, hidden, registry_, down_, activated_again(gate_up),
-                                with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
+  return weighted::row_parallel_linear(
+      tensor, hidden, registry_, down_, recompute_activation(gate_up),
+      with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
 }
 
-at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
+at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
+                                  const ops::QueryKeyValue& heads) const {
   const ModelConfig& c = context_.config;
   const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
@@ -247,18 +252,19 @@ at::Tensor Block::plain_attention(const Microbatch& batch, const ops::QueryKeyVa
   return at::stack(dropped, 1).matmul(values);
 }
 
-at::Tensor Block::attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const {
+at::Tensor Block::attend(const parallel::Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
   ops::AttentionSetup setup = context_.config.attention_setup(batch.bounds);
-  const ContextGroup& context = context_.context;
+  const parallel::ContextGroup& context = context_.context;
   if (context.size() > 1) {
-    return context_attention(heads.q, heads.k, heads.v, {std::move(setup), batch.places_of_ranks},
-                             *context.group, context.form, context_.path);
+    return parallel::context_attention(heads.q, heads.k, heads.v,
+                                       {std::move(setup), batch.positions_of_ranks}, *context.group,
+                                       context.form, context_.path);
   }
   return ops::attention(heads.q, heads.k, heads.v, setup, context_.path);
 }
 
-at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv) const {
+at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Tensor& qkv) const {
   ops::QueryKeyValue heads = split_heads(batch, qkv);
   if (!heads_.key_of_query.empty()) {  // repeat key heads for each query head
     const at::Tensor key_of_query =
@@ -269,13 +275,13 @@ at::Tensor Block::attention_core(const Microbatch& batch, const at::Tensor& qkv)
   return merged(attend(batch, heads));
 }
 
-at::Tensor Block::forward(const Microbatch& batch, const at::Tensor& x) const {
+at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& x) const {
   const at::Tensor qkv = project(batch, x);
-  if (context_.recompute != Recompute::selective)
+  if (context_.recompute != parallel::Recompute::selective)
     return finish(batch, x, {attention_core(batch, qkv), {}});
   return finish(batch, x, recomputed(qkv, [this, batch](const at::Tensor& again) {
                   return attention_core(batch, again);
                 }));
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

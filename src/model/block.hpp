@@ -9,22 +9,22 @@
 #include "model/layer_context.hpp"
 #include "model/weighted.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// The query heads [query.begin, query.end) that a rank holds, the key heads that they read, and
 /// the key head of each query head.
-struct HeadShare {
-  IndexRange query;
-  IndexRange key;
+struct LocalHeads {
+  parallel::IndexRange query;
+  parallel::IndexRange key;
   std::vector<std::int64_t> key_of_query;  // local index; empty: evenly divided
 };
 
-HeadShare head_share(const ModelConfig& config, int ranks, int rank);
+LocalHeads local_heads(const ModelConfig& config, int ranks, int rank);
 
 /// A linear that shares its input with others, and the split of its weight over the ranks of tp.
 struct AdaptedLinear {
   BlockLinear which;
-  DimSplit split;
+  parallel::DimSplit split;
 };
 
 /// Declares LoRA adapters for the targets among `linears`, which are adjacent in one matrix:
@@ -35,8 +35,8 @@ struct AdaptedLinear {
 /// With tensor parallelism, the factor that contains the split dimension of W is split the same
 /// way. The other factor is replicated and each rank computes a partial gradient. The adapter terms
 /// need no collective, because they are added to tensors that the linear reduces anyway.
-weighted::Adapters declare_adapters(ParamRegistry& registry, const LoraConfig& config,
-                                    const ModelConfig& model, const TensorGroup& tensor,
+weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const LoraConfig& config,
+                                    const ModelConfig& model, const parallel::TensorGroup& tensor,
                                     const std::string& prefix,
                                     std::span<const AdaptedLinear> linears);
 
@@ -47,9 +47,10 @@ weighted::Adapters declare_adapters(ParamRegistry& registry, const LoraConfig& c
 class Block : public Layer {
  public:
   /// Declares the weights. `index` is the global layer number.
-  Block(ParamRegistry& registry, const LayerContext& context, std::int64_t index);
+  Block(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t index);
 
-  [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const override;
+  [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch,
+                                   const at::Tensor& x) const override;
 
   /// Inference: the block's output for x [rows, D]. Attends to `cache` and adds the rows to it.
   /// Returns the rows listed in `kept`, or all rows if `kept` is undefined.
@@ -61,40 +62,42 @@ class Block : public Layer {
   void declare_base();
   void declare_lora();
   /// `first_feature` is the global index of this rank's first feature of the adapter input.
-  [[nodiscard]] weighted::AdaptersUse with_adapters(const Microbatch& batch,
+  [[nodiscard]] weighted::AdaptersUse with_adapters(const parallel::Microbatch& batch,
                                                     const weighted::Adapters& adapters,
                                                     std::uint32_t dropout_op,
                                                     std::int64_t first_feature = 0) const;
   /// Computes qkv [B, T, (heads + 2 kv_heads) D] from the block input.
-  [[nodiscard]] at::Tensor project(const Microbatch& batch, const at::Tensor& x) const;
-  [[nodiscard]] ops::QueryKeyValue split_heads(const Microbatch& batch,
+  [[nodiscard]] at::Tensor project(const parallel::Microbatch& batch, const at::Tensor& x) const;
+  [[nodiscard]] ops::QueryKeyValue split_heads(const parallel::Microbatch& batch,
                                                const at::Tensor& qkv) const;
   /// Computes the attention output [B, T, heads D] from qkv.
-  [[nodiscard]] at::Tensor attention_core(const Microbatch& batch, const at::Tensor& qkv) const;
-  [[nodiscard]] at::Tensor finish(const Microbatch& batch, const at::Tensor& x,
+  [[nodiscard]] at::Tensor attention_core(const parallel::Microbatch& batch,
+                                          const at::Tensor& qkv) const;
+  [[nodiscard]] at::Tensor finish(const parallel::Microbatch& batch, const at::Tensor& x,
                                   const Recomputed& attended) const;
   /// The MLP of the normed tokens. `sum` is the input of that norm.
-  [[nodiscard]] at::Tensor mlp(const Microbatch& batch, const at::Tensor& sum,
+  [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
-  [[nodiscard]] at::Tensor attend(const Microbatch& batch, const ops::QueryKeyValue& heads) const;
-  [[nodiscard]] at::Tensor plain_attention(const Microbatch& batch,
+  [[nodiscard]] at::Tensor attend(const parallel::Microbatch& batch,
+                                  const ops::QueryKeyValue& heads) const;
+  [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
   /// With selective activation checkpointing: recomputes the norm of x and gathers it.
-  [[nodiscard]] Again normed_again(const at::Tensor& x, WeightRef norm) const;
+  [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x, parallel::WeightRef norm) const;
   /// With selective activation checkpointing: recomputes the hidden MLP values.
-  [[nodiscard]] Again activated_again(const at::Tensor& gate_up) const;
+  [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
 
   const LayerContext& context_;
   std::int64_t index_;
   ops::Activation activation_;
-  HeadShare heads_;
-  ParamRegistry& registry_;
-  WeightRef input_norm_;
-  WeightRef qkv_;
-  WeightRef output_;
-  WeightRef post_norm_;
-  WeightRef gate_up_;  // dense MLP only
-  WeightRef down_;
+  LocalHeads heads_;
+  parallel::ParamRegistry& registry_;
+  parallel::WeightRef input_norm_;
+  parallel::WeightRef qkv_;
+  parallel::WeightRef output_;
+  parallel::WeightRef post_norm_;
+  parallel::WeightRef gate_up_;  // dense MLP only
+  parallel::WeightRef down_;
   std::unique_ptr<Experts> experts_;  // instead of the dense MLP
   weighted::QkNormWeights qk_norms_;
   weighted::Adapters qkv_adapters_;
@@ -104,7 +107,7 @@ class Block : public Layer {
 };
 
 /// Dropout on the residual stream; returns x itself if off. `op`: index in the layer.
-at::Tensor residual_dropout(const LayerContext& context, const Microbatch& batch,
+at::Tensor residual_dropout(const LayerContext& context, const parallel::Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op);
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -8,12 +8,13 @@
 #include "ops/rms_norm.hpp"
 
 /// The forward pass for inference: no gradients, rows of many sequences, paged keys and values.
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 /// Returns x [rows, in] W^T plus the adapter terms.
-at::Tensor cached_linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
-                         const weighted::Adapters& adapters, bool use_adapters, ops::Path path) {
+at::Tensor cached_linear(const at::Tensor& x, parallel::ParamRegistry& registry,
+                         parallel::WeightRef weight, const weighted::Adapters& adapters,
+                         bool use_adapters, ops::Path path) {
   const at::Tensor y = ops::inference_linear(x, registry.weight(weight), path);
   if (!use_adapters || adapters.terms.empty()) return y;
   const at::Tensor inner =
@@ -35,11 +36,11 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
   const ModelConfig& c = context_.config;
   const ops::Path path = context_.path;
   TRIREME_ASSERT(context_.tensor.size() == 1 && context_.context.size() == 1);
-  const auto linear = [&](const at::Tensor& in, WeightRef weight,
+  const auto linear = [&](const at::Tensor& in, parallel::WeightRef weight,
                           const weighted::Adapters& adapters) {
     return cached_linear(in, registry_, weight, adapters, step.adapters, path);
   };
-  const auto norm = [&](WeightRef ref) { return registry_.weight(ref); };
+  const auto norm = [&](parallel::WeightRef ref) { return registry_.weight(ref); };
   const at::Tensor entered = ops::rms_norm_forward(x, norm(input_norm_), c.norm_eps, path).y;
   ops::QkNormRope setup{{}, {}, c.norm_eps, context_.rope, step.positions};
   if (qk_norms_.query) {
@@ -66,7 +67,7 @@ KvCache Transformer::make_cache(std::int64_t num_blocks) const {
   const auto options =
       at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
   KvCache cache;
-  const auto make = [&options](std::int64_t count) { return own_pages(count, options); };
+  const auto make = [&options](std::int64_t count) { return device::own_pages(count, options); };
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     cache.layers.push_back(ops::make_paged_cache(num_blocks, context_.config.num_kv_heads,
                                                  context_.config.head_dim, make));
@@ -77,14 +78,14 @@ KvCache Transformer::make_cache(std::int64_t num_blocks) const {
 at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cache) const {
   TRIREME_ASSERT(stages_.size() == 1 && has_head());
   const at::NoGradGuard no_grad;
-  UnitWeights::Walk around = begin_forward(0);
+  parallel::UnitWeights::Walk around = begin_forward(0);
   at::Tensor x;
   {
-    const UnitUse use(registry_.weights(), embedding_unit_);
+    const parallel::UnitUse use(registry_.weights(), embedding_unit_);
     x = at::embedding(registry_.weight(embedding_), step.tokens);  // [rows, D]
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const UnitUse use(registry_.weights(), block_units_[i]);
+    const parallel::UnitUse use(registry_.weights(), block_units_[i]);
     const bool last = i + 1 == blocks_.size();  // no later layer reads the other rows
     x = blocks_[i]->forward_cached(step, x, cache.layers[i], last ? step.kept : at::Tensor());
   }
@@ -98,4 +99,4 @@ at::Tensor Transformer::logits(const at::Tensor& hidden) const {
   return ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

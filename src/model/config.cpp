@@ -12,7 +12,7 @@
 #include "model/rope_scaling.hpp"
 #include "ops/activations.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 enum class FfnRule { eight_thirds, pi };
@@ -312,4 +312,4 @@ void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
   problems.throw_if_any();
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

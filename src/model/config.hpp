@@ -11,6 +11,10 @@ namespace trireme {
 
 class Problems;
 
+}  // namespace trireme
+
+namespace trireme::model {
+
 /// The shape of a transformer. Covers MiniMind V3 (Qwen3: QK norm, GQA, gated MLP, RoPE, RMSNorm,
 /// tied embedding), MiniMind V2 and Llama. A size of 0 is derived by resolve(). Source of presets
 /// and MLP widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
@@ -109,4 +113,4 @@ void check(ModelConfig config, Problems& problems);
 /// sizes, the error lists the presets.
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size);
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -6,7 +6,7 @@
 
 #include "ops/paged_attention.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// Keys and values of all sequences, by layer, in blocks from generate/cache/kv_blocks.hpp.
 struct KvCache {
@@ -22,4 +22,4 @@ struct CachedStep {
   bool adapters = true;  // false: compute the base model without adapters
 };
 
-}  // namespace trireme
+}  // namespace trireme::model

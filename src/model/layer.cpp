@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -42,7 +42,8 @@ struct RecomputedFunction : torch::autograd::Function<RecomputedFunction> {
   }
 };
 
-at::Tensor run_with_graph(const Layer& layer, const Microbatch& batch, const at::Tensor& x) {
+at::Tensor run_with_graph(const Layer& layer, const parallel::Microbatch& batch,
+                          const at::Tensor& x) {
   const at::AutoGradMode with_grad(true);
   x.requires_grad_(true);
   return layer.forward(batch, x);
@@ -50,27 +51,27 @@ at::Tensor run_with_graph(const Layer& layer, const Microbatch& batch, const at:
 
 }  // namespace
 
-at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::Tensor& x,
-                         Recompute recompute, LayerTape& tape) {
-  tape.input = x.detach();
-  if (recompute == Recompute::full) {
+at::Tensor layer_forward(const Layer& layer, const parallel::Microbatch& batch, const at::Tensor& x,
+                         parallel::Recompute recompute, LayerActivations& saved) {
+  saved.input = x.detach();
+  if (recompute == parallel::Recompute::full) {
     const at::NoGradGuard no_grad;
-    return layer.forward(batch, tape.input);
+    return layer.forward(batch, saved.input);
   }
-  const at::Tensor output = run_with_graph(layer, batch, tape.input);
-  tape.graph = torch::autograd::impl::gradient_edge(output);
+  const at::Tensor output = run_with_graph(layer, batch, saved.input);
+  saved.graph = torch::autograd::impl::gradient_edge(output);
   return output.detach();
 }
 
-at::Tensor layer_backward(const Layer& layer, const Microbatch& batch, LayerTape& tape,
-                          const at::Tensor& grad) {
-  if (!tape.graph.is_valid())
-    tape.graph = torch::autograd::impl::gradient_edge(run_with_graph(layer, batch, tape.input));
-  const torch::autograd::Edge input(torch::autograd::impl::grad_accumulator(tape.input), 0);
+at::Tensor layer_backward(const Layer& layer, const parallel::Microbatch& batch,
+                          LayerActivations& saved, const at::Tensor& grad) {
+  if (!saved.graph.is_valid())
+    saved.graph = torch::autograd::impl::gradient_edge(run_with_graph(layer, batch, saved.input));
+  const torch::autograd::Edge input(torch::autograd::impl::grad_accumulator(saved.input), 0);
   const auto grads = torch::autograd::Engine::get_default_engine().execute(
-      {tape.graph}, {grad}, /*keep_graph=*/false, /*create_graph=*/false,
+      {saved.graph}, {grad}, /*keep_graph=*/false, /*create_graph=*/false,
       /*accumulate_grad=*/false, {input});
-  tape = {};
+  saved = {};
   return grads[0];
 }
 
@@ -81,4 +82,4 @@ Recomputed recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Te
   return {RecomputedFunction::apply(x, run), [run] { return run->result().detach(); }};
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -7,7 +7,7 @@
 #include "parallel/microbatch.hpp"
 #include "parallel/recompute.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// One layer of the stack: a pure function of its input and its weights (model/weighted.hpp).
 class Layer {
@@ -15,12 +15,13 @@ class Layer {
   virtual ~Layer() = default;
 
   /// x and result are [B, T, D].
-  [[nodiscard]] virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& x) const = 0;
+  [[nodiscard]] virtual at::Tensor forward(const parallel::Microbatch& batch,
+                                           const at::Tensor& x) const = 0;
 };
 
 /// The saved activations of one layer: its input and, unless the layer is recomputed, the autograd
 /// graph of its output. The output itself is not needed.
-struct LayerTape {
+struct LayerActivations {
   at::Tensor input;
   torch::autograd::Edge graph;
 };
@@ -28,15 +29,15 @@ struct LayerTape {
 /// Runs one layer and saves its activations. Autograd records one layer at a time. With
 /// Recompute::full only the input is saved and backward runs forward again; dropout masks are
 /// functions of the position. With Recompute::selective the layer itself decides.
-at::Tensor layer_forward(const Layer& layer, const Microbatch& batch, const at::Tensor& x,
-                         Recompute recompute, LayerTape& tape);
+at::Tensor layer_forward(const Layer& layer, const parallel::Microbatch& batch, const at::Tensor& x,
+                         parallel::Recompute recompute, LayerActivations& saved);
 
 /// Returns the gradient of the input, adds weight gradients to the registry and clears `tape`.
-at::Tensor layer_backward(const Layer& layer, const Microbatch& batch, LayerTape& tape,
-                          const at::Tensor& grad);
+at::Tensor layer_backward(const Layer& layer, const parallel::Microbatch& batch,
+                          LayerActivations& saved, const at::Tensor& grad);
 
 /// Recomputes a tensor in backward, without a graph.
-using Again = std::function<at::Tensor()>;
+using RecomputeFn = std::function<at::Tensor()>;
 
 /// The result of a recomputed function: selective activation checkpointing of a block.
 ///
@@ -45,12 +46,12 @@ using Again = std::function<at::Tensor()>;
 /// without a graph, and the attention core once with its graph. Source: Korthikanti et al.,
 /// "Reducing activation recomputation in large transformer models", 2022.
 struct Recomputed {
-  at::Tensor y;  // connected to autograd
-  Again again;   // recomputes y; must be called before the backward of y, which shares the run
+  at::Tensor y;       // connected to autograd
+  RecomputeFn again;  // recomputes y; must be called before the backward of y, which shares the run
 };
 
 /// Returns compute(x) and saves only x. `compute` uses weights through model/weighted.hpp and must
 /// give the same bits each time.
 Recomputed recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor& x)> compute);
 
-}  // namespace trireme
+}  // namespace trireme::model

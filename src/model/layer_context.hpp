@@ -5,26 +5,26 @@
 #include "model/lora/lora_config.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 #include "parallel/experts/expert_group.hpp"
 #include "parallel/recompute.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
-struct RouterTally;
+struct RouterStatistics;
 
 struct LayerContext {
   ModelConfig config;
   ops::RopeTables rope;
   ops::Path path = ops::Path::fast;
   std::uint64_t dropout_key = 0;  // philox_key(seed, "dropout")
-  Recompute recompute = Recompute::none;
-  TensorGroup tensor = {};
-  ContextGroup context = {};
+  parallel::Recompute recompute = parallel::Recompute::none;
+  parallel::TensorGroup tensor = {};
+  parallel::ContextGroup context = {};
   LoraConfig lora = {};
-  RouterTally* tally = nullptr;  // models with experts; outlives the layers
-  ExpertGroup experts = {};
+  RouterStatistics* statistics = nullptr;  // models with experts; outlives the layers
+  parallel::ExpertGroup experts = {};
 };
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 using Kind = RopeScaling::Kind;
@@ -173,4 +173,4 @@ std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
   return frequencies;
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::model {
 
 /// Changes rotary frequencies for texts longer than those of pretraining. Names, defaults and
 /// formulas are those of transformers 4.57 and 5.23 (modeling_rope_utils.py), computed in fp64.
@@ -17,9 +17,9 @@ struct RopeScaling {
   std::int64_t original_max = 0;  // original_max_position_embeddings: original length in tokens
   double attention_factor = 1;    // multiplies cos and sin; default of yarn: 0.1 ln(factor) + 1
   double beta_fast = 32;  // yarn: frequencies with more rotations over the original length stay
-  double beta_slow = 1;           // yarn: frequencies with fewer rotations are divided by factor
-  bool truncate = true;           // yarn: round the limits to whole indices
-  double low_freq_factor = 1;     // llama3: the same two limits, in rotations
+  double beta_slow = 1;   // yarn: frequencies with fewer rotations are divided by factor
+  bool truncate = true;   // yarn: round the limits to whole indices
+  double low_freq_factor = 1;  // llama3: the same two limits, in rotations
   double high_freq_factor = 4;
 };
 
@@ -38,4 +38,4 @@ std::vector<double> rope_frequencies(std::int64_t head_dim, double theta,
 /// Returns yarn's default factor of cos and sin; `mscale` is for DeepSeek models.
 double yarn_attention_factor(double factor, double mscale = 1);
 
-}  // namespace trireme
+}  // namespace trireme::model

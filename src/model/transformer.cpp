@@ -9,23 +9,23 @@
 #include "ops/rms_norm.hpp"
 #include "parallel/experts/row_exchange.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 constexpr std::uint32_t kEmbeddingOutput = 0;
 
-Microbatch with_routes(Microbatch batch, const ForwardTape& tape) {
-  batch.routes = tape.routes;
+parallel::Microbatch with_routes(parallel::Microbatch batch, const StageActivations& saved) {
+  batch.routes = saved.routes;
   return batch;
 }
 
 }  // namespace
 
-Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
+Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
                          const TransformerOptions& options)
     : Transformer(registry, config, {StageRange::whole(config)}, options) {}
 
-Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
+Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
                          const ModelStages& stages, const TransformerOptions& options)
     : registry_(registry),
       context_{config,
@@ -36,16 +36,17 @@ Transformer::Transformer(ParamRegistry& registry, const ModelConfig& config,
                options.tensor,
                options.context,
                options.lora,
-               &tally_,
+               &statistics_,
                options.experts},
       stages_(stages) {
   for (const StageRange& stage : stages) declare_stage(stage);
 }
 
-ParamId Transformer::declare_table(const char* name, ParamSpec::Copies copies) {
+parallel::ParamId Transformer::declare_table(const char* name, parallel::ParamSpec::Copies copies) {
   const ModelConfig& config = context_.config;
-  ParamSpec spec{name, {config.vocab_size, config.hidden_size}, {InitLaw::Kind::normal}};
-  spec.split = DimSplit{0};
+  parallel::ParamSpec spec{
+      name, {config.vocab_size, config.hidden_size}, {parallel::InitLaw::Kind::normal}};
+  spec.split = parallel::DimSplit{0};
   spec.frozen = context_.lora.on();
   spec.copies = copies;
   return registry_.declare(std::move(spec));
@@ -55,7 +56,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   const ModelConfig& config = context_.config;
   const bool in_two =
       config.tie_embeddings && !(stages_.front().has_embedding && stages_.back().has_head);
-  using enum ParamSpec::Copies;
+  using enum parallel::ParamSpec::Copies;
   if (stage.has_embedding) {
     registry_.begin_unit("embedding");
     embedding_ = declare_table("model.embed_tokens.weight", in_two ? first_of_two : none);
@@ -67,7 +68,8 @@ void Transformer::declare_stage(const StageRange& stage) {
   }
   if (!stage.has_head) return;
   registry_.begin_unit("head");
-  ParamSpec norm{"model.norm.weight", {config.hidden_size}, {InitLaw::Kind::ones, 1.0}};
+  parallel::ParamSpec norm{
+      "model.norm.weight", {config.hidden_size}, {parallel::InitLaw::Kind::ones, 1.0}};
   norm.decay = false;
   norm.partial = context_.tensor.sequence_parallel();
   norm.frozen = context_.lora.on();
@@ -92,9 +94,11 @@ void Transformer::prepare() {
                                      rope_frequencies(config.head_dim, config.rope_theta, scaling),
                                      scaling.attention_factor, dtype, registry_.device());
   }
-  if (config.moe.on()) tally_.reset(config.moe, config.num_layers, registry_.device());
-  const auto unit_of = [this](ParamId id) { return registry_.layout().param(id).used_with; };
-  for (const ParamId first : first_weights_) block_units_.push_back(unit_of(first));
+  if (config.moe.on()) statistics_.reset(config.moe, config.num_layers, registry_.device());
+  const auto unit_of = [this](parallel::ParamId id) {
+    return registry_.layout().param(id).used_with;
+  };
+  for (const parallel::ParamId first : first_weights_) block_units_.push_back(unit_of(first));
   if (stages_.front().has_embedding) embedding_unit_ = unit_of(embedding_);
   if (has_head()) {
     head_units_ = {unit_of(norm_)};
@@ -102,13 +106,13 @@ void Transformer::prepare() {
   }
   for (const auto& [held, table] :
        {std::pair{stages_.front().has_embedding, embedding_}, {has_head(), head_}}) {
-    if (held && registry_.spec(table).copies != ParamSpec::Copies::none)
-      table_in_two_ = registry_.unit_of(table);
+    if (held && registry_.spec(table).copies != parallel::ParamSpec::Copies::none)
+      replicated_embedding_ = registry_.unit_of(table);
   }
 }
 
-IndexRange Transformer::blocks_of(std::size_t stage) const {
-  IndexRange blocks;
+parallel::IndexRange Transformer::blocks_of(std::size_t stage) const {
+  parallel::IndexRange blocks;
   for (std::size_t i = 0; i <= stage; ++i)
     blocks = {blocks.end, blocks.end + stages_[i].end_layer - stages_[i].first_layer};
   return blocks;
@@ -116,7 +120,7 @@ IndexRange Transformer::blocks_of(std::size_t stage) const {
 
 void Transformer::add_units(const StageUse& use, std::vector<std::size_t>& units) const {
   const StageRange& stage = stages_[use.stage];
-  const IndexRange blocks = blocks_of(use.stage);
+  const parallel::IndexRange blocks = blocks_of(use.stage);
   const auto first = block_units_.begin() + blocks.begin;
   const auto end = block_units_.begin() + blocks.end;
   if (!use.forward) {
@@ -134,14 +138,14 @@ void Transformer::begin_update(const std::vector<StageUse>& uses) {
   registry_.weights().begin(std::move(units));
 }
 
-UnitWeights::Walk Transformer::begin_forward(std::size_t stage) const {
+parallel::UnitWeights::Walk Transformer::begin_forward(std::size_t stage) const {
   std::vector<std::size_t> units;
   add_units({stage}, units);
   return registry_.weights().begin(std::move(units));
 }
 
-at::Tensor Transformer::embed(const Microbatch& batch) const {
-  const UnitUse use(registry_.weights(), embedding_unit_);
+at::Tensor Transformer::embed(const parallel::Microbatch& batch) const {
+  const parallel::UnitUse use(registry_.weights(), embedding_unit_);
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   at::Tensor x = at::embedding(registry_.weight(embedding_), rows);
   if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
@@ -150,20 +154,20 @@ at::Tensor Transformer::embed(const Microbatch& batch) const {
 
 std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& tokens) const {
   if (context_.tensor.size() == 1) return {tokens, {}};
-  const Slice& slice = registry_.layout().param(embedding_).slice;
+  const parallel::Slice& slice = registry_.layout().param(embedding_).slice;
   const at::Tensor rows = tokens - slice.offset[0];
   const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(slice.extent[0]));
   return {rows.masked_fill(elsewhere, 0), elsewhere};
 }
 
-void Transformer::embed_backward(const Microbatch& batch, const at::Tensor& grad) {
+void Transformer::embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
   at::Tensor through = context_.tensor.whole(residual_dropout(
       context_, batch, grad, -1, kEmbeddingOutput));  // the mask is its own derivative
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
-  registry_.in_turn([this, index = rows.flatten(), through] {
-    at::Tensor table = registry_.main_grad(embedding_);
+  registry_.run_or_defer([this, index = rows.flatten(), through] {
+    at::Tensor table = registry_.master_grad(embedding_);
     table.index_add_(0, index, through.reshape({-1, table.size(1)}).to(table.scalar_type()));
     registry_.gradient_added({embedding_});
   });
@@ -174,71 +178,74 @@ at::Tensor Transformer::final_norm(const at::Tensor& x) const {
       .y;
 }
 
-at::Tensor Transformer::forward(std::size_t stage, const Microbatch& given, const at::Tensor& in,
-                                ForwardTape& tape) {
+at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& given,
+                                const at::Tensor& in, StageActivations& saved) {
   const at::NoGradGuard no_grad;
-  if (context_.config.moe.on() && context_.recompute == Recompute::full)
-    tape.routes = std::make_shared<RouteMemo>();
-  const Microbatch batch = with_routes(given, tape);
-  const IndexRange blocks = blocks_of(stage);
-  tape.blocks.assign(static_cast<std::size_t>(blocks.count()), {});
+  if (context_.config.moe.on() && context_.recompute == parallel::Recompute::full)
+    saved.routes = std::make_shared<parallel::RouteMemo>();
+  const parallel::Microbatch batch = with_routes(given, saved);
+  const parallel::IndexRange blocks = blocks_of(stage);
+  saved.blocks.assign(static_cast<std::size_t>(blocks.count()), {});
   at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
-  for (auto i = static_cast<std::size_t>(blocks.begin); LayerTape & of_block : tape.blocks) {
-    const UnitUse use(registry_.weights(), block_units_[i]);
+  for (auto i = static_cast<std::size_t>(blocks.begin);
+       LayerActivations & of_block : saved.blocks) {
+    const parallel::UnitUse use(registry_.weights(), block_units_[i]);
     x = layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block);
   }
   if (!stages_[stage].has_head) return x;
-  for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until turn()
+  for (const std::size_t unit : head_units_)
+    registry_.weights().use(unit);  // until backward_final_norm()
   auto normed =
       ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
-  tape.last = x;
-  tape.rstd = std::move(normed.rstd);
+  saved.last = x;
+  saved.rstd = std::move(normed.rstd);
   return context_.tensor.whole(normed.y);
 }
 
-void Transformer::turn(ForwardTape& tape, const at::Tensor& grad) {
+void Transformer::backward_final_norm(StageActivations& saved, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), tape.last,
-                                           registry_.weight(norm_), tape.rstd, context_.path);
-  tape.last_grad = norm.x;
-  if (registry_.trained({norm_})) tape.norm_grad = norm.weight.clone();  // a view
-  tape.last.reset();
-  tape.rstd.reset();
+  const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), saved.last,
+                                           registry_.weight(norm_), saved.rstd, context_.path);
+  saved.last_grad = norm.x;
+  if (registry_.trained({norm_})) saved.norm_grad = norm.weight.clone();  // a view
+  saved.last.reset();
+  saved.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
 }
 
-at::Tensor Transformer::backward(std::size_t stage, const Microbatch& given, ForwardTape& tape,
-                                 const at::Tensor& grad) {
+at::Tensor Transformer::backward(std::size_t stage, const parallel::Microbatch& given,
+                                 StageActivations& saved, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const Microbatch batch = with_routes(given, tape);
+  const parallel::Microbatch batch = with_routes(given, saved);
   at::Tensor x_grad = grad;
   if (stages_[stage].has_head) {
-    x_grad = tape.last_grad;
+    x_grad = saved.last_grad;
     if (registry_.trained({norm_}))
-      registry_.in_turn(
-          [this, grad_of_norm = tape.norm_grad] { registry_.add_gradient({norm_}, grad_of_norm); });
+      registry_.run_or_defer([this, grad_of_norm = saved.norm_grad] {
+        registry_.add_gradient({norm_}, grad_of_norm);
+      });
   }
   auto i = static_cast<std::size_t>(blocks_of(stage).end);
-  while (!tape.blocks.empty()) {
-    const UnitUse use(registry_.weights(), block_units_[--i]);
-    x_grad = layer_backward(*blocks_[i], batch, tape.blocks.back(), x_grad);
-    tape.blocks.pop_back();
+  while (!saved.blocks.empty()) {
+    const parallel::UnitUse use(registry_.weights(), block_units_[--i]);
+    x_grad = layer_backward(*blocks_[i], batch, saved.blocks.back(), x_grad);
+    saved.blocks.pop_back();
   }
-  tape = {};
+  saved = {};
   if (!stages_[stage].has_embedding) return x_grad;
   if (registry_.trained({embedding_})) embed_backward(batch, x_grad);
   return {};
 }
 
-at::Tensor Transformer::output(std::size_t stage, const Microbatch& batch,
+at::Tensor Transformer::output(std::size_t stage, const parallel::Microbatch& batch,
                                const at::Tensor& in) const {
   const at::NoGradGuard no_grad;
-  UnitWeights::Walk around = begin_forward(stage);
+  parallel::UnitWeights::Walk around = begin_forward(stage);
   at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
-  const IndexRange blocks = blocks_of(stage);
+  const parallel::IndexRange blocks = blocks_of(stage);
   for (auto i = static_cast<std::size_t>(blocks.begin); i < static_cast<std::size_t>(blocks.end);
        ++i) {
-    const UnitUse use(registry_.weights(), block_units_[i]);
+    const parallel::UnitUse use(registry_.weights(), block_units_[i]);
     x = blocks_[i]->forward(batch, x);
   }
   if (stages_[stage].has_head) {
@@ -251,4 +258,4 @@ at::Tensor Transformer::output(std::size_t stage, const Microbatch& batch,
   return x;
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

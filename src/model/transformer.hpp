@@ -7,29 +7,30 @@
 #include "model/experts/router_balance.hpp"
 #include "model/stages/stages.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// The pipeline stages that this rank holds, in ascending order. Without pp it is the whole model.
 using ModelStages = std::vector<StageRange>;
 
 struct TransformerOptions {
   ops::Path path = ops::Path::fast;
-  Recompute recompute = Recompute::none;
+  parallel::Recompute recompute = parallel::Recompute::none;
   std::uint64_t seed = 0;  // for dropout masks
-  TensorGroup tensor = {};
-  ContextGroup context = {};
+  parallel::TensorGroup tensor = {};
+  parallel::ContextGroup context = {};
   LoraConfig lora = {};  // if on: adapters are trained, all other weights are frozen
-  ExpertGroup experts = {};
+  parallel::ExpertGroup experts = {};
 };
 
 /// The saved activations of one micro-batch in one stage (T / t tokens with sequence parallelism).
-struct ForwardTape {
-  std::vector<LayerTape> blocks;
-  std::shared_ptr<RouteMemo> routes;  // only if blocks are recomputed
-  at::Tensor last;       // last stage, until turn(): input of the final norm [B, T, D]
-  at::Tensor rstd;       // last stage, until turn(): 1 / RMS of that norm
-  at::Tensor last_grad;  // last stage, after turn(): gradient of the norm's input
-  at::Tensor norm_grad;  // last stage, after turn(): gradient of the norm's weight [D]
+struct StageActivations {
+  std::vector<LayerActivations> blocks;
+  std::shared_ptr<parallel::RouteMemo> routes;  // only if blocks are recomputed
+  at::Tensor last;  // last stage, until backward_final_norm(): input of the final norm [B, T, D]
+  at::Tensor rstd;  // last stage, until backward_final_norm(): 1 / RMS of that norm
+  at::Tensor last_grad;  // last stage, after backward_final_norm(): gradient of the norm's input
+  at::Tensor
+      norm_grad;  // last stage, after backward_final_norm(): gradient of the norm's weight [D]
 };
 
 struct StageUse {
@@ -45,9 +46,9 @@ struct StageUse {
 /// D]; with sequence parallelism, each rank has T / t tokens of them.
 class Transformer {
  public:
-  Transformer(ParamRegistry& registry, const ModelConfig& config, const ModelStages& stages,
-              const TransformerOptions& options);
-  Transformer(ParamRegistry& registry, const ModelConfig& config,
+  Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
+              const ModelStages& stages, const TransformerOptions& options);
+  Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
               const TransformerOptions& options);
   Transformer(const Transformer&) = delete;
   Transformer& operator=(const Transformer&) = delete;
@@ -62,25 +63,27 @@ class Transformer {
 
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first
   /// stage). With the head, the output are the hidden states after the final norm, on every rank of
-  /// tp, and turn() must follow. Stores the activations for backward in `tape`.
-  at::Tensor forward(std::size_t stage, const Microbatch& given, const at::Tensor& in,
-                     ForwardTape& tape);
+  /// tp, and backward_final_norm() must follow. Stores the activations for backward in `tape`.
+  at::Tensor forward(std::size_t stage, const parallel::Microbatch& given, const at::Tensor& in,
+                     StageActivations& saved);
   /// Computes the backward of the final norm, between forward and backward of the last stage.
   /// `grad` [B, T, D] is the gradient of the hidden states; each rank of tp has the partial
   /// gradient of its vocabulary shard. The head's weights may be freed afterwards.
-  void turn(ForwardTape& tape, const at::Tensor& grad);
+  void backward_final_norm(StageActivations& saved, const at::Tensor& grad);
   /// Adds the gradients of the stage's trainable parameters to the registry. `grad` is the gradient
   /// of the stage's output (undefined for the stage with the head). Returns the gradient of the
   /// stage's input (undefined for the first stage). Clears the saved activations.
-  at::Tensor backward(std::size_t stage, const Microbatch& given, ForwardTape& tape,
+  at::Tensor backward(std::size_t stage, const parallel::Microbatch& given, StageActivations& saved,
                       const at::Tensor& grad);
 
   /// Computes a stage's output without saving activations, for validation or as a reference model.
   /// It may run between a forward and its backward.
-  [[nodiscard]] at::Tensor output(std::size_t stage, const Microbatch& batch,
+  [[nodiscard]] at::Tensor output(std::size_t stage, const parallel::Microbatch& batch,
                                   const at::Tensor& in) const;
 
-  [[nodiscard]] at::Tensor hidden(const Microbatch& batch) const { return output(0, batch, {}); }
+  [[nodiscard]] at::Tensor hidden(const parallel::Microbatch& batch) const {
+    return output(0, batch, {});
+  }
 
   /// Inference: returns hidden states [rows, D] after the final norm of the step's rows, or of the
   /// rows in `kept`. Stores the keys and values of all rows in the cache.
@@ -91,52 +94,54 @@ class Transformer {
 
   [[nodiscard]] const ModelConfig& config() const { return context_.config; }
 
-  [[nodiscard]] ParamRegistry& registry() { return registry_; }
+  [[nodiscard]] parallel::ParamRegistry& registry() { return registry_; }
 
-  [[nodiscard]] const ParamRegistry& registry() const { return registry_; }
+  [[nodiscard]] const parallel::ParamRegistry& registry() const { return registry_; }
 
-  [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
+  [[nodiscard]] const parallel::TensorGroup& tensor() const { return context_.tensor; }
 
   /// Models with experts: the routing statistics of all backward passes since the last reset.
-  [[nodiscard]] RouterTally& router_tally() { return tally_; }
+  [[nodiscard]] RouterStatistics& router_statistics() { return statistics_; }
 
   /// The output matrix [vocab, D] of the last stage; the embedding if the two are tied.
-  [[nodiscard]] ParamId head_weight() const { return head_; }
+  [[nodiscard]] parallel::ParamId head_weight() const { return head_; }
 
   [[nodiscard]] bool has_head() const { return stages_.back().has_head; }
 
   /// If the embedding is tied and its two copies are on different ranks (first and last stage): the
   /// FSDP unit of the local copy. These two ranks add up its gradients.
-  [[nodiscard]] std::optional<std::size_t> table_in_two() const { return table_in_two_; }
+  [[nodiscard]] std::optional<std::size_t> replicated_embedding() const {
+    return replicated_embedding_;
+  }
 
  private:
   void declare_stage(const StageRange& stage);
-  ParamId declare_table(const char* name, ParamSpec::Copies copies);
+  parallel::ParamId declare_table(const char* name, parallel::ParamSpec::Copies copies);
   /// Starts the walk of one forward pass. Returns the walk that it interrupts.
-  UnitWeights::Walk begin_forward(std::size_t stage) const;
+  parallel::UnitWeights::Walk begin_forward(std::size_t stage) const;
   /// Appends the FSDP units that a stage reads, in order of use.
   void add_units(const StageUse& use, std::vector<std::size_t>& units) const;
-  [[nodiscard]] IndexRange blocks_of(std::size_t stage) const;
-  [[nodiscard]] at::Tensor embed(const Microbatch& batch) const;
-  void embed_backward(const Microbatch& batch, const at::Tensor& grad);
+  [[nodiscard]] parallel::IndexRange blocks_of(std::size_t stage) const;
+  [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch) const;
+  void embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad);
   /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
   /// their row on another rank (undefined if there are none).
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> table_rows(const at::Tensor& tokens) const;
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
 
-  ParamRegistry& registry_;
-  RouterTally tally_;
+  parallel::ParamRegistry& registry_;
+  RouterStatistics statistics_;
   LayerContext context_;
   ModelStages stages_;
-  ParamId embedding_ = 0;
-  ParamId norm_ = 0;
-  ParamId head_ = 0;  // the embedding if the two are tied
+  parallel::ParamId embedding_ = 0;
+  parallel::ParamId norm_ = 0;
+  parallel::ParamId head_ = 0;  // the embedding if the two are tied
   std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<ParamId> first_weights_;  // first parameter of each block
+  std::vector<parallel::ParamId> first_weights_;  // first parameter of each block
   std::size_t embedding_unit_ = 0;
   std::vector<std::size_t> block_units_;
   std::vector<std::size_t> head_units_;
-  std::optional<std::size_t> table_in_two_;
+  std::optional<std::size_t> replicated_embedding_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::model

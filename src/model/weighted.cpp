@@ -7,7 +7,7 @@
 #include "ops/rms_norm.hpp"
 #include "parallel/tensor/token_products.hpp"
 
-namespace trireme::weighted {
+namespace trireme::model::weighted {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -15,8 +15,8 @@ using torch::autograd::tensor_list;
 
 /// A weight as backward finds it again. The registry outlives every graph that uses it.
 struct Source {
-  ParamRegistry* registry;
-  WeightRef ref;
+  parallel::ParamRegistry* registry;
+  parallel::WeightRef ref;
 
   [[nodiscard]] at::Tensor weight() const { return registry->weight(ref); }
 
@@ -30,15 +30,15 @@ struct Source {
   static Source kept(AutogradContext* ctx, const std::string& name) {
     const auto pointer = static_cast<std::intptr_t>(ctx->saved_data["registry"].toInt());
     const auto ref = ctx->saved_data[name].toIntVector();
-    return {reinterpret_cast<ParamRegistry*>(pointer),
-            {static_cast<ParamId>(ref[0]), static_cast<std::size_t>(ref[1])}};
+    return {reinterpret_cast<parallel::ParamRegistry*>(pointer),
+            {static_cast<parallel::ParamId>(ref[0]), static_cast<std::size_t>(ref[1])}};
   }
 
   [[nodiscard]] bool trained() const { return registry->trained(ref); }
 
   void give(const at::Tensor& grad) const {
     if (trained())
-      registry->in_turn(
+      registry->run_or_defer(
           [source = *this, grad] { source.registry->add_gradient(source.ref, grad); });
   }
 };
@@ -57,7 +57,7 @@ at::Tensor as_rows(const at::Tensor& x) {
 
 /// The adapters of one linear, with the arithmetic of all their terms.
 struct LowRank {
-  ParamRegistry* registry;
+  parallel::ParamRegistry* registry;
   AdaptersUse use;
 
   [[nodiscard]] at::Tensor dropped(const at::Tensor& x) const {
@@ -138,15 +138,16 @@ struct LowRank {
 
 /// State that a linear's backward needs beside its weight.
 struct KeptLinear : torch::CustomClassHolder {
-  const TensorGroup* group;  // outlives every graph that uses it
-  Again again;
+  const parallel::TensorGroup* group;  // outlives every graph that uses it
+  RecomputeFn again;
   AdaptersUse adapters;
 };
 
 /// A linear, restored in backward from the autograd context.
 class Linear {
  public:
-  Linear(const TensorGroup* group, const Source& source, Again again, const AdaptersUse& adapters)
+  Linear(const parallel::TensorGroup* group, const Source& source, RecomputeFn again,
+         const AdaptersUse& adapters)
       : kept_(c10::make_intrusive<KeptLinear>()), source_(source) {
     kept_->group = group;
     kept_->again = std::move(again);
@@ -169,7 +170,7 @@ class Linear {
     source_.keep(ctx, "weight");
   }
 
-  [[nodiscard]] const TensorGroup& group() const { return *kept_->group; }
+  [[nodiscard]] const parallel::TensorGroup& group() const { return *kept_->group; }
 
   [[nodiscard]] at::Tensor weight() const { return source_.weight(); }
 
@@ -188,7 +189,7 @@ class Linear {
     // now, because backward frees its inputs
     const at::Tensor x = kept_->again ? kept_->again() : x_;
     kept_->again = {};
-    source_.registry->in_turn([linear = *this, x, grad_y, inner_grad] {
+    source_.registry->run_or_defer([linear = *this, x, grad_y, inner_grad] {
       const Source& source = linear.source_;
       if (source.trained()) source.registry->add_gradient_of_linear(source.ref, x, grad_y);
       if (linear.adapted()) linear.low_rank().give(x, linear.inner_, inner_grad, grad_y);
@@ -202,9 +203,10 @@ class Linear {
   at::Tensor inner_;
 };
 
-struct EnterLinear : torch::autograd::Function<EnterLinear> {
+struct ColumnParallelLinear : torch::autograd::Function<ColumnParallelLinear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Linear& linear) {
-    const auto [whole, product] = whole_and_product(linear.group(), x, linear.weight().t());
+    const auto [whole, product] =
+        parallel::whole_and_product(linear.group(), x, linear.weight().t());
     at::Tensor inner;
     if (linear.adapted()) {
       inner = linear.low_rank().inner(whole);
@@ -219,13 +221,13 @@ struct EnterLinear : torch::autograd::Function<EnterLinear> {
     const at::Tensor inner_grad = linear.inner_grad(grads[0]);
     at::Tensor of_adapters;
     if (linear.adapted()) of_adapters = linear.low_rank().input_grad(inner_grad, grads[0]);
-    ProductSum grad_x(linear.group(), grads[0], linear.weight(), of_adapters);
+    parallel::ProductSum grad_x(linear.group(), grads[0], linear.weight(), of_adapters);
     linear.give(grads[0], inner_grad);
     return {grad_x.wait(), {}};
   }
 };
 
-struct LinearLeave : torch::autograd::Function<LinearLeave> {
+struct RowParallelLinear : torch::autograd::Function<RowParallelLinear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Linear& linear) {
     const at::Tensor weight = linear.weight();
     at::Tensor inner;
@@ -235,12 +237,13 @@ struct LinearLeave : torch::autograd::Function<LinearLeave> {
       of_adapters = linear.low_rank().output(inner, x, weight.size(0));
     }
     linear.keep(ctx, x, inner);
-    return ProductSum(linear.group(), x, weight.t(), of_adapters).wait();
+    return parallel::ProductSum(linear.group(), x, weight.t(), of_adapters).wait();
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Linear linear(ctx);
-    const auto [grad_y, grad_x] = whole_and_product(linear.group(), grads[0], linear.weight());
+    const auto [grad_y, grad_x] =
+        parallel::whole_and_product(linear.group(), grads[0], linear.weight());
     const at::Tensor inner_grad = linear.inner_grad(grad_y);
     if (linear.adapted()) linear.low_rank().add_input_grad(inner_grad, grad_x);
     linear.give(grad_y, inner_grad);
@@ -290,7 +293,7 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
 
 struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& qkv, std::int64_t num_heads,
-                             std::int64_t num_kv_heads, ParamRegistry* registry,
+                             std::int64_t num_kv_heads, parallel::ParamRegistry* registry,
                              const QkNormWeights& weights, ops::QkNormRope setup, ops::Path path) {
     if (weights.query) {
       const Source query{registry, *weights.query};
@@ -329,39 +332,43 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
-                  const Again& again, const AdaptersUse& adapters) {
-  static const TensorGroup alone;
-  return enter_linear(alone, x, registry, weight, again, adapters);
+at::Tensor linear(const at::Tensor& x, parallel::ParamRegistry& registry,
+                  parallel::WeightRef weight, const RecomputeFn& again,
+                  const AdaptersUse& adapters) {
+  static const parallel::TensorGroup alone;
+  return column_parallel_linear(alone, x, registry, weight, again, adapters);
 }
 
-at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
-                        WeightRef weight, const Again& again, const AdaptersUse& adapters) {
-  return EnterLinear::apply(x, Linear(&group, {&registry, weight}, again, adapters));
+at::Tensor column_parallel_linear(const parallel::TensorGroup& group, const at::Tensor& x,
+                                  parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                                  const RecomputeFn& again, const AdaptersUse& adapters) {
+  return ColumnParallelLinear::apply(x, Linear(&group, {&registry, weight}, again, adapters));
 }
 
-at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
-                        WeightRef weight, const Again& again, const AdaptersUse& adapters) {
-  return LinearLeave::apply(x, Linear(&group, {&registry, weight}, again, adapters));
+at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Tensor& x,
+                               parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                               const RecomputeFn& again, const AdaptersUse& adapters) {
+  return RowParallelLinear::apply(x, Linear(&group, {&registry, weight}, again, adapters));
 }
 
-at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,
-                    ops::Path path) {
+at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
+                    parallel::WeightRef weight, double eps, ops::Path path) {
   return RmsNorm::apply(x, Source{&registry, weight}, eps, path);
 }
 
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, ParamRegistry& registry,
-                        WeightRef weight, double eps, ops::Path path) {
+SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                        parallel::ParamRegistry& registry, parallel::WeightRef weight, double eps,
+                        ops::Path path) {
   auto out = AddRmsNorm::apply(x, residual, Source{&registry, weight}, eps, path);
   return {out[0], out[1]};
 }
 
 ops::QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
-                                 std::int64_t num_kv_heads, ParamRegistry& registry,
+                                 std::int64_t num_kv_heads, parallel::ParamRegistry& registry,
                                  const QkNormWeights& weights, const ops::QkNormRope& setup,
                                  ops::Path path) {
   auto out = QkvNormRope::apply(qkv, num_heads, num_kv_heads, &registry, weights, setup, path);
   return {out[0], out[1], out[2]};
 }
 
-}  // namespace trireme::weighted
+}  // namespace trireme::model::weighted

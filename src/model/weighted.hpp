@@ -17,17 +17,17 @@
 /// keeps only activations, so a weight may be gathered for each use and its memory reused in
 /// between. Backward gives the operands of a weight gradient to the registry at once, before the
 /// rest of the layer is processed. Tensors needed only for a frozen weight are not saved.
-namespace trireme::weighted {
+namespace trireme::model::weighted {
 
 /// Low-rank terms beside a linear, which may consist of fused parameters. Each term adds
 /// scale * B (A x) to the rows of y that one parameter produces.
 struct Adapters {
   struct Term {
-    WeightRef b;                 // [rows, rank]
+    parallel::WeightRef b;       // [rows, rank]
     std::int64_t first_row = 0;  // first row of y on this rank
   };
 
-  WeightRef a{0, 0};  // all terms, stacked: [terms * rank, in]
+  parallel::WeightRef a{0, 0};  // all terms, stacked: [terms * rank, in]
   std::vector<Term> terms{};
   std::int64_t rank = 0;
   double scale = 1;
@@ -42,23 +42,24 @@ struct AdaptersUse {
 
 /// Computes x W^T: x [.., in] to [.., out]; W [out, in] may be several fused parameters. With
 /// `again`, x is recomputed in backward instead of saved. With adapters, A x is saved.
-at::Tensor linear(const at::Tensor& x, ParamRegistry& registry, WeightRef weight,
-                  const Again& again = {}, const AdaptersUse& adapters = {});
+at::Tensor linear(const at::Tensor& x, parallel::ParamRegistry& registry,
+                  parallel::WeightRef weight, const RecomputeFn& again = {},
+                  const AdaptersUse& adapters = {});
 
 /// Column-parallel linear: x, tokens of the residual stream, is gathered first. `again` recomputes
 /// the gathered input. In backward, the weight gradient is computed during communication.
-at::Tensor enter_linear(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
-                        WeightRef weight, const Again& again = {},
-                        const AdaptersUse& adapters = {});
+at::Tensor column_parallel_linear(const parallel::TensorGroup& group, const at::Tensor& x,
+                                  parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                                  const RecomputeFn& again = {}, const AdaptersUse& adapters = {});
 
 /// Row-parallel linear: x [B, T, in]; the results are reduced back to the residual stream.
-at::Tensor linear_leave(const TensorGroup& group, const at::Tensor& x, ParamRegistry& registry,
-                        WeightRef weight, const Again& again = {},
-                        const AdaptersUse& adapters = {});
+at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Tensor& x,
+                               parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                               const RecomputeFn& again = {}, const AdaptersUse& adapters = {});
 
 /// Like ops::rms_norm_forward, with a registry weight [D].
-at::Tensor rms_norm(const at::Tensor& x, ParamRegistry& registry, WeightRef weight, double eps,
-                    ops::Path path);
+at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
+                    parallel::WeightRef weight, double eps, ops::Path path);
 
 struct SumAndNorm {
   at::Tensor sum;
@@ -66,19 +67,20 @@ struct SumAndNorm {
 };
 
 /// Like ops::add_rms_norm_forward, with a registry weight [D].
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual, ParamRegistry& registry,
-                        WeightRef weight, double eps, ops::Path path);
+SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                        parallel::ParamRegistry& registry, parallel::WeightRef weight, double eps,
+                        ops::Path path);
 
 /// The norm weights [D] of queries and keys; empty without QK norm.
 struct QkNormWeights {
-  std::optional<WeightRef> query{};
-  std::optional<WeightRef> key{};
+  std::optional<parallel::WeightRef> query{};
+  std::optional<parallel::WeightRef> key{};
 };
 
 /// Like ops::qkv_norm_rope_forward; the weights in `setup` must be empty.
 ops::QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
-                                 std::int64_t num_kv_heads, ParamRegistry& registry,
+                                 std::int64_t num_kv_heads, parallel::ParamRegistry& registry,
                                  const QkNormWeights& weights, const ops::QkNormRope& setup,
                                  ops::Path path);
 
-}  // namespace trireme::weighted
+}  // namespace trireme::model::weighted

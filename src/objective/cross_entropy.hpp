@@ -4,7 +4,7 @@
 #include "parallel/param_registry.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 enum class LossRows {
   all,
@@ -17,26 +17,26 @@ class CrossEntropy final : public Objective {
  public:
   /// `head` is the output matrix [V, D] in `registry`, or the embedding if the two are tied. The
   /// ranks of `tensor` each hold some of its rows.
-  CrossEntropy(ParamRegistry& registry, ParamId head, ops::Path path,
-               const TensorGroup& tensor = {}, LossRows rows = LossRows::all)
+  CrossEntropy(parallel::ParamRegistry& registry, parallel::ParamId head, ops::Path path,
+               const parallel::TensorGroup& tensor = {}, LossRows rows = LossRows::all)
       : registry_(registry), head_(head), path_(path), tensor_(tensor), rows_(rows) {}
 
-  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                     ObjectiveTape& tape) override;
-  void backward(ObjectiveTape& tape) override;
-  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+  at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     ObjectiveGrads& saved) override;
+  void backward(ObjectiveGrads& saved) override;
+  [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override;
 
  private:
   /// Fills `tape` if setup.want_grads is true.
-  [[nodiscard]] at::Tensor loss_of(const Microbatch& batch, const at::Tensor& hidden,
-                                   ops::LinearCrossEntropySetup setup, ObjectiveTape& tape) const;
+  [[nodiscard]] at::Tensor loss_of(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                                   ops::LinearCrossEntropySetup setup, ObjectiveGrads& saved) const;
 
-  ParamRegistry& registry_;
-  ParamId head_;
+  parallel::ParamRegistry& registry_;
+  parallel::ParamId head_;
   ops::Path path_;
-  TensorGroup tensor_;
+  parallel::TensorGroup tensor_;
   LossRows rows_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-namespace trireme {
+namespace trireme::objective {
 namespace {
 
 constexpr std::array<std::string_view, 2> kDistillationMeans{"ce", "kl"};
@@ -17,14 +17,15 @@ void check(const DistillationConfig& config, Problems& problems) {
     problems.add("distill.temperature", config.temperature, "must be more than 0, and finite");
 }
 
-DistillationObjective::DistillationObjective(ParamRegistry& registry, const Setup& setup,
+DistillationObjective::DistillationObjective(parallel::ParamRegistry& registry, const Setup& setup,
                                              std::unique_ptr<Teacher> teacher, Measures& measures)
     : registry_(registry),
       setup_(setup),
       teacher_(std::move(teacher)),
       means_(measures, kDistillationMeans) {}
 
-DistillationOutput DistillationObjective::loss_of(const Microbatch& batch, const at::Tensor& hidden,
+DistillationOutput DistillationObjective::loss_of(const parallel::Microbatch& batch,
+                                                  const at::Tensor& hidden,
                                                   const TargetRows& targets,
                                                   DistillationSetup setup) const {
   setup.alpha = setup_.config.alpha;
@@ -39,12 +40,13 @@ DistillationOutput DistillationObjective::loss_of(const Microbatch& batch, const
                              setup);
 }
 
-at::Tensor DistillationObjective::forward(const Microbatch& batch, const at::Tensor& hidden,
-                                          double grad_scale, ObjectiveTape& tape) {
+at::Tensor DistillationObjective::forward(const parallel::Microbatch& batch,
+                                          const at::Tensor& hidden, double grad_scale,
+                                          ObjectiveGrads& saved) {
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
   const auto loss = loss_of(batch, hidden, targets, {.grad_scale = grad_scale});
-  tape = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
+  saved = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
   const bool tells = setup_.tensor.rank() == 0;
   const std::array<double, 2> sums{tells ? loss.ce_sum.item<double>() : 0,
                                    tells ? loss.kl_sum.item<double>() : 0};
@@ -52,14 +54,14 @@ at::Tensor DistillationObjective::forward(const Microbatch& batch, const at::Ten
   return loss.loss_sum;
 }
 
-void DistillationObjective::backward(ObjectiveTape& tape) {
-  add_head_gradient(registry_, setup_.head, tape);
+void DistillationObjective::backward(ObjectiveGrads& saved) {
+  add_head_gradient(registry_, setup_.head, saved);
 }
 
-at::Tensor DistillationObjective::evaluate(const Microbatch& batch,
+at::Tensor DistillationObjective::evaluate(const parallel::Microbatch& batch,
                                            const at::Tensor& hidden) const {
   const at::NoGradGuard no_grad;
   return loss_of(batch, hidden, TargetRows(batch, hidden), {.want_grads = false}).loss_sum;
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

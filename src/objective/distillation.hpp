@@ -7,7 +7,7 @@
 #include "objective/head.hpp"
 #include "objective/step_means.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// Keys of section [distill] that define the loss.
 struct DistillationConfig {
@@ -71,10 +71,10 @@ class Teacher {
   virtual ~Teacher() = default;
 
   /// Called like Objective::prepare.
-  virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
+  virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}
 
   /// Returns the teacher's states. Called once per micro-batch, after the student's forward pass.
-  [[nodiscard]] virtual TeacherStates states(const Microbatch& batch) = 0;
+  [[nodiscard]] virtual TeacherStates states(const parallel::Microbatch& batch) = 0;
 };
 
 /// The loss alpha CE + (1 - alpha) T^2 KL(teacher || student) of every target, weighted by
@@ -83,34 +83,34 @@ class Teacher {
 class DistillationObjective final : public Objective {
  public:
   struct Setup {
-    ParamId head = 0;  // [V, D]
-    TensorGroup tensor = {};
+    parallel::ParamId head = 0;  // [V, D]
+    parallel::TensorGroup tensor = {};
     DistillationConfig config = {};
   };
 
   /// `registry` and `measures` must outlive this.
-  DistillationObjective(ParamRegistry& registry, const Setup& setup,
+  DistillationObjective(parallel::ParamRegistry& registry, const Setup& setup,
                         std::unique_ptr<Teacher> teacher, Measures& measures);
 
-  void prepare(std::span<const Microbatch> micro_batches) override {
+  void prepare(std::span<const parallel::Microbatch> micro_batches) override {
     teacher_->prepare(micro_batches);
   }
 
-  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                     ObjectiveTape& tape) override;
-  void backward(ObjectiveTape& tape) override;
-  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+  at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     ObjectiveGrads& saved) override;
+  void backward(ObjectiveGrads& saved) override;
+  [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override;
 
  private:
-  [[nodiscard]] DistillationOutput loss_of(const Microbatch& batch, const at::Tensor& hidden,
-                                           const TargetRows& targets,
+  [[nodiscard]] DistillationOutput loss_of(const parallel::Microbatch& batch,
+                                           const at::Tensor& hidden, const TargetRows& targets,
                                            DistillationSetup setup) const;
 
-  ParamRegistry& registry_;
+  parallel::ParamRegistry& registry_;
   Setup setup_;
   std::unique_ptr<Teacher> teacher_;
   StepMeans means_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -2,19 +2,21 @@
 
 #include "objective/vocab_parallel.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
-Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path) {
-  const Slice& slice = registry.layout().param(id).slice;
+Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
+             const parallel::TensorGroup& tensor, ops::Path path) {
+  const parallel::Slice& slice = registry.layout().param(id).slice;
   return {registry.weight(id),        tensor, slice.offset[0],
           registry.spec(id).shape[0], path,   registry.trained({id})};
 }
 
-void add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape) {
+void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head,
+                       ObjectiveGrads& saved) {
   if (registry.trained({head}))
-    registry.in_turn(
-        [&registry, head, grad = tape.grad_head] { registry.add_gradient({head}, grad); });
-  tape = {};
+    registry.run_or_defer(
+        [&registry, head, grad = saved.grad_head] { registry.add_gradient({head}, grad); });
+  saved = {};
 }
 
 ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
@@ -35,7 +37,7 @@ ops::TokenScores token_scores(const Head& head, const at::Tensor& rows, const at
                                      {head.tensor.group(), head.first, head.classes}, setup);
 }
 
-TargetRows::TargetRows(const Microbatch& batch, const at::Tensor& hidden)
+TargetRows::TargetRows(const parallel::Microbatch& batch, const at::Tensor& hidden)
     : index(batch.targets.flatten().ne(ops::kIgnoredTarget).nonzero().squeeze(1)),
       rows(hidden.reshape({-1, hidden.size(-1)}).index_select(0, index)),
       targets(of(batch.targets)) {}
@@ -50,4 +52,4 @@ at::Tensor TargetRows::spread(const at::Tensor& grad_rows, const at::Tensor& hid
   return grad.index_copy_(0, index, grad_rows).view_as(hidden);
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

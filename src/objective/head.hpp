@@ -4,13 +4,13 @@
 #include "parallel/param_registry.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// The output matrix as one rank holds it: the rows of classes [first, first + weight.size(0)) of
 /// `classes`, all of them if `tensor` is a single rank. Its functions are collective over `tensor`.
 struct Head {
   at::Tensor weight;  // [local classes, D]
-  TensorGroup tensor = {};
+  parallel::TensorGroup tensor = {};
   std::int64_t first = 0;
   std::int64_t classes = 0;
   ops::Path path = ops::Path::fast;
@@ -18,11 +18,13 @@ struct Head {
 };
 
 /// Returns the head of parameter `id` [V, D]. The weight is a view, valid for one use.
-Head head_of(ParamRegistry& registry, ParamId id, const TensorGroup& tensor, ops::Path path);
+Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
+             const parallel::TensorGroup& tensor, ops::Path path);
 
 /// The backward of an objective: adds the head's gradient from `tape` to the registry, unless the
 /// head is frozen, and clears `tape`.
-void add_head_gradient(ParamRegistry& registry, ParamId head, ObjectiveTape& tape);
+void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head,
+                       ObjectiveGrads& saved);
 
 /// Computes ops::linear_cross_entropy of rows [N, D] with this head. grad_x is the partial gradient
 /// of the local classes. grad_weight is the gradient of the local rows, only for a trained head.
@@ -41,7 +43,7 @@ struct TargetRows {
   at::Tensor targets;  // [N]
 
   /// Synchronizes with the GPU.
-  TargetRows(const Microbatch& batch, const at::Tensor& hidden);
+  TargetRows(const parallel::Microbatch& batch, const at::Tensor& hidden);
 
   /// Selects per_token [B, T] at these tokens: [N].
   [[nodiscard]] at::Tensor of(const at::Tensor& per_token) const;
@@ -50,4 +52,4 @@ struct TargetRows {
   [[nodiscard]] at::Tensor spread(const at::Tensor& grad_rows, const at::Tensor& hidden) const;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -49,16 +49,17 @@ at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
   const float* weights = row_weights.defined() ? row_weights.const_data_ptr<float>() : nullptr;
   at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
     std::vector<float> scratch(static_cast<std::size_t>(width));
-    kernels::table().cross_entropy({.element = element_of(logits),
-                                    .logits = element_at(logits, first * width),
-                                    .targets = targets.data_ptr<std::int64_t>() + first,
-                                    .row_weights = weights == nullptr ? nullptr : weights + first,
-                                    .losses = losses.data_ptr<double>() + first,
-                                    .scratch = scratch.data(),
-                                    .rows = last - first,
-                                    .width = width,
-                                    .grad_scale = static_cast<float>(setup.grad_scale),
-                                    .want_grads = setup.want_grads});
+    ops::kernels::table().cross_entropy(
+        {.element = ops::element_of(logits),
+         .logits = ops::element_at(logits, first * width),
+         .targets = targets.data_ptr<std::int64_t>() + first,
+         .row_weights = weights == nullptr ? nullptr : weights + first,
+         .losses = losses.data_ptr<double>() + first,
+         .scratch = scratch.data(),
+         .rows = last - first,
+         .width = width,
+         .grad_scale = static_cast<float>(setup.grad_scale),
+         .want_grads = setup.want_grads});
   });
   return logits;
 }
@@ -70,16 +71,16 @@ struct CrossEntropyRow {
 };
 
 constexpr std::array kCrossEntropy{
-    CrossEntropyRow{cpu_accepts, [](const at::Tensor&) { return at::kDouble; }, cpu_chunk},
-    CrossEntropyRow{nullptr, accumulate_type, plain_chunk},
+    CrossEntropyRow{ops::cpu_accepts, [](const at::Tensor&) { return at::kDouble; }, cpu_chunk},
+    CrossEntropyRow{nullptr, ops::accumulate_type, plain_chunk},
 };
 
 /// Returns the loss of every row, [N] (fast path: fp64), and computes the requested gradients. If
 /// `correct` [N] is defined, it is set to true where the target is the first of the largest logits.
 at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                      const LinearCrossEntropySetup& setup, Path path,
+                      const LinearCrossEntropySetup& setup, ops::Path path,
                       LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {
-  const auto type = accumulate_type(x);
+  const auto type = ops::accumulate_type(x);
   const CrossEntropyRow& row = choose(path, kCrossEntropy, x);
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
@@ -91,7 +92,7 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
   const auto weights_in_order =
       setup.row_weights.defined() ? setup.row_weights.to(type).contiguous() : at::Tensor();
   const auto rows_per_chunk =
-      path == Path::plain ? std::max<std::int64_t>(x.size(0), 1) : setup.chunk_rows;
+      path == ops::Path::plain ? std::max<std::int64_t>(x.size(0), 1) : setup.chunk_rows;
   for (std::int64_t first = 0; first < x.size(0); first += rows_per_chunk) {
     const auto rows = std::min(rows_per_chunk, x.size(0) - first);
     const auto inputs = x.narrow(0, first, rows);
@@ -128,18 +129,19 @@ void check_targets(const at::Tensor& targets, std::int64_t classes) {
 
 LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                               const at::Tensor& targets,
-                                              const LinearCrossEntropySetup& setup, Path path) {
+                                              const LinearCrossEntropySetup& setup,
+                                              ops::Path path) {
   check_inputs(x, weight, targets, setup);
   const at::NoGradGuard no_grad;
   LinearCrossEntropyOutput out;
   const at::Tensor losses = row_losses(x, weight, targets, setup, path, out);
   const at::Tensor weighted = setup.row_weights.defined() ? losses.mul(setup.row_weights) : losses;
-  out.loss_sum = weighted.sum().to(accumulate_type(x));
+  out.loss_sum = weighted.sum().to(ops::accumulate_type(x));
   return out;
 }
 
 TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                         const TokenScoresSetup& setup, Path path) {
+                         const TokenScoresSetup& setup, ops::Path path) {
   const LinearCrossEntropySetup losses{.chunk_rows = setup.chunk_rows, .want_grads = false};
   check_inputs(x, weight, targets, losses);
   const at::NoGradGuard no_grad;

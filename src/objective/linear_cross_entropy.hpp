@@ -49,11 +49,11 @@ void check_targets(const at::Tensor& targets, std::int64_t classes);
 LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                               const at::Tensor& targets,
                                               const LinearCrossEntropySetup& setup = {},
-                                              Path path = Path::fast);
+                                              ops::Path path = ops::Path::fast);
 
 /// Computes the log-probability of each target, to compare models row by row: equal arguments give
 /// equal bits. Arguments and errors are those of linear_cross_entropy.
 TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                         const TokenScoresSetup& setup = {}, Path path = Path::fast);
+                         const TokenScoresSetup& setup = {}, ops::Path path = ops::Path::fast);
 
 }  // namespace trireme::ops

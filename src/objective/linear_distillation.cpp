@@ -9,7 +9,7 @@
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 namespace {
 
 struct RowRange {
@@ -35,7 +35,7 @@ VocabSplits gather_splits(const Head& student, const Head& teacher) {
   const at::Tensor own = at::tensor(
       {student.first, student.weight.size(0), teacher.first, teacher.weight.size(0)}, options);
   const at::Tensor all = at::empty({4 * student.tensor.size()}, options);
-  all_gather(student.tensor.group(), own, all, "vocabulary splits")->wait();
+  parallel::all_gather(student.tensor.group(), own, all, "vocabulary splits")->wait();
   const at::Tensor host = all.to(at::kCPU);
   const std::int64_t* values = host.const_data_ptr<std::int64_t>();
   VocabSplits splits;
@@ -87,7 +87,9 @@ at::Tensor teacher_rows(const Head& student, const Head& teacher) {
       buffer.narrow(0, one.offset, one.rows.count)
           .copy_(teacher.weight.narrow(0, one.rows.first - teacher.first, one.rows.count));
   }
-  if (total > 0) all_reduce(student.tensor.group(), buffer, ReduceOp::sum, "teacher rows")->wait();
+  if (total > 0)
+    parallel::all_reduce(student.tensor.group(), buffer, comm::ReduceOp::sum, "teacher rows")
+        ->wait();
   const at::Tensor rows = at::empty({own.count, teacher.weight.size(1)}, teacher.weight.options());
   const RowRange here = common(own, splits.teacher[rank]);
   if (here.count > 0)
@@ -128,7 +130,8 @@ ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
   std::vector<at::Tensor> maxima{logits.amax(1), largest_of(teacher)};
   if (shared_of_both < head.classes) maxima.push_back(largest_of(shared_of(logits)));
   const at::Tensor largest = at::stack(maxima);
-  if (!alone) all_reduce(head.tensor.group(), largest, ReduceOp::max, "loss maxima")->wait();
+  if (!alone)
+    parallel::all_reduce(head.tensor.group(), largest, comm::ReduceOp::max, "loss maxima")->wait();
   const at::Tensor warm = (shared_of(logits) - largest[maxima.size() == 3 ? 2 : 0].unsqueeze(1))
                               .div_(setup.temperature);
   logits.sub_(largest[0].unsqueeze(1));
@@ -146,7 +149,8 @@ ChunkTerms chunk_terms(const at::Tensor& logits, const at::Tensor& teacher,
   sums[3].copy_(warm_exp.sum(1));
   const at::Tensor exponentials = logits.exp_();
   sums[4].copy_(exponentials.sum(1));
-  if (!alone) all_reduce(head.tensor.group(), sums, ReduceOp::sum, "loss sums")->wait();
+  if (!alone)
+    parallel::all_reduce(head.tensor.group(), sums, comm::ReduceOp::sum, "loss sums")->wait();
 
   ChunkTerms terms;
   terms.ce = sums[4].log() - sums[0];
@@ -204,4 +208,4 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

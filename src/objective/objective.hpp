@@ -6,10 +6,10 @@
 
 #include "parallel/microbatch.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// The gradients of one micro-batch that an objective computes in forward, for its backward.
-struct ObjectiveTape {
+struct ObjectiveGrads {
   at::Tensor grad_hidden;  // [B, T, D], of the hidden states; the model consumes it
   at::Tensor grad_head;    // [V, D], of the head's weight; undefined if the head is frozen
 };
@@ -28,16 +28,16 @@ class Objective {
 
   /// With pipeline stages: called before the passes of these micro-batches on every rank of pp
   /// (collective). Computes reference values that forward() or evaluate() needs.
-  virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
+  virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}
 
   /// Computes the loss from hidden [B, T, D], the model's states after the final norm. Returns the
   /// sum of the losses of the batch (scalar, fp32 or fp64). Stores in `tape` the gradients of
   /// grad_scale * that sum; the registry is not changed. Ranks of cp hold parts of a batch, and
   /// their losses add up to the loss of the batch. All ranks of tp return the same sum.
-  virtual at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                             ObjectiveTape& tape) = 0;
+  virtual at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                             double grad_scale, ObjectiveGrads& saved) = 0;
 
-  virtual void backward(ObjectiveTape& tape) = 0;
+  virtual void backward(ObjectiveGrads& saved) = 0;
 
   /// Returns the names of further values of evaluate(): "accuracy" is reported as "valid_accuracy".
   [[nodiscard]] virtual std::span<const std::string_view> evaluated() const { return {}; }
@@ -45,8 +45,8 @@ class Objective {
   /// Computes values for validation, without gradients: the loss sum, then one sum per name in
   /// evaluated(). The sums add up over batches and ranks and are then divided by the number of
   /// terms. The result is a scalar, or [1 + names] fp64 if evaluated() is not empty.
-  [[nodiscard]] virtual at::Tensor evaluate(const Microbatch& batch,
+  [[nodiscard]] virtual at::Tensor evaluate(const parallel::Microbatch& batch,
                                             const at::Tensor& hidden) const = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

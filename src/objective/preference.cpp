@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-namespace trireme {
+namespace trireme::objective {
 namespace {
 
 /// The values that validation reports come first.
@@ -28,7 +28,7 @@ std::array<double, kMeans.size()> sums_of(const PreferenceTerms& terms) {
 
 }  // namespace
 
-PreferenceObjective::PreferenceObjective(ParamRegistry& registry, const Setup& setup,
+PreferenceObjective::PreferenceObjective(parallel::ParamRegistry& registry, const Setup& setup,
                                          std::unique_ptr<ReferenceScores> reference,
                                          Measures& measures)
     : registry_(registry),
@@ -38,14 +38,14 @@ PreferenceObjective::PreferenceObjective(ParamRegistry& registry, const Setup& s
       means_(measures, kMeans),
       num_pairs_(measures.declare({"num_pairs", Combine::sum, /*whole=*/true})) {}
 
-PreferenceTerms PreferenceObjective::terms_of(const Microbatch& batch,
+PreferenceTerms PreferenceObjective::terms_of(const parallel::Microbatch& batch,
                                               const SequenceScores& scores) const {
   const at::Tensor reference = reference_->sums(batch).to(at::kCPU);
   return preference_terms(setup_.config, scores, reference, setup_.seq_len);
 }
 
-at::Tensor PreferenceObjective::forward(const Microbatch& batch, const at::Tensor& hidden,
-                                        double grad_scale, ObjectiveTape& tape) {
+at::Tensor PreferenceObjective::forward(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                                        double grad_scale, ObjectiveGrads& saved) {
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
   const at::Tensor sequences = sequences_of(batch, targets);
@@ -58,7 +58,7 @@ at::Tensor PreferenceObjective::forward(const Microbatch& batch, const at::Tenso
                     {.grad_scale = grad_scale,
                      .row_weights = terms.row_weights.index_select(0, sequences)
                                         .to(hidden.device(), ops::accumulate_type(hidden))});
-  tape = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
+  saved = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
 
   const bool tells = gives_loss() && setup_.tensor.rank() == 0;
   means_.add(batch.step, tells ? sums_of(terms) : std::array<double, kMeans.size()>{},
@@ -67,15 +67,16 @@ at::Tensor PreferenceObjective::forward(const Microbatch& batch, const at::Tenso
   return terms.losses.sum().mul_(gives_loss() ? 1 : 0).to(hidden.device());
 }
 
-void PreferenceObjective::backward(ObjectiveTape& tape) {
-  add_head_gradient(registry_, setup_.head, tape);
+void PreferenceObjective::backward(ObjectiveGrads& saved) {
+  add_head_gradient(registry_, setup_.head, saved);
 }
 
 std::span<const std::string_view> PreferenceObjective::evaluated() const {
   return std::span(kMeans).first(kEvaluated);
 }
 
-at::Tensor PreferenceObjective::evaluate(const Microbatch& batch, const at::Tensor& hidden) const {
+at::Tensor PreferenceObjective::evaluate(const parallel::Microbatch& batch,
+                                         const at::Tensor& hidden) const {
   const PreferenceTerms terms =
       terms_of(batch, sequence_scores(batch, hidden, head(), setup_.context));
   std::vector<double> sums{terms.losses.sum().item<double>()};
@@ -84,4 +85,4 @@ at::Tensor PreferenceObjective::evaluate(const Microbatch& batch, const at::Tens
   return at::tensor(sums, hidden.options().dtype(at::kDouble)).mul_(gives_loss() ? 1 : 0);
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -6,7 +6,7 @@
 #include "objective/preference_loss.hpp"
 #include "objective/step_means.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// Learns which answer of a preference pair is better (DPO, IPO).
 ///
@@ -21,29 +21,29 @@ namespace trireme {
 class PreferenceObjective final : public Objective {
  public:
   struct Setup {
-    ParamId head = 0;  // [V, D]
+    parallel::ParamId head = 0;  // [V, D]
     ops::Path path = ops::Path::fast;
-    TensorGroup tensor = {};
-    ContextGroup context = {};
+    parallel::TensorGroup tensor = {};
+    parallel::ContextGroup context = {};
     PreferenceConfig config = {};
     std::int64_t seq_len = 0;  // train.seq_len
   };
 
   /// `registry` and `measures` must outlive this.
-  PreferenceObjective(ParamRegistry& registry, const Setup& setup,
+  PreferenceObjective(parallel::ParamRegistry& registry, const Setup& setup,
                       std::unique_ptr<ReferenceScores> reference, Measures& measures);
 
   [[nodiscard]] LossTerm term() const override { return LossTerm::pair; }
 
-  void prepare(std::span<const Microbatch> micro_batches) override {
+  void prepare(std::span<const parallel::Microbatch> micro_batches) override {
     reference_->prepare(micro_batches);
   }
 
-  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                     ObjectiveTape& tape) override;
-  void backward(ObjectiveTape& tape) override;
+  at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     ObjectiveGrads& saved) override;
+  void backward(ObjectiveGrads& saved) override;
   [[nodiscard]] std::span<const std::string_view> evaluated() const override;
-  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+  [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override;
 
  private:
@@ -56,10 +56,10 @@ class PreferenceObjective final : public Objective {
     return head_of(registry_, setup_.head, setup_.tensor, setup_.path);
   }
 
-  [[nodiscard]] PreferenceTerms terms_of(const Microbatch& batch,
+  [[nodiscard]] PreferenceTerms terms_of(const parallel::Microbatch& batch,
                                          const SequenceScores& scores) const;
 
-  ParamRegistry& registry_;
+  parallel::ParamRegistry& registry_;
   Setup setup_;
   std::unique_ptr<ReferenceScores> reference_;
   Measures& measures_;
@@ -67,4 +67,4 @@ class PreferenceObjective final : public Objective {
   Measures::Id num_pairs_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

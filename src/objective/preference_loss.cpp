@@ -7,7 +7,7 @@
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 namespace {
 
 constexpr double kMaxBeta = 1e6;
@@ -81,4 +81,4 @@ PreferenceTerms preference_terms(const PreferenceConfig& config, const SequenceS
   return terms;
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

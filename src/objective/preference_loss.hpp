@@ -9,7 +9,7 @@
 #include "core/problems.hpp"
 #include "objective/sequence_scores.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// Derives the log-probability of a sequence from those of its targets.
 enum class LogProbForm {
@@ -82,4 +82,4 @@ struct PreferenceTerms {
 PreferenceTerms preference_terms(const PreferenceConfig& config, const SequenceScores& scores,
                                  const at::Tensor& reference, std::int64_t seq_len);
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -3,7 +3,7 @@
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 namespace {
 
 at::Tensor zeros_of_sequences(std::int64_t num_pairs) {
@@ -12,7 +12,7 @@ at::Tensor zeros_of_sequences(std::int64_t num_pairs) {
 
 }  // namespace
 
-at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
+at::Tensor sequences_of(const parallel::Microbatch& batch, const TargetRows& targets) {
   if (batch.num_pairs == 0 && targets.index.numel() == 0) return at::empty({0}, at::kLong);
   if (!batch.sequence_of.defined())
     fail(ErrorKind::internal, "a preference loss received a batch without preference pairs");
@@ -29,7 +29,7 @@ at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets) {
 }
 
 SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences,
-                             const at::Tensor& log_probs, const ContextGroup& context) {
+                             const at::Tensor& log_probs, const parallel::ContextGroup& context) {
   // On the host, because a GPU adds in no fixed order.
   const at::Tensor values = log_probs.to(at::kCPU);
   SequenceScores scores{zeros_of_sequences(num_pairs), zeros_of_sequences(num_pairs)};
@@ -37,20 +37,21 @@ SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences
   scores.counts.index_add_(0, sequences, at::ones_like(values));
   if (context.size() == 1) return scores;
   const at::Tensor both = at::stack({scores.sums, scores.counts}).to(log_probs.device());
-  all_reduce(*context.group, both, ReduceOp::sum, "log-probabilities")->wait();
+  parallel::all_reduce(*context.group, both, comm::ReduceOp::sum, "log-probabilities")->wait();
   const at::Tensor of_all = both.to(at::kCPU);
   return {of_all[0], of_all[1]};
 }
 
-SequenceScores sequence_scores(const Microbatch& batch, const at::Tensor& hidden, const Head& head,
-                               const ContextGroup& context) {
+SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                               const Head& head, const parallel::ContextGroup& context) {
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
   const at::Tensor log_probs = token_scores(head, targets.rows, targets.targets).log_probs;
   return sum_sequences(batch.num_pairs, sequences_of(batch, targets), log_probs, context);
 }
 
-std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores& scores) {
+std::vector<PairScore> pair_scores(const parallel::Microbatch& batch,
+                                   const SequenceScores& scores) {
   const auto sums = scores.sums.accessor<double, 1>();
   const auto counts = scores.counts.accessor<double, 1>();
   std::vector<PairScore> result;
@@ -68,13 +69,13 @@ std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores
 }
 
 StoredReference::StoredReference(std::span<const PairScore> scores, std::string where,
-                                 const ContextGroup& context)
+                                 const parallel::ContextGroup& context)
     : where_(std::move(where)), context_(context) {
   scores_.reserve(scores.size());
   for (const PairScore& score : scores) scores_.emplace(score.key, score);
 }
 
-at::Tensor StoredReference::sums(const Microbatch& batch) {
+at::Tensor StoredReference::sums(const parallel::Microbatch& batch) {
   const at::Tensor targets = batch.targets.flatten();
   const at::Tensor index = targets.ne(ops::kIgnoredTarget).nonzero().squeeze(1);
   const at::Tensor sequences = batch.sequence_of.flatten().index_select(0, index).to(at::kCPU);
@@ -103,4 +104,4 @@ at::Tensor StoredReference::sums(const Microbatch& batch) {
   return result;
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "objective/head.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 
 /// Log-probabilities of the sequences of preference pairs, numbered like Microbatch::sequence_of.
-namespace trireme {
+namespace trireme::objective {
 
 /// Scores of whole sequences, in host memory: [2 * num_pairs] fp64 each, equal on all ranks that
 /// hold parts of the sequences.
@@ -21,16 +21,16 @@ struct SequenceScores {
 
 /// Returns the sequence of each token with a target, in host memory, [N] int64. Throws
 /// Error(internal) for a batch without pairs.
-at::Tensor sequences_of(const Microbatch& batch, const TargetRows& targets);
+at::Tensor sequences_of(const parallel::Microbatch& batch, const TargetRows& targets);
 
 /// Sums log_probs [N], one per target, by sequence; collective over the ranks of cp. Additions run
 /// in token order, so equal arguments give equal bits.
 SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences,
-                             const at::Tensor& log_probs, const ContextGroup& context);
+                             const at::Tensor& log_probs, const parallel::ContextGroup& context);
 
 /// Computes the scores of a frozen model from `hidden` [B, T, D], its states after the final norm.
-SequenceScores sequence_scores(const Microbatch& batch, const at::Tensor& hidden, const Head& head,
-                               const ContextGroup& context);
+SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                               const Head& head, const parallel::ContextGroup& context);
 
 /// Provides the log-probabilities of a frozen reference model to a preference loss.
 class ReferenceScores {
@@ -38,11 +38,11 @@ class ReferenceScores {
   virtual ~ReferenceScores() = default;
 
   /// Called like Objective::prepare.
-  virtual void prepare(std::span<const Microbatch> /*micro_batches*/) {}
+  virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}
 
   /// Returns SequenceScores::sums of the reference; collective like sequence_scores. Called once
   /// per micro-batch, after the model's forward pass.
-  [[nodiscard]] virtual at::Tensor sums(const Microbatch& batch) = 0;
+  [[nodiscard]] virtual at::Tensor sums(const parallel::Microbatch& batch) = 0;
 };
 
 /// Precomputed log-probabilities of one preference pair.
@@ -53,7 +53,7 @@ struct PairScore {
   std::array<std::int32_t, 2> counts{};  // like SequenceScores::counts
 };
 
-std::vector<PairScore> pair_scores(const Microbatch& batch, const SequenceScores& scores);
+std::vector<PairScore> pair_scores(const parallel::Microbatch& batch, const SequenceScores& scores);
 
 /// Reference scores that were computed once before training. A pair is found by its key, which
 /// identifies its data set, length, tokens and targets.
@@ -61,15 +61,15 @@ class StoredReference final : public ReferenceScores {
  public:
   /// Of two scores with the same key, the first is used. `where` names their origin in errors.
   StoredReference(std::span<const PairScore> scores, std::string where,
-                  const ContextGroup& context = {});
+                  const parallel::ContextGroup& context = {});
 
   /// Throws Error(data) if a pair has no score or another number of targets.
-  [[nodiscard]] at::Tensor sums(const Microbatch& batch) override;
+  [[nodiscard]] at::Tensor sums(const parallel::Microbatch& batch) override;
 
  private:
   std::unordered_map<std::uint64_t, PairScore> scores_;  // by key
   std::string where_;
-  ContextGroup context_;
+  parallel::ContextGroup context_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace trireme {
+namespace trireme::objective {
 
 StepMeans::StepMeans(Measures& measures, std::span<const std::string_view> names)
     : measures_(measures), sums_(names.size(), 0) {
@@ -24,4 +24,4 @@ void StepMeans::add(std::int64_t step, std::span<const double> sums, double weig
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

@@ -6,7 +6,7 @@
 
 #include "core/measures.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// Values of an objective that a step reports. Each is a sum over its micro-batches and ranks
 /// divided by a common weight (targets or pairs), which is summed the same way.
@@ -27,4 +27,4 @@ class StepMeans {
   std::int64_t step_ = -1;
 };
 
-}  // namespace trireme
+}  // namespace trireme::objective

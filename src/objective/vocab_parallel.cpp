@@ -7,7 +7,7 @@
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 namespace {
 
 /// Targets of the rows [rows] of one chunk.
@@ -17,7 +17,7 @@ struct RowTargets {
   at::Tensor picks;  // [rows, 1] local class index, 0 if the class is on another rank
 };
 
-RowTargets row_targets(const at::Tensor& targets, const VocabPart& part, std::int64_t classes) {
+RowTargets row_targets(const at::Tensor& targets, const VocabShard& part, std::int64_t classes) {
   const at::Tensor valid = targets.ne(ops::kIgnoredTarget);
   const at::Tensor local = targets - part.first;
   const at::Tensor own = valid.logical_and(local.ge(0)).logical_and(local.lt(classes));
@@ -25,17 +25,17 @@ RowTargets row_targets(const at::Tensor& targets, const VocabPart& part, std::in
 }
 
 /// Subtracts from each row of `scores` the maximum over all ranks.
-void subtract_largest(const at::Tensor& scores, Communicator& group) {
+void subtract_largest(const at::Tensor& scores, comm::Communicator& group) {
   const at::Tensor largest = scores.amax(1);
-  all_reduce(group, largest, ReduceOp::max, "loss maxima")->wait();
+  parallel::all_reduce(group, largest, comm::ReduceOp::max, "loss maxima")->wait();
   scores.sub_(largest.unsqueeze(1));
 }
 
 }  // namespace
 
 ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
-    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const VocabPart& part,
-    const ops::LinearCrossEntropySetup& setup) {
+    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+    const VocabShard& part, const ops::LinearCrossEntropySetup& setup) {
   const at::NoGradGuard no_grad;
   ops::check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
@@ -57,7 +57,7 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
     scores.exp_();
     sums[0].copy_(scores.sum(1));
-    all_reduce(part.group, sums, ReduceOp::sum, "loss sums")->wait();
+    parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
     at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
     at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
     if (setup.row_weights.defined()) {
@@ -79,7 +79,7 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
 }
 
 ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
-                                             const at::Tensor& targets, const VocabPart& part,
+                                             const at::Tensor& targets, const VocabShard& part,
                                              const ops::TokenScoresSetup& setup) {
   const at::NoGradGuard no_grad;
   ops::check_targets(targets, part.classes);
@@ -102,7 +102,7 @@ ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tens
       sums[2].copy_(scores.eq(0).logical_and_(before).sum(1));
     }
     sums[0].copy_(scores.exp().sum(1));
-    all_reduce(part.group, sums, ReduceOp::sum, "loss sums")->wait();
+    parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
     const at::Tensor log_probs = sums[1] - sums[0].log();
     out.log_probs.narrow(0, first, rows).copy_(log_probs.masked_fill_(valid.logical_not(), 0));
     if (setup.want_correct) {
@@ -113,4 +113,4 @@ ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tens
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::objective

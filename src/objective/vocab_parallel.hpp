@@ -2,11 +2,11 @@
 #include "comm/communicator.hpp"
 #include "objective/linear_cross_entropy.hpp"
 
-namespace trireme {
+namespace trireme::objective {
 
 /// The rows of the output matrix on one rank: classes [first, first + weight.size(0)) of `classes`.
-struct VocabPart {
-  Communicator& group;
+struct VocabShard {
+  comm::Communicator& group;
   std::int64_t first = 0;
   std::int64_t classes = 0;
 };
@@ -18,12 +18,12 @@ struct VocabPart {
 /// the caller sums over ranks; grad_weight is the gradient of the local rows. Throws like
 /// ops::linear_cross_entropy. Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
 ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
-    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, const VocabPart& part,
-    const ops::LinearCrossEntropySetup& setup);
+    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+    const VocabShard& part, const ops::LinearCrossEntropySetup& setup);
 
 /// Like ops::token_scores, with the classes split over a group; equal results on all ranks.
 ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
-                                             const at::Tensor& targets, const VocabPart& part,
+                                             const at::Tensor& targets, const VocabShard& part,
                                              const ops::TokenScoresSetup& setup);
 
-}  // namespace trireme
+}  // namespace trireme::objective

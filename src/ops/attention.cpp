@@ -75,7 +75,7 @@ bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetu
   if (one_document_a_row(setup)) return true;
   if (&find_attention(Path::fast, q, setup) != &kPlain) return false;
   return setup.whole_rows() ||
-         !has_blind_queries(plan_attention(setup, q.size(0), q.size(2), k.size(2)));
+         !has_queries_without_keys(plan_attention(setup, q.size(0), q.size(2), k.size(2)));
 }
 
 using torch::autograd::AutogradContext;
@@ -142,7 +142,7 @@ at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at:
     return at::scaled_dot_product_attention(q, k, v, {}, 0.0, setup.causal, setup.scale,
                                             /*enable_gqa=*/true);
   }
-  const auto length = setup.query_places.empty() ? q.size(2) : k.size(2);
+  const auto length = setup.query_positions.empty() ? q.size(2) : k.size(2);
   const auto mask = attention_mask(setup, q.size(0), length, q.device()).unsqueeze(1);
   return at::scaled_dot_product_attention(q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)),
                                           mask, 0.0, false, setup.scale);

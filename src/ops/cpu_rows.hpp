@@ -57,7 +57,7 @@ void for_rows(std::int64_t rows, const Body& body) {
 
 /// Calls body(first, last) for several chunks per thread, scheduled dynamically.
 template <class Body>
-void for_pieces(std::int64_t count, const Body& body) {
+void for_dynamic_chunks(std::int64_t count, const Body& body) {
   constexpr std::int64_t kChunksPerThread = 8;
   const std::int64_t threads = at::get_num_threads();
   const std::int64_t chunk = std::max<std::int64_t>(count / (threads * kChunksPerThread), 1);

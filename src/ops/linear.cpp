@@ -69,7 +69,7 @@ at::Tensor cpu_linear(const at::Tensor& x_in, const at::Tensor& w_in, at::Scalar
   if (x.size(0) < kManyRows) {  // each thread reads its part of W as one stream
     at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1), run);
   } else {
-    for_pieces(chunks, run);
+    for_dynamic_chunks(chunks, run);
   }
   return y;
 }

@@ -63,7 +63,7 @@ at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const Pa
         static_cast<std::size_t>(kernels::kMaxPagedQueries * (2 * width + kBlockTokens)));
     for (std::int64_t i = first; i < last; ++i) {
       const PagedTask& task = tasks[static_cast<std::size_t>(i)];
-      const PagedText& text = plan.texts[task.text];
+      const PagedSequence& text = plan.texts[task.text];
       table.paged_attention({.element = element_of(cache.keys),
                              .q = element_at(q, text.first_row * q.stride(2)),
                              .q_row_stride = q.stride(2),
@@ -84,7 +84,7 @@ at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const Pa
                              .scale = static_cast<float>(scale)});
     }
   };
-  for_pieces(static_cast<std::int64_t>(tasks.size()), run);
+  for_dynamic_chunks(static_cast<std::int64_t>(tasks.size()), run);
   return out;
 }
 
@@ -92,7 +92,7 @@ void cpu_store(const at::Tensor& k_in, const at::Tensor& v_in, const PagedPlan& 
                const PagedCache& cache) {
   const at::Tensor k = last_dim_contiguous(k_in);
   const at::Tensor v = last_dim_contiguous(v_in);
-  for (const PagedText& text : plan.texts) {
+  for (const PagedSequence& text : plan.texts) {
     const kernels::PagedStore all{.element = element_of(cache.keys),
                                   .k = element_at(k, text.first_row * k.stride(2)),
                                   .k_row_stride = k.stride(2),
@@ -189,7 +189,7 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
         attend_to(queries, texts.keys, texts.values, seen.view({queries.size(0), 1, 1, -1}), scale)
             .select(1, 0));
   }
-  for (const PagedText& text : plan.texts) {
+  for (const PagedSequence& text : plan.texts) {
     if (text.num_rows == 1) continue;
     const std::int64_t end = text.before + text.num_rows;
     const std::vector<std::int64_t> blocks(text.blocks.begin(),
@@ -249,7 +249,7 @@ PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int
           make(count).view({kv_heads, blocks, kBlockTokens / word, head_dim, word})};
 }
 
-PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window) {
+PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::int64_t window) {
   const AttentionSetup setup{.window = window};
   PagedPlan plan;
   std::vector<std::int64_t> block_of_row;
@@ -257,7 +257,7 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
   std::vector<std::int64_t> single_rows;
   std::vector<std::int64_t> single_seen;
   std::int64_t most_blocks = 0;
-  for (const PagedText& text : texts) {
+  for (const PagedSequence& text : texts) {
     const std::int64_t end = text.before + text.num_rows;
     TRIREME_ASSERT(text.first_row == plan.num_rows && text.num_rows > 0 && text.before >= 0);
     TRIREME_ASSERT(static_cast<std::int64_t>(text.blocks.size()) >= blocks_for(end));
@@ -265,7 +265,7 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
     for (std::int64_t position = text.before; position < end; ++position) {
       block_of_row.push_back(text.blocks[static_cast<std::size_t>(position / kBlockTokens)]);
       slot_of_row.push_back(position % kBlockTokens);
-      KeyInterval seen = setup.places_seen(position);
+      KeyInterval seen = setup.positions_seen(position);
       seen.begin = std::max<std::int64_t>(seen.begin, 0);
       plan.seen.push_back(seen);
     }
@@ -281,7 +281,7 @@ PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64
   plan.slot_of_row = on_device(slot_of_row);
   if (!single_rows.empty()) {
     std::vector<std::int64_t> tables;
-    for (const PagedText& text : texts) {
+    for (const PagedSequence& text : texts) {
       if (text.num_rows > 1) continue;
       const auto used = static_cast<std::size_t>(blocks_for(text.before + 1));
       for (std::size_t i = 0; i < static_cast<std::size_t>(most_blocks); ++i)

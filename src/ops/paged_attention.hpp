@@ -13,7 +13,7 @@
 namespace trireme::ops {
 
 /// Rows [first_row, first_row + num_rows) of a step: tokens before, before + 1, ... of a sequence.
-struct PagedText {
+struct PagedSequence {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
   std::int64_t before = 0;           // number of tokens already in the cache
@@ -39,7 +39,7 @@ PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int
 
 /// The rows of each sequence and the tokens that each row sees, computed once per step.
 struct PagedPlan {
-  std::vector<PagedText> texts;  // rows in order, without gaps
+  std::vector<PagedSequence> texts;  // rows in order, without gaps
   std::int64_t num_rows = 0;
   std::vector<KeyInterval> seen;  // [rows]: tokens of its sequence that a row sees
   // Only for the plain path, int64 on the cache's device:
@@ -52,7 +52,7 @@ struct PagedPlan {
 
 /// Plans a step. `window` limits the tokens that a row sees, counted back from its own
 /// (AttentionSetup); 0: no limit. Throws Error(internal) for gaps in rows and missing blocks.
-PagedPlan plan_paged(std::vector<PagedText> texts, at::Device device, std::int64_t window = 0);
+PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::int64_t window = 0);
 
 /// Stores keys and values [1, kv_heads, rows, head_dim] (any strides) of all rows in the cache.
 void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,

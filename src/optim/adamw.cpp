@@ -1,6 +1,6 @@
 #include "optim/adamw.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 void check(const AdamWConfig& config, Problems& problems) {
   check_not_negative("optim.weight_decay", config.weight_decay, problems);
@@ -9,7 +9,8 @@ void check(const AdamWConfig& config, Problems& problems) {
   if (!(config.eps > 0)) problems.add("optim.eps", config.eps, "must be more than 0");
 }
 
-AdamW::AdamW(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params)
+AdamW::AdamW(const Config& config, parallel::ParamRegistry& registry,
+             std::span<const ParamRange> params)
     : config_(config),
       exp_avg_(registry.make_state()),
       exp_avg_sq_(registry.make_state()),
@@ -43,4 +44,4 @@ std::vector<OptimizerSlot> AdamW::slots() {
   return {{"exp_avg", exp_avg_}, {"exp_avg_sq", exp_avg_sq_}};
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

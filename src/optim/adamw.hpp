@@ -1,7 +1,7 @@
 #pragma once
 #include "optim/optimizer.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 struct AdamWConfig {
   double weight_decay = 0.1;
@@ -26,7 +26,8 @@ class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
 
-  AdamW(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params);
+  AdamW(const Config& config, parallel::ParamRegistry& registry,
+        std::span<const ParamRange> params);
 
   static std::size_t num_slots(const Config& /*config*/) { return 2; }
 
@@ -50,4 +51,4 @@ class AdamW : public Optimizer {
   std::vector<Group> groups_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::optim

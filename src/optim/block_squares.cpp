@@ -8,7 +8,7 @@
 
 #include "core/exact_sum.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 // most blocks at once in the plain implementation
@@ -124,4 +124,4 @@ void add_block_squares(const at::Tensor& grads, std::int64_t begin, const at::Te
   add(grads, begin, words);
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trireme {
+namespace trireme::optim {
 
 /// Number of squares that are summed in fp64 before they enter an exact sum.
 inline constexpr std::int64_t kSquaresBlock = 64;
@@ -16,4 +16,4 @@ void add_block_squares(const at::Tensor& grads, std::int64_t begin, const at::Te
 /// Like add_block_squares, with ATen on any device. Same words if block sums round equally.
 void add_block_squares_plain(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -7,7 +7,7 @@
 #include "optim/registry.hpp"
 #include "optim/schedule.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 std::string text_of(const OptimizerKey& key) {
@@ -88,8 +88,8 @@ const char* optimizer_help() {
 
 void check(const OptimConfig& config, Problems& problems) {
   if (!(config.lr > 0)) problems.add("optim.lr", config.lr, "must be more than 0");
-  if (config.lr > kMostLr)
-    problems.add("optim.lr", config.lr, formatted("must be at most {}", kMostLr));
+  if (config.lr > kMaxLr)
+    problems.add("optim.lr", config.lr, formatted("must be at most {}", kMaxLr));
   if (config.min_lr != kTenthOfLr && !(config.min_lr >= 0))
     problems.add("optim.min_lr", config.min_lr, "must be 0 or more, or -1: 0.1 optim.lr");
   check_not_negative("optim.clip_norm", config.clip_norm, problems);
@@ -100,4 +100,4 @@ void check(const OptimConfig& config, Problems& problems) {
   if (const OptimizerRow* row = find_optimizer(config.name)) row->check(config, problems);
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -8,11 +8,11 @@
 #include "core/own_keys.hpp"
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 /// Value of optim.min_lr that stands for 0.1 lr.
 inline constexpr double kTenthOfLr = -1;
-inline constexpr double kMostLr = 1e6;
+inline constexpr double kMaxLr = 1e6;
 
 /// A key of [optim] that one or more optimizers declare, for example beta2 of adamw and lion. The
 /// help text says which optimizers have it and how each one uses it.
@@ -67,4 +67,4 @@ inline void check_not_negative(const std::string& key, double value, Problems& p
   if (!(value >= 0)) problems.add(key, value, "must be 0 or more");
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

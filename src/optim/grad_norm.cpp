@@ -11,7 +11,7 @@
 #include "optim/block_squares.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kWords);
@@ -19,21 +19,21 @@ constexpr auto kWords = static_cast<std::int64_t>(ExactSum::kWords);
 /// Returns the words of the sum of squares and the count of non-finite numbers, over the elements
 /// that this rank owns: its owned shard, or its whole local shard if `of_part`. Adjacent elements
 /// are summed as one range.
-at::Tensor words_of_squares(const ParamRegistry& registry, bool of_part,
+at::Tensor words_of_squares(const parallel::ParamRegistry& registry, bool of_part,
                             const at::Tensor& loss_sum) {
   const at::Tensor words =
       at::zeros({kWords + 1}, at::TensorOptions().dtype(at::kLong).device(registry.device()));
-  const UnitLayout& layout = registry.layout();
-  for (const std::size_t unit : layout.trained_units()) {
+  const parallel::UnitLayout& layout = registry.layout();
+  for (const std::size_t unit : layout.trainable_units()) {
     const at::Tensor grads = registry.grad_part(unit);
     const std::int64_t part_begin = layout.part(unit).begin;
-    IndexRange range;
+    parallel::IndexRange range;
     const auto add = [&] {
       if (range.count() > 0)
         add_block_squares(grads.narrow(0, range.begin - part_begin, range.count()), range.begin,
                           words);
     };
-    for (const ParamSpan& span :
+    for (const parallel::ParamSpan& span :
          layout.owned_spans(unit, of_part ? layout.part(unit) : layout.share(unit))) {
       if (registry.spec(span.id).sign_rate > 0) continue;
       if (span.begin != range.end) {
@@ -62,11 +62,11 @@ at::Tensor on_host(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
 
 }  // namespace
 
-GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
+GradSummary summarize_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
                             const at::Tensor& loss_sum) {
   const at::NoGradGuard no_grad;
   const at::Tensor words = words_of_squares(registry, /*of_part=*/false, loss_sum);
-  all_reduce(world, words, ReduceOp::sum, "norm")->wait();
+  parallel::all_reduce(world, words, comm::ReduceOp::sum, "norm")->wait();
   const at::Tensor known = on_host({words}, loss_sum);
   const auto* const numbers = known.const_data_ptr<std::int64_t>();
   const ExactSum squares = squares_of(numbers);
@@ -74,18 +74,20 @@ GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
   return {norm, norm, squares.num_not_finite() == 0, std::bit_cast<double>(numbers[kWords + 1])};
 }
 
-GradSummary summarize_own_grads(const ParamRegistry& registry, const Mesh& mesh,
+GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const parallel::Mesh& mesh,
                                 const at::Tensor& loss_sum) {
   const at::NoGradGuard no_grad;
   // Ranks of cp have identical sums, so each rank counts all of them.
   const at::Tensor own = words_of_squares(registry, /*of_part=*/true, loss_sum);
-  all_reduce(mesh.group(Axis::tp), own, ReduceOp::sum, "norm")->wait();
+  parallel::all_reduce(mesh.group(parallel::Axis::tp), own, comm::ReduceOp::sum, "norm")->wait();
   const at::Tensor all = own.clone();
-  all_reduce(mesh.group(Axis::data), all, ReduceOp::sum, "norm of data ranks")->wait();
+  parallel::all_reduce(mesh.group(parallel::Axis::data), all, comm::ReduceOp::sum,
+                       "norm of data ranks")
+      ->wait();
   const at::Tensor known = on_host({own, all}, loss_sum);
   const auto* const numbers = known.const_data_ptr<std::int64_t>();
   const ExactSum squares = squares_of(numbers + kWords + 1);
-  return {std::sqrt(squares.value() / mesh.size(Axis::data)),
+  return {std::sqrt(squares.value() / mesh.size(parallel::Axis::data)),
           std::sqrt(squares_of(numbers).value()), squares.num_not_finite() == 0,
           std::bit_cast<double>(numbers[2 * (kWords + 1)])};
 }
@@ -94,4 +96,4 @@ double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

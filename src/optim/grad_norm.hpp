@@ -3,7 +3,7 @@
 
 #include "parallel/param_registry.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 /// Values about an update that all ranks know before they change their weights.
 struct GradSummary {
@@ -19,16 +19,16 @@ struct GradSummary {
 ///
 /// Squares are added in fp64 in fixed blocks of 64 elements, and the blocks are added exactly
 /// (ExactSum): equal gradients give an equal norm for any number of data ranks and ZeRO stage.
-GradSummary summarize_grads(const ParamRegistry& registry, Communicator& world,
+GradSummary summarize_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
                             const at::Tensor& loss_sum);
 
-/// Computes the norms if data ranks train independently (Mesh::trains_alone). own_norm is the norm
+/// Computes the norms if data ranks train independently (Mesh::has_local_steps). own_norm is the norm
 /// of this data rank's gradient over its ranks of tp. norm is the root mean square of all own
 /// norms. Collective over all ranks of the mesh.
-GradSummary summarize_own_grads(const ParamRegistry& registry, const Mesh& mesh,
+GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const parallel::Mesh& mesh,
                                 const at::Tensor& loss_sum);
 
 /// Returns the factor on all gradients: min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0.
 double clip_factor(double norm, double clip_norm);
 
-}  // namespace trireme
+}  // namespace trireme::optim

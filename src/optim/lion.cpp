@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 /// Elements updated at once, so that the direction buffer stays smaller than the model.
@@ -16,7 +16,8 @@ void check(const LionConfig& config, Problems& problems) {
   check_fraction("optim.beta2", config.beta2, problems);
 }
 
-Lion::Lion(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params)
+Lion::Lion(const Config& config, parallel::ParamRegistry& registry,
+           std::span<const ParamRange> params)
     : config_(config), momentum_(registry.make_state()) {
   for (const auto& [range, decay] : update_ranges(registry, params)) {
     for (std::int64_t done = 0; done < range.count; done += kMostElements) {
@@ -42,4 +43,4 @@ std::vector<OptimizerSlot> Lion::slots() {
   return {{"momentum", momentum_}};
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

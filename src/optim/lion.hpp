@@ -1,7 +1,7 @@
 #pragma once
 #include "optim/optimizer.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 struct LionConfig {
   double weight_decay = 0.1;
@@ -26,7 +26,7 @@ class Lion : public Optimizer {
  public:
   using Config = LionConfig;
 
-  Lion(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params);
+  Lion(const Config& config, parallel::ParamRegistry& registry, std::span<const ParamRange> params);
 
   static std::size_t num_slots(const Config& /*config*/) { return 1; }
 
@@ -47,4 +47,4 @@ class Lion : public Optimizer {
   std::vector<Chunk> chunks_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-namespace trireme {
+namespace trireme::optim {
 
 /// Dynamic loss scale for fp16. The scale is halved after an update with a non-finite gradient (all
 /// ranks skip this update) and doubled after `kGrowthInterval` good updates in a row. In other
@@ -42,4 +42,4 @@ class LossScaler {
   std::int64_t good_steps_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -2,7 +2,7 @@
 
 #include "optim/registry.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;
@@ -31,7 +31,8 @@ std::size_t num_optimizer_slots(const OptimConfig& config) {
   return row == nullptr ? 0 : row->num_slots(config);
 }
 
-std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegistry& registry) {
+std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config,
+                                          parallel::ParamRegistry& registry) {
   const OptimizerRow* row = find_optimizer(config.name);
   if (row == nullptr) {
     Problems problems;
@@ -41,4 +42,4 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegist
   return row->make(config, registry);
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -11,7 +11,7 @@
 #include "optim/config.hpp"
 #include "optim/param_ranges.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 /// One state buffer of an optimizer (make_state() of the registry): one number per local element.
 struct OptimizerSlot {
@@ -41,7 +41,8 @@ class Optimizer {
 };
 
 /// Creates the optimizer `config.name`. Throws Error(usage) that lists the known names.
-std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParamRegistry& registry);
+std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config,
+                                          parallel::ParamRegistry& registry);
 std::vector<std::string> optimizer_names();
 
 /// Returns the number of slots of the optimizer, each as large as the master weights it updates.
@@ -53,4 +54,4 @@ std::vector<OptimizerKey> keys_of_optimizer(std::string_view name);
 /// Returns the config of optimizer `name` with all its keys at their defaults.
 OptimConfig optimizer_defaults(std::string_view name);
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -1,16 +1,16 @@
 #include "optim/param_ranges.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
-std::vector<ParamRange> param_ranges(const ParamRegistry& registry) {
-  const UnitLayout& layout = registry.layout();
+std::vector<ParamRange> param_ranges(const parallel::ParamRegistry& registry) {
+  const parallel::UnitLayout& layout = registry.layout();
   std::vector<ParamRange> ranges;
-  for (const std::size_t unit : layout.trained_units()) {
-    const IndexRange part = layout.part(unit);
-    const std::vector<ParamSpan> spans = layout.spans(unit, part);
+  for (const std::size_t unit : layout.trainable_units()) {
+    const parallel::IndexRange part = layout.part(unit);
+    const std::vector<parallel::ParamSpan> spans = layout.spans(unit, part);
     for (std::size_t i = 0; i < spans.size(); ++i) {
-      const ParamSpan& span = spans[i];
-      Slice slice = layout.param(span.id).slice;
+      const parallel::ParamSpan& span = spans[i];
+      parallel::Slice slice = layout.param(span.id).slice;
       slice.flat_begin = span.first;
       slice.flat_end = span.first + span.count;
       const std::int64_t end = i + 1 < spans.size() ? spans[i + 1].begin : part.end;
@@ -21,11 +21,11 @@ std::vector<ParamRange> param_ranges(const ParamRegistry& registry) {
   return ranges;
 }
 
-std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
+std::vector<UpdateRange> update_ranges(const parallel::ParamRegistry& registry,
                                        std::span<const ParamRange> params) {
   std::vector<UpdateRange> ranges;
   for (const auto& [id, slice, elements] : params) {
-    const ParamSpec& spec = registry.spec(id);
+    const parallel::ParamSpec& spec = registry.spec(id);
     if (spec.sign_rate > 0) continue;
     FlatRange* last = ranges.empty() ? nullptr : &ranges.back().elements;
     if (last != nullptr && ranges.back().decay == spec.decay && last->unit == elements.unit &&
@@ -38,7 +38,7 @@ std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
   return ranges;
 }
 
-SignStep::SignStep(const ParamRegistry& registry) {
+SignStep::SignStep(const parallel::ParamRegistry& registry) {
   for (const ParamRange& range : param_ranges(registry)) {
     const double rate = registry.spec(range.id).sign_rate;
     if (rate == 0) continue;
@@ -51,4 +51,4 @@ void SignStep::step() const {
   for (const Target& target : targets_) target.weights.sub_(target.grads.sign(), target.rate);
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

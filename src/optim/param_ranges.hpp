@@ -5,7 +5,7 @@
 
 #include "parallel/param_registry.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 /// A contiguous range of this rank's shard of an FSDP unit.
 struct FlatRange {
@@ -13,30 +13,31 @@ struct FlatRange {
   std::int64_t begin = 0;  // index in the local shard
   std::int64_t count = 0;
 
-  [[nodiscard]] at::Tensor weights(const ParamRegistry& registry) const {
-    return registry.main_part(unit).narrow(0, begin, count);
+  [[nodiscard]] at::Tensor weights(const parallel::ParamRegistry& registry) const {
+    return registry.master_part(unit).narrow(0, begin, count);
   }
 
-  [[nodiscard]] at::Tensor grads(const ParamRegistry& registry) const {
+  [[nodiscard]] at::Tensor grads(const parallel::ParamRegistry& registry) const {
     return registry.update_grad(unit).narrow(0, begin, count);
   }
 
   /// Returns the same elements of a buffer that registry.make_state() made.
-  [[nodiscard]] at::Tensor state(const ParamRegistry& registry, const at::Tensor& flat) const {
+  [[nodiscard]] at::Tensor state(const parallel::ParamRegistry& registry,
+                                 const at::Tensor& flat) const {
     return registry.part_of(flat, unit).narrow(0, begin, count);
   }
 };
 
 /// The elements of one parameter that this rank updates.
 struct ParamRange {
-  ParamId id = 0;
-  Slice slice;  // in coordinates of the global tensor of shape registry.spec(id).shape
-  FlatRange elements;  // slice.count() elements, then the padding of the parameter
+  parallel::ParamId id = 0;
+  parallel::Slice slice;  // in coordinates of the global tensor of shape registry.spec(id).shape
+  FlatRange elements;     // slice.count() elements, then the padding of the parameter
 };
 
 /// Returns the ranges of all trainable parameters in this rank's shards, in the order of the
 /// shards. ZeRO may split a unit anywhere, so a range may begin or end inside a row of its matrix.
-std::vector<ParamRange> param_ranges(const ParamRegistry& registry);
+std::vector<ParamRange> param_ranges(const parallel::ParamRegistry& registry);
 
 /// Neighbouring elements that an optimizer can update in one call.
 struct UpdateRange {
@@ -47,7 +48,7 @@ struct UpdateRange {
 /// Merges adjacent ranges with the same weight decay. Padding is included, so that vectorized
 /// kernels process the same full vectors wherever a unit is split. Parameters with a sign_rate are
 /// omitted, because SignStep updates them.
-std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
+std::vector<UpdateRange> update_ranges(const parallel::ParamRegistry& registry,
                                        std::span<const ParamRange> params);
 
 /// Updates the parameters that no optimizer updates (ParamSpec::sign_rate): moves each element by
@@ -55,7 +56,7 @@ std::vector<UpdateRange> update_ranges(const ParamRegistry& registry,
 class SignStep {
  public:
   /// The registry must be allocated and must outlive this object.
-  explicit SignStep(const ParamRegistry& registry);
+  explicit SignStep(const parallel::ParamRegistry& registry);
 
   /// Called when gradients are final. Only their sign matters.
   void step() const;
@@ -70,4 +71,4 @@ class SignStep {
   std::vector<Target> targets_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::optim

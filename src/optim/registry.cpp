@@ -6,7 +6,7 @@
 #include "optim/lion.hpp"
 #include "optim/sgd.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 template <class T>
@@ -18,7 +18,8 @@ constexpr OptimizerRow row(const char* name, const char* help) {
       own_keys<Config>,
       [](const OptimConfig& config, Problems& problems) { check(config.own<Config>(), problems); },
       [](const OptimConfig& config) { return T::num_slots(config.own<Config>()); },
-      [](const OptimConfig& config, ParamRegistry& registry) -> std::unique_ptr<Optimizer> {
+      [](const OptimConfig& config,
+         parallel::ParamRegistry& registry) -> std::unique_ptr<Optimizer> {
         return std::make_unique<T>(config.own<Config>(), registry, param_ranges(registry));
       }};
 }
@@ -42,4 +43,4 @@ const OptimizerRow* find_optimizer(std::string_view name) {
   return nullptr;
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -5,7 +5,7 @@
 
 #include "optim/optimizer.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 /// One optimizer in the table of registry.cpp. Private to this directory.
 struct OptimizerRow {
@@ -14,7 +14,7 @@ struct OptimizerRow {
   std::vector<OptimizerKey> (*keys)();  // the optimizer's own keys with their defaults
   void (*check)(const OptimConfig& config, Problems& problems);
   std::size_t (*num_slots)(const OptimConfig& config);
-  std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, ParamRegistry& registry);
+  std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, parallel::ParamRegistry& registry);
 };
 
 std::span<const OptimizerRow> optimizer_rows();
@@ -22,4 +22,4 @@ std::span<const OptimizerRow> optimizer_rows();
 /// Returns null for an unknown name.
 const OptimizerRow* find_optimizer(std::string_view name);
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 double half_cosine(double t) {
@@ -85,4 +85,4 @@ double learning_rate(const OptimConfig& config, std::int64_t step, std::int64_t 
   return row->rate(config, t, start);
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

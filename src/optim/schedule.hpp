@@ -5,7 +5,7 @@
 
 #include "optim/config.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 /// Returns the learning rate of optimizer step `step` (from 1) of `total_steps`.
 ///
@@ -31,4 +31,4 @@ std::string warmup_note(const OptimConfig& config, std::int64_t total_steps);
 
 std::vector<std::string> schedule_names();
 
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -1,6 +1,6 @@
 #include "optim/sgd.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 void check(const SgdConfig& config, Problems& problems) {
   check_not_negative("optim.weight_decay", config.weight_decay, problems);
@@ -9,7 +9,8 @@ void check(const SgdConfig& config, Problems& problems) {
     problems.add("optim.nesterov", config.nesterov, "needs optim.momentum above 0");
 }
 
-Sgd::Sgd(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params)
+Sgd::Sgd(const Config& config, parallel::ParamRegistry& registry,
+         std::span<const ParamRange> params)
     : config_(config), groups_(2) {
   groups_[0].decay = config.weight_decay;
   if (num_slots(config) > 0) momentum_buffer_ = registry.make_state();
@@ -38,4 +39,4 @@ std::vector<OptimizerSlot> Sgd::slots() {
   return {{"momentum_buffer", momentum_buffer_}};
 }
 
-}  // namespace trireme
+}  // namespace trireme::optim

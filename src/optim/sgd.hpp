@@ -1,7 +1,7 @@
 #pragma once
 #include "optim/optimizer.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 
 struct SgdConfig {
   double weight_decay = 0.1;
@@ -27,7 +27,7 @@ class Sgd : public Optimizer {
  public:
   using Config = SgdConfig;
 
-  Sgd(const Config& config, ParamRegistry& registry, std::span<const ParamRange> params);
+  Sgd(const Config& config, parallel::ParamRegistry& registry, std::span<const ParamRange> params);
 
   static std::size_t num_slots(const Config& config) { return config.momentum > 0 ? 1 : 0; }
 
@@ -47,4 +47,4 @@ class Sgd : public Optimizer {
   std::vector<Group> groups_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::optim

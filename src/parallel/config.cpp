@@ -10,11 +10,11 @@
 #include "core/join.hpp"
 #include "core/problems.hpp"
 #include "parallel/context/attention.hpp"
-#include "parallel/context/dealing.hpp"
+#include "parallel/context/sequence_sharding.hpp"
 #include "parallel/recompute.hpp"
 #include "pipeline/named.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 /// This limit keeps products of sizes within 64 bits.
@@ -119,7 +119,7 @@ std::int64_t expert_tensor_ranks(const ParallelConfig& config) {
   return config.etp == 0 ? config.tp : config.etp;
 }
 
-bool folds_experts(const ParallelConfig& config) {
+bool has_expert_grid(const ParallelConfig& config) {
   return config.ep > 1 || expert_tensor_ranks(config) != config.tp;
 }
 
@@ -154,4 +154,4 @@ std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks)
   return static_cast<std::int64_t>(std::ceil(mib * kMiB));
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,6 +7,10 @@ namespace trireme {
 
 class Problems;
 
+}  // namespace trireme
+
+namespace trireme::parallel {
+
 /// The distribution over ranks. The data-parallel size is ranks / (tp * cp * pp).
 struct ParallelConfig {
   std::int64_t tp = 1;
@@ -108,7 +112,7 @@ std::int64_t expert_tensor_ranks(const ParallelConfig& config);
 
 /// Returns true if experts have a separate grid, tp x cp x dp = etp x ep x edp. Otherwise they are
 /// split and replicated like other weights.
-bool folds_experts(const ParallelConfig& config);
+bool has_expert_grid(const ParallelConfig& config);
 
 /// Returns edp, the number of ranks that hold the same experts. Throws Error(usage) if etp x ep
 /// does not divide tp x cp x dp.
@@ -121,4 +125,4 @@ int expert_shard_ranks(const ParallelConfig& config, int world_size);
 /// Returns the bytes of a gradient bucket; 0 means one bucket.
 std::int64_t bucket_bytes(const ParallelConfig& config, std::int64_t data_ranks);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -6,7 +6,7 @@
 
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 /// Returns values 2*pair and 2*pair + 1.
@@ -58,4 +58,4 @@ std::vector<double> uniform_values(std::uint64_t seed, std::string_view name,
   return values_of_pairs(seed, name, shape, slice, uniform_pair);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -6,7 +6,7 @@
 
 #include "parallel/slice.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Returns standard normal values for the elements of `slice` of a tensor, in the slice's order.
 /// Element i (global, row-major) depends on (seed, name, i) only: Philox and Box-Muller, two values
@@ -18,4 +18,4 @@ std::vector<double> normal_values(std::uint64_t seed, std::string_view name,
 std::vector<double> uniform_values(std::uint64_t seed, std::string_view name,
                                    const std::vector<std::int64_t>& shape, const Slice& slice);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

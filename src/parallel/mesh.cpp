@@ -9,7 +9,7 @@
 
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 /// This rank's position among `members`, the replicas of its group; nullopt if levels do not help.
@@ -47,7 +47,8 @@ RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank) {
           in_stage % etp, in_stage / etp % ep, in_stage / (etp * ep)};
 }
 
-Mesh::Mesh(Communicator& world, const ParallelConfig& config, const std::vector<int>& node_of_rank)
+Mesh::Mesh(comm::Communicator& world, const ParallelConfig& config,
+           const std::vector<int>& node_of_rank)
     : world_(world), config_(config) {
   Problems problems;
   check(config, problems);
@@ -104,4 +105,4 @@ void Mesh::split_by_node(const std::vector<int>& node_of_rank) {
   if (mine) node_levels_ = std::make_unique<NodeLevels>(std::move(levels));
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 #include "comm/communicator.hpp"
 #include "parallel/config.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Named axes of the grid of ranks, fastest-varying first: rank = tp + t*(cp + c*(dp + d*pp)).
 /// `data` combines dp and cp: the ranks with the same weights and different tokens. It consists of
@@ -53,8 +53,8 @@ RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank);
 
 /// The ranks of `replica` in two levels.
 struct NodeLevels {
-  std::unique_ptr<Communicator> node;    // the replicas on this rank's node
-  std::unique_ptr<Communicator> across;  // one replica of each node
+  std::unique_ptr<comm::Communicator> node;    // the replicas on this rank's node
+  std::unique_ptr<comm::Communicator> across;  // one replica of each node
 };
 
 /// The grid of ranks with one communicator for each axis. The constructor is collective: all ranks
@@ -62,38 +62,40 @@ struct NodeLevels {
 class Mesh {
  public:
   /// `node_of_rank` gives the node of every world rank, for node_levels().
-  Mesh(Communicator& world, const ParallelConfig& config,
+  Mesh(comm::Communicator& world, const ParallelConfig& config,
        const std::vector<int>& node_of_rank = {});
 
-  [[nodiscard]] Communicator& world() const { return world_; }
+  [[nodiscard]] comm::Communicator& world() const { return world_; }
 
   [[nodiscard]] const ParallelConfig& config() const { return config_; }
 
-  [[nodiscard]] Communicator& group(Axis axis) const {
+  [[nodiscard]] comm::Communicator& group(Axis axis) const {
     return *groups_[static_cast<std::size_t>(axis)];
   }
 
   /// Returns true if experts use the grid of etp, ep and edp.
-  [[nodiscard]] bool folds_experts() const { return trireme::folds_experts(config_); }
+  [[nodiscard]] bool has_expert_grid() const { return trireme::parallel::has_expert_grid(config_); }
 
   /// Returns the ranks that together hold the weights of a unit; of an expert unit if `experts`.
   /// replica_group() returns the ranks that hold the same part.
-  [[nodiscard]] Communicator& shard_group(bool experts) const {
+  [[nodiscard]] comm::Communicator& shard_group(bool experts) const {
     return group(experts ? Axis::expert_shard : Axis::shard);
   }
 
-  [[nodiscard]] Communicator& replica_group(bool experts) const {
+  [[nodiscard]] comm::Communicator& replica_group(bool experts) const {
     return group(experts ? Axis::expert_replica : Axis::replica);
   }
 
   /// Returns the ranks that add up gradients in every update: those that train as one between two
   /// averages of local_steps. Without local steps, these are all ranks that hold the same weights.
-  [[nodiscard]] Communicator& grad_group() const {
-    return group(trains_alone() ? Axis::cp : Axis::replica);
+  [[nodiscard]] comm::Communicator& grad_group() const {
+    return group(has_local_steps() ? Axis::cp : Axis::replica);
   }
 
   /// Returns true if the data ranks train independently for some steps.
-  [[nodiscard]] bool trains_alone() const { return config_.local_steps > 1 && size(Axis::dp) > 1; }
+  [[nodiscard]] bool has_local_steps() const {
+    return config_.local_steps > 1 && size(Axis::dp) > 1;
+  }
 
   /// Returns the levels for hierarchical reductions. Null unless there are at least two nodes with
   /// the same number of replicas each, at least two.
@@ -106,10 +108,10 @@ class Mesh {
  private:
   void split_by_node(const std::vector<int>& node_of_rank);
 
-  Communicator& world_;
+  comm::Communicator& world_;
   ParallelConfig config_;
-  std::array<std::unique_ptr<Communicator>, kAxisNames.size()> groups_;
+  std::array<std::unique_ptr<comm::Communicator>, kAxisNames.size()> groups_;
   std::unique_ptr<NodeLevels> node_levels_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 
 #include "ops/attention/plan.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 class RouteMemo;
 
@@ -25,7 +25,7 @@ struct Microbatch {
   std::vector<std::vector<std::int64_t>>
       bounds;  // document boundaries of each row: 0 .. T; empty: one document per row
   // positions of every cp rank; empty: rows are not sharded
-  std::vector<ops::RowPlaces> places_of_ranks;
+  std::vector<ops::RowPositions> positions_of_ranks;
   // preference pairs: [B, T] int64, 2 * pair + side (1: rejected), -1: padding
   at::Tensor sequence_of;
   std::int64_t num_pairs = 0;
@@ -44,4 +44,4 @@ struct Microbatch {
   [[nodiscard]] std::int64_t length() const { return tokens.size(1); }
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,17 +7,17 @@
 #include "ops/product.hpp"
 #include "parallel/init_values.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
-ShareGrid share_grid(const Mesh& mesh) {
+ShardGrid shard_grid(const Mesh& mesh) {
   return {mesh.size(Axis::tp),    mesh.rank(Axis::tp),      mesh.size(Axis::shard),
           mesh.rank(Axis::shard), mesh.size(Axis::replica), mesh.rank(Axis::replica)};
 }
 
-std::optional<ShareGrid> expert_grid(const Mesh& mesh) {
-  if (!mesh.folds_experts()) return std::nullopt;
-  return ShareGrid{mesh.size(Axis::etp),
+std::optional<ShardGrid> expert_grid(const Mesh& mesh) {
+  if (!mesh.has_expert_grid()) return std::nullopt;
+  return ShardGrid{mesh.size(Axis::etp),
                    mesh.rank(Axis::etp),
                    mesh.size(Axis::expert_shard),
                    mesh.rank(Axis::expert_shard),
@@ -48,12 +48,12 @@ ParamId ParamRegistry::declare(ParamSpec spec) {
   return size() - 1;
 }
 
-void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device device) {
+void ParamRegistry::allocate(const Mesh& mesh, device::ParamDTypes dtypes, at::Device device) {
   dtypes_ = dtypes;
   device_ = device;
   const ParallelConfig& parallel = mesh.config();
   const bool sharded = parallel.zero == 3 && mesh.size(Axis::shard) > 1;
-  layout_ = UnitLayout(specs_, unit_starts_, unit_names_, share_grid(mesh),
+  layout_ = UnitLayout(specs_, unit_starts_, unit_names_, shard_grid(mesh),
                        sharded ? parallel.zero_persist : 0, expert_grid(mesh));
   weights_ = UnitWeights(
       layout_, {mesh.shard_group(/*experts=*/false), mesh.shard_group(/*experts=*/true)},
@@ -71,8 +71,8 @@ void ParamRegistry::allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device de
 
 at::Tensor ParamRegistry::make_state() const {
   const auto options = at::TensorOptions().dtype(dtypes_.main);
-  const std::int64_t elements = layout_.trained_parts_count();
-  if (!offload_) return own_zero_pages(elements, options.device(device_));
+  const std::int64_t elements = layout_.trainable_parts_count();
+  if (!offload_) return device::own_zero_pages(elements, options.device(device_));
   return at::zeros({elements}, options.pinned_memory(device_.is_cuda()));
 }
 
@@ -83,22 +83,23 @@ at::Tensor ParamRegistry::update_grad(std::size_t unit) const {
 void ParamRegistry::fetch_grads() {
   if (!offload_) return;
   const at::NoGradGuard no_grad;
-  for (const std::size_t unit : layout_.trained_units()) update_grad(unit).copy_(grads_.part(unit));
+  for (const std::size_t unit : layout_.trainable_units())
+    update_grad(unit).copy_(grads_.part(unit));
 }
 
 at::Tensor ParamRegistry::part_of(const at::Tensor& state, std::size_t unit) const {
   TRIREME_ASSERT(!layout_.units()[unit].frozen);
-  return state.narrow(0, layout_.trained_part_begin(unit), layout_.part(unit).count());
+  return state.narrow(0, layout_.trainable_part_begin(unit), layout_.part(unit).count());
 }
 
-at::Tensor ParamRegistry::main_part(std::size_t unit) const {
+at::Tensor ParamRegistry::master_part(std::size_t unit) const {
   const bool copied = main_.defined() && !layout_.units()[unit].frozen;
   return copied ? part_of(main_, unit) : weights_.part(unit);
 }
 
 at::Tensor ParamRegistry::main(ParamId id) const {
   TRIREME_ASSERT(layout_.grid(unit_of(id)).shards == 1);
-  return view(main_part(unit_of(id)), {id});
+  return view(master_part(unit_of(id)), {id});
 }
 
 at::Tensor ParamRegistry::weight(WeightRef ref) {
@@ -111,7 +112,7 @@ void ParamRegistry::initialize(std::uint64_t seed) {
     const IndexRange part = layout_.part(unit);
     for (const ParamSpan& span : layout_.spans(unit, part)) {
       const ParamSpec& spec = specs_[span.id];
-      at::Tensor values = main_part(unit).narrow(0, span.begin - part.begin, span.count);
+      at::Tensor values = master_part(unit).narrow(0, span.begin - part.begin, span.count);
       if (spec.init.kind == InitLaw::Kind::ones || spec.init.kind == InitLaw::Kind::zeros) {
         values.fill_(spec.init.kind == InitLaw::Kind::ones ? 1.0 : 0.0);
         continue;
@@ -147,8 +148,8 @@ void ParamRegistry::refresh(bool frozen_too) {
   const at::NoGradGuard no_grad;
   weights_.settle();
   if (main_.defined()) {
-    for (const std::size_t unit : layout_.trained_units())
-      weights_.part(unit).copy_(main_part(unit));
+    for (const std::size_t unit : layout_.trainable_units())
+      weights_.part(unit).copy_(master_part(unit));
   }
   weights_.publish(frozen_too);
 }
@@ -203,4 +204,4 @@ void ParamRegistry::fire_ready(ParamId id) {
   for (auto one = complete.rbegin(); one != complete.rend(); ++one) ready_(*one);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -12,7 +12,7 @@
 #include "parallel/units/unit_layout.hpp"
 #include "parallel/units/unit_weights.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// All parameters: declaration, storage, initial values, gradients and the "ready" event.
 ///
@@ -32,7 +32,7 @@ class ParamRegistry {
   /// Declares a parameter. A repeated name is one more use of that parameter (tied weights).
   ParamId declare(ParamSpec spec);
   /// Allocates the storage; `mesh` must outlive this object.
-  void allocate(const Mesh& mesh, ParamDTypes dtypes, at::Device device);
+  void allocate(const Mesh& mesh, device::ParamDTypes dtypes, at::Device device);
   void initialize(std::uint64_t seed);
 
   [[nodiscard]] std::size_t size() const { return specs_.size(); }
@@ -45,7 +45,7 @@ class ParamRegistry {
 
   [[nodiscard]] std::size_t unit_of(ParamId id) const { return layout_.param(id).unit; }
 
-  [[nodiscard]] ParamDTypes dtypes() const { return dtypes_; }
+  [[nodiscard]] device::ParamDTypes dtypes() const { return dtypes_; }
 
   [[nodiscard]] at::Device device() const { return device_; }
 
@@ -54,16 +54,16 @@ class ParamRegistry {
 
   [[nodiscard]] at::Tensor weight(ParamId id) { return weight(WeightRef{id}); }
 
-  /// Returns the master weights of a parameter. Only without ZeRO; see main_part().
+  /// Returns the master weights of a parameter. Only without ZeRO; see master_part().
   [[nodiscard]] at::Tensor main(ParamId id) const;
 
   /// Returns the tensor that backward adds the parameter's gradient to.
-  [[nodiscard]] at::Tensor main_grad(ParamId id) { return view(grads_.whole(unit_of(id)), {id}); }
+  [[nodiscard]] at::Tensor master_grad(ParamId id) { return view(grads_.whole(unit_of(id)), {id}); }
 
   /// Returns this rank's part of a unit's master weights, [layout().part(unit).count()]; for a
   /// frozen unit, its weights. grad_part() returns the gradients of this part; frozen units have
   /// none.
-  [[nodiscard]] at::Tensor main_part(std::size_t unit) const;
+  [[nodiscard]] at::Tensor master_part(std::size_t unit) const;
 
   [[nodiscard]] at::Tensor grad_part(std::size_t unit) const { return grads_.part(unit); }
 
@@ -94,18 +94,18 @@ class ParamRegistry {
   void refresh_weights() { refresh(/*frozen_too=*/true); }
 
   /// Like refresh_weights(), after an update, which does not change frozen weights.
-  void refresh_trained() { refresh(/*frozen_too=*/false); }
+  void refresh_trainable() { refresh(/*frozen_too=*/false); }
 
   /// Starts an update of `num_backwards` backward passes: resets gradients and use counts.
   void begin_update(int num_backwards);
 
   /// Selects when weight gradients are added: at once, or if `list` is given, when the caller runs
-  /// the functions that in_turn() appends to it. Pipeline actions for deferred weight gradients use
+  /// the functions that run_or_defer() appends to it. Pipeline actions for deferred weight gradients use
   /// this.
-  void collect_turns(std::vector<std::function<void()>>* list) { deferred_grads_ = list; }
+  void collect_deferred_grads(std::vector<std::function<void()>>* list) { deferred_grads_ = list; }
 
   /// Runs `add`, which calls the functions below, at once or when its deferred action runs.
-  void in_turn(std::function<void()> add) {
+  void run_or_defer(std::function<void()> add) {
     if (deferred_grads_ == nullptr) {
       add();
     } else {
@@ -118,7 +118,7 @@ class ParamRegistry {
   void add_gradient(WeightRef ref, const at::Tensor& grad);
   /// Like add_gradient(), for W of y = x W^T: x [.., in], grad_y [.., out].
   void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);
-  /// Like add_gradient(), but the caller has already accumulated the gradient into main_grad().
+  /// Like add_gradient(), but the caller has already accumulated the gradient into master_grad().
   void gradient_added(WeightRef ref);
 
   /// Sets the callback for every parameter with a complete gradient, in backward order: once per
@@ -138,7 +138,7 @@ class ParamRegistry {
   std::vector<ParamId> unit_starts_;
   std::vector<std::string> unit_names_;
   UnitLayout layout_;
-  ParamDTypes dtypes_;
+  device::ParamDTypes dtypes_;
   at::Device device_ = at::kCPU;
   UnitWeights weights_;
   UnitGrads grads_;
@@ -154,4 +154,4 @@ class ParamRegistry {
   std::vector<std::function<void()>>* deferred_grads_ = nullptr;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 
 #include "parallel/mesh.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 using ParamId = std::size_t;
 
@@ -73,4 +73,4 @@ struct ParamSpec {
   bool fuse_with_previous = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 std::int64_t product(const std::vector<std::int64_t>& sizes) {
@@ -160,4 +160,4 @@ std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Sl
   return runs;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

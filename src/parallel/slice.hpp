@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// The part of a logical tensor that a rank holds, in global coordinates: a rectangle of the
 /// tensor, then a flat range of the rectangle's row-major elements. Tensor, expert and pipeline
@@ -37,4 +37,4 @@ bool meet(const std::vector<std::int64_t>& shape, const Slice& a, const Slice& b
 std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Slice& source,
                                 const Slice& target);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -15,7 +15,7 @@ constexpr double kRow = 24;        // pixels
 constexpr double kMargin = 60;     // left margin in pixels, for the rank names
 constexpr double kLongest = 1600;  // width of the whole time axis in pixels
 constexpr std::array<std::string_view, 4> kColours{"#7fb2e5", "#f2b36f", "#f2d16f",
-                                                   "#9fd39b"};  // indexed by PassKind
+                                                   "#9fd39b"};  // indexed by ActionKind
 
 }  // namespace
 
@@ -34,7 +34,7 @@ std::string draw(const Schedule& schedule, const Timing& timing) {
     svg += formatted("<text x=\"4\" y=\"{}\">rank {}</text>\n", number(top + 14), rank);
     const std::vector<int> stages = schedule.placement.stages_of(static_cast<int>(rank));
     for (std::size_t i = 0; i < simulation.begins[rank].size(); ++i) {
-      const Pass& action = schedule.lists[rank][i];
+      const StageAction& action = schedule.lists[rank][i];
       const double left = kMargin + simulation.begins[rank][i] * scale;
       const double length = timing.of(action.stage).of(action.kind) * scale;
       const auto later = std::find(stages.begin(), stages.end(), action.stage) - stages.begin();

@@ -20,7 +20,7 @@ struct StageState {
 };
 
 struct Candidate {
-  Pass action;
+  StageAction action;
   double begin = kNever;
 };
 
@@ -69,8 +69,8 @@ class Grower {
 
  private:
   [[nodiscard]] bool has_free_slot(const StageState& stage) const {
-    if (rules_.most_under_way == 0) return true;
-    const int limit = std::max(rules_.most_under_way, most_stages_);
+    if (rules_.max_in_flight == 0) return true;
+    const int limit = std::max(rules_.max_in_flight, most_stages_);
     return in_flight_[static_cast<std::size_t>(stage.rank)] < limit - stage.later_on_rank;
   }
 
@@ -80,16 +80,16 @@ class Grower {
   }
 
   /// Returns when the inputs of the stage's next action of this kind are available.
-  [[nodiscard]] double ready(PassKind kind, int index) const {
+  [[nodiscard]] double ready(ActionKind kind, int index) const {
     const StageState& stage = stages_[static_cast<std::size_t>(index)];
-    if (kind == PassKind::forward) {
+    if (kind == ActionKind::forward) {
       const auto i = static_cast<std::size_t>(stage.forwards);
       if (stage.forwards == micro_batches_ || !has_free_slot(stage)) return kNever;
       if (index == 0) return 0;
       const auto& before = stages_[static_cast<std::size_t>(index) - 1].forward_ends;
       return i < before.size() ? arrival(before[i], index - 1, index) : kNever;
     }
-    if (kind == PassKind::weight_grad) {
+    if (kind == ActionKind::weight_grad) {
       const auto i = static_cast<std::size_t>(stage.weight_grads);
       return i < stage.input_grad_ends.size() ? stage.input_grad_ends[i] : kNever;
     }
@@ -104,12 +104,13 @@ class Grower {
   /// Returns the next action of this rank: the one that can start earliest. Ties go to the first
   /// kind in the rules' order, then to the latest stage.
   [[nodiscard]] Candidate next_of(std::size_t rank) const {
-    const PassKind backward = rules_.split_backward ? PassKind::input_grad : PassKind::backward;
-    std::array order{backward, PassKind::forward, PassKind::weight_grad};
+    const ActionKind backward =
+        rules_.split_backward ? ActionKind::input_grad : ActionKind::backward;
+    std::array order{backward, ActionKind::forward, ActionKind::weight_grad};
     if (rules_.forward_first) std::swap(order[0], order[1]);
     Candidate best;
-    for (const PassKind kind : order) {
-      if (kind == PassKind::weight_grad && !rules_.split_backward) continue;
+    for (const ActionKind kind : order) {
+      if (kind == ActionKind::weight_grad && !rules_.split_backward) continue;
       for (const int index : own_stages_[rank]) {
         const StageState& stage = stages_[static_cast<std::size_t>(index)];
         const double begin = std::max(ready(kind, index), free_[rank]);
@@ -119,9 +120,9 @@ class Grower {
     return best;
   }
 
-  static int number(PassKind kind, const StageState& stage) {
-    if (kind == PassKind::forward) return stage.forwards;
-    return kind == PassKind::weight_grad ? stage.weight_grads : stage.input_grads;
+  static int number(ActionKind kind, const StageState& stage) {
+    if (kind == ActionKind::forward) return stage.forwards;
+    return kind == ActionKind::weight_grad ? stage.weight_grads : stage.input_grads;
   }
 
   void take(const Candidate& next) {
@@ -130,7 +131,7 @@ class Grower {
     const double end = next.begin + timing_.of(next.action.stage).of(next.action.kind);
     free_[rank] = end;
     schedule_.lists[rank].push_back(next.action);
-    if (next.action.kind == PassKind::forward) {
+    if (next.action.kind == ActionKind::forward) {
       ++stage.forwards;
       ++in_flight_[rank];
       stage.forward_ends.push_back(end);

@@ -8,7 +8,7 @@ struct GreedyRules {
   /// The maximum number of micro-batches in flight per rank, over all its stages; 0 means no limit.
   /// A forward action of a rank's first stage reserves a slot for all stages of the rank, so that
   /// every started micro-batch can finish.
-  int most_under_way = 0;
+  int max_in_flight = 0;
   bool split_backward = true;
   bool forward_first = false;  // tie-break if a forward and a backward action could start
 };

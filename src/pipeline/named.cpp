@@ -8,14 +8,14 @@
 namespace trireme::pipeline {
 namespace {
 
-using enum PassKind;
+using enum ActionKind;
 
-void add(std::vector<Pass>& list, PassKind kind, int stage, int micro_batch) {
+void add(std::vector<StageAction>& list, ActionKind kind, int stage, int micro_batch) {
   list.push_back({kind, stage, micro_batch});
 }
 
-std::vector<Pass> gpipe_list(int rank, const Shape& shape) {
-  std::vector<Pass> list;
+std::vector<StageAction> gpipe_list(int rank, const Shape& shape) {
+  std::vector<StageAction> list;
   for (int i = 0; i < shape.micro_batches; ++i) add(list, forward, rank, i);
   for (int i = 0; i < shape.micro_batches; ++i) add(list, backward, rank, i);
   return list;
@@ -23,8 +23,8 @@ std::vector<Pass> gpipe_list(int rank, const Shape& shape) {
 
 /// Runs warm-up forward actions, then alternates forward and backward. Weight gradients follow
 /// their input gradients `held_back` micro-batches later; negative: one combined backward action.
-std::vector<Pass> one_by_one_list(int rank, const Shape& shape, int held_back) {
-  std::vector<Pass> list;
+std::vector<StageAction> one_by_one_list(int rank, const Shape& shape, int held_back) {
+  std::vector<StageAction> list;
   const int ahead = std::min(shape.ranks - rank - 1, shape.micro_batches);
   for (int i = 0; i < ahead; ++i) add(list, forward, rank, i);
   for (int i = 0; i < shape.micro_batches; ++i) {
@@ -51,9 +51,9 @@ int interleaved_ahead(int rank, const Shape& shape) {
   return 2 * (shape.ranks - rank - 1) + (shape.virtual_stages - 1) * largest_group(shape);
 }
 
-std::vector<Pass> interleaved_list(int rank, const Shape& shape) {
-  std::vector<Pass> forwards;
-  std::vector<Pass> backwards;
+std::vector<StageAction> interleaved_list(int rank, const Shape& shape) {
+  std::vector<StageAction> forwards;
+  std::vector<StageAction> backwards;
   const int groups = std::max(1, shape.micro_batches / shape.ranks);
   for (int group = 0; group < groups; ++group) {
     const int begin = shape.micro_batches * group / groups;
@@ -68,7 +68,8 @@ std::vector<Pass> interleaved_list(int rank, const Shape& shape) {
   }
   const auto ahead =
       std::min(forwards.size(), static_cast<std::size_t>(interleaved_ahead(rank, shape)));
-  std::vector<Pass> list(forwards.begin(), forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
+  std::vector<StageAction> list(forwards.begin(),
+                                forwards.begin() + static_cast<std::ptrdiff_t>(ahead));
   for (std::size_t i = 0; i < backwards.size(); ++i) {
     if (ahead + i < forwards.size()) list.push_back(forwards[ahead + i]);
     list.push_back(backwards[i]);
@@ -92,19 +93,19 @@ class VList {
 
   void oldest_weights() { list_.push_back(left_.at(next_left_++)); }
 
-  std::vector<Pass> take() { return std::move(list_); }
+  std::vector<StageAction> take() { return std::move(list_); }
 
  private:
   std::array<int, 2> stages_;
   std::array<int, 2> forwards_{};
   std::array<int, 2> backwards_{};
-  std::vector<Pass> list_;
-  std::vector<Pass> left_;
+  std::vector<StageAction> list_;
+  std::vector<StageAction> left_;
   std::size_t next_left_ = 0;
 };
 
 /// Requires at least 2 p micro-batches. Side 0 goes down the ranks, side 1 goes up.
-std::vector<Pass> dualpipe_list(int rank, const Shape& shape) {
+std::vector<StageAction> dualpipe_list(int rank, const Shape& shape) {
   const int behind = shape.ranks - rank - 1;
   VList list(rank, shape.ranks);
   for (int i = 0; i < 2 * behind; ++i) list.forward_of(0);
@@ -161,7 +162,7 @@ std::string mistake_in_stages(std::string_view name, int virtual_stages) {
   return "";
 }
 
-int stages_a_rank(std::string_view name, int virtual_stages) {
+int stages_per_rank(std::string_view name, int virtual_stages) {
   return is_v(name) ? 2 : virtual_stages;
 }
 
@@ -180,7 +181,7 @@ Schedule named_schedule(std::string_view name, const Shape& shape) {
   if (name == "dualpipe-v" && shape.micro_batches >= 2 * shape.ranks)
     return from_lists(shape, v, [&](int rank) { return dualpipe_list(rank, shape); });
   const int limit = 2 * shape.ranks + (name == "dualpipe-v" ? 1 : 0);
-  return greedy_schedule(v, shape.micro_batches, {{PassTimes{}}}, {.most_under_way = limit});
+  return greedy_schedule(v, shape.micro_batches, {{ActionTimes{}}}, {.max_in_flight = limit});
 }
 
 Formula formula_of(std::string_view name, const Shape& shape) {

@@ -21,7 +21,7 @@ struct Shape {
 std::string mistake_in_stages(std::string_view name, int virtual_stages);
 
 /// Returns the stages per rank of the named schedule if `virtual_stages` are requested.
-int stages_a_rank(std::string_view name, int virtual_stages);
+int stages_per_rank(std::string_view name, int virtual_stages);
 
 /// Builds the schedule `name` (one of kSchedules). The shape must be valid by mistake_in_stages().
 /// Sources:

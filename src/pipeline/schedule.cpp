@@ -11,7 +11,7 @@
 namespace trireme::pipeline {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLetters{"F", "BW", "B", "W"};  // indexed by PassKind
+constexpr std::array<std::string_view, 4> kLetters{"F", "BW", "B", "W"};  // indexed by ActionKind
 
 /// Parses all of `text` as an unsigned integer.
 std::optional<int> count_of(std::string_view text) {
@@ -24,12 +24,12 @@ std::optional<int> count_of(std::string_view text) {
 
 }  // namespace
 
-std::string text_of(const Pass& action) {
+std::string text_of(const StageAction& action) {
   return formatted("{}{}.{}", kLetters[static_cast<std::size_t>(action.kind)], action.stage,
                    action.micro_batch);
 }
 
-std::optional<Pass> parse_pass(std::string_view text) {
+std::optional<StageAction> parse_action(std::string_view text) {
   const auto digit =
       std::find_if(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
   const auto letters = text.substr(0, static_cast<std::size_t>(digit - text.begin()));
@@ -40,7 +40,7 @@ std::optional<Pass> parse_pass(std::string_view text) {
   const auto stage = count_of(numbers.substr(0, point));
   const auto micro_batch = count_of(numbers.substr(point + 1));
   if (!stage || !micro_batch) return std::nullopt;
-  return Pass{static_cast<PassKind>(kind - kLetters.begin()), *stage, *micro_batch};
+  return StageAction{static_cast<ActionKind>(kind - kLetters.begin()), *stage, *micro_batch};
 }
 
 std::vector<int> Placement::stages_of(int rank) const {
@@ -50,7 +50,7 @@ std::vector<int> Placement::stages_of(int rank) const {
   return stages;
 }
 
-std::size_t Placement::place_on_rank(int stage) const {
+std::size_t Placement::local_stage_index(int stage) const {
   const auto begin = rank_of_stage.begin();
   return static_cast<std::size_t>(std::count(begin, begin + stage, begin[stage]));
 }
@@ -74,9 +74,9 @@ std::string mistake_in(const Schedule& schedule) {
   if (std::ssize(schedule.lists) != placement.ranks)
     return formatted("{} lists, expected one for each of {} ranks", schedule.lists.size(),
                      placement.ranks);
-  std::map<Pass, int> seen;
+  std::map<StageAction, int> seen;
   for (int rank = 0; rank < placement.ranks; ++rank) {
-    for (const Pass& action : schedule.lists[static_cast<std::size_t>(rank)]) {
+    for (const StageAction& action : schedule.lists[static_cast<std::size_t>(rank)]) {
       if (action.stage >= placement.stages() || action.micro_batch >= schedule.micro_batches)
         return formatted("{}: there are {} stages and {} micro-batches, counted from 0",
                          text_of(action), placement.stages(), schedule.micro_batches);
@@ -89,12 +89,12 @@ std::string mistake_in(const Schedule& schedule) {
   }
   for (int stage = 0; stage < placement.stages(); ++stage) {
     for (int i = 0; i < schedule.micro_batches; ++i) {
-      const auto has = [&](PassKind kind) { return seen.contains({kind, stage, i}); };
-      if (!has(PassKind::forward))
-        return formatted("{} is missing", text_of({PassKind::forward, stage, i}));
-      const bool whole = has(PassKind::backward);
-      const bool input = has(PassKind::input_grad);
-      const bool weight = has(PassKind::weight_grad);
+      const auto has = [&](ActionKind kind) { return seen.contains({kind, stage, i}); };
+      if (!has(ActionKind::forward))
+        return formatted("{} is missing", text_of({ActionKind::forward, stage, i}));
+      const bool whole = has(ActionKind::backward);
+      const bool input = has(ActionKind::input_grad);
+      const bool weight = has(ActionKind::weight_grad);
       if (whole ? input || weight : !input || !weight)
         return formatted("stage {}, micro-batch {} needs either BW, or B and W", stage, i);
     }

@@ -10,30 +10,30 @@ namespace trireme::pipeline {
 /// An action of one stage on one micro-batch, as in torch.distributed.pipelining. `backward`
 /// computes all gradients. Alternatively `input_grad`, which the previous stage waits for, and a
 /// deferred `weight_grad` compute them separately.
-enum class PassKind { forward, backward, input_grad, weight_grad };
+enum class ActionKind { forward, backward, input_grad, weight_grad };
 
-struct Pass {
-  PassKind kind = PassKind::forward;
+struct StageAction {
+  ActionKind kind = ActionKind::forward;
   int stage = 0;
   int micro_batch = 0;
 
-  auto operator<=>(const Pass&) const = default;
+  auto operator<=>(const StageAction&) const = default;
 };
 
 /// Returns the text of an action, kind, stage and micro-batch: "F0.3", "BW0.3", "B0.3", "W0.3".
-std::string text_of(const Pass& action);
+std::string text_of(const StageAction& action);
 
 /// Parses the text of an action; nullopt if it is invalid.
-std::optional<Pass> parse_pass(std::string_view text);
+std::optional<StageAction> parse_action(std::string_view text);
 
 /// True if the action computes the input gradient, which the previous stage waits for.
-constexpr bool gives_input_grad(PassKind kind) {
-  return kind == PassKind::backward || kind == PassKind::input_grad;
+constexpr bool gives_input_grad(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::input_grad;
 }
 
 /// True if the weight gradients are complete after the action, so that saved activations are free.
-constexpr bool gives_weight_grad(PassKind kind) {
-  return kind == PassKind::backward || kind == PassKind::weight_grad;
+constexpr bool gives_weight_grad(ActionKind kind) {
+  return kind == ActionKind::backward || kind == ActionKind::weight_grad;
 }
 
 /// The assignment of stages to ranks of the pp axis.
@@ -49,7 +49,7 @@ struct Placement {
   [[nodiscard]] std::vector<int> stages_of(int rank) const;
 
   /// Returns the index of a stage among the stages of its rank.
-  [[nodiscard]] std::size_t place_on_rank(int stage) const;
+  [[nodiscard]] std::size_t local_stage_index(int stage) const;
 };
 
 /// Places stage s on rank s mod `ranks`, `virtual_stages` stages on each rank.
@@ -63,7 +63,7 @@ Placement v_placement(int ranks);
 struct Schedule {
   Placement placement;
   int micro_batches = 0;
-  std::vector<std::vector<Pass>> lists = {};  // by rank
+  std::vector<std::vector<StageAction>> lists = {};  // by rank
 };
 
 /// Checks that the lists contain each stage's actions for all micro-batches, once each, on its

@@ -17,8 +17,8 @@ constexpr int kMostCount = 1000000;  // limit on the number of stages and of mic
 
 std::string text_of(const Schedule& schedule) {
   std::string text;
-  for (const std::vector<Pass>& list : schedule.lists)
-    text += joined(list, " ", [](const Pass& action) { return text_of(action); }) + "\n";
+  for (const std::vector<StageAction>& list : schedule.lists)
+    text += joined(list, " ", [](const StageAction& action) { return text_of(action); }) + "\n";
   return text;
 }
 
@@ -29,9 +29,9 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
   for (const std::string& line : split(text, '\n')) {
     ++number;
     std::istringstream words(line.substr(0, line.find('#')));
-    std::vector<Pass> list;
+    std::vector<StageAction> list;
     for (std::string word; words >> word;) {
-      const auto action = parse_pass(word);
+      const auto action = parse_action(word);
       if (!action)
         fail(
             ErrorKind::usage,
@@ -58,7 +58,7 @@ Schedule parse_schedule(std::string_view text, const std::string& source) {
   }
   if (const std::string mistake = mistake_in(schedule); !mistake.empty())
     fail(ErrorKind::usage, "{}: {}", source, mistake);
-  if (const std::string stuck = simulate(schedule, {{PassTimes{}}}).stuck; !stuck.empty())
+  if (const std::string stuck = simulate(schedule, {{ActionTimes{}}}).stuck; !stuck.empty())
     fail(ErrorKind::usage,
          "{}: {} can never start: its input comes later in the list of a rank that waits for it",
          source, stuck);

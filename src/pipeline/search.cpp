@@ -14,7 +14,7 @@ namespace {
 
 class Best {
  public:
-  Best(const Timing& timing, int most_under_way) : timing_(timing), limit_(most_under_way) {}
+  Best(const Timing& timing, int max_in_flight) : timing_(timing), limit_(max_in_flight) {}
 
   void offer(Schedule schedule, std::string_view origin) {
     Simulation simulation = simulate(schedule, timing_);
@@ -38,18 +38,18 @@ class Best {
 };
 
 void offer_all(const Placement& placement, const Shape& shape, const Timing& timing,
-               int most_under_way, Best& best) {
+               int max_in_flight, Best& best) {
   for (const std::string_view name : kSchedules) {
     if (!mistake_in_stages(name, shape.virtual_stages).empty() ||
-        stages_a_rank(name, shape.virtual_stages) != shape.virtual_stages)
+        stages_per_rank(name, shape.virtual_stages) != shape.virtual_stages)
       continue;
     Schedule schedule = named_schedule(name, shape);
     if (schedule.placement == placement) best.offer(std::move(schedule), name);
   }
-  std::set<int> limits{most_under_way};
+  std::set<int> limits{max_in_flight};
   const int whole = shape.ranks * shape.virtual_stages;  // micro-batches in flight with 1f1b
   for (const int limit : {whole / 2, whole, whole + shape.ranks, 2 * whole})
-    if (limit > 0 && (most_under_way == 0 || limit < most_under_way)) limits.insert(limit);
+    if (limit > 0 && (max_in_flight == 0 || limit < max_in_flight)) limits.insert(limit);
   for (const int limit : limits) {
     for (const bool split : {false, true}) {
       for (const bool forward_first : {false, true})
@@ -62,20 +62,20 @@ void offer_all(const Placement& placement, const Shape& shape, const Timing& tim
 
 }  // namespace
 
-Found search_schedule(const Shape& shape, const Timing& timing, int most_under_way) {
-  Best best(timing, most_under_way);
-  offer_all(looped_placement(shape.ranks, shape.virtual_stages), shape, timing, most_under_way,
+Found search_schedule(const Shape& shape, const Timing& timing, int max_in_flight) {
+  Best best(timing, max_in_flight);
+  offer_all(looped_placement(shape.ranks, shape.virtual_stages), shape, timing, max_in_flight,
             best);
   if (shape.virtual_stages == 2)
-    offer_all(v_placement(shape.ranks), shape, timing, most_under_way, best);
+    offer_all(v_placement(shape.ranks), shape, timing, max_in_flight, best);
   return best.take();
 }
 
 Found search_schedule(const Placement& placement, int micro_batches, const Timing& timing,
-                      int most_under_way) {
-  Best best(timing, most_under_way);
+                      int max_in_flight) {
+  Best best(timing, max_in_flight);
   const int on_each = placement.stages() / placement.ranks;
-  offer_all(placement, {placement.ranks, on_each, micro_batches}, timing, most_under_way, best);
+  offer_all(placement, {placement.ranks, on_each, micro_batches}, timing, max_in_flight, best);
   return best.take();
 }
 

@@ -19,18 +19,19 @@ class Results {
         input_grad_(forward_) {}
 
   /// Returns the time at which all inputs of the action are on its rank.
-  [[nodiscard]] double ready(const Pass& action) const {
+  [[nodiscard]] double ready(const StageAction& action) const {
     const int stage = action.stage;
-    if (action.kind == PassKind::forward)
+    if (action.kind == ActionKind::forward)
       return stage == 0 ? 0 : arrived(forward_, stage - 1, stage, action.micro_batch);
-    if (action.kind == PassKind::weight_grad) return at(input_grad_, stage, action.micro_batch);
+    if (action.kind == ActionKind::weight_grad) return at(input_grad_, stage, action.micro_batch);
     const double own = at(forward_, stage, action.micro_batch);
     if (stage + 1 == placement_.stages()) return own;
     return std::max(own, arrived(input_grad_, stage + 1, stage, action.micro_batch));
   }
 
-  void end(const Pass& action, double time) {
-    if (action.kind == PassKind::forward) forward_[place(action.stage, action.micro_batch)] = time;
+  void end(const StageAction& action, double time) {
+    if (action.kind == ActionKind::forward)
+      forward_[place(action.stage, action.micro_batch)] = time;
     if (gives_input_grad(action.kind)) input_grad_[place(action.stage, action.micro_batch)] = time;
   }
 
@@ -64,11 +65,11 @@ struct Runner {
   double left = 0;  // remaining time of the running action on a whole processor
 };
 
-int peak_of(const std::vector<Pass>& list) {
+int peak_of(const std::vector<StageAction>& list) {
   int in_flight = 0;
   int peak = 0;
-  for (const Pass& action : list) {
-    if (action.kind == PassKind::forward) peak = std::max(peak, ++in_flight);
+  for (const StageAction& action : list) {
+    if (action.kind == ActionKind::forward) peak = std::max(peak, ++in_flight);
     if (gives_weight_grad(action.kind)) --in_flight;
   }
   return peak;
@@ -76,7 +77,7 @@ int peak_of(const std::vector<Pass>& list) {
 
 }  // namespace
 
-double PassTimes::of(PassKind kind) const {
+double ActionTimes::of(ActionKind kind) const {
   const std::array times{forward, input_grad + weight_grad, input_grad, weight_grad};
   return times[static_cast<std::size_t>(kind)];
 }
@@ -96,9 +97,9 @@ Simulation simulate(const Schedule& schedule, const Timing& timing) {
   for (bool moved = true; moved;) {
     moved = false;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const std::vector<Pass>& list = schedule.lists[rank];
+      const std::vector<StageAction>& list = schedule.lists[rank];
       for (; next[rank] < list.size(); ++next[rank]) {
-        const Pass& action = list[next[rank]];
+        const StageAction& action = list[next[rank]];
         const double ready = results.ready(action);
         if (std::isinf(ready)) break;
         const double begin = std::max(ready, free[rank]);
@@ -121,7 +122,7 @@ Simulation simulate(const Schedule& schedule, const Timing& timing) {
   return result;
 }
 
-double shared_makespan(const Schedule& schedule, const Timing& timing, double processors) {
+double makespan_on_processors(const Schedule& schedule, const Timing& timing, double processors) {
   Results results(schedule, timing);
   std::vector<Runner> runners(schedule.lists.size());
   double now = 0;
@@ -132,10 +133,10 @@ double shared_makespan(const Schedule& schedule, const Timing& timing, double pr
     bool over = true;
     for (std::size_t rank = 0; rank < runners.size(); ++rank) {
       Runner& runner = runners[rank];
-      const std::vector<Pass>& list = schedule.lists[rank];
+      const std::vector<StageAction>& list = schedule.lists[rank];
       if (runner.next == list.size()) continue;
       over = false;
-      const Pass& action = list[runner.next];
+      const StageAction& action = list[runner.next];
       if (!runner.runs) {
         const double ready = results.ready(action);
         runner.runs = ready <= now;

@@ -10,21 +10,21 @@ namespace trireme::pipeline {
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// The times of one stage's actions for one micro-batch, in any unit.
-struct PassTimes {
+struct ActionTimes {
   double forward = 1;
   double input_grad = 1;
   double weight_grad = 1;
 
-  [[nodiscard]] double of(PassKind kind) const;
+  [[nodiscard]] double of(ActionKind kind) const;
 
   [[nodiscard]] double sum() const { return forward + input_grad + weight_grad; }
 };
 
 struct Timing {
-  std::vector<PassTimes> stages;  // by stage; one entry applies to all stages
-  double transfer = 0;            // time from one rank to another, concurrent with computation
+  std::vector<ActionTimes> stages;  // by stage; one entry applies to all stages
+  double transfer = 0;              // time from one rank to another, concurrent with computation
 
-  [[nodiscard]] const PassTimes& of(int stage) const {
+  [[nodiscard]] const ActionTimes& of(int stage) const {
     return stages[stages.size() == 1 ? 0 : static_cast<std::size_t>(stage)];
   }
 };
@@ -49,6 +49,6 @@ Simulation simulate(const Schedule& schedule, const Timing& timing);
 /// Returns the makespan if the ranks share fewer processors than there are ranks. Ranks with a
 /// running action share the processors evenly, at most one processor each. `timing` holds the times
 /// on a whole processor. Returns kNever if the schedule deadlocks.
-double shared_makespan(const Schedule& schedule, const Timing& timing, double processors);
+double makespan_on_processors(const Schedule& schedule, const Timing& timing, double processors);
 
 }  // namespace trireme::pipeline

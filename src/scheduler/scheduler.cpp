@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::scheduler {
 namespace {
 
 /// A job in one of these states continues, or was not ended by a user.
@@ -59,4 +59,4 @@ std::string variable_text(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

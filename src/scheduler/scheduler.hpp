@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::scheduler {
 
 /// The names of the environment variables that a scheduler sets; "" for a variable that it lacks.
 struct SchedulerVariables {
@@ -212,4 +212,4 @@ std::optional<double> job_end_from_scheduler();
 /// Returns the value of an environment variable; "" if it is not set.
 std::string variable_text(const char* name);
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

@@ -3,11 +3,11 @@
 #include "scheduler/scheduler.hpp"
 #include "scheduler/slurm/slurm.hpp"
 
-namespace trireme {
+namespace trireme::scheduler {
 
 std::span<const Scheduler* const> schedulers() noexcept {
   static const std::array<const Scheduler*, 1> table{&slurm()};
   return table;
 }
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

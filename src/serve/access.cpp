@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 char lower(char c) {
@@ -38,7 +38,7 @@ bool is_own_origin(std::string_view origin, std::string_view host) {
   return false;
 }
 
-bool has_token(const HttpHead& head, std::string_view token) {
+bool has_token(const http::HttpHead& head, std::string_view token) {
   constexpr std::string_view kScheme = "Bearer ";
   if (!head.authorization) return false;
   const std::string_view given = *head.authorization;
@@ -57,7 +57,7 @@ bool is_loopback_host(std::string_view host) {
   return is_address && name.starts_with("127.");
 }
 
-std::optional<ApiError> find_access_problem(const AccessRules& rules, const HttpHead& head,
+std::optional<ApiError> find_access_problem(const AccessRules& rules, const http::HttpHead& head,
                                             bool needs_token) {
   if (rules.is_loopback && head.host && !is_loopback_host(*head.host)) {
     return ApiError(
@@ -77,4 +77,4 @@ std::optional<ApiError> find_access_problem(const AccessRules& rules, const Http
   return std::nullopt;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -6,7 +6,7 @@
 #include "http/http_message.hpp"
 #include "serve/openai/api_error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 struct AccessRules {
   std::string token;        // empty: no token is required
   bool is_loopback = true;  // only this machine (or a tunnel to it) can reach the server
@@ -18,11 +18,11 @@ struct AccessRules {
 /// missing or wrong.
 ///   Host    on a loopback server, a loopback name or address; any port (tunnels change it)
 ///   Origin  if present, must be http:// or https:// and the same Host
-std::optional<ApiError> find_access_problem(const AccessRules& rules, const HttpHead& head,
+std::optional<ApiError> find_access_problem(const AccessRules& rules, const http::HttpHead& head,
                                             bool needs_token);
 
 /// Returns true for "localhost", "127.0.0.1", "[::1]" and other loopback addresses, with or without
 /// port.
 bool is_loopback_host(std::string_view host);
 
-}  // namespace trireme
+}  // namespace trireme::serve

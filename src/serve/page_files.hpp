@@ -2,7 +2,7 @@
 #include <span>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::serve {
 
 /// A file of the web page, embedded at build time.
 struct PageFile {
@@ -14,4 +14,4 @@ struct PageFile {
 /// Returns all files. The build generates this function (src/cmake/embed_page.cmake).
 std::span<const PageFile> page_files();
 
-}  // namespace trireme
+}  // namespace trireme::serve

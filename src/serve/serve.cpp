@@ -24,7 +24,7 @@
 #include "http/http_server.hpp"
 #include "serve/service.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 using namespace std::chrono_literals;
@@ -32,11 +32,12 @@ using namespace std::chrono_literals;
 /// Runs the steps of the engine in a thread.
 class EngineThread {
  public:
-  EngineThread(GenerationEngine& engine, std::int64_t threads)
+  EngineThread(generate::GenerationEngine& engine, std::int64_t threads)
       : thread_([this, &engine, threads](const std::stop_token& stop) {
           try {
-            set_cpu_threads(threads, 1);  // LibTorch sets the number of threads per calling thread
-            with_torch_errors([&] { engine.run(stop); });
+            device::set_cpu_threads(threads,
+                                    1);  // LibTorch sets the number of threads per calling thread
+            device::with_torch_errors([&] { engine.run(stop); });
           } catch (...) {
             error_ = std::current_exception();
           }
@@ -76,11 +77,11 @@ void check_options(const ServeOptions& options) {
     fail(ErrorKind::usage, "--port {}, must be in [0, 65535] (0: any free port)", options.port);
   refuse_outside("--request-timeout-s", options.request_timeout_s, 1, kYear_s);
   refuse_outside("--drain-s", options.drain_s, 0, kYear_s);
-  check_batch("--max-batch", options.engine.max_batch);
+  generate::check_batch("--max-batch", options.engine.max_batch);
   refuse_below("--max-queue", static_cast<double>(options.engine.max_queue), 1);
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);
-  if (!options.model.chat_template.empty()) (void)chat_template(options.model.chat_template);
+  if (!options.model.chat_template.empty()) (void)text::chat_template(options.model.chat_template);
   if (!options.token.empty() && !options.token_file.empty())
     fail(ErrorKind::usage, "give either --token or --token-file");
 }
@@ -132,10 +133,11 @@ std::string name_of(const std::filesystem::path& place) {
   return path.filename().string();
 }
 
-ModelFacts facts_of(const ServeOptions& options, LoadedModel& model, const EngineConfig& config) {
+ModelProperties facts_of(const ServeOptions& options, generate::LoadedModel& model,
+                         const generate::EngineConfig& config) {
   return {
       .name = options.model_name.empty() ? name_of(options.model.checkpoint) : options.model_name,
-      .fingerprint = "fp_" + hash_weights(model).substr(0, 16),
+      .fingerprint = "fp_" + generate::hash_weights(model).substr(0, 16),
       .created = std::time(nullptr),
       .max_context = config.max_context,
       .vocab_size = model.transformer->config().vocab_size,
@@ -166,18 +168,19 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   //          "--host 127.0.0.1.",
   std::optional<ServedModel> served;
   std::optional<Service> service;
-  HttpServer server({.host = options.host,
-                     .port = static_cast<std::uint16_t>(options.port),
-                     .max_connections = max_connections()},
-                    {.refuse = [&](const HttpHead& head) { return service->refuse(head); },
-                     .handle =
-                         [&](HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
-                           service->handle(std::move(request), reply);
-                         },
-                     .error_body =
-                         [](int status, std::string_view message) {
-                           return ApiError(status, std::string(message)).body();
-                         }});
+  http::HttpServer server(
+      {.host = options.host,
+       .port = static_cast<std::uint16_t>(options.port),
+       .max_connections = max_connections()},
+      {.refuse = [&](const http::HttpHead& head) { return service->refuse(head); },
+       .handle =
+           [&](http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply) {
+             service->handle(std::move(request), reply);
+           },
+       .error_body =
+           [](int status, std::string_view message) {
+             return ApiError(status, std::string(message)).body();
+           }});
   if (!server.is_loopback() && token.empty()) {
     fail(ErrorKind::usage,
          "--host {} can be reached from other machines: give --token-file FILE (or --token T), or "
@@ -188,8 +191,8 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
                                 options.request_timeout_s});
   server.start();  // /health answers "loading" from now on
 
-  const auto model = load_model(options.model);
-  GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
+  const auto model = generate::load_model(options.model);
+  generate::GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
   served.emplace(facts_of(options, *model, engine.config()), model->tokenizer, engine);
   if (stop_signal() != 0) return;
   EngineThread steps(engine, options.model.threads);
@@ -217,4 +220,4 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -6,17 +6,17 @@
 #include "generate/engine_config.hpp"
 #include "generate/load/load_model.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// Options of `trireme serve`.
 struct ServeOptions {
-  ModelOptions model;
+  generate::ModelOptions model;
   std::string model_name;  // empty: the name of the run or directory
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;  // 0 selects any free port
   std::string token;
   std::string token_file;
-  EngineConfig engine{.max_queue = 256};
+  generate::EngineConfig engine{.max_queue = 256};
   double request_timeout_s = 600;
   double drain_s = 30;
 };
@@ -27,4 +27,4 @@ struct ServeOptions {
 /// GenerationEngine; and any error that ends the engine.
 void serve(const ServeOptions& options, const std::function<void(const std::string& url)>& ready);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 std::string counted(const char* name, const char* type, const char* help, std::int64_t value) {
@@ -33,7 +33,7 @@ std::string Histogram::text(const char* name, const char* help) const {
   return lines + formatted("{}_sum {}\n{}_count {}\n", name, number_text(sum_), name, total);
 }
 
-std::string metrics_text(const ServeMetrics& metrics, const EngineCounters& counters) {
+std::string metrics_text(const ServeMetrics& metrics, const generate::EngineCounters& counters) {
   return counted("trireme_requests_running", "gauge", "Number of running answers.",
                  counters.running) +
          counted("trireme_requests_waiting", "gauge",
@@ -58,4 +58,4 @@ std::string metrics_text(const ServeMetrics& metrics, const EngineCounters& coun
                                 "Time from the request to its last token.");
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

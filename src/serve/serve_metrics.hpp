@@ -7,7 +7,7 @@
 
 #include "generate/engine.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// A histogram in the form of Prometheus: counts of values up to each bound. Thread-safe.
 class Histogram {
@@ -33,6 +33,6 @@ struct ServeMetrics {
 };
 
 /// Returns all metrics in Prometheus text format 0.0.4.
-std::string metrics_text(const ServeMetrics& metrics, const EngineCounters& counters);
+std::string metrics_text(const ServeMetrics& metrics, const generate::EngineCounters& counters);
 
-}  // namespace trireme
+}  // namespace trireme::serve

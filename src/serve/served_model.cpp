@@ -7,25 +7,26 @@
 #include "serve/openai/api_error.hpp"
 #include "text/encode_text.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 constexpr std::array<std::string_view, 4> kMarkers{"<think>", "</think>", "<tool_call>",
                                                    "</tool_call>"};
 
-bool is_special_marker(const AddedToken& token) {
+bool is_special_marker(const text::AddedToken& token) {
   return token.special &&
          std::find(kMarkers.begin(), kMarkers.end(), token.content) != kMarkers.end();
 }
 
 }  // namespace
 
-ServedModel::ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& source)
+ServedModel::ServedModel(ModelProperties facts, text::Tokenizer tokenizer,
+                         generate::AnswerSource& source)
     : facts_(std::move(facts)),
       tokenizer_(std::move(tokenizer)),
       source_(source),
       chat_end_tokens_(facts_.end_tokens) {
-  const std::vector<AddedToken>& added = tokenizer_.added_tokens();
+  const std::vector<text::AddedToken>& added = tokenizer_.added_tokens();
   has_special_markers_ = std::any_of(added.begin(), added.end(), is_special_marker);
   sorted_tokens_ = std::make_shared<SortedTokens>(tokenizer_, kMarkers, facts_.vocab_size);
   if (facts_.chat == nullptr) return;
@@ -47,14 +48,14 @@ void ServedModel::require_tokenizer(const std::string& field) const {
 
 std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
   require_tokenizer("prompt");
-  std::vector<std::uint32_t> ids = encode_text(tokenizer_, text);
+  std::vector<std::uint32_t> ids = text::encode_text(tokenizer_, text);
   if (ids.empty())
     refuse_field("prompt",
                  "prompt is empty, and the tokenizer has no BOS token. Send a non-empty prompt.");
   return ids;
 }
 
-WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const {
+RenderedPrompt ServedModel::write(const ChatInput& input, bool opens_thought) const {
   require_tokenizer("messages");
   if (!writer_) {
     throw ApiError(
@@ -63,16 +64,17 @@ WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const
         "--chat-template.",
         "messages", "no_chat_template");
   }
-  const ChatTemplate& format = writer_->format();
-  if (format.calls == CallForm::none && !input.conversation.tools.empty())
+  const text::ChatTemplate& format = writer_->format();
+  if (format.calls == text::CallForm::none && !input.conversation.tools.empty())
     refuse_field("tools", formatted("tools are not supported by the chat format {}", format.name));
-  RenderedChat rendered =
+  text::RenderedChat rendered =
       writer_->render(input.conversation, input.thinking, input.generation_prompt);
-  const bool thinks = format.thinking != ThinkingSwitch::none &&
-                      input.thinking.value_or(format.thinking == ThinkingSwitch::on_by_default);
+  const bool thinks =
+      format.thinking != text::ThinkingSwitch::none &&
+      input.thinking.value_or(format.thinking == text::ThinkingSwitch::on_by_default);
   bool is_open = input.generation_prompt && rendered.opens_thought();
   if (opens_thought && thinks && input.generation_prompt && !is_open) {
-    rendered.fixed(kOpenedThought);
+    rendered.fixed(text::kOpenedThought);
     is_open = true;
   }
   std::vector<std::uint32_t> ids = writer_->encode(rendered);
@@ -81,4 +83,4 @@ WrittenChat ServedModel::write(const ChatInput& input, bool opens_thought) const
   return {std::move(rendered.text), std::move(ids), is_open};
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

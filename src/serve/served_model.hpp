@@ -11,19 +11,19 @@
 #include "text/chat/chat_writer.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
-struct ModelFacts {
+namespace trireme::serve {
+struct ModelProperties {
   std::string name;
   std::string fingerprint;       // hash of the weights
   std::int64_t created = 0;      // seconds since 1970
   std::int64_t max_context = 0;  // maximum number of prompt and answer tokens
   std::int64_t vocab_size = 0;   // rows of the embedding
   std::vector<std::uint32_t> end_tokens;
-  const ChatTemplate* chat = nullptr;  // chat format; null if it has none
+  const text::ChatTemplate* chat = nullptr;  // chat format; null if it has none
 };
 
 /// A chat as prompt of the model.
-struct WrittenChat {
+struct RenderedPrompt {
   std::string text;
   std::vector<std::uint32_t> ids;
   bool begins_in_thought = false;  // the answer begins inside a thought
@@ -34,13 +34,13 @@ struct WrittenChat {
 class ServedModel {
  public:
   /// `source` must outlive this.
-  ServedModel(ModelFacts facts, Tokenizer tokenizer, AnswerSource& source);
+  ServedModel(ModelProperties facts, text::Tokenizer tokenizer, generate::AnswerSource& source);
 
-  [[nodiscard]] const ModelFacts& facts() const noexcept { return facts_; }
+  [[nodiscard]] const ModelProperties& facts() const noexcept { return facts_; }
 
-  [[nodiscard]] const Tokenizer& tokenizer() const noexcept { return tokenizer_; }
+  [[nodiscard]] const text::Tokenizer& tokenizer() const noexcept { return tokenizer_; }
 
-  [[nodiscard]] AnswerSource& source() const noexcept { return source_; }
+  [[nodiscard]] generate::AnswerSource& source() const noexcept { return source_; }
 
   /// Throws ApiError(400, code "no_tokenizer") that names `field` if the model has no readable
   /// tokenizer (Tokenizer::ids_only).
@@ -53,7 +53,7 @@ class ServedModel {
   /// Writes a chat in the chat format of the model. Texts of the request never become special
   /// tokens. If `opens_thought` and the model thinks, the prompt opens the thought. Throws
   /// ApiError(400) if the format does not support the tools.
-  [[nodiscard]] WrittenChat write(const ChatInput& input, bool opens_thought = false) const;
+  [[nodiscard]] RenderedPrompt write(const ChatInput& input, bool opens_thought = false) const;
 
   /// Returns the end tokens of the model and the tokens that end a turn in its chat format.
   [[nodiscard]] const std::vector<std::uint32_t>& chat_end_tokens() const noexcept {
@@ -74,14 +74,14 @@ class ServedModel {
   }
 
  private:
-  ModelFacts facts_;
-  Tokenizer tokenizer_;
-  AnswerSource& source_;
-  std::optional<ChatWriter> writer_;
+  ModelProperties facts_;
+  text::Tokenizer tokenizer_;
+  generate::AnswerSource& source_;
+  std::optional<text::ChatWriter> writer_;
   std::vector<std::uint32_t> chat_end_tokens_;
   std::vector<std::string> chat_end_texts_;
   bool has_special_markers_ = false;
   std::shared_ptr<const SortedTokens> sorted_tokens_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::serve

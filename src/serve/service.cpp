@@ -10,11 +10,11 @@
 #include "serve/openai/body_fields.hpp"
 #include "serve/page_files.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 Json model_json(const ServedModel& model) {
-  const SamplingConfig sampling = GenerationFields().sampling;
+  const generate::SamplingConfig sampling = GenerationFields().sampling;
   return {
       {"id", model.facts().name},
       {"object", "model"},
@@ -75,8 +75,9 @@ std::string tokenize_text(const ServedModel& model, std::string_view body) {
   const auto content = fields.text("content");
   if (!content) refuse_field("content", "content is missing");
   model.require_tokenizer("content");
-  const EncodeOptions options{.add_special_tokens = fields.boolean("add_special").value_or(false),
-                              .match_added_tokens = fields.boolean("parse_special").value_or(true)};
+  const text::EncodeOptions options{
+      .add_special_tokens = fields.boolean("add_special").value_or(false),
+      .match_added_tokens = fields.boolean("parse_special").value_or(true)};
   const bool with_pieces = fields.boolean("with_pieces").value_or(false);
   check_model_name(model, fields.text("model").value_or(""));
   fields.refuse_unknown();
@@ -133,8 +134,8 @@ std::string percent_decoded(std::string_view text) {
 /// A request that needs a model.
 struct ServiceCall {
   const JobContext& context;
-  const HttpRequest& request;
-  const std::shared_ptr<HttpReply>& reply;
+  const http::HttpRequest& request;
+  const std::shared_ptr<http::HttpReply>& reply;
 };
 
 struct Route {
@@ -211,7 +212,7 @@ const PageFile* find_page_file(std::string_view path) {
 }
 
 /// Returns the file with headers that allow the page to load only its own files.
-HttpAnswer page_answer(const PageFile& file) {
+http::HttpResponse page_answer(const PageFile& file) {
   return {
       .body = std::string(file.content),
       .content_type = std::string(file.type),
@@ -240,7 +241,7 @@ void Service::drain() {
   is_draining_ = true;
 }
 
-std::optional<ApiError> Service::find_problem(const HttpHead& head) const {
+std::optional<ApiError> Service::find_problem(const http::HttpHead& head) const {
   const Route* route = find_route(head.path);
   const bool is_page = find_page_file(head.path) != nullptr;
   const bool is_public = is_page || head.path == kHealthPath;
@@ -262,10 +263,10 @@ std::optional<ApiError> Service::find_problem(const HttpHead& head) const {
   return std::nullopt;
 }
 
-std::optional<HttpAnswer> Service::refuse(const HttpHead& head) const {
+std::optional<http::HttpResponse> Service::refuse(const http::HttpHead& head) const {
   const auto problem = find_problem(head);
   if (!problem) return std::nullopt;
-  HttpAnswer answer = error_answer(*problem);
+  http::HttpResponse answer = error_answer(*problem);
   if (problem->status() == 405) {
     const Route* route = find_route(head.path);
     const bool gets = route == nullptr || std::string_view(route->method) == "GET";
@@ -274,7 +275,7 @@ std::optional<HttpAnswer> Service::refuse(const HttpHead& head) const {
   return answer;
 }
 
-void Service::handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
+void Service::handle(http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply) {
   try {
     if (const PageFile* file = find_page_file(request.head.path))
       return reply->answer(page_answer(*file));
@@ -290,4 +291,4 @@ void Service::handle(HttpRequest request, const std::shared_ptr<HttpReply>& repl
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

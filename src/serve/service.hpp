@@ -10,7 +10,7 @@
 #include "serve/serve_metrics.hpp"
 #include "serve/served_model.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 struct ServiceConfig {
   AccessRules access = {};
@@ -32,11 +32,11 @@ class Service {
   void drain();
 
   /// The handlers of HttpHandlers.
-  [[nodiscard]] std::optional<HttpAnswer> refuse(const HttpHead& head) const;
-  void handle(HttpRequest request, const std::shared_ptr<HttpReply>& reply);
+  [[nodiscard]] std::optional<http::HttpResponse> refuse(const http::HttpHead& head) const;
+  void handle(http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply);
 
  private:
-  [[nodiscard]] std::optional<ApiError> find_problem(const HttpHead& head) const;
+  [[nodiscard]] std::optional<ApiError> find_problem(const http::HttpHead& head) const;
 
   ServiceConfig config_;
   std::atomic<const ServedModel*> model_ = nullptr;
@@ -44,4 +44,4 @@ class Service {
   ServeMetrics metrics_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::serve

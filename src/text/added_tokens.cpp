@@ -7,7 +7,7 @@
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 bool starts_with_word(std::string_view text) {
@@ -165,4 +165,4 @@ void AddedTokenMatcher::split(std::string_view text, bool match, TextParts& part
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -9,7 +9,7 @@
 
 #include "text/spec/tokenizer_spec.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Either an added token (with id) and the white space that it includes, or the text between two
 /// added tokens. The concatenated parts are the whole text.
@@ -73,4 +73,4 @@ class AddedTokenMatcher {
   Trie normalized_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -5,7 +5,7 @@
 
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Returns the ids that `transformers` gives for a text: special tokens in the text are recognized,
 /// and the post-processor adds its own. An empty result becomes the BOS token, as in
@@ -16,4 +16,4 @@ inline std::vector<std::uint32_t> encode_text(const Tokenizer& tokenizer, std::s
   return ids;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 static_assert(kPreTokenPadding >= WordCache::kPadding);
@@ -104,4 +104,4 @@ void Encoder::encode(std::string_view text, bool match, Workspace& work) const {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -14,7 +14,7 @@
 #include "text/bpe/word_cache.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// The buffers of one call of encode, reused by later calls.
 struct Workspace {
@@ -71,4 +71,4 @@ class Encoder {
   std::vector<SplitStep> steps_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -3,7 +3,7 @@
 #include "text/tokenizer.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
     : tokenizer_(tokenizer), skip_special_tokens_(skip_special_tokens) {}
@@ -25,4 +25,4 @@ std::string StreamDecoder::finish() {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -15,7 +15,7 @@
 #include "text/unicode/nfc.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr const char* kModelFile = "tokenizer.json";
@@ -294,4 +294,4 @@ std::string Tokenizer::content_hash() const {
   return impl_->hash;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

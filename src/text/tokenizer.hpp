@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::text {
 
 struct AddedToken;  // tokenizer_spec.hpp
 
@@ -111,4 +111,4 @@ class StreamDecoder {
   std::string waiting_;  // at most 3 bytes between calls
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -17,14 +17,16 @@ int main(int argc, char** argv) {
   if (argc < 3) return exit_code(ErrorKind::usage);
   return run_main("checkpoint_bench", [&] {
     hdf5_init();
-    const Session session(&argc, &argv);
-    const auto world = make_world("auto", session.launch());
-    const MeasureOptions options{.bytes = static_cast<std::uint64_t>(std::atoll(argv[2])) << 20,
-                                 .repeats = argc > 3 ? std::atoll(argv[3]) : 5,
-                                 .replicated = true,
-                                 .keep_last = argc > 4};
-    const MeasuredCheckpoint measured = measure_checkpoint(argv[1], options, *world);
-    if (world->rank() == 0) std::fputs(measured_json(measured).c_str(), stdout);
+    const comm::Session session(&argc, &argv);
+    const auto world = comm::make_world("auto", session.launch());
+    const checkpoint::MeasureOptions options{
+        .bytes = static_cast<std::uint64_t>(std::atoll(argv[2])) << 20,
+        .repeats = argc > 3 ? std::atoll(argv[3]) : 5,
+        .replicated = true,
+        .keep_last = argc > 4};
+    const checkpoint::MeasuredCheckpoint measured =
+        checkpoint::measure_checkpoint(argv[1], options, *world);
+    if (world->rank() == 0) std::fputs(checkpoint::measured_json(measured).c_str(), stdout);
     return kExitDone;
   });
 }

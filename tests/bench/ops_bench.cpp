@@ -41,7 +41,7 @@ constexpr std::int64_t F = 1664;
 constexpr std::int64_t V = 6400;
 constexpr int kLayers = 8;
 constexpr double kEps = 1e-6;
-const Activation kSilu = find_activation("silu");
+const ops::Activation kSilu = ops::find_activation("silu");
 int repeats = 7;
 
 double thread_seconds() {
@@ -170,16 +170,16 @@ at::Tensor eager_layer(const Layer& l, const at::Tensor& x, const at::Tensor& co
 /// Chains layers like a model: takes the residual stream and the last branch's output, and returns
 /// the same pair.
 std::pair<at::Tensor, at::Tensor> our_layer(const Layer& l, const at::Tensor& stream,
-                                            const at::Tensor& branch, QkNormRope setup,
-                                            const AttentionSetup& attention_setup) {
+                                            const at::Tensor& branch, ops::QkNormRope setup,
+                                            const ops::AttentionSetup& attention_setup) {
   setup.q_weight = l.q_norm;
   setup.k_weight = l.k_norm;
   const auto [x, normed] = add_rms_norm(stream, branch, l.norm1, kEps);
   const auto [q, k, v] = qkv_norm_rope(at::linear(normed, l.qkv), H, Hk, setup);
-  const auto out = attention(q, k, v, attention_setup);
+  const auto out = ops::attention(q, k, v, attention_setup);
   const auto projected = at::linear(out.transpose(1, 2).reshape({B, T, H * D}), l.o);
   const auto [h, normed2] = add_rms_norm(x, projected, l.norm2, kEps);
-  return {h, at::linear(gated_activation(at::linear(normed2, l.gate_up), kSilu), l.down)};
+  return {h, at::linear(ops::gated_activation(at::linear(normed2, l.gate_up), kSilu), l.down)};
 }
 
 void bench_linears() {
@@ -208,17 +208,17 @@ void bench_linears() {
 }
 
 struct Fixture {
-  RopeTables tables = rope_tables(T, D, 1e6, at::kFloat);
+  ops::RopeTables tables = ops::rope_tables(T, D, 1e6, at::kFloat);
   at::Tensor positions = at::arange(T, at::kLong).expand({B, T}).contiguous();
   at::Tensor cos = at::cat({tables.cos, tables.cos}, -1).view({1, T, 1, D});
   at::Tensor sin = at::cat({tables.sin, tables.sin}, -1).view({1, T, 1, D});
-  AttentionSetup whole{1.0 / std::sqrt(static_cast<double>(D)), true, {}};
-  AttentionSetup documents{
+  ops::AttentionSetup whole{1.0 / std::sqrt(static_cast<double>(D)), true, {}};
+  ops::AttentionSetup documents{
       whole.scale,
       true,
       {{0, 512}, {0, 200, 512}, {0, 90, 260, 400, 512}, {0, 60, 150, 250, 330, 420, 512}}};
 
-  [[nodiscard]] QkNormRope rope() const { return {{}, {}, kEps, tables, positions}; }
+  [[nodiscard]] ops::QkNormRope rope() const { return {{}, {}, kEps, tables, positions}; }
 };
 
 void bench_row_ops(const Fixture& f) {
@@ -264,8 +264,8 @@ void bench_row_ops(const Fixture& f) {
   const auto gate = leaf({B, T, F}, at::kBFloat16);
   const auto up = leaf({B, T, F}, at::kBFloat16);
   const auto ours = [&](const char* name) {
-    return time_op({gate_up}, [&, activation = find_activation(name)] {
-      return Tensors{gated_activation(gate_up, activation)};
+    return time_op({gate_up}, [&, activation = ops::find_activation(name)] {
+      return Tensors{ops::gated_activation(gate_up, activation)};
     });
   };
   report("silu, gated", ours("silu"),
@@ -288,10 +288,11 @@ void bench_attention(const Fixture& f) {
     });
   };
   report("attention, whole rows",
-         time_op({q, k, v}, [&] { return Tensors{attention(q, k, v, f.whole)}; }), eager({}));
-  const auto mask = attention_mask(f.documents, B, T, at::kCPU).unsqueeze(1);
+         time_op({q, k, v}, [&] { return Tensors{ops::attention(q, k, v, f.whole)}; }), eager({}));
+  const auto mask = ops::attention_mask(f.documents, B, T, at::kCPU).unsqueeze(1);
   report("attention, 13 documents",
-         time_op({q, k, v}, [&] { return Tensors{attention(q, k, v, f.documents)}; }), eager(mask));
+         time_op({q, k, v}, [&] { return Tensors{ops::attention(q, k, v, f.documents)}; }),
+         eager(mask));
 }
 
 Times bench_head(Times& eager) {

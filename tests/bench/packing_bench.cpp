@@ -64,7 +64,7 @@ void measure(const std::string& name, const std::vector<std::vector<std::uint64_
     for (const auto& offset : shards) {
       documents += offset.size() - 1;
       tokens += offset.back();
-      sequences += pack_documents(offset, seq_len).num_sequences();
+      sequences += data::pack_documents(offset, seq_len).num_sequences();
     }
     const double seconds = timer.seconds();
     const double room = static_cast<double>(sequences) * static_cast<double>(seq_len);
@@ -86,7 +86,7 @@ void run(std::size_t documents, const std::vector<std::string>& sets) {
   }
   hdf5_init();
   for (const std::string& folder : sets) {
-    const TokenSet set = TokenSet::open(folder);
+    const data::TokenSet set = data::TokenSet::open(folder);
     std::vector<std::vector<std::uint64_t>> shards;
     for (std::size_t i = 0; i < set.num_shards(); ++i)
       shards.push_back(set.shard(i).document_offsets());

@@ -43,13 +43,14 @@ void resize_disk(const fs::path& place, std::uint64_t kilobytes) {
 }
 
 void expect_loads(const fs::path& folder, std::int64_t step) {
-  const auto found = find_newest_good(folder, [](std::string_view text) { ADD_FAILURE() << text; });
+  const auto found =
+      checkpoint::find_newest_good(folder, [](std::string_view text) { ADD_FAILURE() << text; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->step(), step);
 }
 
 TEST(FullDisk, AtAnySizeTheErrorIsClearAndTheEarlierCheckpointLoads) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const bool ran = on_small_disk(folder.path(), [&] {
     save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
     const fs::space_info space = fs::space(folder.path());
@@ -80,7 +81,7 @@ TEST(FullDisk, AtAnySizeTheErrorIsClearAndTheEarlierCheckpointLoads) {
 }
 
 TEST(ReadOnlyDisk, SaysSoAndTheEarlierCheckpointLoads) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const bool ran = on_small_disk(folder.path(), [&] {
     save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
     ASSERT_EQ(::mount("tmpfs", folder.path().c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr), 0);

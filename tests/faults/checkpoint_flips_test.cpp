@@ -52,7 +52,7 @@ TEST(ManyFlips, NoneOfTenThousandIsAccepted) {
     overwrite(saved.step / file->first, file->second);
     if (HasFailure()) return;
   }
-  verify_checkpoint(saved.step);
+  checkpoint::verify_checkpoint(saved.step);
 }
 
 TEST(ManyTruncations, NoneAt512BytesIsAccepted) {
@@ -73,11 +73,11 @@ TEST(LargestManifest, IsParsedInBoundedMemory) {
   std::string body = "{\n\"format\": \"trireme-checkpoint\",\n\"version\": 1,\n\"values\": [";
   for (int i = 0; i < 11'900'000; ++i) body += "[],";
   body += "[]],\n";
-  overwrite(saved.step / kManifestName,
+  overwrite(saved.step / checkpoint::kManifestName,
             body + formatted("\"self_hash\": \"{}\"\n}}\n", xxh3_128_hex(body)));
   const int status = in_child([&] {
     limit_memory(std::uint64_t{3} << 30);
-    (void)Checkpoint::open(saved.step);
+    (void)checkpoint::Checkpoint::open(saved.step);
   });
   EXPECT_EQ(shell_code(status), exit_code(ErrorKind::data));
 }

@@ -18,7 +18,7 @@ namespace {
 using namespace test;
 
 struct Saved {
-  TempFolder folder;
+  TempDirectory folder;
   fs::path step = folder / "step-000000002";
   fs::path shard = step / "shard-00000-of-00001.h5";
 
@@ -41,10 +41,11 @@ void leave_root() {
   if (!left) ::_exit(kStillRoot);
 }
 
-void read_everything(const Checkpoint& checkpoint) {
+void read_everything(const checkpoint::Checkpoint& checkpoint) {
   for (const auto& [name, tensor] : checkpoint.manifest().tensors)
     (void)checkpoint.read_logical(name);
-  for (const SavedFile& file : checkpoint.manifest().files) (void)checkpoint.file(file.name);
+  for (const checkpoint::SavedFile& file : checkpoint.manifest().files)
+    (void)checkpoint.file(file.name);
 }
 
 /// Returns the exit code of a child that verifies and reads everything with at most 3 GB of memory
@@ -53,7 +54,7 @@ int exit_code_of_reading(const fs::path& step) {
   return shell_code(in_child([&] {
     ::alarm(60);
     limit_memory(std::uint64_t{3} << 30);
-    read_everything(verify_checkpoint(step));
+    read_everything(checkpoint::verify_checkpoint(step));
   }));
 }
 
@@ -62,7 +63,7 @@ int exit_code_of_reading(const fs::path& step) {
 int exit_code_of_reading_as_nobody(const fs::path& step) {
   return shell_code(in_child([&] {
     leave_root();
-    read_everything(verify_checkpoint(find_place(step).path));
+    read_everything(checkpoint::verify_checkpoint(checkpoint::locate_checkpoints(step).path));
   }));
 }
 
@@ -90,12 +91,12 @@ TEST(Hostile, AStepThatIsNotADirectoryIsDamaged) {
   fs::rename(saved.step, saved.folder / "elsewhere");
   const auto expect_damaged = [&](const char* what) {
     std::string warning;
-    EXPECT_FALSE(find_newest_good(saved.folder.path(), [&](std::string_view text) {
+    EXPECT_FALSE(checkpoint::find_newest_good(saved.folder.path(), [&](std::string_view text) {
       warning += text;
     })) << what;
     EXPECT_NE(warning.find(saved.step.filename().string()), std::string::npos) << what;
-    const std::int64_t step = step_of_folder_name(saved.step.filename().string());
-    fs::remove_all(set_aside_step(saved.folder.path(), step));
+    const std::int64_t step = checkpoint::step_of_directory_name(saved.step.filename().string());
+    fs::remove_all(checkpoint::set_aside_step(saved.folder.path(), step));
   };
   fs::create_directory_symlink(saved.folder / "elsewhere", saved.step);
   expect_damaged("a link");
@@ -103,7 +104,7 @@ TEST(Hostile, AStepThatIsNotADirectoryIsDamaged) {
   expect_damaged("a pipe");
   overwrite(saved.step, "x");
   expect_damaged("a file");
-  EXPECT_TRUE(fs::exists(saved.folder / "elsewhere" / kManifestName));
+  EXPECT_TRUE(fs::exists(saved.folder / "elsewhere" / checkpoint::kManifestName));
 }
 
 TEST(Hostile, FilesAndDirectoriesWithoutPermissionAreRefused) {
@@ -134,7 +135,7 @@ TEST(Hostile, FilesAndDirectoriesWithoutPermissionAreRefused) {
 
 /// A step of another user cannot be pruned: the other steps are pruned, and later saves succeed.
 TEST(Hostile, AStepThatCannotBeDeletedStopsNeitherPruningNorSaving) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const fs::path steps = folder / "checkpoints";
   for (const int step : {1, 2, 3}) save_layout(steps, step, make_logicals(1), 1, 0);
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
@@ -146,17 +147,18 @@ TEST(Hostile, AStepThatCannotBeDeletedStopsNeitherPruningNorSaving) {
   ASSERT_EQ(::chmod((steps / "step-000000002").c_str(), 0555), 0);
   const auto prune = [&] {
     leave_root();
-    prune_checkpoints(steps, {.run_id = "run", .keep_last = 1}, [](std::string_view) {});
+    checkpoint::prune_checkpoints(steps, {.run_id = "run", .keep_last = 1},
+                                  [](std::string_view) {});
   };
 
   EXPECT_EQ(shell_code(in_child(prune)), exit_code(ErrorKind::usage));
-  EXPECT_EQ(list_steps(steps), std::vector<std::int64_t>{3});
+  EXPECT_EQ(checkpoint::list_steps(steps), std::vector<std::int64_t>{3});
   EXPECT_EQ(shell_code(in_child([&] {
               leave_root();
               save_layout(steps, 4, make_logicals(1), 1, 0);
             })),
             0);
-  EXPECT_EQ(list_steps(steps), (std::vector<std::int64_t>{4, 3}));
+  EXPECT_EQ(checkpoint::list_steps(steps), (std::vector<std::int64_t>{4, 3}));
   for (const auto& entry : fs::directory_iterator(steps)) ::chmod(entry.path().c_str(), 0755);
 }
 
@@ -164,18 +166,18 @@ TEST(Hostile, AStepThatCannotBeDeletedStopsNeitherPruningNorSaving) {
 /// never parsed. Only the byte ranges of the manifest are read, inside the shard.
 TEST(Hostile, ShardsAreNeverParsed) {
   const Saved saved;
-  std::string manifest = read_file(saved.step / kManifestName);
+  std::string manifest = read_file(saved.step / checkpoint::kManifestName);
   std::string bytes = read_file(saved.shard);
-  const CheckpointManifest parsed = parse_manifest(manifest, "m");
+  const checkpoint::CheckpointManifest parsed = checkpoint::parse_manifest(manifest, "m");
   const std::string old_hash = parsed.shards[0].hash;
   for (std::size_t at = 0; at < 48; ++at) bytes[at] = 'x';  // no longer an HDF5 file
   overwrite(saved.shard, bytes);
   manifest.resize(manifest.rfind("\"self_hash\""));
   manifest.replace(manifest.find(old_hash), old_hash.size(), xxh3_128_hex(bytes));
-  overwrite(saved.step / kManifestName, sealed(manifest));
+  overwrite(saved.step / checkpoint::kManifestName, sealed(manifest));
 
   RankState mine = make_rank_state(make_logicals(17), 0, 1, 1, false);
-  load_tensors(verify_checkpoint(saved.step), mine.state);
+  checkpoint::load_tensors(checkpoint::verify_checkpoint(saved.step), mine.state);
 
   EXPECT_EQ(mine.storage, make_rank_state(make_logicals(17), 0, 1, 1, true).storage);
 }
@@ -184,7 +186,7 @@ TEST(Hostile, JsonMadeToFillMemoryIsRefused) {
   const Saved saved;
   const std::string head = "{\n\"format\": \"trireme-checkpoint\",\n\"version\": 1,\n";
   const auto expect_refused = [&](const std::string& what, const std::string& body) {
-    overwrite(saved.step / kManifestName, sealed(head + body + ",\n"));
+    overwrite(saved.step / checkpoint::kManifestName, sealed(head + body + ",\n"));
     EXPECT_EQ(exit_code_of_reading(saved.step), 3) << what;
   };
   std::string many = "\"values\": [";
@@ -196,7 +198,7 @@ TEST(Hostile, JsonMadeToFillMemoryIsRefused) {
 
 TEST(Hostile, AHugeSparseManifestIsNotRead) {
   const Saved saved;
-  fs::resize_file(saved.step / kManifestName, std::uintmax_t{1} << 40);
+  fs::resize_file(saved.step / checkpoint::kManifestName, std::uintmax_t{1} << 40);
   EXPECT_EQ(exit_code_of_reading(saved.step), 3);
 }
 

@@ -36,7 +36,7 @@ int save_with_failure(const fs::path& folder, std::uint64_t nth, int error) {
 }
 
 std::uint64_t calls_of_one_save() {
-  const TempFolder folder;
+  const TempDirectory folder;
   (void)fail_disk_call(0, 0);
   save_layout(folder.path(), 2, make_logicals(2), 2, kLayout);
   return fail_disk_call(0, 0);
@@ -50,20 +50,20 @@ TEST_P(RefusedCall, IsReportedAndTheEarlierCheckpointLoads) {
   std::uint64_t num_refused = 0;
   for (std::uint64_t nth = 1; nth <= num_calls; ++nth) {
     SCOPED_TRACE(formatted("call {} of {}", nth, num_calls));
-    const TempFolder folder;
+    const TempDirectory folder;
     save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
 
     const int code = save_with_failure(folder.path(), nth, GetParam());
 
     ASSERT_TRUE(code == kSaved || code == kRefused) << code;
     num_refused += code == kRefused ? 1 : 0;
-    const auto found =
-        find_newest_good(folder.path(), [](std::string_view text) { ADD_FAILURE() << text; });
+    const auto found = checkpoint::find_newest_good(
+        folder.path(), [](std::string_view text) { ADD_FAILURE() << text; });
     ASSERT_TRUE(found);
     EXPECT_TRUE(code != kSaved || found->step() == 2);
     if (found->step() == 2) continue;  // this also happens if only a call after the commit failed
     save_layout(folder.path(), 2, make_logicals(2), 2, kLayout);
-    verify_checkpoint(folder / "step-000000002");
+    checkpoint::verify_checkpoint(folder / "step-000000002");
   }
   // Five calls cannot fail the save, because `latest` is a hint and its failure is a warning: its
   // create, write, fsync, rename and the fsync of its directory.

@@ -32,7 +32,7 @@ struct Story {
 
 Story record_story() {
   Story story;
-  const TempFolder folder;
+  const TempDirectory folder;
   const fs::path run = folder / "run";
   record_disk(folder.path());
   const auto append = [&] {
@@ -44,8 +44,9 @@ Story record_story() {
                 kLayout);
     story.promises.push_back({0, step});
   }
-  prune_checkpoints(run / "checkpoints", {.run_id = "run", .keep_last = 1}, [](auto) {});
-  append();
+  checkpoint::prune_checkpoints(run / "checkpoints", {.run_id = "run", .keep_last = 1},
+                                [](auto) {});
+  ops::append();
   std::int64_t step = 0;
   for (std::size_t i = 0; i < story.calls.size(); ++i) {
     const DiskCall& call = story.calls[i];
@@ -56,9 +57,10 @@ Story record_story() {
       story.promises[static_cast<std::size_t>(step - 1)].num_calls = i + 1;
   }
   for (const std::int64_t saved : {1, 2, 3}) {
-    const TempFolder other;
+    const TempDirectory other;
     save_layout(other.path(), saved, make_logicals(static_cast<unsigned>(saved)), kRanks, kLayout);
-    story.hashes[saved] = hash_tensors(Checkpoint::open(other.path() / step_folder_name(saved)));
+    story.hashes[saved] = hash_tensors(
+        checkpoint::Checkpoint::open(other.path() / checkpoint::step_directory_name(saved)));
   }
   return story;
 }
@@ -67,7 +69,8 @@ Story record_story() {
 /// from the saved one.
 std::int64_t loaded_step(const Story& story, const DiskImage& image, const fs::path& folder) {
   image.write(folder);
-  const auto found = find_newest_good(folder / "run" / "checkpoints", [](std::string_view) {});
+  const auto found =
+      checkpoint::find_newest_good(folder / "run" / "checkpoints", [](std::string_view) {});
   if (!found) return 0;
   EXPECT_EQ(hash_tensors(*found), story.hashes.at(found->step()));
   return found->step();
@@ -77,7 +80,7 @@ TEST(PowerCut, AfterAnyCallTheNewestPromisedCheckpointLoads) {
   const Story story = record_story();
   ASSERT_GT(story.calls.size(), 100U);
   ASSERT_EQ(story.promises.size(), 3U);
-  const TempFolder folder;
+  const TempDirectory folder;
   std::size_t images = 0;
   for (std::size_t count = 0; count <= story.calls.size(); ++count) {
     std::int64_t promised = 0;
@@ -101,12 +104,12 @@ TEST(PowerCut, AfterAnyCallTheNewestPromisedCheckpointLoads) {
 }
 
 TEST(PowerCut, ARecordingHoldsWhatWasDone) {
-  const TempFolder folder;
+  const TempDirectory folder;
   record_disk(folder.path());
   write_file_atomic(folder / "a", "one");
   const std::vector<DiskCall> calls = stop_recording();
 
-  const TempFolder image;
+  const TempDirectory image;
   DiskImage(calls, calls.size(), Lost::everything).write(image.path());
   EXPECT_EQ(read_file(image / "a"), "one");
   for (std::size_t count = 0; count < calls.size(); ++count) {

@@ -33,8 +33,8 @@
 namespace trireme::testing {
 namespace {
 
-RunStart configure(const ForkedRun& run, Task& task, RunConfig& config, ConfigSet& keys,
-                   Communicator& world) {
+train::RunStart configure(const ForkedRun& run, train::Task& task, train::RunConfig& config,
+                          config::ConfigSet& keys, comm::Communicator& world) {
   Settings all{{"data.path", run.set.string()}, {"train.device", "cpu"},
                {"model.preset", "tiny"},        {"model.hidden_size", "16"},
                {"model.num_layers", "1"},       {"model.num_heads", "2"},
@@ -46,44 +46,44 @@ RunStart configure(const ForkedRun& run, Task& task, RunConfig& config, ConfigSe
                {"optim.warmup_steps", "2"}};
   all.insert(all.end(), run.settings.begin(), run.settings.end());
   for (const auto& [key, value] : all) keys.set(key, value, "test");
-  RunStart start = read_start(config, keys, RunFolder{run.folder}, world);
-  finish_task_keys(task, "pretrain", config, keys, start);
+  train::RunStart start = train::read_start(config, keys, job::RunDirectory{run.folder}, world);
+  train::finish_task_keys(task, "pretrain", config, keys, start);
   keys.finish();
   return start;
 }
 
 int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
-  install_stop_signals(launched_rank(environ));
-  const LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};
-  const CommOptions options = watched_comm(/*timeout_s=*/30);
+  install_stop_signals(comm::launched_rank(environ));
+  const comm::LaunchInfo launch{rank, run.ranks, rank, run.ranks, 0, 1, "localhost"};
+  const comm::CommOptions options = train::comm_options_with_heartbeat(/*timeout_s=*/30);
   const auto world = make_socket_world(std::move(row), rank, options);
-  HeartbeatOptions beat;
+  comm::HeartbeatOptions beat;
   beat.interval_s = 0.05;
   beat.silence_s = 50;  // a loaded machine is not a hang
-  std::optional<RankWatch> watch;
+  std::optional<train::RankWatch> watch;
   const auto body = [&] {
     log::init({.rank = rank, .size = run.ranks});
     failpoints_init(rank);
-    RunConfig config;
+    train::RunConfig config;
     const auto task = run.make_task();
-    const auto keys = make_run_keys(config, task->section());
-    RunStart start = configure(run, *task, config, *keys, *world);
-    const RunFolder folder{run.folder};
-    const auto journal = std::make_shared<Journal>(folder.journal());
+    const auto keys = train::make_run_keys(config, task->section());
+    train::RunStart start = configure(run, *task, config, *keys, *world);
+    const job::RunDirectory folder{run.folder};
+    const auto journal = std::make_shared<job::EventLog>(folder.journal());
     watch.emplace(*world, launch, folder, journal, options.activity, beat,
-                  gather_network_settings(*world, launch.hostname));
-    return run_task({"trireme",
-                     "pretrain",
-                     *task,
-                     config,
-                     *keys,
-                     folder,
-                     std::move(start),
-                     {launch, *world, {}, options, {}},
-                     journal},
-                    config);
+                  comm::gather_network_settings(*world, launch.hostname));
+    return train::run_task({"trireme",
+                            "pretrain",
+                            *task,
+                            config,
+                            *keys,
+                            folder,
+                            std::move(start),
+                            {launch, *world, {}, options, {}},
+                            journal},
+                           config);
   };
-  const int code = run_rank("trireme", body, [&](int failure) {
+  const int code = comm::run_rank("trireme", body, [&](int failure) {
     if (watch) watch->announce_failure(failure);
   });
   watch.reset();
@@ -124,7 +124,8 @@ std::filesystem::path make_set(const std::filesystem::path& folder) {
 
 void prepare_forks() {
   at::set_num_threads(1);
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) measured_peak_flops(at::kCPU, type);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    device::measured_peak_flops(at::kCPU, type);
 }
 
 RanksEnd run_forked(const ForkedRun& run, double limit_s) {

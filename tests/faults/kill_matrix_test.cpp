@@ -144,13 +144,14 @@ class KillMatrix : public ::testing::Test {
   };
 
   static Outcome outcome(const fs::path& run) {
-    const auto steps = list_steps(run / "checkpoints");
+    const auto steps = checkpoint::list_steps(run / "checkpoints");
     if (steps.empty()) return {"", "no checkpoint"};
     std::ostringstream folder;
     folder << "step-" << std::setw(9) << std::setfill('0') << steps.front();
-    SelfCommunicator alone;
+    comm::SelfCommunicator alone;
     return {read_file(run / "chain.txt"),
-            hash_tensors(Checkpoint::open(run / "checkpoints" / folder.str()), alone)};
+            checkpoint::hash_tensors(
+                checkpoint::Checkpoint::open(run / "checkpoints" / folder.str()), alone)};
   }
 
   /// Returns the result of a run that is never killed. It is made once for each number of ranks and
@@ -203,7 +204,7 @@ class KillMatrix : public ::testing::Test {
     }
     EXPECT_LT(end.after_first_s, kPromptly_s);
     slowest_s_ = std::max(slowest_s_, end.after_first_s);
-    const auto committed = list_steps(killed.folder / "checkpoints");
+    const auto committed = checkpoint::list_steps(killed.folder / "checkpoints");
     const std::int64_t newest = committed.empty() ? 0 : committed.front();
     ASSERT_GE(newest, last_announced(end.log)) << "a committed checkpoint is lost";
 

@@ -126,7 +126,7 @@ class Mailboxes {
   std::map<std::tuple<int, std::uint64_t, std::uint64_t>, std::deque<std::string>> arrived_;
 };
 
-class Sent final : public Transfer {
+class Sent final : public comm::Transfer {
  public:
   Sent(std::shared_ptr<Mailboxes> mailboxes, int to, std::uint64_t end)
       : mailboxes_(std::move(mailboxes)), to_(to), end_(end) {}
@@ -141,7 +141,7 @@ class Sent final : public Transfer {
 
 class SocketTransport;
 
-class Received final : public Transfer {
+class Received final : public comm::Transfer {
  public:
   Received(SocketTransport& transport, int peer, int tag, void* data, std::uint64_t bytes);
   Received(const Received&) = delete;
@@ -159,21 +159,22 @@ class Received final : public Transfer {
   SocketTransport& transport_;
 };
 
-class SocketTransport final : public GroupTransport {
+class SocketTransport final : public comm::GroupTransport {
  public:
   SocketTransport(std::shared_ptr<Mailboxes> mailboxes, std::uint64_t group,
                   std::vector<int> world_ranks, int rank)
-      : GroupTransport(group, std::move(world_ranks), rank), mailboxes_(std::move(mailboxes)) {}
+      : comm::GroupTransport(group, std::move(world_ranks), rank),
+        mailboxes_(std::move(mailboxes)) {}
 
   [[nodiscard]] const char* backend() const override { return "sockets"; }
 
-  [[nodiscard]] std::shared_ptr<GroupTransport> another(std::uint64_t group,
-                                                        std::vector<int> world_ranks,
-                                                        int rank) const override {
+  [[nodiscard]] std::shared_ptr<comm::GroupTransport> another(std::uint64_t group,
+                                                              std::vector<int> world_ranks,
+                                                              int rank) const override {
     return std::make_shared<SocketTransport>(mailboxes_, group, std::move(world_ranks), rank);
   }
 
-  TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
+  comm::TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) override {
     return std::make_unique<Received>(*this, peer, tag, data, bytes);
   }
 
@@ -199,7 +200,7 @@ class SocketTransport final : public GroupTransport {
   void remove(Received* one) { std::erase(waiting_[{one->peer, one->tag}], one); }
 
  protected:
-  TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override {
+  comm::TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) override {
     const int to = world_rank(peer);
     const std::uint64_t end =
         mailboxes_->send(to, {group(), static_cast<std::uint64_t>(tag), bytes}, data);
@@ -247,14 +248,14 @@ std::vector<Fd> SocketMesh::take(int rank) {
   return row;
 }
 
-std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row, int rank,
-                                                const CommOptions& options) {
+std::unique_ptr<comm::Communicator> make_socket_world(std::vector<Fd> row, int rank,
+                                                      const comm::CommOptions& options) {
   std::vector<int> ranks(row.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   const auto mailboxes = std::make_shared<Mailboxes>(std::move(row));
-  return make_group("world",
-                    std::make_shared<SocketTransport>(mailboxes, 0, std::move(ranks), rank),
-                    std::make_shared<Engine>(), options);
+  return comm::make_group("world",
+                          std::make_shared<SocketTransport>(mailboxes, 0, std::move(ranks), rank),
+                          std::make_shared<comm::Engine>(), options);
 }
 
 }  // namespace trireme::testing

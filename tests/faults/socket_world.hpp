@@ -25,7 +25,7 @@ class SocketMesh {
 
 /// Makes the world communicator of one forked rank from its row of a SocketMesh: the collectives of
 /// src/comm/p2p over sockets. Only one thread may use it.
-std::unique_ptr<Communicator> make_socket_world(std::vector<Fd> row, int rank,
-                                                const CommOptions& options);
+std::unique_ptr<comm::Communicator> make_socket_world(std::vector<Fd> row, int rank,
+                                                      const comm::CommOptions& options);
 
 }  // namespace trireme::testing

@@ -18,7 +18,7 @@ class SocketConformance : public ::testing::TestWithParam<std::tuple<int, Confor
 TEST_P(SocketConformance, Holds) {
   const auto [ranks, test] = GetParam();
   const auto body = test.body;
-  CommOptions options;
+  comm::CommOptions options;
   options.timeout_s = 60;
   options.chunk_bytes = 4096;  // many chunks in small buffers
   SocketMesh mesh(ranks);

@@ -15,7 +15,7 @@ namespace trireme {
 namespace {
 
 using testing::Mutator;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 constexpr std::uint64_t kVocab = 50'257;
 
@@ -71,7 +71,7 @@ void put_file(const std::filesystem::path& path, const std::string& content) {
   write_all(fd.get(), std::as_bytes(std::span(content)), 0, path);
 }
 
-void expect_documents(const ForeignTokens& file, Mutator& mutator) {
+void expect_documents(const data_prep::ForeignTokens& file, Mutator& mutator) {
   const std::uint64_t tokens = file.num_tokens();
   const std::vector<std::uint64_t> all = file.documents(0, tokens, false);
   const std::uint64_t begin = mutator.below(tokens + 1);
@@ -105,7 +105,7 @@ TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
                                 megatron<std::uint16_t>(8),
                                 llm_c<std::uint16_t>(20240520, 1, 50256),
                                 llm_c<std::uint32_t>(20240801, 7, 128000)};
-  const TemporaryFolder folder(testing::memory_folder("import_fuzz"));
+  const TestDirectory folder(testing::memory_directory("import_fuzz"));
   const std::filesystem::path bin = folder.path() / "case.bin";
   const std::filesystem::path idx = folder.path() / "case.idx";
   std::size_t accepted = 0;
@@ -121,8 +121,9 @@ TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
     put_file(bin, seed.bin);
     if (has_index) put_file(idx, seed.idx);
     try {
-      const auto file =
-          has_index ? open_megatron(bin) : open_llm_c(bin, kEotOfFormat, EotPlace::detect);
+      const auto file = has_index ? data_prep::open_megatron(bin)
+                                  : data_prep::open_llm_c(bin, data_prep::kEotOfFormat,
+                                                          data_prep::EotPosition::detect);
       ASSERT_NO_FATAL_FAILURE(expect_documents(*file, mutator));
       std::vector<std::uint32_t> ids(file->num_tokens());
       file->read(0, ids, kVocab);

@@ -58,7 +58,7 @@ const std::vector<std::string> kDictionary{"\"text\"",
 
 bool is_utf8(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const Utf8Step step = utf8_step(text, at);
+    const text::Utf8Step step = text::utf8_step(text, at);
     if (!step.valid) return false;
     at += step.length;
   }
@@ -69,51 +69,52 @@ bool is_utf8(std::string_view text) {
 /// That parser reads neither invalid text nor numbers in Python's form.
 std::string by_other_parser(std::string_view line) {
   if (line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
-  const std::string mended = repair_json_text(line).text;
-  const std::string plain = quote_odd_numbers(mended).value_or(mended);
+  const std::string mended = data_prep::repair_json_text(line).text;
+  const std::string plain = text::quote_odd_numbers(mended).value_or(mended);
   return nlohmann::json::parse(plain)["text"].get<std::string>();
 }
 
 TEST(Fuzz, TextFieldReaderAgreesWithAnotherParser) {
   Mutator mutator(1, kDictionary);
-  TextFieldReader error("text", OnBadText::error);
-  TextFieldReader skip("text", OnBadText::skip);
-  TextFieldReader replace("text", OnBadText::replace);
+  data_prep::TextFieldReader error("text", data_prep::OnBadText::error);
+  data_prep::TextFieldReader skip("text", data_prep::OnBadText::skip);
+  data_prep::TextFieldReader replace("text", data_prep::OnBadText::replace);
   std::size_t texts = 0;
   std::size_t repaired = 0;
   const long grown = testing::fuzz("jsonl", testing::fuzz_cases(1'000'000), [&](std::size_t) {
     std::string line = kSeeds[mutator.below(kSeeds.size())];
     mutator.mutate(line);
     const std::size_t size = line.size();
-    line.append(kRecordPadding, '\0');
-    const Record read{std::string_view(line).substr(0, size), 0};
+    line.append(data_prep::kRecordPadding, '\0');
+    const data_prep::Record read{std::string_view(line).substr(0, size), 0};
 
-    const TextRecord strict = error.read(read);
-    const RecordStatus skipped = skip.read(read).status;
-    const TextRecord lenient = replace.read(read);
+    const data_prep::TextRecord strict = error.read(read);
+    const data_prep::RecordStatus skipped = skip.read(read).status;
+    const data_prep::TextRecord lenient = replace.read(read);
 
     switch (strict.status) {
-      case RecordStatus::text:
+      case data_prep::RecordStatus::text:
         ++texts;
         ASSERT_TRUE(is_utf8(strict.text)) << line;
         ASSERT_EQ(by_other_parser(read.text), strict.text) << line;
         ASSERT_EQ(lenient.text, strict.text) << line;
         ASSERT_EQ(lenient.replaced, 0U) << line;
-        ASSERT_EQ(skipped, RecordStatus::text) << line;
+        ASSERT_EQ(skipped, data_prep::RecordStatus::text) << line;
         break;
-      case RecordStatus::bad_text:
+      case data_prep::RecordStatus::bad_text:
         ++repaired;
-        ASSERT_EQ(skipped, RecordStatus::bad) << line;
-        ASSERT_EQ(lenient.status, RecordStatus::text) << line;
+        ASSERT_EQ(skipped, data_prep::RecordStatus::bad) << line;
+        ASSERT_EQ(lenient.status, data_prep::RecordStatus::text) << line;
         ASSERT_GT(lenient.replaced, 0U) << line;
         ASSERT_TRUE(is_utf8(lenient.text)) << line;
         break;
       default:
         ASSERT_EQ(lenient.status, strict.status) << line;
         ASSERT_EQ(skipped, strict.status) << line;
-        ASSERT_EQ(strict.reason.empty(), strict.status == RecordStatus::blank) << line;
+        ASSERT_EQ(strict.reason.empty(), strict.status == data_prep::RecordStatus::blank) << line;
     }
-    const Repaired again = repair_json_text(repair_json_text(read.text).text);
+    const data_prep::Repaired again =
+        data_prep::repair_json_text(data_prep::repair_json_text(read.text).text);
     ASSERT_EQ(again.replaced, 0U) << line;
   });
   std::printf("%zu good lines, %zu with bad text\n", texts, repaired);

@@ -92,8 +92,8 @@ inline std::size_t fuzz_cases(std::size_t usual) {
   return asked == nullptr ? usual : static_cast<std::size_t>(std::atoll(asked));
 }
 
-/// Returns the name for a TemporaryFolder, in memory if the system has a directory in memory.
-inline std::string memory_folder(const std::string& name) {
+/// Returns the name for a TestDirectory, in memory if the system has a directory in memory.
+inline std::string memory_directory(const std::string& name) {
   return std::filesystem::exists("/dev/shm") ? "../dev/shm/" + name : name;
 }
 

@@ -26,10 +26,10 @@ class MemoryFile {
  public:
   MemoryFile() : fd_(::memfd_create("fuzz", MFD_CLOEXEC)) {}
 
-  InputFile fill(const std::string& content) const {
+  data_prep::InputFile fill(const std::string& content) const {
     if (::ftruncate(fd_.get(), 0) != 0) std::abort();
     write_all(fd_.get(), std::as_bytes(std::span(content)), 0, "memory");
-    InputFile file;
+    data_prep::InputFile file;
     file.path = formatted("/proc/self/fd/{}", fd_.get());
     file.size = file.packed_size = content.size();
     return file;
@@ -67,8 +67,9 @@ std::vector<std::string> seeds() {
 }
 
 /// Reads the whole stream, and measures it first like inspect_inputs.
-std::string decompress(const MemoryFile& memory, InputFile& file) {
-  Decompressor decoder(memory.fd(), file.path, file.packed_size, file.format->compression, {});
+std::string decompress(const MemoryFile& memory, data_prep::InputFile& file) {
+  data_prep::Decompressor decoder(memory.fd(), file.path, file.packed_size,
+                                  file.format->compression, {});
   std::string stream;
   std::string part(70'000, '\0');
   while (true) {
@@ -81,15 +82,16 @@ std::string decompress(const MemoryFile& memory, InputFile& file) {
   return stream;
 }
 
-void expect_each_line_once(const InputFile& file, const std::string& stream, std::size_t chunk) {
-  const std::vector<InputFile> files{file};
-  const auto chunks = split_chunks(files, whole_files(files), chunk);
-  ChunkReader reader(files, 1);
+void expect_each_line_once(const data_prep::InputFile& file, const std::string& stream,
+                           std::size_t chunk) {
+  const std::vector<data_prep::InputFile> files{file};
+  const auto chunks = data_prep::split_chunks(files, data_prep::whole_files(files), chunk);
+  data_prep::ChunkReader reader(files, 1);
   reader.start(chunks);
   std::size_t at = 0;
   for (std::size_t i = 0; i < chunks.size(); ++i) {
-    const RecordBatch batch = reader.read(i, 0);
-    for (const Record& line : batch.records) {
+    const data_prep::RecordBatch batch = reader.read(i, 0);
+    for (const data_prep::Record& line : batch.records) {
       ASSERT_EQ(line.position, at);
       const std::size_t end = std::min(stream.find('\n', at), stream.size());
       ASSERT_EQ(line.text, std::string_view(stream).substr(at, end - at));
@@ -108,11 +110,13 @@ TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
   const long grown = testing::fuzz("reader", testing::fuzz_cases(1'000'000), [&](std::size_t) {
     std::string content = all[mutator.below(all.size())];
     mutator.mutate(content);
-    InputFile file = memory.fill(content);
+    data_prep::InputFile file = memory.fill(content);
     try {
-      file.format = &detect_format("seed.jsonl", std::string_view(content).substr(0, 512));
-      const std::string stream =
-          file.format->compression == Compression::none ? content : decompress(memory, file);
+      file.format =
+          &data_prep::detect_format("seed.jsonl", std::string_view(content).substr(0, 512));
+      const std::string stream = file.format->compression == data_prep::Compression::none
+                                     ? content
+                                     : decompress(memory, file);
       ++good;
       const std::size_t least = stream.size() / 50 + 1;  // limits the number of chunks
       ASSERT_NO_FATAL_FAILURE(

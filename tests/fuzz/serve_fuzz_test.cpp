@@ -73,7 +73,7 @@ bool is_expected(int status) {
 class ServeFuzz : public testing::ServiceServer {};
 
 TEST_F(ServeFuzz, BodiesThatAreNearlyRight) {
-  script = [](const Request& request) {
+  script = [](const generate::Request& request) {
     EXPECT_FALSE(request.prompt.empty());
     return said({"<tool_call>", "{\"name\": \"add\"}", "x"});
   };
@@ -154,22 +154,22 @@ TEST(GrammarFuzz, SchemasThatAreNearlyRight) {
     std::string schema = seeds[mutator.below(seeds.size())];
     mutator.mutate(schema);
     try {
-      const TextGrammar grammar = json_schema_grammar(schema);
-      GrammarReader reader(grammar.grammar, grammar.start);
-      GrammarReader::State state = reader.start();
+      const serve::TextGrammar grammar = serve::json_schema_grammar(schema);
+      serve::GrammarReader reader(grammar.grammar, grammar.start);
+      serve::GrammarReader::State state = reader.start();
       // Follows random transitions that the grammar allows: no state without a transition may be
       // reached.
       for (int i = 0; i < 60 && !reader.may_end(state); ++i) {
-        std::vector<GrammarReader::State> next;
+        std::vector<serve::GrammarReader::State> next;
         for (int byte = 0; byte < 256; ++byte) {
           const auto after = reader.step(state, static_cast<unsigned char>(byte));
-          if (after != GrammarReader::kDead) next.push_back(after);
+          if (after != serve::GrammarReader::kDead) next.push_back(after);
         }
         ASSERT_FALSE(next.empty()) << schema;
         state = next[mutator.below(next.size())];
       }
       ++num_good;
-    } catch (const SchemaProblem&) {
+    } catch (const serve::SchemaProblem&) {
     } catch (const Error& error) {
       ASSERT_TRUE(error.kind() == ErrorKind::data || error.kind() == ErrorKind::usage) << schema;
     }

@@ -14,7 +14,7 @@ namespace trireme {
 namespace {
 
 using testing::Mutator;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 struct Part {
   std::size_t begin;
@@ -30,14 +30,14 @@ class ShardFile {
         folder_.path(), testing::numbered_documents(30, 40, 3), 0, 1, {16, 64});
     testing::write_manifest(folder_.path(), 1);
     bytes_ = read_file(path);
-    manifest_ = read_file(folder_.path() / schema::kManifest);
+    manifest_ = read_file(folder_.path() / data::schema::kManifest);
     const Hdf5File file = Hdf5File::open(path);
     for (const std::string& name : names()) {
       const Hdf5Dataset found = file.dataset(name);
       if (found.count() != 0)
         parts_.push_back({*found.offset, *found.offset + found.count() * size_of(found.dtype)});
     }
-    frame_ = check_frame(open_read(path).get(), bytes_.size(), path);
+    frame_ = data::check_frame(open_read(path).get(), bytes_.size(), path);
   }
 
   [[nodiscard]] const std::string& bytes() const { return bytes_; }
@@ -53,35 +53,36 @@ class ShardFile {
     const Fd fd(::open(path().c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     write_all(fd.get(), std::as_bytes(std::span(content)), 0, path());
     if (!forge) return;
-    Frame frame = frame_;
-    frame.xxh3 = hash_frame(fd.get(), frame, path());
-    write_footer(fd.get(), frame, path());
+    data::Frame frame = frame_;
+    frame.xxh3 = data::hash_frame(fd.get(), frame, path());
+    data::write_footer(fd.get(), frame, path());
   }
 
  private:
   static std::vector<std::string> names() {
-    std::vector<std::string> all{schema::kTokens, schema::kDocOffset, schema::kDocSource,
-                                 schema::kDocSourceOffset, schema::kDocTextHash, schema::kIntegrity,
-                                 schema::kSources, schema::kBad,
+    std::vector<std::string> all{data::schema::kTokens, data::schema::kDocOffset,
+                                 data::schema::kDocSource, data::schema::kDocSourceOffset,
+                                 data::schema::kDocTextHash, data::schema::kIntegrity,
+                                 data::schema::kSources, data::schema::kBad,
                                  // The last one is repeated, because its parser has the most forms.
-                                 schema::kMeta, schema::kMeta, schema::kMeta};
+                                 data::schema::kMeta, data::schema::kMeta, data::schema::kMeta};
     for (const std::int64_t length : {16, 64}) {
       for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"})
-        all.push_back(schema::pack_group(length) + part);
+        all.push_back(data::schema::pack_group(length) + part);
     }
     return all;
   }
 
-  TemporaryFolder folder_{testing::memory_folder("shard_fuzz")};
+  TestDirectory folder_{testing::memory_directory("shard_fuzz")};
   std::string bytes_;
   std::string manifest_;
   std::vector<Part> parts_;
-  Frame frame_;
+  data::Frame frame_;
 };
 
 /// Makes all calls that a reader may make.
 void read_everything(const std::filesystem::path& path) {
-  const TokenShard shard = TokenShard::open(path);
+  const data::TokenShard shard = data::TokenShard::open(path);
   std::vector<std::int64_t> ids(shard.num_tokens());
   shard.read_tokens(0, ids);
   shard.verify_tokens();
@@ -147,24 +148,25 @@ TEST(Fuzz, ManifestsAndMetaAreParsedOrRefused) {
       4, {"null", "0", "-1", "18446744073709551616", "1e400", "{", "}", "[", "]", "\"",
           "\"counts\"", "\"shards\"", "{}", "[]", ",", ":", "\\ud800", "\xff", "[[[[[[[[[["});
   const ShardFile file;
-  const TokenShard shard = [&] {
+  const data::TokenShard shard = [&] {
     file.put(file.bytes(), false);
-    return TokenShard::open(file.path());
+    return data::TokenShard::open(file.path());
   }();
-  const std::string meta = meta_to_text(shard.meta());
+  const std::string meta = data::meta_to_text(shard.meta());
   std::size_t accepted = 0;
   const long grown = testing::fuzz("manifest", testing::fuzz_cases(1'000'000), [&](std::size_t i) {
     if (i % 2 == 0) {
       std::string text = meta;
       mutator.mutate(text);
-      accepted += is_accepted([&] { static_cast<void>(meta_from_text(text, "meta")); }) ? 1 : 0;
+      accepted +=
+          is_accepted([&] { static_cast<void>(data::meta_from_text(text, "meta")); }) ? 1 : 0;
       return;
     }
     std::string text = file.manifest();
     mutator.mutate(text);
     const bool forge = i % 4 == 1;
     const bool good = is_accepted([&] {
-      static_cast<void>(Manifest::from_text(forge ? forge_manifest(text) : text, "manifest"));
+      static_cast<void>(data::Manifest::from_text(forge ? forge_manifest(text) : text, "manifest"));
     });
     accepted += good ? 1 : 0;
     ASSERT_TRUE(!good || forge || text == file.manifest()) << text;

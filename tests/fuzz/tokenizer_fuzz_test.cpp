@@ -26,9 +26,9 @@ constexpr const char* kLlama3 =
 /// Makes a vocabulary of the 256 bytes and some merges. It is small, so that edits hit the other
 /// parts, too.
 Json small_file() {
-  WordCounter counter;
+  text::WordCounter counter;
   for (int i = 0; i < 20; ++i) counter.add("the other return of the world, 你好 don't 3.14");
-  return parse_json(train_bpe(counter, {.vocab_size = 310}).at(kFile), "trained");
+  return parse_json(text::train_bpe(counter, {.vocab_size = 310}).at(kFile), "trained");
 }
 
 /// Returns compact files of several tokenizer families.
@@ -117,7 +117,7 @@ std::string mutated(const std::string& seed, Mutator& mutator) {
   return head + text.substr(vocab, past - vocab) + tail;
 }
 
-void use(const Tokenizer& tokenizer) {
+void use(const text::Tokenizer& tokenizer) {
   const std::string text =
       "the <s> \xE4\xBD\xA0\xE5\xA5\xBD  don't</s>\n\n1234 e\xCC\x81 \xF0\x9F\x98\x80";
   for (const bool match : {true, false}) {
@@ -130,7 +130,7 @@ void use(const Tokenizer& tokenizer) {
 TEST(Fuzz, TokenizerFilesAreRefusedByNameOrWork) {
   Mutator mutator(5, kDictionary);
   const std::vector<std::string> all = seeds();
-  for (const std::string& seed : all) use(Tokenizer::from_files({{kFile, seed}}, "seed"));
+  for (const std::string& seed : all) use(text::Tokenizer::from_files({{kFile, seed}}, "seed"));
   const std::string config =
       R"({"bos_token": "<s>", "eos_token": {"content": "e"}, "pad_token": null})";
   std::size_t accepted = 0;
@@ -143,7 +143,7 @@ TEST(Fuzz, TokenizerFilesAreRefusedByNameOrWork) {
       files[kFile] = mutated(files[kFile], mutator);
     }
     try {
-      const Tokenizer tokenizer = Tokenizer::from_files(files, "case");
+      const text::Tokenizer tokenizer = text::Tokenizer::from_files(files, "case");
       if (++accepted % 16 == 0) {
         ASSERT_NO_FATAL_FAILURE(use(tokenizer)) << files[kFile];
       }

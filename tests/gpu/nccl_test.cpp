@@ -16,15 +16,15 @@ namespace {
 
 constexpr std::size_t kCount = (std::size_t{1} << 20) + 3;  // odd, larger than one chunk of NCCL
 
-const NcclApi& api() {
-  return real_nccl_api();
+const comm::NcclApi& api() {
+  return comm::real_nccl_api();
 }
 
 /// Device memory for kCount floats.
 class DeviceFloats {
  public:
   DeviceFloats() {
-    check_cuda(api(), cudaMalloc(reinterpret_cast<void**>(&data_), bytes()), "cudaMalloc");
+    comm::check_cuda(api(), cudaMalloc(reinterpret_cast<void**>(&data_), bytes()), "cudaMalloc");
   }
 
   DeviceFloats(const DeviceFloats&) = delete;
@@ -37,13 +37,15 @@ class DeviceFloats {
   [[nodiscard]] static std::size_t bytes() { return kCount * sizeof(float); }
 
   void write(const std::vector<float>& values) const {
-    check_cuda(api(), cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice), "write");
+    comm::check_cuda(api(), cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice),
+                     "write");
   }
 
   [[nodiscard]] std::vector<float> read() const {
-    check_cuda(api(), cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    comm::check_cuda(api(), cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     std::vector<float> values(kCount);
-    check_cuda(api(), cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost), "read");
+    comm::check_cuda(api(), cudaMemcpy(values.data(), data_, bytes(), cudaMemcpyDeviceToHost),
+                     "read");
     return values;
   }
 
@@ -63,88 +65,88 @@ void poison(const DeviceFloats& output) {
 }
 
 TEST(NcclOnOneGpu, ReducesGathersAndBroadcasts) {
-  check_cuda(api(), api().set_device(0), "cudaSetDevice 0");
+  comm::check_cuda(api(), api().set_device(0), "cudaSetDevice 0");
   ncclUniqueId id{};
-  check_nccl(api(), api().get_unique_id(&id), "ncclGetUniqueId");
+  comm::check_nccl(api(), api().get_unique_id(&id), "ncclGetUniqueId");
   ncclComm_t comm = nullptr;
-  check_nccl(api(), api().comm_init_rank(&comm, 1, id, 0), "ncclCommInitRank");
-  const CommStream stream(api());
+  comm::check_nccl(api(), api().comm_init_rank(&comm, 1, id, 0), "ncclCommInitRank");
+  const comm::CommStream stream(api());
   const DeviceFloats input;
   const DeviceFloats output;
   input.write(numbers());
 
   poison(output);
-  check_nccl(api(),
-             api().all_reduce(input.data(), output.data(), kCount, ncclFloat32, ncclSum, comm,
-                              stream.get()),
-             "ncclAllReduce");
+  comm::check_nccl(api(),
+                   api().all_reduce(input.data(), output.data(), kCount, ncclFloat32, ncclSum, comm,
+                                    stream.get()),
+                   "ncclAllReduce");
   EXPECT_EQ(output.read(), numbers());
   poison(output);
-  check_nccl(api(),
-             api().reduce_scatter(input.data(), output.data(), kCount, ncclFloat32, ncclMax, comm,
-                                  stream.get()),
-             "ncclReduceScatter");
+  comm::check_nccl(api(),
+                   api().reduce_scatter(input.data(), output.data(), kCount, ncclFloat32, ncclMax,
+                                        comm, stream.get()),
+                   "ncclReduceScatter");
   EXPECT_EQ(output.read(), numbers());
   poison(output);
-  check_nccl(api(),
-             api().all_gather(input.data(), output.data(), DeviceFloats::bytes(), ncclUint8, comm,
-                              stream.get()),
-             "ncclAllGather");
+  comm::check_nccl(api(),
+                   api().all_gather(input.data(), output.data(), DeviceFloats::bytes(), ncclUint8,
+                                    comm, stream.get()),
+                   "ncclAllGather");
   EXPECT_EQ(output.read(), numbers());
   poison(output);
-  check_nccl(api(),
-             api().broadcast(input.data(), output.data(), DeviceFloats::bytes(), ncclUint8, 0, comm,
-                             stream.get()),
-             "ncclBroadcast");
+  comm::check_nccl(api(),
+                   api().broadcast(input.data(), output.data(), DeviceFloats::bytes(), ncclUint8, 0,
+                                   comm, stream.get()),
+                   "ncclBroadcast");
   EXPECT_EQ(output.read(), numbers());
   ncclResult_t state = ncclSuccess;
-  check_nccl(api(), api().comm_get_async_error(comm, &state), "ncclCommGetAsyncError");
+  comm::check_nccl(api(), api().comm_get_async_error(comm, &state), "ncclCommGetAsyncError");
   EXPECT_EQ(state, ncclSuccess);
-  check_nccl(api(), api().comm_destroy(comm), "ncclCommDestroy");
+  comm::check_nccl(api(), api().comm_destroy(comm), "ncclCommDestroy");
 }
 
 TEST(NcclOnOneGpu, SendsToItself) {
-  check_cuda(api(), api().set_device(0), "cudaSetDevice 0");
+  comm::check_cuda(api(), api().set_device(0), "cudaSetDevice 0");
   ncclUniqueId id{};
-  check_nccl(api(), api().get_unique_id(&id), "ncclGetUniqueId");
+  comm::check_nccl(api(), api().get_unique_id(&id), "ncclGetUniqueId");
   ncclComm_t comm = nullptr;
-  check_nccl(api(), api().comm_init_rank(&comm, 1, id, 0), "ncclCommInitRank");
-  const CommStream stream(api());
+  comm::check_nccl(api(), api().comm_init_rank(&comm, 1, id, 0), "ncclCommInitRank");
+  const comm::CommStream stream(api());
   const DeviceFloats input;
   const DeviceFloats output;
   input.write(numbers());
   poison(output);
-  check_nccl(api(), api().group_start(), "ncclGroupStart");
-  check_nccl(api(),
-             api().send(input.data(), DeviceFloats::bytes(), ncclUint8, 0, comm, stream.get()),
-             "ncclSend");
-  check_nccl(api(),
-             api().recv(output.data(), DeviceFloats::bytes(), ncclUint8, 0, comm, stream.get()),
-             "ncclRecv");
-  check_nccl(api(), api().group_end(), "ncclGroupEnd");
+  comm::check_nccl(api(), api().group_start(), "ncclGroupStart");
+  comm::check_nccl(
+      api(), api().send(input.data(), DeviceFloats::bytes(), ncclUint8, 0, comm, stream.get()),
+      "ncclSend");
+  comm::check_nccl(
+      api(), api().recv(output.data(), DeviceFloats::bytes(), ncclUint8, 0, comm, stream.get()),
+      "ncclRecv");
+  comm::check_nccl(api(), api().group_end(), "ncclGroupEnd");
   EXPECT_EQ(output.read(), numbers());
-  check_nccl(api(), api().comm_destroy(comm), "ncclCommDestroy");
+  comm::check_nccl(api(), api().comm_destroy(comm), "ncclCommDestroy");
 }
 
 /// The backend in a world of one rank: streams, events and copies on the device, and its groups.
 TEST(NcclOnOneGpu, AWorldOfOneRankCopiesInTheOrderOfTheCallersStream) {
-  const auto world = make_world("nccl", LaunchInfo{}, {}, nccl_backends());
+  const auto world = comm::make_world("nccl", comm::LaunchInfo{}, {}, comm::nccl_backends());
   EXPECT_EQ(world->size(), 1);
   const auto group = world->split(0, 0, "dp");
-  const CommStream stream(api());
+  const comm::CommStream stream(api());
   const DeviceFloats input;
   const DeviceFloats middle;
   const DeviceFloats output;
   input.write(numbers());
   poison(middle);
   poison(output);
-  const Stream mine{stream.get()};
+  const comm::Stream mine{stream.get()};
 
   const auto reduced = group->all_reduce({.input = input.data(),
                                           .output = middle.data(),
                                           .count = kCount,
                                           .dtype = DType::f32,
-                                          .op = ReduceOp::sum,
+                                          .op = comm::ReduceOp::sum,
                                           .stream = mine,
                                           .tag = "reduce"});
   reduced->wait();

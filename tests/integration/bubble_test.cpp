@@ -30,33 +30,34 @@ double measured_bubble(std::string_view name, const pipeline::Shape& shape,
                        std::chrono::milliseconds third) {
   std::vector<double> busy_s(static_cast<std::size_t>(shape.ranks));
   double took_s = 0;
-  run_ranks(shape.ranks, [&](Communicator& world) {
+  comm::run_ranks(shape.ranks, [&](comm::Communicator& world) {
     at::set_num_threads(1);
-    TrialShape trial_shape;
+    train::TrialShape trial_shape;
     trial_shape.parallel.pp = shape.ranks;
     trial_shape.parallel.schedule = name;
     trial_shape.parallel.virtual_stages = shape.virtual_stages;
-    trial_shape.model = small_model_like(model_preset("tiny"), trial_shape.parallel);
-    TrialModel trial(world, trial_shape);
-    const pipeline::Schedule schedule = stage_schedule(trial_shape.parallel, shape.micro_batches);
+    trial_shape.model = train::small_model_like(model::model_preset("tiny"), trial_shape.parallel);
+    train::TrialModel trial(world, trial_shape);
+    const pipeline::Schedule schedule =
+        parallel::stage_schedule(trial_shape.parallel, shape.micro_batches);
     const auto& list = schedule.lists[static_cast<std::size_t>(world.rank())];
-    StageLinks links(trial.mesh.group(Axis::pp), schedule.placement);
-    Passes passes(trial.model, trial.objective, links, world.rank());
-    std::vector<Microbatch> batches;
+    parallel::StageP2P links(trial.mesh.group(parallel::Axis::pp), schedule.placement);
+    train::StageExecutor passes(trial.model, trial.objective, links, world.rank());
+    std::vector<parallel::Microbatch> batches;
     for (std::int64_t i = 0; i < shape.micro_batches; ++i)
-      batches.push_back(
-          to_microbatch(make_rows({i}, trial_shape.model.max_seq_len, trial_shape.model.vocab_size),
-                        at::kCPU, 1, true));
-    trial.registry.on_ready([](ParamId) {});
+      batches.push_back(train::to_microbatch(
+          train::make_rows({i}, trial_shape.model.max_seq_len, trial_shape.model.vocab_size),
+          at::kCPU, 1, true));
+    trial.registry.on_ready([](parallel::ParamId) {});
     trial.registry.begin_update(shape.micro_batches);
     std::size_t pass = 0;
     const auto work = [&] {
-      const int thirds = list[pass++].kind == pipeline::PassKind::backward ? 2 : 1;
+      const int thirds = list[pass++].kind == pipeline::ActionKind::backward ? 2 : 1;
       std::this_thread::sleep_for(thirds * third);
     };
-    ActivationCount none(trial.registry.weights(), false);
+    train::ActivationCount none(trial.registry.weights(), false);
     at::Tensor loss = at::zeros({}, at::kDouble);
-    const PassHooks hooks{[](auto, auto) { return false; }, work, [&](bool) { work(); }};
+    const train::ActionHooks hooks{[](auto, auto) { return false; }, work, [&](bool) { work(); }};
     world.barrier();
     const Timer timer;
     passes.run(schedule, batches, 1, hooks, none, loss);
@@ -74,12 +75,13 @@ TEST(Bubble, IsThatOfTheFormula) {
   constexpr int kTries = 3;
   std::map<std::string_view, double> bubbles;
   for (const std::string_view name : pipeline::kSchedules) {
-    const pipeline::Shape shape{4, pipeline::stages_a_rank(name, name == "interleaved" ? 2 : 1), 8};
+    const pipeline::Shape shape{4, pipeline::stages_per_rank(name, name == "interleaved" ? 2 : 1),
+                                8};
     const pipeline::Formula formula = pipeline::formula_of(name, shape);
-    const double ideal =
-        formula.exact
-            ? formula.bubble
-            : simulate(pipeline::named_schedule(name, shape), {{pipeline::PassTimes{}}}).bubble;
+    const double ideal = formula.exact ? formula.bubble
+                                       : pipeline::simulate(pipeline::named_schedule(name, shape),
+                                                            {{pipeline::ActionTimes{}}})
+                                             .bubble;
     double least = measured_bubble(name, shape, kThird);
     for (int i = 1; i < kTries && least > ideal + 0.02; ++i)
       least = std::min(least, measured_bubble(name, shape, kThird));

@@ -224,21 +224,23 @@ TEST_F(Commands, NamesTheOptionThatIsWrongAsItWasGiven) {
 
 /// Copies a run's newest checkpoint and sets the weights of the first block to NaN.
 void save_with_nans(const fs::path& run, const fs::path& folder) {
-  const Checkpoint good = Checkpoint::open(find_place(run).path / step_folder_name(2));
-  StateDict state;
+  const checkpoint::Checkpoint good = checkpoint::Checkpoint::open(
+      checkpoint::locate_checkpoints(run).path / checkpoint::step_directory_name(2));
+  checkpoint::StateDict state;
   state.values = good.manifest().values;
-  for (const SavedFile& file : good.manifest().files) state.files[file.name] = good.file(file.name);
+  for (const checkpoint::SavedFile& file : good.manifest().files)
+    state.files[file.name] = good.file(file.name);
   std::list<std::vector<std::byte>> storage;
   for (const auto& [name, tensor] : good.manifest().tensors) {
     if (!name.starts_with("param/")) continue;
     storage.push_back(good.read_logical(name));
     if (name.find("layers.0.") != std::string::npos)
       std::fill(storage.back().begin(), storage.back().end(), std::byte{0xff});
-    state.tensors.push_back({name, tensor.dtype, tensor.shape, Slice::whole(tensor.shape),
+    state.tensors.push_back({name, tensor.dtype, tensor.shape, parallel::Slice::whole(tensor.shape),
                              storage.back(), /*owner=*/true});
   }
-  SelfCommunicator alone;
-  save_checkpoint(folder, 2, state, alone, {.run_id = "nans"});
+  comm::SelfCommunicator alone;
+  checkpoint::save_checkpoint(folder, 2, state, alone, {.run_id = "nans"});
 }
 
 TEST_F(Commands, GenerateEndsWith6WhereLogitsAreNotFinite) {

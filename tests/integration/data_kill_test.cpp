@@ -13,12 +13,12 @@ namespace trireme {
 namespace {
 
 using testing::files_below;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 class DataProgram : public ::testing::Test {
  protected:
   DataProgram() {
-    write_synth(corpus_, 600, 5, false);
+    data_prep::write_synth(corpus_, 600, 5, false);
     tokenizer_ = testing::tokenizer_of(path_, corpus_);
   }
 
@@ -37,7 +37,7 @@ class DataProgram : public ::testing::Test {
            tokenizer_ + " --input " + corpus_ + " --output " + (path_ / output).string();
   }
 
-  TemporaryFolder folder_{"data_program"};
+  TestDirectory folder_{"data_program"};
   std::filesystem::path path_ = folder_.path();
   std::string corpus_ = (path_ / "corpus.jsonl").string();
   std::string tokenizer_;

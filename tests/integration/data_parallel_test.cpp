@@ -20,55 +20,56 @@ constexpr std::int64_t kRows = 2;  // rows of one data rank in one update
 
 /// A model and its step on one rank.
 struct Trainer {
-  Trainer(Communicator& ranks, const ParallelConfig& parallel, const OptimConfig& optim,
-          ParamDTypes dtypes = {at::kDouble, at::kDouble})
+  Trainer(comm::Communicator& ranks, const parallel::ParallelConfig& parallel,
+          const optim::OptimConfig& optim, device::ParamDTypes dtypes = {at::kDouble, at::kDouble})
       : world(ranks),
         mesh(ranks, parallel),
         model(registry, testing::model_config(shape),
               {ops::Path::plain,
-               Recompute::none,
+               parallel::Recompute::none,
                7,
-               {mesh.group(Axis::tp), false},
-               context_group(mesh)}) {
+               {mesh.group(parallel::Axis::tp), false},
+               parallel::context_group(mesh)}) {
     registry.allocate(mesh, dtypes, at::kCPU);
     model.prepare();
     registry.initialize(7);
-    objective = std::make_unique<CrossEntropy>(registry, model.head_weight(), ops::Path::plain,
-                                               model.tensor());
-    optimizer = make_optimizer(optim, registry);
-    step = std::make_unique<Step>(StepParts{model, *objective, *optimizer, scaler, mesh, measures},
-                                  optim.clip_norm);
+    objective = std::make_unique<objective::CrossEntropy>(registry, model.head_weight(),
+                                                          ops::Path::plain, model.tensor());
+    optimizer = optim::make_optimizer(optim, registry);
+    step = std::make_unique<train::Step>(
+        train::StepParts{model, *objective, *optimizer, scaler, mesh, measures}, optim.clip_norm);
   }
 
-  UpdateResult update(std::int64_t number, std::int64_t first_sample, std::int64_t targets) {
-    const Batch batch = make_rows({first_sample, first_sample + 1}, shape.length, shape.vocab);
+  train::UpdateResult update(std::int64_t number, std::int64_t first_sample, std::int64_t targets) {
+    const data::Batch batch =
+        train::make_rows({first_sample, first_sample + 1}, shape.length, shape.vocab);
     return step->run({&batch, 1}, targets, number, number, 1e-2);
   }
 
   /// Returns the weights, then the optimizer state.
   [[nodiscard]] std::vector<at::Tensor> state() const {
-    const Gathering gathering(registry, world);
+    const parallel::Gathering gathering(registry, world);
     std::vector<at::Tensor> all{gathering.weights()};
-    for (const OptimizerSlot& slot : optimizer->slots())
+    for (const optim::OptimizerSlot& slot : optimizer->slots())
       all.push_back(
           gathering.all([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
     return all;
   }
 
   static constexpr Shape shape{};
-  Communicator& world;
-  Mesh mesh;
-  ParamRegistry registry;
-  Transformer model;
-  std::unique_ptr<CrossEntropy> objective;
-  std::unique_ptr<Optimizer> optimizer;
-  LossScaler scaler{false};
+  comm::Communicator& world;
+  parallel::Mesh mesh;
+  parallel::ParamRegistry registry;
+  model::Transformer model;
+  std::unique_ptr<objective::CrossEntropy> objective;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  optim::LossScaler scaler{false};
   Measures measures;
-  std::unique_ptr<Step> step;
+  std::unique_ptr<train::Step> step;
 };
 
-OptimConfig adamw_that_clips() {
-  OptimConfig optim = optimizer_defaults("adamw");
+optim::OptimConfig adamw_that_clips() {
+  optim::OptimConfig optim = optim::optimizer_defaults("adamw");
   optim.clip_norm = 0.05;
   return optim;
 }
@@ -84,10 +85,11 @@ struct Expected {
 /// Trains independent processes and averages their weights after every `local_steps` and at the
 /// end.
 Expected trained_alone(int dp, std::int64_t steps, std::int64_t local_steps) {
-  SelfCommunicator self;
+  comm::SelfCommunicator self;
   std::vector<std::unique_ptr<Trainer>> ranks;
   for (int rank = 0; rank < dp; ++rank)
-    ranks.push_back(std::make_unique<Trainer>(self, ParallelConfig{}, adamw_that_clips()));
+    ranks.push_back(
+        std::make_unique<Trainer>(self, parallel::ParallelConfig{}, adamw_that_clips()));
   const auto average_of = [&](auto&& tensor_of) {
     at::Tensor mean = at::zeros_like(tensor_of(*ranks[0]));
     for (const auto& one : ranks) mean.add_(tensor_of(*one), 1.0 / dp);
@@ -106,7 +108,7 @@ Expected trained_alone(int dp, std::int64_t steps, std::int64_t local_steps) {
     expected.norms.push_back(std::sqrt(squares / dp));
     if (number % local_steps != 0 && number != steps) continue;
     for (std::size_t unit = 0; unit < ranks[0]->registry.layout().units().size(); ++unit)
-      average_of([&](Trainer& one) { return one.registry.main_part(unit); });
+      average_of([&](Trainer& one) { return one.registry.master_part(unit); });
     for (std::size_t slot = 0; slot < ranks[0]->optimizer->slots().size(); ++slot)
       average_of([&](Trainer& one) { return one.optimizer->slots()[slot].flat; });
     for (const auto& one : ranks) one->registry.refresh_weights();
@@ -120,14 +122,15 @@ TEST(LocalSteps, AreProcessesThatTrainAloneAveragedEveryFewUpdates) {
   constexpr std::int64_t kLocalSteps = 2;
   for (const auto& [dp, tp, cp] : {std::array{2, 1, 1}, {3, 1, 1}, {2, 2, 1}, {2, 1, 2}}) {
     const Expected expected = trained_alone(dp, kSteps, kLocalSteps);
-    run_ranks(dp * tp * cp, [&, tp = tp, cp = cp, dp = dp](Communicator& world) {
-      ParallelConfig parallel;
+    comm::run_ranks(dp * tp * cp, [&, tp = tp, cp = cp, dp = dp](comm::Communicator& world) {
+      parallel::ParallelConfig parallel;
       parallel.tp = tp;
       parallel.cp = cp;
       parallel.local_steps = kLocalSteps;
       Trainer trainer(world, parallel, adamw_that_clips());
       for (std::int64_t number = 1; number <= kSteps; ++number) {
-        const std::int64_t first = ((number - 1) * dp + trainer.mesh.rank(Axis::dp)) * kRows;
+        const std::int64_t first =
+            ((number - 1) * dp + trainer.mesh.rank(parallel::Axis::dp)) * kRows;
         const double norm = trainer.update(number, first, kTargetsOfUpdate).grad_norm;
         const double wanted = expected.norms[static_cast<std::size_t>(number - 1)];
         EXPECT_NEAR(norm, wanted, kBound * wanted) << "dp " << dp << " tp " << tp << " cp " << cp;
@@ -146,18 +149,20 @@ TEST(LocalSteps, AreProcessesThatTrainAloneAveragedEveryFewUpdates) {
 
 TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
   constexpr std::int64_t kSteps = 8;
-  OptimConfig sgd = optimizer_defaults("sgd");  // without momentum, only weights are averaged
-  run_ranks(2, [&](Communicator& world) {
+  optim::OptimConfig sgd =
+      optim::optimizer_defaults("sgd");  // without momentum, only weights are averaged
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     const auto payload = [&](std::int64_t local_steps) {
-      ParallelConfig parallel;
+      parallel::ParallelConfig parallel;
       parallel.local_steps = local_steps;
       Trainer trainer(world, parallel, sgd);
       std::uint64_t bytes = 0;
       for (std::int64_t number = 1; number <= kSteps; ++number)
         trainer.update(number, ((number - 1) * 2 + world.rank()) * kRows, kTargetsOfUpdate);
       trainer.step->average_replicas();
-      for (const Axis axis : {Axis::dp, Axis::replica, Axis::cp})
-        for (const TrafficRow& row : trainer.mesh.group(axis).traffic())
+      for (const parallel::Axis axis :
+           {parallel::Axis::dp, parallel::Axis::replica, parallel::Axis::cp})
+        for (const comm::TrafficRow& row : trainer.mesh.group(axis).traffic())
           if (row.operation == "all_reduce") bytes += row.moved_bytes.value_or(0);
       return bytes;
     };
@@ -169,8 +174,8 @@ TEST(LocalSteps, SendOneShareOfTheBytesAndAverageEqualCopiesNoMore) {
 }
 
 TEST(LocalSteps, HaveNoEffectOnOneDataRank) {
-  SelfCommunicator self;
-  ParallelConfig local;
+  comm::SelfCommunicator self;
+  parallel::ParallelConfig local;
   local.local_steps = 4;
   Trainer alone(self, local, adamw_that_clips());
   Trainer plain(self, {}, adamw_that_clips());
@@ -182,16 +187,16 @@ TEST(LocalSteps, HaveNoEffectOnOneDataRank) {
 }
 
 TEST(Hierarchical, TrainsAsOneProcessDoes) {
-  RunConfig config;
-  config.model = model_preset("tiny");
+  train::RunConfig config;
+  config.model = model::model_preset("tiny");
   config.parallel.hierarchical = true;
   config.parallel.bucket_mb = 0.01;
   for (const auto& [tp, cp] : {std::pair{1, 1}, {2, 1}, {1, 2}}) {
     config.parallel.tp = tp;
     config.parallel.cp = cp;
-    run_ranks(8, [&](Communicator& world) {
-      const LayoutVerdict comparison =
-          verify_layout(world, config, 2, at::kCPU, {0, 0, 0, 0, 1, 1, 1, 1});
+    comm::run_ranks(8, [&](comm::Communicator& world) {
+      const train::LayoutComparison comparison =
+          train::verify_layout(world, config, 2, at::kCPU, {0, 0, 0, 0, 1, 1, 1, 1});
       if (world.rank() == 0) {
         EXPECT_TRUE(comparison.equal()) << comparison.grad_rel << " " << comparison.grad_worst;
       }
@@ -200,14 +205,15 @@ TEST(Hierarchical, TrainsAsOneProcessDoes) {
 }
 
 /// Returns weights and optimizer state after three updates on two or more ranks.
-std::vector<at::Tensor> trained(const ParallelConfig& parallel, int ranks, ParamDTypes dtypes,
-                                bool one_place) {
+std::vector<at::Tensor> trained(const parallel::ParallelConfig& parallel, int ranks,
+                                device::ParamDTypes dtypes, bool one_place) {
   std::vector<at::Tensor> state;
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     Trainer trainer(world, parallel, adamw_that_clips(), dtypes);
     for (std::int64_t number = 1; number <= 3; ++number)
       trainer.update(number, ((number - 1) * ranks + world.rank()) * kRows, kTargetsOfUpdate);
-    const bool same = trainer.registry.main_part(0).is_alias_of(trainer.registry.weights().part(0));
+    const bool same =
+        trainer.registry.master_part(0).is_alias_of(trainer.registry.weights().part(0));
     EXPECT_EQ(same, one_place && dtypes.compute == dtypes.main);
     const std::vector<at::Tensor> mine = trainer.state();
     if (world.rank() == 0) state = mine;
@@ -217,22 +223,22 @@ std::vector<at::Tensor> trained(const ParallelConfig& parallel, int ranks, Param
 
 TEST(ZeroPersist, LeavesTheOtherUnitsGatheredForEachUse) {
   const auto gathers_of_update = [](std::int64_t persist) {
-    TrafficRow row;
-    run_ranks(2, [&](Communicator& world) {
-      ParallelConfig parallel;
+    comm::TrafficRow row;
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      parallel::ParallelConfig parallel;
       parallel.zero = 3;
       parallel.zero_persist = persist;
       Trainer trainer(world, parallel, adamw_that_clips());
-      const Communicator& group = trainer.mesh.group(Axis::shard);
-      const std::vector<TrafficRow> before = group.traffic();
+      const comm::Communicator& group = trainer.mesh.group(parallel::Axis::shard);
+      const std::vector<comm::TrafficRow> before = group.traffic();
       trainer.update(1, world.rank() * kRows, kTargetsOfUpdate);
       if (world.rank() == 0)
-        row = total_traffic(traffic_between(before, group.traffic()), "all_gather");
+        row = comm::total_traffic(comm::traffic_between(before, group.traffic()), "all_gather");
     });
     return row;
   };
-  const TrafficRow plain = gathers_of_update(0);
-  const TrafficRow persistent = gathers_of_update(20);
+  const comm::TrafficRow plain = gathers_of_update(0);
+  const comm::TrafficRow persistent = gathers_of_update(20);
 
   // The head's unit has only a norm. Its gather becomes part of the gather of all norms after the
   // update.
@@ -241,10 +247,10 @@ TEST(ZeroPersist, LeavesTheOtherUnitsGatheredForEachUse) {
 }
 
 TEST(Offload, OffloadingTheOptimizerGivesTheSameBits) {
-  for (const ParamDTypes dtypes :
-       {ParamDTypes{at::kFloat, at::kFloat}, ParamDTypes{at::kBFloat16, at::kFloat}}) {
+  for (const device::ParamDTypes dtypes : {device::ParamDTypes{at::kFloat, at::kFloat},
+                                           device::ParamDTypes{at::kBFloat16, at::kFloat}}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
-      ParallelConfig parallel;
+      parallel::ParallelConfig parallel;
       parallel.zero = zero;
       parallel.zero_persist = 20;
       const std::vector<at::Tensor> expected = trained(parallel, 2, dtypes, /*one_place=*/true);
@@ -258,7 +264,7 @@ TEST(Offload, OffloadingTheOptimizerGivesTheSameBits) {
 }
 
 TEST(Offload, GoesWithLocalSteps) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.local_steps = 3;
   const auto expected = trained(parallel, 2, {at::kFloat, at::kFloat}, /*one_place=*/true);
   parallel.offload = "optimizer";

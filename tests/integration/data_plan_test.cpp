@@ -17,8 +17,8 @@ class DataPlan : public testing::RunProgram {
   static void SetUpTestSuite() {
     RunProgram::SetUpTestSuite();
     const std::string corpus = path("other.jsonl").string();
-    write_synth(corpus, 300, 9, false);
-    PackConfig config = testing::pack_config(corpus, path("other"));
+    data_prep::write_synth(corpus, 300, 9, false);
+    data_prep::PackConfig config = testing::pack_config(corpus, path("other"));
     config.seq_len = 32;
     testing::pack_with(config, (set() / "tokenizer").string(), nullptr);
     pack_texts("ones", 0);
@@ -32,7 +32,7 @@ class DataPlan : public testing::RunProgram {
     for (int i = 0; i < 256; ++i) lines += "{\"text\":\"a\"}\n";
     for (int i = 0; i < texts; ++i) lines += "{\"text\":\"" + std::string(32, 'q') + "\"}\n";
     testing::write_text(path(name + ".jsonl"), lines);
-    PackConfig config = testing::pack_config(path(name + ".jsonl").string(), path(name));
+    data_prep::PackConfig config = testing::pack_config(path(name + ".jsonl").string(), path(name));
     config.seq_len = 32;
     config.documents.text.bos = config.documents.text.eos = false;
     testing::pack_with(config, (set() / "tokenizer").string(), nullptr);
@@ -138,7 +138,7 @@ TEST_F(DataPlan, DataWithoutTargetsIsRefusedBeforeTraining) {
 
 TEST_F(DataPlan, AValidationSetOfAnotherKindIsRefused) {
   testing::write_text(path("qa.jsonl"), "{\"question\":\"one and one?\",\"answer\":\"two\"}\n");
-  PackConfig config = testing::pack_config(path("qa.jsonl").string(), path("qa"));
+  data_prep::PackConfig config = testing::pack_config(path("qa.jsonl").string(), path("qa"));
   config.documents.kind = "sft";
   config.documents.chat.format = "plain";
   config.documents.chat.record_fields = "question,answer";

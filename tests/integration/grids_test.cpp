@@ -23,11 +23,12 @@
 namespace trireme::testing {
 namespace {
 
-LayoutVerdict compare_with_one_process(const RunConfig& config, int ranks, std::int64_t steps = 2) {
-  LayoutVerdict comparison;
-  run_ranks(ranks, [&](Communicator& world) {
+train::LayoutComparison compare_with_one_process(const train::RunConfig& config, int ranks,
+                                                 std::int64_t steps = 2) {
+  train::LayoutComparison comparison;
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     at::set_num_threads(1);
-    const LayoutVerdict one = verify_layout(world, config, steps, at::kCPU);
+    const train::LayoutComparison one = train::verify_layout(world, config, steps, at::kCPU);
     if (world.rank() == 0) comparison = one;
   });
   return comparison;
@@ -44,7 +45,7 @@ TEST(Grids, EqualOneProcess) {
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(name_of(cases[i]));
-    const LayoutVerdict comparison =
+    const train::LayoutComparison comparison =
         compare_with_one_process(config_of(cases[i]), cases[i].ranks());
     worst = std::max({worst, comparison.grad_rel, comparison.weight_rel, comparison.loss_rel});
     EXPECT_TRUE(comparison.equal())
@@ -67,21 +68,21 @@ TEST(Grids, HaveEveryPairOfFactors) {
 
 // A cancelled update leaves no pending message: neither the exit nor the next update waits for one.
 TEST(Pipeline, AnUpdateMayBeGivenUp) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     at::set_num_threads(1);
-    TrialShape shape;
+    train::TrialShape shape;
     shape.parallel.pp = 2;
-    shape.model = small_model_like(model_preset("tiny"), shape.parallel);
-    TrialModel trial(world, shape);
+    shape.model = train::small_model_like(model::model_preset("tiny"), shape.parallel);
+    train::TrialModel trial(world, shape);
     bool gives_up = true;
     trial.step.cancel_before([&](std::int64_t i, std::int64_t n) {
       EXPECT_EQ(i, 0);
       EXPECT_EQ(n, 3);
       return gives_up;
     });
-    std::vector<Batch> batches;
+    std::vector<data::Batch> batches;
     for (std::int64_t i = 0; i < 3; ++i)
-      batches.push_back(make_rows({i}, shape.model.max_seq_len, shape.model.vocab_size));
+      batches.push_back(train::make_rows({i}, shape.model.max_seq_len, shape.model.vocab_size));
     EXPECT_TRUE(trial.step.run(batches, 10, 1, 1, 1e-3).cancelled);
     gives_up = false;
     EXPECT_FALSE(trial.step.run(batches, 10, 1, 1, 1e-3).cancelled);
@@ -91,43 +92,46 @@ TEST(Pipeline, AnUpdateMayBeGivenUp) {
 }
 
 TEST(Pipeline, StagesMayBeSaid) {
-  RunConfig config;
-  config.model = model_preset("tiny");
+  train::RunConfig config;
+  config.model = model::model_preset("tiny");
   config.model.num_layers = 6;
   config.parallel.pp = 3;
   config.parallel.stages = "E1|4|1H";
   config.train.accumulation = 4;
-  const LayoutVerdict comparison = compare_with_one_process(config, 3);
+  const train::LayoutComparison comparison = compare_with_one_process(config, 3);
   EXPECT_TRUE(comparison.equal()) << comparison.grad_rel;
   EXPECT_EQ(comparison.audit, "");
 }
 
 /// Trains in fp16 with 4 experts on `ranks`. `poison` makes a weight infinite in the first of two
 /// updates, on the ranks that own the weight.
-void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::string& poison) {
-  run_ranks(ranks, [&](Communicator& world) {
+void expect_all_skip(const parallel::ParallelConfig& parallel, int ranks,
+                     const std::string& poison) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     at::set_num_threads(1);
-    TrialShape shape;
+    train::TrialShape shape;
     shape.parallel = parallel;
     shape.dtypes = {at::kHalf, at::kFloat};
-    shape.model = model_preset("tiny");
+    shape.model = model::model_preset("tiny");
     shape.model.moe.num_experts = 4;
     shape.model.moe.router_balance = "bias";
     shape.model.vocab_size = 0;
-    shape.model = small_model_like(shape.model, parallel);
-    TrialModel trial(world, shape);
-    trial.scaler = LossScaler(true);
-    ParamRegistry& registry = trial.registry;
-    std::vector<Batch> batches{make_rows({2 * trial.mesh.rank(Axis::dp)}, shape.model.max_seq_len,
-                                         shape.model.vocab_size)};
-    batches.front().update_batches = batches.front().update_samples = trial.mesh.size(Axis::dp);
+    shape.model = train::small_model_like(shape.model, parallel);
+    train::TrialModel trial(world, shape);
+    trial.scaler = optim::LossScaler(true);
+    parallel::ParamRegistry& registry = trial.registry;
+    std::vector<data::Batch> batches{train::make_rows({2 * trial.mesh.rank(parallel::Axis::dp)},
+                                                      shape.model.max_seq_len,
+                                                      shape.model.vocab_size)};
+    batches.front().update_batches = batches.front().update_samples =
+        trial.mesh.size(parallel::Axis::dp);
     const auto held = [&](auto&& call) {
-      for (ParamId id = 0; id < registry.size(); ++id)
+      for (parallel::ParamId id = 0; id < registry.size(); ++id)
         if (registry.spec(id).name == poison) call(registry.main(id).view({-1}).narrow(0, 0, 1));
       registry.refresh_weights();
     };
     const auto all_balanced_by = [&](double rate) {
-      for (ParamId id = 0; id < registry.size(); ++id) {
+      for (parallel::ParamId id = 0; id < registry.size(); ++id) {
         if (registry.spec(id).sign_rate == 0) continue;
         EXPECT_EQ(registry.main(id).abs().max().item<float>(), static_cast<float>(rate));
       }
@@ -137,13 +141,13 @@ void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::strin
       whole = one.item<float>();
       one.fill_(std::numeric_limits<float>::infinity());
     });
-    const UpdateResult bad = trial.step.run(batches, 20, 1, 1, 1e-3);
+    const train::UpdateResult bad = trial.step.run(batches, 20, 1, 1, 1e-3);
     held([&](const at::Tensor& one) {
       EXPECT_TRUE(std::isinf(one.item<float>())) << "no update";
       one.fill_(whole);
     });
     all_balanced_by(0);
-    const UpdateResult good = trial.step.run(batches, 20, 2, 1, 1e-3);
+    const train::UpdateResult good = trial.step.run(batches, 20, 2, 1, 1e-3);
 
     all_balanced_by(shape.model.moe.router_bias_rate);
     EXPECT_TRUE(bad.skipped && bad.overflow) << poison << " on rank " << world.rank();
@@ -154,10 +158,10 @@ void expect_all_skip(const ParallelConfig& parallel, int ranks, const std::strin
 }
 
 TEST(Fp16, AnOverflowOnOneStageOrOneExpertSkipsTheUpdateOfAllRanks) {
-  ParallelConfig stages;
+  parallel::ParallelConfig stages;
   stages.pp = 2;
   expect_all_skip(stages, 2, "model.layers.2.self_attn.o_proj.weight");
-  ParallelConfig dealt;
+  parallel::ParallelConfig dealt;
   dealt.ep = 2;
   expect_all_skip(dealt, 2, "model.layers.0.mlp.experts.down_proj");
   dealt.tp = 2;
@@ -166,9 +170,9 @@ TEST(Fp16, AnOverflowOnOneStageOrOneExpertSkipsTheUpdateOfAllRanks) {
   expect_all_skip(dealt, 4, "model.layers.2.mlp.experts.gate_up_proj");
 }
 
-RunConfig pipeline_config(std::int64_t micro_batches) {
-  RunConfig config;
-  config.model = model_preset("tiny");
+train::RunConfig pipeline_config(std::int64_t micro_batches) {
+  train::RunConfig config;
+  config.model = model::model_preset("tiny");
   config.model.num_layers = 5;
   config.parallel.pp = 2;
   config.train.accumulation = micro_batches;
@@ -177,14 +181,14 @@ RunConfig pipeline_config(std::int64_t micro_batches) {
 
 // The first two updates measure the pipeline actions. The searched schedule trains the others.
 TEST(Pipeline, SchedulesMayBeSearched) {
-  for (const std::int64_t stages_a_rank : {1, 2}) {
+  for (const std::int64_t stages_per_rank : {1, 2}) {
     for (const std::int64_t in_flight : {0, 3}) {
-      RunConfig config = pipeline_config(5);
+      train::RunConfig config = pipeline_config(5);
       config.parallel.schedule = "auto";
-      config.parallel.virtual_stages = stages_a_rank;
+      config.parallel.virtual_stages = pipeline::stages_per_rank;
       config.parallel.in_flight = in_flight;
-      const LayoutVerdict comparison = compare_with_one_process(config, 2, /*steps=*/4);
-      EXPECT_TRUE(comparison.equal()) << stages_a_rank << " " << comparison.grad_rel;
+      const train::LayoutComparison comparison = compare_with_one_process(config, 2, /*steps=*/4);
+      EXPECT_TRUE(comparison.equal()) << pipeline::stages_per_rank << " " << comparison.grad_rel;
       EXPECT_EQ(comparison.audit, "");
     }
   }
@@ -193,18 +197,18 @@ TEST(Pipeline, SchedulesMayBeSearched) {
 TEST(Pipeline, SchedulesMayComeFromAFile) {
   const std::string file = std::filesystem::path(::testing::TempDir()) / "schedule.txt";
   for (const std::string_view name : pipeline::kSchedules) {
-    const int stages = pipeline::stages_a_rank(name, 1);
+    const int stages = pipeline::stages_per_rank(name, 1);
     std::ofstream(file) << pipeline::text_of(pipeline::named_schedule(name, {2, stages, 4}));
-    RunConfig config = pipeline_config(4);
+    train::RunConfig config = pipeline_config(4);
     // A schedule file is read only once, so each schedule has its own file name.
     const std::string own = file + "." + std::string(name);
     std::filesystem::rename(file, own);
     config.parallel.schedule = own;
-    const LayoutVerdict comparison = compare_with_one_process(config, 2);
+    const train::LayoutComparison comparison = compare_with_one_process(config, 2);
     EXPECT_TRUE(comparison.equal()) << name << " " << comparison.grad_rel;
     EXPECT_EQ(comparison.audit, "") << name;
     config.train.accumulation = 3;
-    EXPECT_THROW(check_verifiable(config, 2), Error) << "a file is of one number";
+    EXPECT_THROW(train::check_verifiable(config, 2), Error) << "a file is of one number";
   }
 }
 

@@ -100,10 +100,10 @@ TEST_F(LayoutUsage, LayoutJsonHasTheStagesOfEveryRank) {
   EXPECT_TRUE(two["schedule_list"][0].get<std::string>().starts_with("F0.0 ")) << two.dump(2);
   EXPECT_EQ(two.at("schedule"), "auto");
   // Simulate the update that ran the found schedule.
-  const pipeline::Simulation found = simulate(
+  const pipeline::Simulation found = pipeline::simulate(
       pipeline::parse_schedule(joined(two["schedule_list"].get<std::vector<std::string>>(), "\n"),
                                "schedule_list"),
-      {{pipeline::PassTimes{}}});
+      {{pipeline::ActionTimes{}}});
   for (std::size_t r = 0; r < 2; ++r) {
     const Json& one_of = two.at("per_rank").at(r);
     EXPECT_EQ(one_of.at("in_flight_peak"), found.peaks[r]);

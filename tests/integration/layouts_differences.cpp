@@ -19,28 +19,29 @@ namespace {
 constexpr double kStep = 2e-5;
 constexpr double kBound = 1e-8;
 
-at::Tensor direction_of(const ParamRegistry& registry, ParamId id) {
+at::Tensor direction_of(const parallel::ParamRegistry& registry, parallel::ParamId id) {
   return at::randn(registry.spec(id).shape, at::detail::createCPUGenerator(5000 + id), at::kDouble);
 }
 
 /// Returns loss and gradients of one update at learned weights. Parameter `moved` is shifted by
 /// `distance` along its direction.
-TrialTrace trace_at(TrialPlan plan, int ranks, ParamId moved, double distance) {
+train::TrialTrace trace_at(train::TrialPlan plan, int ranks, parallel::ParamId moved,
+                           double distance) {
   plan.steps = 1;
   plan.lr = 0;
   plan.optim.clip_norm = 0;
   plan.model.moe.router_balance = "none";  // the reported loss does not include the balance loss
-  plan.prepare = [=](ParamRegistry& registry) {
-    set_weights(registry, [&](ParamId id) {
+  plan.prepare = [=](parallel::ParamRegistry& registry) {
+    set_weights(registry, [&](parallel::ParamId id) {
       const at::Tensor values = learned_values(registry, id).to(at::kDouble);
       if (moved != id) return values;
       return values + direction_of(registry, id) * distance;
     });
   };
-  TrialTrace trace;
-  run_ranks(ranks, [&](Communicator& world) {
+  train::TrialTrace trace;
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     at::set_num_threads(1);
-    const TrialTrace own = run_trial(world, plan);
+    const train::TrialTrace own = train::run_trial(world, plan);
     if (world.rank() == 0) trace = own;
   });
   return trace;
@@ -48,15 +49,15 @@ TrialTrace trace_at(TrialPlan plan, int ranks, ParamId moved, double distance) {
 
 void expect_gradients_of_the_loss(const LayoutCase& one) {
   SCOPED_TRACE(name_of(one));
-  const TrialPlan plan = layout_plan(one);
-  const TrialTrace here = trace_at(plan, one.ranks(), 0, 0);
-  const auto slope = [&](ParamId moved) {
+  const train::TrialPlan plan = layout_plan(one);
+  const train::TrialTrace here = trace_at(plan, one.ranks(), 0, 0);
+  const auto slope = [&](parallel::ParamId moved) {
     const auto loss = [&](double steps) {
       return trace_at(plan, one.ranks(), moved, steps * kStep).losses.front();
     };
     return (8 * (loss(1) - loss(-1)) - (loss(2) - loss(-2))) / (12 * kStep);
   };
-  for (ParamId id = 0; id < here.params.size(); ++id) {
+  for (parallel::ParamId id = 0; id < here.params.size(); ++id) {
     const at::Tensor grad = here.params[id].of(here.grads.front());
     const at::Tensor direction =
         at::randn({grad.numel()}, at::detail::createCPUGenerator(5000 + id), at::kDouble);

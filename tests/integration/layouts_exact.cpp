@@ -15,7 +15,7 @@
 #include "optim/grad_norm.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/collectives.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 #include "parallel/recompute.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 #include "parallel/units/grad_reduction.hpp"
@@ -37,42 +37,46 @@ at::Tensor signs(const at::Tensor& numbers, at::ScalarType dtype) {
 }
 
 /// Computes x + B (relu(A x') * (C x')), x' = R x.
-class ExactLayer : public Layer {
+class ExactLayer : public model::Layer {
  public:
-  ExactLayer(ParamRegistry& registry, const TensorGroup& tensor)
+  ExactLayer(parallel::ParamRegistry& registry, const parallel::TensorGroup& tensor)
       : registry_(registry), tensor_(tensor) {
     registry.begin_unit("layer");
     whole_ = {registry.declare(
         {.name = "whole", .shape = {kWidth, kWidth}, .partial = tensor.sequence_parallel()})};
-    column_ = {registry.declare({.name = "a", .shape = {kHidden, kWidth}, .split = DimSplit{0}}),
-               2};
+    column_ = {
+        registry.declare({.name = "a", .shape = {kHidden, kWidth}, .split = parallel::DimSplit{0}}),
+        2};
     registry.declare({.name = "c",
                       .shape = {kHidden, kWidth},
-                      .split = DimSplit{0},
+                      .split = parallel::DimSplit{0},
                       .fuse_with_previous = true});
-    row_ = {registry.declare({.name = "b", .shape = {kWidth, kHidden}, .split = DimSplit{1}})};
+    row_ = {registry.declare(
+        {.name = "b", .shape = {kWidth, kHidden}, .split = parallel::DimSplit{1}})};
   }
 
-  [[nodiscard]] at::Tensor forward(const Microbatch&, const at::Tensor& x) const override {
-    const at::Tensor own = weighted::linear(x, registry_, whole_);
+  [[nodiscard]] at::Tensor forward(const parallel::Microbatch&,
+                                   const at::Tensor& x) const override {
+    const at::Tensor own = model::weighted::linear(x, registry_, whole_);
     const std::vector<at::Tensor> parts =
-        weighted::enter_linear(tensor_, own, registry_, column_).chunk(2, -1);
-    return x + weighted::linear_leave(tensor_, parts[0].relu() * parts[1], registry_, row_);
+        model::weighted::column_parallel_linear(tensor_, own, registry_, column_).chunk(2, -1);
+    return x + model::weighted::row_parallel_linear(tensor_, parts[0].relu() * parts[1], registry_,
+                                                    row_);
   }
 
  private:
-  ParamRegistry& registry_;
-  TensorGroup tensor_;
-  WeightRef whole_;
-  WeightRef column_;
-  WeightRef row_;
+  parallel::ParamRegistry& registry_;
+  parallel::TensorGroup tensor_;
+  parallel::WeightRef whole_;
+  parallel::WeightRef column_;
+  parallel::WeightRef row_;
 };
 
 /// A layer between an embedding and a head, which are tied and sharded by vocabulary. The loss is
 /// the sum of all logits with signs.
 class ExactNet {
  public:
-  ExactNet(ParamRegistry& registry, const TensorGroup& tensor)
+  ExactNet(parallel::ParamRegistry& registry, const parallel::TensorGroup& tensor)
       : registry_(registry), tensor_(tensor) {
     registry.begin_unit("embedding");
     table_ = declare_table();
@@ -81,22 +85,22 @@ class ExactNet {
   }
 
   /// Runs forward and backward. Returns this rank's part of the loss.
-  [[nodiscard]] at::Tensor run(const Microbatch& batch, Recompute recompute) {
+  [[nodiscard]] at::Tensor run(const parallel::Microbatch& batch, parallel::Recompute recompute) {
     const at::NoGradGuard no_grad;
     const at::ScalarType dtype = registry_.dtypes().compute;
     registry_.weights().begin({0, 1, 0, 1, 0});
-    const Slice& slice = registry_.layout().param(table_).slice;
+    const parallel::Slice& slice = registry_.layout().param(table_).slice;
     const at::Tensor classes = at::arange(slice.offset[0], slice.offset[0] + slice.extent[0]);
     const at::Tensor chosen = batch.tokens.unsqueeze(-1).eq(classes).to(dtype);  // [B, T, V/t]
-    LayerTape tape;
+    model::LayerActivations saved;
     at::Tensor x;
     {
-      const UnitUse use(registry_.weights(), 0);
+      const parallel::UnitUse use(registry_.weights(), 0);
       x = tensor_.sum(chosen.matmul(registry_.weight(table_)));
     }
     {
-      const UnitUse use(registry_.weights(), 1);
-      x = tensor_.whole(layer_forward(*layer_, batch, x, recompute, tape));
+      const parallel::UnitUse use(registry_.weights(), 1);
+      x = tensor_.whole(model::layer_forward(*layer_, batch, x, recompute, saved));
     }
     const at::Tensor sample = batch.samples.view({-1, 1, 1});
     const at::Tensor place = batch.places.unsqueeze(-1);
@@ -105,35 +109,36 @@ class ExactNet {
     at::Tensor loss;
     at::Tensor grad;
     {
-      const UnitUse use(registry_.weights(), 0);
+      const parallel::UnitUse use(registry_.weights(), 0);
       const at::Tensor table = registry_.weight(table_);
       loss = x.matmul(table.t()).mul(grad_logits).sum();
       grad = tensor_.sum(grad_logits.matmul(table));
       registry_.add_gradient_of_linear({table_}, x, grad_logits);
     }
     {
-      const UnitUse use(registry_.weights(), 1);
-      grad = layer_backward(*layer_, batch, tape, grad);
+      const parallel::UnitUse use(registry_.weights(), 1);
+      grad = model::layer_backward(*layer_, batch, saved, grad);
     }
-    const UnitUse use(registry_.weights(), 0);
+    const parallel::UnitUse use(registry_.weights(), 0);
     const at::Tensor whole = tensor_.whole(grad);
     registry_.add_gradient({table_}, chosen.flatten(0, 1).t().matmul(whole.flatten(0, 1)));
     return loss;
   }
 
  private:
-  ParamId declare_table() {
-    return registry_.declare({.name = "table", .shape = {kVocab, kWidth}, .split = DimSplit{0}});
+  parallel::ParamId declare_table() {
+    return registry_.declare(
+        {.name = "table", .shape = {kVocab, kWidth}, .split = parallel::DimSplit{0}});
   }
 
-  ParamRegistry& registry_;
-  TensorGroup tensor_;
-  ParamId table_ = 0;
+  parallel::ParamRegistry& registry_;
+  parallel::TensorGroup tensor_;
+  parallel::ParamId table_ = 0;
   std::unique_ptr<ExactLayer> layer_;
 };
 
-Microbatch rows_from(std::int64_t first, std::int64_t count) {
-  Microbatch batch;
+parallel::Microbatch rows_from(std::int64_t first, std::int64_t count) {
+  parallel::Microbatch batch;
   batch.samples = at::arange(first, first + count);
   batch.places = at::arange(kLength).expand({count, kLength});
   const at::Tensor sample = batch.samples.unsqueeze(-1);
@@ -151,57 +156,57 @@ struct ExactTrace {
 };
 
 struct ExactLayout {
-  ParallelConfig parallel = {};
+  parallel::ParallelConfig parallel = {};
   std::vector<int> node_of_rank = {};
   std::int64_t accumulation = 1;
 };
 
 /// Runs one update of plain SGD.
-ExactTrace train_exactly(Communicator& world, const ExactLayout& layout,
+ExactTrace train_exactly(comm::Communicator& world, const ExactLayout& layout,
                          at::ScalarType dtype = at::kFloat) {
   at::set_num_threads(1);
-  const Mesh mesh(world, layout.parallel, layout.node_of_rank);
-  ParamRegistry registry;
-  ExactNet net(registry, {mesh.group(Axis::tp), layout.parallel.sequence_parallel,
+  const parallel::Mesh mesh(world, layout.parallel, layout.node_of_rank);
+  parallel::ParamRegistry registry;
+  ExactNet net(registry, {mesh.group(parallel::Axis::tp), layout.parallel.sequence_parallel,
                           layout.parallel.tp_chunks});
   registry.allocate(mesh, {dtype, dtype}, at::kCPU);
-  set_weights(registry, [&](ParamId id) {
-    const std::int64_t count = Slice::whole(registry.spec(id).shape).count();
+  set_weights(registry, [&](parallel::ParamId id) {
+    const std::int64_t count = parallel::Slice::whole(registry.spec(id).shape).count();
     const at::Tensor number = at::arange(count) + 11 * static_cast<std::int64_t>(id);
     return signs(number * number * 7 + number.div(5, "floor"), dtype);
   });
-  OptimConfig optim = optimizer_defaults("sgd");
-  for (OptimizerKey& key : optim.keys)
+  optim::OptimConfig optim = optim::optimizer_defaults("sgd");
+  for (optim::OptimizerKey& key : optim.keys)
     if (key.name == "weight_decay") key.value = 0.0;
-  const auto optimizer = make_optimizer(optim, registry);
-  const auto reduction = make_grad_reduction(registry, mesh);
-  registry.on_ready([&](ParamId id) { reduction->ready(id); });
+  const auto optimizer = optim::make_optimizer(optim, registry);
+  const auto reduction = parallel::make_grad_reduction(registry, mesh);
+  registry.on_ready([&](parallel::ParamId id) { reduction->ready(id); });
 
-  const std::int64_t share = kRows / mesh.size(Axis::dp) / layout.accumulation;
+  const std::int64_t share = kRows / mesh.size(parallel::Axis::dp) / layout.accumulation;
   at::Tensor loss = at::zeros({1}, at::kDouble);
   reduction->begin();
   registry.begin_update(static_cast<int>(layout.accumulation));
   for (std::int64_t i = 0; i < layout.accumulation; ++i) {
-    const std::int64_t first = (mesh.rank(Axis::dp) * layout.accumulation + i) * share;
-    loss += net.run(deal_tokens(rows_from(first, share), mesh),
-                    by_name<Recompute>(kRecomputes, layout.parallel.recompute));
+    const std::int64_t first = (mesh.rank(parallel::Axis::dp) * layout.accumulation + i) * share;
+    loss += net.run(parallel::shard_sequence(rows_from(first, share), mesh),
+                    by_name<parallel::Recompute>(parallel::kRecomputes, layout.parallel.recompute));
   }
   reduction->finish();
   ExactTrace trace;
-  trace.norm = summarize_grads(registry, world, loss.squeeze()).norm;
-  trace.grads = gathered_grads(registry, world);
+  trace.norm = optim::summarize_grads(registry, world, loss.squeeze()).norm;
+  trace.grads = parallel::gathered_grads(registry, world);
   registry.fetch_grads();
   optimizer->step(1, kRate);
   registry.refresh_weights();
-  trace.weights = gathered_weights(registry, world);
-  all_reduce(world, loss, ReduceOp::sum, "loss")->wait();
+  trace.weights = parallel::gathered_weights(registry, world);
+  parallel::all_reduce(world, loss, comm::ReduceOp::sum, "loss")->wait();
   trace.loss = loss.item<double>();
   return trace;
 }
 
 ExactTrace train_exactly(int ranks, const ExactLayout& layout, at::ScalarType dtype = at::kFloat) {
   ExactTrace trace;
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const ExactTrace own = train_exactly(world, layout, dtype);
     if (world.rank() == 0) trace = own;
   });
@@ -232,7 +237,7 @@ TEST(ExactLayouts, HaveTheBitsOfOneProcess) {
   for (const LayoutCase& one : all_layout_cases()) {
     const bool rows_divide = kRows % (one.dp * one.accumulation) == 0;
     if (one.sgd || one.form != 0 || one.recompute == 1 || !rows_divide) continue;
-    const TrialPlan plan = layout_plan(one);
+    const train::TrialPlan plan = layout_plan(one);
     ExactLayout layout{plan.parallel, plan.node_of_rank, one.accumulation};
     layout.parallel.zero_persist = 0;  // all parameters are small
     expect_bits(train_exactly(one.ranks(), layout), expected, name_of(one));

@@ -23,7 +23,7 @@ namespace {
 ///        embedding and head; every partial result and every sum is rounded
 ///   cp   in every block, cp partial results of attention and of its three gradients are added
 ///   dp   the gradients of ranks and of micro-batches are added once
-double bound_of(const LayoutCase& one, const TrialPlan& plan, const Precision& precision) {
+double bound_of(const LayoutCase& one, const train::TrialPlan& plan, const Precision& precision) {
   const auto layers = static_cast<double>(plan.model.num_layers);
   double roundings = 2 * num_roundings(plan.model.num_layers);
   if (one.tp > 1) roundings += 2 * (4 * layers + 2);
@@ -39,7 +39,7 @@ double distance(const std::vector<double>& values, const std::vector<double>& ex
   return worst;
 }
 
-TrialPlan in_precision(TrialPlan plan, const Precision& precision) {
+train::TrialPlan in_precision(train::TrialPlan plan, const Precision& precision) {
   plan.dtypes = precision.dtypes;
   plan.path = ops::Path::fast;
   plan.lr = 0;  // gradients of several updates at the same weights
@@ -51,17 +51,18 @@ TrialPlan in_precision(TrialPlan plan, const Precision& precision) {
 
 /// Returns the largest distance divided by the bound.
 double expect_within_rounding(const LayoutCase& one, const Precision& precision) {
-  SelfCommunicator alone;
+  comm::SelfCommunicator alone;
   at::set_num_threads(1);
-  TrialPlan plan = in_precision(layout_plan(one), precision);
+  train::TrialPlan plan = in_precision(layout_plan(one), precision);
   // Includes the activations that fused kernels save.
-  plan.audit = turns_of(one).rows != RowKind::uneven;
-  const TrialTrace expected = run_trial(alone, in_precision(one_process_plan(one), precision));
+  plan.audit = layout_settings_of(one).rows != RowKind::uneven;
+  const train::TrialTrace expected =
+      train::run_trial(alone, in_precision(one_process_plan(one), precision));
   const double bound = bound_of(one, plan, precision);
   double worst = 0;
-  run_ranks(one.ranks(), [&](Communicator& world) {
+  comm::run_ranks(one.ranks(), [&](comm::Communicator& world) {
     at::set_num_threads(1);
-    const TrialTrace trace = run_trial(world, plan);
+    const train::TrialTrace trace = train::run_trial(world, plan);
     if (world.rank() != 0) return;
     EXPECT_EQ(trace.audit, "") << name_of(one);
     const auto expect = [&](double distance, const std::string& what) {
@@ -70,7 +71,7 @@ double expect_within_rounding(const LayoutCase& one, const Precision& precision)
     };
     expect(distance(trace.losses, expected.losses), "loss");
     expect(distance(trace.norms, expected.norms), "norm");
-    for (const GatheredParam& param : expected.params) {
+    for (const parallel::GatheredParam& param : expected.params) {
       std::vector<at::Tensor> apart;
       std::vector<at::Tensor> whole;
       for (std::size_t i = 0; i < expected.grads.size(); ++i) {

@@ -34,15 +34,16 @@ struct Worst {
 class LayoutsAndOneProcess {
  public:
   void compare(const LayoutCase& one) {
-    const TrialTrace& expected = one_process(one);
-    TrialPlan plan = layout_plan(one);
-    plan.audit = turns_of(one).rows != RowKind::uneven;  // the formulas assume equal micro-batches
-    run_ranks(one.ranks(), [&](Communicator& world) {
+    const train::TrialTrace& expected = one_process(one);
+    train::TrialPlan plan = layout_plan(one);
+    plan.audit =
+        layout_settings_of(one).rows != RowKind::uneven;  // the formulas assume equal micro-batches
+    comm::run_ranks(one.ranks(), [&](comm::Communicator& world) {
       at::set_num_threads(1);
-      const TrialTrace trace = run_trial(world, plan);
+      const train::TrialTrace trace = train::run_trial(world, plan);
       if (world.rank() != 0) return;
       EXPECT_EQ(trace.audit, "") << name_of(one);
-      const LayoutVerdict comparison = compare_trials(trace, expected);
+      const train::LayoutComparison comparison = train::compare_trials(trace, expected);
       EXPECT_TRUE(comparison.equal())
           << name_of(one) << ": loss " << comparison.loss_rel << ", gradients "
           << comparison.grad_rel << " (" << comparison.grad_worst << "), norm "
@@ -64,16 +65,16 @@ class LayoutsAndOneProcess {
   }
 
  private:
-  const TrialTrace& one_process(const LayoutCase& one) {
+  const train::TrialTrace& one_process(const LayoutCase& one) {
     const std::string key = one_process_key(one);
     const auto found = one_process_.find(key);
     if (found != one_process_.end()) return found->second;
     at::set_num_threads(1);
-    SelfCommunicator alone;
-    return one_process_.emplace(key, run_trial(alone, one_process_plan(one))).first->second;
+    comm::SelfCommunicator alone;
+    return one_process_.emplace(key, train::run_trial(alone, one_process_plan(one))).first->second;
   }
 
-  std::map<std::string, TrialTrace> one_process_;
+  std::map<std::string, train::TrialTrace> one_process_;
   std::map<std::string, Worst> worst_;
 };
 
@@ -96,7 +97,7 @@ TEST(Layouts, InTheCoveringSetHaveEverySetting) {
   std::set<bool> offload;
   std::set<std::pair<bool, std::int64_t>> chunks;  // (sequence parallelism, chunks)
   for (const LayoutCase& one : covering_set(all_layout_cases())) {
-    const LayoutTurns turns = turns_of(one);
+    const LayoutSettings turns = layout_settings_of(one);
     shapes.insert(turns.shape);
     rows.insert(turns.rows);
     by_work.insert(turns.by_work);
@@ -120,21 +121,21 @@ TEST(Layouts, InTheCoveringSetHaveEverySetting) {
 TEST(Layouts, CountUnitsThatWaitForTheirSumsAcrossPasses) {
   // The last unit of a backward pass still waits for its sum when the next backward pass begins.
   // With an untied head, this is the peak.
-  RunConfig untied;
-  untied.model = model_preset("minimind-2");
+  train::RunConfig untied;
+  untied.model = model::model_preset("minimind-2");
   untied.parallel.reproducible = true;
   untied.train.accumulation = 3;
-  RunConfig small = untied;  // all parameters are in the unit of small parameters
-  small.model = model_preset("tiny");
+  train::RunConfig small = untied;  // all parameters are in the unit of small parameters
+  small.model = model::model_preset("tiny");
   small.parallel.zero = 3;
   small.parallel.zero_persist = 1000000;
-  RunConfig some = small;
+  train::RunConfig some = small;
   some.parallel.reproducible = false;
   some.parallel.zero_persist = 500;
-  for (const RunConfig& config : {untied, small, some}) {
+  for (const train::RunConfig& config : {untied, small, some}) {
     for (const int ranks : {1, 2}) {
-      run_ranks(ranks, [&](Communicator& world) {
-        const LayoutVerdict comparison = verify_layout(world, config, 1, at::kCPU);
+      comm::run_ranks(ranks, [&](comm::Communicator& world) {
+        const train::LayoutComparison comparison = train::verify_layout(world, config, 1, at::kCPU);
         if (world.rank() == 0) {
           EXPECT_EQ(comparison.audit, "") << ranks << ", " << config.parallel.zero_persist;
         }
@@ -166,8 +167,8 @@ TEST(Layouts, WithAdaptersOnFrozenWeightsEqualOneProcess) {
   LayoutsAndOneProcess layouts;
   for (const LayoutCase& one : cases) {
     layouts.compare(one);
-    targets.insert(turns_of(one).adapters.targets);
-    dropouts.insert(turns_of(one).adapters.dropout);
+    targets.insert(layout_settings_of(one).adapters.targets);
+    dropouts.insert(layout_settings_of(one).adapters.dropout);
   }
   std::cout << cases.size() << " runs\n";
   layouts.print();

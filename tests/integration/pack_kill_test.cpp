@@ -26,7 +26,7 @@ class PackProgram : public ::testing::Test {
   PackProgram() {
     std::filesystem::create_directory(path_ / "in");
     const std::string corpus = (path_ / "corpus.jsonl").string();
-    write_synth(corpus, 9000, 21, false);
+    data_prep::write_synth(corpus, 9000, 21, false);
     tokenizer_ = tokenizer_of(path_, corpus);
     const std::string text = read_file(corpus);
     write_text(path_ / "in" / "a.jsonl", text);
@@ -82,7 +82,7 @@ class PackProgram : public ::testing::Test {
     return found;
   }
 
-  TemporaryFolder folder_{"pack_program"};
+  TestDirectory folder_{"pack_program"};
   std::filesystem::path path_ = folder_.path();
   std::string tokenizer_;
 };

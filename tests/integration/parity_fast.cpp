@@ -90,7 +90,7 @@ const Shape kDeep{.preset = "minimind-2",
                   .samples = 5};
 
 Layout fast(std::vector<std::int64_t> shares, std::int64_t micro_batch, bool recompute = false) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.bucket_mb = 0.01;
   if (recompute) parallel.recompute = "full";
   return {std::move(shares), micro_batch, parallel, ops::Path::fast};
@@ -102,15 +102,15 @@ Layout whole(const Shape& shape, ops::Path path) {
 
 /// Uses the gradients of several updates at the same weights, so that chance in one update does not
 /// decide.
-Training at_one_place(ParamDTypes dtypes) {
+Training at_one_place(device::ParamDTypes dtypes) {
   return {dtypes, 3, 0.0, true};
 }
 
-Training moving(ParamDTypes dtypes) {
+Training moving(device::ParamDTypes dtypes) {
   return {dtypes, 4, 1e-2, true};
 }
 
-constexpr ParamDTypes kFp64{at::kDouble, at::kDouble};
+constexpr device::ParamDTypes kFp64{at::kDouble, at::kDouble};
 
 Errors errors_of(const Trace& run, const Trace& exact) {
   Errors errors;

@@ -48,15 +48,16 @@ struct NamedLayout {
 constexpr double kSmallBuckets = 1e-9;  // 64 elements
 constexpr double kFewBuckets = 0.01;    // 10 KiB of 60
 
-ParallelConfig cut(double bucket_mb, const char* recompute = "none") {
-  ParallelConfig config;
+parallel::ParallelConfig cut(double bucket_mb, const char* recompute = "none") {
+  parallel::ParallelConfig config;
   config.bucket_mb = bucket_mb;
   config.recompute = recompute;
   return config;
 }
 
-ParallelConfig zero(std::int64_t stage, std::int64_t shard = 0, const char* recompute = "none") {
-  ParallelConfig config;
+parallel::ParallelConfig zero(std::int64_t stage, std::int64_t shard = 0,
+                              const char* recompute = "none") {
+  parallel::ParallelConfig config;
   config.zero = stage;
   config.zero_shard = shard;
   config.recompute = recompute;
@@ -66,24 +67,25 @@ ParallelConfig zero(std::int64_t stage, std::int64_t shard = 0, const char* reco
 std::vector<NamedLayout> layouts() {
   using ops::Path;
   return {
-      {"1 rank, 3 micro-steps", {{12}, 4, cut(25), Path::plain}},
-      {"1 rank, recompute", {{12}, 12, cut(0, "full"), Path::plain}},
-      {"1 rank, fast path", {{12}, 12, cut(0), Path::fast}},
-      {"2 ranks", {{6, 6}, 6, cut(0), Path::plain}},
-      {"2 ranks, 3 micro-steps, smallest buckets", {{6, 6}, 2, cut(kSmallBuckets), Path::plain}},
+      {"1 rank, 3 micro-steps", {{12}, 4, cut(25), ops::Path::plain}},
+      {"1 rank, recompute", {{12}, 12, cut(0, "full"), ops::Path::plain}},
+      {"1 rank, fast path", {{12}, 12, cut(0), ops::Path::fast}},
+      {"2 ranks", {{6, 6}, 6, cut(0), ops::Path::plain}},
+      {"2 ranks, 3 micro-steps, smallest buckets",
+       {{6, 6}, 2, cut(kSmallBuckets), ops::Path::plain}},
       {"2 ranks, 3 micro-steps, recompute, few buckets",
-       {{6, 6}, 2, cut(kFewBuckets, "full"), Path::plain}},
-      {"3 uneven ranks, one without samples", {{7, 5, 0}, 4, cut(kFewBuckets), Path::plain}},
-      {"3 uneven ranks, uneven micro-steps", {{1, 8, 3}, 3, cut(kSmallBuckets), Path::fast}},
-      {"4 ranks", {{3, 3, 3, 3}, 3, cut(kSmallBuckets), Path::plain}},
-      {"2 ranks, ZeRO-1", {{6, 6}, 2, zero(1), Path::plain}},
-      {"2 ranks, ZeRO-2", {{6, 6}, 2, zero(2), Path::plain}},
-      {"2 ranks, ZeRO-3", {{6, 6}, 2, zero(3), Path::plain}},
-      {"3 ranks, ZeRO-1, one without samples", {{7, 5, 0}, 4, zero(1), Path::plain}},
-      {"3 uneven ranks, ZeRO-3, recompute", {{5, 4, 3}, 5, zero(3, 0, "full"), Path::fast}},
-      {"4 ranks, 2 copies of 2, ZeRO-2", {{3, 3, 3, 3}, 1, zero(2, 2), Path::plain}},
-      {"4 ranks, 2 copies of 2, ZeRO-3", {{3, 3, 3, 3}, 3, zero(3, 2), Path::plain}},
-      {"4 ranks, 3 micro-steps", {{3, 3, 3, 3}, 1, cut(kFewBuckets, "full"), Path::fast}},
+       {{6, 6}, 2, cut(kFewBuckets, "full"), ops::Path::plain}},
+      {"3 uneven ranks, one without samples", {{7, 5, 0}, 4, cut(kFewBuckets), ops::Path::plain}},
+      {"3 uneven ranks, uneven micro-steps", {{1, 8, 3}, 3, cut(kSmallBuckets), ops::Path::fast}},
+      {"4 ranks", {{3, 3, 3, 3}, 3, cut(kSmallBuckets), ops::Path::plain}},
+      {"2 ranks, ZeRO-1", {{6, 6}, 2, zero(1), ops::Path::plain}},
+      {"2 ranks, ZeRO-2", {{6, 6}, 2, zero(2), ops::Path::plain}},
+      {"2 ranks, ZeRO-3", {{6, 6}, 2, zero(3), ops::Path::plain}},
+      {"3 ranks, ZeRO-1, one without samples", {{7, 5, 0}, 4, zero(1), ops::Path::plain}},
+      {"3 uneven ranks, ZeRO-3, recompute", {{5, 4, 3}, 5, zero(3, 0, "full"), ops::Path::fast}},
+      {"4 ranks, 2 copies of 2, ZeRO-2", {{3, 3, 3, 3}, 1, zero(2, 2), ops::Path::plain}},
+      {"4 ranks, 2 copies of 2, ZeRO-3", {{3, 3, 3, 3}, 3, zero(3, 2), ops::Path::plain}},
+      {"4 ranks, 3 micro-steps", {{3, 3, 3, 3}, 1, cut(kFewBuckets, "full"), ops::Path::fast}},
   };
 }
 
@@ -115,7 +117,7 @@ TEST(Parity, HoldsWhileTheClipIsActive) {
 
 TEST(Parity, HoldsWhenAWholeShareHasNoTargets) {
   // Sample 4 of the first update has only documents of one token. One rank gets this sample alone.
-  ASSERT_EQ(make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
+  ASSERT_EQ(train::make_rows({4}, Shape{}.length, Shape{}.vocab).num_targets, 0);
   const Shape shape;
   expect_same({{4, 1, 7}, 7, cut(kFewBuckets), ops::Path::plain}, shape, train({}, shape).front(),
               "a share without targets");
@@ -129,8 +131,9 @@ TEST(Parity, SeesWhatWouldBeMissed) {
   EXPECT_GT(relative(with.grads[1], with.grads[0]), 1e-3);
 }
 
-ParallelConfig tensor(std::int64_t tp, bool sequence = false, std::int64_t zero_stage = 0) {
-  ParallelConfig config = zero(zero_stage);
+parallel::ParallelConfig tensor(std::int64_t tp, bool sequence = false,
+                                std::int64_t zero_stage = 0) {
+  parallel::ParallelConfig config = zero(zero_stage);
   config.tp = tp;
   config.sequence_parallel = sequence;
   return config;
@@ -146,7 +149,7 @@ void expect_tensor_layouts_same(const Shape& shape) {
       expect_same({{12}, 12, tensor(3, sequence), path}, shape, expected, name + ", tp 3");
     }
     expect_same({{6, 6}, 3, tensor(2, sequence), ops::Path::plain}, shape, expected, "dp 2 tp 2");
-    ParallelConfig all = tensor(2, sequence, 3);
+    parallel::ParallelConfig all = tensor(2, sequence, 3);
     all.recompute = "full";
     expect_same({{6, 6}, 3, all, ops::Path::plain}, shape, expected, "ZeRO-3, tp 2, recompute");
     expect_same({{6, 6}, 3, tensor(2, sequence, 1), ops::Path::plain}, shape, expected, "ZeRO-1");
@@ -188,12 +191,12 @@ TEST(Parity, ZeroStagesGiveTheBitsOfDataParallel) {
 
 /// Trains reproducibly on `ranks` data ranks. Micro-batches of two samples are distributed
 /// round-robin, like the loader does.
-Trace train_reproducibly(int ranks, const ParallelConfig& parallel, const Shape& shape,
-                         const ParamDTypes& dtypes) {
+Trace train_reproducibly(int ranks, const parallel::ParallelConfig& parallel, const Shape& shape,
+                         const device::ParamDTypes& dtypes) {
   Trace result;
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     at::set_num_threads(1);
-    TrialPlan plan;
+    train::TrialPlan plan;
     plan.model = testing::model_config(shape);
     plan.parallel = parallel;
     plan.parallel.reproducible = true;
@@ -204,14 +207,14 @@ Trace train_reproducibly(int ranks, const ParallelConfig& parallel, const Shape&
       return testing::targets_of_update(shape, step * shape.samples);
     };
     plan.batches = [&](int rank, std::int64_t step) {
-      std::vector<Batch> batches;
+      std::vector<data::Batch> batches;
       for (std::int64_t at = 2 * rank; at < shape.samples; at += 2 * ranks) {
         const std::int64_t first = step * shape.samples + at;
-        batches.push_back(make_rows({first, first + 1}, shape.length, shape.vocab));
+        batches.push_back(train::make_rows({first, first + 1}, shape.length, shape.vocab));
       }
       return batches;
     };
-    Trace trace = run_trial(world, plan);
+    Trace trace = train::run_trial(world, plan);
     if (world.rank() == 0) result = std::move(trace);
   });
   return result;
@@ -221,9 +224,10 @@ TEST(Parity, ReproducibleSumsGiveTheBitsOfOneProcessOnEveryNumberOfDataRanks) {
   const Shape tied;
   const Shape untied{"minimind-2", false, 0.1, 0};
   for (const Shape& shape : {tied, untied}) {
-    for (const ParamDTypes dtypes : {ParamDTypes{at::kFloat}, ParamDTypes{at::kBFloat16}}) {
+    for (const device::ParamDTypes dtypes :
+         {device::ParamDTypes{at::kFloat}, device::ParamDTypes{at::kBFloat16}}) {
       const Trace expected = train_reproducibly(1, {}, shape, dtypes);
-      const auto expect_bits = [&](int ranks, const ParallelConfig& parallel) {
+      const auto expect_bits = [&](int ranks, const parallel::ParallelConfig& parallel) {
         const Trace trace = train_reproducibly(ranks, parallel, shape, dtypes);
         EXPECT_TRUE(trace.weights.equal(expected.weights))
             << ranks << " ranks, ZeRO " << parallel.zero << ", shard " << parallel.zero_shard;
@@ -239,7 +243,7 @@ TEST(Parity, ReproducibleSumsGiveTheBitsOfOneProcessOnEveryNumberOfDataRanks) {
 }
 
 TEST(Parity, ReproducibleSumsAreAsExactWhereWeightsAreCutOverTheirDimensions) {
-  ParallelConfig config = zero(3);
+  parallel::ParallelConfig config = zero(3);
   config.tp = 2;
   config.sequence_parallel = true;
   config.reproducible = true;
@@ -256,39 +260,39 @@ TEST(Parity, RepeatedRunsGiveTheSameBits) {
 }
 
 TEST(Overlap, TheFirstBucketLeavesBeforeTheLastGradientIsReadyAndBytesAreAsCounted) {
-  run_ranks(2, [](Communicator& world) {
-    const ModelConfig config = testing::model_config({});
-    const Mesh mesh(world, cut(kSmallBuckets));
-    ParamRegistry registry;
-    Transformer model(registry, config, {});
+  comm::run_ranks(2, [](comm::Communicator& world) {
+    const model::ModelConfig config = testing::model_config({});
+    const parallel::Mesh mesh(world, cut(kSmallBuckets));
+    parallel::ParamRegistry registry;
+    model::Transformer model(registry, config, {});
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
     model.prepare();
     registry.initialize(7);
-    const auto optimizer = make_optimizer({}, registry);
-    LossScaler scaler(false);
-    Communicator& group = mesh.group(Axis::replica);
-    CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
+    const auto optimizer = optim::make_optimizer({}, registry);
+    optim::LossScaler scaler(false);
+    comm::Communicator& group = mesh.group(parallel::Axis::replica);
+    objective::CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
     Measures measures;
-    Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
+    train::Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
     const Layout layout{{6, 6}, 3, cut(kSmallBuckets), ops::Path::fast};
-    const std::vector<TrafficRow> before = group.traffic();
+    const std::vector<comm::TrafficRow> before = group.traffic();
 
-    const UpdateResult result = step.run(testing::share_of(layout, {}, world.rank(), 0),
-                                         testing::targets_of_update({}, 0), 1, 1, 1e-3);
+    const train::UpdateResult result = step.run(testing::share_of(layout, {}, world.rank(), 0),
+                                                testing::targets_of_update({}, 0), 1, 1, 1e-3);
 
     EXPECT_GT(result.overlap.first_launch_s, 0);
     EXPECT_LT(result.overlap.first_launch_s, result.overlap.last_ready_s);
     EXPECT_GE(result.overlap.comm_s,
               // The time includes the whole wait, up to the resolution of the clock.
               result.overlap.exposed_s - 1e-3);
-    const std::vector<CommRecord> records = group.recent();
+    const std::vector<comm::CommRecord> records = group.recent();
     ASSERT_EQ(records.size(), static_cast<std::size_t>(registry.layout().count()) / 64);
     for (std::size_t i = 0; i < records.size(); ++i)
       EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
     // Each gradient is sent once in fp32, for any number of gradient-accumulation steps. Each of n
     // ranks sends 2 (n - 1) / n of it.
     const auto bytes = static_cast<std::uint64_t>(registry.layout().count()) * 4;
-    const std::vector<TrafficRow> rows = traffic_between(before, group.traffic());
+    const std::vector<comm::TrafficRow> rows = comm::traffic_between(before, group.traffic());
     ASSERT_EQ(rows.size(), 1U);
     EXPECT_EQ(rows.front().operation, "all_reduce");
     EXPECT_EQ(rows.front().purpose, "grads bucket");
@@ -303,34 +307,35 @@ TEST(Overflow, OnOneRankSkipsTheUpdateOnAll) {
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   ::setenv("TRIREME_FAULT", "train.overflow:*:1:trigger", 1);
   failpoints_init(0);
-  run_ranks(2, [](Communicator& world) {
-    const ModelConfig config = testing::model_config({});
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
-    Transformer model(registry, config, {});
+  comm::run_ranks(2, [](comm::Communicator& world) {
+    const model::ModelConfig config = testing::model_config({});
+    const parallel::Mesh mesh(world, {});
+    parallel::ParamRegistry registry;
+    model::Transformer model(registry, config, {});
     registry.allocate(mesh, {at::kHalf, at::kFloat}, at::kCPU);
     model.prepare();
     registry.initialize(7);
-    const auto optimizer = make_optimizer({}, registry);
-    LossScaler scaler(true);
+    const auto optimizer = optim::make_optimizer({}, registry);
+    optim::LossScaler scaler(true);
     scaler.restore(1024.0, 5);
-    CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
+    objective::CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
     Measures measures;
-    Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
-    const at::Tensor before = gathered_weights(registry, world);
+    train::Step step({model, objective, *optimizer, scaler, mesh, measures}, 1.0);
+    const at::Tensor before = parallel::gathered_weights(registry, world);
     const Layout layout{{6, 6}, 6, cut(kFewBuckets), ops::Path::fast};
-    const std::vector<Batch> batches = testing::share_of(layout, {}, world.rank(), 0);
+    const std::vector<data::Batch> batches = testing::share_of(layout, {}, world.rank(), 0);
 
-    const UpdateResult overflowed =
+    const train::UpdateResult overflowed =
         step.run(batches, testing::targets_of_update({}, 0), 1, 1, 1e-3);
 
     EXPECT_TRUE(overflowed.skipped);
-    EXPECT_TRUE(gathered_weights(registry, world).equal(before));
+    EXPECT_TRUE(parallel::gathered_weights(registry, world).equal(before));
     EXPECT_EQ(scaler.scale(), 512.0);
     EXPECT_EQ(scaler.good_steps(), 0);
-    const UpdateResult good = step.run(batches, testing::targets_of_update({}, 0), 2, 1, 1e-3);
+    const train::UpdateResult good =
+        step.run(batches, testing::targets_of_update({}, 0), 2, 1, 1e-3);
     EXPECT_FALSE(good.skipped);
-    EXPECT_FALSE(gathered_weights(registry, world).equal(before));
+    EXPECT_FALSE(parallel::gathered_weights(registry, world).equal(before));
     EXPECT_EQ(scaler.good_steps(), 1);
   });
 }

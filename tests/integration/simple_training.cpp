@@ -24,60 +24,61 @@ int main(int argc, char** argv) {
     constexpr std::uint64_t kSeed = 7;
 
     // The ranks come from MPI. The mesh assigns them to axes; all other ranks are data parallel.
-    const Session session(&argc, &argv);
-    const std::unique_ptr<Communicator> world = make_world("auto", session.launch());
-    set_cpu_threads(0, session.launch().local_size);
-    const Mesh mesh(*world, {});
-    Communicator& data_group = mesh.group(Axis::data);
+    const comm::Session session(&argc, &argv);
+    const std::unique_ptr<comm::Communicator> world = comm::make_world("auto", session.launch());
+    device::set_cpu_threads(0, session.launch().local_size);
+    const parallel::Mesh mesh(*world, {});
+    comm::Communicator& data_group = mesh.group(parallel::Axis::data);
 
     // Sample i of the run depends only on i and the seed. This rank takes its part of each batch.
-    const TokenSet set = TokenSet::open(argv[1]);
-    const SampleSet samples(set, set.seq_len());
-    const SampleStream stream(samples, {.seed = kSeed});
-    DataLoader loader(stream, {.micro_batch = 2,
-                               .global_batch = 8,
-                               .rank = mesh.rank(Axis::dp),
-                               .size = mesh.size(Axis::dp)});
-    UpdateTargets update_targets(loader, *world, mesh);
+    const data::TokenSet set = data::TokenSet::open(argv[1]);
+    const data::SampleSet samples(set, set.seq_len());
+    const data::SampleStream stream(samples, {.seed = kSeed});
+    data::DataLoader loader(stream, {.micro_batch = 2,
+                                     .global_batch = 8,
+                                     .rank = mesh.rank(parallel::Axis::dp),
+                                     .size = mesh.size(parallel::Axis::dp)});
+    train::UpdateTargets update_targets(loader, *world, mesh);
 
     // Every parameter is declared, allocated and set. Its values do not depend on the layout.
-    ModelConfig config = model_preset("tiny");
-    resolve(config, static_cast<std::int64_t>(set.vocab_size()));
-    ParamRegistry registry;
-    Transformer model(registry, config, {});
-    registry.allocate(mesh, precision_dtypes("fp32"), at::kCPU);
+    model::ModelConfig config = model::model_preset("tiny");
+    model::resolve(config, static_cast<std::int64_t>(set.vocab_size()));
+    parallel::ParamRegistry registry;
+    model::Transformer model(registry, config, {});
+    registry.allocate(mesh, device::precision_dtypes("fp32"), at::kCPU);
     registry.initialize(kSeed);
     model.prepare();
 
     // The model returns hidden states; the objective owns head and loss.
-    CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
-    const OptimConfig optim{.lr = 3e-3};
-    const std::unique_ptr<Optimizer> optimizer = make_optimizer(optim, registry);
-    LossScaler scaler(/*dynamic=*/false);
+    objective::CrossEntropy objective(registry, model.head_weight(), ops::Path::fast);
+    const optim::OptimConfig optim{.lr = 3e-3};
+    const std::unique_ptr<optim::Optimizer> optimizer = optim::make_optimizer(optim, registry);
+    optim::LossScaler scaler(/*dynamic=*/false);
     Measures measures;
-    Step step({model, objective, *optimizer, scaler, mesh, measures}, optim.clip_norm);
+    train::Step step({model, objective, *optimizer, scaler, mesh, measures}, optim.clip_norm);
 
     for (std::int64_t number = 1; number <= kSteps; ++number) {
-      std::vector<Batch> batches;
+      std::vector<data::Batch> batches;
       for (std::int64_t i = 0; i < loader.micro_steps(); ++i) batches.push_back(loader.next());
       const std::int64_t targets = update_targets.of(batches);  // on all ranks
-      const double lr = learning_rate(optim, number, kSteps);
+      const double lr = optim::learning_rate(optim, number, kSteps);
 
       // Run forward, backward (which sends gradients meanwhile), clip and update.
-      const UpdateResult result = step.run(batches, targets, number, number, lr);
+      const train::UpdateResult result = step.run(batches, targets, number, number, lr);
 
-      const double loss_sum = all_reduce_value(data_group, result.loss_sum, ReduceOp::sum, "loss");
+      const double loss_sum =
+          comm::all_reduce_value(data_group, result.loss_sum, comm::ReduceOp::sum, "loss");
       if (world->rank() == 0)
         std::cout << "step " << number << " loss " << loss_sum / static_cast<double>(targets)
                   << std::endl;
     }
 
     // Each rank writes its shard; one rename publishes the checkpoint.
-    StateView view(registry, *optimizer);
+    train::StateView view(registry, *optimizer);
     view.stage();
-    StateDict state{view.tensors(), {}, set.tokenizer_files()};
-    put_model_values(config, state.values);
-    save_checkpoint(argv[2], kSteps, state, *world, {});
+    checkpoint::StateDict state{view.tensors(), {}, set.tokenizer_files()};
+    checkpoint::put_model_values(config, state.values);
+    checkpoint::save_checkpoint(argv[2], kSteps, state, *world, {});
     return kExitDone;
   });
 }

@@ -34,35 +34,35 @@ struct ScaledConfig {
 };
 
 /// Cross entropy times a factor. Reports the largest target that it saw.
-class ScaledEntropy final : public Objective {
+class ScaledEntropy final : public objective::Objective {
  public:
-  ScaledEntropy(Transformer& model, double factor, Measures& measures)
+  ScaledEntropy(model::Transformer& model, double factor, Measures& measures)
       : entropy_(model.registry(), model.head_weight(), ops::Path::plain),
         factor_(factor),
         measures_(measures),
         top_target_(measures.declare({"top_target", Combine::max, /*whole=*/true})) {}
 
-  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                     ObjectiveTape& tape) override {
+  at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     objective::ObjectiveGrads& saved) override {
     measures_.record(top_target_, batch.targets.max().item<double>());
-    return factor_ * entropy_.forward(batch, hidden, factor_ * grad_scale, tape);
+    return factor_ * entropy_.forward(batch, hidden, factor_ * grad_scale, saved);
   }
 
-  void backward(ObjectiveTape& tape) override { entropy_.backward(tape); }
+  void backward(objective::ObjectiveGrads& saved) override { entropy_.backward(saved); }
 
-  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+  [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override {
     return factor_ * entropy_.evaluate(batch, hidden);
   }
 
  private:
-  CrossEntropy entropy_;
+  objective::CrossEntropy entropy_;
   double factor_;
   Measures& measures_;
   Measures::Id top_target_;
 };
 
-class ScaledTask final : public Task {
+class ScaledTask final : public train::Task {
  public:
   [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"pretrain"}; }
 
@@ -72,8 +72,8 @@ class ScaledTask final : public Task {
     if (!(config_.factor > 0)) problems.add("scaled.factor", config_.factor, "must be more than 0");
   }
 
-  [[nodiscard]] std::unique_ptr<Objective> make_objective(
-      const TaskContext& context) const override {
+  [[nodiscard]] std::unique_ptr<objective::Objective> make_objective(
+      const train::TaskContext& context) const override {
     return std::make_unique<ScaledEntropy>(context.model, config_.factor, context.measures);
   }
 
@@ -81,38 +81,39 @@ class ScaledTask final : public Task {
   ScaledConfig config_;
 };
 
-std::unique_ptr<Task> make_scaled() {
+std::unique_ptr<train::Task> make_scaled() {
   return std::make_unique<ScaledTask>();
 }
 
 /// Makes the samples of each update with the current model: prompts that depend on all answers so
 /// far, with the most likely next tokens as targets.
-class Rollouts final : public SampleSource {
+class Rollouts final : public train::SampleSource {
  public:
-  explicit Rollouts(const SourceContext& context) : context_(context) {}
+  explicit Rollouts(const train::SourceContext& context) : context_(context) {}
 
-  void restore(const RunValues& saved, const std::string& /*checkpoint*/) override {
-    now_ = {saved_next_sample(saved), std::stoll(saved.samples.at("answers"))};
+  void restore(const train::RunValues& saved, const std::string& /*checkpoint*/) override {
+    now_ = {train::saved_next_sample(saved), std::stoll(saved.samples.at("answers"))};
   }
 
-  void put_state(std::int64_t next_sample, RunValues& values) const override {
+  void put_state(std::int64_t next_sample, train::RunValues& values) const override {
     const State& state = next_sample == now_.next_sample ? now_ : before_;
     EXPECT_EQ(state.next_sample, next_sample);
     values.samples["answers"] = cat(state.answers);
   }
 
-  UpdateSamples next() override {
+  train::UpdateSamples next() override {
     if (failpoint_triggered("rollouts.stop")) ::raise(SIGUSR2);
-    const TrainConfig& train = context_.config.train;
-    const int ranks = context_.mesh.size(Axis::dp);
-    UpdateSamples samples;
+    const train::TrainConfig& train = context_.config.train;
+    const int ranks = context_.mesh.size(parallel::Axis::dp);
+    train::UpdateSamples samples;
     std::int64_t answers = 0;
-    for (std::int64_t i = context_.mesh.rank(Axis::dp); i < train.global_batch; i += ranks) {
+    for (std::int64_t i = context_.mesh.rank(parallel::Axis::dp); i < train.global_batch;
+         i += ranks) {
       samples.batches.push_back(make(now_.next_sample + i));
       const std::vector<std::int64_t>& targets = samples.batches.back().targets;
       answers += std::accumulate(targets.begin(), targets.end(), std::int64_t{0});
     }
-    answers = all_reduce_value(context_.world, answers, ReduceOp::sum, "answers");
+    answers = comm::all_reduce_value(context_.world, answers, comm::ReduceOp::sum, "answers");
     before_ = now_;
     now_ = {before_.next_sample + train.global_batch, 31 * before_.answers % 1009 + answers};
     samples.next_sample = now_.next_sample;
@@ -123,7 +124,7 @@ class Rollouts final : public SampleSource {
     return "rollouts";
   }
 
-  [[nodiscard]] std::span<const SampleSet> validation() const override {
+  [[nodiscard]] std::span<const data::SampleSet> validation() const override {
     return context_.validation;
   }
 
@@ -135,10 +136,10 @@ class Rollouts final : public SampleSource {
     std::int64_t answers = 0;
   };
 
-  [[nodiscard]] Batch make(std::int64_t index) const {
+  [[nodiscard]] data::Batch make(std::int64_t index) const {
     const at::NoGradGuard no_grad;
     const std::int64_t updates = context_.config.train.global_batch;
-    Batch batch{.B = 1, .T = kLength};
+    data::Batch batch{.B = 1, .T = kLength};
     for (std::int64_t i = 0; i < kLength; ++i) {
       batch.tokens.push_back((now_.answers + 7 * index + 3 * i) %
                              context_.model.config().vocab_size);
@@ -147,7 +148,8 @@ class Rollouts final : public SampleSource {
     batch.targets.assign(kLength, 0);
     batch.segment_bounds = {0, kLength};
     batch.sample_indices = {index};
-    const Microbatch prompt = to_microbatch(batch, at::kCPU, /*step=*/0, /*training=*/false);
+    const parallel::Microbatch prompt =
+        train::to_microbatch(batch, at::kCPU, /*step=*/0, /*training=*/false);
     const at::Tensor hidden = context_.model.hidden(prompt);
     const at::Tensor answer = context_.model.logits(hidden.flatten(0, 1)).argmax(-1);
     std::copy_n(answer.const_data_ptr<std::int64_t>(), kLength, batch.targets.begin());
@@ -158,27 +160,27 @@ class Rollouts final : public SampleSource {
     return batch;
   }
 
-  SourceContext context_;
+  train::SourceContext context_;
   State before_;
   State now_;
 };
 
-class RolloutTask final : public Task {
+class RolloutTask final : public train::Task {
  public:
   [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"pretrain"}; }
 
-  [[nodiscard]] std::unique_ptr<Objective> make_objective(
-      const TaskContext& context) const override {
-    return make_cross_entropy(context);
+  [[nodiscard]] std::unique_ptr<objective::Objective> make_objective(
+      const train::TaskContext& context) const override {
+    return train::make_cross_entropy(context);
   }
 
-  [[nodiscard]] std::unique_ptr<SampleSource> make_source(
-      const SourceContext& context) const override {
+  [[nodiscard]] std::unique_ptr<train::SampleSource> make_source(
+      const train::SourceContext& context) const override {
     return std::make_unique<Rollouts>(context);
   }
 };
 
-std::unique_ptr<Task> make_rollouts() {
+std::unique_ptr<train::Task> make_rollouts() {
   return std::make_unique<RolloutTask>();
 }
 
@@ -193,7 +195,7 @@ class TaskDoor : public ::testing::Test {
   static void TearDownTestSuite() { fs::remove_all(root_); }
 
   static RanksEnd run(const std::string& name, Settings settings, const std::string& fault = "",
-                      std::unique_ptr<Task> (*make_task)() = make_scaled) {
+                      std::unique_ptr<train::Task> (*make_task)() = make_scaled) {
     settings.insert(settings.begin(), {{"train.steps", "6"},
                                        {"train.precision", "fp32"},
                                        {"train.fused_ops", "false"},

@@ -10,10 +10,10 @@ namespace {
 class MpiConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(MpiConformance, Holds) {
-  CommOptions options;
+  comm::CommOptions options;
   options.timeout_s = 60;
   options.chunk_bytes = 4096;
-  const auto world = make_world("mpi", *g_launch, options);
+  const auto world = comm::make_world("mpi", *g_launch, options);
 
   GetParam().body(*world);
 }

@@ -22,25 +22,25 @@
 namespace trireme::testing {
 namespace {
 
-const LaunchInfo* g_launch = nullptr;
+const comm::LaunchInfo* g_launch = nullptr;
 
 void rest(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-HeartbeatOptions no_loss_expected() {
-  HeartbeatOptions options;
+comm::HeartbeatOptions no_loss_expected() {
+  comm::HeartbeatOptions options;
   options.interval_s = 0.05;
-  options.on_loss = [](const PeerLoss& loss) {
+  options.on_loss = [](const comm::PeerLoss& loss) {
     ADD_FAILURE() << "rank " << loss.rank << " taken for lost: " << loss.reason;
   };
   return options;
 }
 
 TEST(Heartbeat, GoodbyesInAnyOrderAreNoDeaths) {
-  const auto world = make_world("mpi", *g_launch);
+  const auto world = comm::make_world("mpi", *g_launch);
   for (const bool low_ranks_first : {true, false}) {
-    Heartbeat heartbeat(*world, *g_launch, nullptr, no_loss_expected());
+    comm::Heartbeat heartbeat(*world, *g_launch, nullptr, no_loss_expected());
     const int place = low_ranks_first ? world->rank() : world->size() - 1 - world->rank();
     rest(0.15 * place);
 
@@ -56,16 +56,16 @@ TEST(Heartbeat, GoodbyesInAnyOrderAreNoDeaths) {
 }
 
 TEST(Heartbeat, AnnouncedFailureReachesAllWithItsExitCode) {
-  const auto world = make_world("mpi", *g_launch);
+  const auto world = comm::make_world("mpi", *g_launch);
   for (int guilty = 0; guilty < world->size(); ++guilty) {
     std::atomic<int> code = 0;
     std::atomic<int> rank = -1;
-    HeartbeatOptions options;
-    options.on_loss = [&](const PeerLoss& loss) {
+    comm::HeartbeatOptions options;
+    options.on_loss = [&](const comm::PeerLoss& loss) {
       rank = loss.rank;
       code = loss.exit_code;
     };
-    Heartbeat heartbeat(*world, *g_launch, nullptr, options);
+    comm::Heartbeat heartbeat(*world, *g_launch, nullptr, options);
     world->barrier();
 
     if (world->rank() == guilty) heartbeat.announce_failure(6, "loss is\tnot finite");
@@ -84,16 +84,16 @@ void note(const std::string& folder, const std::string& what, const std::string&
 
 int victim_run(int victim, const std::string& signal, const std::string& folder) {
   std::signal(SIGTERM, [](int) {});  // a real run would stop at its next step
-  const auto world = make_world("mpi", *g_launch);
-  HeartbeatOptions options;
+  const auto world = comm::make_world("mpi", *g_launch);
+  comm::HeartbeatOptions options;
   options.interval_s = 0.05;
   options.silence_s = 1.0;
-  options.on_loss = [&](const PeerLoss& loss) {
+  options.on_loss = [&](const comm::PeerLoss& loss) {
     note(folder, "loss",
          formatted("{} {} {} {}", loss.rank, loss.exit_code, loss.pid, loss.reason));
     _exit(loss.exit_code);
   };
-  const Heartbeat heartbeat(*world, *g_launch, nullptr, options);
+  const comm::Heartbeat heartbeat(*world, *g_launch, nullptr, options);
   world->barrier();
   if (world->rank() == victim) {
     note(folder, "victim", std::to_string(getpid()));
@@ -107,7 +107,7 @@ int victim_run(int victim, const std::string& signal, const std::string& folder)
 }  // namespace trireme::testing
 
 int main(int argc, char** argv) {
-  const trireme::Session session(&argc, &argv);
+  const trireme::comm::Session session(&argc, &argv);
   trireme::testing::g_launch = &session.launch();
   if (argc == 4) return trireme::testing::victim_run(std::stoi(argv[1]), argv[2], argv[3]);
   ::testing::InitGoogleTest(&argc, argv);

@@ -13,25 +13,27 @@
 namespace trireme::testing {
 namespace {
 
-std::unique_ptr<Communicator> world_with(double timeout_s, MpiReduce reduce = MpiReduce::ordered) {
-  CommOptions options;
+std::unique_ptr<comm::Communicator> world_with(double timeout_s,
+                                               comm::MpiReduce reduce = comm::MpiReduce::ordered) {
+  comm::CommOptions options;
   options.timeout_s = timeout_s;
   options.mpi_reduce = reduce;
-  return make_world("mpi", *g_launch, options);
+  return comm::make_world("mpi", *g_launch, options);
 }
 
 TEST(MpiLibraryPath, ReducesAsTheOrderedPath) {
-  const auto library = world_with(60, MpiReduce::library);
+  const auto library = world_with(60, comm::MpiReduce::library);
   const auto ordered = world_with(60);
   const auto n = static_cast<std::uint64_t>(library->size());
   const auto me = static_cast<std::uint64_t>(library->rank());
   for (const DType dtype : kAllTypes) {
-    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min}) {
+    for (const comm::ReduceOp op :
+         {comm::ReduceOp::sum, comm::ReduceOp::max, comm::ReduceOp::min}) {
       for (const std::uint64_t count : {0, 1, 777}) {
         const Bytes input = whole_values(library->rank(), n * count, dtype);
         Bytes whole = input;
         Bytes expected(input.size());
-        Reduction request{input.data(), expected.data(), n * count, dtype, op};
+        comm::Reduction request{input.data(), expected.data(), n * count, dtype, op};
         ordered->all_reduce(request)->wait();
         request.input = request.output = whole.data();
         library->all_reduce(request)->wait();
@@ -95,7 +97,7 @@ TEST(MpiCommunicator, DifferentSizesAreNamed) {
 /// --gtest_filter=*Huge* (label large).
 TEST(DISABLED_Huge, MessagesPastTwoToThe31Elements) {
   constexpr std::uint64_t kCount = (std::uint64_t{1} << 31) + 3;
-  for (const MpiReduce reduce : {MpiReduce::ordered, MpiReduce::library}) {
+  for (const comm::MpiReduce reduce : {comm::MpiReduce::ordered, comm::MpiReduce::library}) {
     const auto world = world_with(500, reduce);
     std::vector<std::uint8_t> data(kCount);
     const auto fill = [&](std::uint64_t i) {
@@ -107,7 +109,7 @@ TEST(DISABLED_Huge, MessagesPastTwoToThe31Elements) {
                       .output = data.data(),
                       .count = kCount,
                       .dtype = DType::u8,
-                      .op = ReduceOp::sum})
+                      .op = comm::ReduceOp::sum})
         ->wait();
     for (std::uint64_t i = 0; i < kCount; ++i) {
       ASSERT_EQ(data[i], static_cast<std::uint8_t>(fill(i) * world->size())) << i;
@@ -115,13 +117,13 @@ TEST(DISABLED_Huge, MessagesPastTwoToThe31Elements) {
     if (world->rank() != 0) std::fill(data.begin(), data.end(), std::uint8_t{0});
     world->broadcast({.data = data.data(), .count = kCount, .dtype = DType::u8, .root = 0})->wait();
     EXPECT_EQ(data[kCount - 1], static_cast<std::uint8_t>(fill(kCount - 1) * world->size()));
-    if (reduce == MpiReduce::library) continue;
+    if (reduce == comm::MpiReduce::library) continue;
     if (world->size() < 2) continue;
     if (world->rank() == 0)
-      world->exchange({.sends = std::array{Message{1, data.data(), kCount}}})->wait();
+      world->exchange({.sends = std::array{comm::Message{1, data.data(), kCount}}})->wait();
     if (world->rank() == 1) {
       std::vector<std::uint8_t> in(kCount);
-      world->exchange({.receives = std::array{Message{0, in.data(), kCount}}})->wait();
+      world->exchange({.receives = std::array{comm::Message{0, in.data(), kCount}}})->wait();
       EXPECT_EQ(in, data);
     }
   }

@@ -17,7 +17,7 @@ namespace trireme {
 namespace {
 
 /// Computes in registers for about `seconds` and polls every `poll_s`.
-[[gnu::noipa]] double compute(double loops, double poll_s, Work* work, double* checksum) {
+[[gnu::noipa]] double compute(double loops, double poll_s, comm::Work* work, double* checksum) {
   const Timer total;
   Timer since;
   double x = 1.0;
@@ -43,7 +43,7 @@ struct Row {
   Least blocking_mpi, alone, compute, together, exposed;
 };
 
-Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats) {
+Row measure(comm::Communicator& world, std::uint64_t count, double poll_s, int repeats) {
   std::vector<float> data(count, 1.0F);
   double checksum = 0;
   Row row;
@@ -52,7 +52,7 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
                              .output = data.data(),
                              .count = count,
                              .dtype = DType::f32,
-                             .op = ReduceOp::max});
+                             .op = comm::ReduceOp::max});
   };
   const auto mpi = [&] {
     MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(count), MPI_FLOAT, MPI_MAX,
@@ -90,14 +90,14 @@ Row measure(Communicator& world, std::uint64_t count, double poll_s, int repeats
 }  // namespace trireme
 
 int main(int argc, char** argv) {
-  const trireme::Session session(&argc, &argv);
+  const trireme::comm::Session session(&argc, &argv);
   const double poll_s = (argc > 1 ? std::stod(argv[1]) : 1.0) * 1e-3;
-  trireme::CommOptions options;
+  trireme::comm::CommOptions options;
   if (argc > 2) options.chunk_bytes = std::stoull(argv[2]) << 10;
   if (argc > 3) options.chunks_in_flight = std::stoi(argv[3]);
-  for (const auto reduce : {trireme::MpiReduce::ordered, trireme::MpiReduce::library}) {
+  for (const auto reduce : {trireme::comm::MpiReduce::ordered, trireme::comm::MpiReduce::library}) {
     options.mpi_reduce = reduce;
-    const auto world = trireme::make_world("mpi", session.launch(), options);
+    const auto world = trireme::comm::make_world("mpi", session.launch(), options);
     for (const std::uint64_t megabytes : {20, 100}) {
       const auto row = trireme::measure(*world, megabytes * 1000 * 1000 / 4, poll_s, 15);
       if (world->rank() != 0) continue;
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
           "%-8s %3d MB  MPI_Allreduce %6.1f ms  alone %6.1f ms  compute %6.1f ms  together %6.1f "
           "ms  "
           "left at wait %5.1f ms (%3.0f %% hidden; %3.0f %% of wall time saved)\n",
-          reduce == trireme::MpiReduce::ordered ? "ordered" : "library",
+          reduce == trireme::comm::MpiReduce::ordered ? "ordered" : "library",
           static_cast<int>(megabytes), row.blocking_mpi.value * 1e3, alone * 1e3,
           row.compute.value * 1e3, row.together.value * 1e3, row.exposed.value * 1e3,
           100 * (1 - row.exposed.value / alone),

@@ -6,22 +6,22 @@ namespace trireme::testing {
 namespace {
 
 TEST(ContextAttentionOverMpi, EqualsOneProcessInEveryForm) {
-  const auto world = make_world("mpi", *g_launch);
+  const auto world = comm::make_world("mpi", *g_launch);
   for (const ContextCase& c : context_cases()) {
-    for (const ContextForm form : kAllForms) {
-      expect_as_one_process(*world, c, form, ContextBalance::zigzag, at::kDouble, ops::Path::fast,
-                            1e-12);
+    for (const parallel::ContextForm form : kAllForms) {
+      expect_as_one_process(*world, c, form, parallel::ContextBalance::zigzag, at::kDouble,
+                            ops::Path::fast, 1e-12);
     }
   }
 }
 
 // Messages over MPI's eager limit progress only inside calls of the MPI library.
 TEST(ContextAttentionOverMpi, WithLongMessages) {
-  const auto world = make_world("mpi", *g_launch);
+  const auto world = comm::make_world("mpi", *g_launch);
   const ContextCase large{"large", 2, 4, 4, 1024, 64, true, {{0, 700, 1024}, {0, 1024}}};
-  for (const ContextForm form : kAllForms) {
-    expect_as_one_process(*world, large, form, ContextBalance::work, at::kFloat, ops::Path::fast,
-                          1e-5);
+  for (const parallel::ContextForm form : kAllForms) {
+    expect_as_one_process(*world, large, form, parallel::ContextBalance::work, at::kFloat,
+                          ops::Path::fast, 1e-5);
   }
 }
 

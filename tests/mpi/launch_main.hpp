@@ -7,11 +7,11 @@ namespace trireme::testing {
 
 /// The launch information of this process, valid from run_launched_tests on. It is global because
 /// gtest constructs the fixtures.
-inline const LaunchInfo* g_launch = nullptr;
+inline const comm::LaunchInfo* g_launch = nullptr;
 
 /// Runs a test program that mpirun starts.
 inline int run_launched_tests(int argc, char** argv) {
-  const Session session(&argc, &argv);
+  const comm::Session session(&argc, &argv);
   g_launch = &session.launch();
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

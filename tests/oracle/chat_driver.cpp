@@ -21,9 +21,9 @@ namespace {
 
 using namespace trireme;
 
-std::vector<int> mask_of(const std::vector<TokenSpan>& spans, std::size_t size) {
+std::vector<int> mask_of(const std::vector<text::TokenSpan>& spans, std::size_t size) {
   std::vector<int> mask(size);
-  for (const TokenSpan& span : spans) {
+  for (const text::TokenSpan& span : spans) {
     for (std::uint32_t i = span.begin; i < span.end; ++i) mask.at(i) = 1;
   }
   return mask;
@@ -32,11 +32,11 @@ std::vector<int> mask_of(const std::vector<TokenSpan>& spans, std::size_t size) 
 class Driver {
  public:
   Driver(const std::vector<std::string>& args)
-      : template_(chat_template(args[1])),
-        encoder_(Tokenizer::load(args[0]), parse_special_in_content(args[3])),
-        reader_(args[2] == "dpo" ? ChatForm::pair : ChatForm::conversation),
+      : template_(text::chat_template(args[1])),
+        encoder_(text::Tokenizer::load(args[0]), text::parse_special_in_content(args[3])),
+        reader_(args[2] == "dpo" ? text::ChatForm::pair : text::ChatForm::conversation),
         kept_(std::stoul(args[4])) {
-    const Tokenizer& tokenizer = encoder_.tokenizer();
+    const text::Tokenizer& tokenizer = encoder_.tokenizer();
     if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
     if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
   }
@@ -48,34 +48,34 @@ class Driver {
     if (asked.contains("thinking")) options_.thinking = asked["thinking"].get<bool>();
     const std::size_t size = line.size();
     line.append(64, '\0');
-    std::vector<Conversation> conversations;
+    std::vector<text::Conversation> conversations;
     if (const auto problem = reader_.read(line.data(), size, conversations))
       return Json{{"problem", problem->reason}};
     Json chats = Json::array();
-    for (const Conversation& conversation : conversations) {
-      const RenderedChat rendered = template_.render(conversation, options_);
-      EncodedChat encoded;
+    for (const text::Conversation& conversation : conversations) {
+      const text::RenderedChat rendered = template_.render(conversation, options_);
+      text::EncodedChat encoded;
       if (const auto forged = encoder_.encode(rendered, encoded))
         return Json{{"problem", "holds " + *forged}};
       const std::size_t kept =
           kept_ == 0 ? encoded.ids.size() : std::min(kept_, encoded.ids.size());
-      const auto mask = [&](ChatMask which) {
-        return mask_of(chat_targets(rendered, encoded, which, template_.search, kept), kept);
+      const auto mask = [&](text::ChatMask which) {
+        return mask_of(text::chat_targets(rendered, encoded, which, template_.search, kept), kept);
       };
       chats.push_back({{"text", rendered.text},
                        {"ids", encoded.ids},
-                       {"answer", mask(ChatMask::answer)},
-                       {"minimind", mask(ChatMask::minimind)}});
+                       {"answer", mask(text::ChatMask::answer)},
+                       {"minimind", mask(text::ChatMask::minimind)}});
     }
     return Json{{"chats", chats}};
   }
 
  private:
-  const ChatTemplate& template_;
-  ChatEncoder encoder_;
-  ChatReader reader_;
+  const text::ChatTemplate& template_;
+  text::ChatEncoder encoder_;
+  text::ChatReader reader_;
   std::size_t kept_;
-  RenderOptions options_;
+  text::RenderOptions options_;
 };
 
 }  // namespace
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   try {
     const std::vector<std::string> args(argv + 1, argv + argc);
     if (args.size() == 2 && args[0] == "jinja") {
-      std::cout << trireme::chat_template(args[1]).jinja();
+      std::cout << trireme::text::chat_template(args[1]).jinja();
       return 0;
     }
     if (args.size() != 7) trireme::fail(trireme::ErrorKind::usage, "usage: see chat_driver.cpp");

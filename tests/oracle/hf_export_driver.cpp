@@ -32,8 +32,8 @@ namespace {
 using namespace trireme;
 
 void save_random(const std::filesystem::path& folder, bool qwen, bool tied,
-                 const StateDict& carried = {}, std::int64_t vocab_size = 96) {
-  ModelConfig config = model_preset(qwen ? "tiny" : "minimind-2-small");
+                 const checkpoint::StateDict& carried = {}, std::int64_t vocab_size = 96) {
+  model::ModelConfig config = model::model_preset(qwen ? "tiny" : "minimind-2-small");
   config.hidden_size = 64;
   config.num_layers = 3;
   config.num_heads = 4;
@@ -41,51 +41,53 @@ void save_random(const std::filesystem::path& folder, bool qwen, bool tied,
   config.head_dim = qwen ? 24 : 16;  // not hidden_size / num_heads: must come from config.json
   config.tie_embeddings = tied;
   config.rope_theta = 50000.0;
-  resolve(config, vocab_size);
+  model::resolve(config, vocab_size);
   std::mt19937 random(11);
   std::normal_distribution<float> normal(0.0F, 0.1F);
-  StateDict state = carried;
-  put_model_values(config, state.values);
+  checkpoint::StateDict state = carried;
+  checkpoint::put_model_values(config, state.values);
   std::vector<std::vector<float>> storage;
-  for (const NamedShape& tensor : model_tensors(config)) {
-    storage.emplace_back(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
+  for (const checkpoint::NamedShape& tensor : checkpoint::model_tensors(config)) {
+    storage.emplace_back(static_cast<std::size_t>(parallel::Slice::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
     state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                             Slice::whole(tensor.shape),
+                             parallel::Slice::whole(tensor.shape),
                              std::as_writable_bytes(std::span(storage.back())), true});
   }
-  SelfCommunicator world;
-  save_checkpoint(folder, 1, state, world, {});
+  comm::SelfCommunicator world;
+  checkpoint::save_checkpoint(folder, 1, state, world, {});
 }
 
 int run(const std::vector<std::string>& words) {
   const std::filesystem::path output = words.at(words[0] == "import" ? 2 : 1);
   const std::string checkpoint = output.string() + ".run";
-  SelfCommunicator world;
+  comm::SelfCommunicator world;
   if (words[0] == "rope") {
-    const RopeScaling scaling = parse_rope_scaling(words.at(3));
+    const model::RopeScaling scaling = model::parse_rope_scaling(words.at(3));
     const auto frequencies =
-        rope_frequencies(std::stoll(words.at(1)), std::stod(words.at(2)), scaling);
+        model::rope_frequencies(std::stoll(words.at(1)), std::stod(words.at(2)), scaling);
     const Json json{{"frequencies", frequencies}, {"attention_factor", scaling.attention_factor}};
     std::printf("%s\n", json.dump().c_str());
     return 0;
   }
   if (words[0] == "chat") {
-    StateDict carried;
-    carried.values[kChatTemplateValue] = words.at(2);
-    carried.files = tokenizer_files_of(words.at(3));
-    save_random(checkpoint, true, true, carried, num_token_ids(carried.files, "carried"));
-    export_command({.checkpoint = checkpoint, .output = output}, world);
+    checkpoint::StateDict carried;
+    carried.values[checkpoint::kChatTemplateValue] = words.at(2);
+    carried.files = checkpoint::tokenizer_files_of(words.at(3));
+    save_random(checkpoint, true, true, carried,
+                checkpoint::num_token_ids(carried.files, "carried"));
+    checkpoint::export_command({.checkpoint = checkpoint, .output = output}, world);
     return 0;
   }
   if (words[0] == "import") {
-    import_command({.hf = words.at(1), .output = checkpoint});
+    checkpoint::import_command({.hf = words.at(1), .output = checkpoint});
     const std::string dtype = words.size() > 3 ? words[3] : "f32";
-    export_command({.checkpoint = checkpoint, .output = output, .dtype = dtype}, world);
+    checkpoint::export_command({.checkpoint = checkpoint, .output = output, .dtype = dtype}, world);
     return 0;
   }
   save_random(checkpoint, words.at(2) == "qwen3", words.at(3) == "tied");
-  export_command({.checkpoint = checkpoint, .output = output, .dtype = words.at(4)}, world);
+  checkpoint::export_command({.checkpoint = checkpoint, .output = output, .dtype = words.at(4)},
+                             world);
   return 0;
 }
 

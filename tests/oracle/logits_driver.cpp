@@ -15,7 +15,7 @@ namespace {
 using namespace trireme;
 
 at::Tensor read_tokens(const std::filesystem::path& path) {
-  const SafetensorsFile file = SafetensorsFile::open(path);
+  const checkpoint::SafetensorsFile file = checkpoint::SafetensorsFile::open(path);
   const at::Tensor tokens = at::empty(file.entries().at("tokens").shape, at::kLong);
   file.read("tokens", {static_cast<std::byte*>(tokens.data_ptr()), tokens.nbytes()});
   return tokens;
@@ -24,8 +24,8 @@ at::Tensor read_tokens(const std::filesystem::path& path) {
 int run(const std::vector<std::string>& words) {
   if (words.size() != 3)
     fail(ErrorKind::usage, "logits_driver takes CHECKPOINT TOKENS.safetensors LOGITS.safetensors");
-  const auto model = load_model(words[0], {}, at::kCPU);
-  Microbatch batch;
+  const auto model = generate::load_model(words[0], {}, at::kCPU);
+  parallel::Microbatch batch;
   batch.tokens = read_tokens(words[1]);
   batch.positions = at::arange(batch.length(), at::kLong).expand_as(batch.tokens).contiguous();
   batch.samples = at::zeros({batch.rows()}, at::kLong);
@@ -33,10 +33,11 @@ int run(const std::vector<std::string>& words) {
   const auto fill = [&](std::span<std::byte> bytes) {
     std::memcpy(bytes.data(), logits.const_data_ptr(), bytes.size());
   };
-  SelfCommunicator alone;
-  write_safetensors(
-      words[2], std::vector<SafetensorsSource>{{"logits", DType::f32, logits.sizes().vec(), fill}},
-      alone);
+  comm::SelfCommunicator alone;
+  checkpoint::write_safetensors(words[2],
+                                std::vector<checkpoint::SafetensorsSource>{
+                                    {"logits", DType::f32, logits.sizes().vec(), fill}},
+                                alone);
   return kExitDone;
 }
 

@@ -14,7 +14,7 @@ namespace {
 using namespace trireme;
 
 std::vector<std::int64_t> counts_of(const Json& line) {
-  SamplingConfig config;
+  generate::SamplingConfig config;
   config.temperature = line.value("temperature", 1.0);
   config.top_k = line.value("top_k", std::int64_t{0});
   config.top_p = line.value("top_p", 1.0);
@@ -26,11 +26,11 @@ std::vector<std::int64_t> counts_of(const Json& line) {
       config.logit_bias[static_cast<std::uint32_t>(std::stoul(id))] = bias.get<double>();
   }
   auto logits = line["logits"].get<std::vector<double>>();
-  const TokenHistory history(line["prompt"].get<std::vector<std::uint32_t>>());
+  const generate::TokenHistory history(line["prompt"].get<std::vector<std::uint32_t>>());
   history.apply(config, logits);
   std::vector<std::int64_t> counts(logits.size(), 0);
   for (std::uint64_t i = 0; i < line["draws"].get<std::uint64_t>(); ++i)
-    ++counts[sample_token(logits, config, i)];
+    ++counts[generate::sample_token(logits, config, i)];
   return counts;
 }
 

@@ -52,7 +52,7 @@ std::vector<std::string> read_texts(const std::string& path) {
 
 void train(const std::string& folder, const std::string& options_path, const std::string& input) {
   const Json given = read_json(options_path);
-  BpeTrainOptions options;
+  text::BpeTrainOptions options;
   options.vocab_size = given.value("vocab_size", options.vocab_size);
   options.min_frequency = given.value("min_frequency", options.min_frequency);
   if (given.contains("max_token_length"))
@@ -65,11 +65,11 @@ void train(const std::string& folder, const std::string& options_path, const std
   }
   const std::vector<std::string> texts = read_texts(input);
   const auto start = Clock::now();
-  WordCounter counter;
+  text::WordCounter counter;
   for (const std::string& text : texts)
     given.value("lines", false) ? counter.add_lines(text) : counter.add(text);
   const double counted = seconds_since(start);
-  const auto files = train_bpe(counter, options);
+  const auto files = text::train_bpe(counter, options);
   std::cout << "train_s " << seconds_since(start) << " of which counting " << counted << ", words "
             << counter.size() << '\n';
   std::filesystem::create_directories(folder);
@@ -77,7 +77,7 @@ void train(const std::string& folder, const std::string& options_path, const std
     write_file_atomic(std::filesystem::path(folder) / name, content);
 }
 
-void encode(const Tokenizer& tokenizer, const std::string& input, const std::string& output) {
+void encode(const text::Tokenizer& tokenizer, const std::string& input, const std::string& output) {
   std::ofstream out(output);
   for (const std::string& text : read_texts(input)) {
     const Json line = {{"ids", tokenizer.encode(text)},
@@ -87,11 +87,11 @@ void encode(const Tokenizer& tokenizer, const std::string& input, const std::str
   }
 }
 
-void decode(const Tokenizer& tokenizer, const std::string& input, const std::string& output) {
+void decode(const text::Tokenizer& tokenizer, const std::string& input, const std::string& output) {
   std::ofstream out(output);
   for (const Json& line : read_lines(input)) {
     const auto ids = line.at("ids").get<std::vector<std::uint32_t>>();
-    StreamDecoder stream(tokenizer);
+    text::StreamDecoder stream(tokenizer);
     std::string streamed;
     for (const std::uint32_t id : ids) streamed += stream.push(id);
     streamed += stream.finish();
@@ -102,7 +102,7 @@ void decode(const Tokenizer& tokenizer, const std::string& input, const std::str
   }
 }
 
-void bench(const Tokenizer& tokenizer, const std::string& input, double seconds) {
+void bench(const text::Tokenizer& tokenizer, const std::string& input, double seconds) {
   const std::vector<std::string> texts = read_texts(input);
   double bytes = 0;
   for (const std::string& text : texts) bytes += static_cast<double>(text.size());
@@ -133,7 +133,7 @@ int run(const std::vector<std::string>& args) {
     train(args[1], args[2], args[3]);
     return kExitDone;
   }
-  const Tokenizer tokenizer = Tokenizer::load(args[1]);
+  const text::Tokenizer tokenizer = text::Tokenizer::load(args[1]);
   if (args[0] == "encode") encode(tokenizer, args[2], args[3]);
   if (args[0] == "decode") decode(tokenizer, args[2], args[3]);
   if (args[0] == "bench") bench(tokenizer, args[2], std::stod(args[3]));

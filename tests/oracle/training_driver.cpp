@@ -18,7 +18,7 @@ namespace {
 using namespace trireme;
 
 std::string train(const Json& given) {
-  BpeTrainOptions options;
+  text::BpeTrainOptions options;
   options.bos_token = options.eos_token = options.pad_token = options.unk_token = "";
   options.vocab_size = given.value("vocab_size", options.vocab_size);
   options.min_frequency = given.value("min_frequency", options.min_frequency);
@@ -30,18 +30,19 @@ std::string train(const Json& given) {
   const auto reserved = given.at("reserved").get<std::vector<std::string>>();
   options.reserved.clear();
   for (const std::string& token : reserved) options.reserved.push_back({token, true});
-  SplitStep pattern = SplitStep::gpt2;
-  for (int step = 0; step <= static_cast<int>(SplitStep::tekken); ++step) {
-    if (name_of(static_cast<SplitStep>(step)) == given.value("pattern", "gpt2"))
-      pattern = static_cast<SplitStep>(step);
+  text::SplitStep pattern = text::SplitStep::gpt2;
+  for (int step = 0; step <= static_cast<int>(text::SplitStep::tekken); ++step) {
+    if (name_of(static_cast<text::SplitStep>(step)) == given.value("pattern", "gpt2"))
+      pattern = static_cast<text::SplitStep>(step);
   }
-  WordCounter counter(
-      pattern, given.value("cut", false) ? std::make_shared<const CutTokens>(reserved) : nullptr);
+  text::WordCounter counter(pattern, given.value("cut", false)
+                                         ? std::make_shared<const text::CutTokens>(reserved)
+                                         : nullptr);
   for (const Json& text : given.at("texts")) {
     const auto one = text.get<std::string>();
     given.value("lines", false) ? counter.add_lines(one) : counter.add(one);
   }
-  return train_bpe(counter, options).at("tokenizer.json");
+  return text::train_bpe(counter, options).at("tokenizer.json");
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ void apply(std::map<int, LiveNode>& nodes, const DiskCall& call, bool through) {
   const std::string name = split(call.path).second;
   switch (call.kind) {
     case Kind::create:
-    case Kind::make_folder:
-      nodes[call.node].is_folder = call.kind == Kind::make_folder;
+    case Kind::make_directory:
+      nodes[call.node].is_folder = call.kind == Kind::make_directory;
       parent(nodes, call.path).entries[name] = call.node;
       break;
     case Kind::write:

@@ -237,7 +237,7 @@ int mkdir(const char* path, mode_t mode) noexcept {
   const int result = real<int(const char*, mode_t)>("mkdir")(path, mode);
   if (result == 0 && !below(path).empty())
     recorder().calls.push_back(
-        {DiskCall::Kind::make_folder, new_node(path), below(path), "", 0, ""});
+        {DiskCall::Kind::make_directory, new_node(path), below(path), "", 0, ""});
   return result;
 }
 

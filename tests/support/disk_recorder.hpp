@@ -14,12 +14,12 @@ namespace trireme::test {
 /// One successful call below the recorded directory. Files and directories are numbered in order of
 /// appearance.
 struct DiskCall {
-  enum class Kind { create, make_folder, write, resize, sync, rename, remove };
+  enum class Kind { create, make_directory, write, resize, sync, rename, remove };
 
   Kind kind = Kind::write;
-  // Set for create, make_folder, rename (the source) and remove; relative to the directory.
+  // Set for create, make_directory, rename (the source) and remove; relative to the directory.
   int node = -1;
-  // for create, make_folder, rename (the source) and remove; relative to the directory
+  // for create, make_directory, rename (the source) and remove; relative to the directory
   std::string path;
   std::string target;        // for rename
   std::uint64_t offset = 0;  // for write; the new size for resize

@@ -7,7 +7,7 @@ namespace trireme {
 
 /// Returns the logits [B, T, vocab] of every position in fp32 (fp64 for an fp64 model), without
 /// gradients.
-inline at::Tensor full_logits(Transformer& model, const Microbatch& batch) {
+inline at::Tensor full_logits(model::Transformer& model, const parallel::Microbatch& batch) {
   const at::NoGradGuard no_grad;
   const at::Tensor head = model.registry().weight(model.head_weight());
   const at::Tensor logits = at::linear(model.hidden(batch), head);

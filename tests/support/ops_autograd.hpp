@@ -9,19 +9,20 @@
 namespace trireme::ops::testing {
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
-                    Path path = Path::fast);
+                    ops::Path path = ops::Path::fast);
 
 /// Returns the sum and its norm.
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
                                                const at::Tensor& weight, double eps,
-                                               Path path = Path::fast);
+                                               ops::Path path = ops::Path::fast);
 
 /// Works like qkv_norm_rope, for queries and keys without values.
 std::pair<at::Tensor, at::Tensor> qk_norm_rope(const at::Tensor& q, const at::Tensor& k,
-                                               const QkNormRope& setup, Path path = Path::fast);
+                                               const ops::QkNormRope& setup,
+                                               ops::Path path = ops::Path::fast);
 
-QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
-                            std::int64_t num_kv_heads, const QkNormRope& setup,
-                            Path path = Path::fast);
+ops::QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
+                                 std::int64_t num_kv_heads, const ops::QkNormRope& setup,
+                                 ops::Path path = ops::Path::fast);
 
 }  // namespace trireme::ops::testing

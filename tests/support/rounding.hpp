@@ -23,7 +23,7 @@ namespace trireme::testing {
 
 struct Precision {
   const char* name;
-  ParamDTypes dtypes;
+  device::ParamDTypes dtypes;
   double roundoff;
   bool narrow_sums;  // matrix products are summed in this precision
 };

@@ -29,7 +29,7 @@ exit $code)";
 
 }  // namespace
 
-std::unique_ptr<TemporaryFolder> RunProgram::folder_;
+std::unique_ptr<TestDirectory> RunProgram::folder_;
 
 std::vector<double> RunMetrics::losses() const {
   std::vector<double> result;
@@ -38,10 +38,10 @@ std::vector<double> RunMetrics::losses() const {
 }
 
 void RunProgram::SetUpTestSuite() {
-  folder_ = std::make_unique<TemporaryFolder>("runs");
+  folder_ = std::make_unique<TestDirectory>("runs");
   const std::string corpus = (folder_->path() / "corpus.jsonl").string();
-  write_synth(corpus, 600, 5, false);
-  PackConfig config = pack_config(corpus, set());
+  data_prep::write_synth(corpus, 600, 5, false);
+  data_prep::PackConfig config = pack_config(corpus, set());
   config.seq_len = 32;
   testing::pack_with(config, tokenizer_of(folder_->path(), corpus), nullptr);
 }
@@ -151,7 +151,7 @@ std::string RunProgram::hash(const std::string& run) {
 }
 
 std::vector<std::int64_t> RunProgram::saved_steps(const std::string& run) {
-  return list_steps(path(run) / "checkpoints");
+  return checkpoint::list_steps(path(run) / "checkpoints");
 }
 
 Json RunProgram::status(const std::string& run) {

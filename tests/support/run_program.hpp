@@ -77,7 +77,7 @@ class RunProgram : public ::testing::Test {
   static constexpr double kLimit_s = 100;
 
  private:
-  static std::unique_ptr<TemporaryFolder> folder_;
+  static std::unique_ptr<TestDirectory> folder_;
 };
 
 }  // namespace trireme::testing

@@ -7,11 +7,12 @@
 namespace trireme {
 
 /// Returns the sum of num_targets over global sample indices; kNoSample counts as 0.
-inline std::int64_t count_sample_targets(const SampleSet& samples, std::span<const std::int64_t> indices,
-                                  const SampleOrder& order) {
+inline std::int64_t count_sample_targets(const data::SampleSet& samples,
+                                         std::span<const std::int64_t> indices,
+                                         const data::SampleOrder& order) {
   std::int64_t sum = 0;
   for (const std::int64_t index : indices) {
-    if (index != kNoSample)
+    if (index != data::kNoSample)
       sum += samples.num_targets(order.place(static_cast<std::uint64_t>(index)).position);
   }
   return sum;

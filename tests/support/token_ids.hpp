@@ -8,7 +8,7 @@
 namespace trireme {
 
 /// Returns the first token id for these bytes.
-inline std::uint32_t id_of_bytes(const Tokenizer& tokenizer, std::string_view bytes) {
+inline std::uint32_t id_of_bytes(const text::Tokenizer& tokenizer, std::string_view bytes) {
   for (std::uint32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.token_bytes(id) == bytes) return id;
   }

@@ -24,7 +24,7 @@ inline constexpr std::int64_t kSamples = 12;  // samples of one update
 struct Layout {
   std::vector<std::int64_t> shares{kSamples};
   std::int64_t micro_batch = kSamples;
-  ParallelConfig parallel = {};
+  parallel::ParallelConfig parallel = {};
   ops::Path path = ops::Path::plain;
 };
 
@@ -45,17 +45,17 @@ struct Shape {
 };
 
 struct Training {
-  ParamDTypes dtypes{at::kDouble, at::kDouble};
+  device::ParamDTypes dtypes{at::kDouble, at::kDouble};
   std::int64_t steps = 4;
   double lr = 1e-2;
   bool learned = false;  // calls set_learned_weights
 };
 
-using Trace = TrialTrace;
-using Param = GatheredParam;
+using Trace = train::TrialTrace;
+using Param = parallel::GatheredParam;
 
-inline ModelConfig model_config(const Shape& shape) {
-  ModelConfig config = model_preset(shape.preset);
+inline model::ModelConfig model_config(const Shape& shape) {
+  model::ModelConfig config = model::model_preset(shape.preset);
   config.hidden_size = shape.hidden_size;
   config.num_layers = shape.num_layers;
   config.num_heads = shape.num_heads;
@@ -65,22 +65,22 @@ inline ModelConfig model_config(const Shape& shape) {
   config.max_seq_len = shape.length;
   config.tie_embeddings = shape.tied;
   config.dropout = shape.dropout;
-  resolve(config, shape.vocab);
+  model::resolve(config, shape.vocab);
   return config;
 }
 
 /// Returns this rank's micro-batches of the update that starts at global sample `first`.
-inline std::vector<Batch> share_of(const Layout& layout, const Shape& shape, int rank,
-                                   std::int64_t first) {
+inline std::vector<data::Batch> share_of(const Layout& layout, const Shape& shape, int rank,
+                                         std::int64_t first) {
   const auto at = layout.shares.begin() + rank;
   std::int64_t next = std::accumulate(layout.shares.begin(), at, first);
   const std::int64_t end = next + *at;
-  std::vector<Batch> batches;
+  std::vector<data::Batch> batches;
   while (next < end) {
     std::vector<std::int64_t> indices;
     while (next < end && static_cast<std::int64_t>(indices.size()) < layout.micro_batch)
       indices.push_back(next++);
-    batches.push_back(make_rows(indices, shape.length, shape.vocab));
+    batches.push_back(train::make_rows(indices, shape.length, shape.vocab));
   }
   return batches;
 }
@@ -88,13 +88,13 @@ inline std::vector<Batch> share_of(const Layout& layout, const Shape& shape, int
 inline std::int64_t targets_of_update(const Shape& shape, std::int64_t first) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(shape.samples));
   std::iota(indices.begin(), indices.end(), first);
-  return make_rows(indices, shape.length, shape.vocab).num_targets;
+  return train::make_rows(indices, shape.length, shape.vocab).num_targets;
 }
 
-inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& shape,
+inline Trace train_rank(comm::Communicator& world, const Layout& layout, const Shape& shape,
                         const Training& training) {
   at::set_num_threads(1);
-  TrialPlan plan;
+  train::TrialPlan plan;
   plan.model = model_config(shape);
   plan.parallel = layout.parallel;
   plan.optim.clip_norm = shape.clip_norm;
@@ -107,14 +107,14 @@ inline Trace train_rank(Communicator& world, const Layout& layout, const Shape& 
     return share_of(layout, shape, rank, step * shape.samples);
   };
   plan.targets = [&](std::int64_t step) { return targets_of_update(shape, step * shape.samples); };
-  return run_trial(world, plan);
+  return train::run_trial(world, plan);
 }
 
 /// Results of all ranks.
 inline std::vector<Trace> train(const Layout& layout, const Shape& shape,
                                 const Training& training = {}) {
   std::vector<Trace> traces(layout.shares.size() * static_cast<std::size_t>(layout.parallel.tp));
-  run_ranks(static_cast<int>(traces.size()), [&](Communicator& world) {
+  comm::run_ranks(static_cast<int>(traces.size()), [&](comm::Communicator& world) {
     traces[static_cast<std::size_t>(world.rank())] = train_rank(world, layout, shape, training);
   });
   return traces;

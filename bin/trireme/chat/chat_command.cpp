@@ -1,7 +1,7 @@
 #include <cstdio>
 
+#include "bin/trireme/chat/chat_session.hpp"
 #include "bin/trireme/chat/chat_settings.hpp"
-#include "bin/trireme/chat/chat_talk.hpp"
 #include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "core/escape.hpp"
@@ -18,16 +18,16 @@ namespace trireme {
 namespace {
 
 struct ChatOptions {
-  ModelOptions model;
+  generate::ModelOptions model;
   std::string system;
   std::string thinking = "auto";
   std::string history;
   ChatSettings settings;
-  EngineConfig engine;
+  generate::EngineConfig engine;
 };
 
 /// Processes lines until the user leaves. Returns the exit code.
-int talk_with(ChatTalk& talk, LineReader& reader, bool someone_types) {
+int talk_with(ChatSession& talk, LineReader& reader, bool someone_types) {
   for (std::string line;;) {
     const LineReader::Result result = reader.read(talk.is_open() ? ". " : "> ", line);
     const bool is_over = result == LineReader::Result::end;
@@ -37,7 +37,7 @@ int talk_with(ChatTalk& talk, LineReader& reader, bool someone_types) {
         talk.end_open();
       else if (result == LineReader::Result::interrupt)
         talk.drop_open();
-      else if (check_utf8(line, "standard input"); !talk.take(line))
+      else if (text::check_utf8(line, "standard input"); !talk.take(line))
         return kExitDone;
     } catch (const Error& error) {
       // A user can correct the mistake in the next line; a script cannot.
@@ -53,13 +53,13 @@ int run(ChatOptions& options) {
   options.settings.thinking = read_thinking(options.thinking);
   options.settings.check();
   const bool is_utf8 = use_utf8_locale();
-  const auto model = load_model(options.model);
-  GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
+  const auto model = generate::load_model(options.model);
+  generate::GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
 
   const Terminals there = terminals();
   const bool on_terminal = there.input && there.output;
-  ChatTalk talk(*model, engine, options.settings, options.system, on_terminal);
-  LineReader reader({.history = options.history, .commands = ChatTalk::commands()});
+  ChatSession talk(*model, engine, options.settings, options.system, on_terminal);
+  LineReader reader({.history = options.history, .commands = ChatSession::commands()});
   std::optional<CatchInterrupts> interrupts;  // without a terminal, Ctrl-C ends the program
   if (there.input) interrupts.emplace();
   if (on_terminal) {
@@ -73,10 +73,10 @@ int run(ChatOptions& options) {
 
 }  // namespace
 
-void add_chat_command(CommandLine& line) {
+void add_chat_command(config::CommandLine& line) {
   const auto options = std::make_shared<ChatOptions>();
   options->engine.max_batch = 1;
-  Command& command = line.command("chat", "talk with a trained model in the terminal");
+  config::Command& command = line.command("chat", "talk with a trained model in the terminal");
   add_model_options(command, options->model);
   add_chat_template_option(command, options->model)
       .option("--system", &options->system, "TEXT", "system prompt")

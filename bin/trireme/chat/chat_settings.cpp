@@ -17,7 +17,7 @@ struct ChatSetting {
 };
 
 std::vector<ChatSetting> settings_of(ChatSettings& settings) {
-  SamplingConfig& sampling = settings.sampling;
+  generate::SamplingConfig& sampling = settings.sampling;
   return {{"temperature", &sampling.temperature},
           {"top_k", &sampling.top_k},
           {"top_p", &sampling.top_p},
@@ -63,7 +63,7 @@ std::string ChatSettings::text() const {
 
 void ChatSettings::check() const {
   if (max_tokens < 1) fail(ErrorKind::usage, "max_tokens = {}, must be 1 or more", max_tokens);
-  if (const auto problem = find_problem(sampling))
+  if (const auto problem = generate::find_problem(sampling))
     fail(ErrorKind::usage, "{} = {}", problem->field, problem->message);
 }
 

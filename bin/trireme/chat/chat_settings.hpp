@@ -10,7 +10,7 @@ namespace trireme {
 
 /// The settings that a user can change between two answers.
 struct ChatSettings {
-  SamplingConfig sampling;
+  generate::SamplingConfig sampling;
   std::int64_t max_tokens = 1024;
   std::optional<bool> thinking;  // none: default of the chat format
   bool show_thoughts = false;    // false: one summary line

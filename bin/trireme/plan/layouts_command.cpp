@@ -72,8 +72,8 @@ std::string layout_text(const planner::PlannedLayout& one, const std::string& op
 }
 
 struct LayoutsSettings {
-  RunConfig config;
-  std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  train::RunConfig config;
+  std::unique_ptr<config::ConfigSet> keys = train::make_run_keys(config);
   std::string gpu;
   std::int64_t nodes = 1;
   std::int64_t per_node = 8;
@@ -82,11 +82,11 @@ struct LayoutsSettings {
   bool json = false;
 };
 
-void complete(LayoutsSettings& settings, ConfigSet& keys) {
+void complete(LayoutsSettings& settings, config::ConfigSet& keys) {
   // The search then varies tp over multiples of the given etp.
   if (!keys.is_set("parallel.tp"))
     settings.config.parallel.tp = std::max<std::int64_t>(1, settings.config.parallel.etp);
-  finish_run_keys(settings.config, keys);
+  train::finish_run_keys(settings.config, keys);
   const auto in_range = [&](const char* option, std::int64_t value, std::int64_t most) {
     if (value < 1 || value > most)
       keys.problems().add(option, value, formatted("must be in [1, {}]", most));
@@ -102,20 +102,20 @@ void complete(LayoutsSettings& settings, ConfigSet& keys) {
                                   kMostLayoutRanks, settings.per_node));
 }
 
-bool batch_is_given(const TrainConfig& train) {
+bool batch_is_given(const train::TrainConfig& train) {
   return train.global_batch > 0 || train.accumulation > 0;
 }
 
 /// Returns the request with all open settings resolved: shape, lengths, precision, global batch
 /// size.
-planner::Wish request_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
-  planner::Wish request{settings.config};
-  ModelConfig& model = request.config.model;
-  TrainConfig& train = request.config.train;
+planner::PlanRequest request_of(const LayoutsSettings& settings, const planner::Cluster& cluster) {
+  planner::PlanRequest request{settings.config};
+  model::ModelConfig& model = request.config.model;
+  train::TrainConfig& train = request.config.train;
   const bool gpt = model.preset.starts_with("gpt-");
-  resolve(model, model.vocab_size > 0 ? model.vocab_size
-                 : gpt                ? kPlanGptVocabulary
-                                      : kPlanVocabulary);
+  model::resolve(model, model.vocab_size > 0 ? model.vocab_size
+                        : gpt                ? kPlanGptVocabulary
+                                             : kPlanVocabulary);
   if (train.seq_len == 0) train.seq_len = std::min(kPlanSeqLen, model.max_seq_len);
   if (train.seq_len < 2 || train.seq_len > model.max_seq_len)
     fail(ErrorKind::usage, "train.seq_len = {}, must be in [2, model.max_seq_len = {}]",
@@ -124,7 +124,7 @@ planner::Wish request_of(const LayoutsSettings& settings, const planner::Cluster
   const std::int64_t ranks = cluster.ranks();
   if (train.global_batch == 0)
     train.global_batch = train.accumulation > 0 ? train.accumulation * train.micro_batch * ranks
-                                                : planner::usual_batch(cluster.ranks());
+                                                : planner::default_global_batch(cluster.ranks());
   train.accumulation = 0;
   for (const std::string& key : settings.keys->keys())
     if (settings.keys->is_set(key) && settings.keys->origin(key).starts_with("--"))
@@ -140,9 +140,9 @@ planner::TimeConstants constants_of(const LayoutsSettings& settings,
 
 /// Returns the options that start a run with this layout: the keys of the layout that were given or
 /// differ from their defaults, micro batch size, global batch size and sequence length.
-std::string options_of(const LayoutsSettings& settings, const planner::Wish& request,
+std::string options_of(const LayoutsSettings& settings, const planner::PlanRequest& request,
                        const planner::Layout& layout) {
-  const Json usual = planner::config_json(ParallelConfig{});
+  const Json usual = planner::config_json(parallel::ParallelConfig{});
   const Json given = planner::config_json(settings.config.parallel);
   const Json chosen = planner::config_json(layout.parallel);
   std::string options;
@@ -158,7 +158,7 @@ std::string options_of(const LayoutsSettings& settings, const planner::Wish& req
                              request.config.train.seq_len);
 }
 
-std::string json_of(const LayoutsSettings& settings, const planner::Wish& request,
+std::string json_of(const LayoutsSettings& settings, const planner::PlanRequest& request,
                     const planner::Cluster& cluster, const planner::TimeConstants& constants,
                     const planner::LayoutPlan& plan, const std::vector<std::string>& changes) {
   Json json{{"predicted", true},
@@ -188,9 +188,9 @@ std::string json_of(const LayoutsSettings& settings, const planner::Wish& reques
   return json_line(json);
 }
 
-std::string text_of(const LayoutsSettings& settings, const planner::Wish& request,
+std::string text_of(const LayoutsSettings& settings, const planner::PlanRequest& request,
                     const planner::Cluster& cluster, const planner::LayoutPlan& plan) {
-  const RunConfig& config = request.config;
+  const train::RunConfig& config = request.config;
   std::string text = formatted(
       "{} ({} parameters, vocabulary {}), global batch {} x {} tokens, {}, on {} {} ({} per node)\n"
       "predicted, not measured: {}\n",
@@ -214,7 +214,7 @@ int run(const LayoutsSettings& settings) {
                                  static_cast<int>(settings.nodes),
                                  static_cast<int>(settings.per_node)};
   const planner::TimeConstants constants = constants_of(settings, cluster.device);
-  const planner::Wish request = request_of(settings, cluster);
+  const planner::PlanRequest request = request_of(settings, cluster);
   planner::StepPredictor predictor(cluster, constants);
   const planner::LayoutPlan plan =
       planner::rank_layouts(request, predictor, static_cast<std::size_t>(settings.top));
@@ -225,7 +225,7 @@ int run(const LayoutsSettings& settings) {
       plan.layouts.empty() && plan.rejected.size() == 1 && plan.rejected.contains("layout");
   if (none_is_legal) fixed = planner::problems_of_fixed(request, cluster.ranks());
   if (plan.layouts.empty() && fixed.empty())
-    changes = changes_that_fit(request, cluster, batch_is_given(settings.config.train));
+    changes = planner::changes_that_fit(request, cluster, batch_is_given(settings.config.train));
   if (settings.json) print(json_of(settings, request, cluster, constants, plan, changes));
   fixed.throw_if_any();
   if (plan.layouts.empty()) {
@@ -247,13 +247,14 @@ int run(const LayoutsSettings& settings) {
 
 }  // namespace
 
-void add_plan_command(CommandLine& line) {
+void add_plan_command(config::CommandLine& line) {
   const auto settings = std::make_shared<LayoutsSettings>();
   line.command(
           "plan",
           "rank layouts of a model by predicted step time, with memory; see also plan schedule")
       .option("--gpu", &settings->gpu, "KIND",
-              cat("kind of GPU: ", joined(planner::device_kind_names(), ", ")), Need::required)
+              cat("kind of GPU: ", joined(planner::device_kind_names(), ", ")),
+              config::Need::required)
       .option("--nodes", &settings->nodes, "N", "number of nodes")
       .option("--gpus-per-node", &settings->per_node, "G",
               "GPUs per node (ranks per node for a CPU)")
@@ -264,7 +265,7 @@ void add_plan_command(CommandLine& line) {
           "output of one or more `trireme bench step --json`; constants fitted to it replace the "
           "defaults")
       .flag("--json", settings->json, "print one JSON document on one line instead of a table")
-      .config(*settings->keys, [settings](ConfigSet& keys) { complete(*settings, keys); })
+      .config(*settings->keys, [settings](config::ConfigSet& keys) { complete(*settings, keys); })
       .example("trireme plan --model.preset gpt-70b --train.seq_len 4096 --gpu h100 --nodes 96")
       .example("trireme plan --config run.toml --gpu a100-80 --nodes 2 --parallel.tp 2 --json")
       .example("trireme plan schedule --schedule zb-h1 --stages 4 --micro-batches 8")

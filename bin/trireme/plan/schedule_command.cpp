@@ -63,11 +63,11 @@ RequestedSchedule requested_schedule(const std::string& name, const pipeline::Sh
   if (!is_named(name) && name != "auto") return {schedule_in(name, said), {}, "file"};
   pipeline::Shape shape = completed(said);
   if (name == "auto") {
-    pipeline::Found found = search_schedule(shape, timing, in_flight);
+    pipeline::Found found = pipeline::search_schedule(shape, timing, in_flight);
     return {std::move(found.schedule), {}, found.origin};
   }
-  shape.virtual_stages = pipeline::stages_a_rank(name, shape.virtual_stages);
-  return {named_schedule(name, shape), formula_of(name, shape), name};
+  shape.virtual_stages = pipeline::stages_per_rank(name, shape.virtual_stages);
+  return {pipeline::named_schedule(name, shape), pipeline::formula_of(name, shape), name};
 }
 
 struct ScheduleSettings {
@@ -132,7 +132,7 @@ int run(const ScheduleSettings& settings) {
   const pipeline::Timing timing = timing_of(settings.times);
   const RequestedSchedule what =
       requested_schedule(settings.schedule, said, timing, static_cast<int>(settings.in_flight));
-  const pipeline::Simulation simulation = simulate(what.schedule, timing);
+  const pipeline::Simulation simulation = pipeline::simulate(what.schedule, timing);
   TRIREME_ASSERT(simulation.stuck.empty());  // parse_schedule rejects files that deadlock
   if (!settings.draw.empty())
     write_file_atomic(settings.draw, pipeline::draw(what.schedule, timing));
@@ -153,7 +153,7 @@ int run(const ScheduleSettings& settings) {
       {"peak_formula", nullptr},     {"makespan", simulation.makespan}};
   for (const auto& list : what.schedule.lists) {
     Json passes = Json::array();
-    for (const pipeline::Pass& pass : list) passes.push_back(text_of(pass));
+    for (const pipeline::StageAction& pass : list) passes.push_back(text_of(pass));
     json["ranks"].push_back(std::move(passes));
   }
   if (what.formula) {
@@ -167,7 +167,7 @@ int run(const ScheduleSettings& settings) {
 
 }  // namespace
 
-void add_plan_schedule_command(CommandLine& line) {
+void add_plan_schedule_command(config::CommandLine& line) {
   const auto settings = std::make_shared<ScheduleSettings>();
   line.group("plan", "predict step time and memory of a layout");
   line.command("plan schedule", "check, simulate and draw a pipeline schedule")

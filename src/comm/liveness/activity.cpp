@@ -1,6 +1,6 @@
 #include "comm/liveness/activity.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 void Activity::set_step(std::int64_t step) {
   const std::lock_guard lock(mutex_);
@@ -50,4 +50,4 @@ ActivitySnapshot Activity::snapshot() const {
   return now_;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

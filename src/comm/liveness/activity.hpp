@@ -6,7 +6,7 @@
 
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The current activity of this rank, for the heartbeat. Trainer and communicators write it.
 struct ActivitySnapshot {
@@ -43,4 +43,4 @@ class Activity {
   double waited_s_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

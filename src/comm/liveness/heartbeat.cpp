@@ -18,7 +18,7 @@
 #include "core/log.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using heartbeat::Alive;
@@ -308,4 +308,4 @@ void Heartbeat::announce_failure(int exit_code, const std::string& why) noexcept
   if (monitor_) monitor_->announce(exit_code, why);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include "comm/liveness/heartbeat_stall.hpp"
 #include "comm/session.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A rank that left without a goodbye or announced that it ends with an error.
 struct PeerLoss {
@@ -66,4 +66,4 @@ class Heartbeat {
   std::unique_ptr<Monitor> monitor_;  // null for one rank
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

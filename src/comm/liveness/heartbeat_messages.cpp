@@ -5,7 +5,7 @@
 
 /// Format of a message: its size in 8 bytes, its letter, then its fields. Numbers have 8 bytes in
 /// little-endian order; texts have their size before them.
-namespace trireme::heartbeat {
+namespace trireme::comm::heartbeat {
 namespace {
 
 constexpr std::size_t kNumber = 8;        // bytes of a number
@@ -115,4 +115,4 @@ Decoded decode(std::string_view bytes) {
   return first;
 }
 
-}  // namespace trireme::heartbeat
+}  // namespace trireme::comm::heartbeat

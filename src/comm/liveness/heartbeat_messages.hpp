@@ -10,7 +10,7 @@
 
 /// Messages between the heartbeats of two ranks. All ranks of a job run the same binary, so the
 /// wire format may change. Each message lists its fields once, for both directions.
-namespace trireme::heartbeat {
+namespace trireme::comm::heartbeat {
 
 /// First message of a connection, to rank 0.
 struct Hello {
@@ -124,4 +124,4 @@ struct Decoded {
 
 Decoded decode(std::string_view bytes);
 
-}  // namespace trireme::heartbeat
+}  // namespace trireme::comm::heartbeat

@@ -16,7 +16,7 @@
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
 
-namespace trireme::heartbeat {
+namespace trireme::comm::heartbeat {
 namespace {
 
 /// Collective. Reserves descriptors on rank 0 for a connection to every other rank. Its error is
@@ -181,4 +181,4 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   fail(ErrorKind::comm, "heartbeat of rank {}: {}", rank, problem);
 }
 
-}  // namespace trireme::heartbeat
+}  // namespace trireme::comm::heartbeat

@@ -10,7 +10,7 @@
 #include "core/timer.hpp"
 
 /// The known state of every rank, and the connection of the ranks at the start.
-namespace trireme::heartbeat {
+namespace trireme::comm::heartbeat {
 
 struct Peer {
   /// Empty for this rank itself, for a rank without a connection here, and after a goodbye.
@@ -30,4 +30,4 @@ std::string name_of(int rank, const std::string& host, int pid);
 void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,
                  std::vector<Peer>& peers);
 
-}  // namespace trireme::heartbeat
+}  // namespace trireme::comm::heartbeat

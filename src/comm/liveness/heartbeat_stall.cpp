@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// Returns a key that orders ranks by their progress.
@@ -102,4 +102,4 @@ std::string describe_progress(const std::vector<std::string>& names,
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 
 #include "comm/liveness/activity.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Decides when missing progress counts as a hang. Only the phases "step" and "data" are checked;
 /// in other phases a waiting collective has its own timeout.
@@ -58,4 +58,4 @@ std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks);
 std::string describe_progress(const std::vector<std::string>& names,
                               const std::vector<ActivitySnapshot>& ranks);
 
-}  // namespace trireme
+}  // namespace trireme::comm

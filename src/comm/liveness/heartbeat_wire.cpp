@@ -17,7 +17,7 @@
 #include "core/error.hpp"
 #include "core/hash/hex.hpp"
 
-namespace trireme::heartbeat {
+namespace trireme::comm::heartbeat {
 namespace {
 
 constexpr std::size_t kMaxUnread = 64 << 10;
@@ -139,4 +139,4 @@ std::string random_cookie() {
   return text;
 }
 
-}  // namespace trireme::heartbeat
+}  // namespace trireme::comm::heartbeat

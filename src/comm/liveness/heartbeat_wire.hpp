@@ -10,7 +10,7 @@
 #include "core/files/file.hpp"
 
 /// The sockets of the heartbeat. Private to this directory.
-namespace trireme::heartbeat {
+namespace trireme::comm::heartbeat {
 
 using Socket = Fd;
 
@@ -65,4 +65,4 @@ std::optional<Connection> connect_to(const std::string& address, int port, doubl
 /// Returns 128 random bits as hexadecimal digits.
 std::string random_cookie();
 
-}  // namespace trireme::heartbeat
+}  // namespace trireme::comm::heartbeat

@@ -11,7 +11,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr std::array<std::string_view, 5> kPrefixes{"NCCL_", "UCX_", "OMPI_MCA_btl", "OMPI_MCA_pml",
@@ -70,4 +70,4 @@ std::string gather_network_settings(Communicator& world, const std::string& host
   return broadcast_text(world, describe_network(ranks));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

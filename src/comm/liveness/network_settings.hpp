@@ -4,7 +4,7 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A rank's interfaces and the variables that select among them.
 struct NetworkSettings {
@@ -23,4 +23,4 @@ std::string describe_network(const std::vector<NetworkSettings>& ranks);
 /// Collective. Returns describe_network() of all ranks on every rank; `host` is this rank's host.
 std::string gather_network_settings(Communicator& world, const std::string& host);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -20,7 +20,7 @@
 #include "core/log.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr double kAnswer_s = 0.25;
@@ -147,4 +147,4 @@ StackRequests::~StackRequests() {
   ::pthread_kill(thread_.native_handle(), SIGUSR1);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 #include <string>
 #include <thread>
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Returns name, number and call stack of every thread of this process, as text.
 ///
@@ -33,4 +33,4 @@ class StackRequests {
   std::jthread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -13,7 +13,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// Returns the structure at `offset` of the file; null if it exceeds the file.
@@ -106,4 +106,4 @@ std::string describe_frame(void* address, const OwnSymbols& own) {
   return formatted("{}+{}", file, hex(offset));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The names of this program's functions from the symbol table of its file, because the dynamic
 /// linker does not know them. A stripped or foreign file gives no names, never an error.
@@ -33,4 +33,4 @@ std::string demangle(const std::string& name);
 /// "libtorch_cpu.so+0x1234".
 std::string describe_frame(void* address, const OwnSymbols& own);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -12,7 +12,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 // The reductions of CommOptions::mpi_reduce = library, the plain path for comparison. They progress
@@ -204,4 +204,4 @@ std::unique_ptr<Communicator> make_mpi_world(const CommOptions& options) {
       std::make_shared<Engine>(), options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

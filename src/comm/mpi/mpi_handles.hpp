@@ -6,7 +6,7 @@
 #include "core/unique_handle.hpp"
 
 /// Raw MPI handles and error codes appear in src/comm/mpi only.
-namespace trireme {
+namespace trireme::comm {
 
 /// Throws Error(comm) with MPI's text unless `code` is MPI_SUCCESS: "MPI_Isend to rank 3: <text>".
 void check_mpi(int code, std::string_view what);
@@ -29,4 +29,4 @@ struct MpiCommTraits {
 
 using MpiComm = UniqueHandle<MpiCommTraits>;
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// Open MPI 4.1 alone needs 24 at its start, more for each kind of network; Trireme's own follow.
@@ -117,4 +117,4 @@ void abort_job(int exit_code) noexcept {
   std::_Exit(exit_code);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

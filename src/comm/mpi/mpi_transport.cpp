@@ -10,7 +10,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 // MPI counts are int, so longer messages are split into chunks, in order by their tag.
@@ -134,4 +134,4 @@ void MpiTransport::pause(double waited_s) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

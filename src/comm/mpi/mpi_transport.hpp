@@ -2,7 +2,7 @@
 #include "comm/mpi/mpi_handles.hpp"
 #include "comm/p2p/transport.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Non-blocking byte messages on a separate communicator, so that tags cannot conflict.
 class MpiTransport final : public Transport {
@@ -31,4 +31,4 @@ class MpiTransport final : public Transport {
   int max_tag_ = 32767;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 #include "core/log.hpp"
 
 /// Builds without MPI: a session is one process.
-namespace trireme {
+namespace trireme::comm {
 
 std::unique_ptr<Communicator> make_mpi_world(const CommOptions&) {
   fail(
@@ -27,4 +27,4 @@ void abort_job(int exit_code) noexcept {
   std::_Exit(exit_code);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

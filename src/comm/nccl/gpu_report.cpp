@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 GpuReport compare_gpus(const std::vector<GpuUse>& ranks) {
   struct Node {
@@ -38,4 +38,4 @@ GpuReport compare_gpus(const std::vector<GpuUse>& ranks) {
   return {joined(shared, "; "), joined(idle, "; ")};
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -1,6 +1,6 @@
 #include "comm/nccl/nccl_api.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 const NcclApi& real_nccl_api() {
   static const NcclApi api{
@@ -38,4 +38,4 @@ const NcclApi& real_nccl_api() {
   return api;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 
 /// The functions of libnccl and the CUDA runtime that this backend calls, named without prefix. A
 /// test without a GPU replaces them by stand-ins.
-namespace trireme {
+namespace trireme::comm {
 
 struct NcclApi {
   decltype(&::ncclGetUniqueId) get_unique_id;
@@ -40,4 +40,4 @@ struct NcclApi {
 
 const NcclApi& real_nccl_api();
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -10,7 +10,7 @@
 #include "comm/session.hpp"
 
 /// The GPU backend as seen by the trainer, without NCCL or CUDA headers. Link trireme::comm_nccl.
-namespace trireme {
+namespace trireme::comm {
 
 struct NcclApi;
 
@@ -41,4 +41,4 @@ std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchIn
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::comm

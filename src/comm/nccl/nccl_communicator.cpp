@@ -11,7 +11,7 @@
 #include "comm/nccl/nccl_ranks.hpp"
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 ncclRedOp_t nccl_op(ReduceOp op) {
@@ -309,4 +309,4 @@ std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchIn
   return std::make_unique<NcclCommunicator>(std::move(context), std::move(bootstrap), options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 
 /// Owned NCCL and CUDA handles. They hold the function table, which UniqueHandle cannot.
-namespace trireme {
+namespace trireme::comm {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {
   if (code == ncclSuccess || code == ncclInProgress) return;
@@ -81,4 +81,4 @@ class CommEvent {
   cudaEvent_t event_ = nullptr;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 
 #include "comm/scalars.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 NcclLane::NcclLane(NcclContext& context, Communicator& bootstrap, const std::string& what)
     : context_(context), stream_(context.api) {
@@ -60,4 +60,4 @@ std::shared_ptr<NcclRanks> share_ranks(const std::shared_ptr<NcclContext>& conte
   return lanes;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -11,7 +11,7 @@
 
 /// Resources that groups over the same ranks share on the device. Mesh axes often coincide (dp, and
 /// dp x cp without cp), and a communicator costs device memory and start-up time.
-namespace trireme {
+namespace trireme::comm {
 
 class NcclRanks;
 
@@ -71,4 +71,4 @@ class NcclRanks {
 std::shared_ptr<NcclRanks> share_ranks(const std::shared_ptr<NcclContext>& context,
                                        Communicator& bootstrap);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{20};
@@ -89,4 +89,4 @@ std::string NcclWatch::look() {
   return "";
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

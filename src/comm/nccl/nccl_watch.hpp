@@ -10,7 +10,7 @@
 #include "comm/nccl/nccl_handles.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Watches the collectives on the device, because the host does not wait for them. It marks them
 /// complete, asks NCCL for asynchronous errors, and ends the process if a collective exceeds its
@@ -51,4 +51,4 @@ class NcclWatch {
   std::jthread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 #include "core/error.hpp"
 
 /// Builds without NCCL: the name is known, so that the message can say what is missing.
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 [[noreturn]] void absent() {
@@ -23,4 +23,4 @@ std::span<const CommBackend> nccl_backends() {
   return kBackends;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

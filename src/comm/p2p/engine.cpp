@@ -7,7 +7,7 @@
 #include "core/log.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 void Engine::Entry::advance() {
   if (!operation) return;
@@ -115,4 +115,4 @@ WorkPtr Engine::start(std::shared_ptr<Engine> engine, std::shared_ptr<Transport>
   return std::make_unique<EngineWork>(std::move(engine), std::move(transport), std::move(entry));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

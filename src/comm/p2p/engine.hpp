@@ -6,7 +6,7 @@
 #include "comm/base_communicator.hpp"
 #include "comm/p2p/transport.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A pending collective: a state machine that moves when advance() is called.
 class Operation {
@@ -44,4 +44,4 @@ class Engine {
   std::vector<std::shared_ptr<Entry>> pending_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

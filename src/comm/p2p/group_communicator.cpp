@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// The ranks of this rank's color in a split, ordered by (key, rank); empty for a negative color.
@@ -83,4 +83,4 @@ std::unique_ptr<Communicator> make_group(std::string name,
                                              options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

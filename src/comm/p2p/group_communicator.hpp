@@ -9,7 +9,7 @@
 #include "comm/p2p/p2p_communicator.hpp"
 #include "comm/p2p/transport.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A transport with a group number in each message. A group is that number and a list of world
 /// ranks, so a new group needs no support from below.
@@ -51,4 +51,4 @@ std::unique_ptr<Communicator> make_group(std::string name,
                                          std::shared_ptr<Engine> engine,
                                          const CommOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::comm

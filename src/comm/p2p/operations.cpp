@@ -5,7 +5,7 @@
 #include <deque>
 #include <vector>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 class FlatExchange final : public Operation {
@@ -127,4 +127,4 @@ std::unique_ptr<Operation> make_tree_broadcast(const Channel& channel, const Bro
   return std::make_unique<TreeBroadcast>(channel, request, options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

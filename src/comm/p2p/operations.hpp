@@ -17,7 +17,7 @@
 /// Large buffers go directly between owner and peer (pairwise), 2 (n-1)/n of the buffer per rank as
 /// in a ring. Small buffers go in few messages. volume.hpp chooses the algorithm and computes its
 /// bytes.
-namespace trireme {
+namespace trireme::comm {
 
 /// Two tags per operation, because reductions and results must not match each other.
 struct TagPair {
@@ -85,4 +85,4 @@ std::unique_ptr<Operation> make_tree_broadcast(const Channel& channel, const Bro
 /// Dissemination barrier: ceil(log2 n) rounds of empty messages.
 std::unique_ptr<Operation> make_barrier(const Channel& channel);
 
-}  // namespace trireme
+}  // namespace trireme::comm

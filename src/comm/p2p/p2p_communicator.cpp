@@ -4,7 +4,7 @@
 
 #include "comm/p2p/volume.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 P2PCommunicator::P2PCommunicator(std::string name, std::shared_ptr<Transport> transport,
                                  std::shared_ptr<Engine> engine, CommOptions options)
@@ -92,4 +92,4 @@ WorkPtr P2PCommunicator::start_barrier(Call call) {
   return launch(std::move(call), make_barrier(peers));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

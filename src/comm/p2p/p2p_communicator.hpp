@@ -8,7 +8,7 @@
 #include "comm/p2p/operations.hpp"
 #include "comm/p2p/transport.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A communicator that runs the state machines of operations.hpp over a transport.
 class P2PCommunicator : public BaseCommunicator {
@@ -39,4 +39,4 @@ class P2PCommunicator : public BaseCommunicator {
   std::uint64_t collectives_ = 0;  // without exchanges, because not all ranks take part in each
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

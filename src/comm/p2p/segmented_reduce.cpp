@@ -7,7 +7,7 @@
 #include "comm/p2p/operations.hpp"
 #include "comm/reduce.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// The owner of part p receives part p from all peers chunk by chunk, reduces in rank order and,
@@ -182,4 +182,4 @@ std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                            options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -8,7 +8,7 @@
 #include "comm/reduce.hpp"
 
 /// For few bytes on many ranks the number of messages dominates, so buffers travel together.
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 /// Gathers the buffer of every rank on every rank. In round k a rank has the buffers of the 2^k
@@ -177,4 +177,4 @@ std::unique_ptr<Operation> make_tree_all_reduce(const Channel& channel, const Re
   return std::make_unique<TreeAllReduce>(channel, request, options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

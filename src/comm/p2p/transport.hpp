@@ -4,7 +4,7 @@
 
 #include "comm/recorder.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// One pending message. Destroying an unfinished one withdraws it. This happens on error paths
 /// only; the peer then waits forever.
@@ -46,4 +46,4 @@ class Transport {
   virtual TransferPtr start_send(int peer, int tag, const void* data, std::uint64_t bytes) = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 // Up to this many bytes in all messages of a rank, the number of messages dominates the cost.
@@ -75,4 +75,4 @@ std::uint64_t sent_bytes(int rank, std::span<const std::uint64_t> part_bytes) {
   return bytes;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 
 /// Chooses the algorithm of each collective and computes its bytes by formula. Transport::send
 /// counts the actual bytes without these formulas; tests compare both.
-namespace trireme {
+namespace trireme::comm {
 
 enum class AllReduceForm { rounds, tree, segmented };
 
@@ -30,4 +30,4 @@ std::uint64_t sent_bytes(std::string_view operation, int size, int rank, std::ui
 /// Returns the bytes that rank `rank` sends in an all_to_all; part p goes to rank p.
 std::uint64_t sent_bytes(int rank, std::span<const std::uint64_t> part_bytes);
 
-}  // namespace trireme
+}  // namespace trireme::comm

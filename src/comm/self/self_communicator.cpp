@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 WorkPtr copy(const Call& call, const void* input, void* output, std::uint64_t bytes) {
@@ -49,4 +49,4 @@ std::unique_ptr<Communicator> SelfCommunicator::split(int color, int, const std:
   return std::make_unique<SelfCommunicator>(name, options());
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -1,7 +1,7 @@
 #pragma once
 #include "comm/base_communicator.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A group of one rank: every collective is at most a copy and is complete when the call returns.
 /// It is for host buffers and ignores `stream`. NCCL groups of one rank stay nccl, because their
@@ -26,4 +26,4 @@ class SelfCommunicator final : public BaseCommunicator {
   WorkPtr start_barrier(Call call) override;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -19,7 +19,7 @@
 #include "comm/p2p/group_communicator.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// One side of a message between threads. `done` is set under the mailbox lock, after the copy.
 struct ThreadMessage {
@@ -265,4 +265,4 @@ void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOpt
   if (first) std::rethrow_exception(first);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

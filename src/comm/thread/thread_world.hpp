@@ -5,7 +5,7 @@
 #include "comm/communicator.hpp"
 #include "comm/options.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 class ThreadMailboxes;
 
@@ -37,4 +37,4 @@ class ThreadWorld {
 /// throws unblocks the others. The first error is rethrown here.
 void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOptions options = {});
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -108,7 +108,7 @@ void sync_file(int fd, const std::filesystem::path& path) {
   if (::fsync(fd) != 0) fail_to_write("fsync", path, errno);
 }
 
-void sync_folder(const std::filesystem::path& folder) {
+void sync_directory(const std::filesystem::path& folder) {
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) fail_to_write("open directory", folder, errno);
   if (::fsync(fd.get()) != 0) fail_to_write("fsync directory", folder, errno);
@@ -120,13 +120,13 @@ void publish(const std::filesystem::path& temporary, const std::filesystem::path
       std::error_code code;
       if (std::filesystem::exists(target, code)) fail_to_write("make", target, EEXIST);
       if (std::rename(temporary.c_str(), target.c_str()) == 0) {
-        sync_folder(parent_of(target));
+        sync_directory(parent_of(target));
         return;
       }
     }
     fail_to_write("make", target, errno);
   }
-  sync_folder(parent_of(target));
+  sync_directory(parent_of(target));
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content) {
@@ -144,7 +144,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
     ::unlink(temporary.c_str());
     throw;
   }
-  sync_folder(parent_of(path));
+  sync_directory(parent_of(path));
 }
 
 void append_to_file(const std::filesystem::path& path, std::string_view text) {

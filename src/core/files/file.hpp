@@ -53,7 +53,7 @@ void read_all(int fd, std::span<std::byte> bytes, std::uint64_t offset,
 /// Opens a regular file; Error(data) if it is anything else.
 Fd open_read(const std::filesystem::path& path);
 void sync_file(int fd, const std::filesystem::path& path);
-void sync_folder(const std::filesystem::path& folder);
+void sync_directory(const std::filesystem::path& folder);
 
 /// Renames without replacing an existing target, then fsyncs the parent directory.
 void publish(const std::filesystem::path& temporary, const std::filesystem::path& target);

@@ -31,20 +31,20 @@ bool is_from_the_system(const std::error_code& code) {
 
 }  // namespace
 
-ErrorKind kind_of_refusal(Access access, int error_number) noexcept {
+ErrorKind kind_of_errno(Access access, int error_number) noexcept {
   if (std::find(kLasting.begin(), kLasting.end(), error_number) == kLasting.end())
     return ErrorKind::resource;
   return access == Access::read ? ErrorKind::data : ErrorKind::usage;
 }
 
 void fail_to_read(std::string_view what, const std::filesystem::path& path, int error_number) {
-  fail(kind_of_refusal(Access::read, error_number), "cannot {} {}: {}{}", what,
+  fail(kind_of_errno(Access::read, error_number), "cannot {} {}: {}{}", what,
        path.empty() ? "''" : path.string(), std::strerror(error_number),
        advice_on_files(error_number));
 }
 
 void fail_to_write(std::string_view what, const std::filesystem::path& path, int error_number) {
-  const ErrorKind kind = kind_of_refusal(Access::write, error_number);
+  const ErrorKind kind = kind_of_errno(Access::write, error_number);
   const char* const advice = kind != ErrorKind::usage ? advice_on_files(error_number)
                              : is_taken(error_number)
                                  ? "; existing files are not overwritten: choose another path"
@@ -72,7 +72,7 @@ Error current_error() {
         "out of memory: the system refused an allocation; use a smaller batch, or more memory");
   } catch (const std::system_error& error) {
     if (!is_from_the_system(error.code())) return Error(ErrorKind::internal, error.what());
-    const ErrorKind kind = kind_of_refusal(Access::read, error.code().value());
+    const ErrorKind kind = kind_of_errno(Access::read, error.code().value());
     const bool names_a_file =
         dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr;
     return Error(kind == ErrorKind::data && !names_a_file ? ErrorKind::internal : kind,

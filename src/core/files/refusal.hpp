@@ -21,7 +21,7 @@ namespace trireme {
 
 enum class Access { read, write };
 
-ErrorKind kind_of_refusal(Access access, int error_number) noexcept;
+ErrorKind kind_of_errno(Access access, int error_number) noexcept;
 
 /// Throw "cannot WHAT PATH: No such file or directory" of the mapped kind. If the kind is usage, a
 /// write error also says what to do. `error_number` is errno or the value of a std::error_code.

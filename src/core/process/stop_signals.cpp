@@ -126,7 +126,7 @@ std::string signal_name(int number) {
   return name == nullptr ? formatted("signal {}", number) : formatted("SIG{}", name);
 }
 
-void leave_if_stop_asked() {
+void throw_if_stop_requested() {
   if (requested != 0) throw StoppedEarly();
 }
 

@@ -35,6 +35,6 @@ class StoppedEarly : public std::exception {
 
 /// Throws StoppedEarly if a stop was requested. Long preparations call it between their parts. Does
 /// nothing in programs that did not call install_stop_signals().
-void leave_if_stop_asked();
+void throw_if_stop_requested();
 
 }  // namespace trireme

@@ -21,7 +21,7 @@ bool use_utf8_locale() noexcept {
   return false;
 }
 
-bool may_use_colours() noexcept {
+bool may_use_colors() noexcept {
   const char* no_color = std::getenv("NO_COLOR");
   const char* term = std::getenv("TERM");
   return terminals().output && (no_color == nullptr || *no_color == '\0') && term != nullptr &&

@@ -17,7 +17,7 @@ Terminals terminals() noexcept;
 bool use_utf8_locale() noexcept;
 
 /// Returns true if standard output is a terminal without NO_COLOR or TERM=dumb.
-bool may_use_colours() noexcept;
+bool may_use_colors() noexcept;
 
 /// Resets the style at the end of dimmed text.
 inline constexpr std::string_view kDim = "\x1b[2m";

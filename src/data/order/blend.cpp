@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::uint64_t kTable = 65536;
@@ -207,4 +207,4 @@ std::unique_ptr<Blend> make_blend(std::span<const double> weights, BlendRule rul
   return std::make_unique<TableBlend>(shares);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 /// The source of sample i of a blend, and the number of earlier samples from that source.
 struct BlendPick {
@@ -53,4 +53,4 @@ std::unique_ptr<Blend> make_blend(std::span<const double> weights, BlendRule rul
 /// equal those of Megatron.
 std::vector<double> normalize_weights(std::span<const double> weights);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -3,7 +3,7 @@
 #include "core/error.hpp"
 #include "data/sequences/length_loss.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 std::string length_warning(const SampleSet& samples, std::string_view option) {
   const TokenSet& set = samples.set();
@@ -14,7 +14,7 @@ std::string length_warning(const SampleSet& samples, std::string_view option) {
   if (range != DocumentRange{0, set.num_documents()})
     part = formatted(", documents {} to {} (data.split)", range.begin, range.end);
   std::string cut = "they lose their end";
-  if (samples.of_pairs()) {
+  if (samples.samples_are_pairs()) {
     cut = formatted("{} lose the beginning of the prompt, in {} a side loses its end",
                     loss->cut_prompts, loss->cut_answers);
   }
@@ -26,4 +26,4 @@ std::string length_warning(const SampleSet& samples, std::string_view option) {
       loss->targets);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

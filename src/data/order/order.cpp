@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::uint64_t kRounds =
@@ -56,7 +56,7 @@ SampleOrder::SampleOrder(std::uint64_t num_samples, const OrderConfig& config)
     fail(ErrorKind::usage, "chunks of {} samples, windows of {}: too large", chunk_, window_);
 }
 
-SamplePlace SampleOrder::place(std::uint64_t index) const noexcept {
+SampleLocation SampleOrder::place(std::uint64_t index) const noexcept {
   const std::uint64_t epoch = index / num_samples_;
   std::uint64_t position = index % num_samples_;
   if (!shuffle_) return {epoch, position};
@@ -78,4 +78,4 @@ std::uint64_t SampleOrder::by_chunks(std::uint64_t k, std::uint64_t epoch) const
   return permute(first + inside / chunk_, chunks, key_, epoch) * chunk_ + inside % chunk_;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

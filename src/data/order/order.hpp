@@ -2,10 +2,10 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::data {
 
 /// The epoch of a global sample index, and its position in the set.
-struct SamplePlace {
+struct SampleLocation {
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  // in [0, N)
 };
@@ -40,7 +40,7 @@ class SampleOrder {
   SampleOrder(std::uint64_t num_samples, std::uint64_t seed, bool shuffle = true)
       : SampleOrder(num_samples, OrderConfig{.seed = seed, .shuffle = shuffle}) {}
 
-  [[nodiscard]] SamplePlace place(std::uint64_t index) const noexcept;
+  [[nodiscard]] SampleLocation place(std::uint64_t index) const noexcept;
 
   [[nodiscard]] std::uint64_t num_samples() const noexcept { return num_samples_; }
 
@@ -55,4 +55,4 @@ class SampleOrder {
   bool shuffle_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -13,7 +13,7 @@
 #include "core/number.hpp"
 #include "data/shards/set_kind.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -395,4 +395,4 @@ std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name
   return phases;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

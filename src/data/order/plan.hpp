@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 /// A source of a blend: a token set, or several sets that are shuffled as one.
 struct PlanSource {
@@ -67,4 +67,4 @@ void refuse_blend(const std::string& path, std::string_view name);
 void refuse_texts(const std::string& path, std::string_view name,
                   std::span<const std::string_view> kinds, std::int64_t seq_len = 0);
 
-}  // namespace trireme
+}  // namespace trireme::data

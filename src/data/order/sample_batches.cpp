@@ -7,7 +7,7 @@
 #include "data/order/samples.hpp"
 
 /// Makes batches of samples: rows of sequences, or one row of preference pairs.
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Fills row `row` with padding from position `begin` on.
@@ -159,21 +159,21 @@ Batch gather_batch(std::span<const DrawnSample> drawn) {
   const SampleSet& first = *drawn.front().samples;
   Batch batch;
   batch.segment_bounds.push_back(0);
-  if (!first.of_pairs()) resize(batch, std::ssize(drawn), first.seq_len());
+  if (!first.samples_are_pairs()) resize(batch, std::ssize(drawn), first.seq_len());
   for (std::int64_t row = 0; row < std::ssize(drawn); ++row) {
     const auto& [index, samples, position] = drawn[static_cast<std::size_t>(row)];
     TRIREME_ASSERT(samples->seq_len() == first.seq_len() &&
-                   samples->of_pairs() == first.of_pairs());
-    if (!first.of_pairs() || index != kNoSample) batch.sample_indices.push_back(index);
+                   samples->samples_are_pairs() == first.samples_are_pairs());
+    if (!first.samples_are_pairs() || index != kNoSample) batch.sample_indices.push_back(index);
     if (index == kNoSample) {
-      if (!first.of_pairs()) pad_row(0, row, samples->pad_id_, batch);
-    } else if (first.of_pairs()) {
+      if (!first.samples_are_pairs()) pad_row(0, row, samples->pad_id_, batch);
+    } else if (first.samples_are_pairs()) {
       samples->add_pair(position, batch);
     } else {
       samples->fill_row(position, row, batch);
     }
   }
-  if (first.of_pairs()) first.finish_pairs(batch);
+  if (first.samples_are_pairs()) first.finish_pairs(batch);
   first.weigh_targets(batch);
   return batch;
 }
@@ -189,4 +189,4 @@ Batch SampleSet::make_batch(std::span<const std::int64_t> indices, const SampleO
   return gather_batch(drawn);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include "data/sequences/pack_documents.hpp"
 
 /// Implements samples of a set; sample_batches.cpp makes batches of them.
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 bool holds_pairs(const TokenSet& set) {
@@ -110,7 +110,8 @@ SampleSet SampleSet::rest(const std::function<bool(std::uint64_t)>& taken,
   SampleConfig config = config_;
   config.seq_len = seq_len;
   check_seq_len(seq_len, "train.seq_len");
-  if (of_pairs()) return {*set_, config, nullptr, std::make_unique<Pairs>(*pairs_, taken, seq_len)};
+  if (samples_are_pairs())
+    return {*set_, config, nullptr, std::make_unique<Pairs>(*pairs_, taken, seq_len)};
   return {*set_, config, rest_of_sequences(*set_, *sequences_, taken, seq_len), nullptr};
 }
 
@@ -133,7 +134,7 @@ bool SampleSet::has_targets() const {
 }
 
 std::int64_t SampleSet::num_targets(std::uint64_t position) const {
-  if (of_pairs()) return pairs_->num_targets(position, config_.answers_only);
+  if (samples_are_pairs()) return pairs_->num_targets(position, config_.answers_only);
   if (joined_ == nullptr) return sequences_->num_targets(position);
   std::int64_t tokens = 0;
   for (const TokenRun& run : joined_->runs(position))
@@ -141,4 +142,4 @@ std::int64_t SampleSet::num_targets(std::uint64_t position) const {
   return tokens - 1;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

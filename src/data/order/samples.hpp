@@ -14,7 +14,7 @@
 #include "data/sequences/sequences.hpp"
 #include "data/shards/token_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 enum class Packing { best_fit, concat };
 
@@ -75,10 +75,10 @@ class SampleSet {
   [[nodiscard]] DocumentRange documents() const;
 
   /// Returns true if the samples are preference pairs.
-  [[nodiscard]] bool of_pairs() const noexcept { return pairs_ != nullptr; }
+  [[nodiscard]] bool samples_are_pairs() const noexcept { return pairs_ != nullptr; }
 
   /// Returns true if nothing was packed when the set was opened.
-  [[nodiscard]] bool prepared() const { return of_pairs() || sequences_->prepared(); }
+  [[nodiscard]] bool prepared() const { return samples_are_pairs() || sequences_->prepared(); }
 
   /// Returns the targets of the sample at `position` in [0, size()), from tables without reading
   /// tokens.
@@ -132,4 +132,4 @@ class SampleSet {
 /// whole update stay 0. Throws Error(usage) if the batch is too large.
 Batch gather_batch(std::span<const DrawnSample> drawn);
 
-}  // namespace trireme
+}  // namespace trireme::data

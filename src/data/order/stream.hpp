@@ -12,7 +12,7 @@
 #include "data/order/samples.hpp"
 #include "data/sequences/split.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// All settings that determine the samples of a run.
 struct StreamConfig {
@@ -35,7 +35,7 @@ struct StreamConfig {
 inline constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
 /// The position of a global sample.
-struct StreamPlace {
+struct StreamLocation {
   const SampleSet* samples = nullptr;
   std::uint64_t position = 0;  // position in `samples`
   std::size_t source = 0;
@@ -68,10 +68,10 @@ class SampleStream {
   SampleStream& operator=(const SampleStream&) = delete;
   ~SampleStream();
 
-  [[nodiscard]] StreamPlace place(std::int64_t index) const;
+  [[nodiscard]] StreamLocation place(std::int64_t index) const;
 
   /// Returns true if a sample is a preference pair rather than a sequence.
-  [[nodiscard]] bool of_pairs() const;
+  [[nodiscard]] bool samples_are_pairs() const;
 
   /// Returns the length of sample `index` (for pairs: the maximum of a side), which is the same for
   /// all samples of a step.
@@ -148,4 +148,4 @@ class SampleStream {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

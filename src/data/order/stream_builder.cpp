@@ -6,7 +6,7 @@
 #include "data/order/stream.hpp"
 #include "data/order/stream_parts.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 template <class T>
@@ -102,7 +102,7 @@ class SampleStream::Builder {
     source.folders = folders;
     for (const std::string& directory : folders) {
       failpoint("data.open_set");
-      leave_if_stop_asked();
+      throw_if_stop_requested();
       parts_->sets.push_back(std::make_unique<TokenSet>(TokenSet::open(directory, files_)));
       source.sets.push_back(parts_->sets.back().get());
       check_alike(*source.sets.back(), *parts_->sets.front());
@@ -120,7 +120,7 @@ class SampleStream::Builder {
       length_phase.rest = SampleUnion(rest_of(source, seq_len), order(number + "r"));
     std::vector<const SampleSet*> whole;
     for (const TokenSet* set : source.sets) {
-      leave_if_stop_asked();
+      throw_if_stop_requested();
       whole.push_back(keep(SampleSet(*set, view(*set, seq_len))));
     }
     // The first set of a run has the same order as in a run with only this set.
@@ -146,7 +146,7 @@ class SampleStream::Builder {
     std::vector<std::vector<bool>> taken;
     for (const SampleSet* set : from.sets) taken.emplace_back(set->size(), false);
     for (std::uint64_t ordinal = drawn - in_epoch; ordinal < drawn; ++ordinal) {
-      const StreamPlace place = from.place(ordinal);
+      const StreamLocation place = from.place(ordinal);
       const auto set = std::find(from.sets.begin(), from.sets.end(), place.samples);
       taken[static_cast<std::size_t>(set - from.sets.begin())][place.position] = true;
     }
@@ -187,4 +187,4 @@ SampleStream SampleStream::open(const StreamConfig& config) {
   return SampleStream(Builder(config).build());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

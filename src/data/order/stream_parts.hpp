@@ -6,7 +6,7 @@
 #include "data/order/stream.hpp"
 
 /// The members of a SampleStream, for the files that implement it.
-namespace trireme {
+namespace trireme::data {
 
 /// Several SampleSets as one: their sequences are concatenated and share one order.
 struct SampleUnion {
@@ -20,7 +20,7 @@ struct SampleUnion {
   [[nodiscard]] std::uint64_t size() const noexcept { return first.back(); }
 
   /// `ordinal` counts through all epochs. `source` of the result stays 0.
-  [[nodiscard]] StreamPlace place(std::uint64_t ordinal) const;
+  [[nodiscard]] StreamLocation place(std::uint64_t ordinal) const;
 };
 
 /// A source at one sequence length: first the rest of an earlier epoch, then whole epochs.
@@ -29,7 +29,7 @@ struct SampleStream::LengthPhase {
   SampleUnion rest;
   SampleUnion whole;
 
-  [[nodiscard]] StreamPlace place(std::uint64_t ordinal) const;
+  [[nodiscard]] StreamLocation place(std::uint64_t ordinal) const;
 };
 
 struct SampleStream::Source {
@@ -68,4 +68,4 @@ struct SampleStream::Parts {
   [[nodiscard]] SampleConfig view(const TokenSet& set, std::int64_t seq_len) const;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

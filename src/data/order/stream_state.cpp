@@ -10,7 +10,7 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data/shards/shard_meta.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr const char* kPlan = "data.plan";  // name in errors
@@ -188,4 +188,4 @@ void SampleStream::check_state(const State& saved, std::int64_t next_sample,
     differ(checkpoint, "the number of consumed samples", here["sources"].dump(), sources.dump());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

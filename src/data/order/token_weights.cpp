@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::string_view without_blanks(std::string_view text) {
@@ -91,4 +91,4 @@ TokenWeights parse_token_weights(std::string_view text, std::string_view name,
   return weights;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::data {
 
 /// Token id -> factor of the loss of targets with this token. All other tokens have factor 1.
 using TokenWeights = std::map<std::int64_t, float>;
@@ -21,4 +21,4 @@ using EncodeWord = std::function<std::vector<std::uint32_t>(std::string_view)>;
 TokenWeights parse_token_weights(std::string_view text, std::string_view name,
                                  const EncodeWord& encode);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -2,7 +2,7 @@
 
 #include "data/sequences/sequences.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Returns the first token of document `document`, counted over the tokens of the set.
@@ -93,4 +93,4 @@ std::int64_t ConcatSequences::num_targets(std::uint64_t position) const {
   return targets;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

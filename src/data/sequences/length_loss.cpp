@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Adds the loss of conversations [begin, end) of a shard.
@@ -87,4 +87,4 @@ std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
   return loss;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,7 +5,7 @@
 #include "data/sequences/split.hpp"
 #include "data/shards/token_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// The loss of conversations or preference pairs in training at a length below the packed length.
 /// `pack` at that length reports the same numbers.
@@ -29,4 +29,4 @@ struct LengthLoss {
 std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
                                       const DocumentRange& range);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
@@ -253,4 +253,4 @@ PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t
   return make_table(pieces, best.sequence_of, best.num_sequences, seq_len);
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -4,7 +4,7 @@
 
 #include "data/shards/targets.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// The number of the rule of pack_documents. A set keeps its tables. If sequences are packed when a
 /// set is opened, a run can continue only with the rule it began with, so checkpoints store this
@@ -33,4 +33,4 @@ inline constexpr std::int64_t kMostSeqLen = std::int64_t{1} << 24;
 
 void check_seq_len(std::int64_t seq_len, const char* name);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 #include "data/sequences/pack_documents.hpp"
 #include "data/sequences/sequences.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// The sequences of all shards, from the tables of a shard or from tables in memory.
@@ -189,4 +189,4 @@ std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequence
   return result;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

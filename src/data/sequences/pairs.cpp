@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 Pair::Side part_of(Pair::Side side, std::uint64_t begin, std::uint64_t end) {
@@ -137,4 +137,4 @@ std::uint64_t Pairs::document(std::uint64_t position) const {
   return before + place.document;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

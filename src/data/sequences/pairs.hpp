@@ -7,7 +7,7 @@
 #include "data/sequences/split.hpp"
 #include "data/shards/token_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// A preference pair after cut_pair.
 struct CutPair {
@@ -67,4 +67,4 @@ class Pairs {
   std::vector<std::uint64_t> first_{0};  // [parts+1] first pair of each part
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

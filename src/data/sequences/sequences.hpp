@@ -7,7 +7,7 @@
 #include "data/sequences/split.hpp"
 #include "data/shards/token_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// A part of a document and the shard that contains it.
 struct Piece {
@@ -81,4 +81,4 @@ class ConcatSequences : public Sequences {
   std::vector<std::uint64_t> first_token_{0};  // [shards+1]
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::string_view trim(std::string_view text) {
@@ -51,4 +51,4 @@ DocumentRange Split::part(SplitPart part, std::uint64_t num_documents) const {
   return {end(i), std::max(end(i), end(i + 1))};
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

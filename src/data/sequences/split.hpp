@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::data {
 
 /// Documents [begin, end) of a set, counted over its shards in order.
 struct DocumentRange {
@@ -31,4 +31,4 @@ class Split {
   std::array<double, 4> ends_{};  // 0, then cumulative fractions of train, valid and test
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

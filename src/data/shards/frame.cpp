@@ -12,7 +12,7 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::string_view kMagic = "TRIREME1";
@@ -100,4 +100,4 @@ Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path&
   return frame;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-namespace trireme {
+namespace trireme::data {
 
 /// The 72 bytes after the HDF5 part of a shard. They make the shard self-checking without other
 /// files.
@@ -31,4 +31,4 @@ void write_footer(int fd, const Frame& frame, const std::filesystem::path& path)
 /// naming the position.
 Frame check_frame(int fd, std::uint64_t file_bytes, const std::filesystem::path& path);
 
-}  // namespace trireme
+}  // namespace trireme::data

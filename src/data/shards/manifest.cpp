@@ -9,7 +9,7 @@
 #include "data/shards/schema.hpp"
 #include "data/shards/token_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 constexpr std::string_view kHashKey = ",\n  \"manifest_xxh3\": \"";
@@ -169,4 +169,4 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   return manifest;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -5,12 +5,12 @@
 
 /// Names of shard format version 1. docs/formats/token-set.md specifies their meaning and allowed
 /// changes.
-namespace trireme::schema {
+namespace trireme::data::schema {
 
 inline constexpr std::string_view kFormat = "trireme-tokens";
 inline constexpr std::uint64_t kVersion = 1;
 inline constexpr std::string_view kManifest = "manifest.json";
-inline constexpr std::string_view kTokenizerFolder = "tokenizer";
+inline constexpr std::string_view kTokenizerDirectory = "tokenizer";
 inline constexpr std::string_view kTemporaryPrefix = ".tmp.";
 
 inline constexpr const char* kTokens = "/tokens";                      // u16 or u32 [T], contiguous
@@ -50,4 +50,4 @@ inline std::string shard_name(std::uint64_t index) {
   return "shard-" + digits + ".h5";
 }
 
-}  // namespace trireme::schema
+}  // namespace trireme::data::schema

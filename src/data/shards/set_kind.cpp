@@ -5,7 +5,7 @@
 
 #include "data/shards/schema.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Targets = const DocumentTargets&;
@@ -57,4 +57,4 @@ const SetKind& set_kind(std::string_view name) {
   return found == kKinds.end() ? kKinds.front() : *found;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 
 /// The kinds of data sets, one row each. The writer, the reader, `pack`, `inspect` and the training
 /// samples use the row. RecordKind (text/chat) describes the records that `pack` reads for a kind.
-namespace trireme {
+namespace trireme::data {
 
 /// The targets that a shard stores beside the tokens of its documents. Only the members of its kind
 /// are set.
@@ -58,4 +58,4 @@ std::span<const SetKind> set_kinds();
 /// inspected, but no command trains on it (require_kind).
 const SetKind& set_kind(std::string_view name);
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 struct CountRow {
@@ -133,4 +133,4 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   return meta;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

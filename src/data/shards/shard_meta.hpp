@@ -8,7 +8,7 @@
 #include "core/dtype.hpp"
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// The counts of a shard. The counts of a set are the sums over its shards.
 struct ShardCounts {
@@ -74,4 +74,4 @@ IgnoredFields ignored_fields_from_json(const Json& json, std::string_view where)
 std::string meta_to_text(const ShardMeta& meta);
 ShardMeta meta_from_text(std::string_view text, std::string_view where);
 
-}  // namespace trireme
+}  // namespace trireme::data

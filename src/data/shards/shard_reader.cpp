@@ -10,7 +10,7 @@
 #include "core/hash/xxh3.hpp"
 #include "data/shards/schema.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::uint64_t size_of_file(int fd, const std::filesystem::path& path) {
@@ -262,4 +262,4 @@ std::uint32_t TokenShard::num_targets(std::int64_t seq_len, std::uint64_t sequen
   return read_table<std::uint32_t>(schema::pack_group(seq_len) + "/targets", sequence, 1)[0];
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

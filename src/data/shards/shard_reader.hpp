@@ -15,7 +15,7 @@
 #include "data/shards/shard_meta.hpp"
 #include "data/shards/targets.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 struct Segment {
   std::uint32_t doc = 0;
@@ -157,4 +157,4 @@ class TokenShard {
   std::unique_ptr<Live> live_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

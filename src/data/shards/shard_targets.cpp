@@ -4,7 +4,7 @@
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_reader.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Converts a [S, 2] table to spans.
@@ -141,4 +141,4 @@ std::vector<std::uint32_t> TokenShard::document_lines() const {
   return read_table<std::uint32_t>(schema::kDocLine, 0, num_documents());
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

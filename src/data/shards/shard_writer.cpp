@@ -9,8 +9,8 @@
 #include <functional>
 
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
@@ -19,7 +19,7 @@
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_reader.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Parts = std::vector<std::vector<std::byte>>;
@@ -176,4 +176,4 @@ std::filesystem::path write_shard(const std::filesystem::path& directory,
   return target;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 #include "data/shards/set_kind.hpp"
 #include "data/shards/shard_meta.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// The documents of an input chunk, a partition or a shard, column by column: D documents with T
 /// tokens.
@@ -51,4 +51,4 @@ struct ShardContent {
 std::filesystem::path write_shard(const std::filesystem::path& directory,
                                   const ShardContent& content);
 
-}  // namespace trireme
+}  // namespace trireme::data

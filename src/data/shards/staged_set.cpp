@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/refusal.hpp"
 #include "core/process/stop_signals.hpp"
 #include "data/shards/schema.hpp"
 #include "data/shards/token_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,7 +95,7 @@ void check_room(const TokenSet& set, const fs::path& place) {
 
 void copy_set(const TokenSet& set, const fs::path& target) {
   const auto copy = [&](const fs::path& name) {
-    leave_if_stop_asked();
+    throw_if_stop_requested();
     std::error_code code;
     fs::copy_file(set.folder() / name, target / name, code);
     if (!code) return;
@@ -103,9 +103,9 @@ void copy_set(const TokenSet& set, const fs::path& target) {
       fail(ErrorKind::data, "{} no longer exists", (set.folder() / name).string());
     fail_to_write("copy to", target / name, code.value());
   };
-  make_folders(target / schema::kTokenizerFolder);
+  make_directories(target / schema::kTokenizerDirectory);
   for (const auto& [name, hash] : set.manifest().tokenizer_files)
-    copy(fs::path(schema::kTokenizerFolder) / name);
+    copy(fs::path(schema::kTokenizerDirectory) / name);
   for (const ShardEntry& shard : set.manifest().shards) copy(shard.file);
   copy(schema::kManifest);
 }
@@ -137,11 +137,11 @@ bool StagedSet::take_lock(int kind) {
 
 StagedSet::StagedSet(const fs::path& set, const fs::path& place) {
   const TokenSet source = TokenSet::open(set);
-  make_folders(place / kStaged);
+  make_directories(place / kStaged);
   directory_ = place / kStaged / source.content_hash();
   clear_others(directory_);
   while (true) {
-    leave_if_stop_asked();
+    throw_if_stop_requested();
     if (take_lock(LOCK_EX)) made_ = make_copy(source, directory_) || made_;
     // Another process may delete the copy between the two locks: then it is made again.
     std::error_code code;
@@ -157,4 +157,4 @@ StagedSet::~StagedSet() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -3,7 +3,7 @@
 
 #include "core/files/file.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// A copy of a token set on a local disk, shared by all processes of the node that read it. The
 /// first process makes it and checks every byte, the others wait, and the last one deletes it.
@@ -35,4 +35,4 @@ class StagedSet {
   bool made_ = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Returns the part of `span` in (begin, end): the first token of a part is never a target.
@@ -106,4 +106,4 @@ std::int64_t fill_targets(std::span<const Span> spans, std::uint32_t begin,
   return count;
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

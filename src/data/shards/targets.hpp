@@ -7,7 +7,7 @@
 #include <vector>
 
 /// The target tokens of a document, for kinds with a mask (SetKind::is_masked).
-namespace trireme {
+namespace trireme::data {
 
 /// Tokens [begin, end), from the start of a document or of one side of a pair.
 struct Span {
@@ -132,4 +132,4 @@ void count_span_targets(const SpanTable& table, PackTable& pack);
 std::int64_t fill_targets(std::span<const Span> spans, std::uint32_t begin,
                           std::span<const std::int64_t> ids, std::span<std::int64_t> targets);
 
-}  // namespace trireme
+}  // namespace trireme::data

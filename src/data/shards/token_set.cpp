@@ -7,7 +7,7 @@
 #include "core/join.hpp"
 #include "data/shards/schema.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 namespace {
 
@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
   for (fs::directory_iterator it(place, code), end; !code && it != end; it.increment(code)) {
     const std::string name = it->path().filename().string();
     begun = begun || name.starts_with(schema::kTemporaryPrefix) || name.starts_with("shard-");
-    has_tokenizer = has_tokenizer || name == schema::kTokenizerFolder;
+    has_tokenizer = has_tokenizer || name == schema::kTokenizerDirectory;
   }
   if (begun) {
     fail(
@@ -70,7 +70,7 @@ TokenSet TokenSet::open(const std::filesystem::path& directory, const TokenSetOp
 std::map<std::string, std::string> TokenSet::tokenizer_files() const {
   std::map<std::string, std::string> files;
   for (const auto& [name, hash] : manifest_.tokenizer_files) {
-    const std::filesystem::path path = directory_ / schema::kTokenizerFolder / name;
+    const std::filesystem::path path = directory_ / schema::kTokenizerDirectory / name;
     std::string content = read_file(path);
     if (xxh3_128_hex(content) != hash) {
       fail(ErrorKind::data, "{}: damaged: checksum {}, the manifest says {}", path.string(),
@@ -109,7 +109,7 @@ const TokenShard& TokenSet::shard(std::size_t index) const {
 void TokenSet::verify(bool fast) const {
   for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
     const std::string name = entry.path().filename().string();
-    const bool known = name == schema::kManifest || name == schema::kTokenizerFolder ||
+    const bool known = name == schema::kManifest || name == schema::kTokenizerDirectory ||
                        name.starts_with(schema::kTemporaryPrefix) ||
                        std::any_of(manifest_.shards.begin(), manifest_.shards.end(),
                                    [&](const ShardEntry& shard) { return shard.file == name; });
@@ -140,4 +140,4 @@ void require_kind(const TokenSet& set, std::span<const std::string_view> kinds,
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::data

@@ -13,7 +13,7 @@
 #include "core/process/open_files.hpp"
 #include "data/shards/shard_reader.hpp"
 
-namespace trireme {
+namespace trireme::data {
 
 /// One entry of the shard list of a manifest.
 struct ShardEntry {
@@ -124,4 +124,4 @@ class TokenSet {
 void require_kind(const TokenSet& set, std::span<const std::string_view> kinds,
                   std::string_view named);
 
-}  // namespace trireme
+}  // namespace trireme::data

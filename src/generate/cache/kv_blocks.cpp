@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 KvBlocks::KvBlocks(std::int64_t total)
     : users_(static_cast<std::size_t>(total), 0),
@@ -19,7 +19,7 @@ std::size_t KvBlocks::KeyHash::operator()(const Key& key) const noexcept {
   return xxh3_64(std::as_bytes(std::span(&key, 1)));
 }
 
-KvBlocks::Key KvBlocks::key_of(Chain chain, Tokens tokens) {
+KvBlocks::Key KvBlocks::key_of(PrefixId chain, Tokens tokens) {
   Key key{chain, {}};
   std::copy(tokens.begin(), tokens.end(), key.tokens.begin());
   return key;
@@ -53,7 +53,7 @@ void KvBlocks::give_back(Block block) {
   }
 }
 
-std::optional<KvBlocks::Found> KvBlocks::share(Chain chain, Tokens tokens) {
+std::optional<KvBlocks::Found> KvBlocks::share(PrefixId chain, Tokens tokens) {
   const auto found = published_.find(key_of(chain, tokens));
   if (found == published_.end()) return std::nullopt;
   const auto i = static_cast<std::size_t>(found->second.block);
@@ -61,11 +61,11 @@ std::optional<KvBlocks::Found> KvBlocks::share(Chain chain, Tokens tokens) {
   return found->second;
 }
 
-KvBlocks::Chain KvBlocks::publish(Block block, Chain chain, Tokens tokens) {
+KvBlocks::PrefixId KvBlocks::publish(Block block, PrefixId chain, Tokens tokens) {
   const Key key = key_of(chain, tokens);
-  const auto [entry, is_new] = published_.try_emplace(key, Found{block, last_chain_ + 1});
+  const auto [entry, is_new] = published_.try_emplace(key, Found{block, last_prefix_id_ + 1});
   if (is_new) {
-    ++last_chain_;
+    ++last_prefix_id_;
     key_[static_cast<std::size_t>(block)] = key;
   }
   return entry->second.chain;
@@ -77,11 +77,11 @@ void KvBlocks::unpublish(Block block) {
   key.reset();
 }
 
-void KvBlocks::forget_published() {
+void KvBlocks::withdraw_published() {
   for (const Block block : unused_) empty_.push_back(block);
   unused_.clear();
   published_.clear();
   std::fill(key_.begin(), key_.end(), std::nullopt);
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

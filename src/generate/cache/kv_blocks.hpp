@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trireme {
+namespace trireme::generate {
 
 /// Allocates the blocks of a key-value cache and shares full blocks between sequences with the same
 /// prefix.
@@ -22,8 +22,8 @@ class KvBlocks {
   using Block = std::int32_t;
   using Tokens = std::span<const std::uint32_t, static_cast<std::size_t>(kTokens)>;
   /// Identifies all tokens up to the end of a full block.
-  using Chain = std::uint64_t;
-  static constexpr Chain kStart = 0;  // the empty prefix
+  using PrefixId = std::uint64_t;
+  static constexpr PrefixId kStart = 0;  // the empty prefix
 
   explicit KvBlocks(std::int64_t total);
 
@@ -38,19 +38,19 @@ class KvBlocks {
 
   struct Found {
     Block block = 0;
-    Chain chain = kStart;  // the prefix up to the block's end
+    PrefixId chain = kStart;  // the prefix up to the block's end
   };
 
   /// Finds a block that was published with `tokens` after the prefix `chain` and adds one user.
-  std::optional<Found> share(Chain chain, Tokens tokens);
+  std::optional<Found> share(PrefixId chain, Tokens tokens);
 
   /// Publishes a block that its user has filled, or fills in this step, with `tokens` after the
   /// prefix `chain`. If another block with the same content is published already, this one is not
   /// shared. Returns the id of the prefix up to the block's end.
-  Chain publish(Block block, Chain chain, Tokens tokens);
+  PrefixId publish(Block block, PrefixId chain, Tokens tokens);
 
   /// Withdraws all published blocks, because their content is not valid.
-  void forget_published();
+  void withdraw_published();
 
   [[nodiscard]] std::int64_t total() const { return static_cast<std::int64_t>(users_.size()); }
 
@@ -66,7 +66,7 @@ class KvBlocks {
 
  private:
   struct Key {
-    Chain chain = kStart;
+    PrefixId chain = kStart;
     std::array<std::uint32_t, static_cast<std::size_t>(kTokens)> tokens{};
 
     bool operator==(const Key&) const = default;
@@ -76,7 +76,7 @@ class KvBlocks {
     std::size_t operator()(const Key& key) const noexcept;
   };
 
-  static Key key_of(Chain chain, Tokens tokens);
+  static Key key_of(PrefixId chain, Tokens tokens);
   void unpublish(Block block);
 
   std::vector<std::int32_t> users_;  // number of users of each block
@@ -85,8 +85,8 @@ class KvBlocks {
   std::vector<std::list<Block>::iterator> unused_at_;  // position in unused_, if there
   std::vector<std::optional<Key>> key_;                // key of each published block
   std::unordered_map<Key, Found, KeyHash> published_;
-  Chain last_chain_ = kStart;
+  PrefixId last_prefix_id_ = kStart;
   std::int64_t reached_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::generate

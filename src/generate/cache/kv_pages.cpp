@@ -7,19 +7,19 @@
 
 #include "device/own_pages.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 /// Pause after the pages of each head, so that model steps get the cores in between.
 constexpr std::chrono::milliseconds kPause{30};
 
-std::int64_t num_blocks(const KvCache& cache) {
+std::int64_t num_blocks(const model::KvCache& cache) {
   return cache.layers.empty() ? 0 : cache.layers.front().num_blocks();
 }
 
 }  // namespace
 
-KvPages::KvPages(const KvCache& cache) : cache_(cache) {
+KvPages::KvPages(const model::KvCache& cache) : cache_(cache) {
   if (num_blocks(cache) == 0 || !cache.layers.front().keys.is_cpu()) return;
   reach(0);
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -54,9 +54,10 @@ void KvPages::run(const std::stop_token& stop) {
       for (const at::Tensor& numbers : {layer.keys, layer.values}) {
         for (std::int64_t head = 0; head < layer.kv_heads(); ++head) {
           if (stop.stop_requested()) return;
-          const Backed backed = back_with_memory(numbers.select(0, head).narrow(0, first, count));
-          if (backed == Backed::not_possible) return;
-          if (backed == Backed::now) pause(stop);
+          const device::Backed backed =
+              device::back_with_memory(numbers.select(0, head).narrow(0, first, count));
+          if (backed == device::Backed::not_possible) return;
+          if (backed == device::Backed::now) pause(stop);
         }
       }
     }
@@ -65,4 +66,4 @@ void KvPages::run(const std::stop_token& stop) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

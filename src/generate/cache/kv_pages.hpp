@@ -6,7 +6,7 @@
 
 #include "model/kv_cache.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 /// Makes the host memory of KV blocks resident before sequences reach them, in a thread of its own
 /// that pauses after each head. Without it, all layers and heads reach a new huge page in the
@@ -17,7 +17,7 @@ class KvPages {
   /// Number of blocks to prepare beyond the highest block in use.
   static constexpr std::int64_t kAhead = 256;
 
-  explicit KvPages(const KvCache& cache);
+  explicit KvPages(const model::KvCache& cache);
 
   /// Tells the thread that blocks [0, reached) are in use.
   void reach(std::int64_t reached);
@@ -28,7 +28,7 @@ class KvPages {
   void run(const std::stop_token& stop);
   void pause(const std::stop_token& stop);
 
-  const KvCache& cache_;
+  const model::KvCache& cache_;
   mutable std::mutex mutex_;
   std::condition_variable_any changed_;
   std::int64_t wanted_ = 0;
@@ -36,4 +36,4 @@ class KvPages {
   std::jthread thread_;  // declared last, so that it ends before the other members
 };
 
-}  // namespace trireme
+}  // namespace trireme::generate

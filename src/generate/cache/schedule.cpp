@@ -4,10 +4,10 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
-KvBlocks::Tokens block_tokens(const LiveText& text, std::size_t block) {
+KvBlocks::Tokens block_tokens(const ActiveSequence& text, std::size_t block) {
   constexpr auto kTokens = static_cast<std::size_t>(KvBlocks::kTokens);
   return KvBlocks::Tokens(text.tokens.data() + block * kTokens, kTokens);
 }
@@ -17,13 +17,13 @@ KvBlocks::Tokens block_tokens(const LiveText& text, std::size_t block) {
 Schedule::Schedule(const EngineConfig& config, std::int64_t blocks)
     : config_(config), blocks_(blocks) {}
 
-void Schedule::add(std::unique_ptr<LiveText> text) {
+void Schedule::add(std::unique_ptr<ActiveSequence> text) {
   waiting_.push_back(std::move(text));
 }
 
 void Schedule::start_waiting() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < config_.max_batch) {
-    LiveText& text = *waiting_.front();
+    ActiveSequence& text = *waiting_.front();
     share_blocks(text);
     // Keep a spare block for each running sequence, or a new sequence would be preempted at once.
     const auto have = static_cast<std::int64_t>(text.blocks.size());
@@ -43,7 +43,7 @@ void Schedule::start_waiting() {
   }
 }
 
-void Schedule::share_blocks(LiveText& text) {
+void Schedule::share_blocks(ActiveSequence& text) {
   if (!config_.share_prefixes || !text.prompt_reported()) return;
   // At least one token must be computed, because its logits are needed.
   while (text.blocks.size() == text.published &&
@@ -59,7 +59,7 @@ void Schedule::share_blocks(LiveText& text) {
 }
 
 std::int64_t Schedule::make_room(std::size_t i, std::int64_t rows) {
-  LiveText& text = *running_[i];
+  ActiveSequence& text = *running_[i];
   const auto needed = static_cast<std::size_t>(KvBlocks::needed(text.computed + rows));
   while (text.blocks.size() < needed) {
     if (const auto block = blocks_.take()) {
@@ -74,7 +74,7 @@ std::int64_t Schedule::make_room(std::size_t i, std::int64_t rows) {
   return std::min(rows, room - text.computed);
 }
 
-void Schedule::publish_blocks(LiveText& text, std::int64_t rows) {
+void Schedule::publish_blocks(ActiveSequence& text, std::int64_t rows) {
   if (!config_.share_prefixes) return;
   const auto full = static_cast<std::size_t>((text.computed + rows) / KvBlocks::kTokens);
   for (; text.published < full; ++text.published) {
@@ -83,7 +83,7 @@ void Schedule::publish_blocks(LiveText& text, std::int64_t rows) {
   }
 }
 
-void Schedule::give_back_blocks(LiveText& text) {
+void Schedule::give_back_blocks(ActiveSequence& text) {
   // The last block is freed first, so that common prefixes stay cached longest.
   for (auto block = text.blocks.rbegin(); block != text.blocks.rend(); ++block)
     blocks_.give_back(*block);
@@ -110,14 +110,14 @@ std::int64_t Schedule::first_rows_for(std::int64_t rows, std::int64_t before) co
   return cost == 0 ? rows : (rows * (cost + before) + cost - 1) / cost;
 }
 
-std::vector<TextRows> Schedule::next_step() {
+std::vector<SequenceRows> Schedule::next_step() {
   start_waiting();
   const bool beside = std::any_of(running_.begin(), running_.end(),
                                   [](const auto& text) { return text->drawing(); });
-  std::int64_t prompt_rows = beside ? config_.prompt_tokens_beside : config_.prompt_tokens;
-  std::vector<TextRows> step;
+  std::int64_t prompt_rows = beside ? config_.prompt_tokens_while_decoding : config_.prompt_tokens;
+  std::vector<SequenceRows> step;
   for (std::size_t i = 0; i < running_.size(); ++i) {
-    LiveText& text = *running_[i];
+    ActiveSequence& text = *running_[i];
     const bool drawing = text.drawing();
     if (!drawing) share_blocks(text);
     std::int64_t rows = text.length() - text.computed;
@@ -134,13 +134,13 @@ std::vector<TextRows> Schedule::next_step() {
 }
 
 void Schedule::forget() {
-  blocks_.forget_published();
+  blocks_.withdraw_published();
   // Include sequences without rows: they may share a block that another sequence was to fill.
   for (const auto& text : running_) give_back_blocks(*text);
 }
 
 void Schedule::remove_finished() {
-  const auto leave = [&](const std::unique_ptr<LiveText>& text) {
+  const auto leave = [&](const std::unique_ptr<ActiveSequence>& text) {
     if (text->finished) give_back_blocks(*text);
     return text->finished;
   };
@@ -148,7 +148,7 @@ void Schedule::remove_finished() {
   std::erase_if(waiting_, leave);
 }
 
-void Schedule::for_each(const std::function<void(LiveText&)>& call) {
+void Schedule::for_each(const std::function<void(ActiveSequence&)>& call) {
   for (const auto& text : running_) call(*text);
   for (const auto& text : waiting_) call(*text);
 }
@@ -162,4 +162,4 @@ EngineCounters Schedule::counters() const {
   return counters;
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

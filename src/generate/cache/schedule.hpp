@@ -12,11 +12,12 @@
 #include "generate/request.hpp"
 #include "generate/sampling.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 /// The state of one request in the engine.
-struct LiveText {
-  LiveText(std::uint64_t number, Request asked, OnDelta sink, const Tokenizer& tokenizer)
+struct ActiveSequence {
+  ActiveSequence(std::uint64_t number, Request asked, OnDelta sink,
+                 const text::Tokenizer& tokenizer)
       : id(number),
         request(std::move(asked)),
         on_delta(std::move(sink)),
@@ -32,9 +33,9 @@ struct LiveText {
   std::vector<std::uint32_t> tokens;  // the prompt, then the generated tokens
   std::int64_t computed = 0;          // number of tokens with cached keys and values
   std::vector<KvBlocks::Block> blocks;
-  KvBlocks::Chain chain = KvBlocks::kStart;  // prefix up to the end of block `published` - 1
-  std::size_t published = 0;                 // leading blocks that are published or were shared
-  bool started = false;                      // has been scheduled before
+  KvBlocks::PrefixId chain = KvBlocks::kStart;  // prefix up to the end of block `published` - 1
+  std::size_t published = 0;                    // leading blocks that are published or were shared
+  bool started = false;                         // has been scheduled before
   bool finished = false;
   AnswerText answer;
   TokenHistory history;
@@ -71,8 +72,8 @@ struct LiveText {
 };
 
 /// The next tokens of one sequence to compute.
-struct TextRows {
-  LiveText* text = nullptr;
+struct SequenceRows {
+  ActiveSequence* text = nullptr;
   std::int64_t rows = 0;
 };
 
@@ -85,11 +86,11 @@ class Schedule {
   /// `config` must be resolved.
   Schedule(const EngineConfig& config, std::int64_t blocks);
 
-  void add(std::unique_ptr<LiveText> text);
+  void add(std::unique_ptr<ActiveSequence> text);
 
   /// Returns the rows of the next step: starts waiting sequences, finds shared prefixes and assigns
   /// blocks. Empty only if no sequence is left. The caller computes these rows or calls `forget`.
-  std::vector<TextRows> next_step();
+  std::vector<SequenceRows> next_step();
 
   [[nodiscard]] std::int64_t blocks_reached() const { return blocks_.reached(); }
 
@@ -98,7 +99,7 @@ class Schedule {
 
   void remove_finished();
 
-  void for_each(const std::function<void(LiveText&)>& call);
+  void for_each(const std::function<void(ActiveSequence&)>& call);
 
   /// Returns all counters except generated_tokens.
   [[nodiscard]] EngineCounters counters() const;
@@ -106,7 +107,7 @@ class Schedule {
  private:
   void start_waiting();
   /// Adds cached blocks that already hold the sequence's next tokens.
-  void share_blocks(LiveText& text);
+  void share_blocks(ActiveSequence& text);
   /// Allocates blocks for `rows` more tokens of running sequence `i`, or as many as are free.
   /// Returns the number of rows that fit.
   std::int64_t make_room(std::size_t i, std::int64_t rows);
@@ -114,15 +115,15 @@ class Schedule {
   [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;
   [[nodiscard]] std::int64_t first_rows_for(std::int64_t rows, std::int64_t before) const;
   /// Publishes the blocks that are full once `rows` more tokens are computed.
-  void publish_blocks(LiveText& text, std::int64_t rows);
-  void give_back_blocks(LiveText& text);
+  void publish_blocks(ActiveSequence& text, std::int64_t rows);
+  void give_back_blocks(ActiveSequence& text);
   void preempt_last();
 
   EngineConfig config_;
   KvBlocks blocks_;
-  std::vector<std::unique_ptr<LiveText>> running_;
-  std::deque<std::unique_ptr<LiveText>> waiting_;
+  std::vector<std::unique_ptr<ActiveSequence>> running_;
+  std::deque<std::unique_ptr<ActiveSequence>> waiting_;
   EngineCounters counters_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::generate

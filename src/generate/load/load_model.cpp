@@ -21,14 +21,14 @@
 #include "device/device.hpp"
 #include "device/torch_bridge.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 /// Everything that a model is loaded from: a checkpoint or a Hugging Face directory.
 struct ModelSource {
   std::filesystem::path place;
-  ModelConfig config;
-  LoraConfig lora;
+  model::ModelConfig config;
+  model::LoraConfig lora;
   std::map<std::string, std::string> files;  // tokenizer files
   std::string chat;                          // name of the chat format; "" if unknown
   std::string taught;                        // result of template_of, also for imported models
@@ -36,43 +36,46 @@ struct ModelSource {
   std::function<void(const std::string& name, const at::Tensor& weight)> read;
 };
 
-std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
+std::map<std::string, std::string> carried_files(const checkpoint::Checkpoint& checkpoint) {
   std::map<std::string, std::string> files;
-  for (const char* name :
-       {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", kGenerationConfigFile}) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           checkpoint::kGenerationConfigFile}) {
     if (checkpoint.has_file(name)) files[name] = checkpoint.file(name);
   }
   return files;
 }
 
 /// Reads a parameter in its saved dtype, from the base if an adapter checkpoint lacks it.
-void read_parameter(const Checkpoint& newest, const std::optional<Checkpoint>& base,
-                    const std::string& parameter, const at::Tensor& weight) {
+void read_parameter(const checkpoint::Checkpoint& newest,
+                    const std::optional<checkpoint::Checkpoint>& base, const std::string& parameter,
+                    const at::Tensor& weight) {
   const std::string name = formatted("param/{}", parameter);
-  const Checkpoint& checkpoint = base && !newest.manifest().tensors.contains(name) ? *base : newest;
+  const checkpoint::Checkpoint& checkpoint =
+      base && !newest.manifest().tensors.contains(name) ? *base : newest;
   const auto found = checkpoint.manifest().tensors.find(name);
   if (found == checkpoint.manifest().tensors.end() || weight.sizes() != found->second.shape) {
     fail(ErrorKind::data, "{}: tensor {} is missing or has another shape",
          checkpoint.path().string(), name);
   }
   std::vector<std::byte> bytes = checkpoint.read_logical(name);
-  weight.copy_(
-      at::from_blob(bytes.data(), found->second.shape, to_scalar_type(found->second.dtype)));
+  weight.copy_(at::from_blob(bytes.data(), found->second.shape,
+                             device::to_scalar_type(found->second.dtype)));
 }
 
-ModelSource source_of(const Checkpoint& checkpoint) {
+ModelSource source_of(const checkpoint::Checkpoint& checkpoint) {
   ModelSource source;
   source.place = checkpoint.path();
-  source.config = model_from_values(checkpoint.manifest().values, source.place.string());
+  source.config =
+      checkpoint::model_from_values(checkpoint.manifest().values, source.place.string());
   source.files = carried_files(checkpoint);
   const auto& values = checkpoint.manifest().values;
-  if (const auto chat = values.find(kChatTemplateValue); chat != values.end())
+  if (const auto chat = values.find(checkpoint::kChatTemplateValue); chat != values.end())
     source.chat = chat->second;
-  source.taught = template_of(values);
-  std::optional<Checkpoint> base;
-  if (holds_adapters(checkpoint)) {
-    source.lora = lora_of(checkpoint);
-    base = open_newest_good(base_place(checkpoint));
+  source.taught = checkpoint::template_of(values);
+  std::optional<checkpoint::Checkpoint> base;
+  if (checkpoint::holds_adapters(checkpoint)) {
+    source.lora = checkpoint::lora_of(checkpoint);
+    base = checkpoint::open_newest_good(checkpoint::base_checkpoint_path(checkpoint));
   }
   source.read = [checkpoint, base](const std::string& name, const at::Tensor& weight) {
     read_parameter(checkpoint, base, name, weight);
@@ -81,15 +84,15 @@ ModelSource source_of(const Checkpoint& checkpoint) {
 }
 
 ModelSource source_of_hf(const std::filesystem::path& folder) {
-  HfModel hf = open_hf_model(folder);
-  checked_tensors(hf.model, hf.weights);
+  checkpoint::HfModel hf = checkpoint::open_hf_model(folder);
+  checkpoint::checked_tensors(hf.model, hf.weights);
   ModelSource source;
   source.place = folder;
   source.config = hf.model.config;
   source.files = hf.model.files;
-  source.taught = template_of_files(source.files);
+  source.taught = checkpoint::template_of_files(source.files);
   source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
-    std::vector<std::byte> bytes = read_f32(weights.at(name), name);
+    std::vector<std::byte> bytes = checkpoint::read_f32(weights.at(name), name);
     weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));
   };
   return source;
@@ -97,13 +100,15 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
 
 /// Returns the end tokens. Ids outside the embedding (as in small test models) and ids without a
 /// token are skipped, because they are never sampled.
-std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokenizer& tokenizer) {
+std::vector<std::uint32_t> end_tokens_of(const ModelSource& source,
+                                         const text::Tokenizer& tokenizer) {
   std::vector<std::uint32_t> ids;
   if (const auto eos = tokenizer.eos_id()) ids.push_back(*eos);
-  const auto file = source.files.find(kGenerationConfigFile);
+  const auto file = source.files.find(checkpoint::kGenerationConfigFile);
   if (file == source.files.end()) return ids;
-  const std::string where = (source.place / kGenerationConfigFile).string();
-  const SpecialTokenIds listed = listed_token_ids(parse_json(file->second, where), where);
+  const std::string where = (source.place / checkpoint::kGenerationConfigFile).string();
+  const checkpoint::SpecialTokenIds listed =
+      checkpoint::listed_token_ids(parse_json(file->second, where), where);
   const auto found = listed.find("eos");
   if (found == listed.end()) return ids;
   for (const std::int64_t id : found->second) {
@@ -114,22 +119,23 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source, const Tokeni
 }
 
 /// Returns the model's tokenizer; if it cannot be read, one for token ids only, with a warning.
-Tokenizer tokenizer_of(const ModelSource& source) {
-  const std::string problem = tokenizer_problem(source.files, source.place.string());
-  if (problem.empty()) return Tokenizer::from_files(source.files, source.place.string());
+text::Tokenizer tokenizer_of(const ModelSource& source) {
+  const std::string problem = checkpoint::tokenizer_problem(source.files, source.place.string());
+  if (problem.empty()) return text::Tokenizer::from_files(source.files, source.place.string());
   log::warn(formatted("{}\nThe model takes token ids only, no text", problem));
-  return Tokenizer::ids_only(source.files, static_cast<std::uint32_t>(source.config.vocab_size),
-                             formatted("{}\nThis model takes token ids only, no text", problem));
+  return text::Tokenizer::ids_only(
+      source.files, static_cast<std::uint32_t>(source.config.vocab_size),
+      formatted("{}\nThis model takes token ids only, no text", problem));
 }
 
-const ChatTemplate* chat_of(const ModelSource& source) {
-  return source.chat.empty() ? nearest_chat_template(jinja_of(source.files))
-                             : &chat_template(source.chat);
+const text::ChatTemplate* chat_of(const ModelSource& source) {
+  return source.chat.empty() ? text::nearest_chat_template(checkpoint::jinja_of(source.files))
+                             : &text::chat_template(source.chat);
 }
 
 }  // namespace
 
-ChatWriter chat_writer_of(const LoadedModel& model) {
+text::ChatWriter chat_writer_of(const LoadedModel& model) {
   if (model.tokenizer.is_ids_only()) {
     fail(
         ErrorKind::data,
@@ -140,17 +146,19 @@ ChatWriter chat_writer_of(const LoadedModel& model) {
     fail(
         ErrorKind::usage,
         "{} has no chat format (chat.template), and the chat template of its tokenizer is none of: {}. Choose one with --chat-template",
-        model.checkpoint.string(), chat_template_names());
+        model.checkpoint.string(), text::chat_template_names());
   }
-  return ChatWriter(*model.chat, model.tokenizer);
+  return text::ChatWriter(*model.chat, model.tokenizer);
 }
 
-std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
-                                        at::Device device, bool allow_older) {
-  const ModelSource source =
-      is_hf_folder(place) ? source_of_hf(place) : source_of(open_newest_good(place, allow_older));
-  std::unique_ptr<Communicator> self = make_world("self", {});
-  auto mesh = std::make_unique<Mesh>(*self, ParallelConfig{});
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
+                                        device::ParamDTypes dtypes, at::Device device,
+                                        bool allow_older) {
+  const ModelSource source = checkpoint::is_hf_directory(place)
+                                 ? source_of_hf(place)
+                                 : source_of(checkpoint::open_newest_good(place, allow_older));
+  std::unique_ptr<comm::Communicator> self = comm::make_world("self", {});
+  auto mesh = std::make_unique<parallel::Mesh>(*self, parallel::ParallelConfig{});
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
                                                              std::move(mesh),
                                                              {},
@@ -161,15 +169,16 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, Para
                                                              chat_of(source),
                                                              source.taught});
   loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
-  check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config, source.place.string());
+  checkpoint::check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config,
+                                   source.place.string());
   loaded->registry.freeze();  // inference: no gradients
-  TransformerOptions model_options;
+  model::TransformerOptions model_options;
   model_options.lora = source.lora;
   loaded->transformer =
-      std::make_unique<Transformer>(loaded->registry, source.config, model_options);
+      std::make_unique<model::Transformer>(loaded->registry, source.config, model_options);
   loaded->registry.allocate(*loaded->mesh, dtypes, device);
   loaded->transformer->prepare();
-  for (ParamId id = 0; id < loaded->registry.size(); ++id)
+  for (parallel::ParamId id = 0; id < loaded->registry.size(); ++id)
     source.read(loaded->registry.spec(id).name, loaded->registry.main(id));
   loaded->registry.refresh_weights();
   return loaded;
@@ -179,19 +188,19 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
                                         int local_size) {
   if (options.threads < 0 || options.threads > kMaxThreads)
     fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
-  const ChatTemplate* const format =
-      options.chat_template.empty() ? nullptr : &chat_template(options.chat_template);
-  set_cpu_threads(options.threads, local_size);
-  auto model =
-      load_model(options.checkpoint, precision_dtypes(options.precision, "--precision"),
-                 choose_device(options.device, local_rank, "--device"), options.allow_older);
+  const text::ChatTemplate* const format =
+      options.chat_template.empty() ? nullptr : &text::chat_template(options.chat_template);
+  device::set_cpu_threads(options.threads, local_size);
+  auto model = load_model(
+      options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
+      device::choose_device(options.device, local_rank, "--device"), options.allow_older);
   if (format != nullptr) model->chat = format;
   return model;
 }
 
 std::string hash_weights(LoadedModel& model) {
   Hasher hasher;
-  for (ParamId id = 0; id < model.registry.size(); ++id) {
+  for (parallel::ParamId id = 0; id < model.registry.size(); ++id) {
     hasher.update(model.registry.spec(id).name);
     const at::Tensor values = model.registry.main(id).to(at::kCPU).contiguous();
     hasher.update(
@@ -200,4 +209,4 @@ std::string hash_weights(LoadedModel& model) {
   return hasher.hex();
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

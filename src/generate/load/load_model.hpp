@@ -10,35 +10,36 @@
 #include "text/chat/chat_writer.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
 /// A model for inference with everything it refers to. Shape, weights and tokenizer come from one
 /// checkpoint or Hugging Face directory.
 struct LoadedModel {
-  std::unique_ptr<Communicator> self;
-  std::unique_ptr<Mesh> mesh;
-  ParamRegistry registry;
-  std::unique_ptr<Transformer> transformer;
-  Tokenizer tokenizer;
+  std::unique_ptr<comm::Communicator> self;
+  std::unique_ptr<parallel::Mesh> mesh;
+  parallel::ParamRegistry registry;
+  std::unique_ptr<model::Transformer> transformer;
+  text::Tokenizer tokenizer;
   /// The tokenizer's end tokens and those of generation_config.json.
   std::vector<std::uint32_t> end_tokens;
   std::filesystem::path checkpoint;  // checkpoint or Hugging Face directory that was loaded
   /// The chat format the model was trained with, or the known format that matches the tokenizer's
   /// own template. Null if none is known.
-  const ChatTemplate* chat = nullptr;
+  const text::ChatTemplate* chat = nullptr;
   /// Name of the chat template used in training or import (template_of); "" if unknown.
   std::string chat_template_name = {};
 };
 
 /// Returns a writer for conversations in the model's chat format. Throws Error(usage) if no chat
 /// format is known, Error(data) if the tokenizer cannot be read.
-ChatWriter chat_writer_of(const LoadedModel& model);
+text::ChatWriter chat_writer_of(const LoadedModel& model);
 
 /// Loads a model from `place`: a Hugging Face directory (hf_model.hpp), or a run or checkpoint
 /// (open_newest_good, with `allow_older`). Throws Error(data) if files are damaged or incomplete,
 /// or if the tokenizer has more ids than the embedding has rows.
-std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place, ParamDTypes dtypes,
-                                        at::Device device, bool allow_older = false);
+std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
+                                        device::ParamDTypes dtypes, at::Device device,
+                                        bool allow_older = false);
 
 struct ModelOptions {
   std::string checkpoint;
@@ -57,4 +58,4 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
 /// Returns the XXH3 hash of all weights in the compute dtype, whatever their storage format.
 std::string hash_weights(LoadedModel& model);
 
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -10,7 +10,7 @@
 #include "core/files/json_lines.hpp"
 #include "text/chat/chat_reader.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
@@ -46,8 +46,8 @@ PromptContent content_of(std::string_view line, const std::string& where) {
   if (record.is_object() && record.contains("messages")) {
     std::string padded(line);
     padded.reserve(line.size() + kJsonPadding);
-    std::vector<Conversation> chats;
-    ChatReader reader(ChatForm::request);
+    std::vector<text::Conversation> chats;
+    text::ChatReader reader(text::ChatForm::request);
     if (const auto problem = reader.read(padded.data(), line.size(), chats))
       fail(ErrorKind::data, "{}: {}", where, problem->reason);
     return std::move(chats.front());
@@ -90,4 +90,4 @@ std::string read_prompt(std::FILE* stream, std::size_t max_bytes) {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -9,9 +9,9 @@
 
 #include "text/chat/conversation.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 
-using PromptContent = std::variant<std::string, std::vector<std::uint32_t>, Conversation>;
+using PromptContent = std::variant<std::string, std::vector<std::uint32_t>, text::Conversation>;
 
 struct Prompt {
   PromptContent content;
@@ -29,4 +29,4 @@ std::vector<Prompt> read_prompts(std::FILE* stream);
 /// adds. Throws Error(data) if the input is larger.
 std::string read_prompt(std::FILE* stream, std::size_t max_bytes = std::size_t{64} << 20);
 
-}  // namespace trireme
+}  // namespace trireme::generate

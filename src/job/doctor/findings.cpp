@@ -12,7 +12,7 @@
 #include "core/number.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 using enum Finding::Severity;
@@ -108,7 +108,7 @@ class EnvironmentChecks {
         add_host(
             "cpus-shared", warning, which,
             formatted("{} ranks are bound to the same {}", which.size(), counted(distinct, "CPU")),
-            formatted("{}, or mpirun --bind-to none", scheduler().words().bind_advice));
+            formatted("{}, or mpirun --bind-to none", scheduler::scheduler().words().bind_advice));
       } else if (threads > distinct) {
         add_host("threads-many", warning, which,
                  formatted("{} of {} on {}", counted(threads, "thread"),
@@ -126,13 +126,13 @@ class EnvironmentChecks {
                formatted("rank 0 may open {} files (ulimit -Hn), {} ranks need about {}",
                          ranks_[0].max_files, size, needed),
                formatted("raise the hard limit ({}), or start fewer ranks",
-                         scheduler().words().open_files_advice));
+                         scheduler::scheduler().words().open_files_advice));
     }
     on_ranks(
         "memory-locked-little", warning,
         [](const RankFacts& one) { return one.has_infiniband && one.max_locked_bytes >= 0; },
         "InfiniBand is there, but memory that may be locked is limited (ulimit -l)",
-        scheduler().words().locked_memory_advice);
+        scheduler::scheduler().words().locked_memory_advice);
     for (const auto& [node, which] : by_node(ranks_)) {
       const RankFacts& first = ranks_[which.front()];
       const std::int64_t wanted = kShmBytesARank * static_cast<std::int64_t>(which.size());
@@ -166,7 +166,7 @@ class EnvironmentChecks {
       if (others.empty()) continue;
       add("environment-differs", warning, others,
           formatted("{} is {}, on rank 0 {}", name, value_of(ranks_[others.front()]), first),
-          formatted("{}; mpirun -x NAME", scheduler().words().environment_advice));
+          formatted("{}; mpirun -x NAME", scheduler::scheduler().words().environment_advice));
     }
     check_interfaces();
     const Which alone = where(ranks_, [](const RankFacts& one) { return one.interfaces.empty(); });
@@ -316,4 +316,4 @@ std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
   return {hosts.begin(), hosts.end()};
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

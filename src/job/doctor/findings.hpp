@@ -4,7 +4,7 @@
 
 #include "job/doctor/rank_facts.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// One problem, or possible problem, of the environment.
 struct Finding {
@@ -31,4 +31,4 @@ std::vector<Finding> findings_of(const std::vector<RankFacts>& ranks);
 std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
                                           const std::vector<std::string>& all_hosts);
 
-}  // namespace trireme
+}  // namespace trireme::job

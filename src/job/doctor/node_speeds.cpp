@@ -9,7 +9,7 @@
 #include "core/number.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 constexpr std::uint64_t kCount = std::uint64_t{4} << 20;  // number of floats (16 MiB)
@@ -33,7 +33,7 @@ struct RankSums {
 };
 
 /// Measures all-reduce sums over `group`. Collective over `group`.
-TimedSum time_sums(Communicator& group) {
+TimedSum time_sums(comm::Communicator& group) {
   const auto size = static_cast<double>(group.size());
   std::vector<float> values(kCount);
   TimedSum sum;
@@ -46,7 +46,7 @@ TimedSum time_sums(Communicator& group) {
                      .output = values.data(),
                      .count = kCount,
                      .dtype = DType::f32,
-                     .op = ReduceOp::sum,
+                     .op = comm::ReduceOp::sum,
                      .tag = "doctor"})
         ->wait();
     // Bytes that each rank sends: Patarasuk and Yuan, JPDC 2009, section 3.
@@ -60,7 +60,7 @@ TimedSum time_sums(Communicator& group) {
 }
 
 /// Measures sums of the first rank of this node with the first ranks of its neighbours. Collective.
-RankSums time_neighbours(Communicator& world, const LaunchInfo& launch) {
+RankSums time_neighbours(comm::Communicator& world, const comm::LaunchInfo& launch) {
   const bool leads = launch.local_rank == 0;
   RankSums sums;
   for (int round = 0; round < 2; ++round) {
@@ -114,7 +114,7 @@ std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes) {
   return findings;
 }
 
-SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch) {
+SpeedReport measure_nodes(comm::Communicator& world, const comm::LaunchInfo& launch) {
   SpeedReport report;
   RankSums mine;
   if (launch.num_nodes > 1) {
@@ -122,11 +122,11 @@ SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch) {
   } else if (world.size() > 1) {
     mine.add(time_sums(world));
   }
-  const auto hosts = gather_texts(world, launch.hostname);
-  const auto nodes = all_gather_value<std::int64_t>(world, launch.node, "doctor nodes");
-  const auto speeds = all_gather_value(world, mine.gb_s, "doctor speeds");
-  const auto wrong = all_gather_value(world, mine.wrong, "doctor wrong sums");
-  const auto right = all_gather_value(world, mine.right, "doctor right sums");
+  const auto hosts = comm::gather_texts(world, launch.hostname);
+  const auto nodes = comm::all_gather_value<std::int64_t>(world, launch.node, "doctor nodes");
+  const auto speeds = comm::all_gather_value(world, mine.gb_s, "doctor speeds");
+  const auto wrong = comm::all_gather_value(world, mine.wrong, "doctor wrong sums");
+  const auto right = comm::all_gather_value(world, mine.right, "doctor right sums");
   if (world.rank() != 0) return report;
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const auto node = static_cast<std::size_t>(nodes[rank]);
@@ -142,4 +142,4 @@ SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch) {
   return report;
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

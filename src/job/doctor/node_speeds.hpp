@@ -6,7 +6,7 @@
 #include "comm/session.hpp"
 #include "job/doctor/findings.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// The all-reduce speed of one node and its neighbours.
 struct NodeSpeed {
@@ -26,7 +26,7 @@ struct SpeedReport {
 /// the two speeds counts, so that a slow neighbour has no effect. On a single node, all ranks sum.
 /// Returns the report on rank 0. A wrong sum is a finding, and so is a node far below the median.
 /// Collective.
-SpeedReport measure_nodes(Communicator& world, const LaunchInfo& launch);
+SpeedReport measure_nodes(comm::Communicator& world, const comm::LaunchInfo& launch);
 
 /// Returns a finding for each node with wrong sums. A node that also has a right sum, with its
 /// other neighbour, is reported only if no node has wrong sums alone.
@@ -35,4 +35,4 @@ std::vector<Finding> wrong_nodes(const std::vector<NodeSpeed>& nodes);
 /// Returns an error for each node below half of the median speed; empty for fewer than three nodes.
 std::vector<Finding> slow_nodes(const std::vector<NodeSpeed>& nodes);
 
-}  // namespace trireme
+}  // namespace trireme::job

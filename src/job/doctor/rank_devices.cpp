@@ -10,7 +10,7 @@
 #include "core/join.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 constexpr const char* kWhereDevice = "a rank's device";
@@ -81,7 +81,7 @@ std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks
     return DeviceProblem{formatted("{} {} no GPU, the others do", ranks_text(ranks, on_cpu),
                                    on_cpu.size() == 1 ? "sees" : "see"),
                          formatted("check the driver there (nvidia-smi), or exclude the node ({})",
-                                   scheduler().exclude_option(hosts_of(ranks, on_cpu)))};
+                                   scheduler::scheduler().exclude_option(hosts_of(ranks, on_cpu)))};
   }
   if (deprived.empty()) return std::nullopt;
   return DeviceProblem{
@@ -90,4 +90,4 @@ std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks
       "look for a driver that does not answer (nvidia-smi), a container without --nv, an empty CUDA_VISIBLE_DEVICES or a build without CUDA; to train on CPUs give --train.device cpu"};
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
+namespace trireme::job {
 
 /// The device that a rank would use. Checked before NCCL starts, because NCCL waits forever for a
 /// rank without a GPU and refuses two ranks on one GPU.
@@ -31,4 +31,4 @@ struct DeviceProblem {
 /// ranks use one GPU, or ranks fell back to the CPU in a job that has GPUs.
 std::optional<DeviceProblem> device_problem(const std::vector<RankDevice>& ranks);
 
-}  // namespace trireme
+}  // namespace trireme::job

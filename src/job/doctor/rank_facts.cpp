@@ -21,7 +21,7 @@
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): no POSIX header declares it
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 constexpr const char* kWhereFacts = "a rank's facts";
@@ -82,7 +82,7 @@ std::string program_hash() {
 
 std::vector<std::string> interfaces_up() {
   std::vector<std::string> names;
-  for (const heartbeat::Interface& one : heartbeat::own_interfaces()) {
+  for (const comm::heartbeat::Interface& one : comm::heartbeat::own_interfaces()) {
     if (one.name != "lo") names.push_back(one.name);
   }
   return names;
@@ -119,10 +119,10 @@ void for_each_fact(Facts& facts, Visit&& visit) {
 
 }  // namespace
 
-RankFacts own_facts(const LaunchInfo& launch, std::int64_t threads) {
+RankFacts own_facts(const comm::LaunchInfo& launch, std::int64_t threads) {
   RankFacts facts;
   facts.device.host = launch.hostname;
-  facts.device.has_gpus = scheduler().gave_gpus();
+  facts.device.has_gpus = scheduler::scheduler().gave_gpus();
   facts.node = launch.node;
   facts.cpus = allowed();
   facts.node_cpus = std::thread::hardware_concurrency();
@@ -163,4 +163,4 @@ RankFacts rank_facts_from(const std::string& text) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

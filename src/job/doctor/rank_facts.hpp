@@ -7,7 +7,7 @@
 #include "comm/session.hpp"
 #include "job/doctor/rank_devices.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// Facts about the environment of one rank.
 struct RankFacts {
@@ -32,10 +32,10 @@ struct RankFacts {
 
 /// Returns the facts of this process without device, CUDA versions and clock, which the caller
 /// adds.
-RankFacts own_facts(const LaunchInfo& launch, std::int64_t threads);
+RankFacts own_facts(const comm::LaunchInfo& launch, std::int64_t threads);
 
 /// Converts to one line of text and back. Throws Error(internal) for invalid text.
 std::string to_text(const RankFacts& facts);
 RankFacts rank_facts_from(const std::string& text);
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 /// Exit codes after which a restart fails in the same way: internal error, usage, data, divergence.
@@ -36,47 +36,48 @@ int code_without_leg(int srun_code) {
   return on_purpose ? srun_code : exit_code(ErrorKind::comm);
 }
 
-int code_of(const Leg& leg) {
-  if (leg.end) return leg.end->exit_code;
-  const auto error = std::find_if(leg.verdicts.begin(), leg.verdicts.end(),
-                                  [](const Verdict& one) { return one.kind == "error"; });
-  return error == leg.verdicts.end() ? exit_code(ErrorKind::comm) : error->exit_code;
+int code_of(const Attempt& attempt) {
+  if (attempt.end) return attempt.end->exit_code;
+  const auto error = std::find_if(attempt.verdicts.begin(), attempt.verdicts.end(),
+                                  [](const FailureReport& one) { return one.kind == "error"; });
+  return error == attempt.verdicts.end() ? exit_code(ErrorKind::comm) : error->exit_code;
 }
 
-Ending ending_of(const Leg& leg, std::int64_t committed_before, double now_s) {
+Ending ending_of(const Attempt& attempt, std::int64_t committed_before, double now_s) {
   Ending ending;
-  ending.code = code_of(leg);
-  ending.before = leg.start ? leg.start->resumed_from : committed_before;
-  const LegRequest* request = leg.stop_request();
+  ending.code = code_of(attempt);
+  ending.before = attempt.start ? attempt.start->resumed_from : committed_before;
+  const AttemptRequest* request = attempt.stop_request();
   ending.was_asked = ending.code == kExitStopped;
   ending.asked_by = request == nullptr ? "signal" : request->by;
   ending.by_stop_file = ending.was_asked && ending.asked_by == "STOP";
-  const double until = leg.end ? leg.ended_at : now_s;
-  ending.outlived_start = leg.ready && until - leg.ready_at > leg.ready->start_s;
+  const double until = attempt.end ? attempt.ended_at : now_s;
+  ending.outlived_start = attempt.ready && until - attempt.ready_at > attempt.ready->start_s;
   return ending;
 }
 
-bool has_same_cause(const Leg& a, const Leg& b) {
+bool has_same_cause(const Attempt& a, const Attempt& b) {
   return !a.start || !b.start || a.start->hashes == b.start->hashes;
 }
 
 /// Returns the number of failures in a row after this attempt. If there is no decision, its job was
 /// killed.
-std::int64_t failures_after(const Leg& leg, std::int64_t failures) {
-  if (leg.decision) return leg.decision->failures_in_a_row;
-  if (leg.place().job.empty()) return failures;  // started without a scheduler
-  const Ending ending = ending_of(leg, -1, leg.last_at);
-  const bool helped = ending.was_asked ? ending.outlived_start : leg.committed > ending.before;
+std::int64_t failures_after(const Attempt& attempt, std::int64_t failures) {
+  if (attempt.decision) return attempt.decision->failures_in_a_row;
+  if (attempt.place().job.empty()) return failures;  // started without a scheduler
+  const Ending ending = ending_of(attempt, -1, attempt.last_at);
+  const bool helped = ending.was_asked ? ending.outlived_start : attempt.committed > ending.before;
   return ending.code == kExitDone || ending.by_stop_file || helped ? 0 : failures + 1;
 }
 
-std::int64_t failures_before(const std::vector<Leg>& legs, std::size_t end) {
+std::int64_t failures_before(const std::vector<Attempt>& attempts, std::size_t end) {
   std::int64_t failures = 0;
   for (std::size_t i = 0; i < end; ++i) {
-    if (i > 0 && !has_same_cause(legs[i - 1], legs[i])) failures = 0;
-    failures = failures_after(legs[i], failures);
+    if (i > 0 && !has_same_cause(attempts[i - 1], attempts[i])) failures = 0;
+    failures = failures_after(attempts[i], failures);
   }
-  if (end > 0 && end < legs.size() && !has_same_cause(legs[end - 1], legs[end])) return 0;
+  if (end > 0 && end < attempts.size() && !has_same_cause(attempts[end - 1], attempts[end]))
+    return 0;
   return failures;
 }
 
@@ -104,18 +105,18 @@ Decision ended(Decision decision, const char* verdict, const std::string& why, i
 
 /// Returns the host to exclude: a lost node, or a host that was also the cause of the previous
 /// failure.
-std::vector<std::string> hosts_to_leave(const std::vector<Leg>& legs, std::size_t end,
+std::vector<std::string> hosts_to_leave(const std::vector<Attempt>& attempts, std::size_t end,
                                         const RootCause& cause) {
   if (cause.host.empty() || cause.kind == "request") return {};
   if (cause.kind == "node") return {cause.host};
-  if (end == 0 || !legs[end - 1].decision) return {};
-  const RootCause& last = legs[end - 1].decision->root_cause;
+  if (end == 0 || !attempts[end - 1].decision) return {};
+  const RootCause& last = attempts[end - 1].decision->root_cause;
   const bool is_machine = cause.kind == "killed" || cause.kind == "hang";
   if (is_machine && last.host == cause.host && last.kind == cause.kind) return {cause.host};
   return {};
 }
 
-bool is_out_of_memory(const Verdict& verdict) {
+bool is_out_of_memory(const FailureReport& verdict) {
   std::string text = verdict.message;
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
@@ -123,53 +124,54 @@ bool is_out_of_memory(const Verdict& verdict) {
          text.find("out of memory") != std::string::npos;
 }
 
-RootCause own_cause(const Verdict& one) {
+RootCause own_cause(const FailureReport& one) {
   const bool is_oom = one.kind == "error" && is_out_of_memory(one);
   return {one.rank, one.host, is_oom ? "oom" : one.kind, one.message};
 }
 
-RootCause lost_rank(const Verdict& one) {
+RootCause lost_rank(const FailureReport& one) {
   return {one.lost.rank, one.lost.host, one.lost.kind, one.message};
 }
 
 struct CauseRow {
-  std::function<bool(const Verdict&)> holds;
-  std::function<RootCause(const Verdict&)> cause;
+  std::function<bool(const FailureReport&)> holds;
+  std::function<RootCause(const FailureReport&)> cause;
 };
 
-bool is_comm(const Verdict& one) {
+bool is_comm(const FailureReport& one) {
   return one.exit_code == exit_code(ErrorKind::comm);
 }
 
 /// The rules in order of priority: the first rule that matches a failure report gives the cause.
 const std::array<CauseRow, 6>& rows() {
   static const std::array<CauseRow, 6> table{
-      {{[](const Verdict& one) { return one.kind == "error" && !is_comm(one); }, own_cause},
-       {[](const Verdict& one) { return one.kind == "hang"; }, own_cause},
+      {{[](const FailureReport& one) { return one.kind == "error" && !is_comm(one); }, own_cause},
+       {[](const FailureReport& one) { return one.kind == "hang"; }, own_cause},
        // A rank on the same node has seen the out-of-memory killer of the kernel.
-       {[](const Verdict& one) { return one.lost.kind == "oom"; }, lost_rank},
-       {[](const Verdict& one) { return one.lost.rank >= 0; }, lost_rank},
-       {[](const Verdict& one) { return one.kind == "error"; }, own_cause},  // a timeout
-       {[](const Verdict& one) { return one.exit_code != 0; }, own_cause}}};
+       {[](const FailureReport& one) { return one.lost.kind == "oom"; }, lost_rank},
+       {[](const FailureReport& one) { return one.lost.rank >= 0; }, lost_rank},
+       {[](const FailureReport& one) { return one.kind == "error"; }, own_cause},  // a timeout
+       {[](const FailureReport& one) { return one.exit_code != 0; }, own_cause}}};
   return table;
 }
 
 }  // namespace
 
-std::optional<std::size_t> ended_leg(const std::vector<Leg>& legs, const JobPlace& place) {
-  if (legs.empty()) return std::nullopt;
-  const Leg& newest = legs.back();
+std::optional<std::size_t> ended_attempt(const std::vector<Attempt>& attempts,
+                                         const AttemptId& place) {
+  if (attempts.empty()) return std::nullopt;
+  const Attempt& newest = attempts.back();
   if (!place.job.empty() && (!newest.start || newest.place() != place)) return std::nullopt;
-  return legs.size() - 1;
+  return attempts.size() - 1;
 }
 
-Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
-  const std::optional<std::size_t> mine = ended_leg(legs, facts.place);
+Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) {
+  const std::optional<std::size_t> mine = ended_attempt(attempts, facts.place);
   Decision decision;
   decision.step_after = facts.newest_checkpoint;
   Ending ending;
   if (mine) {
-    ending = ending_of(legs[*mine], facts.newest_checkpoint, facts.now_s);
+    ending = ending_of(attempts[*mine], facts.newest_checkpoint, facts.now_s);
   } else {
     ending.code = code_without_leg(facts.srun_code);
     ending.before = facts.newest_checkpoint;
@@ -177,8 +179,8 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
     ending.asked_by = "signal";
   }
   decision.step_before = ending.before;
-  const std::size_t end = mine ? *mine : legs.size();
-  decision.failures_in_a_row = failures_before(legs, end);
+  const std::size_t end = mine ? *mine : attempts.size();
+  decision.failures_in_a_row = failures_before(attempts, end);
   if (ending.code == kExitDone) {
     decision.failures_in_a_row = 0;
     return ended(decision, "done", "the run has completed its last step", kExitDone);
@@ -191,16 +193,16 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
                                ? "refused before it began: see the output of the job"
                                : "refused before it began: " + facts.refusal};
   } else {
-    Leg lost_start;
-    lost_start.verdicts = facts.start_verdicts;
-    decision.root_cause = root_cause_of(mine ? legs[*mine] : lost_start, facts.srun_code);
+    Attempt lost_start;
+    lost_start.verdicts = facts.start_reports;
+    decision.root_cause = root_cause_of(mine ? attempts[*mine] : lost_start, facts.srun_code);
     blame_lost_node(facts.lost_nodes, decision.root_cause);
     if (facts.job.is_out_of_memory() && decision.root_cause.kind == "killed")
       decision.root_cause.kind = "oom";
   }
   const int code = ending.code;
 
-  const JobPlace& newest = legs.empty() ? facts.place : legs.back().place();
+  const AttemptId& newest = attempts.empty() ? facts.place : attempts.back().place();
   if (!facts.place.job.empty() && newest.job == facts.place.job &&
       newest.order() > facts.place.order())
     return ended(decision, "stop", "a later attempt of this job has taken over the run", code);
@@ -226,7 +228,7 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   const bool helped =
       was_asked ? ending.outlived_start : decision.step_after > decision.step_before;
   decision.failures_in_a_row = helped ? 0 : decision.failures_in_a_row + 1;
-  decision.exclude = hosts_to_leave(legs, end, decision.root_cause);
+  decision.exclude = hosts_to_leave(attempts, end, decision.root_cause);
   const std::string steps = steps_text(decision.step_before, decision.step_after);
   if (!helped && facts.max_failures && decision.failures_in_a_row >= *facts.max_failures) {
     return ended(decision, "stop",
@@ -253,10 +255,10 @@ Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts) {
   return ended(decision, "requeue", why, code);
 }
 
-RootCause root_cause_of(const Leg& leg, int srun_code) {
+RootCause root_cause_of(const Attempt& attempt, int srun_code) {
   for (const CauseRow& row : rows()) {
-    const auto found = std::find_if(leg.verdicts.begin(), leg.verdicts.end(), row.holds);
-    if (found == leg.verdicts.end()) continue;
+    const auto found = std::find_if(attempt.verdicts.begin(), attempt.verdicts.end(), row.holds);
+    if (found == attempt.verdicts.end()) continue;
     RootCause cause = row.cause(*found);
     if (cause.kind == "peer") cause.kind = "error";
     return cause;
@@ -265,4 +267,4 @@ RootCause root_cause_of(const Leg& leg, int srun_code) {
           formatted("no rank reported a failure; the launcher exited with {}", srun_code)};
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

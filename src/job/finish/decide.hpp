@@ -6,25 +6,26 @@
 #include "job/attempt.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// The input of a decision in addition to the event log.
 struct FinishFacts {
-  JobPlace place;     // the attempt that has ended; without a job: the newest attempt
+  AttemptId place;    // the attempt that has ended; without a job: the newest attempt
   int srun_code = 0;  // exit code of the launcher; not conclusive by itself
-  SchedulerJob job;
-  std::string refusal;  // last error in the output of the job (refusal_in()); "": unknown
+  scheduler::SchedulerJob job;
+  std::string refusal;  // last error in the output of the job (last_error_in()); "": unknown
   std::vector<std::string> lost_nodes;  // nodes of the job that the scheduler marks as failed
   std::int64_t newest_checkpoint = -1;  // newest step in the run directory; -1: none
   std::optional<std::int64_t> max_failures = 3;  // in a row without progress; none: no limit
-  bool may_restart = false;             // the job keeps its nodes and can restart the processes
-  double now_s = 0;                     // Unix time
-  std::vector<Verdict> start_verdicts;  // failure reports of a start without events
+  bool may_restart = false;  // the job keeps its nodes and can restart the processes
+  double now_s = 0;          // Unix time
+  std::vector<FailureReport> start_reports;  // failure reports of a start without events
 };
 
 /// Returns the index in `legs` of the attempt that has ended; none if it wrote no event (its start
 /// failed or was refused).
-std::optional<std::size_t> ended_leg(const std::vector<Leg>& legs, const JobPlace& place);
+std::optional<std::size_t> ended_attempt(const std::vector<Attempt>& attempts,
+                                         const AttemptId& place);
 
 /// Decides whether a run is done, stops, is requeued or restarts. A pure function with all rules:
 ///
@@ -37,12 +38,12 @@ std::optional<std::size_t> ended_leg(const std::vector<Leg>& legs, const JobPlac
 /// An attempt made progress if it stopped on request (time limit, preemption, a signal) and trained
 /// longer than its start took, or if it failed after it committed a step. Failures are counted over
 /// all jobs of the run. The count restarts at 0 for another binary or configuration.
-Decision decide(const std::vector<Leg>& legs, const FinishFacts& facts);
+Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts);
 
 /// Returns the rank that caused the failure of an attempt, from the failure reports of its ranks.
 /// The order of priority is: a rank that threw an error, a rank that hung, a rank that its peers
 /// lost. A rank that only lost a peer is never the cause. `srun_code` is the exit code of the
 /// launcher, for an attempt without failure reports.
-RootCause root_cause_of(const Leg& leg, int srun_code);
+RootCause root_cause_of(const Attempt& attempt, int srun_code);
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -16,9 +16,9 @@
 #include "core/number.hpp"
 #include "core/timer.hpp"
 #include "job/attempt.hpp"
-#include "job/journal.hpp"
+#include "job/event_log.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 constexpr std::int64_t kMaxFailures = 3;
@@ -27,7 +27,7 @@ constexpr double kPatience_s =
 constexpr double kLeave_s = 20;  // time that the job script needs after the decision
 constexpr std::chrono::seconds kPause{1};
 
-void check_folder(const RunFolder& folder, bool dry_run) {
+void check_folder(const RunDirectory& folder, bool dry_run) {
   if (folder.holds_run()) return;
   std::error_code code;
   const bool exists = std::filesystem::is_directory(folder.root, code);
@@ -38,46 +38,48 @@ void check_folder(const RunFolder& folder, bool dry_run) {
 }
 
 /// Returns the attempts with the failure reports that are not in the event log yet.
-std::vector<Leg> with_reports(std::vector<Leg> legs, const RunFolder& folder,
-                              const JobPlace& place) {
-  if (const auto mine = ended_leg(legs, place)) {
-    Leg& leg = legs[*mine];
-    for (const Verdict& one : not_told_yet(read_verdicts(folder), leg)) leg.verdicts.push_back(one);
+std::vector<Attempt> with_reports(std::vector<Attempt> attempts, const RunDirectory& folder,
+                                  const AttemptId& place) {
+  if (const auto mine = ended_attempt(attempts, place)) {
+    Attempt& attempt = attempts[*mine];
+    for (const FailureReport& one : unrecorded_reports(read_failure_reports(folder), attempt))
+      attempt.verdicts.push_back(one);
   }
-  return legs;
+  return attempts;
 }
 
-std::int64_t newest_checkpoint(const RunFolder& folder) {
-  const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
+std::int64_t newest_checkpoint(const RunDirectory& folder) {
+  const std::vector<std::int64_t> steps = checkpoint::list_steps(folder.checkpoints());
   return steps.empty() ? -1 : steps.front();
 }
 
 /// Returns the decision that was already written for this attempt without events, so that a
 /// repeated call does not count a second failure.
-std::optional<Decision> decided_before(const std::vector<Leg>& legs, const JobPlace& place) {
-  if (legs.empty() || legs.back().start || place.job.empty()) return std::nullopt;
-  return legs.back().decided_place == place ? legs.back().decision : std::nullopt;
+std::optional<Decision> decided_before(const std::vector<Attempt>& attempts,
+                                       const AttemptId& place) {
+  if (attempts.empty() || attempts.back().start || place.job.empty()) return std::nullopt;
+  return attempts.back().decided_place == place ? attempts.back().decision : std::nullopt;
 }
 
-void log_decision(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
-                  Journal& journal) {
-  if (const auto mine = ended_leg(journal.legs(), facts.place)) {
-    const Leg& leg = journal.legs()[*mine];
-    for (const Verdict& one : not_told_yet(read_verdicts(folder), leg))
-      journal.verdict(one, leg.number);
+void log_decision(const RunDirectory& folder, const FinishFacts& facts, const Decision& decision,
+                  EventLog& journal) {
+  if (const auto mine = ended_attempt(journal.attempts(), facts.place)) {
+    const Attempt& attempt = journal.attempts()[*mine];
+    for (const FailureReport& one : unrecorded_reports(read_failure_reports(folder), attempt))
+      journal.verdict(one, attempt.number);
   } else {
-    journal.begin_leg();
+    journal.begin_attempt();
   }
   journal.decision(decision, facts.place);
 }
 
 /// Writes status.json for an attempt that could not write it itself.
-void complete_status(const RunFolder& folder, const FinishFacts& facts, const Decision& decision,
-                     const std::vector<Leg>& legs) {
-  const auto mine = ended_leg(legs, facts.place);
-  const bool ended_itself = mine && legs[*mine].end;
+void complete_status(const RunDirectory& folder, const FinishFacts& facts, const Decision& decision,
+                     const std::vector<Attempt>& attempts) {
+  const auto mine = ended_attempt(attempts, facts.place);
+  const bool ended_itself = mine && attempts[*mine].end;
   if (ended_itself || !std::filesystem::exists(folder.status())) return;
-  const std::int64_t step = mine ? legs[*mine].committed : -1;
+  const std::int64_t step = mine ? attempts[*mine].committed : -1;
   write_status(folder, "failed", decision.exit_code, std::max(step, decision.step_before));
 }
 
@@ -87,35 +89,37 @@ double patience_s(double now_s) {
   return end ? std::clamp(*end - now_s - kLeave_s, 0.0, kPatience_s) : kPatience_s;
 }
 
-Decision decide_and_write(const RunFolder& folder, FinishFacts facts, bool dry_run) {
+Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dry_run) {
   facts.newest_checkpoint = newest_checkpoint(folder);
-  facts.start_verdicts = read_verdicts(folder);
-  std::erase_if(facts.start_verdicts, [&](const Verdict& one) { return one.place != facts.place; });
-  const auto decided = [&](const std::vector<Leg>& legs) {
-    return decide(with_reports(legs, folder, facts.place), facts);
+  facts.start_reports = read_failure_reports(folder);
+  std::erase_if(facts.start_reports,
+                [&](const FailureReport& one) { return one.place != facts.place; });
+  const auto decided = [&](const std::vector<Attempt>& attempts) {
+    return decide(with_reports(attempts, folder, facts.place), facts);
   };
-  Decision first = decided(read_journal(folder.journal()).legs);
+  Decision first = decided(read_event_log(folder.journal()).attempts);
   std::error_code code;
   const bool is_refusal =
       first.exit_code == exit_code(ErrorKind::usage) && !std::filesystem::exists(folder.root, code);
   if (dry_run || is_refusal) return first;  // an attempt that never began leaves no files
   folder.prepare();
-  std::optional<RunLock> lock;
-  const RunLockOptions options{.job_id = facts.place.job, .order = facts.place.order() + 1};
-  const auto in_use = capture([&] { lock.emplace(folder.root, options); });
+  std::optional<checkpoint::RunLock> lock;
+  const checkpoint::RunLockOptions options{.job_id = facts.place.job,
+                                           .order = facts.place.order() + 1};
+  const auto in_use = comm::capture([&] { lock.emplace(folder.root, options); });
   if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
   if (in_use) {  // another process trains there already
     first.verdict = "stop";
     first.why = in_use->what();
     return first;
   }
-  Journal journal(folder.journal());
-  journal.open_newest_leg([&lock] { return lock->is_held(); });
-  const auto before = decided_before(journal.legs(), facts.place);
+  EventLog journal(folder.journal());
+  journal.open_newest_attempt([&lock] { return lock->is_held(); });
+  const auto before = decided_before(journal.attempts(), facts.place);
   const Decision decision =
-      before ? *before : decided(journal.legs());  // decide again under the lock
+      before ? *before : decided(journal.attempts());  // decide again under the lock
   if (!before) log_decision(folder, facts, decision, journal);
-  complete_status(folder, facts, decision, journal.legs());
+  complete_status(folder, facts, decision, journal.attempts());
   return decision;
 }
 
@@ -124,7 +128,7 @@ constexpr std::string_view kError = "trireme: error: ";
 
 }  // namespace
 
-Decision finish_leg(const RunFolder& folder, FinishFacts facts, bool dry_run) {
+Decision finish_attempt(const RunDirectory& folder, FinishFacts facts, bool dry_run) {
   check_folder(folder, dry_run);
   facts.now_s = unix_time_s();
   const double patience = dry_run ? 0 : patience_s(facts.now_s);
@@ -153,7 +157,7 @@ std::optional<std::int64_t> max_failures_from_environment() {
   return kMaxFailures;
 }
 
-std::string refusal_in(const std::filesystem::path& file) {
+std::string last_error_in(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary | std::ios::ate);
   if (!in) return "";
   in.seekg(std::max<std::streamoff>(0, static_cast<std::streamoff>(in.tellg()) - kTailBytes));
@@ -168,4 +172,4 @@ std::string refusal_in(const std::filesystem::path& file) {
   return last;
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

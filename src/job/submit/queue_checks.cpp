@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 std::vector<std::string> jobs_before(const SubmitRequest& request) {
@@ -25,9 +25,9 @@ bool is_job_id(const std::string& text) {
 
 }  // namespace
 
-std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunStanding& run) {
+std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunStatus& run) {
   const std::string folder = request.run.string();
-  const SchedulerWords& words = scheduler().words();
+  const scheduler::SchedulerWords& words = scheduler::scheduler().words();
   if (run.state == "running" && !waits_for(request, run.job)) {
     return {{"run-in-use",
              run.job.empty() ? formatted("{} is in use by a process outside {}", folder, words.name)
@@ -50,22 +50,23 @@ std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunS
   return {};
 }
 
-std::vector<SubmitProblem> after_problems(const SubmitRequest& request, const SchedulerQuery& ask) {
+std::vector<SubmitProblem> after_problems(const SubmitRequest& request,
+                                          const scheduler::SchedulerQuery& ask) {
   std::vector<SubmitProblem> problems;
   for (const std::string& job : jobs_before(request)) {
     if (!is_job_id(job))
       fail(ErrorKind::usage, "--after {}: {} must be the number of a job", request.after, job);
-    const SchedulerAnswer answer = ask(job);
+    const scheduler::SchedulerAnswer answer = ask(job);
     if (!answer.answered) continue;
     if (answer.jobs.empty()) {
       problems.push_back(
           {"after-unknown",
            formatted("--after {}: the controller does not know job {}", request.after, job),
            formatted("omit it if that job has ended ({} lists the others)",
-                     scheduler().words().list_jobs)});
+                     scheduler::scheduler().words().list_jobs)});
       continue;
     }
-    for (const SchedulerJob& one : answer.jobs) {
+    for (const scheduler::SchedulerJob& one : answer.jobs) {
       if (one.is_pending() || one.is_active() || one.state == "COMPLETED") continue;
       problems.push_back(
           {"after-failed",
@@ -77,4 +78,4 @@ std::vector<SubmitProblem> after_problems(const SubmitRequest& request, const Sc
   return problems;
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

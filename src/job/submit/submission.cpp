@@ -7,16 +7,16 @@
 
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/file.hpp"
-#include "core/files/folders.hpp"
 #include "core/files/refusal.hpp"
 #include "core/number.hpp"
 #include "core/process/run_program.hpp"
-#include "job/journal.hpp"
-#include "job/run_folder.hpp"
+#include "job/event_log.hpp"
+#include "job/run_directory.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,27 +61,29 @@ std::optional<std::int64_t> memory_of_gpu(std::string_view type) {
 
 }  // namespace
 
-std::optional<NodeKind> choose_kind(const std::vector<NodeKind>& kinds,
-                                    const std::string& partition) {
-  std::optional<NodeKind> best;
-  for (const NodeKind& kind : kinds) {
+std::optional<scheduler::NodeKind> choose_kind(const std::vector<scheduler::NodeKind>& kinds,
+                                               const std::string& partition) {
+  std::optional<scheduler::NodeKind> best;
+  for (const scheduler::NodeKind& kind : kinds) {
     if (partition.empty() ? !kind.is_default : kind.partition != partition) continue;
-    const auto place = [](const NodeKind& one) { return std::tuple(one.gpus > 0, one.nodes); };
+    const auto place = [](const scheduler::NodeKind& one) {
+      return std::tuple(one.gpus > 0, one.nodes);
+    };
     if (!best || place(kind) > place(*best)) best = kind;
   }
   return best;
 }
 
-NodeShape shape_of(const SubmitRequest& request, const NodeKind& kind) {
+NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind) {
   NodeShape shape{std::max<std::int64_t>(1, kind.gpus), 1, kind.gpus};
-  shape.ranks = scheduler().ranks_per_node(request.sbatch).value_or(shape.ranks);
+  shape.ranks = scheduler::scheduler().ranks_per_node(request.sbatch).value_or(shape.ranks);
   shape.cpus_per_rank = std::max<std::int64_t>(1, kind.cpus / shape.ranks);
   return shape;
 }
 
-std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& kind,
+std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home) {
-  const SchedulerWords& words = scheduler().words();
+  const scheduler::SchedulerWords& words = scheduler::scheduler().words();
   const auto script = [&](std::string_view gpu) {
     return home / words.id / formatted("{}_{}{}", request.task, gpu, words.script_extension);
   };
@@ -91,35 +93,36 @@ std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& ki
   return script("a100");
 }
 
-std::string time_of(const SubmitRequest& request, const NodeKind& kind,
+std::string time_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                     const std::filesystem::path& script) {
   std::string time = request.time;
   if (time.empty()) {
-    time = scheduler().time_of_script(script);
+    time = scheduler::scheduler().time_of_script(script);
     std::optional<double> asked_s;
-    if (!time.empty()) asked_s = scheduler().time_s(time);
+    if (!time.empty()) asked_s = scheduler::scheduler().time_s(time);
     if (kind.limit_s && (!asked_s || *asked_s > *kind.limit_s))
       time = cat(static_cast<std::int64_t>(*kind.limit_s / 60));
   }
-  if (!time.empty()) (void)scheduler().time_s(time);
+  if (!time.empty()) (void)scheduler::scheduler().time_s(time);
   return time;
 }
 
-JobOrder order_of(const SubmitRequest& request, const NodeKind& kind,
-                  const std::filesystem::path& home, const std::vector<std::string>& arguments) {
+scheduler::JobOrder order_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
+                             const std::filesystem::path& home,
+                             const std::vector<std::string>& arguments) {
   const NodeShape shape = shape_of(request, kind);
   const fs::path script = script_of(request, kind, home);
-  JobOrder order{.name = request.task,
-                 .nodes = request.nodes,
-                 .ranks_per_node = shape.ranks,
-                 .cpus_per_rank = shape.cpus_per_rank,
-                 .gpus_per_node = shape.gpus,
-                 .time = time_of(request, kind, script),
-                 .chain = request.chain,
-                 .after = request.after,
-                 .options = request.sbatch,
-                 .script = script,
-                 .arguments = arguments};
+  scheduler::JobOrder order{.name = request.task,
+                            .nodes = request.nodes,
+                            .ranks_per_node = shape.ranks,
+                            .cpus_per_rank = shape.cpus_per_rank,
+                            .gpus_per_node = shape.gpus,
+                            .time = time_of(request, kind, script),
+                            .chain = request.chain,
+                            .after = request.after,
+                            .options = request.sbatch,
+                            .script = script,
+                            .arguments = arguments};
   order.arguments.insert(order.arguments.end(), {"--run", request.run.string()});
   return order;
 }
@@ -127,13 +130,14 @@ JobOrder order_of(const SubmitRequest& request, const NodeKind& kind,
 double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_bytes,
                    std::int64_t nodes) {
   double start_s = kStart_s;
-  for (const Leg& leg : read_journal(RunFolder{run}.journal()).legs)
-    if (leg.ready) start_s = leg.ready->start_s;
+  for (const Attempt& attempt : read_event_log(RunDirectory{run}.journal()).attempts)
+    if (attempt.ready) start_s = attempt.ready->start_s;
   return start_s +
          static_cast<double>(checkpoint_bytes) / (kWriteBytesPerS * static_cast<double>(nodes));
 }
 
-std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, const NodeKind& kind,
+std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request,
+                                              const scheduler::NodeKind& kind,
                                               const std::string& time, const JobNeeds& needs) {
   std::vector<SubmitProblem> problems;
   if (request.nodes > kind.nodes) {
@@ -163,7 +167,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
          "raise parallel.zero or parallel.tp, or lower train.micro_batch"});
   }
   std::optional<double> asked_s;
-  if (!time.empty()) asked_s = scheduler().time_s(time);
+  if (!time.empty()) asked_s = scheduler::scheduler().time_s(time);
   if (kind.limit_s && asked_s && *asked_s > *kind.limit_s) {
     problems.push_back({"time-long",
                         formatted("--time {} is more than partition {} allows ({})", time,
@@ -181,17 +185,17 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, cons
 
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin) {
-  const fs::path all = RunFolder{request.run}.submit();
+  const fs::path all = RunDirectory{request.run}.submit();
   int number = 1;  // another job of this run may wait with the existing directories
   while (fs::exists(all / cat(number))) ++number;
   std::error_code code;
   const fs::path place = fs::absolute(all / cat(number), code);
   const fs::path programs = place / "build/release/bin";  // path that env.sh expects
-  make_folders(programs);
+  make_directories(programs);
   for (const char* program : {"trireme", "trireme-data"}) {
     if (fs::exists(bin / program, code)) copy_into(bin / program, programs / program);
   }
-  copy_into(home / scheduler().words().id, place / scheduler().words().id);
+  copy_into(home / scheduler::scheduler().words().id, place / scheduler::scheduler().words().id);
   if (request.chain > 1) write_file_atomic(place / "chain-code", "");
   // The copy is not in a repository, so the revision is stored in a file.
   const ProgramEnd revision =
@@ -215,4 +219,4 @@ Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
   return frozen;
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

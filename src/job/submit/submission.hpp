@@ -7,7 +7,7 @@
 
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// The command line of `trireme submit`.
 struct SubmitRequest {
@@ -23,8 +23,8 @@ struct SubmitRequest {
 
 /// Returns the kind of nodes for a job in `partition` ("": the default partition). Prefers kinds
 /// with GPUs, then the kind with the most nodes. Returns none if there is no such partition.
-std::optional<NodeKind> choose_kind(const std::vector<NodeKind>& kinds,
-                                    const std::string& partition);
+std::optional<scheduler::NodeKind> choose_kind(const std::vector<scheduler::NodeKind>& kinds,
+                                               const std::string& partition);
 
 /// A problem that prevents a job or its run.
 struct SubmitProblem {
@@ -41,22 +41,23 @@ struct NodeShape {
   std::int64_t gpus = 0;
 };
 
-NodeShape shape_of(const SubmitRequest& request, const NodeKind& kind);
+NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind);
 
 /// Returns the job script of the task in a checkout: the one for this GPU type if it exists, else
 /// that for a100.
-std::filesystem::path script_of(const SubmitRequest& request, const NodeKind& kind,
+std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home);
 
 /// Returns the time limit of the job: --time of the request, else the limit of the script, reduced
 /// to the limit of the partition; "" if none is given. Throws Error(usage) for an invalid time.
-std::string time_of(const SubmitRequest& request, const NodeKind& kind,
+std::string time_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                     const std::filesystem::path& script);
 
 /// Returns the job for the scheduler; the user need not edit a job script. `home`: the checkout, or
 /// its frozen copy.
-JobOrder order_of(const SubmitRequest& request, const NodeKind& kind,
-                  const std::filesystem::path& home, const std::vector<std::string>& arguments);
+scheduler::JobOrder order_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
+                             const std::filesystem::path& home,
+                             const std::vector<std::string>& arguments);
 
 /// The needs of a job that nodes and limits must meet.
 struct JobNeeds {
@@ -71,7 +72,8 @@ double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_byt
                    std::int64_t nodes);
 
 /// Returns the problems with nodes and limits of the partition. `time`: result of time_of().
-std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request, const NodeKind& kind,
+std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request,
+                                              const scheduler::NodeKind& kind,
                                               const std::string& time, const JobNeeds& needs);
 
 /// The frozen copy of the programs and configuration of a job.
@@ -86,4 +88,4 @@ struct Frozen {
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin);
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -10,28 +10,30 @@
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/number.hpp"
-#include "job/journal.hpp"
-#include "job/run_folder.hpp"
+#include "job/event_log.hpp"
+#include "job/run_directory.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 /// Returns true if the attempt is over. Until its job has decided, an attempt counts as running,
 /// even if its ranks have exited.
-bool was_decided(const Leg* leg) {
-  return leg != nullptr && (leg->decision || (leg->end && leg->end->state == "done"));
+bool was_decided(const Attempt* attempt) {
+  return attempt != nullptr &&
+         (attempt->decision || (attempt->end && attempt->end->state == "done"));
 }
 
 /// Returns true if `job` ran the attempt `leg` and was not requeued since.
-bool is_of(const SchedulerJob& job, const Leg* leg) {
-  return leg != nullptr && job.id == leg->place().job && job.restarts <= leg->place().restart;
+bool is_of(const scheduler::SchedulerJob& job, const Attempt* attempt) {
+  return attempt != nullptr && job.id == attempt->place().job &&
+         job.restarts <= attempt->place().restart;
 }
 
 bool is_ended(const std::string& state) {
   return state == "done" || state == "stopped" || state == "failed";
 }
 
-void take(const SchedulerJob& job, const Leg* newest, RunJobs& jobs) {
+void take(const scheduler::SchedulerJob& job, const Attempt* newest, RunJobs& jobs) {
   if (job.is_active() && is_of(job, newest) && was_decided(newest)) {
     jobs.is_closing = true;
   } else if (job.is_active()) {
@@ -69,7 +71,7 @@ std::optional<double> number_of(const Json& line, const char* key) {
 }
 
 /// Reads the newest complete line of a step.
-void take_metrics(const RunFolder& folder, double now_s, RunView& view) {
+void take_metrics(const RunDirectory& folder, double now_s, RunView& view) {
   const std::string text = tail_of(folder.metrics());
   std::size_t end = text.rfind('\n');
   while (end != std::string::npos) {
@@ -96,24 +98,26 @@ void take_metrics(const RunFolder& folder, double now_s, RunView& view) {
   }
 }
 
-void take_configuration(const RunFolder& folder, RunView& view) {
+void take_configuration(const RunDirectory& folder, RunView& view) {
   try {
     const std::string where = folder.config().string();
-    for (const EarlierValue& value : earlier_values(read_text(where, kMaxRunConfigBytes), where)) {
+    for (const config::EarlierValue& value :
+         config::earlier_values(read_text(where, kMaxRunConfigBytes), where)) {
       if (value.key == "train.steps") view.steps = parse_integer(value.text);
     }
   } catch (const Error&) {  // missing or damaged
   }
 }
 
-std::string state_of(const Leg& leg, const RunFolder& folder, double now_s) {
-  if (leg.decision && (leg.decision->verdict == "requeue" || leg.decision->verdict == "restart"))
+std::string state_of(const Attempt& attempt, const RunDirectory& folder, double now_s) {
+  if (attempt.decision &&
+      (attempt.decision->verdict == "requeue" || attempt.decision->verdict == "restart"))
     return "queued";
-  if (leg.end) return leg.end->state;
-  if (leg.decision) return "failed";
+  if (attempt.end) return attempt.end->state;
+  if (attempt.decision) return "failed";
   std::error_code code;
   const bool is_held = std::filesystem::exists(folder.root / "LOCK", code);
-  return is_held || now_s - leg.last_at < kLost_s ? "running" : "lost";
+  return is_held || now_s - attempt.last_at < kLost_s ? "running" : "lost";
 }
 
 template <class T>
@@ -123,38 +127,39 @@ Json or_null(const std::optional<T>& value) {
 
 }  // namespace
 
-std::optional<RunJobs> ask_about(const Leg* newest, const std::vector<SubmissionRecord>& submitted,
-                                 const SchedulerQuery& ask) {
+std::optional<RunJobs> ask_about(const Attempt* newest,
+                                 const std::vector<SubmissionRecord>& submitted,
+                                 const scheduler::SchedulerQuery& ask) {
   const std::string own = newest == nullptr ? "" : newest->place().job;
   const std::string last = submitted.empty() ? "" : submitted.back().job;
-  std::vector<SchedulerJob> all;
+  std::vector<scheduler::SchedulerJob> all;
   bool is_of_submission = own == last;  // the newest attempt belongs to the newest submission
   std::vector<std::string> ids;
   if (!own.empty()) ids.push_back(own);
   if (!last.empty() && last != own) ids.push_back(last);
   if (ids.empty()) return std::nullopt;
   for (const std::string& id : ids) {
-    const SchedulerAnswer answer = ask(id);
+    const scheduler::SchedulerAnswer answer = ask(id);
     if (!answer.answered) return std::nullopt;
-    for (const SchedulerJob& job : answer.jobs) {
+    for (const scheduler::SchedulerJob& job : answer.jobs) {
       is_of_submission = is_of_submission || (id == last && job.id == own);
       all.push_back(job);
     }
   }
   RunJobs jobs;
-  for (const SchedulerJob& job : all) take(job, newest, jobs);
+  for (const scheduler::SchedulerJob& job : all) take(job, newest, jobs);
   const bool is_later =
       newest != nullptr && !submitted.empty() && submitted.back().time > newest->began_at;
   jobs.is_another = jobs.is_pending && is_later && !is_of_submission;
   if (jobs.is_active || jobs.is_pending || jobs.is_closing) return jobs;
-  for (const SchedulerJob& job : all) {
+  for (const scheduler::SchedulerJob& job : all) {
     jobs.was_cancelled = jobs.was_cancelled || job.state == "CANCELLED";
     jobs.has_failed = jobs.has_failed || !job.state.empty();
   }
   return jobs;
 }
 
-std::string state_with_jobs(const std::string& state, const Leg* newest, bool has_saved,
+std::string state_with_jobs(const std::string& state, const Attempt* newest, bool has_saved,
                             const RunJobs& jobs) {
   const bool is_cancelled = jobs.was_cancelled || (newest != nullptr && newest->decision &&
                                                    newest->decision->why == kWhyCancelled);
@@ -172,10 +177,10 @@ std::string state_with_jobs(const std::string& state, const Leg* newest, bool ha
   return is_cancelled ? "cancelled" : "lost";
 }
 
-RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& ask) {
-  const JournalContent journal = read_journal(folder.journal());
+RunView view_run(const RunDirectory& folder, double now_s, const scheduler::SchedulerQuery& ask) {
+  const EventLogContent journal = read_event_log(folder.journal());
   const std::vector<SubmissionRecord> submitted = read_submissions(folder);
-  if (!folder.holds_run() && journal.legs.empty() && submitted.empty())
+  if (!folder.holds_run() && journal.attempts.empty() && submitted.empty())
     fail(ErrorKind::data, "{} is not a run directory; a queued job creates it when the job begins",
          folder.root.string());
   RunView view;
@@ -184,22 +189,23 @@ RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& as
   take_metrics(folder, now_s, view);
   if (const std::int64_t committed = committed_step(folder); committed >= 0)
     view.last_commit_step = committed;
-  for (const Leg& leg : journal.legs) {
-    if (leg.committed >= 0) view.last_commit_age_s = std::max(0.0, now_s - leg.committed_at);
+  for (const Attempt& attempt : journal.attempts) {
+    if (attempt.committed >= 0)
+      view.last_commit_age_s = std::max(0.0, now_s - attempt.committed_at);
   }
-  const Leg* leg = journal.legs.empty() ? nullptr : &journal.legs.back();
-  if (leg != nullptr) {
-    view.leg = leg->number;
-    view.job = leg->place().job;
-    view.state = state_of(*leg, folder, now_s);
+  const Attempt* attempt = journal.attempts.empty() ? nullptr : &journal.attempts.back();
+  if (attempt != nullptr) {
+    view.attempt = attempt->number;
+    view.job = attempt->place().job;
+    view.state = state_of(*attempt, folder, now_s);
   } else if (!submitted.empty()) {
     view.job = submitted.back().job;
     view.state = "queued";
   }
   double job_end = kNoEnd;
-  if (leg != nullptr && leg->start) job_end = leg->start->job_end.value_or(kNoEnd);
-  if (const auto jobs = ask ? ask_about(leg, submitted, ask) : std::nullopt) {
-    view.state = state_with_jobs(view.state, leg, view.last_commit_step.has_value(), *jobs);
+  if (attempt != nullptr && attempt->start) job_end = attempt->start->job_end.value_or(kNoEnd);
+  if (const auto jobs = ask ? ask_about(attempt, submitted, ask) : std::nullopt) {
+    view.state = state_with_jobs(view.state, attempt, view.last_commit_step.has_value(), *jobs);
     if (!jobs->job.empty()) view.job = jobs->job;
     job_end = jobs->end_s.value_or(job_end);
     view.reason = jobs->reason;
@@ -210,7 +216,7 @@ RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& as
 }
 
 std::string to_line(const RunView& view) {
-  std::string line = formatted("{}  attempt {}", view.state, view.leg);
+  std::string line = formatted("{}  attempt {}", view.state, view.attempt);
   if (!view.job.empty()) line += "  job " + view.job;
   if (!view.reason.empty()) line += formatted("  ({})", view.reason);
   if (view.step) line += formatted("  step {}", *view.step);
@@ -235,7 +241,7 @@ std::string to_line(const RunView& view) {
 
 std::string to_json_text(const RunView& view) {
   return Json{{"state", view.state},
-              {"leg", view.leg},
+              {"leg", view.attempt},
               {"job", view.job},
               {"step", or_null(view.step)},
               {"steps", or_null(view.steps)},
@@ -249,4 +255,4 @@ std::string to_json_text(const RunView& view) {
       .dump();
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "job/attempt.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// The scheduler's facts about the jobs of a run: its newest attempt, and its newest submission.
 struct RunJobs {
@@ -25,12 +25,13 @@ struct RunJobs {
 
 /// Asks the scheduler. `newest`: the run's newest attempt, may be null. Returns none if the
 /// scheduler does not answer, or if the run has no job.
-std::optional<RunJobs> ask_about(const Leg* newest, const std::vector<SubmissionRecord>& submitted,
-                                 const SchedulerQuery& ask);
+std::optional<RunJobs> ask_about(const Attempt* newest,
+                                 const std::vector<SubmissionRecord>& submitted,
+                                 const scheduler::SchedulerQuery& ask);
 
 /// Returns the state of a run (run_view.hpp). `state`: the state according to its directory alone.
 /// `has_saved`: the run has committed a checkpoint.
-std::string state_with_jobs(const std::string& state, const Leg* newest, bool has_saved,
+std::string state_with_jobs(const std::string& state, const Attempt* newest, bool has_saved,
                             const RunJobs& jobs);
 
 /// The state of a run, from its directory (event log, newest line of metrics, configuration) and
@@ -48,7 +49,7 @@ std::string state_with_jobs(const std::string& state, const Leg* newest, bool ha
 ///   new                the run directory exists, and nothing has begun
 struct RunView {
   std::string state;
-  std::int64_t leg = 0;
+  std::int64_t attempt = 0;
   std::string job;
   std::optional<std::int64_t> step;
   std::optional<std::int64_t> steps;
@@ -75,7 +76,8 @@ struct RunView {
 /// Returns the state of a run. `now_s`: Unix time. `ask`: asks the scheduler about a job; without
 /// it, only the directory is read. Throws Error(data) if the directory is not a run directory and
 /// no job was submitted for it.
-RunView view_run(const RunFolder& folder, double now_s, const SchedulerQuery& ask = {});
+RunView view_run(const RunDirectory& folder, double now_s,
+                 const scheduler::SchedulerQuery& ask = {});
 
 /// Returns one line for users: "running  attempt 2  job 17  step 1200/20000  loss 3.41 ...".
 std::string to_line(const RunView& view);
@@ -84,4 +86,4 @@ std::string to_line(const RunView& view);
 /// "last_commit_step", "last_commit_age_s", "slowest_rank"}; unknown values are null.
 std::string to_json_text(const RunView& view);
 
-}  // namespace trireme
+}  // namespace trireme::job

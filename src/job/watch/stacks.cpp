@@ -15,11 +15,11 @@
 #include "core/join.hpp"
 #include "core/process/run_program.hpp"
 #include "core/timer.hpp"
-#include "job/journal.hpp"
-#include "job/run_folder.hpp"
+#include "job/event_log.hpp"
+#include "job/run_directory.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,7 +44,7 @@ std::vector<std::string> arguments_of(const fs::path& process) {
   return words;
 }
 
-bool trains_in(const fs::path& process, const RunFolder& folder) {
+bool trains_in(const fs::path& process, const RunDirectory& folder) {
   const std::vector<std::string> words = arguments_of(process);
   std::error_code code;
   const fs::path place = fs::read_symlink(process / "cwd", code);
@@ -58,7 +58,7 @@ bool trains_in(const fs::path& process, const RunFolder& folder) {
 }
 
 /// Sends SIGUSR1 to the ranks on this machine that run this program. Returns their number.
-int ask_local_ranks(const RunFolder& folder) {
+int ask_local_ranks(const RunDirectory& folder) {
   std::error_code code;
   const fs::path program = fs::read_symlink("/proc/self/exe", code);
   int asked = 0;
@@ -75,10 +75,10 @@ int ask_local_ranks(const RunFolder& folder) {
 }
 
 /// Asks the ranks for their stacks. Returns the reason if no rank could be asked; "" otherwise.
-std::string ask(const RunFolder& folder, const std::string& job) {
+std::string ask(const RunDirectory& folder, const std::string& job) {
   std::string refused = "no rank runs on this machine; run this command on the host of rank 0";
   if (!job.empty()) {
-    const std::vector<std::string> words = scheduler().stacks_words(job);
+    const std::vector<std::string> words = scheduler::scheduler().stacks_words(job);
     const ProgramEnd end = run_program(words, kSignal_s);
     if (end.code == 0) return "";
     refused = formatted("{} {}: {}", joined(words, " "),
@@ -114,7 +114,7 @@ std::vector<std::string> attach_words(std::string_view heading, const std::strin
   std::vector<std::string> words;
   if (!job.empty()) {
     const bool on_terminal = ::isatty(STDIN_FILENO) != 0;
-    words = scheduler().beside_words(job, host.substr(0, host.find('.')), on_terminal);
+    words = scheduler::scheduler().beside_words(job, host.substr(0, host.find('.')), on_terminal);
   }
   words.insert(words.end(), {"gdb", "-p", pid});
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -123,17 +123,18 @@ std::vector<std::string> attach_words(std::string_view heading, const std::strin
 
 }  // namespace
 
-StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> rank,
+StackReport ask_for_stacks(const RunDirectory& folder, std::optional<std::int64_t> rank,
                            double wait_s) {
-  const JournalContent journal = read_journal(folder.journal());
-  if (journal.legs.empty() && !folder.holds_run() && read_submissions(folder).empty())
+  const EventLogContent journal = read_event_log(folder.journal());
+  if (journal.attempts.empty() && !folder.holds_run() && read_submissions(folder).empty())
     fail(ErrorKind::data, "{} is not a run directory", folder.root.string());
-  if (journal.legs.empty() || !journal.legs.back().start || journal.legs.back().end) return {};
-  const LegStart& leg = *journal.legs.back().start;
+  if (journal.attempts.empty() || !journal.attempts.back().start || journal.attempts.back().end)
+    return {};
+  const AttemptStart& attempt = *journal.attempts.back().start;
   const auto before = sizes_of(folder.stacks());
-  const std::string refused = ask(folder, leg.place.job);
+  const std::string refused = ask(folder, attempt.place.job);
   StackReport report;
-  report.ranks = leg.ranks;
+  report.ranks = attempt.ranks;
   const std::string wanted =
       rank ? (folder.stacks() / rank_file(static_cast<int>(*rank), ".txt")).string() : "";
   const Timer timer;
@@ -160,7 +161,7 @@ StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> 
   return report;
 }
 
-std::vector<std::string> attach_to(const RunFolder& folder, std::int64_t rank, double wait_s,
+std::vector<std::string> attach_to(const RunDirectory& folder, std::int64_t rank, double wait_s,
                                    const std::vector<std::string>& arguments) {
   const StackReport report = ask_for_stacks(folder, rank, wait_s);
   if (report.ranks == 0) return {};
@@ -168,8 +169,8 @@ std::vector<std::string> attach_to(const RunFolder& folder, std::int64_t rank, d
     fail(ErrorKind::usage, "--rank {}: the run has ranks 0 to {}", rank, report.ranks - 1);
   if (report.of_rank.empty())
     fail(ErrorKind::comm, "rank {} did not answer within {} s", rank, wait_s);
-  const std::string job = read_journal(folder.journal()).legs.back().start->place.job;
+  const std::string job = read_event_log(folder.journal()).attempts.back().start->place.job;
   return attach_words(report.of_rank, job, arguments);
 }
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 
-namespace trireme {
+namespace trireme::job {
 
 /// The stack traces that the ranks of a run wrote.
 struct StackReport {
@@ -20,14 +20,14 @@ struct StackReport {
 /// scheduler that started the ranks, else to the ranks on this machine; training continues, and a
 /// rank that hangs in a collective answers, too. Throws Error(data) if there is no run,
 /// Error(usage) if no rank could be asked.
-StackReport ask_for_stacks(const RunFolder& folder, std::optional<std::int64_t> rank,
+StackReport ask_for_stacks(const RunDirectory& folder, std::optional<std::int64_t> rank,
                            double wait_s);
 
 /// Returns the command that attaches gdb with `arguments` to a rank of the newest attempt: within
 /// the job through the scheduler, or on this machine if there is no job. Returns an empty command
 /// if the attempt has ended. Throws like ask_for_stacks(), Error(usage) if there is no such rank,
 /// and Error(comm) if the rank does not answer within `wait_s` seconds.
-std::vector<std::string> attach_to(const RunFolder& folder, std::int64_t rank, double wait_s,
+std::vector<std::string> attach_to(const RunDirectory& folder, std::int64_t rank, double wait_s,
                                    const std::vector<std::string>& arguments);
 
-}  // namespace trireme
+}  // namespace trireme::job

@@ -8,7 +8,7 @@
 #include "ops/linear.hpp"
 #include "ops/product.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -16,8 +16,8 @@ using torch::autograd::tensor_list;
 
 struct SavedExperts : torch::CustomClassHolder {
   const Experts* experts;  // outlives every graph that uses it
-  Microbatch batch;
-  Again again;
+  parallel::Microbatch batch;
+  RecomputeFn again;
   at::Tensor x;  // [N, D]; undefined: recomputed by `again`
   Experts::Saved saved;
 };
@@ -25,11 +25,11 @@ struct SavedExperts : torch::CustomClassHolder {
 struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
                             const c10::intrusive_ptr<SavedExperts>& held) {
-    const TensorGroup& tensor = held->experts->tensor();
+    const parallel::TensorGroup& tensor = held->experts->tensor();
     const at::Tensor whole = tensor.whole(x);
     const at::Tensor rows = whole.reshape({-1, whole.size(-1)});
     const at::Tensor y = held->experts->apply(held->batch, rows, held->saved);
-    if (!held->experts->reads_input_again()) {
+    if (!held->experts->needs_input_for_gradients()) {
       held->again = {};
     } else if (!held->again) {
       held->x = rows;
@@ -42,7 +42,7 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
     const auto held =
         c10::static_intrusive_pointer_cast<SavedExperts>(ctx->saved_data["held"].toCapsule());
     ctx->saved_data.erase("held");
-    const TensorGroup& tensor = held->experts->tensor();
+    const parallel::TensorGroup& tensor = held->experts->tensor();
     const at::Tensor grad_y = tensor.whole(grads[0]);
     const at::Tensor grad_rows = grad_y.reshape({-1, grad_y.size(-1)});
     const at::Tensor x = held->again ? held->again().reshape(grad_rows.sizes()) : held->x;
@@ -58,12 +58,12 @@ at::Tensor wide(const at::Tensor& x) {
   return x.to(ops::accumulate_type(x));
 }
 
-at::Tensor rows_in(const at::Tensor& x, const IndexRange& range) {
+at::Tensor rows_in(const at::Tensor& x, const parallel::IndexRange& range) {
   return x.narrow(0, range.begin, range.count());
 }
 
 /// Places `rows` at `range` of a tensor with `count` rows; all other rows are 0.
-at::Tensor among(const at::Tensor& rows, const IndexRange& range, std::int64_t count) {
+at::Tensor among(const at::Tensor& rows, const parallel::IndexRange& range, std::int64_t count) {
   if (range.count() == count) return rows;
   std::vector<std::int64_t> shape(rows.sizes().begin(), rows.sizes().end());
   shape.front() = count;
@@ -79,7 +79,7 @@ at::Tensor scaled(const at::Tensor& rows, const at::Tensor& column) {
 
 }  // namespace
 
-Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
+Experts::Experts(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
                  const std::string& prefix)
     : registry_(registry),
       context_(context),
@@ -91,8 +91,8 @@ Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int6
   const MoeConfig& moe = c.moe;
   const auto declare = [&](const char* name, std::vector<std::int64_t> shape, int split_dim,
                            bool fused = false) {
-    ParamSpec spec{prefix + name, std::move(shape), {InitLaw::Kind::normal}};
-    if (split_dim >= 0) spec.split = DimSplit{split_dim};
+    parallel::ParamSpec spec{prefix + name, std::move(shape), {parallel::InitLaw::Kind::normal}};
+    if (split_dim >= 0) spec.split = parallel::DimSplit{split_dim};
     spec.of_experts = spec.shape.size() > 2;
     spec.partial = split_dim < 0;
     spec.fuse_with_previous = fused;
@@ -102,8 +102,8 @@ Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int6
   const std::int64_t width = moe.moe_intermediate_size;
   router_ = declare("mlp.gate.weight", {moe.num_experts, c.hidden_size}, -1);
   if (moe.has_bias()) {
-    ParamSpec spec{prefix + "mlp.gate.e_score_correction_bias", {moe.num_experts}};
-    spec.init = {InitLaw::Kind::zeros};
+    parallel::ParamSpec spec{prefix + "mlp.gate.e_score_correction_bias", {moe.num_experts}};
+    spec.init = {parallel::InitLaw::Kind::zeros};
     spec.decay = false;
     spec.partial = true;
     spec.sign_rate = moe.router_bias_rate;
@@ -119,8 +119,8 @@ Experts::Experts(ParamRegistry& registry, const LayerContext& context, std::int6
   shared_down_ = {declare("mlp.shared_experts.down_proj.weight", {c.hidden_size, shared}, 1)};
 }
 
-at::Tensor Experts::forward(const Microbatch& batch, const at::Tensor& x,
-                            const Again& again) const {
+at::Tensor Experts::forward(const parallel::Microbatch& batch, const at::Tensor& x,
+                            const RecomputeFn& again) const {
   const auto held = c10::make_intrusive<SavedExperts>();
   held->experts = this;
   held->batch = batch;
@@ -140,37 +140,40 @@ at::Tensor Experts::scores_of(const at::Tensor& x) const {
   return ops::router_scores(wide(x).mm(wide(registry_.weight(router_)).t()), score_);
 }
 
-std::shared_ptr<const Route> Experts::route(const Microbatch& batch,
-                                            const at::Tensor& experts) const {
+std::shared_ptr<const parallel::Route> Experts::route(const parallel::Microbatch& batch,
+                                                      const at::Tensor& experts) const {
   if (batch.routes)
     if (auto known = batch.routes->take(layer_)) return known;
   const auto [order, bounds] = ops::order_by_expert(experts, context_.config.moe.num_experts);
-  auto made = std::make_shared<const Route>(Route{order, RowExchange(context_.experts, bounds)});
+  auto made = std::make_shared<const parallel::Route>(
+      parallel::Route{order, parallel::RowExchange(context_.experts, bounds)});
   if (batch.routes) batch.routes->keep(layer_, made);
   return made;
 }
 
-at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Saved& saved) const {
+at::Tensor Experts::apply(const parallel::Microbatch& batch, const at::Tensor& x,
+                          Saved& saved) const {
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
   saved.scores = scores_of(x);
   const ops::Routing routing = ops::pick_experts(saved.scores, bias(), k, moe.norm_topk_prob);
   saved.experts = routing.experts;
-  const IndexRange own = context_.experts.sent(x.size(0));
+  const parallel::IndexRange own = context_.experts.sent(x.size(0));
   saved.route = route(batch, rows_in(routing.experts, own));
   const auto& [order, exchange] = *saved.route;
-  MovingRows inputs = exchange.send(ops::to_rows(rows_in(x, own), order, k), "expert inputs");
-  MovingRows gates =
+  parallel::MovingRows inputs =
+      exchange.send(ops::to_rows(rows_in(x, own), order, k), "expert inputs");
+  parallel::MovingRows gates =
       exchange.send(rows_in(routing.gates, own).flatten().index_select(0, order), "expert gates");
   if (shared_gate_up_)
     saved.shared_gate_up = ops::product(x, registry_.weight(*shared_gate_up_).t());
   const at::Tensor rows = inputs.wait();
-  if (exchange.moves() && reads_input_again()) saved.inputs = rows;
+  if (exchange.moves() && needs_input_for_gradients()) saved.inputs = rows;
   saved.gates = gates.wait();
   saved.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds(), context_.path);
   const at::Tensor hidden =
       ops::gated_forward(saved.gate_up, activation_, context_.path).mul_(saved.gates.unsqueeze(1));
-  MovingRows outputs = exchange.give_back(
+  parallel::MovingRows outputs = exchange.give_back(
       ops::grouped_product(hidden, registry_.weight(down_), exchange.bounds(), context_.path),
       "expert outputs");
   at::Tensor of_shared;
@@ -181,27 +184,28 @@ at::Tensor Experts::apply(const Microbatch& batch, const at::Tensor& x, Saved& s
   return of_shared.defined() ? of_shared.add_(y) : y;
 }
 
-at::Tensor Experts::router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
+at::Tensor Experts::router_grad(const parallel::Microbatch& batch, const at::Tensor& grad_gates,
                                 const Saved& saved) const {
   const MoeConfig& moe = context_.config.moe;
   at::Tensor direct;
   if (batch.training && context_.tensor.rank() == 0)
     direct = balance_router(moe, batch, saved.scores, saved.experts, context_.context, layer_,
-                            *context_.tally);
+                            *context_.statistics);
   if (bias_ && registry_.trained({*bias_})) give_bias(batch, saved);
   return ops::router_backward(grad_gates, direct, saved.scores, saved.experts, score_,
                               moe.norm_topk_prob);
 }
 
-at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
+at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::Tensor& grad_y,
                                    const at::Tensor& x, const Saved& saved) const {
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
   const auto& [order, exchange] = *saved.route;
   const std::vector<std::int64_t>& bounds = exchange.bounds();
-  const IndexRange own = context_.experts.sent(grad_y.size(0));
+  const parallel::IndexRange own = context_.experts.sent(grad_y.size(0));
   const at::Tensor own_grad = rows_in(grad_y, own);
-  MovingRows grads = exchange.send(ops::to_rows(own_grad, order, k), "expert output gradients");
+  parallel::MovingRows grads =
+      exchange.send(ops::to_rows(own_grad, order, k), "expert output gradients");
   at::Tensor grad_x;
   if (shared_gate_up_) grad_x = shared_backward(grad_y, x, saved);
   const at::Tensor grad_rows = grads.wait();
@@ -222,11 +226,11 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
                here(scaled(hidden, gate)));
   const at::Tensor grad_gate_up =
       ops::gated_backward(scaled(grad_gated, gate), saved.gate_up, activation_, context_.path);
-  MovingRows input_grads = exchange.give_back(
+  parallel::MovingRows input_grads = exchange.give_back(
       ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds, context_.path),
       "expert input gradients");
-  MovingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
-  if (reads_input_again())
+  parallel::MovingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
+  if (needs_input_for_gradients())
     give_grouped(gate_up_, bounds, here(grad_gate_up),
                  moves ? Make(here(saved.inputs)) : Make(rows_again(rows_in(x, own))));
 
@@ -238,8 +242,8 @@ at::Tensor Experts::apply_backward(const Microbatch& batch, const at::Tensor& gr
   const at::Tensor grad_logits =
       router_grad(batch, among(grad_gates.view({own.count(), k}), own, grad_y.size(0)), saved);
   grad_x.add_(grad_logits.mm(wide(registry_.weight(router_))));
-  if (reads_input_again()) {
-    registry_.in_turn([this, x, grad_logits] {
+  if (needs_input_for_gradients()) {
+    registry_.run_or_defer([this, x, grad_logits] {
       registry_.add_gradient_of_linear({router_}, wide(x), grad_logits);
     });
   }
@@ -256,30 +260,31 @@ at::Tensor Experts::shared_backward(const at::Tensor& grad_y, const at::Tensor& 
   return ops::product(of_shared, registry_.weight(*shared_gate_up_));
 }
 
-void Experts::give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const {
+void Experts::give(parallel::WeightRef weight, const at::Tensor& x,
+                   const at::Tensor& grad_y) const {
   if (!registry_.trained(weight)) return;
-  registry_.in_turn(
+  registry_.run_or_defer(
       [this, weight, x, grad_y] { registry_.add_gradient_of_linear(weight, x, grad_y); });
 }
 
-void Experts::give_bias(const Microbatch& batch, const Saved& saved) const {
+void Experts::give_bias(const parallel::Microbatch& batch, const Saved& saved) const {
   const std::int64_t num_experts = context_.config.moe.num_experts;
   at::Tensor excess = at::zeros({num_experts}, at::kDouble).to(saved.scores.device());
   if (batch.training && context_.tensor.rank() == 0) {
     const at::Tensor counts = assignments(batch, saved.experts, num_experts);
     excess = counts * static_cast<double>(num_experts) - counts.sum();
   }
-  registry_.in_turn([this, excess] { registry_.add_gradient({*bias_}, excess); });
+  registry_.run_or_defer([this, excess] { registry_.add_gradient({*bias_}, excess); });
 }
 
-void Experts::give_grouped(ParamId weight, const std::vector<std::int64_t>& bounds,
+void Experts::give_grouped(parallel::ParamId weight, const std::vector<std::int64_t>& bounds,
                            std::function<at::Tensor()> of_gradient,
                            std::function<at::Tensor()> of_input) const {
   if (!registry_.trained({weight})) return;
-  registry_.in_turn(
+  registry_.run_or_defer(
       [this, weight, bounds, of_gradient = std::move(of_gradient), of_input = std::move(of_input)] {
         const at::NoGradGuard no_grad;
-        const at::Tensor sums = registry_.main_grad(weight);
+        const at::Tensor sums = registry_.master_grad(weight);
         ops::add_grouped_outer(of_gradient(), of_input(), bounds,
                                sums.dim() == 4 ? sums.flatten(1, 2) : sums, context_.path);
         registry_.gradient_added({weight});
@@ -317,4 +322,4 @@ at::Tensor Experts::forward_cached(const at::Tensor& x) const {
                                       registry_.weight(shared_down_), path));
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -12,7 +12,7 @@
 #include "parallel/microbatch.hpp"
 #include "parallel/param_registry.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// An MLP of many experts (MoeConfig): y = sum over a token's experts e of gate_e * MLP_e(x), +
 /// MLP_shared(x). Tensor parallelism splits the width of each expert; all ranks of tp route all
@@ -26,12 +26,12 @@ class Experts {
   /// Declares the weights: mlp.gate [E, D]; its bias [E] if biases balance the load;
   /// mlp.experts.gate_up_proj [E, 2, F, D] and down_proj [E, D, F]; one MLP mlp.shared_experts as
   /// wide as all shared experts together, if there are any.
-  Experts(ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
+  Experts(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t layer,
           const std::string& prefix);
 
   /// x and result [B, T, D] are tokens of the residual stream; `again` recomputes the gathered x.
-  [[nodiscard]] at::Tensor forward(const Microbatch& batch, const at::Tensor& x,
-                                   const Again& again) const;
+  [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& x,
+                                   const RecomputeFn& again) const;
   /// Inference on x [rows, D]. The result of a row depends on no other row.
   [[nodiscard]] at::Tensor forward_cached(const at::Tensor& x) const;
 
@@ -39,7 +39,7 @@ class Experts {
   struct Saved {
     at::Tensor scores;   // [N, E] fp32 (or fp64)
     at::Tensor experts;  // [N, k]
-    std::shared_ptr<const Route> route;
+    std::shared_ptr<const parallel::Route> route;
     at::Tensor inputs;   // [R, D], rows received from other ranks; undefined: all rows are local
     at::Tensor gates;    // [R], dtype of the scores
     at::Tensor gate_up;  // [R, 2 F / etp]
@@ -47,50 +47,52 @@ class Experts {
   };
 
   /// Computes this rank's partial result [N, D] from x [N, D].
-  [[nodiscard]] at::Tensor apply(const Microbatch& batch, const at::Tensor& x, Saved& saved) const;
+  [[nodiscard]] at::Tensor apply(const parallel::Microbatch& batch, const at::Tensor& x,
+                                 Saved& saved) const;
   /// Computes this rank's partial gradient of x from grad_y [N, D] and adds the weight gradients to
   /// the registry. `x` may be undefined if all weights are frozen.
-  [[nodiscard]] at::Tensor apply_backward(const Microbatch& batch, const at::Tensor& grad_y,
-                                          const at::Tensor& x, const Saved& saved) const;
+  [[nodiscard]] at::Tensor apply_backward(const parallel::Microbatch& batch,
+                                          const at::Tensor& grad_y, const at::Tensor& x,
+                                          const Saved& saved) const;
 
   /// Returns true if backward needs the input to compute weight gradients.
-  [[nodiscard]] bool reads_input_again() const { return registry_.trained({router_}); }
+  [[nodiscard]] bool needs_input_for_gradients() const { return registry_.trained({router_}); }
 
-  [[nodiscard]] const TensorGroup& tensor() const { return context_.tensor; }
+  [[nodiscard]] const parallel::TensorGroup& tensor() const { return context_.tensor; }
 
  private:
   /// Returns the route of the rows, from the experts [.., k] of the tokens that this rank sends.
-  [[nodiscard]] std::shared_ptr<const Route> route(const Microbatch& batch,
-                                                   const at::Tensor& experts) const;
+  [[nodiscard]] std::shared_ptr<const parallel::Route> route(const parallel::Microbatch& batch,
+                                                             const at::Tensor& experts) const;
   /// Computes this rank's partial gradient of x through the shared experts.
   [[nodiscard]] at::Tensor shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                            const Saved& saved) const;
   /// Schedules the gradient of an expert weight. When it is due, the two functions produce the
   /// gradient of the product and its input, as rows sorted by expert.
-  void give_grouped(ParamId weight, const std::vector<std::int64_t>& bounds,
+  void give_grouped(parallel::ParamId weight, const std::vector<std::int64_t>& bounds,
                     std::function<at::Tensor()> of_gradient,
                     std::function<at::Tensor()> of_input) const;
-  void give(WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;
+  void give(parallel::WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;
   /// Sets the bias gradient to E * (tokens of each expert - mean), which are whole numbers.
-  void give_bias(const Microbatch& batch, const Saved& saved) const;
+  void give_bias(const parallel::Microbatch& batch, const Saved& saved) const;
   [[nodiscard]] at::Tensor gate_up_weight() const;  // [E / ep, 2 F / etp, D]
   [[nodiscard]] at::Tensor bias() const;            // [E], dtype of the scores; undefined: no bias
   [[nodiscard]] at::Tensor scores_of(const at::Tensor& x) const;
   /// Computes the gradient of the router outputs [N, E] from that of the gates [N, k].
-  [[nodiscard]] at::Tensor router_grad(const Microbatch& batch, const at::Tensor& grad_gates,
-                                       const Saved& saved) const;
+  [[nodiscard]] at::Tensor router_grad(const parallel::Microbatch& batch,
+                                       const at::Tensor& grad_gates, const Saved& saved) const;
 
-  ParamRegistry& registry_;
+  parallel::ParamRegistry& registry_;
   const LayerContext& context_;
   std::int64_t layer_;
   ops::Activation activation_;
   ops::RouterScore score_;
-  ParamId router_ = 0;
-  std::optional<ParamId> bias_;
-  ParamId gate_up_ = 0;
-  ParamId down_ = 0;
-  std::optional<WeightRef> shared_gate_up_;
-  WeightRef shared_down_;
+  parallel::ParamId router_ = 0;
+  std::optional<parallel::ParamId> bias_;
+  parallel::ParamId gate_up_ = 0;
+  parallel::ParamId down_ = 0;
+  std::optional<parallel::WeightRef> shared_gate_up_;
+  parallel::WeightRef shared_down_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::model

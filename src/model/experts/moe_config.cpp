@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 void check(const MoeConfig& config, std::int64_t num_layers, Problems& problems) {
   constexpr std::int64_t kMaxExperts = 65536;
@@ -36,4 +36,4 @@ void check(const MoeConfig& config, std::int64_t num_layers, Problems& problems)
     within("first_dense_layers", config.first_dense_layers, 0, num_layers, " = model.num_layers");
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

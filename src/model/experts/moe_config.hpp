@@ -6,6 +6,10 @@ namespace trireme {
 
 class Problems;
 
+}  // namespace trireme
+
+namespace trireme::model {
+
 /// Mixture of experts: the MLP of a layer consists of many narrower MLPs. A router picks some of
 /// them for each token, and every token goes through the shared experts. No token is dropped.
 /// Sources: Fedus et al., "Switch Transformers", 2022; Dai et al., "DeepSeekMoE", 2024.
@@ -77,4 +81,4 @@ struct MoeConfig {
 /// Reports all values out of range. `num_layers` is 0 if unknown.
 void check(const MoeConfig& config, std::int64_t num_layers, Problems& problems);
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -6,7 +6,7 @@
 
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 bool by_sequence(const MoeConfig& moe) {
@@ -14,7 +14,7 @@ bool by_sequence(const MoeConfig& moe) {
 }
 
 /// Returns [N] int64: the index of the sum that counts each token, or -1 for padding.
-at::Tensor sum_of_token(const MoeConfig& moe, const Microbatch& batch) {
+at::Tensor sum_of_token(const MoeConfig& moe, const parallel::Microbatch& batch) {
   if (batch.sequence_of.defined()) {  // true for batches of preference pairs, even if empty
     const at::Tensor sequences = batch.sequence_of.flatten();
     return by_sequence(moe) ? sequences : sequences.clamp_max(0);
@@ -41,37 +41,39 @@ at::Tensor totals_of(const at::Tensor& experts, const at::Tensor& sum_of, std::i
 
 }  // namespace
 
-void RouterTally::reset(const MoeConfig& moe, std::int64_t num_layers, at::Device device) {
+void RouterStatistics::reset(const MoeConfig& moe, std::int64_t num_layers, at::Device device) {
   const auto options = at::TensorOptions().dtype(at::kDouble).device(device);
   aux_loss = at::zeros({}, options);
   counts = at::zeros({num_layers, moe.num_experts}, options);
 }
 
-std::int64_t aux_loss_terms(const MoeConfig& moe, const Microbatch& batch) {
+std::int64_t aux_loss_terms(const MoeConfig& moe, const parallel::Microbatch& batch) {
   if (!by_sequence(moe)) return 1;
-  const bool of_pairs = batch.sequence_of.defined();
-  return of_pairs ? std::max<std::int64_t>(2 * batch.num_pairs, 1) : batch.rows();
+  const bool samples_are_pairs = batch.sequence_of.defined();
+  return samples_are_pairs ? std::max<std::int64_t>(2 * batch.num_pairs, 1) : batch.rows();
 }
 
-at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
+at::Tensor assignments(const parallel::Microbatch& batch, const at::Tensor& experts,
                        std::int64_t num_experts) {
   const at::Tensor sum_of = sum_of_token({.router_aux_loss = "micro_batch"}, batch);
   return totals_of(experts, sum_of, 1, num_experts)[0].narrow(0, 0, num_experts);
 }
 
-at::Tensor balance_router(const MoeConfig& moe, const Microbatch& batch, const at::Tensor& scores,
-                          const at::Tensor& experts, const ContextGroup& context,
-                          std::int64_t layer, RouterTally& tally) {
+at::Tensor balance_router(const MoeConfig& moe, const parallel::Microbatch& batch,
+                          const at::Tensor& scores, const at::Tensor& experts,
+                          const parallel::ContextGroup& context, std::int64_t layer,
+                          RouterStatistics& statistics) {
   const std::int64_t num_sums = aux_loss_terms(moe, batch);
   const std::int64_t num_experts = moe.num_experts;
   const at::Tensor sum_of = sum_of_token(moe, batch);  // [N]
   const at::Tensor place = sum_of.clamp_min(0);
   const at::Tensor totals = totals_of(experts, sum_of, num_sums, num_experts);
-  tally.counts[layer].add_(totals.narrow(1, 0, num_experts).sum(0));
+  statistics.counts[layer].add_(totals.narrow(1, 0, num_experts).sum(0));
   if (!moe.has_aux_loss()) return {};
 
   if (context.size() > 1)
-    all_reduce(*context.group, totals, ReduceOp::sum, "assignments of experts")->wait();
+    parallel::all_reduce(*context.group, totals, comm::ReduceOp::sum, "assignments of experts")
+        ->wait();
   const at::Tensor tokens = totals.narrow(1, num_experts, 1).clamp_min(1);  // [sums, 1]
   const double per_choice =
       by_sequence(moe) ? 1.0 / static_cast<double>(moe.num_experts_per_tok) : 1.0;
@@ -82,14 +84,14 @@ at::Tensor balance_router(const MoeConfig& moe, const Microbatch& batch, const a
   const at::Tensor grad =
       of_sums.index_select(0, place).mul_(sum_of.ge(0).unsqueeze(1)).to(scores.scalar_type());
   if (moe.router_score == "softmax") {
-    tally.aux_loss.add_((grad * scores).sum(at::kDouble));
+    statistics.aux_loss.add_((grad * scores).sum(at::kDouble));
     return grad;
   }
   const at::Tensor all = scores.sum(1, /*keepdim=*/true);
   const at::Tensor parts = scores / all;
   const at::Tensor of_token = (grad * parts).sum(1, /*keepdim=*/true);
-  tally.aux_loss.add_(of_token.sum(at::kDouble));
+  statistics.aux_loss.add_(of_token.sum(at::kDouble));
   return (grad - of_token) / all;
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

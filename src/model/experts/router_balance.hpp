@@ -4,15 +4,15 @@
 #include <cstdint>
 
 #include "model/experts/moe_config.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 #include "parallel/microbatch.hpp"
 
 /// Routing statistics and the load-balancing loss.
-namespace trireme {
+namespace trireme::model {
 
 /// Routing statistics of this rank's layers for one update. Backward adds to them once per
 /// micro-batch, even if layers are recomputed. Only the first rank of tp counts.
-struct RouterTally {
+struct RouterStatistics {
   at::Tensor aux_loss;  // [] fp64, with Microbatch::aux_weight, for the tokens of this rank
   at::Tensor counts;    // [model layers, E] fp64, whole numbers: assignments of this rank's tokens
 
@@ -21,10 +21,10 @@ struct RouterTally {
 };
 
 /// Returns the number of sequences (or micro-batches) that the auxiliary loss sums over.
-std::int64_t aux_loss_terms(const MoeConfig& moe, const Microbatch& batch);
+std::int64_t aux_loss_terms(const MoeConfig& moe, const parallel::Microbatch& batch);
 
 /// Counts the tokens of each expert [E] fp64, without padding, from experts [N, k].
-at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
+at::Tensor assignments(const parallel::Microbatch& batch, const at::Tensor& experts,
                        std::int64_t num_experts);
 
 /// Computes the auxiliary loss of one layer: the sum over sequences (or the one micro-batch) s of
@@ -35,8 +35,9 @@ at::Tensor assignments(const Microbatch& batch, const at::Tensor& experts,
 /// Returns the gradient with respect to the scores [N, E]; undefined without an auxiliary loss.
 /// Adds to the statistics. Collective over the ranks of cp if there is a loss.
 /// Sources: Fedus et al., "Switch Transformers", 2022; DeepSeek-AI, "DeepSeek-V3", 2024, 2.1.2.
-at::Tensor balance_router(const MoeConfig& moe, const Microbatch& batch, const at::Tensor& scores,
-                          const at::Tensor& experts, const ContextGroup& context,
-                          std::int64_t layer, RouterTally& tally);
+at::Tensor balance_router(const MoeConfig& moe, const parallel::Microbatch& batch,
+                          const at::Tensor& scores, const at::Tensor& experts,
+                          const parallel::ContextGroup& context, std::int64_t layer,
+                          RouterStatistics& statistics);
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -8,7 +8,7 @@
 #include "core/join.hpp"
 #include "core/problems.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 constexpr std::int64_t kMaxRank = 65536;
@@ -106,4 +106,4 @@ std::int64_t num_lora_parameters(const LoraConfig& config, const ModelConfig& mo
   return count * model.num_layers;
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -6,7 +6,7 @@
 
 #include "model/config.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// The linears of a block, in storage order.
 enum class BlockLinear : std::size_t { q, k, v, o, gate, up, down };
@@ -64,4 +64,4 @@ void check_targets(const LoraConfig& config, const ModelConfig& model, Problems&
 /// Returns the number of trainable elements in all blocks.
 std::int64_t num_lora_parameters(const LoraConfig& config, const ModelConfig& model);
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -7,7 +7,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 std::vector<StageRange> from_counts(const std::vector<std::int64_t>& layers) {
@@ -156,4 +156,4 @@ std::string text_of(const std::vector<StageRange>& stages) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -6,7 +6,7 @@
 
 #include "model/config.hpp"
 
-namespace trireme {
+namespace trireme::model {
 
 /// A pipeline stage: consecutive layers. The first stage also has the embedding, the last one the
 /// final norm and the head. The whole model is one stage.
@@ -35,4 +35,4 @@ std::vector<StageRange> parse_stages(std::string_view text, const ModelConfig& c
 /// Formats stages as text for parse_stages.
 std::string text_of(const std::vector<StageRange>& stages);
 
-}  // namespace trireme
+}  // namespace trireme::model

@@ -32,7 +32,7 @@ std::vector<QueryPart> divided_parts(const DocumentPlan& document) {
 /// Returns one or two calls that together cover the keys of the part.
 std::vector<KernelCall> calls_of(const QueryPart& part) {
   const KeyInterval keys = part.keys();
-  if (part.is_blind()) return {};
+  if (part.sees_no_key()) return {};
   // A single query needs no mask.
   if (part.tokens.length == 1 || (!part.begin_moves && !part.end_moves)) return {{keys, false}};
   if (part.begin_moves) {

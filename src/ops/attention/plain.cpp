@@ -10,7 +10,7 @@ namespace {
 at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup) {
   auto scores = at::matmul(q, k.transpose(-2, -1)).mul_(setup.scale);  // [B, H, Tq, Tk]
   if (setup.masks()) {
-    const auto length = setup.query_places.empty() ? q.size(2) : k.size(2);
+    const auto length = setup.query_positions.empty() ? q.size(2) : k.size(2);
     const auto mask = attention_mask(setup, q.size(0), length, q.device());
     scores.masked_fill_(mask.logical_not().unsqueeze(1), -kInfinity);
   }
@@ -48,14 +48,14 @@ at::Tensor seen_keys(const QueryPart& part) {
 
 at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t length,
                           at::Device device) {
-  const auto length_of = [&](const RowPlaces& places) {
+  const auto length_of = [&](const RowPositions& places) {
     if (places.empty()) return length;
     std::int64_t count = 0;
     for (const TokenRange& range : places.front()) count += range.length;
     return count;
   };
-  const std::int64_t num_queries = length_of(setup.query_places);
-  const std::int64_t num_keys = length_of(setup.key_places);
+  const std::int64_t num_queries = length_of(setup.query_positions);
+  const std::int64_t num_keys = length_of(setup.key_positions);
   const AttentionPlan plan = plan_attention(setup, batch, num_queries, num_keys);
   const bool same = plan.empty() || plan.front().row < 0;
   const auto mask = at::zeros({same ? 1 : batch, num_queries, num_keys}, at::kBool);

@@ -47,7 +47,7 @@ void check_bounds(const RowBounds& bounds, std::int64_t batch) {
   }
 }
 
-void check_places(const char* what, const RowPlaces& positions, const RowBounds& bounds,
+void check_places(const char* what, const RowPositions& positions, const RowBounds& bounds,
                   std::int64_t batch, std::int64_t length) {
   if (!positions.empty() && static_cast<std::int64_t>(positions.size()) != batch) {
     fail(ErrorKind::internal, "attention: {} rows of positions of {}, batch {}", positions.size(),
@@ -114,7 +114,7 @@ KeyCount count_before(std::int64_t position, const std::vector<Segment>& islands
 void add_parts(const Segment& queries, const std::vector<Segment>& islands,
                const AttentionSetup& setup, DocumentPlan& plan) {
   for (std::int64_t position = queries.position; position < queries.end();) {
-    const KeyInterval seen = setup.places_seen(position);
+    const KeyInterval seen = setup.positions_seen(position);
     const KeyCount begin = count_before(seen.begin, islands, plan.num_keys);
     const KeyCount end = count_before(seen.end, islands, plan.num_keys);
     std::int64_t length = std::min({queries.end() - position, begin.length, end.length});
@@ -165,7 +165,7 @@ void plan_row(std::int64_t row, const Ranges& queries, const Ranges& keys, const
     plan.push_back(plan_document(row, segments, setup));
 }
 
-bool same_in_all_rows(const RowPlaces& positions) {
+bool same_in_all_rows(const RowPositions& positions) {
   return std::all_of(positions.begin(), positions.end(),
                      [&](const Ranges& row) { return row == positions.front(); });
 }
@@ -189,8 +189,8 @@ void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64
   if (setup.window < 0)
     fail(ErrorKind::internal, "attention: window {} must be 0 or more", setup.window);
   check_bounds(setup.bounds, batch);
-  check_places("queries", setup.query_places, setup.bounds, batch, num_queries);
-  check_places("keys", setup.key_places, setup.bounds, batch, num_keys);
+  check_places("queries", setup.query_positions, setup.bounds, batch, num_queries);
+  check_places("keys", setup.key_positions, setup.bounds, batch, num_keys);
   if (!setup.whole_rows()) return;
   if (num_queries != num_keys) {
     fail(ErrorKind::internal, "attention: {} queries, {} keys and no positions of either",
@@ -206,31 +206,31 @@ void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64
 AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
                              std::int64_t num_queries, std::int64_t num_keys) {
   check_attention(setup, batch, num_queries, num_keys);
-  const auto places_of = [](const RowPlaces& positions, std::size_t row, std::int64_t length) {
+  const auto places_of = [](const RowPositions& positions, std::size_t row, std::int64_t length) {
     return positions.empty() ? Ranges{{0, length}} : positions[row];
   };
-  const bool alike = setup.bounds.empty() && same_in_all_rows(setup.query_places) &&
-                     same_in_all_rows(setup.key_places);
+  const bool alike = setup.bounds.empty() && same_in_all_rows(setup.query_positions) &&
+                     same_in_all_rows(setup.key_positions);
   AttentionPlan plan;
   for (std::int64_t row = 0; row < (alike ? std::min<std::int64_t>(batch, 1) : batch); ++row) {
     const auto at = static_cast<std::size_t>(row);
     const Edges edges = setup.bounds.empty() ? Edges{0, std::numeric_limits<std::int64_t>::max()}
                                              : setup.bounds[at];
-    plan_row(alike ? -1 : row, places_of(setup.query_places, at, num_queries),
-             places_of(setup.key_places, at, num_keys), edges, setup, plan);
+    plan_row(alike ? -1 : row, places_of(setup.query_positions, at, num_queries),
+             places_of(setup.key_positions, at, num_keys), edges, setup, plan);
   }
   return plan;
 }
 
 bool sees_nothing(const AttentionPlan& plan) {
   return std::ranges::all_of(plan, [](const DocumentPlan& document) {
-    return std::ranges::all_of(document.queries, &QueryPart::is_blind);
+    return std::ranges::all_of(document.queries, &QueryPart::sees_no_key);
   });
 }
 
-bool has_blind_queries(const AttentionPlan& plan) {
+bool has_queries_without_keys(const AttentionPlan& plan) {
   return std::ranges::any_of(plan, [](const DocumentPlan& document) {
-    return std::ranges::any_of(document.queries, &QueryPart::is_blind);
+    return std::ranges::any_of(document.queries, &QueryPart::sees_no_key);
   });
 }
 

@@ -32,27 +32,27 @@ inline void append(std::vector<TokenRange>& ranges, TokenRange range) {
 
 /// Positions in the whole row of a tensor's tokens: ranges in the tensor's order, one list per row.
 /// Empty: token t is at position t.
-using RowPlaces = std::vector<std::vector<TokenRange>>;
+using RowPositions = std::vector<std::vector<TokenRange>>;
 
 /// A query sees the keys of its document; if causal, only those up to its own position.
 struct AttentionSetup {
   double scale = 1.0;  // factor of the scores, usually 1 / sqrt(D)
   bool causal = true;
   RowBounds bounds = {};  // of the whole row, even if tensors hold only a part of it
-  RowPlaces query_places = {};
-  RowPlaces key_places = {};
+  RowPositions query_positions = {};
+  RowPositions key_positions = {};
   bool wide = false;  // results in fp32 (fp64 for fp64), to be merged with other parts of a softmax
   std::int64_t window = 0;  // a query sees only keys closer than window; 0: no limit
 
   /// Returns true if queries and keys are the whole row in order. Every query then sees a key.
-  [[nodiscard]] bool whole_rows() const { return query_places.empty() && key_places.empty(); }
+  [[nodiscard]] bool whole_rows() const { return query_positions.empty() && key_positions.empty(); }
 
   /// Returns false if every query sees every key.
   [[nodiscard]] bool masks() const { return causal || window > 0 || !bounds.empty(); }
 
   /// Returns the positions that a query sees in a document without boundaries. This is the only
   /// definition of causal and windowed attention.
-  [[nodiscard]] KeyInterval places_seen(std::int64_t position) const {
+  [[nodiscard]] KeyInterval positions_seen(std::int64_t position) const {
     constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every boundary
     return {window > 0 ? position + 1 - window : -kFar, causal       ? position + 1
                                                         : window > 0 ? position + window
@@ -61,7 +61,7 @@ struct AttentionSetup {
 
   /// Returns the number of keys that the last query of a row sees. Cost formulas use it for all.
   [[nodiscard]] std::int64_t keys_of_last_query(std::int64_t length) const {
-    const KeyInterval seen = places_seen(length - 1);
+    const KeyInterval seen = positions_seen(length - 1);
     return std::min(seen.end, length) - std::max<std::int64_t>(seen.begin, 0);
   }
 };
@@ -82,7 +82,7 @@ struct QueryPart {
   /// Returns the keys that at least one query sees.
   [[nodiscard]] KeyInterval keys() const { return {first.begin, seen(tokens.length - 1).end}; }
 
-  [[nodiscard]] bool is_blind() const { return first.begin == first.end; }
+  [[nodiscard]] bool sees_no_key() const { return first.begin == first.end; }
 
   [[nodiscard]] QueryPart slice(std::int64_t query, std::int64_t length) const {
     return {{tokens.first + query, length}, seen(query), begin_moves, end_moves};
@@ -121,6 +121,6 @@ AttentionPlan plan_attention(const AttentionSetup& setup, std::int64_t batch,
 bool sees_nothing(const AttentionPlan& plan);
 
 /// Returns true if at least one query sees no key.
-bool has_blind_queries(const AttentionPlan& plan);
+bool has_queries_without_keys(const AttentionPlan& plan);
 
 }  // namespace trireme::ops

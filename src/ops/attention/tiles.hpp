@@ -162,7 +162,7 @@ inline void copy_document(const at::Tensor& x, const TileGroup& group, std::int6
 /// Calls body(tile of keys, its first key) for each tile with a key that a query sees.
 template <class Body>
 inline void for_key_tiles(const QueryPart& queries, const AttentionSetup& setup, const Body& body) {
-  if (queries.is_blind()) return;
+  if (queries.sees_no_key()) return;
   const auto end = queries.keys().end;
   for (std::int64_t key = queries.first.begin / kKeys * kKeys; key < end; key += kKeys) {
     body(ScoreTile{kKeys,

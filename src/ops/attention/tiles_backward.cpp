@@ -45,7 +45,7 @@ struct BackwardScratch {
 void backward_tile(const QueryPart& queries, std::int64_t padded, const AttentionSetup& setup,
                    BackwardScratch& s) {
   const auto width = s.query.width;
-  if (queries.is_blind()) s.grad_query.fill(0);
+  if (queries.sees_no_key()) s.grad_query.fill(0);
   bool add = false;
   for_key_tiles(queries, setup, [&](const ScoreTile& tile, std::int64_t key) {
     multiply(kKeys, kQueries, width, s.keys.data() + key * width, width, s.query.by_width.data(),

@@ -30,7 +30,7 @@ void append_document(const DocumentPlan& document, std::int64_t query_base, std:
                      VarlenCall& call) {
   for (const QueryPart& part : document.queries) {
     TRIREME_ASSERT(!part.begin_moves);
-    if (part.end_moves == call.causal && !part.is_blind())
+    if (part.end_moves == call.causal && !part.sees_no_key())
       append_sequence(document, part, query_base, key_base, call);
   }
 }

@@ -3,7 +3,7 @@
 #include "parallel/collectives.hpp"
 #include "parallel/context/forms.hpp"
 
-namespace trireme::context {
+namespace trireme::parallel::context {
 namespace {
 
 struct KeysOfAll {
@@ -16,7 +16,7 @@ at::Tensor join_ranks(const at::Tensor& x) {
   return x.permute({1, 2, 0, 3, 4}).flatten(2, 3);
 }
 
-KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, Communicator& group) {
+KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, comm::Communicator& group) {
   const at::Tensor own = at::stack({k, v}).contiguous();  // [2, B, Hk, T / c, D]
   auto shape = own.sizes().vec();
   shape.insert(shape.begin(), group.size());
@@ -27,7 +27,7 @@ KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, Communicator& gr
 
 /// Sums the gradients [B, Hk, T, D] of all keys over the ranks and returns those of this rank's
 /// positions, [2, B, Hk, T / c, D].
-at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, Communicator& group) {
+at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, comm::Communicator& group) {
   const at::Tensor all = at::stack({k, v})
                              .unflatten(3, {group.size(), -1})
                              .permute({3, 0, 1, 2, 4, 5})
@@ -42,7 +42,7 @@ at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, Communica
 ContextResult all_gather_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const ContextCall& call) {
   const KeysOfAll keys = gather_keys(k, v, *call.group);
-  const auto setup = call.attention(call.own_places(), places_of_all(call.setup), false);
+  const auto setup = call.attention(call.own_places(), all_positions(call.setup), false);
   const auto attended = ops::attention_forward(q, keys.k, keys.v, setup, call.path);
   return {attended.out, {q, k, v, attended}};
 }
@@ -51,7 +51,7 @@ ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const Contex
                                         const ContextCall& call) {
   // Gathering again saves memory: between forward and backward a rank stores T / c keys per layer.
   const KeysOfAll keys = gather_keys(saved.k, saved.v, *call.group);
-  const auto setup = call.attention(call.own_places(), places_of_all(call.setup), /*wide=*/true);
+  const auto setup = call.attention(call.own_places(), all_positions(call.setup), /*wide=*/true);
   const auto grads =
       ops::attention_backward(grad_out, saved.q, keys.k, keys.v, saved.attended, setup, call.path);
   const at::Tensor own = scatter_gradients(grads.k, grads.v, *call.group);
@@ -59,4 +59,4 @@ ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const Contex
   return {grads.q.to(type), own[0].to(type), own[1].to(type)};
 }
 
-}  // namespace trireme::context
+}  // namespace trireme::parallel::context

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "parallel/context/forms.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using context::ContextCall;
@@ -61,7 +61,7 @@ struct ContextFunction : torch::autograd::Function<ContextFunction> {
   }
 };
 
-std::int64_t num_places(const ops::RowPlaces& places) {
+std::int64_t num_places(const ops::RowPositions& places) {
   std::int64_t count = 0;
   for (const ops::TokenRange& range : places.front()) count += range.length;
   return count;
@@ -87,18 +87,18 @@ void check(const at::Tensor& q, const at::Tensor& k, const ContextCall& call) {
 
 namespace context {
 
-ops::AttentionSetup ContextCall::attention(ops::RowPlaces queries, ops::RowPlaces keys,
+ops::AttentionSetup ContextCall::attention(ops::RowPositions queries, ops::RowPositions keys,
                                            bool wide) const {
   ops::AttentionSetup part = setup.rows;
-  part.query_places = std::move(queries);
-  part.key_places = std::move(keys);
+  part.query_positions = std::move(queries);
+  part.key_positions = std::move(keys);
   part.wide = wide;
   return part;
 }
 
-ops::RowPlaces places_of_all(const ContextSetup& setup) {
-  ops::RowPlaces all(setup.places.front().size());
-  for (const ops::RowPlaces& rank : setup.places) {
+ops::RowPositions all_positions(const ContextSetup& setup) {
+  ops::RowPositions all(setup.places.front().size());
+  for (const ops::RowPositions& rank : setup.places) {
     for (std::size_t row = 0; row < all.size(); ++row)
       all[row].insert(all[row].end(), rank[row].begin(), rank[row].end());
   }
@@ -108,20 +108,20 @@ ops::RowPlaces places_of_all(const ContextSetup& setup) {
 }  // namespace context
 
 at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const ContextSetup& setup, Communicator& group, ContextForm form,
+                             const ContextSetup& setup, comm::Communicator& group, ContextForm form,
                              ops::Path path) {
   const ContextCall call{setup, &group, form, path, k.size(1)};
   check(q, k, call);
   if (group.size() == 1) {
-    ops::RowPlaces places = call.own_places();
+    ops::RowPositions places = call.own_places();
     // Whole rows need no positions; without them a GPU library may run.
-    if (places == ops::RowPlaces(places.size(), {{0, q.size(2)}})) places.clear();
+    if (places == ops::RowPositions(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);
   }
   return ContextFunction::apply(q, k, v, call);
 }
 
-at::Tensor take_places(const at::Tensor& x, const ops::RowPlaces& places) {
+at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& places) {
   std::vector<at::Tensor> rows;
   for (std::size_t row = 0; row < places.size(); ++row) {
     std::vector<at::Tensor> parts;
@@ -132,4 +132,4 @@ at::Tensor take_places(const at::Tensor& x, const ops::RowPlaces& places) {
   return at::stack(rows);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -22,7 +22,7 @@
 ///               heads that read it. With fewer key heads than ranks it is replicated, and its
 ///               gradients are summed.
 /// Source: Liu et al., "Ring Attention", 2023; Jacobs et al., "DeepSpeed Ulysses", 2023.
-namespace trireme {
+namespace trireme::parallel {
 
 enum class ContextForm { ring, all_gather, ulysses };
 
@@ -31,18 +31,18 @@ inline constexpr std::array<std::string_view, 3> kContextForms{"ring", "all_gath
                                                                "ulysses"};
 
 struct ContextSetup {
-  ops::AttentionSetup rows;            // setup of whole rows
-  std::vector<ops::RowPlaces> places;  // positions of every rank of the group (deal_places)
+  ops::AttentionSetup rows;               // setup of whole rows
+  std::vector<ops::RowPositions> places;  // positions of every rank of the group (shard_positions)
 };
 
 /// Collective in forward and backward; supports autograd. q [B, H, T / c, D]; k, v [B, Hk, T / c,
 /// D]; returns [B, H, T / c, D], in the order of this rank's positions. Throws Error(usage) for
 /// ulysses if the ranks do not divide H, and Error(comm) if a peer is lost.
 at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const ContextSetup& setup, Communicator& group, ContextForm form,
+                             const ContextSetup& setup, comm::Communicator& group, ContextForm form,
                              ops::Path path = ops::Path::fast);
 
 /// Selects tokens by position: x [B, T, ...] to [B, positions, ...].
-at::Tensor take_places(const at::Tensor& x, const ops::RowPlaces& places);
+at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& places);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

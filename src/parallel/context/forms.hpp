@@ -4,21 +4,21 @@
 #include "parallel/context/attention.hpp"
 
 /// The three forms without autograd. Private to this directory.
-namespace trireme::context {
+namespace trireme::parallel::context {
 
 struct ContextCall {
   ContextSetup setup;
-  Communicator* group;
+  comm::Communicator* group;
   ContextForm form;
   ops::Path path;
   std::int64_t num_key_heads;  // key heads of the whole model
 
-  [[nodiscard]] const ops::RowPlaces& own_places() const {
+  [[nodiscard]] const ops::RowPositions& own_places() const {
     return setup.places[static_cast<std::size_t>(group->rank())];
   }
 
   /// Returns the setup for queries and keys at these positions; `wide`: results in fp32 (fp64).
-  [[nodiscard]] ops::AttentionSetup attention(ops::RowPlaces queries, ops::RowPlaces keys,
+  [[nodiscard]] ops::AttentionSetup attention(ops::RowPositions queries, ops::RowPositions keys,
                                               bool wide) const;
 };
 
@@ -51,6 +51,6 @@ ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSa
                                      const ContextCall& call);
 
 /// Returns the positions of all ranks for every row, in rank order.
-ops::RowPlaces places_of_all(const ContextSetup& setup);
+ops::RowPositions all_positions(const ContextSetup& setup);
 
-}  // namespace trireme::context
+}  // namespace trireme::parallel::context

@@ -9,21 +9,21 @@
 #include "device/torch_bridge.hpp"
 #include "parallel/context/forms.hpp"
 
-namespace trireme::context {
+namespace trireme::parallel::context {
 namespace {
 
 /// A pending exchange: `out` goes to the next rank while `in` comes from the previous rank.
 class RingTransfer {
  public:
-  RingTransfer(at::Tensor out, Communicator& group, std::string_view tag)
+  RingTransfer(at::Tensor out, comm::Communicator& group, std::string_view tag)
       : out_(std::move(out)), in_(at::empty_like(out_)) {
     const int next = (group.rank() + 1) % group.size();
     const int before = (group.rank() + group.size() - 1) % group.size();
-    const Message send{next, out_.data_ptr(), out_.nbytes()};
-    const Message receive{before, in_.data_ptr(), in_.nbytes()};
+    const comm::Message send{next, out_.data_ptr(), out_.nbytes()};
+    const comm::Message receive{before, in_.data_ptr(), in_.nbytes()};
     work_ = group.exchange({.sends = {&send, 1},
                             .receives = {&receive, 1},
-                            .stream = current_stream(out_.device()),
+                            .stream = device::current_stream(out_.device()),
                             .tag = tag});
   }
 
@@ -39,7 +39,7 @@ class RingTransfer {
  private:
   at::Tensor out_;
   at::Tensor in_;
-  WorkPtr work_;  // destroyed first, because it may still read and write the tensors
+  comm::WorkPtr work_;  // destroyed first, because it may still read and write the tensors
 };
 
 /// Returns the setup for local queries and the chunk of `owner`.
@@ -53,7 +53,7 @@ bool is_seen(const ops::AttentionSetup& setup, const at::Tensor& q) {
 }
 
 /// Returns the owner of the chunk that is on this rank after `step` transfers.
-int owner_at(int step, const Communicator& group) {
+int owner_at(int step, const comm::Communicator& group) {
   return (group.rank() - step + group.size()) % group.size();
 }
 
@@ -115,7 +115,7 @@ ops::AttentionOutput block_forward(const at::Tensor& q, const at::Tensor& held,
 
 ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const ContextCall& call) {
-  Communicator& group = *call.group;
+  comm::Communicator& group = *call.group;
   at::Tensor held = at::stack({k, v}).contiguous();  // [2, B, Hk, T / c, D]
   ops::AttentionOutput sum;
   for (int step = 0; step < group.size(); ++step) {
@@ -140,7 +140,7 @@ ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::T
 
 ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved& saved,
                                   const ContextCall& call) {
-  Communicator& group = *call.group;
+  comm::Communicator& group = *call.group;
   const at::Tensor& q = saved.q;
   at::Tensor held = at::stack({saved.k, saved.v}).contiguous();  // [2, B, Hk, T / c, D]
   const auto type = ops::accumulate_type(q);
@@ -172,4 +172,4 @@ ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved
   return {grad_q.to(q.scalar_type()), home[0].to(q.scalar_type()), home[1].to(q.scalar_type())};
 }
 
-}  // namespace trireme::context
+}  // namespace trireme::parallel::context

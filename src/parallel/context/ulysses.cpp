@@ -6,7 +6,7 @@
 #include "device/torch_bridge.hpp"
 #include "parallel/context/forms.hpp"
 
-namespace trireme::context {
+namespace trireme::parallel::context {
 namespace {
 
 /// The heads that each rank takes; ranges of keys may overlap.
@@ -17,7 +17,8 @@ struct Heads {
   HeadRanges key;
 };
 
-Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Communicator& group) {
+Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads,
+                   const comm::Communicator& group) {
   const std::int64_t ranks = group.size();
   if (num_heads % ranks != 0) {
     fail(
@@ -41,7 +42,7 @@ Heads divide_heads(std::int64_t num_heads, std::int64_t num_key_heads, const Com
 class TensorExchange {
  public:
   TensorExchange(const std::vector<at::Tensor>& parts, std::vector<std::uint64_t> counts,
-                 Communicator& group, std::string_view tag)
+                 comm::Communicator& group, std::string_view tag)
       : counts_(std::move(counts)) {
     std::vector<at::Tensor> flat;
     std::vector<std::uint64_t> sent;
@@ -57,8 +58,8 @@ class TensorExchange {
                               .send_counts = sent,
                               .output = in_.data_ptr(),
                               .receive_counts = counts_,
-                              .dtype = to_dtype(out_.scalar_type()),
-                              .stream = current_stream(out_.device()),
+                              .dtype = device::to_dtype(out_.scalar_type()),
+                              .stream = device::current_stream(out_.device()),
                               .tag = tag});
   }
 
@@ -78,17 +79,18 @@ class TensorExchange {
   std::vector<std::uint64_t> counts_;
   at::Tensor out_;
   at::Tensor in_;
-  WorkPtr work_;  // destroyed first, because it may still read and write the tensors
+  comm::WorkPtr work_;  // destroyed first, because it may still read and write the tensors
 };
 
-std::size_t own_rank(const Communicator& group) {
+std::size_t own_rank(const comm::Communicator& group) {
   return static_cast<std::size_t>(group.rank());
 }
 
 /// A pending exchange from some positions of all heads to all positions of some heads.
 class ToHeads {
  public:
-  ToHeads(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
+  ToHeads(const at::Tensor& x, const HeadRanges& heads, comm::Communicator& group,
+          std::string_view tag)
       : shape_({x.size(0), heads[own_rank(group)].length, x.size(2), x.size(3)}),
         exchange_(parts_of(x, heads),
                   std::vector<std::uint64_t>(
@@ -117,7 +119,8 @@ class ToHeads {
 /// A pending exchange from all positions of some heads back to some positions of all heads.
 class ToPlaces {
  public:
-  ToPlaces(const at::Tensor& x, const HeadRanges& heads, Communicator& group, std::string_view tag)
+  ToPlaces(const at::Tensor& x, const HeadRanges& heads, comm::Communicator& group,
+           std::string_view tag)
       : heads_(heads),
         shape_({x.size(0), 0, x.size(2) / group.size(), x.size(3)}),
         exchange_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
@@ -180,14 +183,14 @@ at::Tensor sum_readers(const at::Tensor& grad, const std::vector<std::int64_t>& 
 
 ContextResult ulysses_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const ContextCall& call) {
-  Communicator& group = *call.group;
+  comm::Communicator& group = *call.group;
   const Heads heads = divide_heads(q.size(1), k.size(1), group);
   ToHeads queries(q, heads.query, group, "context queries");
   ToHeads keys(k, heads.key, group, "context keys");
   ToHeads values(v, heads.key, group, "context values");
   const auto read = uneven_readers(q.size(1), k.size(1), heads, own_rank(group));
   ContextSaved saved{queries.arrived(), keys.arrived(), values.arrived(), {}};
-  const auto places = places_of_all(call.setup);
+  const auto places = all_positions(call.setup);
   saved.attended =
       ops::attention_forward(saved.q, repeat_readers(saved.k, read), repeat_readers(saved.v, read),
                              call.attention(places, places, false), call.path);
@@ -197,12 +200,12 @@ ContextResult ulysses_forward(const at::Tensor& q, const at::Tensor& k, const at
 
 ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSaved& saved,
                                      const ContextCall& call) {
-  Communicator& group = *call.group;
+  comm::Communicator& group = *call.group;
   const std::int64_t num_heads = grad_out.size(1);
   const Heads heads = divide_heads(num_heads, call.num_key_heads, group);
   const auto read = uneven_readers(num_heads, call.num_key_heads, heads, own_rank(group));
   ToHeads incoming(grad_out, heads.query, group, "context output gradients");
-  const auto places = places_of_all(call.setup);
+  const auto places = all_positions(call.setup);
   const auto grads = ops::attention_backward(
       incoming.arrived(), saved.q, repeat_readers(saved.k, read), repeat_readers(saved.v, read),
       saved.attended, call.attention(places, places, /*wide=*/true), call.path);
@@ -216,4 +219,4 @@ ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSa
           values.arrived(call.num_key_heads).to(type)};
 }
 
-}  // namespace trireme::context
+}  // namespace trireme::parallel::context

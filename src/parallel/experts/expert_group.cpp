@@ -1,6 +1,6 @@
 #include "parallel/experts/expert_group.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 ExpertGroup::ExpertGroup(const Mesh& mesh)
     : group_(&mesh.group(Axis::ep)),
@@ -19,4 +19,4 @@ IndexRange ExpertGroup::sent(std::int64_t count) const {
   return split_range(count, {}, parts_, part_);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -2,7 +2,7 @@
 #include "parallel/mesh.hpp"
 #include "parallel/param_spec.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Expert parallelism as used by a layer: which experts each rank holds, and which tokens this rank
 /// sends to them. Without a mesh, or if experts are split like other weights, this rank holds all
@@ -18,7 +18,7 @@ class ExpertGroup {
   [[nodiscard]] int size() const { return group_ == nullptr ? 1 : group_->size(); }
 
   /// Only valid with more than one rank.
-  [[nodiscard]] Communicator& group() const { return *group_; }
+  [[nodiscard]] comm::Communicator& group() const { return *group_; }
 
   /// Return the range of experts on `rank` of the group, or on this rank.
   [[nodiscard]] IndexRange held(std::int64_t num_experts, int rank) const;
@@ -29,9 +29,9 @@ class ExpertGroup {
   [[nodiscard]] IndexRange sent(std::int64_t count) const;
 
  private:
-  Communicator* group_ = nullptr;
+  comm::Communicator* group_ = nullptr;
   int parts_ = 1;  // number of parts into which the tp ranks split their tokens
   int part_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

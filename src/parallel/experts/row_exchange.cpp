@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using Counts = std::vector<std::uint64_t>;
@@ -130,4 +130,4 @@ void RouteMemo::keep(std::int64_t layer, std::shared_ptr<const Route> route) {
   routes_[layer] = std::move(route);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

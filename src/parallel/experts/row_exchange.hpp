@@ -8,7 +8,7 @@
 
 #include "parallel/experts/expert_group.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Rows in transit between ranks. Call wait() at once or after other work.
 class MovingRows {
@@ -21,7 +21,7 @@ class MovingRows {
   at::Tensor sent_;
   at::Tensor received_;
   at::Tensor order_;  // order of the received rows; undefined: as received
-  WorkPtr work_;
+  comm::WorkPtr work_;
 };
 
 /// The destination of the rows of one micro-batch and layer: each row goes to the rank that holds
@@ -46,7 +46,7 @@ class RowExchange {
   [[nodiscard]] MovingRows give_back(const at::Tensor& rows, std::string_view tag) const;
 
  private:
-  Communicator* group_ = nullptr;
+  comm::Communicator* group_ = nullptr;
   std::vector<std::int64_t> bounds_;
   std::vector<std::uint64_t> sent_;  // rows, by rank
   std::vector<std::uint64_t> received_;
@@ -71,4 +71,4 @@ class RouteMemo {
   std::map<std::int64_t, std::shared_ptr<const Route>> routes_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -13,7 +13,7 @@
 #include "pipeline/schedule_file.hpp"
 #include "pipeline/search.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
@@ -44,14 +44,14 @@ pipeline::Placement searched_placement(const ParallelConfig& config) {
 }
 
 pipeline::Schedule greedy(const pipeline::Placement& placement, int micro_batches) {
-  return pipeline::greedy_schedule(placement, micro_batches, {{pipeline::PassTimes{}}},
+  return pipeline::greedy_schedule(placement, micro_batches, {{pipeline::ActionTimes{}}},
                                    {.split_backward = false});
 }
 
 pipeline::Schedule named(const ParallelConfig& config, int micro_batches) {
   if (config.pp == 1) return pipeline::named_schedule("1f1b", {1, 1, micro_batches});
   const int stages =
-      pipeline::stages_a_rank(config.schedule, static_cast<int>(config.virtual_stages));
+      pipeline::stages_per_rank(config.schedule, static_cast<int>(config.virtual_stages));
   return pipeline::named_schedule(config.schedule,
                                   {static_cast<int>(config.pp), stages, micro_batches});
 }
@@ -87,8 +87,8 @@ std::string weights_out_of_order(const ParallelConfig& config) {
   const pipeline::Schedule& schedule = schedule_in(config.schedule);
   std::vector<int> next(static_cast<std::size_t>(schedule.placement.stages()), 0);
   for (const auto& list : schedule.lists) {
-    for (const pipeline::Pass& action : list) {
-      if (!gives_weight_grad(action.kind)) continue;
+    for (const pipeline::StageAction& action : list) {
+      if (!pipeline::gives_weight_grad(action.kind)) continue;
       int& expected = next[static_cast<std::size_t>(action.stage)];
       if (action.micro_batch != expected) return text_of(action);
       ++expected;
@@ -121,4 +121,4 @@ pipeline::Schedule stage_schedule(const ParallelConfig& config, int micro_batche
       .schedule;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

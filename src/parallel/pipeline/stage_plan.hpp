@@ -8,7 +8,7 @@
 
 /// The schedule and stage placement of parallel.schedule: one of pipeline::kSchedules, "auto"
 /// (searched), or a file from `trireme plan schedule`.
-namespace trireme {
+namespace trireme::parallel {
 
 /// Returns true if the schedule is searched, again after actions have been timed.
 bool searches_schedule(const ParallelConfig& config);
@@ -37,6 +37,6 @@ pipeline::Placement stage_placement(const ParallelConfig& config);
 /// backward of each micro-batch in turn. If a file has another number of micro-batches (in a
 /// validation), only its placement is used, with greedy order. `timing` is used by the search.
 pipeline::Schedule stage_schedule(const ParallelConfig& config, int micro_batches,
-                                  const pipeline::Timing& timing = {{pipeline::PassTimes{}}});
+                                  const pipeline::Timing& timing = {{pipeline::ActionTimes{}}});
 
-}  // namespace trireme
+}  // namespace trireme::parallel

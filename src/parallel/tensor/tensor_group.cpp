@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr const char* kPurpose = "activations";
@@ -27,7 +27,7 @@ at::Tensor TensorGroup::sum(const at::Tensor& y) const {
   at::Tensor sum;
   if (!sequence_parallel_) {
     sum = y.clone(at::MemoryFormat::Contiguous);
-    all_reduce(*group_, sum, ReduceOp::sum, kPurpose)->wait();
+    all_reduce(*group_, sum, comm::ReduceOp::sum, kPurpose)->wait();
     return sum;
   }
   TRIREME_ASSERT(y.size(1) % size() == 0);
@@ -44,11 +44,11 @@ at::Tensor TensorGroup::own_tokens(const at::Tensor& per_token) const {
   return per_token.narrow(1, length * rank(), length).contiguous();
 }
 
-std::vector<IndexRange> token_pieces(std::int64_t tokens, std::int64_t chunks) {
+std::vector<IndexRange> token_chunks(std::int64_t tokens, std::int64_t chunks) {
   const auto count = static_cast<int>(std::clamp<std::int64_t>(tokens, 1, chunks));
   std::vector<IndexRange> ranges;
   for (int i = 0; i < count; ++i) ranges.push_back(split_range(tokens, {}, count, i));
   return ranges;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

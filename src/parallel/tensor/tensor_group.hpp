@@ -6,7 +6,7 @@
 #include "comm/communicator.hpp"
 #include "parallel/param_spec.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Tensor parallelism as used by a layer. Between whole() and sum() a rank computes with its part
 /// of the heads, the MLP or the vocabulary. In the residual stream all ranks have the same tokens,
@@ -25,7 +25,7 @@ class TensorGroup {
   TensorGroup() = default;
 
   /// `group` must outlive this object.
-  TensorGroup(Communicator& group, bool sequence_parallel, std::int64_t chunks = 1)
+  TensorGroup(comm::Communicator& group, bool sequence_parallel, std::int64_t chunks = 1)
       : group_(&group),
         sequence_parallel_(sequence_parallel && group.size() > 1),
         chunks_(chunks) {}
@@ -40,7 +40,7 @@ class TensorGroup {
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
 
   /// Only valid with more than one rank.
-  [[nodiscard]] Communicator& group() const { return *group_; }
+  [[nodiscard]] comm::Communicator& group() const { return *group_; }
 
   /// Returns the whole tokens at the start of a parallel region, without autograd.
   [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
@@ -51,12 +51,12 @@ class TensorGroup {
   [[nodiscard]] at::Tensor own_tokens(const at::Tensor& per_token) const;
 
  private:
-  Communicator* group_ = nullptr;
+  comm::Communicator* group_ = nullptr;
   bool sequence_parallel_ = false;
   std::int64_t chunks_ = 1;
 };
 
 /// Splits [0, tokens) into `chunks` ranges of about equal length, without empty ones.
-std::vector<IndexRange> token_pieces(std::int64_t tokens, std::int64_t chunks);
+std::vector<IndexRange> token_chunks(std::int64_t tokens, std::int64_t chunks);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -8,7 +8,7 @@
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr const char* kTokensPurpose = "activations";
@@ -42,9 +42,9 @@ at::Tensor product_onto(const at::Tensor& onto, const at::Tensor& y, const at::T
 
 /// A pending all-gather of one chunk of every rank's tokens.
 struct Gather {
-  at::Tensor mine;   // [B, n, D]
-  at::Tensor parts;  // [t, B, n, D]
-  WorkPtr work;      // destroyed first
+  at::Tensor mine;     // [B, n, D]
+  at::Tensor parts;    // [t, B, n, D]
+  comm::WorkPtr work;  // destroyed first
 };
 
 Gather begin_gather(const TensorGroup& group, const at::Tensor& x, const IndexRange& chunk) {
@@ -68,7 +68,7 @@ WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
   const at::Tensor product = at::empty({x.size(0), tokens, matrix.size(1)}, x.options());
   const at::Tensor whole_of = by_rank(whole, group);
   const at::Tensor product_of = by_rank(product, group);
-  const std::vector<IndexRange> chunks = token_pieces(x.size(1), group.chunks());
+  const std::vector<IndexRange> chunks = token_chunks(x.size(1), group.chunks());
   Gather next = begin_gather(group, x, chunks.front());
   for (std::size_t i = 0; i < chunks.size(); ++i) {
     Gather arrived = std::move(next);
@@ -100,13 +100,13 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
   if (group.chunks() == 1) {
     sum_ = product_onto(onto, y, matrix).contiguous();
     chunks_.push_back(
-        {{}, sum_, {}, all_reduce(group.group(), sum_, ReduceOp::sum, kTokensPurpose)});
+        {{}, sum_, {}, all_reduce(group.group(), sum_, comm::ReduceOp::sum, kTokensPurpose)});
     return;
   }
   sum_ = onto.defined() ? onto : at::empty({y.size(0), y.size(1), matrix.size(1)}, y.options());
   const at::Tensor from = y.reshape({-1, y.size(2)});
   const at::Tensor to = sum_.view({-1, matrix.size(1)});
-  for (const IndexRange& range : token_pieces(from.size(0), group.chunks())) {
+  for (const IndexRange& range : token_chunks(from.size(0), group.chunks())) {
     const at::Tensor chunk = to.narrow(0, range.begin, range.count());
     const at::Tensor rows = from.narrow(0, range.begin, range.count());
     if (onto.defined()) {
@@ -116,7 +116,7 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
     }
     poll();
     chunks_.push_back(
-        {{}, chunk, {}, all_reduce(group.group(), chunk, ReduceOp::sum, kTokensPurpose)});
+        {{}, chunk, {}, all_reduce(group.group(), chunk, comm::ReduceOp::sum, kTokensPurpose)});
   }
 }
 
@@ -125,7 +125,7 @@ void ProductSum::scatter_tokens(const TensorGroup& group, const at::Tensor& y,
   const at::Tensor from = by_rank(y, group);
   const std::int64_t own = from.size(2);
   sum_ = at::empty({y.size(0), own, matrix.size(1)}, y.options());
-  for (const IndexRange& range : token_pieces(own, group.chunks())) {
+  for (const IndexRange& range : token_chunks(own, group.chunks())) {
     Chunk chunk;
     if (group.chunks() == 1) {
       chunk.sent = by_rank(product_onto(onto, y, matrix), group).transpose(0, 1).contiguous();
@@ -160,4 +160,4 @@ at::Tensor ProductSum::wait() {
   return std::move(sum_);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

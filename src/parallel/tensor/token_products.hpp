@@ -10,7 +10,7 @@
 /// TensorGroup::chunks() K, a row's tokens travel in K chunks; during one chunk's transfer the
 /// product of another runs. Without autograd. Source: Wang et al., "Overlap communication with
 /// dependent computation via decomposition in large deep learning models", ASPLOS 2023.
-namespace trireme {
+namespace trireme::parallel {
 
 struct WholeAndProduct {
   at::Tensor whole;    // [B, T, in]
@@ -36,8 +36,8 @@ class ProductSum {
   struct Chunk {
     at::Tensor sent;
     at::Tensor received;
-    at::Tensor place;  // destination in the sum if `received` is a copy
-    WorkPtr work;      // destroyed first, because it may still read and write the tensors
+    at::Tensor place;    // destination in the sum if `received` is a copy
+    comm::WorkPtr work;  // destroyed first, because it may still read and write the tensors
   };
 
   void sum_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
@@ -50,4 +50,4 @@ class ProductSum {
   std::vector<Chunk> chunks_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -5,13 +5,13 @@
 #include "parallel/collectives.hpp"
 #include "parallel/units/grad_reduction.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr std::int64_t kFirstBytes = 1024 * 1024;
 constexpr std::int64_t kBucketAlignment = 64;  // elements
 
-at::Tensor own_part(const at::Tensor& values, const Communicator& node) {
+at::Tensor own_part(const at::Tensor& values, const comm::Communicator& node) {
   const std::int64_t size = values.numel() / node.size();
   return values.narrow(0, size * node.rank(), size);
 }
@@ -33,8 +33,8 @@ void HierarchicalSum::advance() {
   if (summed_.defined())
     in_flight_.add(all_gather(node_, own_part(summed_, node_), summed_, "grads in node"));
   if (scattered_.defined())
-    in_flight_.add(
-        all_reduce(across_, own_part(scattered_, node_), ReduceOp::sum, "grads across nodes"));
+    in_flight_.add(all_reduce(across_, own_part(scattered_, node_), comm::ReduceOp::sum,
+                              "grads across nodes"));
   summed_ = std::exchange(scattered_, {});
 }
 
@@ -49,12 +49,13 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& g
     if (bucket_bytes == 0) return std::int64_t{0};
     return std::max(alignment, bytes / element_bytes / alignment * alignment);
   };
-  const auto add_lane = [&](Communicator& group, const IndexRange& elements, std::int64_t ranks) {
+  const auto add_lane = [&](comm::Communicator& group, const IndexRange& elements,
+                            std::int64_t ranks) {
     const std::int64_t alignment = kBucketAlignment * ranks;
     lanes_.push_back(cut(group, elements, size(std::min(kFirstBytes, bucket_bytes), alignment),
                          size(bucket_bytes, alignment)));
   };
-  const IndexRange experts = layout.trained_experts();
+  const IndexRange experts = layout.trainable_experts();
   add_lane(groups.dense, {0, experts.begin}, levels != nullptr ? levels->node->size() : 1);
   if (experts.count() > 0) add_lane(groups.experts, experts, 1);
   for (ParamId id = 0; id < registry.size(); ++id) {
@@ -64,7 +65,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& g
     if (unit.frozen) continue;
     place.lane = unit.experts ? 1 : 0;
     std::vector<Bucket>& buckets = lanes_[place.lane].buckets;
-    const std::int64_t begin = unit.trained_begin + param.begin;
+    const std::int64_t begin = unit.trainable_begin + param.begin;
     place.buckets = {static_cast<std::int64_t>(buckets.size()), 0};
     for (std::size_t b = 0; b < buckets.size(); ++b) {
       const IndexRange& elements = buckets[b].elements;
@@ -76,7 +77,7 @@ BucketAllReduce::BucketAllReduce(ParamRegistry& registry, const ReplicaGroups& g
   }
 }
 
-BucketAllReduce::Lane BucketAllReduce::cut(Communicator& group, const IndexRange& elements,
+BucketAllReduce::Lane BucketAllReduce::cut(comm::Communicator& group, const IndexRange& elements,
                                            std::int64_t first, std::int64_t others) {
   Lane lane{group};
   for (std::int64_t end = elements.end; end > elements.begin;) {
@@ -116,7 +117,7 @@ void BucketAllReduce::launch_complete(Lane& lane) {
       hierarchical_->add(grads);
     } else {
       in_flight_.add(
-          all_reduce(lane.group, grads, ReduceOp::sum, formatted("grads bucket {}", next)));
+          all_reduce(lane.group, grads, comm::ReduceOp::sum, formatted("grads bucket {}", next)));
     }
   }
 }
@@ -127,4 +128,4 @@ void BucketAllReduce::finish() {
   in_flight_.finish();
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -5,7 +5,7 @@
 
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 at::Tensor Gathering::all(const std::function<at::Tensor(std::size_t)>& part_of) const {
   const UnitLayout& layout = registry_.layout();
@@ -29,7 +29,7 @@ at::Tensor Gathering::all(const std::function<at::Tensor(std::size_t)>& part_of)
     }
   }
   const at::Tensor sum = all.to(registry_.device());
-  all_reduce(world_, sum, ReduceOp::sum, "gathered")->wait();
+  all_reduce(world_, sum, comm::ReduceOp::sum, "gathered")->wait();
   return sum.to(at::kCPU);
 }
 
@@ -40,7 +40,7 @@ at::Tensor Gathering::trained(const std::function<at::Tensor(std::size_t)>& part
 }
 
 at::Tensor Gathering::weights() const {
-  return all([this](std::size_t unit) { return registry_.main_part(unit); });
+  return all([this](std::size_t unit) { return registry_.master_part(unit); });
 }
 
 at::Tensor Gathering::grads() const {
@@ -58,4 +58,4 @@ std::vector<GatheredParam> gathered_params(const ParamRegistry& registry) {
   return params;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

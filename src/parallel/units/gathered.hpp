@@ -8,7 +8,7 @@
 #include "parallel/param_registry.hpp"
 
 /// Assembles whole tensors from the ranks' parts, to compare layouts of small models.
-namespace trireme {
+namespace trireme::parallel {
 
 /// One parameter's range in a tensor of all parameters.
 struct GatheredParam {
@@ -27,17 +27,18 @@ class Gathering {
  public:
   /// `params` lists the parameters of the whole model in the order of the results, including this
   /// rank's `registry`. `registry` and `world` (all ranks) must outlive this object.
-  Gathering(const ParamRegistry& registry, std::vector<GatheredParam> params, Communicator& world)
+  Gathering(const ParamRegistry& registry, std::vector<GatheredParam> params,
+            comm::Communicator& world)
       : registry_(registry), params_(std::move(params)), world_(world) {}
 
   /// For a rank that declares all parameters.
-  Gathering(const ParamRegistry& registry, Communicator& world)
+  Gathering(const ParamRegistry& registry, comm::Communicator& world)
       : Gathering(registry, gathered_params(registry), world) {}
 
   [[nodiscard]] const std::vector<GatheredParam>& params() const { return params_; }
 
   /// Returns every element of every parameter as fp64 on the host. `part_of(unit)` returns this
-  /// rank's part of a unit, like ParamRegistry::main_part(); undefined means zeros.
+  /// rank's part of a unit, like ParamRegistry::master_part(); undefined means zeros.
   [[nodiscard]] at::Tensor all(const std::function<at::Tensor(std::size_t)>& part_of) const;
 
   /// Like all(), for gradients and optimizer state; frozen parameters get zeros.
@@ -49,15 +50,15 @@ class Gathering {
  private:
   const ParamRegistry& registry_;
   std::vector<GatheredParam> params_;
-  Communicator& world_;
+  comm::Communicator& world_;
 };
 
-inline at::Tensor gathered_weights(const ParamRegistry& registry, Communicator& world) {
+inline at::Tensor gathered_weights(const ParamRegistry& registry, comm::Communicator& world) {
   return Gathering(registry, world).weights();
 }
 
-inline at::Tensor gathered_grads(const ParamRegistry& registry, Communicator& world) {
+inline at::Tensor gathered_grads(const ParamRegistry& registry, comm::Communicator& world) {
   return Gathering(registry, world).grads();
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

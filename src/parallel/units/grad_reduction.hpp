@@ -12,7 +12,7 @@
 #include "parallel/mesh.hpp"
 #include "parallel/param_registry.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// The times of one update's communication, in seconds since begin().
 struct OverlapTimes {
@@ -35,7 +35,7 @@ class InFlight {
 
   /// Adds a collective. `then` runs after its completion, after the functions of all earlier ones.
   void add(
-      WorkPtr work, std::function<void()> then = [] {});
+      comm::WorkPtr work, std::function<void()> then = [] {});
 
   /// Makes progress without waiting.
   void poll();
@@ -48,7 +48,7 @@ class InFlight {
 
  private:
   struct Item {
-    WorkPtr work;
+    comm::WorkPtr work;
     std::function<void()> then;
   };
 
@@ -110,8 +110,8 @@ class HierarchicalSum {
  private:
   void advance();
 
-  Communicator& node_;
-  Communicator& across_;
+  comm::Communicator& node_;
+  comm::Communicator& across_;
   InFlight& in_flight_;
   at::Tensor scattered_;  // tensor in the first stage
   at::Tensor summed_;     // tensor in the second stage
@@ -119,8 +119,8 @@ class HierarchicalSum {
 
 /// The groups of ranks with the same weights, without ZeRO.
 struct ReplicaGroups {
-  Communicator& dense;
-  Communicator& experts;  // for expert units in a separate grid
+  comm::Communicator& dense;
+  comm::Communicator& experts;  // for expert units in a separate grid
 };
 
 /// Without ZeRO: all-reduces buckets in an update's last backward pass.
@@ -149,7 +149,7 @@ class BucketAllReduce final : public GradReduction {
 
   /// The buckets of one group, in launch order.
   struct Lane {
-    Communicator& group;
+    comm::Communicator& group;
     std::vector<Bucket> buckets = {};
     std::size_t next_launch = 0;
   };
@@ -160,7 +160,7 @@ class BucketAllReduce final : public GradReduction {
     IndexRange buckets;
   };
 
-  static Lane cut(Communicator& group, const IndexRange& elements, std::int64_t first,
+  static Lane cut(comm::Communicator& group, const IndexRange& elements, std::int64_t first,
                   std::int64_t others);
   void launch_complete(Lane& lane);
 
@@ -185,7 +185,7 @@ class UnitReduction : public GradReduction {
   /// Adds pending `work` that sums a whole, taken unit; `then` uses the result. Beside the unit
   /// that backward fills, at most one unit waits for its sums. This bounds the memory whatever the
   /// timing.
-  void add_taken(WorkPtr work, std::int64_t bytes, std::function<void()> then);
+  void add_taken(comm::WorkPtr work, std::int64_t bytes, std::function<void()> then);
   void wait_for_taken();
 
   ParamRegistry& registry_;
@@ -223,4 +223,4 @@ class UnitOrderedSum final : public UnitReduction {
   void launch(std::size_t unit) override;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -8,7 +8,7 @@
 #include "device/own_pages.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 bool is_shared(const ParamSpec& spec, int tp) {
@@ -31,8 +31,8 @@ at::Tensor rectangle(at::Tensor whole, const Slice& slice) {
 UnitGrads::UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device,
                      bool sharded, bool each_alone)
     : layout_(&layout), sharded_(sharded), each_alone_(each_alone), live_(layout.units().size()) {
-  const std::int64_t elements = sharded ? layout.trained_parts_count() : layout.trained_count();
-  flat_ = own_zero_pages(elements, at::TensorOptions().dtype(dtype).device(device));
+  const std::int64_t elements = sharded ? layout.trainable_parts_count() : layout.trainable_count();
+  flat_ = device::own_zero_pages(elements, at::TensorOptions().dtype(dtype).device(device));
 }
 
 bool UnitGrads::apart(std::size_t unit) const {
@@ -42,10 +42,11 @@ bool UnitGrads::apart(std::size_t unit) const {
 at::Tensor UnitGrads::whole(std::size_t unit) {
   const Unit& what = layout_->units()[unit];
   TRIREME_ASSERT(!what.frozen);
-  if (!apart(unit)) return sharded_ ? part(unit) : flat_.narrow(0, what.trained_begin, what.count);
+  if (!apart(unit))
+    return sharded_ ? part(unit) : flat_.narrow(0, what.trainable_begin, what.count);
   at::Tensor& live = live_[unit];
   if (!live.defined()) {
-    live = own_zero_pages(what.count, flat_.options());
+    live = device::own_zero_pages(what.count, flat_.options());
     live_bytes_ += static_cast<std::int64_t>(live.nbytes());
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   }
@@ -57,7 +58,7 @@ at::Tensor UnitGrads::part(std::size_t unit) const {
   const Unit& what = layout_->units()[unit];
   TRIREME_ASSERT(!what.frozen);
   const std::int64_t begin =
-      sharded_ ? layout_->trained_part_begin(unit) : what.trained_begin + range.begin;
+      sharded_ ? layout_->trainable_part_begin(unit) : what.trainable_begin + range.begin;
   return flat_.narrow(0, begin, range.count());
 }
 
@@ -80,7 +81,7 @@ void UnitGrads::zero() {
 }
 
 SharedGrads::SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout,
-                         Communicator& tp)
+                         comm::Communicator& tp)
     : layout_(&layout), tp_(&tp), of_unit_(layout.units().size()) {
   if (tp.size() == 1) return;
   for (std::size_t unit = 0; unit < of_unit_.size(); ++unit) {
@@ -109,8 +110,8 @@ void SharedGrads::sum(std::size_t unit, const at::Tensor& whole) const {
     }
   };
   for_each([](const at::Tensor& there, const at::Tensor& mine) { there.copy_(mine); });
-  all_reduce(*tp_, message, ReduceOp::sum, "shared grads")->wait();
+  all_reduce(*tp_, message, comm::ReduceOp::sum, "shared grads")->wait();
   for_each([](const at::Tensor& there, const at::Tensor& mine) { mine.copy_(there); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -6,7 +6,7 @@
 
 #include "parallel/units/unit_layout.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// The master gradients of a rank, in units; frozen units have none.
 ///
@@ -67,7 +67,7 @@ class UnitGrads {
 class SharedGrads {
  public:
   SharedGrads() = default;
-  SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, Communicator& tp);
+  SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, comm::Communicator& tp);
 
   /// Collective over tp: one all-reduce for a unit with complete gradients on every rank.
   void sum(std::size_t unit, const at::Tensor& whole) const;
@@ -80,8 +80,8 @@ class SharedGrads {
   };
 
   const UnitLayout* layout_ = nullptr;
-  Communicator* tp_ = nullptr;
+  comm::Communicator* tp_ = nullptr;
   std::vector<std::vector<Shared>> of_unit_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr std::int64_t kAlignment =
@@ -21,7 +21,7 @@ IndexRange even_range(std::int64_t groups, int parts, int part) {
 }
 
 /// Returns the rectangle that this rank holds, and the elements that no lower rank holds.
-PlacedParam placed(const ParamSpec& spec, const ShareGrid& grid) {
+PlacedParam placed(const ParamSpec& spec, const ShardGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
   if (spec.of_experts) {
@@ -87,8 +87,8 @@ IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int 
 }
 
 UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
-                       std::span<const std::string> names, const ShareGrid& grid,
-                       std::int64_t persist, const std::optional<ShareGrid>& experts)
+                       std::span<const std::string> names, const ShardGrid& grid,
+                       std::int64_t persist, const std::optional<ShardGrid>& experts)
     : grid_(grid), experts_(experts) {
   const std::vector<bool> small = smaller_than(persist, specs);
   params_.resize(specs.size());
@@ -123,20 +123,20 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
   for (Unit* persistent : {&small_trained, &small_frozen})
     if (!persistent->params.empty()) place(std::move(*persistent), specs);
   for (Unit& unit : beside) place(std::move(unit), specs);
-  trained_experts_.begin = trained_count_;
+  trainable_experts_.begin = trainable_count_;
   for (auto& [unit, of_unit] : of_experts) {
     units_[unit].experts_of = units_.size();
     place(std::move(of_unit), specs);
   }
-  trained_experts_.end = trained_count_;
+  trainable_experts_.end = trainable_count_;
 }
 
 void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
-  const ShareGrid& grid = unit.experts ? *experts_ : grid_;
+  const ShardGrid& grid = unit.experts ? *experts_ : grid_;
   unit.begin = count_;
-  unit.trained_begin = trained_count_;
+  unit.trainable_begin = trainable_count_;
   unit.part_begin = parts_count_;
-  unit.trained_part_begin = trained_parts_count_;
+  unit.trainable_part_begin = trainable_parts_count_;
   for (const ParamId id : unit.params) {
     PlacedParam param = placed(specs[id], grid);
     param.unit = units_.size();
@@ -150,22 +150,22 @@ void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
   count_ += unit.count;
   parts_count_ += unit.count / grid.shards;
   if (!unit.frozen) {
-    trained_units_.push_back(units_.size());
-    trained_count_ += unit.count;
-    trained_parts_count_ += unit.count / grid.shards;
+    trainable_units_.push_back(units_.size());
+    trainable_count_ += unit.count;
+    trainable_parts_count_ += unit.count / grid.shards;
   }
   units_.push_back(std::move(unit));
 }
 
 IndexRange UnitLayout::part(std::size_t unit) const {
-  const ShareGrid& place = grid(unit);
+  const ShardGrid& place = grid(unit);
   const std::int64_t size = units_[unit].count / place.shards;
   return {place.shard * size, (place.shard + 1) * size};
 }
 
 IndexRange UnitLayout::share(std::size_t unit) const {
   const IndexRange whole = part(unit);
-  const ShareGrid& place = grid(unit);
+  const ShardGrid& place = grid(unit);
   const std::int64_t size = whole.count() / place.replicas;
   return {whole.begin + place.replica * size, whole.begin + (place.replica + 1) * size};
 }
@@ -193,4 +193,4 @@ std::vector<ParamSpan> UnitLayout::owned_spans(std::size_t unit, const IndexRang
   return result;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,11 +7,11 @@
 #include "parallel/param_spec.hpp"
 #include "parallel/slice.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// The position of a rank among the ranks that hold the same model. For experts in a separate grid,
 /// tp is etp, and the data ranks are those of edp.
-struct ShareGrid {
+struct ShardGrid {
   int tp = 1;
   int tp_rank = 0;
   int shards = 1;    // data ranks that together hold one copy of the sharded state
@@ -30,11 +30,11 @@ struct Unit {
   std::vector<ParamId> params = {};  // ascending
   std::int64_t begin = 0;            // element in a buffer of all units
   std::int64_t count = 0;
-  bool persistent = false;         // whole on every rank between uses, also under ZeRO-3
-  bool frozen = false;             // all its parameters are frozen; otherwise none is
-  std::int64_t trained_begin = 0;  // if not frozen: element in a buffer of all trainable units
-  std::int64_t part_begin = 0;     // element in a buffer of this rank's parts
-  std::int64_t trained_part_begin = 0;
+  bool persistent = false;           // whole on every rank between uses, also under ZeRO-3
+  bool frozen = false;               // all its parameters are frozen; otherwise none is
+  std::int64_t trainable_begin = 0;  // if not frozen: element in a buffer of all trainable units
+  std::int64_t part_begin = 0;       // element in a buffer of this rank's parts
+  std::int64_t trainable_part_begin = 0;
   bool experts = false;                        // the parameters are experts in a separate grid
   std::optional<std::size_t> experts_of = {};  // the unit of its experts, if it has one
 };
@@ -72,8 +72,8 @@ class UnitLayout {
   /// - a persistent unit for trainable parameters of each otherwise frozen unit (adapters);
   /// - a unit for the experts of each unit, read with that unit, if experts have a separate grid.
   UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
-             std::span<const std::string> names, const ShareGrid& grid, std::int64_t persist = 0,
-             const std::optional<ShareGrid>& experts = {});
+             std::span<const std::string> names, const ShardGrid& grid, std::int64_t persist = 0,
+             const std::optional<ShardGrid>& experts = {});
   UnitLayout() = default;
 
   [[nodiscard]] const std::vector<Unit>& units() const { return units_; }
@@ -83,10 +83,10 @@ class UnitLayout {
   // elements of all units, including padding
   [[nodiscard]] std::int64_t count() const { return count_; }
 
-  [[nodiscard]] std::int64_t trained_count() const { return trained_count_; }
+  [[nodiscard]] std::int64_t trainable_count() const { return trainable_count_; }
 
   /// Returns the units with gradients, master weights and optimizer state, ascending.
-  [[nodiscard]] const std::vector<std::size_t>& trained_units() const { return trained_units_; }
+  [[nodiscard]] const std::vector<std::size_t>& trainable_units() const { return trainable_units_; }
 
   /// Return the range of elements relative to the unit's begin.
   [[nodiscard]] IndexRange part(std::size_t unit) const;
@@ -104,14 +104,14 @@ class UnitLayout {
   [[nodiscard]] std::int64_t parts_count() const { return parts_count_; }
 
   /// Returns the position of a unit's part in a buffer of all trainable parts.
-  [[nodiscard]] std::int64_t trained_part_begin(std::size_t unit) const {
-    return units_[unit].trained_part_begin;
+  [[nodiscard]] std::int64_t trainable_part_begin(std::size_t unit) const {
+    return units_[unit].trainable_part_begin;
   }
 
-  [[nodiscard]] std::int64_t trained_parts_count() const { return trained_parts_count_; }
+  [[nodiscard]] std::int64_t trainable_parts_count() const { return trainable_parts_count_; }
 
   /// Returns the expert units in a separate grid, the end of the buffer of trainable units.
-  [[nodiscard]] IndexRange trained_experts() const { return trained_experts_; }
+  [[nodiscard]] IndexRange trainable_experts() const { return trainable_experts_; }
 
   /// Returns the parameters' elements in `range` of a unit, in order.
   [[nodiscard]] std::vector<ParamSpan> spans(std::size_t unit, const IndexRange& range) const;
@@ -124,7 +124,7 @@ class UnitLayout {
   /// Returns the elements of `range` that this rank owns.
   [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit, const IndexRange& range) const;
 
-  [[nodiscard]] const ShareGrid& grid(std::size_t unit) const {
+  [[nodiscard]] const ShardGrid& grid(std::size_t unit) const {
     return units_[unit].experts ? *experts_ : grid_;
   }
 
@@ -136,16 +136,16 @@ class UnitLayout {
  private:
   void place(Unit unit, std::span<const ParamSpec> specs);
 
-  ShareGrid grid_;
-  std::optional<ShareGrid> experts_;
+  ShardGrid grid_;
+  std::optional<ShardGrid> experts_;
   std::vector<Unit> units_;
   std::vector<PlacedParam> params_;
   std::int64_t count_ = 0;
-  std::vector<std::size_t> trained_units_;
-  std::int64_t trained_count_ = 0;
+  std::vector<std::size_t> trainable_units_;
+  std::int64_t trainable_count_ = 0;
   std::int64_t parts_count_ = 0;
-  std::int64_t trained_parts_count_ = 0;
-  IndexRange trained_experts_;
+  std::int64_t trainable_parts_count_ = 0;
+  IndexRange trainable_experts_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

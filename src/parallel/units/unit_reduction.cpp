@@ -3,7 +3,7 @@
 #include "parallel/collectives.hpp"
 #include "parallel/units/grad_reduction.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 void InFlight::begin() {
   items_.clear();  // abandoned work is left; each destructor waits
@@ -12,7 +12,7 @@ void InFlight::begin() {
   timer_.restart();
 }
 
-void InFlight::add(WorkPtr work, std::function<void()> then) {
+void InFlight::add(comm::WorkPtr work, std::function<void()> then) {
   const double now = timer_.seconds();
   if (std::exchange(none_left_, false)) times_.first_launch_s = now;
   if (items_.empty()) busy_since_s_ = now;
@@ -72,7 +72,7 @@ void UnitReduction::ready(ParamId id) {
   in_flight_.poll();
 }
 
-void UnitReduction::add_taken(WorkPtr work, std::int64_t bytes, std::function<void()> then) {
+void UnitReduction::add_taken(comm::WorkPtr work, std::int64_t bytes, std::function<void()> then) {
   in_flight_.add(std::move(work), std::move(then));
   in_flight_.wait_for_all_but(1);
   registry_.grads().returned(std::exchange(waiting_bytes_, bytes));
@@ -86,13 +86,13 @@ void UnitReduction::wait_for_taken() {
 void UnitReduceScatter::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
   const bool experts = registry_.layout().units()[unit].experts;
-  Communicator& group = mesh_.shard_group(experts);
+  comm::Communicator& group = mesh_.shard_group(experts);
   if (group.size() == 1) return;
   const at::Tensor part = grads.part(unit);
   const bool apart = grads.apart(unit);
   const at::Tensor whole = apart ? grads.take(unit) : grads.whole(unit);
   const at::Tensor sum = apart ? at::empty_like(part) : part;
-  WorkPtr work = reduce_scatter(group, whole, sum, "grads");
+  comm::WorkPtr work = reduce_scatter(group, whole, sum, "grads");
   if (!apart) {
     in_flight_.add(std::move(work));
     return;
@@ -105,13 +105,13 @@ void UnitReduceScatter::launch(std::size_t unit) {
 
 void UnitReduceScatter::finish() {
   wait_for_taken();
-  for (const std::size_t unit : registry_.layout().trained_units()) {
+  for (const std::size_t unit : registry_.layout().trainable_units()) {
     const bool experts = registry_.layout().units()[unit].experts;
-    Communicator& copies = mesh_.replica_group(experts);
+    comm::Communicator& copies = mesh_.replica_group(experts);
     if (copies.size() == 1) continue;
     const at::Tensor part = registry_.grad_part(unit);
     if (part.numel() == 0) continue;
-    in_flight_.add(all_reduce(copies, part, ReduceOp::sum, "grads of copies"));
+    in_flight_.add(all_reduce(copies, part, comm::ReduceOp::sum, "grads of copies"));
   }
   in_flight_.finish();
 }
@@ -119,7 +119,7 @@ void UnitReduceScatter::finish() {
 void UnitOrderedSum::launch(std::size_t unit) {
   UnitGrads& grads = registry_.grads();
   const UnitLayout& layout = registry_.layout();
-  const ShareGrid& grid = layout.grid(unit);
+  const ShardGrid& grid = layout.grid(unit);
   const IndexRange share = layout.share_of_part(unit);
   const at::Tensor sum = grads.part(unit).narrow(0, share.begin, share.count());
   // Shares are ordered by shard, then by copy; data ranks are numbered by copy, then by shard.
@@ -137,9 +137,9 @@ void UnitOrderedSum::launch(std::size_t unit) {
 
 void UnitOrderedSum::finish() {
   wait_for_taken();
-  Communicator& copies = mesh_.group(Axis::replica);
+  comm::Communicator& copies = mesh_.group(Axis::replica);
   const UnitLayout& layout = registry_.layout();
-  for (const std::size_t unit : layout.trained_units()) {
+  for (const std::size_t unit : layout.trainable_units()) {
     if (copies.size() == 1) break;
     const IndexRange share = layout.share_of_part(unit);
     if (share.count() == 0) continue;
@@ -150,4 +150,4 @@ void UnitOrderedSum::finish() {
   in_flight_.finish();
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

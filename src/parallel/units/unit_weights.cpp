@@ -9,7 +9,7 @@
 #include "device/own_pages.hpp"
 #include "parallel/collectives.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 UnitWeights::UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at::ScalarType dtype,
                          at::Device device, const GatherOptions& options)
@@ -19,10 +19,10 @@ UnitWeights::UnitWeights(const UnitLayout& layout, const ShardGroups& groups, at
       options_(options),
       copies_(layout.units().size()) {
   const std::int64_t elements = options_.sharded ? layout.parts_count() : layout.count();
-  flat_ = own_zero_pages(elements, at::TensorOptions().dtype(dtype).device(device));
+  flat_ = device::own_zero_pages(elements, at::TensorOptions().dtype(dtype).device(device));
 }
 
-Communicator& UnitWeights::group_of(std::size_t unit) const {
+comm::Communicator& UnitWeights::group_of(std::size_t unit) const {
   return layout_->units()[unit].experts ? *experts_ : *dense_;
 }
 
@@ -57,7 +57,7 @@ void UnitWeights::gather(std::size_t unit) {
   const Unit& what = layout_->units()[unit];
   at::Tensor whole;
   if (apart(unit)) {
-    whole = copy.whole = own_pages(what.count, flat_.options());
+    whole = copy.whole = device::own_pages(what.count, flat_.options());
     live_bytes_ += static_cast<std::int64_t>(whole.nbytes());
     peak_bytes_ = std::max(peak_bytes_, live_bytes_);
   } else {
@@ -127,4 +127,4 @@ void UnitWeights::publish(bool frozen_too) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

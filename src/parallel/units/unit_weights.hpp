@@ -6,7 +6,7 @@
 #include "comm/communicator.hpp"
 #include "parallel/units/unit_layout.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Options of gathering weights.
 struct GatherOptions {
@@ -17,8 +17,8 @@ struct GatherOptions {
 
 /// The ranks that together hold one copy of a unit.
 struct ShardGroups {
-  Communicator& dense;
-  Communicator& experts;  // for expert units in a separate grid
+  comm::Communicator& dense;
+  comm::Communicator& experts;  // for expert units in a separate grid
 };
 
 /// The weights that the model computes with, in FSDP units.
@@ -75,22 +75,22 @@ class UnitWeights {
 
  private:
   struct Copy {
-    at::Tensor whole;  // sharded: the gathered copy, if any
-    WorkPtr gather;    // the gather in flight
+    at::Tensor whole;      // sharded: the gathered copy, if any
+    comm::WorkPtr gather;  // the gather in flight
   };
 
   void gather(std::size_t unit);
   void gather_if_missing(std::size_t unit);
   void drop(std::size_t unit);
-  [[nodiscard]] Communicator& group_of(std::size_t unit) const;
+  [[nodiscard]] comm::Communicator& group_of(std::size_t unit) const;
   /// Returns true if a rank stores only a part of the unit.
   [[nodiscard]] bool apart(std::size_t unit) const;
   [[nodiscard]] at::Tensor all_in_place(std::size_t unit) const;
   [[nodiscard]] bool is_next(std::size_t unit) const;
 
   const UnitLayout* layout_ = nullptr;
-  Communicator* dense_ = nullptr;
-  Communicator* experts_ = nullptr;
+  comm::Communicator* dense_ = nullptr;
+  comm::Communicator* experts_ = nullptr;
   GatherOptions options_;
   at::Tensor flat_;  // all units, or all parts
   std::vector<Copy> copies_;
@@ -116,4 +116,4 @@ class UnitUse {
   std::size_t unit_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -10,7 +10,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::scheduler {
 namespace {
 
 /// Reads type and number of GPUs: "gpu:a100:8(S:0-1),nic:2" is a100 and 8, "gpu:4" is "" and 4.
@@ -227,4 +227,4 @@ SchedulerAnswer read_scheduler_answer(int code, std::string_view output) {
   return answer;
 }
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

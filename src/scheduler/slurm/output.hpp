@@ -6,7 +6,7 @@
 
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::scheduler {
 
 /// The arguments of sinfo whose output read_nodes() reads.
 std::vector<std::string> sinfo_words();
@@ -35,4 +35,4 @@ SchedulerAnswer read_scheduler_answer(int code, std::string_view output);
 /// Returns the value of KEY=VALUE in such a line; "" if the key is missing.
 std::string word_of(std::string_view line, std::string_view key);
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

@@ -10,7 +10,7 @@
 #include "core/process/run_program.hpp"
 #include "scheduler/slurm/output.hpp"
 
-namespace trireme {
+namespace trireme::scheduler {
 namespace {
 
 constexpr double kJobAnswer_s = 10;
@@ -68,8 +68,8 @@ class Slurm final : public Scheduler {
   }
 
   [[nodiscard]] std::vector<StepNode> step_nodes() const override {
-    return trireme::step_nodes(variable_text("SLURM_STEP_NODELIST"),
-                               variable_text("SLURM_STEP_TASKS_PER_NODE"));
+    return trireme::scheduler::step_nodes(variable_text("SLURM_STEP_NODELIST"),
+                                          variable_text("SLURM_STEP_TASKS_PER_NODE"));
   }
 
   [[nodiscard]] bool gave_gpus() const override {
@@ -192,4 +192,4 @@ const Scheduler& slurm() noexcept {
   return only;
 }
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

@@ -1,9 +1,9 @@
 #pragma once
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::scheduler {
 
 /// Returns Slurm. Safe before main.
 const Scheduler& slurm() noexcept;
 
-}  // namespace trireme
+}  // namespace trireme::scheduler

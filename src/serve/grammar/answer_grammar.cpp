@@ -6,11 +6,11 @@
 #include "core/error.hpp"
 #include "serve/grammar/schema_rules.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Returns a grammar for `text` after up to two line ends, which models write after a thought.
-TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const GrammarPiece& text) {
+TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const GrammarSequence& text) {
   const std::uint32_t start = grammar->declare();
   grammar->define(start, {grammar->repeated(grammar->literal("\n"), 0, 2) + text});
   return {grammar, start};
@@ -48,7 +48,7 @@ Json arguments_schema(const std::string& schema) {
 
 /// Returns the grammar of the arguments. If the tool is not strict, the result is any object in
 /// three cases: the schema has no grammar, it allows other values than objects, or it is too large.
-GrammarPiece arguments_of(ByteGrammar& grammar, JsonRules& json, const CallableTool& tool) {
+GrammarSequence arguments_of(ByteGrammar& grammar, JsonRules& json, const CallableTool& tool) {
   if (tool.schema.empty()) return json.object();
   const OtherKeywords others = tool.is_strict ? OtherKeywords::refuse : OtherKeywords::pass;
   try {
@@ -90,17 +90,17 @@ TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool sever
                               CallStart start) {
   const auto grammar = std::make_shared<ByteGrammar>();
   JsonRules json(*grammar);
-  std::vector<GrammarPiece> calls;
+  std::vector<GrammarSequence> calls;
   for (const CallableTool& tool : tools) {
     calls.push_back(grammar->literal(Json(tool.name).dump() + ", \"arguments\": ") +
                     arguments_of(*grammar, json, tool));
   }
-  const GrammarPiece rest =
+  const GrammarSequence rest =
       grammar->choice({grammar->literal("\n{\"name\": ") + grammar->choice(calls) +
                        grammar->literal("}\n</tool_call>")});
-  const GrammarPiece call = grammar->literal("<tool_call>") + rest;
-  const GrammarPiece first = start == CallStart::opened ? rest : call;
-  const GrammarPiece text =
+  const GrammarSequence call = grammar->literal("<tool_call>") + rest;
+  const GrammarSequence first = start == CallStart::opened ? rest : call;
+  const GrammarSequence text =
       several ? first + grammar->any_number(grammar->literal("\n") + call) : first;
   if (start == CallStart::whole) return whole_text(grammar, text);
   const std::uint32_t rule = grammar->declare();
@@ -108,4 +108,4 @@ TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool sever
   return {grammar, rule};
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

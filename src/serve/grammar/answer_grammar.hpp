@@ -5,7 +5,7 @@
 #include "serve/grammar/grammar_mask.hpp"
 #include "serve/grammar/schema_values.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 TextGrammar json_object_grammar();
 
 /// Returns a grammar for the values of a JSON schema (schema_rules.hpp). Throws SchemaProblem, or
@@ -34,4 +34,4 @@ enum class CallStart { whole, opened };
 TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool several,
                               CallStart start = CallStart::whole);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -4,24 +4,24 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 using Kind = GrammarElement::Kind;
 
-GrammarPiece operator+(GrammarPiece first, const GrammarPiece& second) {
+GrammarSequence operator+(GrammarSequence first, const GrammarSequence& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
 }
 
-GrammarPiece ByteGrammar::bytes(const ByteSet& set) {
+GrammarSequence ByteGrammar::bytes(const ByteSet& set) {
   sets_.push_back(set);
   return {{Kind::bytes, static_cast<std::uint32_t>(sets_.size() - 1)}};
 }
 
-GrammarPiece ByteGrammar::literal(std::string_view text) {
+GrammarSequence ByteGrammar::literal(std::string_view text) {
   if (text.size() > kMaxElements)
     fail(ErrorKind::usage, "The schema is too large. Make it smaller.");
-  GrammarPiece sequence;
+  GrammarSequence sequence;
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     std::uint32_t& set = single_[byte];
@@ -31,31 +31,31 @@ GrammarPiece ByteGrammar::literal(std::string_view text) {
   return sequence;
 }
 
-GrammarPiece ByteGrammar::choice(const std::vector<GrammarPiece>& alternatives) {
+GrammarSequence ByteGrammar::choice(const std::vector<GrammarSequence>& alternatives) {
   const std::uint32_t rule = declare();
   define(rule, alternatives);
   return of_rule(rule);
 }
 
-GrammarPiece ByteGrammar::optional(const GrammarPiece& sequence) {
+GrammarSequence ByteGrammar::optional(const GrammarSequence& sequence) {
   return choice({sequence, {}});
 }
 
-GrammarPiece ByteGrammar::any_number(const GrammarPiece& sequence) {
+GrammarSequence ByteGrammar::any_number(const GrammarSequence& sequence) {
   const std::uint32_t rule = declare();
   define(rule, {sequence + of_rule(rule), {}});
   return of_rule(rule);
 }
 
-GrammarPiece ByteGrammar::repeated(const GrammarPiece& sequence, std::int64_t least,
-                                   std::int64_t most) {
+GrammarSequence ByteGrammar::repeated(const GrammarSequence& sequence, std::int64_t least,
+                                      std::int64_t most) {
   const auto size = static_cast<std::int64_t>(sequence.size() + 2);
   if (std::max(least, most) > static_cast<std::int64_t>(kMaxElements) / size)
     fail(ErrorKind::usage, "A repetition of {} times is too large. Lower the limits in the schema.",
          std::max(least, most));
-  GrammarPiece rest = most < 0 ? any_number(sequence) : GrammarPiece();
+  GrammarSequence rest = most < 0 ? any_number(sequence) : GrammarSequence();
   for (std::int64_t i = least; i < most; ++i) rest = optional(sequence + rest);
-  GrammarPiece whole;
+  GrammarSequence whole;
   for (std::int64_t i = 0; i < least; ++i)
     whole.insert(whole.end(), sequence.begin(), sequence.end());
   return whole + rest;
@@ -66,8 +66,8 @@ std::uint32_t ByteGrammar::declare() {
   return static_cast<std::uint32_t>(rules_.size() - 1);
 }
 
-void ByteGrammar::define(std::uint32_t rule, const std::vector<GrammarPiece>& alternatives) {
-  for (const GrammarPiece& sequence : alternatives) {
+void ByteGrammar::define(std::uint32_t rule, const std::vector<GrammarSequence>& alternatives) {
+  for (const GrammarSequence& sequence : alternatives) {
     if (elements_.size() + sequence.size() >= kMaxElements)
       fail(ErrorKind::usage, "The schema is too large. Make it smaller.");
     rules_[rule].push_back(static_cast<std::uint32_t>(elements_.size()));
@@ -76,7 +76,7 @@ void ByteGrammar::define(std::uint32_t rule, const std::vector<GrammarPiece>& al
   }
 }
 
-GrammarPiece ByteGrammar::of_rule(std::uint32_t rule) {
+GrammarSequence ByteGrammar::of_rule(std::uint32_t rule) {
   return {{Kind::rule, rule}};
 }
 
@@ -133,4 +133,4 @@ bool ByteGrammar::has_left_recursion() const {
   return false;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::serve {
 class ByteSet {
  public:
   ByteSet& add(unsigned char from, unsigned char to) {
@@ -31,11 +31,11 @@ struct GrammarElement {
 };
 
 /// A sequence of elements, as a part of a rule.
-using GrammarPiece = std::vector<GrammarElement>;
+using GrammarSequence = std::vector<GrammarElement>;
 
 /// A context-free grammar over bytes, built from the innermost parts outwards.
 ///
-/// A GrammarPiece is a value and may be used several times. `choice`, `optional`, `any_number` and
+/// A GrammarSequence is a value and may be used several times. `choice`, `optional`, `any_number` and
 /// `repeated` add rules and return references to the rules. Functions throw Error(usage) if the
 /// grammar gets more than kMaxElements elements.
 class ByteGrammar {
@@ -44,20 +44,20 @@ class ByteGrammar {
 
   ByteGrammar() : sets_(1) {}
 
-  [[nodiscard]] GrammarPiece bytes(const ByteSet& set);
-  [[nodiscard]] GrammarPiece literal(std::string_view text);
+  [[nodiscard]] GrammarSequence bytes(const ByteSet& set);
+  [[nodiscard]] GrammarSequence literal(std::string_view text);
   /// Returns any of the alternatives; {} is the empty text.
-  [[nodiscard]] GrammarPiece choice(const std::vector<GrammarPiece>& alternatives);
-  [[nodiscard]] GrammarPiece optional(const GrammarPiece& sequence);
-  [[nodiscard]] GrammarPiece any_number(const GrammarPiece& sequence);
+  [[nodiscard]] GrammarSequence choice(const std::vector<GrammarSequence>& alternatives);
+  [[nodiscard]] GrammarSequence optional(const GrammarSequence& sequence);
+  [[nodiscard]] GrammarSequence any_number(const GrammarSequence& sequence);
   /// Returns `least` to `most` repetitions; most < 0 means no upper limit.
-  [[nodiscard]] GrammarPiece repeated(const GrammarPiece& sequence, std::int64_t least,
-                                      std::int64_t most);
+  [[nodiscard]] GrammarSequence repeated(const GrammarSequence& sequence, std::int64_t least,
+                                         std::int64_t most);
 
   /// Adds a rule that is defined later, so that the rule can refer to itself.
   [[nodiscard]] std::uint32_t declare();
-  void define(std::uint32_t rule, const std::vector<GrammarPiece>& alternatives);
-  [[nodiscard]] static GrammarPiece of_rule(std::uint32_t rule);
+  void define(std::uint32_t rule, const std::vector<GrammarSequence>& alternatives);
+  [[nodiscard]] static GrammarSequence of_rule(std::uint32_t rule);
 
   /// Returns true if a rule can begin with itself: a reader would then never consume a byte.
   [[nodiscard]] bool has_left_recursion() const;
@@ -85,6 +85,6 @@ class ByteGrammar {
   std::vector<std::vector<std::uint32_t>> rules_;
 };
 
-[[nodiscard]] GrammarPiece operator+(GrammarPiece first, const GrammarPiece& second);
+[[nodiscard]] GrammarSequence operator+(GrammarSequence first, const GrammarSequence& second);
 
-}  // namespace trireme
+}  // namespace trireme::serve

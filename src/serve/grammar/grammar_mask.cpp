@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "text/added_tokens.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Limits of the cache, which is cleared when one of them is exceeded. A state takes about 1.1 KiB.
@@ -18,13 +18,13 @@ void set_bit(std::span<std::uint64_t> words, std::uint32_t id) {
 
 }  // namespace
 
-SortedTokens::SortedTokens(const Tokenizer& tokenizer, std::span<const std::string_view> markers,
-                           std::int64_t vocab_size)
+SortedTokens::SortedTokens(const text::Tokenizer& tokenizer,
+                           std::span<const std::string_view> markers, std::int64_t vocab_size)
     : tokenizer_(tokenizer) {
   const auto size = static_cast<std::uint32_t>(
       std::min<std::int64_t>(vocab_size, std::int64_t{tokenizer.vocab_size()}));
   std::vector<bool> is_left_out(size, false);
-  for (const AddedToken& token : tokenizer_.added_tokens()) {
+  for (const text::AddedToken& token : tokenizer_.added_tokens()) {
     const bool is_marker =
         std::find(markers.begin(), markers.end(), token.content) != markers.end();
     if (token.id < size) is_left_out[token.id] = !is_marker;
@@ -122,4 +122,4 @@ void GrammarMask::read(std::string_view bytes) {
   for (const char c : bytes) state_ = reader_.step(state_, static_cast<unsigned char>(c));
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

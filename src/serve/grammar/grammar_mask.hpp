@@ -12,7 +12,7 @@
 #include "serve/grammar/grammar_reader.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// The tokens of a vocabulary, sorted by their bytes, so that tokens with a common prefix are
 /// checked together. Made once per tokenizer; immutable.
@@ -27,7 +27,7 @@ class SortedTokens {
 
   /// `markers`: added tokens that are used as plain text ("<tool_call>"). Other added tokens and
   /// ids from `vocab_size` on have no row.
-  SortedTokens(const Tokenizer& tokenizer, std::span<const std::string_view> markers,
+  SortedTokens(const text::Tokenizer& tokenizer, std::span<const std::string_view> markers,
                std::int64_t vocab_size);
 
   [[nodiscard]] const std::vector<Row>& rows() const noexcept { return rows_; }
@@ -37,7 +37,7 @@ class SortedTokens {
   }
 
  private:
-  Tokenizer tokenizer_;  // owns the bytes of the rows
+  text::Tokenizer tokenizer_;  // owns the bytes of the rows
   std::vector<Row> rows_;
 };
 
@@ -58,7 +58,7 @@ struct FreeText {
 ///
 /// The mask of a grammar state is computed once, in one pass over the sorted vocabulary: if a
 /// prefix is not allowed, all tokens with the prefix are skipped.
-class GrammarMask final : public TokenMask {
+class GrammarMask final : public generate::TokenMask {
  public:
   /// `end_tokens` must not be empty, because a text must be able to end.
   GrammarMask(TextGrammar grammar, std::shared_ptr<const SortedTokens> table,
@@ -82,4 +82,4 @@ class GrammarMask final : public TokenMask {
   std::unordered_map<GrammarReader::State, Words> known_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-namespace trireme {
+namespace trireme::serve {
 
 using ElementKind = GrammarElement::Kind;
 
@@ -197,4 +197,4 @@ GrammarReader::State GrammarReader::forget_all_but(State state) {
   return rename(tops);
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,7 +8,7 @@
 
 #include "serve/grammar/byte_grammar.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// Runs a grammar over a text, byte by byte. A state stands for the set of positions at which the
 /// text may continue. Equal sets have the same number, so transitions are computed once.
@@ -71,4 +71,4 @@ class GrammarReader {
   State start_ = kDead;
 };
 
-}  // namespace trireme
+}  // namespace trireme::serve

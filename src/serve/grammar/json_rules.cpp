@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 ByteSet one_of(std::string_view characters) {
@@ -21,8 +21,8 @@ ByteSet span_of(unsigned char from, unsigned char to) {
 
 /// Returns the UTF-8 sequences of characters beyond ASCII. Source: The Unicode Standard 15, table
 /// 3-7.
-std::vector<GrammarPiece> long_characters(ByteGrammar& grammar) {
-  const GrammarPiece tail = grammar.bytes(span_of(0x80, 0xBF));
+std::vector<GrammarSequence> long_characters(ByteGrammar& grammar) {
+  const GrammarSequence tail = grammar.bytes(span_of(0x80, 0xBF));
   const auto led = [&](unsigned char from, unsigned char to, unsigned char second_from,
                        unsigned char second_to) {
     return grammar.bytes(span_of(from, to)) + grammar.bytes(span_of(second_from, second_to));
@@ -41,7 +41,8 @@ constexpr std::int64_t kMost = 999'999'999'999'999'999;  // 18 digits
 
 /// Returns the numbers from `least` to `most`, which have the same number of digits, digit by
 /// digit.
-GrammarPiece same_length(ByteGrammar& grammar, const std::string& least, const std::string& most) {
+GrammarSequence same_length(ByteGrammar& grammar, const std::string& least,
+                            const std::string& most) {
   if (least.empty()) return {};
   const auto digits = [&](char from, char to) {
     return grammar.bytes(
@@ -59,7 +60,7 @@ GrammarPiece same_length(ByteGrammar& grammar, const std::string& least, const s
   }
   const auto whole = static_cast<char>(least[0] + (low == zeros ? 0 : 1));
   const auto last = static_cast<char>(most[0] - (high == nines ? 0 : 1));
-  std::vector<GrammarPiece> forms;
+  std::vector<GrammarSequence> forms;
   if (whole <= last) forms.push_back(same_length(grammar, whole + zeros, last + nines));
   if (low != zeros) forms.push_back(digits(least[0], least[0]) + same_length(grammar, low, nines));
   if (high != nines) forms.push_back(digits(most[0], most[0]) + same_length(grammar, zeros, high));
@@ -68,7 +69,7 @@ GrammarPiece same_length(ByteGrammar& grammar, const std::string& least, const s
 
 /// Appends the numbers from `least` to `most`. 0 <= least <= most.
 void add_unsigned(ByteGrammar& grammar, std::int64_t least, std::int64_t most,
-                  const GrammarPiece& sign, std::vector<GrammarPiece>& forms) {
+                  const GrammarSequence& sign, std::vector<GrammarSequence>& forms) {
   const std::string low = std::to_string(least);
   const std::string high = std::to_string(most);
   for (std::size_t size = low.size(); size <= high.size(); ++size) {
@@ -80,89 +81,90 @@ void add_unsigned(ByteGrammar& grammar, std::int64_t least, std::int64_t most,
 
 }  // namespace
 
-const GrammarPiece& JsonRules::space() {
+const GrammarSequence& JsonRules::space() {
   if (space_) return *space_;
-  const GrammarPiece blank = grammar_.literal(" ");
-  const GrammarPiece indent = grammar_.choice(
+  const GrammarSequence blank = grammar_.literal(" ");
+  const GrammarSequence indent = grammar_.choice(
       {grammar_.repeated(blank, 0, 40), grammar_.repeated(grammar_.literal("\t"), 1, 8)});
   return space_.emplace(grammar_.choice({{}, blank, grammar_.literal("\n") + indent}));
 }
 
-const GrammarPiece& JsonRules::integer() {
+const GrammarSequence& JsonRules::integer() {
   if (integer_) return *integer_;
-  const GrammarPiece digit = grammar_.bytes(span_of('0', '9'));
+  const GrammarSequence digit = grammar_.bytes(span_of('0', '9'));
   unsigned_ = grammar_.choice(
       {grammar_.literal("0"), grammar_.bytes(span_of('1', '9')) + grammar_.repeated(digit, 0, 15)});
   return integer_.emplace(grammar_.optional(grammar_.literal("-")) + *unsigned_);
 }
 
-const GrammarPiece& JsonRules::number_of_zero_or_more() {
+const GrammarSequence& JsonRules::number_of_zero_or_more() {
   if (zero_or_more_) return *zero_or_more_;
   (void)integer();
-  const GrammarPiece digit = grammar_.bytes(span_of('0', '9'));
-  const GrammarPiece exponent = grammar_.bytes(one_of("eE")) +
-                                grammar_.optional(grammar_.bytes(one_of("+-"))) +
-                                grammar_.repeated(digit, 1, 2);
+  const GrammarSequence digit = grammar_.bytes(span_of('0', '9'));
+  const GrammarSequence exponent = grammar_.bytes(one_of("eE")) +
+                                   grammar_.optional(grammar_.bytes(one_of("+-"))) +
+                                   grammar_.repeated(digit, 1, 2);
   return zero_or_more_.emplace(
       *unsigned_ + grammar_.optional(grammar_.literal(".") + grammar_.repeated(digit, 1, 16)) +
       grammar_.optional(exponent));
 }
 
-const GrammarPiece& JsonRules::number() {
+const GrammarSequence& JsonRules::number() {
   if (number_) return *number_;
-  const GrammarPiece size = number_of_zero_or_more();
+  const GrammarSequence size = number_of_zero_or_more();
   return number_.emplace(grammar_.optional(grammar_.literal("-")) + size);
 }
 
-const GrammarPiece& JsonRules::character() {
+const GrammarSequence& JsonRules::character() {
   if (character_) return *character_;
-  const GrammarPiece hex = grammar_.bytes(span_of('0', '9').add('a', 'f').add('A', 'F'));
-  const GrammarPiece code = grammar_.choice(
+  const GrammarSequence hex = grammar_.bytes(span_of('0', '9').add('a', 'f').add('A', 'F'));
+  const GrammarSequence code = grammar_.choice(
       {grammar_.bytes(span_of('0', '9').add('a', 'c').add('A', 'C').add('e', 'f').add('E', 'F')) +
            hex + hex + hex,
        grammar_.bytes(one_of("dD")) + grammar_.bytes(span_of('0', '7')) + hex + hex});
-  const GrammarPiece escape =
+  const GrammarSequence escape =
       grammar_.literal("\\") +
       grammar_.choice({grammar_.bytes(one_of("\"\\/bfnrt")), grammar_.literal("u") + code});
-  std::vector<GrammarPiece> forms = long_characters(grammar_);
+  std::vector<GrammarSequence> forms = long_characters(grammar_);
   forms.push_back(grammar_.bytes(ByteSet().add(0x20, 0x21).add(0x23, 0x5B).add(0x5D, 0x7F)));
   forms.push_back(escape);
   return character_.emplace(grammar_.choice(forms));
 }
 
-const GrammarPiece& JsonRules::text() {
+const GrammarSequence& JsonRules::text() {
   if (text_) return *text_;
   return text_.emplace(grammar_.choice({text_of_length(0, -1)}));
 }
 
-GrammarPiece JsonRules::text_of_length(std::int64_t least, std::int64_t most) {
-  const GrammarPiece quote = grammar_.literal("\"");
+GrammarSequence JsonRules::text_of_length(std::int64_t least, std::int64_t most) {
+  const GrammarSequence quote = grammar_.literal("\"");
   return quote + grammar_.repeated(character(), least, most) + quote;
 }
 
-const GrammarPiece& JsonRules::boolean() {
+const GrammarSequence& JsonRules::boolean() {
   if (boolean_) return *boolean_;
   return boolean_.emplace(grammar_.choice({grammar_.literal("true"), grammar_.literal("false")}));
 }
 
-const GrammarPiece& JsonRules::null() {
+const GrammarSequence& JsonRules::null() {
   if (null_) return *null_;
   return null_.emplace(grammar_.literal("null"));
 }
 
-GrammarPiece JsonRules::object_of(const GrammarPiece& value) {
-  const GrammarPiece member = text() + grammar_.literal(":") + space() + value;
-  const GrammarPiece more = grammar_.literal(",") + space() + member;
-  const GrammarPiece members = member + grammar_.any_number(more) + space();
+GrammarSequence JsonRules::object_of(const GrammarSequence& value) {
+  const GrammarSequence member = text() + grammar_.literal(":") + space() + value;
+  const GrammarSequence more = grammar_.literal(",") + space() + member;
+  const GrammarSequence members = member + grammar_.any_number(more) + space();
   return grammar_.literal("{") + space() + grammar_.optional(members) + grammar_.literal("}");
 }
 
-GrammarPiece JsonRules::array_of(const GrammarPiece& item, std::int64_t least, std::int64_t most) {
-  const GrammarPiece close = grammar_.literal("]");
-  const GrammarPiece open = grammar_.literal("[") + space();
+GrammarSequence JsonRules::array_of(const GrammarSequence& item, std::int64_t least,
+                                    std::int64_t most) {
+  const GrammarSequence close = grammar_.literal("]");
+  const GrammarSequence open = grammar_.literal("[") + space();
   if (most == 0) return open + close;
-  const GrammarPiece more = grammar_.literal(",") + space() + item;
-  const GrammarPiece items =
+  const GrammarSequence more = grammar_.literal(",") + space() + item;
+  const GrammarSequence items =
       item + grammar_.repeated(more, least > 0 ? least - 1 : 0, most < 0 ? -1 : most - 1) + space();
   return open + (least > 0 ? items : grammar_.optional(items)) + close;
 }
@@ -175,33 +177,33 @@ void JsonRules::make_values() {
   grammar_.define(value, {*object_, *array_, text(), number(), boolean(), null()});
 }
 
-const GrammarPiece& JsonRules::value() {
+const GrammarSequence& JsonRules::value() {
   if (!value_) make_values();
   return *value_;
 }
 
-const GrammarPiece& JsonRules::object() {
+const GrammarSequence& JsonRules::object() {
   if (!object_) make_values();
   return *object_;
 }
 
-const GrammarPiece& JsonRules::array() {
+const GrammarSequence& JsonRules::array() {
   if (!array_) make_values();
   return *array_;
 }
 
-GrammarPiece integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
-                              std::optional<std::int64_t> most) {
+GrammarSequence integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
+                                 std::optional<std::int64_t> most) {
   const std::int64_t low = std::max(least.value_or(-kMost), -kMost);
   const std::int64_t high = std::min(most.value_or(kMost), kMost);
   if (low > high)
     fail(ErrorKind::usage, "There is no integer in [{}, {}]. Check minimum and maximum.", low,
          high);
-  std::vector<GrammarPiece> forms;
+  std::vector<GrammarSequence> forms;
   if (low < 0)
     add_unsigned(grammar, std::max<std::int64_t>(1, -high), -low, grammar.literal("-"), forms);
   if (high >= 0) add_unsigned(grammar, std::max<std::int64_t>(0, low), high, {}, forms);
   return grammar.choice(forms);
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

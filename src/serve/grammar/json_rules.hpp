@@ -4,7 +4,7 @@
 
 #include "serve/grammar/byte_grammar.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// The parts of JSON (RFC 8259) as rules of one grammar. Each rule is made when it is first
 /// requested.
@@ -17,30 +17,30 @@ class JsonRules {
  public:
   explicit JsonRules(ByteGrammar& grammar) : grammar_(grammar) {}
 
-  [[nodiscard]] const GrammarPiece& space();
-  [[nodiscard]] const GrammarPiece& integer();
-  [[nodiscard]] const GrammarPiece& number();
+  [[nodiscard]] const GrammarSequence& space();
+  [[nodiscard]] const GrammarSequence& integer();
+  [[nodiscard]] const GrammarSequence& number();
   /// Numbers of 0 or more, with or without a fraction.
-  [[nodiscard]] const GrammarPiece& number_of_zero_or_more();
+  [[nodiscard]] const GrammarSequence& number_of_zero_or_more();
   /// One character of a string, escaped or not.
-  [[nodiscard]] const GrammarPiece& character();
-  [[nodiscard]] const GrammarPiece& text();
-  [[nodiscard]] GrammarPiece text_of_length(std::int64_t least, std::int64_t most);
-  [[nodiscard]] const GrammarPiece& boolean();
-  [[nodiscard]] const GrammarPiece& null();
+  [[nodiscard]] const GrammarSequence& character();
+  [[nodiscard]] const GrammarSequence& text();
+  [[nodiscard]] GrammarSequence text_of_length(std::int64_t least, std::int64_t most);
+  [[nodiscard]] const GrammarSequence& boolean();
+  [[nodiscard]] const GrammarSequence& null();
   /// Any value, any object and any array.
-  [[nodiscard]] const GrammarPiece& value();
-  [[nodiscard]] const GrammarPiece& object();
-  [[nodiscard]] const GrammarPiece& array();
+  [[nodiscard]] const GrammarSequence& value();
+  [[nodiscard]] const GrammarSequence& object();
+  [[nodiscard]] const GrammarSequence& array();
 
   /// An object with any number of members, each with a value of `value`; an array of `least` to
   /// `most` items (most < 0: no upper limit).
-  [[nodiscard]] GrammarPiece object_of(const GrammarPiece& value);
-  [[nodiscard]] GrammarPiece array_of(const GrammarPiece& item, std::int64_t least,
-                                      std::int64_t most);
+  [[nodiscard]] GrammarSequence object_of(const GrammarSequence& value);
+  [[nodiscard]] GrammarSequence array_of(const GrammarSequence& item, std::int64_t least,
+                                         std::int64_t most);
 
  private:
-  using Made = std::optional<GrammarPiece>;
+  using Made = std::optional<GrammarSequence>;
 
   void make_values();
 
@@ -51,7 +51,7 @@ class JsonRules {
 
 /// Returns the integers in [least, most]; a missing limit allows 18 digits. Throws Error(usage) if
 /// the range is empty.
-GrammarPiece integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
-                              std::optional<std::int64_t> most);
+GrammarSequence integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
+                                 std::optional<std::int64_t> most);
 
-}  // namespace trireme
+}  // namespace trireme::serve

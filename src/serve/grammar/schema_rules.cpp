@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 #include "serve/grammar/schema_values.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Assertions of JSON Schema that this compiler does not support.
@@ -118,25 +118,25 @@ std::set<std::string> required_of(const Json& schema, const std::string& path) {
 SchemaRules::SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords others)
     : grammar_(grammar), root_(root), others_(others), json_(grammar) {}
 
-GrammarPiece SchemaRules::compile() {
-  GrammarPiece whole = compile_part(root_, "");
+GrammarSequence SchemaRules::compile() {
+  GrammarSequence whole = compile_part(root_, "");
   if (grammar_.has_left_recursion()) throw SchemaProblem{"$ref", "refers to itself only"};
   return whole;
 }
 
-GrammarPiece SchemaRules::compile_part(const Json& schema, const std::string& path) {
+GrammarSequence SchemaRules::compile_part(const Json& schema, const std::string& path) {
   constexpr int kDeepest = 64;  // limit of the JSON parser; references may add to it
   if (schema == true) return json_.value();
   if (schema == false) throw SchemaProblem{path, "must not be false, which allows no value"};
   if (!schema.is_object()) throw SchemaProblem{path, "must be an object"};
   if (++depth_ > 4 * kDeepest) throw SchemaProblem{path, "is nested too deeply"};
   refuse_what_has_no_form(schema, path, others_);
-  GrammarPiece part;
+  GrammarSequence part;
   if (const Json* reference = member(schema, "$ref")) {
     if (!reference->is_string()) throw SchemaProblem{below(path, "$ref"), "must be a string"};
     part = of_reference(reference->get<std::string>(), below(path, "$ref"));
   } else if (schema.contains("const") || schema.contains("enum")) {
-    std::vector<GrammarPiece> alternatives;
+    std::vector<GrammarSequence> alternatives;
     for (const Json& value : listed_values(schema, path))
       alternatives.push_back(grammar_.literal(value.dump()));
     part = grammar_.choice(alternatives);
@@ -160,7 +160,7 @@ GrammarPiece SchemaRules::compile_part(const Json& schema, const std::string& pa
   return part.size() > 1 ? grammar_.choice({part}) : part;
 }
 
-GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::string& path) {
+GrammarSequence SchemaRules::of_reference(const std::string& reference, const std::string& path) {
   if (!reference.starts_with('#'))
     throw SchemaProblem{path,
                         formatted("'{}' is outside the schema, which is not supported", reference)};
@@ -175,15 +175,15 @@ GrammarPiece SchemaRules::of_reference(const std::string& reference, const std::
   return ByteGrammar::of_rule(rule);
 }
 
-GrammarPiece SchemaRules::of_alternatives(const Json& list, const std::string& path) {
+GrammarSequence SchemaRules::of_alternatives(const Json& list, const std::string& path) {
   if (!list.is_array() || list.empty()) throw SchemaProblem{path, "must be a list of schemas"};
-  std::vector<GrammarPiece> alternatives;
+  std::vector<GrammarSequence> alternatives;
   for (const Json& each : list)
     alternatives.push_back(compile_part(each, below(path, std::to_string(alternatives.size()))));
   return grammar_.choice(alternatives);
 }
 
-GrammarPiece SchemaRules::of_types(const Json& schema, const std::string& path) {
+GrammarSequence SchemaRules::of_types(const Json& schema, const std::string& path) {
   const Json* type = member(schema, "type");
   if (type == nullptr) {
     const auto has = [&](std::initializer_list<const char*> keys) {
@@ -201,7 +201,7 @@ GrammarPiece SchemaRules::of_types(const Json& schema, const std::string& path) 
   if (type->is_string()) return of_type(type->get<std::string>(), schema, path);
   if (!type->is_array() || type->empty())
     throw SchemaProblem{below(path, "type"), "must be a string or a list of strings"};
-  std::vector<GrammarPiece> alternatives;
+  std::vector<GrammarSequence> alternatives;
   for (const Json& each : *type) {
     if (!each.is_string())
       throw SchemaProblem{below(path, "type"), "must be a string or a list of strings"};
@@ -210,8 +210,8 @@ GrammarPiece SchemaRules::of_types(const Json& schema, const std::string& path) 
   return grammar_.choice(alternatives);
 }
 
-GrammarPiece SchemaRules::of_type(const std::string& type, const Json& schema,
-                                  const std::string& path) {
+GrammarSequence SchemaRules::of_type(const std::string& type, const Json& schema,
+                                     const std::string& path) {
   if (type == "object") return of_object(schema, path);
   if (type == "array") return of_array(schema, path);
   if (type == "integer" || type == "number") return of_number(type, schema, path);
@@ -228,7 +228,7 @@ GrammarPiece SchemaRules::of_type(const std::string& type, const Json& schema,
   return json_.text_of_length(counts.least, counts.most);
 }
 
-GrammarPiece SchemaRules::of_object(const Json& schema, const std::string& path) {
+GrammarSequence SchemaRules::of_object(const Json& schema, const std::string& path) {
   const Json* properties = member(schema, "properties");
   if (properties != nullptr && !properties->is_object())
     throw SchemaProblem{below(path, "properties"), "must be an object"};
@@ -242,10 +242,10 @@ GrammarPiece SchemaRules::of_object(const Json& schema, const std::string& path)
 }
 
 /// Each member is optional or required. A comma precedes a member if another member came before it.
-GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
-                                     const std::string& path) {
+GrammarSequence SchemaRules::of_members(const Json& properties, const Json& schema,
+                                        const std::string& path) {
   const std::set<std::string> required = required_of(schema, path);
-  std::vector<std::pair<std::string, GrammarPiece>> members;
+  std::vector<std::pair<std::string, GrammarSequence>> members;
   for (const auto& [name, value] : properties.items())
     members.emplace_back(name, compile_part(value, below(below(path, "properties"), name)));
   const Json* more = member(schema, "additionalProperties");
@@ -258,15 +258,15 @@ GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
                                    ? json_.value()
                                    : compile_part(*more, below(path, "additionalProperties")));
   }
-  const GrammarPiece comma = grammar_.literal(",") + json_.space();
-  GrammarPiece first;  // remaining members if no member came before
-  GrammarPiece later;  // remaining members after another member
+  const GrammarSequence comma = grammar_.literal(",") + json_.space();
+  GrammarSequence first;  // remaining members if no member came before
+  GrammarSequence later;  // remaining members after another member
   for (auto each = members.rbegin(); each != members.rend(); ++each) {
-    const GrammarPiece here = grammar_.choice(
+    const GrammarSequence here = grammar_.choice(
         {grammar_.literal(Json(each->first).dump() + ":") + json_.space() + each->second});
     const bool must = required.contains(each->first);
-    std::vector<GrammarPiece> as_first{here + later};
-    std::vector<GrammarPiece> as_later{comma + here + later};
+    std::vector<GrammarSequence> as_first{here + later};
+    std::vector<GrammarSequence> as_later{comma + here + later};
     if (!must) {
       as_first.push_back(first);
       as_later.push_back(later);
@@ -277,7 +277,7 @@ GrammarPiece SchemaRules::of_members(const Json& properties, const Json& schema,
   return grammar_.literal("{") + json_.space() + first + json_.space() + grammar_.literal("}");
 }
 
-GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) {
+GrammarSequence SchemaRules::of_array(const Json& schema, const std::string& path) {
   const Counts counts = counts_of(schema, "minItems", "maxItems", path);
   const Json* items = member(schema, "items");
   const Json* first = member(schema, "prefixItems");
@@ -298,7 +298,7 @@ GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) 
     throw SchemaProblem{below(path, counts.least > size ? "minItems" : "maxItems"),
                         "must allow exactly as many items as prefixItems has"};
   }
-  GrammarPiece list = grammar_.literal("[") + json_.space();
+  GrammarSequence list = grammar_.literal("[") + json_.space();
   std::size_t at = 0;
   for (const Json& each : *first) {
     if (at != 0) list = list + grammar_.literal(",") + json_.space();
@@ -307,8 +307,8 @@ GrammarPiece SchemaRules::of_array(const Json& schema, const std::string& path) 
   return list + json_.space() + grammar_.literal("]");
 }
 
-GrammarPiece SchemaRules::of_number(const std::string& type, const Json& schema,
-                                    const std::string& path) {
+GrammarSequence SchemaRules::of_number(const std::string& type, const Json& schema,
+                                       const std::string& path) {
   const Json* least = member(schema, "minimum");
   const Json* most = member(schema, "maximum");
   const auto limit_of = [&](const Json* value, const char* key) -> std::optional<std::int64_t> {
@@ -334,4 +334,4 @@ GrammarPiece SchemaRules::of_number(const std::string& type, const Json& schema,
   return json_.number_of_zero_or_more();
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

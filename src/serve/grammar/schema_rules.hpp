@@ -9,7 +9,7 @@
 #include "serve/grammar/json_rules.hpp"
 #include "serve/grammar/schema_values.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// Decides about keywords that have no grammar and are not assertions of draft 2020-12. These are
 /// format, the content keywords (a validator need not check them) and unknown keywords.
@@ -32,21 +32,21 @@ class SchemaRules {
   SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords others = OtherKeywords::refuse);
 
   /// Returns the grammar of the whole schema. Throws SchemaProblem.
-  [[nodiscard]] GrammarPiece compile();
+  [[nodiscard]] GrammarSequence compile();
 
  private:
-  [[nodiscard]] GrammarPiece compile_part(const Json& schema, const std::string& path);
-  [[nodiscard]] GrammarPiece of_reference(const std::string& reference, const std::string& path);
-  [[nodiscard]] GrammarPiece of_alternatives(const Json& list, const std::string& path);
-  [[nodiscard]] GrammarPiece of_types(const Json& schema, const std::string& path);
-  [[nodiscard]] GrammarPiece of_type(const std::string& type, const Json& schema,
-                                     const std::string& path);
-  [[nodiscard]] GrammarPiece of_object(const Json& schema, const std::string& path);
-  [[nodiscard]] GrammarPiece of_members(const Json& properties, const Json& schema,
+  [[nodiscard]] GrammarSequence compile_part(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarSequence of_reference(const std::string& reference, const std::string& path);
+  [[nodiscard]] GrammarSequence of_alternatives(const Json& list, const std::string& path);
+  [[nodiscard]] GrammarSequence of_types(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarSequence of_type(const std::string& type, const Json& schema,
                                         const std::string& path);
-  [[nodiscard]] GrammarPiece of_array(const Json& schema, const std::string& path);
-  [[nodiscard]] GrammarPiece of_number(const std::string& type, const Json& schema,
-                                       const std::string& path);
+  [[nodiscard]] GrammarSequence of_object(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarSequence of_members(const Json& properties, const Json& schema,
+                                           const std::string& path);
+  [[nodiscard]] GrammarSequence of_array(const Json& schema, const std::string& path);
+  [[nodiscard]] GrammarSequence of_number(const std::string& type, const Json& schema,
+                                          const std::string& path);
 
   ByteGrammar& grammar_;
   const Json& root_;
@@ -56,4 +56,4 @@ class SchemaRules {
   int depth_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::serve

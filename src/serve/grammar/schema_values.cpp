@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Keywords about parts of a value, which are not supported together with const or enum.
@@ -30,7 +30,8 @@ bool fits(const Json& value, const Json& schema, const std::string& path) {
       return false;
   }
   if (value.is_string()) {
-    const auto length = static_cast<std::int64_t>(utf8_length(value.get_ref<const std::string&>()));
+    const auto length =
+        static_cast<std::int64_t>(text::utf8_length(value.get_ref<const std::string&>()));
     const auto least = count_of(schema, "minLength", path);
     const auto most = count_of(schema, "maxLength", path);
     return (!least || length >= *least) && (!most || length <= *most);
@@ -97,4 +98,4 @@ std::vector<Json> listed_values(const Json& schema, const std::string& path) {
   return values;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -7,7 +7,7 @@
 
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// Thrown if a schema cannot become a grammar.
 struct SchemaProblem {
@@ -33,4 +33,4 @@ std::optional<std::int64_t> count_of(const Json& schema, const char* key, const 
 /// keywords.
 std::vector<Json> listed_values(const Json& schema, const std::string& path);
 
-}  // namespace trireme
+}  // namespace trireme::serve

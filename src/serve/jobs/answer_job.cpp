@@ -11,7 +11,7 @@
 #include "serve/grammar/schema_rules.hpp"
 #include "serve/tools/answer_parser.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Throws ApiError(400) for a strict tool whose schema has no grammar.
@@ -27,7 +27,7 @@ namespace {
 
 }  // namespace
 
-AnswerJob::AnswerJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+AnswerJob::AnswerJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                      const GenerationFields& fields, const char* id_prefix)
     : context_(context),
       reply_(std::move(reply)),
@@ -36,15 +36,15 @@ AnswerJob::AnswerJob(const JobContext& context, std::shared_ptr<HttpReply> reply
       streams_(fields.stream),
       with_usage_(fields.include_usage) {}
 
-void AnswerJob::start(std::vector<Request> requests, const std::string& prompt_field) {
-  for (const Request& request : requests) {
+void AnswerJob::start(std::vector<generate::Request> requests, const std::string& prompt_field) {
+  for (const generate::Request& request : requests) {
     const auto problem = context_.model.source().find_problem(request);
     if (!problem) continue;
     const bool is_prompt = problem->field == "prompt";
     const std::string field = is_prompt ? prompt_field : problem->field;
     throw ApiError(400, formatted("{} {} {}", field, is_prompt ? "has" : "is", problem->message),
                    field,
-                   is_prompt && is_too_long(request, context_.model.facts().max_context)
+                   is_prompt && generate::is_too_long(request, context_.model.facts().max_context)
                        ? "context_length_exceeded"
                        : "invalid_value");
   }
@@ -64,8 +64,8 @@ void AnswerJob::start(std::vector<Request> requests, const std::string& prompt_f
 bool AnswerJob::submit_more() {
   while (!waiting_.empty()) {
     const std::size_t index = num_started_;
-    const auto on_delta = [self = shared_from_this(), index](Delta delta) {
-      const auto shared = std::make_shared<Delta>(std::move(delta));
+    const auto on_delta = [self = shared_from_this(), index](generate::Delta delta) {
+      const auto shared = std::make_shared<generate::Delta>(std::move(delta));
       self->reply_->post([self, index, shared, when = Clock::now()] {
         self->on_delta(index, std::move(*shared), when);
       });
@@ -82,23 +82,23 @@ bool AnswerJob::submit_more() {
   return true;
 }
 
-void AnswerJob::on_delta(std::size_t index, Delta delta, Clock::time_point when) {
+void AnswerJob::on_delta(std::size_t index, generate::Delta delta, Clock::time_point when) {
   Part& part = parts_[index];
   if (is_over_ || !part.is_running) return;
   if (part.ends_early) {  // tokens that the engine sampled before it received the cancellation
     delta.tokens.clear();
-    if (delta.finish) delta.finish = FinishReason::stop;
+    if (delta.finish) delta.finish = generate::FinishReason::stop;
   }
   try {
     usage_.completion_tokens += static_cast<std::int64_t>(delta.tokens.size());
     if (!delta.tokens.empty()) measure(part, delta.tokens.size(), when);
-    if (delta.finish == FinishReason::error) {
+    if (delta.finish == generate::FinishReason::error) {
       const bool is_resource = delta.error && delta.error->kind() == ErrorKind::resource;
       return fail(ApiError(is_resource ? 503 : 500,
                            delta.error ? delta.error->what() : "The generation failed.", "",
                            is_resource ? "out_of_memory" : "generation_failed"));
     }
-    if (delta.finish == FinishReason::cancelled)
+    if (delta.finish == generate::FinishReason::cancelled)
       return fail(ApiError(503, "The server is shutting down. Try again later.", "", "draining"));
     take(index, delta);
     if (delta.finish) finish_part(part);
@@ -164,8 +164,8 @@ void AnswerJob::cancel_all() {
   }
 }
 
-SamplingConfig sampling_of(const GenerationFields& fields) {
-  SamplingConfig sampling = fields.sampling;
+generate::SamplingConfig sampling_of(const GenerationFields& fields) {
+  generate::SamplingConfig sampling = fields.sampling;
   if (!fields.has_seed) {
     std::random_device random;
     sampling.seed = static_cast<std::int64_t>(std::uint64_t{random()} << 31 ^ random());
@@ -207,8 +207,9 @@ std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_c
   }
 }
 
-std::shared_ptr<TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
-                                   const Request& request, const FormPlace& place) {
+std::shared_ptr<generate::TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
+                                             const generate::Request& request,
+                                             const GrammarPosition& place) {
   if (request.ignore_eos)
     refuse_field("ignore_eos",
                  "ignore_eos must be false if response_format or tools restrict the answer");
@@ -224,15 +225,15 @@ std::shared_ptr<TokenMask> mask_of(const TextGrammar& grammar, const ServedModel
                                        std::move(before));
 }
 
-const char* reply_reason(FinishReason reason) {
-  return reason == FinishReason::length ? "length" : "stop";
+const char* reply_reason(generate::FinishReason reason) {
+  return reason == generate::FinishReason::length ? "length" : "stop";
 }
 
-HttpAnswer error_answer(const ApiError& error) {
-  HttpAnswer answer{.status = error.status(), .body = error.body()};
+http::HttpResponse error_answer(const ApiError& error) {
+  http::HttpResponse answer{.status = error.status(), .body = error.body()};
   if (error.status() == 401) answer.headers = {{"WWW-Authenticate", "Bearer"}};
   if (error.status() == 429 || error.status() == 503) answer.headers = {{"Retry-After", "1"}};
   return answer;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -16,7 +16,7 @@
 #include "serve/serve_metrics.hpp"
 #include "serve/served_model.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 struct JobContext {
   const ServedModel& model;
@@ -29,7 +29,7 @@ struct JobContext {
 /// the job alive. All functions except `start` run as tasks of the reply, so no lock is needed.
 class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  public:
-  AnswerJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+  AnswerJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
             const GenerationFields& fields, const char* id_prefix);
   AnswerJob(const AnswerJob&) = delete;
   AnswerJob& operator=(const AnswerJob&) = delete;
@@ -37,7 +37,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 
   /// Starts the job; the handler calls this once. Throws ApiError: 400 if the engine refuses a
   /// request (field "prompt" is reported as `prompt_field`), 429 if its queue is full.
-  void start(std::vector<Request> requests, const std::string& prompt_field);
+  void start(std::vector<generate::Request> requests, const std::string& prompt_field);
 
   void count_prompt_tokens(std::size_t count) {
     usage_.prompt_tokens += static_cast<std::int64_t>(count);
@@ -45,7 +45,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 
  protected:
   /// Handles new output of answer `index`: sends it if the job streams, otherwise stores it.
-  virtual void take(std::size_t index, Delta& delta) = 0;
+  virtual void take(std::size_t index, generate::Delta& delta) = 0;
   /// Returns the complete response body after all answers have ended.
   [[nodiscard]] virtual std::string body() = 0;
   /// Returns the "object" member of the usage event at the end of a stream.
@@ -69,7 +69,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   using Clock = std::chrono::steady_clock;
 
   struct Part {
-    RequestId id = 0;
+    generate::RequestId id = 0;
     bool is_running = false;
     bool ends_early = false;
     std::optional<Clock::time_point> last_token;
@@ -78,20 +78,20 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   /// Submits as many waiting requests as the engine accepts. Returns false if the engine accepts
   /// none and no request was accepted before.
   bool submit_more();
-  void on_delta(std::size_t index, Delta delta, Clock::time_point when);
+  void on_delta(std::size_t index, generate::Delta delta, Clock::time_point when);
   void measure(Part& part, std::size_t num_tokens, Clock::time_point when);
   void finish_part(Part& part);
   void fail(const ApiError& error);
   void cancel_all();
 
   JobContext context_;
-  std::shared_ptr<HttpReply> reply_;
+  std::shared_ptr<http::HttpReply> reply_;
   ReplyHead head_;
   bool streams_;
   bool with_usage_;
   TokenUsage usage_;
   Clock::time_point begun_ = Clock::now();
-  std::deque<Request> waiting_;  // not accepted by the engine yet
+  std::deque<generate::Request> waiting_;  // not accepted by the engine yet
   std::vector<Part> parts_;
   std::size_t num_started_ = 0;
   std::size_t num_done_ = 0;
@@ -100,7 +100,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 };
 
 /// Returns the sampling settings of the request. Without a seed, the seed is random.
-SamplingConfig sampling_of(const GenerationFields& fields);
+generate::SamplingConfig sampling_of(const GenerationFields& fields);
 
 /// Returns the grammar of the response format; none if any text is allowed. Throws ApiError(400) if
 /// the schema has no grammar.
@@ -110,26 +110,27 @@ std::optional<TextGrammar> grammar_of(const ResponseFormat& format);
 std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_calls);
 
 /// The position in an answer at which its grammar begins.
-struct FormPlace {
+struct GrammarPosition {
   bool after_thought = false;  // the answer begins inside a thought
   bool if_called = false;      // after the opening of a call; unused without a call
 };
 
 /// Returns the token mask of one answer to `request`. Throws ApiError(400) if the answer could not
 /// end.
-std::shared_ptr<TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
-                                   const Request& request, const FormPlace& place);
+std::shared_ptr<generate::TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
+                                             const generate::Request& request,
+                                             const GrammarPosition& place);
 
 /// Returns the finish_reason of an answer without error: "stop" or "length".
-const char* reply_reason(FinishReason reason);
+const char* reply_reason(generate::FinishReason reason);
 
 /// Checks one request and starts its answers. Throws ApiError.
-void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
+void run_chat(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
               const ChatRequest& request);
-void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
+void run_completion(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                     const CompletionRequest& request);
 
 /// Returns the HTTP response for an error, with the headers that its status requires.
-HttpAnswer error_answer(const ApiError& error);
+http::HttpResponse error_answer(const ApiError& error);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -5,27 +5,27 @@
 #include "serve/openai/logprobs.hpp"
 #include "serve/tools/answer_parser.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Answers a request to /v1/chat/completions.
 class ChatJob final : public AnswerJob {
  public:
-  ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply, const ChatRequest& request,
-          const AnswerForm& form);
+  ChatJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
+          const ChatRequest& request, const AnswerForm& form);
 
  private:
   struct Choice {
     AnswerParser parser;
-    AnswerPiece answer;               // the whole answer unless the job streams
-    std::vector<TokenReport> tokens;  // all tokens unless the job streams
-    std::int64_t num_calls = 0;       // calls that were sent
+    AnswerDelta answer;                         // the whole answer unless the job streams
+    std::vector<generate::TokenReport> tokens;  // all tokens unless the job streams
+    std::int64_t num_calls = 0;                 // calls that were sent
     bool has_role = false;
     std::string finish_reason = {};
   };
 
-  void take(std::size_t index, Delta& delta) override;
-  void send(std::size_t index, Choice& choice, AnswerPiece added, const Delta& delta);
+  void take(std::size_t index, generate::Delta& delta) override;
+  void send(std::size_t index, Choice& choice, AnswerDelta added, const generate::Delta& delta);
   [[nodiscard]] std::string body() override;
 
   [[nodiscard]] const char* chunk_object() const override { return "chat.completion.chunk"; }
@@ -34,7 +34,7 @@ class ChatJob final : public AnswerJob {
   std::vector<Choice> choices_;
 };
 
-ChatJob::ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+ChatJob::ChatJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                  const ChatRequest& request, const AnswerForm& form)
     : AnswerJob(context, std::move(reply), request.fields, "chatcmpl-"),
       with_logprobs_(request.logprobs) {
@@ -42,15 +42,15 @@ ChatJob::ChatJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
     choices_.push_back({.parser = AnswerParser(form), .answer = {}, .tokens = {}});
 }
 
-void ChatJob::take(std::size_t index, Delta& delta) {
+void ChatJob::take(std::size_t index, generate::Delta& delta) {
   Choice& choice = choices_[index];
-  AnswerPiece added = choice.parser.push(delta.text);
+  AnswerDelta added = choice.parser.push(delta.text);
   if (delta.finish) {
-    AnswerPiece rest = choice.parser.finish();
+    AnswerDelta rest = choice.parser.finish();
     added.thought += rest.thought;
     added.content += rest.content;
-    const bool calls = choice.parser.has_calls() &&
-                       (delta.finish == FinishReason::stop || choice.parser.is_complete());
+    const bool calls = choice.parser.has_calls() && (delta.finish == generate::FinishReason::stop ||
+                                                     choice.parser.is_complete());
     choice.finish_reason = calls ? "tool_calls" : reply_reason(*delta.finish);
   } else if (choice.parser.is_complete()) {
     end_early(index);
@@ -65,7 +65,8 @@ void ChatJob::take(std::size_t index, Delta& delta) {
   }
 }
 
-void ChatJob::send(std::size_t index, Choice& choice, AnswerPiece added, const Delta& delta) {
+void ChatJob::send(std::size_t index, Choice& choice, AnswerDelta added,
+                   const generate::Delta& delta) {
   ChatDelta event{.index = static_cast<std::int64_t>(index)};
   if (!std::exchange(choice.has_role, true)) {
     event.is_first = true;
@@ -98,7 +99,7 @@ std::string ChatJob::body() {
 
 }  // namespace
 
-void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
+void run_chat(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
               const ChatRequest& request) {
   const ServedModel& model = context.model;
   const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
@@ -106,9 +107,9 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   ChatInput input = request.input;
   // Some chat formats think by default, but a client that requests JSON does not expect a thought.
   if (has_form && !input.thinking) input.thinking = false;
-  const WrittenChat chat = model.write(input, has_form);
+  const RenderedPrompt chat = model.write(input, has_form);
 
-  Request one;
+  generate::Request one;
   one.prompt = chat.ids;
   one.max_tokens = request.fields.max_tokens.value_or(model.facts().max_context);
   one.sampling = sampling_of(request.fields);
@@ -127,14 +128,14 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
     }
   }
   const auto grammar = grammar_of(request, form.several_calls);
-  const FormPlace place{.after_thought = chat.begins_in_thought,
-                        .if_called = request.tool_choice == ToolChoice::automatic};
+  const GrammarPosition place{.after_thought = chat.begins_in_thought,
+                              .if_called = request.tool_choice == ToolChoice::automatic};
   // Inside JSON, a string may contain the end text.
   if ((!grammar || place.if_called) && !one.ignore_eos) {
     const std::vector<std::string>& ends = model.chat_end_texts();
     one.stop.insert(one.stop.end(), ends.begin(), ends.end());
   }
-  std::vector<Request> requests;
+  std::vector<generate::Request> requests;
   for (std::int64_t i = 0; i < request.fields.num_answers; ++i) {
     one.answer = static_cast<std::uint64_t>(i);
     one.mask = grammar ? mask_of(*grammar, model, one, place) : nullptr;
@@ -145,4 +146,4 @@ void run_chat(const JobContext& context, std::shared_ptr<HttpReply> reply,
   job->start(std::move(requests), "messages");
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -5,13 +5,13 @@
 #include "serve/jobs/answer_job.hpp"
 #include "serve/openai/logprobs.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 constexpr std::size_t kMaxChoices = 2048;
 
-Request engine_request(const CompletionRequest& request, const ServedModel& model) {
-  Request one;
+generate::Request engine_request(const CompletionRequest& request, const ServedModel& model) {
+  generate::Request one;
   one.max_tokens = request.fields.max_tokens.value_or(model.facts().max_context);
   one.sampling = sampling_of(request.fields);
   one.stop = request.fields.stop;
@@ -27,18 +27,18 @@ Request engine_request(const CompletionRequest& request, const ServedModel& mode
 /// Answers a request to /v1/completions. The choices p * n to p * n + n - 1 belong to prompt p.
 class CompletionJob final : public AnswerJob {
  public:
-  CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+  CompletionJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                 const CompletionRequest& request, const std::vector<std::string>& prompts);
 
  private:
   struct Choice {
     std::string text;  // the whole text; in a stream, the part that is not sent yet
-    std::vector<TokenReport> tokens;
+    std::vector<generate::TokenReport> tokens;
     CompletionLogprobs logprobs;
     std::string finish_reason = {};
   };
 
-  void take(std::size_t index, Delta& delta) override;
+  void take(std::size_t index, generate::Delta& delta) override;
   [[nodiscard]] CompletionChoice take_new(std::size_t index, Choice& choice) const;
   [[nodiscard]] std::string body() override;
 
@@ -48,7 +48,7 @@ class CompletionJob final : public AnswerJob {
   std::vector<Choice> choices_;
 };
 
-CompletionJob::CompletionJob(const JobContext& context, std::shared_ptr<HttpReply> reply,
+CompletionJob::CompletionJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                              const CompletionRequest& request,
                              const std::vector<std::string>& prompts)
     : AnswerJob(context, std::move(reply), request.fields, "cmpl-"),
@@ -62,7 +62,7 @@ CompletionJob::CompletionJob(const JobContext& context, std::shared_ptr<HttpRepl
   }
 }
 
-void CompletionJob::take(std::size_t index, Delta& delta) {
+void CompletionJob::take(std::size_t index, generate::Delta& delta) {
   Choice& choice = choices_[index];
   choice.text += delta.text;
   if (with_logprobs_) {
@@ -95,7 +95,7 @@ std::string CompletionJob::body() {
 
 }  // namespace
 
-void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
+void run_completion(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                     const CompletionRequest& request) {
   const ServedModel& model = context.model;
   const auto num_answers = static_cast<std::size_t>(request.fields.num_answers);
@@ -107,8 +107,8 @@ void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
   if (!request.fields.stop.empty()) model.require_tokenizer("stop");
   const auto grammar = grammar_of(request.fields.response_format);
   if (grammar) model.require_tokenizer("response_format");
-  Request one = engine_request(request, model);
-  std::vector<Request> requests;
+  generate::Request one = engine_request(request, model);
+  std::vector<generate::Request> requests;
   std::vector<std::string> texts;
   std::size_t num_prompt_tokens = 0;
   for (const CompletionPrompt& prompt : request.prompts) {
@@ -129,4 +129,4 @@ void run_completion(const JobContext& context, std::shared_ptr<HttpReply> reply,
   job->start(std::move(requests), "prompt");
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/files/json_lines.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 const char* error_type(int status) {
@@ -65,4 +65,4 @@ ApiError current_api_error() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::serve {
 
 /// An error response. The status decides the type: 400, 404, 405 and 413 are invalid_request_error,
 /// 401 authentication_error, 403 permission_error, 408 timeout_error, 429 rate_limit_error, 503
@@ -40,4 +40,4 @@ class ApiError : public std::exception {
 /// Error(data) become 400, Error(resource) and std::bad_alloc 503, and all others 500.
 ApiError current_api_error();
 
-}  // namespace trireme
+}  // namespace trireme::serve

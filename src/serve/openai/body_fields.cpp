@@ -10,7 +10,7 @@
 #include "core/files/json_lines.hpp"
 #include "serve/openai/api_error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Returns numbers and short strings as they are; otherwise the type. Used in messages.
@@ -114,4 +114,4 @@ Json parse_body(std::string_view body) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

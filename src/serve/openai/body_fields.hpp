@@ -8,7 +8,7 @@
 
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// Reads the fields of a JSON object of a request and checks their types. null counts as absent.
 /// All functions throw ApiError(400) that names the field: "temperature is a string, must be a
@@ -47,4 +47,4 @@ class BodyFields {
 /// Parses the body of a request as a JSON object. Throws ApiError(400).
 Json parse_body(std::string_view body);
 
-}  // namespace trireme
+}  // namespace trireme::serve

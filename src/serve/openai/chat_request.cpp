@@ -10,16 +10,16 @@
 #include "serve/openai/api_error.hpp"
 #include "text/chat/chat_reader.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 constexpr std::size_t kReaderPadding = 64;  // chat_reader.hpp
 
-Conversation read_conversation(std::string_view json) {
+text::Conversation read_conversation(std::string_view json) {
   std::string padded(json);
   padded.append(kReaderPadding, '\0');
-  std::vector<Conversation> conversations;
-  ChatReader reader(ChatForm::request);
+  std::vector<text::Conversation> conversations;
+  text::ChatReader reader(text::ChatForm::request);
   if (const auto problem = reader.read(padded.data(), json.size(), conversations))
     refuse_field("messages", problem->reason);
   return std::move(conversations.front());
@@ -227,4 +227,4 @@ ChatRequest read_chat_request(std::string_view json) {
   return request;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -7,7 +7,7 @@
 #include "serve/openai/generation_fields.hpp"
 #include "text/chat/conversation.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 struct ToolSpec {
   std::string name;
   std::string parameters;  // JSON schema of the arguments; empty for any object
@@ -22,7 +22,7 @@ enum class ToolChoice {
 
 /// Messages and tools that the chat template writes.
 struct ChatInput {
-  Conversation conversation;
+  text::Conversation conversation;
   std::vector<ToolSpec> tools;
   std::optional<bool> thinking;  // none means the default of the template
   bool generation_prompt = true;
@@ -44,4 +44,4 @@ struct ChatRequest {
 /// chat_template_kwargs.
 ChatRequest read_chat_request(std::string_view json);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "serve/openai/api_error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 constexpr std::int64_t kDefaultMaxTokens = 16;  // default of OpenAI's API
@@ -64,4 +64,4 @@ CompletionRequest read_completion_request(std::string_view json) {
   return request;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,7 +8,7 @@
 
 #include "serve/openai/generation_fields.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// A prompt: a text or token ids.
 using CompletionPrompt = std::variant<std::string, std::vector<std::uint32_t>>;
@@ -28,4 +28,4 @@ inline constexpr std::size_t kMaxPrompts = 1024;
 /// Source: OpenAI's API reference, "Create completion".
 CompletionRequest read_completion_request(std::string_view json);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -11,7 +11,7 @@
 #include "generate/sampling.hpp"
 #include "serve/openai/api_error.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Returns the known fields that this server does not support, each with the values that request
@@ -94,7 +94,7 @@ std::map<std::uint32_t, double> read_logit_bias(const BodyFields& fields) {
   return bias;
 }
 
-void read_sampling(const BodyFields& fields, SamplingConfig& sampling) {
+void read_sampling(const BodyFields& fields, generate::SamplingConfig& sampling) {
   constexpr double kSmallestTopP = 1e-12;  // 0 means: only the most likely token
   const auto set = [](auto& member, const auto& value) {
     if (value) member = *value;
@@ -111,7 +111,7 @@ void read_sampling(const BodyFields& fields, SamplingConfig& sampling) {
   set(sampling.seed, fields.integer("seed", std::numeric_limits<std::int64_t>::min(),
                                     std::numeric_limits<std::int64_t>::max()));
   sampling.logit_bias = read_logit_bias(fields);
-  if (const auto problem = find_problem(sampling))
+  if (const auto problem = generate::find_problem(sampling))
     refuse_field(problem->field, formatted("{} is {}", problem->field, problem->message));
 }
 
@@ -176,4 +176,4 @@ GenerationFields read_generation_fields(const BodyFields& fields) {
   return read;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -7,7 +7,7 @@
 #include "generate/request.hpp"
 #include "serve/openai/body_fields.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 
 /// The required form of the answer (`response_format`).
 struct ResponseFormat {
@@ -21,7 +21,7 @@ struct ResponseFormat {
 /// Fields that chat and completion requests have in common.
 struct GenerationFields {
   std::string model;  // empty: the served model
-  SamplingConfig sampling{.temperature = 1.0};
+  generate::SamplingConfig sampling{.temperature = 1.0};
   bool has_seed = false;
   std::optional<std::int64_t> max_tokens;
   std::int64_t num_answers = 1;
@@ -41,4 +41,4 @@ inline constexpr std::int64_t kMaxTopLogprobs = 20;
 /// also for a known field that this server does not support unless its value requests nothing.
 GenerationFields read_generation_fields(const BodyFields& fields);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,11 +8,12 @@
 
 /// Log-probabilities as JSON in the two forms of OpenAI's API. Minus infinity, which JSON cannot
 /// represent, becomes -9999 as in OpenAI's API.
-namespace trireme {
+namespace trireme::serve {
 
 /// Returns the log-probabilities of a chat: {"content": [{"token", "logprob", "bytes",
 /// "top_logprobs"}], "refusal": null}.
-std::string chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenReport> tokens);
+std::string chat_logprobs(const text::Tokenizer& tokenizer,
+                          std::span<const generate::TokenReport> tokens);
 
 /// Writes the log-probabilities of a completion, part by part: {"tokens", "token_logprobs",
 /// "top_logprobs", "text_offset"}.
@@ -22,14 +23,14 @@ std::string chat_logprobs(const Tokenizer& tokenizer, std::span<const TokenRepor
 /// token itself is always among the alternatives.
 class CompletionLogprobs {
  public:
-  explicit CompletionLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit CompletionLogprobs(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   /// Returns the log-probabilities of the next tokens.
-  std::string of(std::span<const TokenReport> tokens);
+  std::string of(std::span<const generate::TokenReport> tokens);
 
  private:
-  Tokenizer tokenizer_;
+  text::Tokenizer tokenizer_;
   std::int64_t offset_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -4,7 +4,7 @@
 
 #include "core/files/json_lines.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 Json opened(const ReplyHead& head, const char* object) {
@@ -40,7 +40,7 @@ Json calls_json(const std::vector<AnswerCall>& calls) {
   return list;
 }
 
-Json message_json(const AnswerPiece& answer) {
+Json message_json(const AnswerDelta& answer) {
   Json message{{"role", "assistant"}, {"content", answer.content}, {"refusal", nullptr}};
   if (answer.content.empty() && !answer.calls.empty()) message["content"] = nullptr;
   if (!answer.thought.empty()) message["reasoning_content"] = answer.thought;
@@ -123,4 +123,4 @@ std::string sse_event(std::string_view json) {
   return event.append(json).append("\n\n");
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

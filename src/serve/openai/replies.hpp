@@ -9,7 +9,7 @@
 #include "serve/tools/answer_parser.hpp"
 
 /// Response bodies in the form of OpenAI's API. Invalid UTF-8 becomes U+FFFD.
-namespace trireme {
+namespace trireme::serve {
 struct ReplyHead {
   std::string id;            // "chatcmpl-..."
   std::int64_t created = 0;  // seconds since 1970
@@ -24,7 +24,7 @@ struct TokenUsage {
 
 struct ChatChoice {
   std::int64_t index = 0;
-  AnswerPiece answer;
+  AnswerDelta answer;
   std::string logprobs;  // JSON; empty for null
   std::string finish_reason;
 };
@@ -45,7 +45,7 @@ std::string completion_reply(const ReplyHead& head, const std::vector<Completion
 struct ChatDelta {
   std::int64_t index = 0;
   bool is_first = false;  // the event carries the role
-  AnswerPiece answer = {};
+  AnswerDelta answer = {};
   std::int64_t num_calls_before = 0;  // calls of this answer in earlier events
   std::string logprobs = {};
   std::string finish_reason = {};
@@ -63,4 +63,4 @@ std::string usage_chunk(const ReplyHead& head, const char* object, const TokenUs
 std::string sse_event(std::string_view json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 constexpr std::string_view kOpenThought = "<think>";
@@ -113,8 +113,8 @@ CallReader::Result CallReader::step(char c) {
 AnswerParser::AnswerParser(AnswerForm form)
     : form_(std::move(form)), state_(form_.begins_in_thought ? State::thought : State::begin) {}
 
-AnswerPiece AnswerParser::push(std::string_view text) {
-  AnswerPiece out;
+AnswerDelta AnswerParser::push(std::string_view text) {
+  AnswerDelta out;
   if (is_complete()) return out;
   text_ += text;
   while (!is_complete() && advance(out)) {
@@ -122,8 +122,8 @@ AnswerPiece AnswerParser::push(std::string_view text) {
   return out;
 }
 
-AnswerPiece AnswerParser::finish() {
-  AnswerPiece out;
+AnswerDelta AnswerParser::finish() {
+  AnswerDelta out;
   if (is_complete()) return out;
   if (state_ == State::thought) {
     add_thought(text_, out);
@@ -136,7 +136,7 @@ AnswerPiece AnswerParser::finish() {
   return out;
 }
 
-bool AnswerParser::advance(AnswerPiece& out) {
+bool AnswerParser::advance(AnswerDelta& out) {
   switch (state_) {
     case State::begin:
       return begin_answer();
@@ -167,7 +167,7 @@ bool AnswerParser::begin_answer() {
   return true;
 }
 
-bool AnswerParser::read_thought(AnswerPiece& out) {
+bool AnswerParser::read_thought(AnswerDelta& out) {
   const std::size_t at = text_.find(kCloseThought);
   if (at == std::string::npos) {
     const std::size_t ready = text_.size() - begun_length(text_, kCloseThought);
@@ -182,7 +182,7 @@ bool AnswerParser::read_thought(AnswerPiece& out) {
   return true;
 }
 
-bool AnswerParser::read_content(AnswerPiece& out) {
+bool AnswerParser::read_content(AnswerDelta& out) {
   if (form_.tools.empty()) {
     add_content(std::exchange(text_, {}), out);
     out.content += std::exchange(content_space_, {});
@@ -202,7 +202,7 @@ bool AnswerParser::read_content(AnswerPiece& out) {
   return true;
 }
 
-bool AnswerParser::read_call(AnswerPiece& out) {
+bool AnswerParser::read_call(AnswerDelta& out) {
   const CallReader::Result result = call_.read(text_);
   if (result == CallReader::Result::more) return false;
   state_ = State::content;
@@ -220,7 +220,7 @@ bool AnswerParser::read_call(AnswerPiece& out) {
 }
 
 /// Newlines at both ends of a thought are not part of the thought.
-void AnswerParser::add_thought(std::string_view text, AnswerPiece& out) {
+void AnswerParser::add_thought(std::string_view text, AnswerDelta& out) {
   if (!has_thought_) text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
   if (text.empty()) return;
   has_thought_ = true;
@@ -230,7 +230,7 @@ void AnswerParser::add_thought(std::string_view text, AnswerPiece& out) {
 }
 
 /// Holds white space back until content (which keeps it) or a call (which drops it) follows.
-void AnswerParser::add_content(std::string_view text, AnswerPiece& out) {
+void AnswerParser::add_content(std::string_view text, AnswerDelta& out) {
   const std::size_t end = text.find_last_not_of(kSpaces) + 1;
   if (end > 0) out.content.append(std::exchange(content_space_, {})).append(text, 0, end);
   content_space_ += text.substr(end);
@@ -246,4 +246,4 @@ std::string random_id(std::string_view prefix) {
   return id;
 }
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::serve {
 
 inline constexpr std::string_view kOpenCall = "<tool_call>";
 
@@ -17,7 +17,7 @@ struct AnswerCall {
 };
 
 /// New parts of an answer. The concatenated results of push and finish are the whole answer.
-struct AnswerPiece {
+struct AnswerDelta {
   std::string thought;
   std::string content;
   std::vector<AnswerCall> calls;
@@ -72,9 +72,9 @@ class AnswerParser {
  public:
   explicit AnswerParser(AnswerForm form);
 
-  AnswerPiece push(std::string_view text);
+  AnswerDelta push(std::string_view text);
   /// Ends the answer and returns the text that was held back.
-  AnswerPiece finish();
+  AnswerDelta finish();
 
   [[nodiscard]] bool has_calls() const noexcept { return num_calls_ > 0; }
 
@@ -85,13 +85,13 @@ class AnswerParser {
   enum class State { begin, thought, after_thought, content, call };
 
   /// Makes one step. Returns false if more text is needed.
-  bool advance(AnswerPiece& out);
+  bool advance(AnswerDelta& out);
   bool begin_answer();
-  bool read_thought(AnswerPiece& out);
-  bool read_content(AnswerPiece& out);
-  bool read_call(AnswerPiece& out);
-  void add_thought(std::string_view text, AnswerPiece& out);
-  void add_content(std::string_view text, AnswerPiece& out);
+  bool read_thought(AnswerDelta& out);
+  bool read_content(AnswerDelta& out);
+  bool read_call(AnswerDelta& out);
+  void add_thought(std::string_view text, AnswerDelta& out);
+  void add_content(std::string_view text, AnswerDelta& out);
 
   AnswerForm form_;
   State state_;
@@ -107,4 +107,4 @@ class AnswerParser {
 /// call ("call_..."). Thread-safe.
 std::string random_id(std::string_view prefix);
 
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,7 +8,7 @@
 #include "text/unicode/byte_level.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 /// A candidate merge of a short pre-token in one number, rank before position, so that the smallest
@@ -286,4 +286,4 @@ std::size_t SplitPoints::part_length(std::string_view word) const noexcept {
   return word.size();
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

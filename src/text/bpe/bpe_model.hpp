@@ -9,7 +9,7 @@
 
 #include "text/spec/tokenizer_spec.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Buffers of one encoding thread for long pre-tokens.
 struct BpeScratch {
@@ -110,4 +110,4 @@ class SplitPoints {
   std::uint32_t shapes_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -5,7 +5,7 @@
 
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::size_t kLongSlots = std::size_t{1} << 16;  // 1.5 MiB
@@ -58,4 +58,4 @@ void WordCache::insert_long(std::string_view word, std::span<const std::uint32_t
   end_ += words;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

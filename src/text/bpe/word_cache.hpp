@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::text {
 
 /// A bounded cache of pre-tokens and their ids: words repeat, and a lookup is much faster than
 /// merging. Two direct-mapped tables, so a new entry replaces the one in its slot:
@@ -145,4 +145,4 @@ inline std::size_t WordCache::find_padded(std::string_view word,
   return word.size() > kMaxShortBytes ? find_long(word, out) : find_short(key_of_padded(word), out);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -2,7 +2,7 @@
 
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 PhiloxWords numbers(const ChatAugment& augment, std::string_view purpose, const ChatDraw& draw) {
@@ -50,4 +50,4 @@ const std::vector<std::string>& default_system_prompts() {
   return prompts;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

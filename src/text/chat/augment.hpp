@@ -6,7 +6,7 @@
 
 #include "text/chat/conversation.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Random changes of conversations. Off by default.
 struct ChatAugment {
@@ -35,4 +35,4 @@ bool drops_empty_think(const ChatAugment& augment, const ChatDraw& draw);
 /// Returns five prompts in Chinese and five in English.
 const std::vector<std::string>& default_system_prompts();
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr EncodeOptions kPlain{.add_special_tokens = false, .match_added_tokens = false};
@@ -181,4 +181,4 @@ std::optional<std::string> ChatEncoder::encode(const RenderedChat& chat,
   return std::nullopt;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

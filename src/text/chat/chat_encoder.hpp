@@ -10,7 +10,7 @@
 #include "text/chat/rendered.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// The treatment of text in a record that looks like an added token.
 enum class SpecialInContent {
@@ -63,4 +63,4 @@ class ChatEncoder {
   char blank_ = 0;  // a character that no added token contains
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -11,7 +11,7 @@
 #include "text/json/json_break.hpp"
 #include "text/json/json_fields.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using namespace chat_json;
@@ -245,4 +245,4 @@ std::optional<ChatProblem> ChatReader::read(const char* json, std::size_t size,
   return std::nullopt;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

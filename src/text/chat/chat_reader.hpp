@@ -9,7 +9,7 @@
 #include "text/chat/record_forms.hpp"
 #include "text/json/unread_field.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// The reason why a JSON object is not a valid record.
 struct ChatProblem {
@@ -65,4 +65,4 @@ class ChatReader {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

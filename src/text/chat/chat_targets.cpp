@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 class Targets {
@@ -136,4 +136,4 @@ std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat&
   return std::move(targets.spans);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -8,7 +8,7 @@
 #include "text/chat/chat_template.hpp"
 #include "text/chat/rendered.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Selects the training targets of a chat.
 enum class ChatMask {
@@ -39,4 +39,4 @@ struct TokenSpan {
 std::vector<TokenSpan> chat_targets(const RenderedChat& chat, const EncodedChat& encoded,
                                     ChatMask mask, MaskSearch search, std::size_t num_kept);
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -7,7 +7,7 @@
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 template <const ChatMlStyle& style>
@@ -94,4 +94,4 @@ const ChatTemplate& chat_template(std::string_view name) {
        chat_template_names());
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

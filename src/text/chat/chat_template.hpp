@@ -7,7 +7,7 @@
 #include "text/chat/conversation.hpp"
 #include "text/chat/rendered.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// The method by which MiniMind's trainer for a template finds the training targets
 /// (chat_targets.hpp).
@@ -68,4 +68,4 @@ const ChatTemplate* nearest_chat_template(std::string_view jinja);
 /// Returns "minimind-v1, minimind-v2, ...".
 std::string chat_template_names();
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace trireme {
+namespace trireme::text {
 
 ChatWriter::ChatWriter(const ChatTemplate& format, Tokenizer tokenizer)
     : format_(&format), encoder_(std::move(tokenizer), SpecialInContent::text) {
@@ -61,4 +61,4 @@ std::vector<std::string> ChatWriter::end_texts(std::int64_t vocab_size) const {
   return {std::move(text)};
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

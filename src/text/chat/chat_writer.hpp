@@ -8,7 +8,7 @@
 #include "text/chat/chat_template.hpp"
 #include "text/chat/conversation.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Converts conversations to prompts in a chat format. Text of messages stays text; only the format
 /// writes special tokens. Immutable and thread-safe.
@@ -44,4 +44,4 @@ class ChatWriter {
   RenderOptions options_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

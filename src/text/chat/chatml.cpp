@@ -1,6 +1,6 @@
 #include "text/chat/chatml.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::string_view kStart = "<|im_start|>";
@@ -172,4 +172,4 @@ RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& convers
   return std::move(ChatMl(style, conversation, options).out);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 
 #include "text/chat/chat_template.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Selects the answers that get a thought before their content.
 enum class Thoughts {
@@ -49,4 +49,4 @@ RenderedChat render_chatml(const ChatMlStyle& style, const Conversation& convers
 /// with trim_blocks, with lstrip_blocks and without both.
 std::string chatml_jinja(const ChatMlStyle& style);
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::text {
 
 enum class Role { system, user, assistant, tool };
 std::string_view role_name(Role role) noexcept;
@@ -31,4 +31,4 @@ struct Conversation {
   bool declares_tools = false;  // a tools field was present and not empty, even if it lists no tool
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 bool has_system(const Conversation& conversation) {
@@ -115,4 +115,4 @@ RenderedChat render_plain(const Conversation& conversation, const RenderOptions&
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 
 /// Render functions and Jinja texts (jinja.cpp) of the templates that are not ChatML. See
 /// ChatTemplate for the formats.
-namespace trireme {
+namespace trireme::text {
 
 /// The default system message of minimind-v2.
 inline constexpr std::string_view kMinimindV2System = "你是 MiniMind，是一个有用的人工智能助手。";
@@ -21,4 +21,4 @@ std::string minimind_v2_jinja();
 std::string llama3_jinja();
 std::string plain_jinja();
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -2,7 +2,7 @@
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 /// Returns `text` as a string literal of Jinja.
@@ -200,4 +200,4 @@ std::string plain_jinja() {
 )";
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 
 #include "text/added_tokens.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 std::vector<std::string_view> missing_markers(const ChatTemplate& format,
                                               const Tokenizer& tokenizer) {
@@ -19,4 +19,4 @@ std::vector<std::string_view> missing_markers(const ChatTemplate& format,
   return missing;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

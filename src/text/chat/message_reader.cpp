@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "text/json/json_break.hpp"
 
-namespace trireme::chat_json {
+namespace trireme::text::chat_json {
 namespace {
 
 /// Maps newer and older role names of OpenAI's API: developer is system, and function is tool.
@@ -223,4 +223,4 @@ Conversation MessageReader::read_list(const element& value, std::string_view nam
   return conversation;
 }
 
-}  // namespace trireme::chat_json
+}  // namespace trireme::text::chat_json

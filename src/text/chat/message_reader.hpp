@@ -9,7 +9,7 @@
 #include "text/json/python_values.hpp"
 #include "text/json/unread_field.hpp"
 
-namespace trireme::chat_json {
+namespace trireme::text::chat_json {
 
 /// Reads the messages of a record in the form that ChatReader describes, and collects the fields
 /// that are not read. Functions throw InvalidRecord.
@@ -61,4 +61,4 @@ class MessageReader {
   std::string quoted_arguments_;
 };
 
-}  // namespace trireme::chat_json
+}  // namespace trireme::text::chat_json

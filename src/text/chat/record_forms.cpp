@@ -8,7 +8,7 @@
 #include "text/json/json_fields.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::array<std::string_view, 1> kTextMarks{"text"};
@@ -195,4 +195,4 @@ std::string describe_foreign_role(std::string_view role) {
 }
 
 }  // namespace chat_json
-}  // namespace trireme
+}  // namespace trireme::text

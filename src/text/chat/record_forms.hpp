@@ -11,7 +11,7 @@ class object;
 
 /// The record forms that `pack` reads, one row for each kind of data set, and advice for records of
 /// other forms. SetKind describes the contents of the data sets.
-namespace trireme {
+namespace trireme::text {
 
 /// The form of a chat in a JSON object.
 enum class ChatForm {
@@ -68,4 +68,4 @@ std::string describe_message_form(const simdjson::dom::object& message);
 std::string describe_foreign_role(std::string_view role);
 
 }  // namespace chat_json
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 
 #include "text/chat/conversation.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// The text of an empty thought, and the text that opens a thought.
 inline constexpr std::string_view kEmptyThink = "<think>\n\n</think>\n\n";
@@ -83,4 +83,4 @@ struct RenderedChat {
   }
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -8,7 +8,7 @@
 #include "text/json/odd_numbers.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::size_t kShownBytes = 12;  // number of bytes shown before and after the error
@@ -51,4 +51,4 @@ std::string record_break(std::string_view line) {
   return json_break(line);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::text {
 
 /// Returns the position where `json` stops being valid, as end of a message: " (at byte 37, near
 /// '\"user\" \"content\":')". Returns "" if the JSON is valid, or if only numbers or UTF-8 are
@@ -13,4 +13,4 @@ std::string json_break(std::string_view json);
 /// its end, as in a JSON array, the text explains how to remove the comma.
 std::string record_break(std::string_view line);
 
-}  // namespace trireme
+}  // namespace trireme::text

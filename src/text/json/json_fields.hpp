@@ -13,7 +13,7 @@
 #include "text/json/unread_field.hpp"
 
 /// Fields of JSON objects, with the semantics of Python's json.
-namespace trireme::chat_json {
+namespace trireme::text::chat_json {
 
 using simdjson::dom::array;
 using simdjson::dom::element;
@@ -99,4 +99,4 @@ inline void merge_unread(std::vector<UnreadField>& unread) {
   unread.erase(std::unique(unread.begin(), unread.end(), same), unread.end());
 }
 
-}  // namespace trireme::chat_json
+}  // namespace trireme::text::chat_json

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 bool is_digit(char c) {
@@ -94,4 +94,4 @@ std::optional<std::string> quote_odd_numbers(std::string_view json) {
   return quoted.append(json.substr(done));
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::text {
 
 /// Prefix of a string that stands for an odd number. Real JSON strings do not begin like this.
 inline constexpr std::string_view kOddNumber{"\0number:", 8};
@@ -14,4 +14,4 @@ inline constexpr std::string_view kOddNumber{"\0number:", 8};
 /// with U+0000 and could be mistaken for one. Invalid JSON stays invalid.
 std::optional<std::string> quote_odd_numbers(std::string_view json);
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -9,7 +9,7 @@
 
 #include "text/json/odd_numbers.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 void append_json_text(std::string_view text, std::string& out) {
   constexpr std::string_view kEscaped = "\"\\\n\r\t\b\f";
@@ -151,4 +151,4 @@ void PythonValues::append_json(const element& value, std::string& out) const {
 }
 
 }  // namespace chat_json
-}  // namespace trireme
+}  // namespace trireme::text

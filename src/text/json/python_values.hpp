@@ -6,7 +6,7 @@
 
 #include "text/json/json_fields.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Appends `text` like Python's json.dumps(text, ensure_ascii=False).
 void append_json_text(std::string_view text, std::string& out);
@@ -41,4 +41,4 @@ class PythonValues {
 };
 
 }  // namespace chat_json
-}  // namespace trireme
+}  // namespace trireme::text

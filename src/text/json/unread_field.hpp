@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-namespace trireme {
+namespace trireme::text {
 
 /// A field of a record that was not read although it is not empty. Null, blank strings and empty
 /// lists are empty.
@@ -10,4 +10,4 @@ struct UnreadField {
   bool has_text = false;  // the value contains a non-blank string, at any depth
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -14,7 +14,7 @@
 #include "text/unicode/byte_level.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 /// Calls visit(character) for each character of valid UTF-8.
@@ -210,4 +210,4 @@ std::map<std::string, std::string> train_bpe(const WordCounter& counts,
              : train<std::uint64_t>(counts, std::move(tokens), options, written);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -7,7 +7,7 @@
 
 #include "text/learn/word_counter.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// A token that exists before training. If it is not special, decode(skip_special_tokens) keeps it.
 struct ReservedToken {
@@ -72,4 +72,4 @@ std::map<std::string, std::string> train_bpe(const WordCounter& counts,
                                              const BpeTrainOptions& options = {},
                                              BpeTrainReport* report = nullptr);
 
-}  // namespace trireme
+}  // namespace trireme::text

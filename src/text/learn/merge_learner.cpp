@@ -4,7 +4,7 @@
 
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 /// Distance of the prefetch, in positions. A memory access takes about as long as 16 merges.
@@ -236,4 +236,4 @@ void MergeLearner<Position>::learn(std::size_t vocab_size, std::uint64_t min_fre
 template class MergeLearner<std::uint32_t>;
 template class MergeLearner<std::uint64_t>;
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trireme {
+namespace trireme::text {
 
 /// A pair of adjacent ids: left << 32 | right, so that pairs compare as (left, right).
 using IdPair = std::uint64_t;
@@ -205,4 +205,4 @@ class MergeLearner {
 extern template class MergeLearner<std::uint32_t>;
 extern template class MergeLearner<std::uint64_t>;
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -5,7 +5,7 @@
 
 #include "core/files/json.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -126,4 +126,4 @@ std::string write_tokenizer_config(const BpeTrainOptions& options) {
   return config.dump(2) + "\n";
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 #include "text/learn/bpe_trainer.hpp"
 #include "text/split/splitter.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// The chat template of every new tokenizer. It marks the roles and adds no text of its own. No
 /// model has been trained with it yet.
@@ -29,4 +29,4 @@ std::string write_tokenizer_json(const std::vector<std::string>& tokens,
 /// reserved tokens.
 std::string write_tokenizer_config(const BpeTrainOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 AddedTokenMatcher matcher_of(const std::vector<std::string>& contents) {
@@ -71,4 +71,4 @@ void WordCounter::clear() {
   cut_tokens_.clear();
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -11,7 +11,7 @@
 #include "text/learn/word_table.hpp"
 #include "text/split/splitter.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// Tokens that are cut out of training texts wherever they occur. Immutable.
 class CutTokens {
@@ -86,4 +86,4 @@ class WordCounter {
   std::map<std::string, std::uint64_t, std::less<>> cut_tokens_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::size_t kFirstSlots = 1 << 12;
@@ -151,4 +151,4 @@ void WordTable::grow() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

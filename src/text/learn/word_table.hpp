@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::text {
 
 /// Counts byte strings. A known word of at most 15 bytes is inside its slot, so a lookup needs one
 /// cache line. Longer words are in an arena.
@@ -87,4 +87,4 @@ class WordTable {
   std::size_t at_ = 0;  // index of the oldest entry in pending_
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

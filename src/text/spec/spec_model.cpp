@@ -5,7 +5,7 @@
 #include "text/spec/spec_part.hpp"
 #include "text/unicode/byte_level.hpp"
 
-namespace trireme::spec {
+namespace trireme::text::spec {
 namespace {
 
 void read_vocab(const Part& model, TokenizerSpec& spec) {
@@ -142,4 +142,4 @@ void read_added_tokens(const SortedJson& list, const std::string& where, Tokeniz
   }
 }
 
-}  // namespace trireme::spec
+}  // namespace trireme::text::spec

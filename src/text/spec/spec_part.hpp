@@ -9,7 +9,7 @@
 #include "text/spec/tokenizer_spec.hpp"
 
 /// Shared by the readers of tokenizer.json; include it only in the spec_*.cpp files.
-namespace trireme::spec {
+namespace trireme::text::spec {
 
 /// One object of the file, with its path for error messages.
 class Part {
@@ -88,4 +88,4 @@ void read_pre_tokenizer(const SortedJson& value, const std::string& where, Token
 void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
 void check_decoder(const SortedJson& value, const std::string& where);
 
-}  // namespace trireme::spec
+}  // namespace trireme::text::spec

@@ -2,7 +2,7 @@
 
 #include "text/spec/spec_part.hpp"
 
-namespace trireme::spec {
+namespace trireme::text::spec {
 namespace {
 
 constexpr int kMaxDepth = 8;  // maximum nesting of Sequence
@@ -139,4 +139,4 @@ void check_decoder(const SortedJson& value, const std::string& where) {
   if (!decoded) fail(ErrorKind::data, "{} has no step; supported: {}", where, kSupported);
 }
 
-}  // namespace trireme::spec
+}  // namespace trireme::text::spec

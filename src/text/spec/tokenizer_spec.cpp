@@ -2,7 +2,7 @@
 
 #include "text/spec/spec_part.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
@@ -37,4 +37,4 @@ TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where
   return spec;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

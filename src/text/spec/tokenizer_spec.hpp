@@ -9,7 +9,7 @@
 
 /// The contents of tokenizer.json that affect ids or text, checked. Unsupported parts are refused
 /// by name, because an approximation would silently produce other tokens.
-namespace trireme {
+namespace trireme::text {
 
 struct AddedToken {
   std::string content;
@@ -51,4 +51,4 @@ inline constexpr std::size_t kMaxTokenizerFileBytes = std::size_t{64} << 20;
 /// `added_vocabulary.rs` and `models/bpe`.
 TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where);
 
-}  // namespace trireme
+}  // namespace trireme::text

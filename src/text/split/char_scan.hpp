@@ -10,7 +10,7 @@
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 /// 64 bytes of text. Each query returns a bit mask in which bit i belongs to byte i. Bytes beyond
 /// ASCII are in no range.
@@ -92,11 +92,11 @@ inline std::uint64_t AsciiWindow::past_ascii() const noexcept {
 
 #endif
 
-}  // namespace trireme
+}  // namespace trireme::text
 
 /// The building blocks of all splitters: character classes and runs of a class. Text must be valid
 /// UTF-8. `p` is the start of a character, `end` the end of the text.
-namespace trireme::scan {
+namespace trireme::text::scan {
 
 inline constexpr std::uint8_t kNamed = kLetter | kNumber | kSpace;  // not [^\s\p{L}\p{N}]
 inline constexpr std::array<std::uint8_t, 128> kAscii = [] {
@@ -231,4 +231,4 @@ inline std::uint64_t pass_contraction(std::uint64_t starts, std::size_t at,
   return (starts & ~inside) | std::uint64_t{1} << (at + length);
 }
 
-}  // namespace trireme::scan
+}  // namespace trireme::text::scan

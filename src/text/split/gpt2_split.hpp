@@ -6,7 +6,7 @@
 
 /// The GPT-2 pre-tokenizer pattern in C++. Linear in the text, without backtracking, because every
 /// alternative is a run of one class.
-namespace trireme {
+namespace trireme::text {
 
 /// The pattern as written in tokenizer.json.
 inline constexpr std::string_view kGpt2Pattern =
@@ -52,4 +52,4 @@ struct Gpt2Pattern {
   }
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

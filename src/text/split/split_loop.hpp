@@ -8,7 +8,7 @@
 
 #include "text/split/char_scan.hpp"
 
-namespace trireme {
+namespace trireme::text {
 
 inline constexpr std::size_t kPreTokenPadding = 16;
 
@@ -58,4 +58,4 @@ void split_by(std::string_view text, const Emit& emit) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

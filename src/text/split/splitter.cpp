@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 struct KnownPattern {
@@ -56,4 +56,4 @@ std::string_view known_patterns() {
          "cl100k, o200k, tekken";
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

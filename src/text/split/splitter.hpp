@@ -8,7 +8,7 @@
 
 /// Pre-tokenization: splits the text between added tokens. Each step splits the results of the step
 /// before.
-namespace trireme {
+namespace trireme::text {
 
 enum class SplitStep : std::uint8_t {
   gpt2,
@@ -95,4 +95,4 @@ void split_by(SplitStep step, std::string_view text, const Emit& emit) {
   emit(text);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

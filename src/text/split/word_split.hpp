@@ -16,7 +16,7 @@
 ///            last
 /// Contractions ('s 't 're 've 'm 'll 'd in any case) come either before all others or at the end
 /// of a word.
-namespace trireme {
+namespace trireme::text {
 
 enum class Contractions { none, apart, attached };
 
@@ -202,4 +202,4 @@ struct WordPattern {
   }
 };
 
-}  // namespace trireme
+}  // namespace trireme::text

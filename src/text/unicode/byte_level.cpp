@@ -4,7 +4,7 @@
 
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::uint32_t kNumChars = 0x144;
@@ -72,4 +72,4 @@ std::string from_byte_level(std::string_view token, bool* whole) {
   return bytes;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 /// The byte alphabet of byte-level BPE: every byte has one printable character. 0x21-0x7E,
 /// 0xA1-0xAC and 0xAE-0xFF stand for themselves; the other 68 bytes in ascending order are U+0100
 /// and following. Source: Radford et al., GPT-2 (2019), `bytes_to_unicode`.
-namespace trireme {
+namespace trireme::text {
 
 /// Returns the code point for `byte`; at most U+0143.
 std::uint32_t byte_level_char(std::uint8_t byte) noexcept;
@@ -18,4 +18,4 @@ std::string to_byte_level(std::string_view bytes);
 /// of the token and sets `whole` (if given) to false.
 std::string from_byte_level(std::string_view token, bool* whole = nullptr);
 
-}  // namespace trireme
+}  // namespace trireme::text

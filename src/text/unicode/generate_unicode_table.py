@@ -87,7 +87,7 @@ def rows(values):
 
 def head(out, header):
     print("// Made by generate_unicode_table.py with tokenizers", tokenizers.__version__ + "; do not edit.", file=out)
-    print(f'#include "text/{header}"\n\n// clang-format off\nnamespace trireme::unicode {{\n', file=out)
+    print(f'#include "text/{header}"\n\n// clang-format off\nnamespace trireme::text::unicode {{\n', file=out)
 
 
 def write_classes(path, ranges, active):
@@ -108,7 +108,7 @@ def write_classes(path, ranges, active):
         print(f"const std::uint8_t kPages[{len(pages)}][{PAGE}] = {{", file=out)
         for page in pages:
             print("{\n" + rows(list(page)) + "\n},", file=out)
-        print("};\n\n}  // namespace trireme::unicode", file=out)
+        print("};\n\n}  // namespace trireme::text::unicode", file=out)
 
 
 def write_normal_form(path, decompositions, classes, pairs):
@@ -126,7 +126,7 @@ def write_normal_form(path, decompositions, classes, pairs):
         print(f"const std::uint32_t kDecomposed[{len(parts)}] = {{\n{rows(parts)}\n}};\n", file=out)
         print(f"const Composition kCompositions[{len(pairs)}] = {{", file=out)
         print(rows([f"{{{a}, {b}, {pairs[a, b]}}}" for a, b in sorted(pairs)]) + "\n};\n", file=out)
-        print("}  // namespace trireme::unicode", file=out)
+        print("}  // namespace trireme::text::unicode", file=out)
 
 
 def main():

@@ -10,7 +10,7 @@
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 // Hangul syllables are composed of lead, vowel and tail. These are the first code points of each.
@@ -187,4 +187,4 @@ std::string to_nfc(std::string_view text) {
   return out;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

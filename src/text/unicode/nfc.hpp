@@ -5,7 +5,7 @@
 
 /// Unicode normal form C as in Hugging Face `tokenizers`. Its tables are those of Unicode 12, older
 /// than those of its patterns, so newer pairs and marks stay unchanged.
-namespace trireme {
+namespace trireme::text {
 
 /// Returns true if `text` (valid UTF-8) has no character that NFC could move, compose or replace.
 /// The text is then NFC. Fast: nearly all text passes.
@@ -37,4 +37,4 @@ struct Composition {
 };
 
 }  // namespace unicode
-}  // namespace trireme
+}  // namespace trireme::text

@@ -3,7 +3,7 @@
 
 /// Character classes of Hugging Face `tokenizers` (Unicode 16) as bits in a two-stage table. System
 /// regex libraries have older tables and would split newer letters differently.
-namespace trireme {
+namespace trireme::text {
 
 inline constexpr std::uint8_t kLetter = 1;       // \p{L}
 inline constexpr std::uint8_t kNumber = 2;       // \p{N}
@@ -24,4 +24,4 @@ inline std::uint8_t char_class(std::uint32_t code_point) noexcept {
   return unicode::kPages[unicode::kPageOf[code_point >> 8]][code_point & 0xFF];
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 /// Returns the length of the character that starts with `lead` (0x80 or more); 0 if `lead` is
@@ -73,4 +73,4 @@ std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept {
   return 0;
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

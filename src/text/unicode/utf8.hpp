@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::text {
 
 /// The bytes at a position: a whole character, or the longest invalid run (the "maximal subpart" of
 /// the Unicode standard, section 3.9, which one U+FFFD replaces).
@@ -66,4 +66,4 @@ inline std::uint32_t utf8_decode(const char* text, std::size_t& length) noexcept
   return (lead & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 | (byte(3) & 0x3F);
 }
 
-}  // namespace trireme
+}  // namespace trireme::text

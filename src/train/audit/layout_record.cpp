@@ -9,23 +9,24 @@
 #include "pipeline/schedule_file.hpp"
 #include "pipeline/simulate.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Adds the stages of a rank. Without a pipeline the whole model is one stage.
 void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, int rank) {
   const int pp = coords_of(facts, rank).pp;
   const pipeline::Schedule schedule = facts.schedule();
-  const std::vector<StageRange> stages = model_stages(facts.model, facts.parallel, facts.length);
+  const std::vector<model::StageRange> stages =
+      model::model_stages(facts.model, facts.parallel, facts.length);
   json["stages"] = Json::array();
   for (const int stage : schedule.placement.stages_of(pp)) {
-    const StageRange& range = stages[static_cast<std::size_t>(stage)];
+    const model::StageRange& range = stages[static_cast<std::size_t>(stage)];
     json["stages"].push_back({{"stage", stage},
                               {"layers", range.end_layer - range.first_layer},
                               {"embedding", range.has_embedding},
                               {"head", range.has_head}});
   }
-  const pipeline::Simulation ideal = simulate(schedule, {{pipeline::PassTimes{}}});
+  const pipeline::Simulation ideal = pipeline::simulate(schedule, {{pipeline::ActionTimes{}}});
   json["in_flight_peak"] = count.passes().in_flight;
   json["in_flight_peak_formula"] = ideal.peaks[static_cast<std::size_t>(pp)];
   json["bubble_share"] = count.passes().bubble_share ? Json(*count.passes().bubble_share)
@@ -35,7 +36,7 @@ void add_stages(Json& json, const UpdateFacts& facts, const UpdateCount& count, 
 }
 
 Json rank_json(const UpdateFacts& facts, const UpdateCount& count, int rank) {
-  const RankCoords at = coords_of(facts, rank);
+  const parallel::RankCoords at = coords_of(facts, rank);
   Json json{{"rank", rank},
             {"coords",
              {{"tp", at.tp},
@@ -80,16 +81,15 @@ Json collectives_json(const std::vector<CollectiveRow>& counted,
   return rows;
 }
 
-Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& facts,
-                   const UpdateCount& count) {
+Json layout_record(comm::Communicator& control, const parallel::Mesh& mesh,
+                   const UpdateFacts& facts, const UpdateCount& count) {
   const std::vector<std::string> ranks =
-      gather_texts(control, rank_json(facts, count, control.rank()).dump());
+      comm::gather_texts(control, rank_json(facts, count, control.rank()).dump());
   if (control.rank() != 0) return {};
   Json parallel;
-  ParallelConfig::fields(facts.parallel, [&](const char* name, const auto& value, const char*) {
-    parallel[name] = value;
-  });
-  parallel["dp"] = mesh.size(Axis::dp);
+  parallel::ParallelConfig::fields(facts.parallel, [&](const char* name, const auto& value,
+                                                       const char*) { parallel[name] = value; });
+  parallel["dp"] = mesh.size(parallel::Axis::dp);
   Json record{
       {"ranks", facts.ranks},
       {"backend", mesh.world().backend()},
@@ -107,4 +107,4 @@ Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& f
   return record;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -2,7 +2,7 @@
 #include "core/files/json.hpp"
 #include "train/audit/update_count.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Returns the content of RUN/layout.json after an update, on rank 0; null on other ranks.
 /// Collective over `control`. `mesh`: mesh of the update.
@@ -13,11 +13,11 @@ namespace trireme {
 ///   collectives                of rank 0: moved_bytes counted (null if a library moved them) and
 ///                              formula_bytes
 ///   schedule_list              one line per rank of a schedule that was found
-Json layout_record(Communicator& control, const Mesh& mesh, const UpdateFacts& facts,
-                   const UpdateCount& count);
+Json layout_record(comm::Communicator& control, const parallel::Mesh& mesh,
+                   const UpdateFacts& facts, const UpdateCount& count);
 
 /// Returns the counted collectives of a rank together with their formulas.
 Json collectives_json(const std::vector<CollectiveRow>& counted,
                       const std::vector<CollectiveRow>& formulas);
 
-}  // namespace trireme
+}  // namespace trireme::train

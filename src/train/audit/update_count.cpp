@@ -9,17 +9,19 @@
 #include "comm/traffic.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 std::vector<CountedGroup> groups_of(const Step& step) {
-  const Mesh& mesh = step.parts().mesh;
+  const parallel::Mesh& mesh = step.parts().mesh;
   std::vector<CountedGroup> groups;
-  for (std::size_t axis = 0; axis < kAxisNames.size(); ++axis)
-    groups.push_back({kAxisNames[axis], &mesh.group(static_cast<Axis>(axis)), {}});
-  for (Communicator* link : step.links().groups()) groups.push_back({"pp", link, {}});
-  if (Communicator* tied = step.stage_sums().table_group()) groups.push_back({"tied", tied, {}});
-  if (const NodeLevels* levels = mesh.node_levels()) {
+  for (std::size_t axis = 0; axis < parallel::kAxisNames.size(); ++axis)
+    groups.push_back(
+        {parallel::kAxisNames[axis], &mesh.group(static_cast<parallel::Axis>(axis)), {}});
+  for (comm::Communicator* link : step.links().groups()) groups.push_back({"pp", link, {}});
+  if (comm::Communicator* tied = step.stage_sums().table_group())
+    groups.push_back({"tied", tied, {}});
+  if (const parallel::NodeLevels* levels = mesh.node_levels()) {
     groups.push_back({"node", levels->node.get(), {}});
     groups.push_back({"across", levels->across.get(), {}});
   }
@@ -50,10 +52,10 @@ UpdateCount::UpdateCount(Step& step)
 }
 
 void UpdateCount::end(const UpdateResult& result) {
-  const Mesh& mesh = step_.parts().mesh;
+  const parallel::Mesh& mesh = step_.parts().mesh;
   step_.count_activations(false);
   registry_.weights().settle();
-  const auto add = [&](std::string_view group, int size, const TrafficRow& row) {
+  const auto add = [&](std::string_view group, int size, const comm::TrafficRow& row) {
     for (CollectiveRow& same : collectives_) {  // another pair of stages may have added this row
       if (key_of(same) != Key{group, row.operation, row.purpose}) continue;
       same.count += row.count;
@@ -64,13 +66,13 @@ void UpdateCount::end(const UpdateResult& result) {
     collectives_.push_back({std::string(group), size, row.operation, row.purpose, row.count,
                             row.payload_bytes, row.moved_bytes});
   };
-  for (const TrafficRow& row : traffic_between(world_before_, mesh.world().traffic()))
+  for (const comm::TrafficRow& row : comm::traffic_between(world_before_, mesh.world().traffic()))
     // Skip other collectives of the world, such as the votes of a run.
     if ((row.purpose == "norm" || row.purpose == "load of experts") && mesh.world().size() > 1)
       add("world", mesh.world().size(), row);
   for (const CountedGroup& one : groups_)
-    for (const TrafficRow& row : traffic_between(one.before, one.group->traffic()))
-      add(one.name, one.name == "pp" ? mesh.size(Axis::pp) : one.group->size(), row);
+    for (const comm::TrafficRow& row : comm::traffic_between(one.before, one.group->traffic()))
+      add(one.name, one.name == "pp" ? mesh.size(parallel::Axis::pp) : one.group->size(), row);
   std::sort(collectives_.begin(), collectives_.end(),
             [](const CollectiveRow& a, const CollectiveRow& b) { return key_of(a) < key_of(b); });
   passes_ = result.passes;
@@ -80,7 +82,7 @@ void UpdateCount::end(const UpdateResult& result) {
              0,
              registry_.weights().gathered_peak_bytes() + registry_.grads().live_peak_bytes(),
              passes_.activation_bytes};
-  for (const OptimizerSlot& slot : step_.parts().optimizer.slots())
+  for (const optim::OptimizerSlot& slot : step_.parts().optimizer.slots())
     memory_.optimizer_bytes += static_cast<std::int64_t>(slot.flat.nbytes());
 }
 
@@ -122,4 +124,4 @@ std::string differences(const RankMemory& counted, const RankMemory& expected) {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

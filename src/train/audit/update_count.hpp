@@ -7,13 +7,13 @@
 #include "train/cost/memory_formula.hpp"
 #include "train/step/step.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// A communicator of more than one rank, with its traffic before the update.
 struct CountedGroup {
   std::string_view name;
-  Communicator* group;
-  std::vector<TrafficRow> before;
+  comm::Communicator* group;
+  std::vector<comm::TrafficRow> before;
 };
 
 /// Counts the bytes that one update of this rank holds and sends. Create it right before the
@@ -34,9 +34,9 @@ class UpdateCount {
 
  private:
   Step& step_;
-  ParamRegistry& registry_;
+  parallel::ParamRegistry& registry_;
   std::vector<CountedGroup> groups_;
-  std::vector<TrafficRow> world_before_;
+  std::vector<comm::TrafficRow> world_before_;
   RankMemory memory_;
   PassStats passes_;
   std::vector<CollectiveRow> collectives_;
@@ -48,4 +48,4 @@ std::string differences(const std::vector<CollectiveRow>& counted,
                         const std::vector<CollectiveRow>& expected);
 std::string differences(const RankMemory& counted, const RankMemory& expected);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -5,7 +5,7 @@
 #include "core/process/max_threads.hpp"
 #include "train/config/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Upper limit that keeps ranks x micro_batch x accumulation within 64 bits.
@@ -83,4 +83,4 @@ void check(const RunConfig& config, Problems& problems) {
   check_checkpoint(config.checkpoint, problems);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,7 +8,7 @@
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 struct TrainConfig {
   std::int64_t steps = 0;
@@ -171,17 +171,17 @@ struct MetricsConfig {
 
 /// The whole configuration of a training run.
 struct RunConfig {
-  ModelConfig model;
+  model::ModelConfig model;
   TrainConfig train;
-  OptimConfig optim;
-  ParallelConfig parallel;
+  optim::OptimConfig optim;
+  parallel::ParallelConfig parallel;
   CheckpointConfig checkpoint;
   DataConfig data;
   MetricsConfig metrics;
-  LoraConfig lora;  // only for tasks that can train adapters
+  model::LoraConfig lora;  // only for tasks that can train adapters
 };
 
 /// Adds an error for every value of `config` that is out of range.
 void check(const RunConfig& config, Problems& problems);
 
-}  // namespace trireme
+}  // namespace trireme::train

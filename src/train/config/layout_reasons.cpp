@@ -10,7 +10,7 @@
 #include "parallel/param_spec.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Adds a reason. `allowed` is a format for `args`.
@@ -21,7 +21,7 @@ void add(std::vector<Reason>& reasons, const char* key, const T& value,
 }
 
 /// Adds conflicts between forms of data parallelism.
-void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons) {
+void add_data_reasons(const parallel::ParallelConfig& config, std::vector<Reason>& reasons) {
   if (config.local_steps > 1 && config.zero > 0)
     add(reasons, "parallel.local_steps", config.local_steps,
         "must be 1 with parallel.zero = {}: with local steps each rank holds the whole state",
@@ -44,21 +44,21 @@ void add_data_reasons(const ParallelConfig& config, std::vector<Reason>& reasons
 }
 
 /// Adds conflicts of the pipeline's stages and schedule.
-void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
+void add_stage_reasons(const parallel::ParallelConfig& config, const LayoutFacts& facts,
                        std::vector<Reason>& reasons) {
   if (config.pp == 1) return;
-  if (const auto mistake = mistake_in_schedule(config)) {
+  if (const auto mistake = parallel::mistake_in_schedule(config)) {
     reasons.push_back({mistake->key, mistake->value, mistake->why});
     return;
   }
-  const std::int64_t stages = stage_placement(config).stages();
+  const std::int64_t stages = parallel::stage_placement(config).stages();
   if (stages > facts.model.num_layers) {
     add(reasons, "parallel.pp", config.pp,
         "makes {} stages of schedule {}, must be at most model.num_layers = {}: each stage needs at least one layer",
         stages, config.schedule, facts.model.num_layers);
   } else if (config.stages != "auto") {
     try {
-      (void)parse_stages(config.stages, facts.model, stages);
+      (void)model::parse_stages(config.stages, facts.model, stages);
     } catch (const Error& error) {
       reasons.push_back({"parallel.stages", config.stages, error.what()});
     }
@@ -67,11 +67,11 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
     add(reasons, "parallel.local_steps", config.local_steps,
         "must be 1 with parallel.pp: all stages clip by one norm");
   const std::int64_t on_each = stages / config.pp;
-  if (searches_schedule(config) && config.in_flight > 0 && config.in_flight < on_each)
+  if (parallel::searches_schedule(config) && config.in_flight > 0 && config.in_flight < on_each)
     add(reasons, "parallel.in_flight", config.in_flight,
         "must be 0 (no limit) or at least {}: a rank holds one micro-batch for each of its stages",
         on_each);
-  if (const std::string pass = config.reproducible ? weights_out_of_order(config) : "";
+  if (const std::string pass = config.reproducible ? parallel::weights_out_of_order(config) : "";
       !pass.empty())
     add(reasons, "parallel.reproducible", "true",
         "must be false with this parallel.schedule: {} is not in the order of the micro-batches",
@@ -82,15 +82,15 @@ void add_stage_reasons(const ParallelConfig& config, const LayoutFacts& facts,
 }
 
 /// Adds conflicts of the expert grid (ep, etp).
-void add_expert_reasons(const ParallelConfig& config, const LayoutFacts& facts,
+void add_expert_reasons(const parallel::ParallelConfig& config, const LayoutFacts& facts,
                         std::vector<Reason>& reasons) {
-  const MoeConfig& moe = facts.model.moe;
+  const model::MoeConfig& moe = facts.model.moe;
   if (!moe.on()) {
     if (config.ep > 1)
       add(reasons, "parallel.ep", config.ep, "must be 1 with model.num_experts = 0");
     return;
   }
-  const std::int64_t etp = expert_tensor_ranks(config);
+  const std::int64_t etp = parallel::expert_tensor_ranks(config);
   if (etp > moe.moe_intermediate_size) {
     const bool as_tp = config.etp == 0;
     add(reasons, as_tp ? "parallel.tp" : "parallel.etp", etp,
@@ -100,7 +100,7 @@ void add_expert_reasons(const ParallelConfig& config, const LayoutFacts& facts,
   if (config.tp > 1 && config.tp_chunks > 1)
     add(reasons, "parallel.tp_chunks", config.tp_chunks,
         "must be 1 for a model with experts: all of its tokens are routed at once");
-  if (!folds_experts(config)) return;
+  if (!parallel::has_expert_grid(config)) return;
   if (moe.num_experts % config.ep != 0)
     add(reasons, "parallel.ep", config.ep, "must divide model.num_experts = {}", moe.num_experts);
   if (config.reproducible)
@@ -109,7 +109,7 @@ void add_expert_reasons(const ParallelConfig& config, const LayoutFacts& facts,
   if (config.local_steps > 1)
     add(reasons, "parallel.local_steps", config.local_steps,
         "must be 1 with parallel.ep or etp: data ranks train each other's experts");
-  if (!divides(config, facts.ranks)) return;
+  if (!parallel::divides(config, facts.ranks)) return;
   const std::int64_t ranks = facts.ranks / config.pp;
   if (ranks % (etp * config.ep) != 0) {
     add(reasons, "parallel.ep", config.ep, "must divide tp x cp x dp / etp = {}",
@@ -126,13 +126,14 @@ void add_expert_reasons(const ParallelConfig& config, const LayoutFacts& facts,
 
 }  // namespace
 
-std::int64_t entering_tokens(const ParallelConfig& config, std::int64_t length) {
+std::int64_t block_input_tokens(const parallel::ParallelConfig& config, std::int64_t length) {
   return length / config.cp / (config.sequence_parallel ? config.tp : 1);
 }
 
-std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts) {
+std::vector<Reason> layout_conflicts(const parallel::ParallelConfig& config,
+                                     const LayoutFacts& facts) {
   std::vector<Reason> reasons;
-  const ModelConfig& model = facts.model;
+  const model::ModelConfig& model = facts.model;
   if (config.tp > model.num_heads)
     add(reasons, "parallel.tp", config.tp,
         "must be at most model.num_heads = {}: a rank holds whole heads", model.num_heads);
@@ -160,7 +161,7 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
           length / config.cp);
   }
   for (const std::int64_t length : facts.seq_lens) {
-    const std::int64_t tokens = entering_tokens(config, length);
+    const std::int64_t tokens = block_input_tokens(config, length);
     if (config.tp == 1 || config.tp_chunks <= std::max<std::int64_t>(tokens, 1)) continue;
     add(reasons, "parallel.tp_chunks", config.tp_chunks,
         "must be at most the {} tokens that a rank has of a sequence of {} tokens at block input",
@@ -172,7 +173,7 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
         number_text(model.attention_dropout), config.cp_form);
   for (int rank = 0; config.cp_form == "ulysses" && config.cp > 1 && rank < config.tp; ++rank) {
     const std::int64_t heads =
-        split_range(model.num_heads, {}, static_cast<int>(config.tp), rank).count();
+        parallel::split_range(model.num_heads, {}, static_cast<int>(config.tp), rank).count();
     if (heads % config.cp == 0) continue;
     add(reasons, "parallel.cp", config.cp,
         "must divide the {} heads of each rank of tp with parallel.cp_form = ulysses", heads);
@@ -193,4 +194,4 @@ std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFa
   return reasons;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

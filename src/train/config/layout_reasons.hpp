@@ -5,7 +5,7 @@
 
 #include "train/config/layout.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// One reason why a layout is invalid: a key, its value and the allowed values.
 struct Reason {
@@ -15,9 +15,10 @@ struct Reason {
 };
 
 /// Returns all reasons why the layout is invalid; empty if it is valid.
-std::vector<Reason> reasons_against(const ParallelConfig& config, const LayoutFacts& facts);
+std::vector<Reason> layout_conflicts(const parallel::ParallelConfig& config,
+                                     const LayoutFacts& facts);
 
 /// Returns the number of tokens of a sequence of `length` tokens that a rank has at block input.
-std::int64_t entering_tokens(const ParallelConfig& config, std::int64_t length);
+std::int64_t block_input_tokens(const parallel::ParallelConfig& config, std::int64_t length);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,7 +8,7 @@
 #include "data/order/plan.hpp"
 #include "optim/schedule.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kSmallestChosenBatch = 32;
@@ -49,15 +49,15 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
 
 /// Makes all paths absolute, so that config.toml is valid in every working directory.
 void make_paths_absolute(RunConfig& config) {
-  config.data.path = absolute_plan(config.data.path);
-  config.data.valid_path = absolute_plan(config.data.valid_path);
+  config.data.path = data::absolute_plan(config.data.path);
+  config.data.valid_path = data::absolute_plan(config.data.valid_path);
   if (!config.data.stage.empty())
     config.data.stage = std::filesystem::absolute(config.data.stage).lexically_normal().string();
   std::error_code absent;
   if (std::string& file = config.parallel.schedule; std::filesystem::is_regular_file(file, absent))
     file = std::filesystem::absolute(file).lexically_normal().string();
   CheckpointConfig& start = config.checkpoint;
-  if (start.names_checkpoint()) start.resume = absolute_plan(start.resume);
+  if (start.names_checkpoint()) start.resume = data::absolute_plan(start.resume);
 }
 
 }  // namespace
@@ -69,11 +69,11 @@ std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Pro
   }
   if (config.optim.min_lr < 0) {
     const std::string* saved = saved_value(facts, "optim.min_lr");
-    config.optim.min_lr = final_lr(config.optim);
+    config.optim.min_lr = optim::final_lr(config.optim);
     if (saved != nullptr) config.optim.min_lr = parse_number(*saved).value_or(config.optim.min_lr);
   }
   make_paths_absolute(config);
   return fill_batch(config.train, facts, problems);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

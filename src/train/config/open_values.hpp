@@ -8,7 +8,7 @@
 /// Chooses the values that the configuration leaves open until all ranks have started: global
 /// batch size, precision and final learning rate. Also makes relative paths absolute. The chosen
 /// values are used by the run, written to config.toml and saved in checkpoints.
-namespace trireme {
+namespace trireme::train {
 
 /// The facts that the choice depends on.
 struct OpenValueFacts {
@@ -24,4 +24,4 @@ struct OpenValueFacts {
 /// else "".
 std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Problems& problems);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,25 +7,27 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/process/machine_memory.hpp"
-#include "train/control/leave_run.hpp"
+#include "train/control/peer_failure.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr double kHeartbeatFirst_s = 10;
 
-HeartbeatOptions leaving_run(HeartbeatOptions options, const LaunchInfo& launch,
-                             const RunFolder& folder, const std::shared_ptr<Journal>& journal,
-                             const std::shared_ptr<Activity>& activity,
-                             const std::string& network) {
+comm::HeartbeatOptions leaving_run(comm::HeartbeatOptions options, const comm::LaunchInfo& launch,
+                                   const job::RunDirectory& folder,
+                                   const std::shared_ptr<job::EventLog>& journal,
+                                   const std::shared_ptr<comm::Activity>& activity,
+                                   const std::string& network) {
   options.on_loss = [launch, folder, journal, activity, network,
-                     kills = num_oom_kills()](const PeerLoss& loss) {
+                     kills = num_oom_kills()](const comm::PeerLoss& loss) {
     const int speaker = loss.rank == 0 ? 1 : 0;
     if (launch.rank == speaker && loss.exit_code == exit_code(ErrorKind::comm))
       log::error(network_advice(network));
     // The current step is not complete. Step 0: the run directory is not claimed yet.
     const std::int64_t step = activity->snapshot().step;
-    if (step > 0) leave_run(folder, *journal, launch, loss, step - 1, num_oom_kills() > kills);
+    if (step > 0)
+      record_peer_failure(folder, *journal, launch, loss, step - 1, num_oom_kills() > kills);
     log::flush();
     ::_exit(loss.exit_code);
   };
@@ -34,15 +36,15 @@ HeartbeatOptions leaving_run(HeartbeatOptions options, const LaunchInfo& launch,
 
 }  // namespace
 
-CommOptions watched_comm(double timeout_s) {
-  CommOptions options;
+comm::CommOptions comm_options_with_heartbeat(double timeout_s) {
+  comm::CommOptions options;
   options.timeout_s = timeout_s + kHeartbeatFirst_s;
-  options.activity = std::make_shared<Activity>();
+  options.activity = std::make_shared<comm::Activity>();
   return options;
 }
 
-HeartbeatOptions watch_options(double timeout_s) {
-  HeartbeatOptions options;
+comm::HeartbeatOptions heartbeat_options(double timeout_s) {
+  comm::HeartbeatOptions options;
   options.silence_s = std::min(options.silence_s, timeout_s);
   options.hang.most_s = timeout_s;
   return options;
@@ -54,9 +56,10 @@ std::string network_advice(const std::string& network) {
       network);
 }
 
-RankWatch::RankWatch(Communicator& world, const LaunchInfo& launch, const RunFolder& folder,
-                     std::shared_ptr<Journal> journal, std::shared_ptr<Activity> activity,
-                     HeartbeatOptions options, const std::string& network)
+RankWatch::RankWatch(comm::Communicator& world, const comm::LaunchInfo& launch,
+                     const job::RunDirectory& folder, std::shared_ptr<job::EventLog> journal,
+                     std::shared_ptr<comm::Activity> activity, comm::HeartbeatOptions options,
+                     const std::string& network)
     : heartbeat_(world, launch, activity,
                  leaving_run(std::move(options), launch, folder, journal, activity, network)),
       stack_requests_([folder, activity, rank = launch.rank] {
@@ -67,4 +70,4 @@ void RankWatch::announce_failure(int code) noexcept {
   heartbeat_.announce_failure(code, "an error, see above");
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,7 +7,7 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// One small all-reduce per step. It is posted before the step and read after it, so that no rank
 /// waits. All ranks stop or save after the same step although only one has the request. All commit
@@ -28,7 +28,7 @@ class StepVote {
     std::uint64_t trace = 0;    // sum over all ranks, modulo 2^64
   };
 
-  explicit StepVote(Communicator& world) : world_(world) {}
+  explicit StepVote(comm::Communicator& world) : world_(world) {}
 
   void post(const Vote& vote) {
     sums_ = {vote.stop ? 1U : 0U, vote.save ? 1U : 0U, vote.writer_done ? 0U : 1U, vote.trace};
@@ -36,7 +36,7 @@ class StepVote {
                                .output = sums_.data(),
                                .count = sums_.size(),
                                .dtype = DType::u64,
-                               .op = ReduceOp::sum,
+                               .op = comm::ReduceOp::sum,
                                .tag = "stop vote"});
   }
 
@@ -52,9 +52,9 @@ class StepVote {
   }
 
  private:
-  Communicator& world_;
+  comm::Communicator& world_;
   std::array<std::uint64_t, 4> sums_{};
-  WorkPtr work_;
+  comm::WorkPtr work_;
 };
 
 /// Lets all ranks cancel the same update or validation before the same work item (a micro-batch or
@@ -65,12 +65,12 @@ class StepVote {
 class CancelVote {
  public:
   /// `requested` returns true if this rank has a stop request.
-  CancelVote(Communicator& world, std::function<bool()> requested)
+  CancelVote(comm::Communicator& world, std::function<bool()> requested)
       : vote_(world), requested_(std::move(requested)) {}
 
   /// Sets the time of one item, which must be equal on all ranks. Without a call, every item has a
   /// vote.
-  void piece_takes(double seconds) {
+  void set_item_time(double seconds) {
     every_ = seconds > 0 ? std::clamp(static_cast<std::int64_t>(kBetween_s / seconds),
                                       std::int64_t{1}, kMaxItems)
                          : 1;
@@ -97,4 +97,4 @@ class CancelVote {
   std::int64_t every_ = 1;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,7 +8,7 @@
 #include "core/process/stop_signals.hpp"
 #include "scheduler/scheduler.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr const char* kStopFile = "STOP";
@@ -44,7 +44,7 @@ bool TimeLimit::reached(double now_s) const {
 void TimeLimit::forget_past(double now_s) {
   if (!end_s_ || now_s < *end_s_) return;
   log::info(formatted("{} is in the past: it belongs to another job and is ignored",
-                      scheduler().variables().job_end));
+                      scheduler::scheduler().variables().job_end));
   end_s_.reset();
 }
 
@@ -56,7 +56,8 @@ void TimeLimit::moved_to(double end_s) {
   end_s_ = end_s;
 }
 
-StopRequests::StopRequests(RunFolder folder, bool first_rank, TimeLimit& limit, AskEnd ask_end)
+StopRequests::StopRequests(job::RunDirectory folder, bool first_rank, TimeLimit& limit,
+                           AskEnd ask_end)
     : folder_(std::move(folder)),
       first_rank_(first_rank),
       limit_(limit),
@@ -116,4 +117,4 @@ void StopRequests::fulfilled(bool stopped) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

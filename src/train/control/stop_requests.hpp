@@ -4,9 +4,9 @@
 #include <string>
 
 #include "core/timer.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Decides when a run must begin its last save before the scheduler's time limit. The margin is two
 /// steps, one validation, twice the longest save (before the first save: an estimate from the state
@@ -46,7 +46,7 @@ class StopRequests {
 
   /// `limit` must outlive this object. `ask_end` is called before a stop for the time limit,
   /// because the limit may have changed.
-  StopRequests(RunFolder folder, bool first_rank, TimeLimit& limit, AskEnd ask_end = {});
+  StopRequests(job::RunDirectory folder, bool first_rank, TimeLimit& limit, AskEnd ask_end = {});
 
   struct Request {
     bool stop = false;
@@ -78,7 +78,7 @@ class StopRequests {
 
   static constexpr double kLook_s = 0.5;
 
-  RunFolder folder_;
+  job::RunDirectory folder_;
   bool first_rank_;
   TimeLimit& limit_;
   AskEnd ask_end_;
@@ -90,4 +90,4 @@ class StopRequests {
   std::string requested_by_ = "signal";
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -12,7 +12,7 @@
 #include "train/cost/rank_units.hpp"
 #include "train/cost/rank_widths.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kLossRows = 1024;  // tokens per chunk of the loss
@@ -27,7 +27,7 @@ class Formula {
         units_(rank_units(facts, rank)),
         trained_(units_.trained()),
         compute_(facts.compute_size()),
-        main_(facts.main_size()),
+        main_(facts.master_size()),
         wide_(std::max<std::int64_t>(compute_, 4)) {}
 
   std::vector<CollectiveRow> rows() {
@@ -76,13 +76,14 @@ class Formula {
   /// Adds token counts, and token rows to experts and back. Full activation checkpointing sends the
   /// rows again, but not the counts.
   void experts() {
-    if (!facts_.folds_experts()) return;
+    if (!facts_.has_expert_grid()) return;
     const FormulaRows ep{"ep", static_cast<int>(facts_.parallel.ep), coords_.ep, rows_};
     const std::int64_t times = facts_.micro_steps * units_.expert_layers;
     std::vector<std::uint64_t> counts;
     for (int rank = 0; rank < ep.size(); ++rank)
-      counts.push_back(sizeof(std::int64_t) *
-                       u64(split_range(facts_.model.moe.num_experts, {}, ep.size(), rank).count()));
+      counts.push_back(
+          sizeof(std::int64_t) *
+          u64(parallel::split_range(facts_.model.moe.num_experts, {}, ep.size(), rank).count()));
     ep.add_all_to_all("expert counts", times, counts);
     const std::int64_t forwards = times * (facts_.parallel.recompute == "full" ? 2 : 1);
     for (const char* purpose : {"expert inputs", "expert gates", "expert outputs"})
@@ -102,21 +103,21 @@ class Formula {
     if (size == 1) return;
     const FormulaRows pp{"pp", size, coords_.pp, rows_};
     pp.add("all_reduce", "loss", 1, 2 * sizeof(double));  // loss and seconds
-    if (units_.table_in_two && !facts_.lora.on()) {
-      const std::int64_t shard = units_.elements[*units_.table_in_two] / facts_.shards();
+    if (units_.replicated_embedding && !facts_.lora.on()) {
+      const std::int64_t shard = units_.elements[*units_.replicated_embedding] / facts_.shards();
       FormulaRows("tied", 2, units_.has_head() ? 1 : 0, rows_)
           .add("all_reduce", "grads of tied table", 1, shard * main_);
     }
     if (facts_.tokens_vary) return;
     const std::int64_t bytes = facts_.stream_bytes();
-    const pipeline::Placement placement = stage_placement(facts_.parallel);
+    const pipeline::Placement placement = parallel::stage_placement(facts_.parallel);
     const auto elsewhere = [&](int stage) {
       return stage >= 0 && stage < placement.stages() &&
              placement.rank_of_stage[static_cast<std::size_t>(stage)] != coords_.pp;
     };
-    for (const pipeline::Pass& pass : passes_of(facts_, rank_)) {
-      const bool forward = pass.kind == pipeline::PassKind::forward;
-      if (!forward && !gives_input_grad(pass.kind)) continue;
+    for (const pipeline::StageAction& pass : actions_of(facts_, rank_)) {
+      const bool forward = pass.kind == pipeline::ActionKind::forward;
+      if (!forward && !pipeline::gives_input_grad(pass.kind)) continue;
       const char* purpose = forward ? "stage activations" : "stage gradients";
       const int to = forward ? pass.stage + 1 : pass.stage - 1;
       const int from = forward ? pass.stage - 1 : pass.stage + 1;
@@ -128,7 +129,7 @@ class Formula {
   /// Adds the gradient norm: the words of an exact sum and the count of non-finite values.
   void norm() {
     constexpr std::int64_t kBytes = std::int64_t{8} * (ExactSum::kWords + 1);
-    if (!facts_.trains_alone()) {
+    if (!facts_.has_local_steps()) {
       FormulaRows("world", facts_.ranks, rank_, rows_).add("all_reduce", "norm", 1, kBytes);
       return;
     }
@@ -139,8 +140,8 @@ class Formula {
 
   /// Adds the token counts of all experts of the model.
   void router_load() {
-    const MoeConfig& moe = facts_.model.moe;
-    if (!moe.on() || facts_.trains_alone()) return;
+    const model::MoeConfig& moe = facts_.model.moe;
+    if (!moe.on() || facts_.has_local_steps()) return;
     const std::int64_t counts = facts_.model.num_layers * moe.num_experts;
     FormulaRows("world", facts_.ranks, rank_, rows_)
         .add("all_reduce", "load of experts", 1, counts * std::int64_t{sizeof(double)});
@@ -165,7 +166,7 @@ class Formula {
       }
       return;
     }
-    const std::vector<std::int64_t> experts = units_.trained_experts();
+    const std::vector<std::int64_t> experts = units_.trainable_experts();
     if (!facts_.has_parts()) {
       const auto bytes_of = [this](const std::vector<std::int64_t>& units) {
         return std::accumulate(units.begin(), units.end(), std::int64_t{0}) * main_;
@@ -193,7 +194,7 @@ class Formula {
   /// of `grain` ranks.
   template <class Add>
   void buckets(std::int64_t all, std::int64_t grain, Add add) {
-    const std::int64_t bytes = bucket_bytes(facts_.parallel, facts_.data_ranks());
+    const std::int64_t bytes = parallel::bucket_bytes(facts_.parallel, facts_.data_ranks());
     if (all == 0) return;
     if (bytes == 0) return add(all);
     grain *= 64;
@@ -209,7 +210,7 @@ class Formula {
     const int here = facts_.node_replicas;
     if (here == 0) {
       const FormulaRows cp{"cp", static_cast<int>(facts_.parallel.cp), coords_.cp, rows_};
-      const FormulaRows group = facts_.trains_alone() ? cp : replica_group();
+      const FormulaRows group = facts_.has_local_steps() ? cp : replica_group();
       group.add("all_reduce", "grads bucket", 1, bytes);
       return;
     }
@@ -232,7 +233,7 @@ class Formula {
   }
 
   void weights() {
-    const GatherPlan plan = plan_gathers(facts_, units_, passes_of(facts_, rank_));
+    const GatherPlan plan = plan_gathers(facts_, units_, actions_of(facts_, rank_));
     const bool walked = facts_.weights_sharded();
     for (std::size_t unit = 0; unit < units_.elements.size(); ++unit) {
       if (units_.elements[unit] == 0) continue;
@@ -240,7 +241,7 @@ class Formula {
       shard_group().add("all_gather", "weights", walked ? plan.gathers[unit] : after_update,
                         units_.elements[unit] / facts_.shards() * compute_);
     }
-    const std::int64_t after_update = units_.trained_experts().empty() ? 0 : 1;
+    const std::int64_t after_update = units_.trainable_experts().empty() ? 0 : 1;
     for (std::size_t i = 0; i < units_.experts.size(); ++i)
       expert_shard_group().add("all_gather", "weights",
                                walked ? plan.expert_gathers[i] : after_update,
@@ -256,7 +257,7 @@ class Formula {
   [[nodiscard]] std::int64_t block_backwards() const { return facts_.micro_steps * units_.layers; }
 
   void tensor() {
-    const ParallelConfig& parallel = facts_.parallel;
+    const parallel::ParallelConfig& parallel = facts_.parallel;
     const auto size = static_cast<int>(parallel.tp);
     const FormulaRows tp{"tp", size, coords_.tp, rows_};
     if (size == 1) return;
@@ -266,7 +267,7 @@ class Formula {
 
   /// Adds the collectives over tp for the activations of blocks, embedding, head and loss.
   void activations(const FormulaRows& tp) {
-    const ParallelConfig& parallel = facts_.parallel;
+    const parallel::ParallelConfig& parallel = facts_.parallel;
     const int size = tp.size();
     const std::int64_t tokens = facts_.tokens();
     const std::int64_t token = facts_.model.hidden_size * compute_;
@@ -276,7 +277,7 @@ class Formula {
     const std::int64_t outside = ends * facts_.micro_steps;
     if (!parallel.sequence_parallel) {
       tp.add("all_reduce", "activations", outside, tokens * token);
-      for (const IndexRange& piece : token_pieces(tokens, parallel.tp_chunks))
+      for (const parallel::IndexRange& piece : parallel::token_chunks(tokens, parallel.tp_chunks))
         tp.add("all_reduce", "activations", in_blocks, piece.count() * token);
     } else {
       // Selective checkpointing gathers the inputs of matrices again for backward.
@@ -288,7 +289,7 @@ class Formula {
       tp.add("reduce_scatter", "activations", outside, tokens * token);
       tp.add("all_gather", "activations", outside + again - below, tokens * token / size);
       const std::int64_t own = facts_.length / parallel.cp / size;  // tokens of a row on this rank
-      for (const IndexRange& piece : token_pieces(own, parallel.tp_chunks)) {
+      for (const parallel::IndexRange& piece : parallel::token_chunks(own, parallel.tp_chunks)) {
         const std::int64_t bytes = facts_.rows * piece.count() * token;
         tp.add("reduce_scatter", "activations", in_blocks, bytes * size);
         tp.add("all_gather", "activations", in_blocks, bytes);
@@ -311,7 +312,7 @@ class Formula {
   /// Adds the gradients of parameters that are replicated over tp, where each rank has a partial
   /// sum.
   void shared_gradients(const FormulaRows& tp) const {
-    const ModelConfig& m = facts_.model;
+    const model::ModelConfig& m = facts_.model;
     if (facts_.lora.on()) {
       std::int64_t shared = 0;
       for (const AdapterElements& group : adapter_elements(facts_, coords_.tp))
@@ -358,7 +359,7 @@ class Formula {
   }
 
   const UpdateFacts& facts_;
-  RankCoords coords_;
+  parallel::RankCoords coords_;
   int rank_;
   RankUnits units_;
   std::vector<std::int64_t> trained_;
@@ -374,4 +375,4 @@ std::vector<CollectiveRow> collectives_formula(const UpdateFacts& facts, int ran
   return Formula(facts, rank).rows();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 
 #include "train/cost/update_facts.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The calls of one collective operation for one purpose by one rank in one group, in one optimizer
 /// step.
@@ -27,4 +27,4 @@ struct CollectiveRow {
 /// sorted. Groups of one rank have none. Bytes on the wire: comm/p2p/volume.hpp.
 std::vector<CollectiveRow> collectives_formula(const UpdateFacts& facts, int rank);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,14 +6,14 @@
 #include "comm/p2p/volume.hpp"
 #include "train/cost/rank_widths.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Collectives of a rank's attention when the sequence is sharded over cp.
 class ContextFormula {
  public:
-  ContextFormula(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
-                 const FormulaRows& cp)
+  ContextFormula(const UpdateFacts& facts, const parallel::RankCoords& coords,
+                 const RankUnits& units, const FormulaRows& cp)
       : facts_(facts),
         coords_(coords),
         cp_(cp),
@@ -53,7 +53,7 @@ class ContextFormula {
 
   /// Adds the token counts of experts for the auxiliary loss, per sequence or over all.
   void routers() const {
-    const MoeConfig& moe = facts_.model.moe;
+    const model::MoeConfig& moe = facts_.model.moe;
     if (!moe.has_aux_loss() || coords_.tp > 0) return;
     const std::int64_t sums = moe.router_aux_loss == "sequence" ? facts_.rows : 1;
     cp_.add("all_reduce", "assignments of experts", expert_backwards_,
@@ -61,21 +61,23 @@ class ContextFormula {
   }
 
   void ulysses() const {
-    const auto to_heads = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
+    const auto to_heads = [&](const parallel::DimSplit& split, std::int64_t count,
+                              std::int64_t width) {
       std::vector<std::uint64_t> parts;
       for (int rank = 0; rank < cp_.size(); ++rank)
-        parts.push_back(
-            u64(split_range(count, split, cp_.size(), rank).count() * head_elements() * width));
+        parts.push_back(u64(parallel::split_range(count, split, cp_.size(), rank).count() *
+                            head_elements() * width));
       return parts;
     };
     // The reverse direction sends this rank's heads for the positions of each rank.
-    const auto to_tokens = [&](const DimSplit& split, std::int64_t count, std::int64_t width) {
-      const std::int64_t own = split_range(count, split, cp_.size(), coords_.cp).count();
+    const auto to_tokens = [&](const parallel::DimSplit& split, std::int64_t count,
+                               std::int64_t width) {
+      const std::int64_t own = parallel::split_range(count, split, cp_.size(), coords_.cp).count();
       return std::vector<std::uint64_t>(static_cast<std::size_t>(cp_.size()),
                                         u64(own * head_elements() * width));
     };
-    const DimSplit query;
-    const DimSplit key{.readers = queries_};
+    const parallel::DimSplit query;
+    const parallel::DimSplit key{.readers = queries_};
     cp_.add_all_to_all("context queries", forwards_, to_heads(query, queries_, compute_));
     cp_.add_all_to_all("context keys", forwards_, to_heads(key, keys_, compute_));
     cp_.add_all_to_all("context values", forwards_, to_heads(key, keys_, compute_));
@@ -87,7 +89,7 @@ class ContextFormula {
   }
 
   const UpdateFacts& facts_;
-  const RankCoords& coords_;
+  const parallel::RankCoords& coords_;
   const FormulaRows& cp_;
   std::int64_t compute_;  // bytes per element
   std::int64_t wide_;     // bytes per element of sums (fp32 or fp64)
@@ -103,7 +105,8 @@ class ContextFormula {
 void FormulaRows::add(const char* operation, const char* purpose, std::int64_t times,
                       std::int64_t payload) const {
   if (size_ == 1 || times == 0) return;
-  add_sent(operation, purpose, times, payload, sent_bytes(operation, size_, rank_, u64(payload)));
+  add_sent(operation, purpose, times, payload,
+           comm::sent_bytes(operation, size_, rank_, u64(payload)));
 }
 
 void FormulaRows::add_sent(const char* operation, const char* purpose, std::int64_t times,
@@ -130,15 +133,15 @@ void FormulaRows::add_all_to_all(const char* purpose, std::int64_t times,
                                  const std::vector<std::uint64_t>& parts) const {
   const auto payload = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
   add_sent("all_to_all", purpose, times, static_cast<std::int64_t>(payload),
-           sent_bytes(rank_, parts));
+           comm::sent_bytes(rank_, parts));
 }
 
-void add_context_rows(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
-                      std::vector<CollectiveRow>& rows) {
+void add_context_rows(const UpdateFacts& facts, const parallel::RankCoords& coords,
+                      const RankUnits& units, std::vector<CollectiveRow>& rows) {
   const auto size = static_cast<int>(facts.parallel.cp);
   if (size == 1) return;
   const FormulaRows cp{"cp", size, coords.cp, rows};
   ContextFormula(facts, coords, units, cp).add();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 #include "train/cost/collectives_formula.hpp"
 #include "train/cost/rank_units.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 constexpr std::uint64_t u64(std::int64_t value) {
   return static_cast<std::uint64_t>(value);
@@ -40,7 +40,7 @@ class FormulaRows {
 
 /// Adds the collectives of a rank in its context parallel group: keys and values of attention, and
 /// token counts of routers with a loss over the sequence.
-void add_context_rows(const UpdateFacts& facts, const RankCoords& coords, const RankUnits& units,
-                      std::vector<CollectiveRow>& rows);
+void add_context_rows(const UpdateFacts& facts, const parallel::RankCoords& coords,
+                      const RankUnits& units, std::vector<CollectiveRow>& rows);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -9,7 +9,7 @@
 #include "train/cost/rank_widths.hpp"
 #include "train/cost/state_bytes.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Returns the largest number of gradient elements in unsharded units at one time: the unit that
@@ -67,7 +67,7 @@ class BlockActivations {
   [[nodiscard]] const RankWidths& widths() const { return here_; }
 
   [[nodiscard]] std::int64_t bytes(bool experts) const {
-    const ModelConfig& m = facts_.model;
+    const model::ModelConfig& m = facts_.model;
     const std::string& recompute = facts_.parallel.recompute;
     if (recompute == "full") return facts_.stream_bytes() + (experts ? of_route() : 0);
     std::int64_t block = 2 * rows_ * (m.hidden_size * element_ + kStatistic);
@@ -107,10 +107,10 @@ class BlockActivations {
   /// received row and of shared experts; and of inputs: rows from other ranks always, others only
   /// without activation checkpointing.
   [[nodiscard]] std::int64_t of_experts() const {
-    const MoeConfig& moe = facts_.model.moe;
-    const bool folds = facts_.folds_experts();
+    const model::MoeConfig& moe = facts_.model.moe;
+    const bool folds = facts_.has_expert_grid();
     const std::int64_t k = moe.num_experts_per_tok;
-    const std::int64_t etp = expert_tensor_ranks(facts_.parallel);
+    const std::int64_t etp = parallel::expert_tensor_ranks(facts_.parallel);
     const std::int64_t rows = tokens_ * k * etp / facts_.parallel.tp;
     std::int64_t elements = 2 * (rows * here_.expert + tokens_ * here_.shared);
     if (facts_.parallel.recompute == "none" && !facts_.lora.on())
@@ -123,14 +123,14 @@ class BlockActivations {
 
   /// Returns the bytes of attention without activation checkpointing.
   [[nodiscard]] std::int64_t of_attention() const {
-    const ParallelConfig& parallel = facts_.parallel;
+    const parallel::ParallelConfig& parallel = facts_.parallel;
     const std::int64_t statistics = tokens_ * here_.query_heads * kStatistic;
     if (parallel.cp > 1 && parallel.cp_form == "ulysses") {
       // Queries, keys, values and output of some heads at all positions, and for the output matrix
       // the result of all heads at the positions of this rank.
       const std::int64_t key_heads = here_.copies_keys ? here_.query_heads : here_.key_heads;
-      const IndexRange taken = split_range(key_heads, {.readers = here_.query_heads},
-                                           static_cast<int>(parallel.cp), coords_.cp);
+      const parallel::IndexRange taken = parallel::split_range(
+          key_heads, {.readers = here_.query_heads}, static_cast<int>(parallel.cp), coords_.cp);
       return statistics + tokens_ * (2 + wanted(1)) * here_.queries * element_ +
              facts_.rows * facts_.length * 2 * taken.count() * facts_.model.head_dim * element_;
     }
@@ -139,7 +139,7 @@ class BlockActivations {
   }
 
   const UpdateFacts& facts_;
-  RankCoords coords_;
+  parallel::RankCoords coords_;
   std::int64_t element_;
   std::int64_t tokens_;
   std::int64_t rows_;
@@ -151,26 +151,26 @@ class BlockActivations {
 /// the last block the gradients of the input of the last norm, of that norm and of the head (with
 /// LoRA only the first of these).
 std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, int rank) {
-  if (!facts.fused || facts.tokens_vary || (facts.folds_experts() && !facts.even_experts))
+  if (!facts.fused || facts.tokens_vary || (facts.has_expert_grid() && !facts.even_experts))
     return -1;
-  const ModelConfig& m = facts.model;
+  const model::ModelConfig& m = facts.model;
   const BlockActivations blocks(facts, rank);
   const std::int64_t dense = blocks.bytes(/*experts=*/false);
   const std::int64_t with_experts = m.moe.on() ? blocks.bytes(/*experts=*/true) : 0;
   const std::int64_t trained = facts.lora.on() ? 0 : 1;
   const std::int64_t last = facts.stream_bytes() +
                             trained * m.hidden_size * BlockActivations::kStatistic +
-                            trained * blocks.widths().vocab * m.hidden_size * facts.main_size();
+                            trained * blocks.widths().vocab * m.hidden_size * facts.master_size();
   std::int64_t kept = 0;
   std::int64_t peak = 0;
-  const pipeline::Placement placement = stage_placement(facts.parallel);
-  for (const pipeline::Pass& pass : passes_of(facts, rank)) {
-    const StageRange& stage = units.stages[placement.place_on_rank(pass.stage)].layers;
+  const pipeline::Placement placement = parallel::stage_placement(facts.parallel);
+  for (const pipeline::StageAction& pass : actions_of(facts, rank)) {
+    const model::StageRange& stage = units.stages[placement.local_stage_index(pass.stage)].layers;
     std::int64_t bytes = stage.has_head ? last : 0;
     for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer)
       bytes += m.moe.in_layer(layer) ? with_experts : dense;
-    if (pass.kind == pipeline::PassKind::forward) kept += bytes;
-    if (gives_weight_grad(pass.kind)) kept -= bytes;
+    if (pass.kind == pipeline::ActionKind::forward) kept += bytes;
+    if (pipeline::gives_weight_grad(pass.kind)) kept -= bytes;
     peak = std::max(peak, kept);
   }
   return peak;
@@ -198,7 +198,7 @@ RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   const auto sum_of = [](const std::vector<std::int64_t>& all) {
     return static_cast<double>(std::accumulate(all.begin(), all.end(), std::int64_t{0}));
   };
-  const Elements trained{sum_of(units.trained()), sum_of(units.trained_experts())};
+  const Elements trained{sum_of(units.trained()), sum_of(units.trainable_experts())};
   const Elements frozen{sum_of(units.elements) - trained.dense,
                         sum_of(units.experts) - trained.experts};
   const StateBytes state = state_bytes(facts, trained);
@@ -207,13 +207,13 @@ RankMemory memory_formula(const UpdateFacts& facts, int rank) {
   memory.main_bytes = static_cast<std::int64_t>(state.main);
   memory.grad_bytes = static_cast<std::int64_t>(state.grads);
   memory.optimizer_bytes = static_cast<std::int64_t>(state.optimizer);
-  const bool shards_experts = facts.folds_experts() && facts.expert_shards() > 1;
+  const bool shards_experts = facts.has_expert_grid() && facts.expert_shards() > 1;
   memory.gathered_peak_bytes =
       facts.grads_leave_each_pass() && (facts.parallel.pp > 1 || shards_experts)
           ? -1
-          : plan_gathers(facts, units, passes_of(facts, rank)).peak_elements *
+          : plan_gathers(facts, units, actions_of(facts, rank)).peak_elements *
                     facts.compute_size() +
-                grad_peak_elements(facts, units) * facts.main_size();
+                grad_peak_elements(facts, units) * facts.master_size();
   memory.activation_peak_bytes = activation_bytes(facts, units, rank);
   return memory;
 }
@@ -234,8 +234,8 @@ double most_known_bytes(const UpdateFacts& facts) {
 }
 
 double block_backward_bytes(const UpdateFacts& facts) {
-  const ModelConfig& m = facts.model;
-  const MoeConfig& moe = m.moe;
+  const model::ModelConfig& m = facts.model;
+  const model::MoeConfig& moe = m.moe;
   const double width =
       moe.on() ? static_cast<double>(moe.num_experts_per_tok * moe.moe_intermediate_size +
                                      moe.shared_width())
@@ -251,9 +251,9 @@ double gathered_bytes(const UpdateFacts& facts, const RankMemory& formula, int r
   const RankUnits units = rank_units(facts, rank);
   std::int64_t largest = *std::ranges::max_element(units.elements);
   for (const std::int64_t experts : units.experts) largest = std::max(largest, experts);
-  const GatherPlan gathers = plan_gathers(facts, units, passes_of(facts, rank));
+  const GatherPlan gathers = plan_gathers(facts, units, actions_of(facts, rank));
   return static_cast<double>(gathers.peak_elements) * static_cast<double>(facts.compute_size()) +
-         2 * static_cast<double>(largest) * static_cast<double>(facts.main_size());
+         2 * static_cast<double>(largest) * static_cast<double>(facts.master_size());
 }
 
 double logit_bytes(const UpdateFacts& facts, std::int64_t rows, double bytes_each) {
@@ -261,4 +261,4 @@ double logit_bytes(const UpdateFacts& facts, std::int64_t rows, double bytes_eac
          static_cast<double>(facts.model.vocab_size) / static_cast<double>(facts.parallel.tp);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

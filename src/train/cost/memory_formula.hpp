@@ -3,7 +3,7 @@
 
 #include "train/cost/update_facts.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Bytes of one rank in one optimizer step, counted or by formula.
 struct RankMemory {
@@ -54,4 +54,4 @@ double gathered_bytes(const UpdateFacts& facts, const RankMemory& formula, int r
 /// Returns the bytes of the logits of at most `rows` tokens, with `bytes_each` bytes per logit.
 double logit_bytes(const UpdateFacts& facts, std::int64_t rows, double bytes_each);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,7 +7,7 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/cost/rank_widths.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {
@@ -58,11 +58,11 @@ void add_mlp(const UpdateFacts& facts, const RankWidths& here, bool experts, Uni
     units.add(count * width * hidden, count * held * hidden);
   };
   if (!experts) return add(facts.model.intermediate_size, here.mlp, 1);
-  const MoeConfig& moe = facts.model.moe;
+  const model::MoeConfig& moe = facts.model.moe;
   units.add(moe.num_experts * hidden, moe.num_experts * hidden);
   if (moe.has_bias()) units.add(moe.num_experts, moe.num_experts);
   // Without a separate grid, experts are sharded over tp, and etp equals tp.
-  if (!facts.folds_experts()) add(moe.moe_intermediate_size, here.expert, moe.num_experts);
+  if (!facts.has_expert_grid()) add(moe.moe_intermediate_size, here.expert, moe.num_experts);
   if (moe.num_shared_experts > 0) add(moe.shared_width(), here.shared, 1);
 }
 
@@ -74,7 +74,7 @@ std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
 
 /// Adds the matrices and norms of a block.
 void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
-  const ModelConfig& m = facts.model;
+  const model::ModelConfig& m = facts.model;
   const std::int64_t hidden = m.hidden_size;
   units.add(hidden, hidden);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
@@ -97,10 +97,11 @@ std::vector<std::size_t> used_in(const StageUnits& stage, bool forward) {
 }  // namespace
 
 RankUnits rank_units(const UpdateFacts& facts, int rank) {
-  const ModelConfig& m = facts.model;
-  const RankCoords at = coords_of(facts, rank);
+  const model::ModelConfig& m = facts.model;
+  const parallel::RankCoords at = coords_of(facts, rank);
   const RankWidths here = rank_widths(facts, at);
-  const std::vector<StageRange> stages = rank_stages(m, facts.parallel, facts.length, at.pp);
+  const std::vector<model::StageRange> stages =
+      model::rank_stages(m, facts.parallel, facts.length, at.pp);
   const bool whole_table = stages.front().has_embedding && stages.back().has_head;
   const bool in_two = m.tie_embeddings && !whole_table;
   RankUnits units;
@@ -108,18 +109,18 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
   const auto add_table = [&](bool alone) {
     sums.add(m.vocab_size * m.hidden_size, here.vocab * m.hidden_size, alone);
   };
-  for (const StageRange& layers : stages) {
+  for (const model::StageRange& layers : stages) {
     StageUnits stage{layers};
     if (layers.has_embedding) {
       add_table(in_two);
       stage.embedding = sums.end_unit();
-      if (in_two) units.table_in_two = stage.embedding;
+      if (in_two) units.replicated_embedding = stage.embedding;
     }
     for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
       const bool experts = m.moe.in_layer(layer);
       add_block(facts, here, experts, sums);
       stage.blocks.push_back(sums.end_unit());
-      if (experts && facts.folds_experts()) {
+      if (experts && facts.has_expert_grid()) {
         units.experts.push_back(expert_elements(facts, here));
         units.experts_of.push_back(stage.blocks.back());
       }
@@ -132,8 +133,8 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       stage.head.push_back(sums.end_unit());
       if (in_two) {
         add_table(true);
-        units.table_in_two = sums.end_unit();
-        stage.head.push_back(*units.table_in_two);
+        units.replicated_embedding = sums.end_unit();
+        stage.head.push_back(*units.replicated_embedding);
       } else if (m.tie_embeddings) {
         stage.head.push_back(units.stages.empty() ? *stage.embedding
                                                   : *units.stages.front().embedding);
@@ -156,21 +157,21 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
   return units;
 }
 
-std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank) {
+std::vector<pipeline::StageAction> actions_of(const UpdateFacts& facts, int rank) {
   return facts.schedule().lists[static_cast<std::size_t>(coords_of(facts, rank).pp)];
 }
 
 GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
-                        const std::vector<pipeline::Pass>& passes) {
+                        const std::vector<pipeline::StageAction>& passes) {
   GatherPlan plan{std::vector<std::int64_t>(units.elements.size()),
                   std::vector<std::int64_t>(units.experts.size()), 0};
   if (!facts.weights_sharded()) return plan;
   // Elements that are gathered and freed with each unit.
   std::vector<std::int64_t> elements = units.elements;
-  if (facts.folds_experts() && facts.expert_shards() > 1)
+  if (facts.has_expert_grid() && facts.expert_shards() > 1)
     for (std::size_t i = 0; i < units.experts.size(); ++i)
       elements[units.experts_of[i]] += units.experts[i];
-  const pipeline::Placement placement = stage_placement(facts.parallel);
+  const pipeline::Placement placement = parallel::stage_placement(facts.parallel);
 
   struct Use {
     std::size_t unit;
@@ -178,10 +179,10 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
   };
 
   std::vector<Use> walk;
-  for (const pipeline::Pass& pass : passes) {
-    if (pass.kind == pipeline::PassKind::weight_grad) continue;
-    const bool forward = pass.kind == pipeline::PassKind::forward;
-    const StageUnits& stage = units.stages[placement.place_on_rank(pass.stage)];
+  for (const pipeline::StageAction& pass : passes) {
+    if (pass.kind == pipeline::ActionKind::weight_grad) continue;
+    const bool forward = pass.kind == pipeline::ActionKind::forward;
+    const StageUnits& stage = units.stages[placement.local_stage_index(pass.stage)];
     const std::vector<std::size_t> used = used_in(stage, forward);
     const std::size_t first_head = forward ? used.size() - stage.head.size() : used.size();
     for (std::size_t i = 0; i < used.size(); ++i)
@@ -207,7 +208,7 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
     if (walk[next].uses_until_done > 0) continue;
     for (const std::size_t unit : std::exchange(in_use, {})) {
       const bool is_next = next + 1 < walk.size() && walk[next + 1].unit == unit;
-      if (keeps_gathered(facts.parallel) || !here[unit] || is_next) continue;
+      if (parallel::keeps_gathered(facts.parallel) || !here[unit] || is_next) continue;
       here[unit] = false;
       live -= elements[unit];
     }
@@ -217,4 +218,4 @@ GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
   return plan;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,11 +7,11 @@
 #include "pipeline/schedule.hpp"
 #include "train/cost/update_facts.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The indexes of the FSDP units of one stage.
 struct StageUnits {
-  StageRange layers;
+  model::StageRange layers;
   std::optional<std::size_t> embedding = {};
   std::vector<std::size_t> blocks = {};
   std::vector<std::size_t> head = {};  // units from the final norm to the gradient of the loss
@@ -30,7 +30,7 @@ struct RankUnits {
   std::size_t first_trained = 0;   // index of the first trainable unit (with LoRA the adapters)
   std::int64_t layers = 0;         // number of layers of all stages
   std::int64_t expert_layers = 0;  // number of those layers with experts
-  std::optional<std::size_t> table_in_two = {};
+  std::optional<std::size_t> replicated_embedding = {};
   /// Elements of the expert units, one per block with experts, and the index of each block's unit.
   std::vector<std::int64_t> experts = {};
   std::vector<std::size_t> experts_of = {};
@@ -40,7 +40,7 @@ struct RankUnits {
   }
 
   /// Returns the trainable expert units; empty with LoRA.
-  [[nodiscard]] std::vector<std::int64_t> trained_experts() const {
+  [[nodiscard]] std::vector<std::int64_t> trainable_experts() const {
     return first_trained == 0 ? experts : std::vector<std::int64_t>{};
   }
 
@@ -53,7 +53,7 @@ struct RankUnits {
 RankUnits rank_units(const UpdateFacts& facts, int rank);
 
 /// Returns the pipeline actions of a rank.
-std::vector<pipeline::Pass> passes_of(const UpdateFacts& facts, int rank);
+std::vector<pipeline::StageAction> actions_of(const UpdateFacts& facts, int rank);
 
 /// The gathers of one optimizer step under ZeRO-3 and the peak of gathered elements. Units are used
 /// one after another, and `zero_prefetch` next units are gathered ahead. The unit of small
@@ -65,6 +65,6 @@ struct GatherPlan {
 };
 
 GatherPlan plan_gathers(const UpdateFacts& facts, const RankUnits& units,
-                        const std::vector<pipeline::Pass>& passes);
+                        const std::vector<pipeline::StageAction>& passes);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -2,17 +2,20 @@
 
 #include "model/block.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
-RankWidths rank_widths(const UpdateFacts& facts, const RankCoords& at) {
-  const ModelConfig& m = facts.model;
+RankWidths rank_widths(const UpdateFacts& facts, const parallel::RankCoords& at) {
+  const model::ModelConfig& m = facts.model;
   const auto tp = static_cast<int>(facts.parallel.tp);
-  const auto etp = static_cast<int>(expert_tensor_ranks(facts.parallel));
-  const HeadShare heads = head_share(m, tp, at.tp);
+  const auto etp = static_cast<int>(parallel::expert_tensor_ranks(facts.parallel));
+  const model::LocalHeads heads = model::local_heads(m, tp, at.tp);
   std::int64_t keys_of_all = 0;
   for (int rank = 0; rank < tp; ++rank)
-    keys_of_all += split_range(m.num_kv_heads, {.readers = m.num_heads}, tp, rank).count();
-  const auto part = [&](std::int64_t width) { return split_range(width, {}, tp, at.tp).count(); };
+    keys_of_all +=
+        parallel::split_range(m.num_kv_heads, {.readers = m.num_heads}, tp, rank).count();
+  const auto part = [&](std::int64_t width) {
+    return parallel::split_range(width, {}, tp, at.tp).count();
+  };
   RankWidths widths;
   widths.query_heads = heads.query.count();
   widths.key_heads = heads.key.count();
@@ -22,9 +25,10 @@ RankWidths rank_widths(const UpdateFacts& facts, const RankCoords& at) {
   widths.shares_keys = keys_of_all > m.num_kv_heads;
   widths.mlp = part(m.intermediate_size);
   widths.shared = part(m.moe.shared_width());
-  widths.expert = split_range(m.moe.moe_intermediate_size, {}, etp, at.etp).count();
+  widths.expert = parallel::split_range(m.moe.moe_intermediate_size, {}, etp, at.etp).count();
   widths.experts =
-      split_range(m.moe.num_experts, {}, static_cast<int>(facts.parallel.ep), at.ep).count();
+      parallel::split_range(m.moe.num_experts, {}, static_cast<int>(facts.parallel.ep), at.ep)
+          .count();
   widths.vocab = part(m.vocab_size);
   return widths;
 }
@@ -34,9 +38,9 @@ int largest_rank(const UpdateFacts& facts, int pp_rank) {
 }
 
 std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank) {
-  const ModelConfig& m = facts.model;
-  const std::array<bool, 7> targets = lora_targets(facts.lora, m);
-  const LinearShapes shapes = block_linears(m);
+  const model::ModelConfig& m = facts.model;
+  const std::array<bool, 7> targets = model::lora_targets(facts.lora, m);
+  const model::LinearShapes shapes = model::block_linears(m);
   const RankWidths here = rank_widths(facts, {.tp = tp_rank});
 
   struct Cut {
@@ -68,4 +72,4 @@ std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp
   return groups;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

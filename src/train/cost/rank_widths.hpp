@@ -5,7 +5,7 @@
 
 #include "train/cost/update_facts.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The sizes of a model's matrices on one rank along their sharded dimension. All formulas of
 /// memory, traffic and FLOPs use these sizes.
@@ -25,7 +25,7 @@ struct RankWidths {
 };
 
 /// Returns the widths of the rank at `at` (tp, etp and ep are read).
-RankWidths rank_widths(const UpdateFacts& facts, const RankCoords& at);
+RankWidths rank_widths(const UpdateFacts& facts, const parallel::RankCoords& at);
 
 /// Returns the rank with the largest shard of every matrix among the ranks of `pp_rank` (the rank
 /// on the pipeline axis). With uneven dimensions, the last ranks have the larger shards.
@@ -42,4 +42,4 @@ struct AdapterElements {
 /// Returns the adapters of the groups (q, k, v), (o), (gate, up), (down).
 std::array<AdapterElements, 4> adapter_elements(const UpdateFacts& facts, int tp_rank);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -3,7 +3,7 @@
 
 #include "train/cost/update_facts.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Elements of parameters on one rank before ZeRO shards them. All formulas here count in floating
 /// point, so that huge sizes do not overflow; counts of real runs are exact.
@@ -49,4 +49,4 @@ MeanElements mean_elements(const UpdateFacts& facts);
 /// parameters.
 std::int64_t checkpoint_bytes(const UpdateFacts& facts);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,15 +7,16 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
-UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const ParallelConfig& parallel, int ranks,
-                         const UpdateShape& update, const LoraConfig& lora) {
+UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConfig& optim,
+                         const device::ParamDTypes& dtypes,
+                         const parallel::ParallelConfig& parallel, int ranks,
+                         const UpdateShape& update, const model::LoraConfig& lora) {
   UpdateFacts facts{model,
                     parallel,
                     dtypes,
-                    static_cast<std::int64_t>(num_optimizer_slots(optim)),
+                    static_cast<std::int64_t>(optim::num_optimizer_slots(optim)),
                     update.rows,
                     update.length,
                     update.micro_steps,
@@ -26,20 +27,21 @@ UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
   return facts;
 }
 
-UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
-                         const LoraConfig& lora) {
+UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConfig& optim,
+                         const device::ParamDTypes& dtypes, const parallel::Mesh& mesh,
+                         const UpdateShape& update, const model::LoraConfig& lora) {
   UpdateFacts facts =
       update_facts(model, optim, dtypes, mesh.config(), mesh.world().size(), update, lora);
-  if (const NodeLevels* levels = mesh.node_levels()) facts.node_replicas = levels->node->size();
-  facts.averages = mesh.trains_alone() && update.step % mesh.config().local_steps == 0;
+  if (const parallel::NodeLevels* levels = mesh.node_levels())
+    facts.node_replicas = levels->node->size();
+  facts.averages = mesh.has_local_steps() && update.step % mesh.config().local_steps == 0;
   return facts;
 }
 
 UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
   const TrainConfig& train = config.train;
   const std::int64_t at_once = train.micro_batch * data_ranks(config.parallel, ranks);
-  return update_facts(config.model, config.optim, precision_dtypes(train.precision),
+  return update_facts(config.model, config.optim, device::precision_dtypes(train.precision),
                       config.parallel, ranks,
                       {.rows = train.micro_batch,
                        .length = train.seq_len,
@@ -50,30 +52,30 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
 
 pipeline::Schedule UpdateFacts::schedule() const {
   if (found_schedule) return *found_schedule;
-  return stage_schedule(parallel, static_cast<int>(micro_steps));
+  return parallel::stage_schedule(parallel, static_cast<int>(micro_steps));
 }
 
 std::int64_t UpdateFacts::data_ranks() const {
-  return std::int64_t{trireme::data_ranks(parallel, ranks)} * parallel.cp;
+  return std::int64_t{trireme::parallel::data_ranks(parallel, ranks)} * parallel.cp;
 }
 
 std::int64_t UpdateFacts::shards() const {
-  return shard_ranks(parallel, data_ranks());
+  return parallel::shard_ranks(parallel, data_ranks());
 }
 
 std::int64_t UpdateFacts::expert_ranks() const {
-  return expert_data_ranks(parallel, ranks);
+  return parallel::expert_data_ranks(parallel, ranks);
 }
 
 std::int64_t UpdateFacts::expert_shards() const {
-  return expert_shard_ranks(parallel, ranks);
+  return parallel::expert_shard_ranks(parallel, ranks);
 }
 
 bool UpdateFacts::has_parts() const {
-  return shards() > 1 || (folds_experts() && expert_shards() > 1);
+  return shards() > 1 || (has_expert_grid() && expert_shards() > 1);
 }
 
-bool UpdateFacts::trains_alone() const {
+bool UpdateFacts::has_local_steps() const {
   return parallel.local_steps > 1 && data_ranks() > parallel.cp;
 }
 
@@ -89,8 +91,8 @@ std::int64_t UpdateFacts::stream_bytes() const {
   return stream_rows() * model.hidden_size * compute_size();
 }
 
-RankCoords coords_of(const UpdateFacts& facts, int rank) {
-  return rank_coords(facts.parallel, facts.ranks, rank);
+parallel::RankCoords coords_of(const UpdateFacts& facts, int rank) {
+  return parallel::rank_coords(facts.parallel, facts.ranks, rank);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

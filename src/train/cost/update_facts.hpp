@@ -11,24 +11,24 @@
 #include "parallel/param_registry.hpp"
 #include "pipeline/schedule.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 struct RunConfig;
 
 /// The input of all formulas of one optimizer step.
 struct UpdateFacts {
-  ModelConfig model;
-  ParallelConfig parallel;
-  ParamDTypes dtypes;
+  model::ModelConfig model;
+  parallel::ParallelConfig parallel;
+  device::ParamDTypes dtypes;
   std::int64_t slots = 2;        // tensors of optimizer state per weight tensor
   std::int64_t rows = 1;         // sequences per micro batch
   std::int64_t length = 1;       // tokens per sequence
   std::int64_t micro_steps = 1;  // gradient-accumulation steps
   int ranks = 1;
-  int node_replicas = 0;  // hierarchical reduction: replicas on a node; 0: one level
-  bool fused = true;      // fused kernels, whose saved activations are known
-  bool averages = false;  // local steps: this step ends with an average
-  LoraConfig lora = {};   // on: only adapters are trained
+  int node_replicas = 0;        // hierarchical reduction: replicas on a node; 0: one level
+  bool fused = true;            // fused kernels, whose saved activations are known
+  bool averages = false;        // local steps: this step ends with an average
+  model::LoraConfig lora = {};  // on: only adapters are trained
   // Rows have different lengths, or a frozen model runs, too: values that depend on tokens have no
   // formula.
   bool tokens_vary = false;
@@ -48,8 +48,8 @@ struct UpdateFacts {
   [[nodiscard]] std::int64_t expert_shards() const;
 
   /// Returns true if experts are in a separate expert grid, with FSDP units of their own.
-  [[nodiscard]] bool folds_experts() const {
-    return model.moe.on() && trireme::folds_experts(parallel);
+  [[nodiscard]] bool has_expert_grid() const {
+    return model.moe.on() && trireme::parallel::has_expert_grid(parallel);
   }
 
   /// Returns true under ZeRO-3, where a rank keeps only its shard of the weights.
@@ -66,12 +66,12 @@ struct UpdateFacts {
     return static_cast<std::int64_t>(c10::elementSize(dtypes.compute));
   }
 
-  [[nodiscard]] std::int64_t main_size() const {
+  [[nodiscard]] std::int64_t master_size() const {
     return static_cast<std::int64_t>(c10::elementSize(dtypes.main));
   }
 
   /// Returns true if master weights are a separate copy.
-  [[nodiscard]] bool has_main_copy() const {
+  [[nodiscard]] bool has_master_copy() const {
     return dtypes.compute != dtypes.main || parallel.offload == "optimizer";
   }
 
@@ -92,7 +92,7 @@ struct UpdateFacts {
   [[nodiscard]] bool has_parts() const;
 
   /// Returns true with local steps, where data ranks train independently for some steps.
-  [[nodiscard]] bool trains_alone() const;
+  [[nodiscard]] bool has_local_steps() const;
 
   /// Returns true if gradients are reduced unit by unit after each backward pass.
   [[nodiscard]] bool grads_leave_each_pass() const;
@@ -108,18 +108,19 @@ struct UpdateShape {
 };
 
 /// Returns the facts without those of a mesh: node levels and averages of local steps.
-UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const ParallelConfig& parallel, int ranks,
-                         const UpdateShape& update, const LoraConfig& lora);
+UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConfig& optim,
+                         const device::ParamDTypes& dtypes,
+                         const parallel::ParallelConfig& parallel, int ranks,
+                         const UpdateShape& update, const model::LoraConfig& lora);
 
-UpdateFacts update_facts(const ModelConfig& model, const OptimConfig& optim,
-                         const ParamDTypes& dtypes, const Mesh& mesh, const UpdateShape& update,
-                         const LoraConfig& lora = {});
+UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConfig& optim,
+                         const device::ParamDTypes& dtypes, const parallel::Mesh& mesh,
+                         const UpdateShape& update, const model::LoraConfig& lora = {});
 
 /// Returns the facts of a run, assuming that every row has train.seq_len tokens. `config` must be
 /// resolved.
 UpdateFacts facts_of_run(const RunConfig& config, int ranks);
 
-RankCoords coords_of(const UpdateFacts& facts, int rank);
+parallel::RankCoords coords_of(const UpdateFacts& facts, int rank);
 
-}  // namespace trireme
+}  // namespace trireme::train

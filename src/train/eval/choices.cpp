@@ -11,7 +11,7 @@
 #include "core/files/json_lines.hpp"
 #include "text/unicode/utf8.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::size_t kMaxChoiceBytes = std::size_t{1} << 30;
@@ -30,7 +30,7 @@ std::size_t length_without_spaces(std::string_view text) {
   std::size_t end = 0;
   std::size_t length = 0;
   for (std::size_t at = 0; at < text.size(); at += length)
-    if (!is_python_space(utf8_decode(text.data() + at, length))) end = at + length;
+    if (!is_python_space(text::utf8_decode(text.data() + at, length))) end = at + length;
   return end;
 }
 
@@ -78,11 +78,11 @@ std::vector<ChoiceItem> read_choices(const std::filesystem::path& file) {
   return items;
 }
 
-ContextAndEnding encode_pair(const Tokenizer& tokenizer, std::uint32_t prefix,
+ContextAndEnding encode_pair(const text::Tokenizer& tokenizer, std::uint32_t prefix,
                              std::string_view context, std::string_view ending,
                              std::string_view where) {
-  const EncodeOptions plain{.add_special_tokens = false};
-  check_utf8(context, where);
+  const text::EncodeOptions plain{.add_special_tokens = false};
+  text::check_utf8(context, where);
   const std::size_t kept = length_without_spaces(context);
   const std::string moved = std::string(context.substr(kept)) + std::string(ending);
   const std::string before(context.substr(0, kept));
@@ -104,7 +104,7 @@ ContextAndEnding encode_pair(const Tokenizer& tokenizer, std::uint32_t prefix,
   return pair;
 }
 
-std::uint32_t prefix_id(const Tokenizer& tokenizer) {
+std::uint32_t prefix_id(const text::Tokenizer& tokenizer) {
   if (const auto bos = tokenizer.bos_id()) return *bos;
   if (const auto eos = tokenizer.eos_id()) return *eos;
   fail(
@@ -113,8 +113,8 @@ std::uint32_t prefix_id(const Tokenizer& tokenizer) {
       "it");
 }
 
-Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max_length) {
-  Batch batch;
+data::Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max_length) {
+  data::Batch batch;
   batch.B = 1;
   batch.segment_bounds.push_back(0);
   for (const auto& [context, ending] : texts) {
@@ -132,7 +132,7 @@ Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max
       batch.tokens.push_back(ids[static_cast<std::size_t>(at)]);
       batch.targets.push_back(scored
                                   ? static_cast<std::int64_t>(ids[static_cast<std::size_t>(at + 1)])
-                                  : kIgnoreTarget);
+                                  : data::kIgnoreTarget);
       batch.positions.push_back(at - first);
     }
     batch.num_targets += std::ssize(ending);
@@ -165,7 +165,7 @@ ChoiceResult choose(const ChoiceItem& item, std::vector<double> scores) {
   return {std::move(scores), choice, index_of_largest(per_character)};
 }
 
-std::vector<std::int64_t> bytes_of_tokens(const Tokenizer& tokenizer) {
+std::vector<std::int64_t> bytes_of_tokens(const text::Tokenizer& tokenizer) {
   std::vector<std::int64_t> bytes(tokenizer.vocab_size());
   for (std::uint32_t id = 0; id < bytes.size(); ++id)
     bytes[id] = tokenizer.is_special(id) ? 0 : std::ssize(tokenizer.token_bytes(id));
@@ -176,4 +176,4 @@ double bits_per_byte(double loss_sum, double bytes) {
   return loss_sum / (bytes * std::numbers::ln2);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -11,7 +11,7 @@
 
 /// Multiple choice by log-likelihood, like lm-eval 0.4 with an empty `target_delimiter`: the score
 /// of an ending is the sum of the log-probabilities of its tokens after the context.
-namespace trireme {
+namespace trireme::train {
 
 struct ChoiceItem {
   std::string context;
@@ -36,18 +36,18 @@ struct ContextAndEnding {
 /// empty context becomes `prefix`. Special tokens in the texts are recognized; none are added.
 /// Throws Error(data) naming `where` if the ending has no id of its own. Source:
 /// lm-evaluation-harness 0.4, TemplateLM._encode_pair.
-ContextAndEnding encode_pair(const Tokenizer& tokenizer, std::uint32_t prefix,
+ContextAndEnding encode_pair(const text::Tokenizer& tokenizer, std::uint32_t prefix,
                              std::string_view context, std::string_view ending,
                              std::string_view where);
 
 /// Returns the token before an ending without context: bos_token, or eos_token if there is none.
 /// Throws Error(data) if the tokenizer has neither.
-std::uint32_t prefix_id(const Tokenizer& tokenizer);
+std::uint32_t prefix_id(const text::Tokenizer& tokenizer);
 
 /// Returns one row with one segment per text. The targets are the ids of the endings. A text of
 /// more than `max_length` + 1 ids loses its beginning. Throws Error(data) for an ending longer
 /// than max_length.
-Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max_length);
+data::Batch batch_of_endings(std::span<const ContextAndEnding> texts, std::int64_t max_length);
 
 /// Returns the score of each ending: sums of the log-probabilities of the batch's targets, in
 /// order.
@@ -64,9 +64,9 @@ struct ChoiceResult {
 ChoiceResult choose(const ChoiceItem& item, std::vector<double> scores);
 
 /// Returns the number of text bytes of each id; 0 for special tokens.
-std::vector<std::int64_t> bytes_of_tokens(const Tokenizer& tokenizer);
+std::vector<std::int64_t> bytes_of_tokens(const text::Tokenizer& tokenizer);
 
 /// Returns bits per byte. `loss_sum`: sum over all targets in nats. `bytes`: their text bytes.
 double bits_per_byte(double loss_sum, double bytes);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -11,14 +11,14 @@
 #include "objective/head.hpp"
 #include "train/step/microbatches.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Calls `call` with the sample numbers of each batch of this rank: batch i belongs to rank i
 /// modulo the number of ranks. An error on one rank is thrown on all ranks.
 template <class Call>
-void for_own_batches(Communicator& world, std::int64_t total, std::int64_t rows, Call call) {
-  all_or_none(world, [&] {
+void for_own_batches(comm::Communicator& world, std::int64_t total, std::int64_t rows, Call call) {
+  comm::all_or_none(world, [&] {
     for (std::int64_t first = world.rank() * rows; first < total; first += world.size() * rows) {
       std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(rows, total - first)));
       std::iota(numbers.begin(), numbers.end(), first);
@@ -27,18 +27,19 @@ void for_own_batches(Communicator& world, std::int64_t total, std::int64_t rows,
   });
 }
 
-Head head(Transformer& model, ops::Path path) {
-  return head_of(model.registry(), model.head_weight(), model.tensor(), path);
+objective::Head head(model::Transformer& model, ops::Path path) {
+  return objective::head_of(model.registry(), model.head_weight(), model.tensor(), path);
 }
 
 /// Adds the scores of the targets of `batch`. Row i of the batch belongs to scores[i].
-void add_scores(Transformer& model, const Batch& batch, const std::vector<std::int64_t>& bytes,
-                ops::Path path, std::span<SequenceScore> scores) {
-  const Microbatch micro =
+void add_scores(model::Transformer& model, const data::Batch& batch,
+                const std::vector<std::int64_t>& bytes, ops::Path path,
+                std::span<SequenceScore> scores) {
+  const parallel::Microbatch micro =
       to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
-  const TargetRows targets(micro, model.hidden(micro));
-  const ops::TokenScores token_results =
-      token_scores(head(model, path), targets.rows, targets.targets, {.want_correct = true});
+  const objective::TargetRows targets(micro, model.hidden(micro));
+  const ops::TokenScores token_results = objective::token_scores(
+      head(model, path), targets.rows, targets.targets, {.want_correct = true});
   const at::Tensor index = targets.index.to(at::kCPU);
   const at::Tensor ids = targets.targets.to(at::kCPU);
   const at::Tensor log_probs = token_results.log_probs.to(at::kCPU);
@@ -55,12 +56,12 @@ void add_scores(Transformer& model, const Batch& batch, const std::vector<std::i
 
 /// Returns the values of all ranks, in rank order, on rank 0.
 template <class T>
-std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
+std::vector<T> gather(comm::Communicator& world, const std::vector<T>& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::string bytes(mine.size() * sizeof(T), '\0');
   if (!mine.empty()) std::memcpy(bytes.data(), mine.data(), bytes.size());
   std::vector<T> all;
-  for (const std::string& part : gather_texts(world, bytes)) {
+  for (const std::string& part : comm::gather_texts(world, bytes)) {
     const std::size_t first = all.size();
     all.resize(first + part.size() / sizeof(T));
     if (!part.empty()) std::memcpy(all.data() + first, part.data(), part.size());
@@ -69,21 +70,22 @@ std::vector<T> gather(Communicator& world, const std::vector<T>& mine) {
 }
 
 /// Returns the sum of log p of each ending.
-std::vector<double> ending_scores(Transformer& model, std::span<const ContextAndEnding> texts,
-                                  ops::Path path) {
-  const Batch batch = batch_of_endings(texts, model.config().max_seq_len);
-  const Microbatch micro =
+std::vector<double> ending_scores(model::Transformer& model,
+                                  std::span<const ContextAndEnding> texts, ops::Path path) {
+  const data::Batch batch = batch_of_endings(texts, model.config().max_seq_len);
+  const parallel::Microbatch micro =
       to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
-  const TargetRows targets(micro, model.hidden(micro));
+  const objective::TargetRows targets(micro, model.hidden(micro));
   const at::Tensor log_probs =
-      token_scores(head(model, path), targets.rows, targets.targets).log_probs.to(at::kCPU);
+      objective::token_scores(head(model, path), targets.rows, targets.targets)
+          .log_probs.to(at::kCPU);
   return sums_of_endings(
       texts, {log_probs.const_data_ptr<double>(), static_cast<std::size_t>(log_probs.numel())});
 }
 
-void check_set(const TokenSet& set, const std::string& folder,
-               std::span<const std::string_view> kinds, const Tokenizer& tokenizer) {
-  require_kind(set, kinds, cat("--data ", folder));
+void check_set(const data::TokenSet& set, const std::string& folder,
+               std::span<const std::string_view> kinds, const text::Tokenizer& tokenizer) {
+  data::require_kind(set, kinds, cat("--data ", folder));
   // A model with an unreadable tokenizer accepts the ids of any tokenizer.
   const std::string own = tokenizer.content_hash();
   if (!own.empty() && set.manifest().tokenizer_hash != own)
@@ -94,8 +96,8 @@ void check_set(const TokenSet& set, const std::string& folder,
 }
 
 /// Returns the number of tokens per sequence, or per side of a preference pair.
-std::int64_t checked_length(const TokenSet& set, const std::string& folder, std::int64_t seq_len,
-                            std::int64_t most) {
+std::int64_t checked_length(const data::TokenSet& set, const std::string& folder,
+                            std::int64_t seq_len, std::int64_t most) {
   const std::int64_t length = seq_len == 0 ? set.seq_len() : seq_len;
   if (length > most) {
     fail(ErrorKind::usage,
@@ -114,18 +116,18 @@ struct EndingScore {
 }  // namespace
 
 ScoredSet::ScoredSet(const std::string& folder, std::span<const std::string_view> kinds,
-                     std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer,
-                     bool answers_only)
-    : set(TokenSet::open(folder)),
+                     std::int64_t seq_len, const model::Transformer& model,
+                     const text::Tokenizer& tokenizer, bool answers_only)
+    : set(data::TokenSet::open(folder)),
       samples((check_set(set, folder, kinds, tokenizer),
-               SampleSet(set, {.seq_len =
-                                   checked_length(set, folder, seq_len, model.config().max_seq_len),
-                               .answers_only = answers_only}))) {}
+               data::SampleSet(set, {.seq_len = checked_length(set, folder, seq_len,
+                                                               model.config().max_seq_len),
+                                     .answers_only = answers_only}))) {}
 
-std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,
-                                     const Tokenizer& tokenizer, std::int64_t rows, ops::Path path,
-                                     Communicator& world) {
-  const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
+std::vector<SequenceScore> score_set(model::Transformer& model, const data::SampleSet& samples,
+                                     const text::Tokenizer& tokenizer, std::int64_t rows,
+                                     ops::Path path, comm::Communicator& world) {
+  const data::SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
   const std::vector<std::int64_t> bytes = bytes_of_tokens(tokenizer);
   std::vector<SequenceScore> mine;
   const auto total = static_cast<std::int64_t>(samples.size());
@@ -141,9 +143,10 @@ std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& sample
   return all;
 }
 
-std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<ChoiceItem>& items,
-                                        const Tokenizer& tokenizer, std::int64_t rows,
-                                        ops::Path path, Communicator& world) {
+std::vector<ChoiceResult> score_choices(model::Transformer& model,
+                                        const std::vector<ChoiceItem>& items,
+                                        const text::Tokenizer& tokenizer, std::int64_t rows,
+                                        ops::Path path, comm::Communicator& world) {
   const auto total = static_cast<std::int64_t>(items.size());
   std::vector<EndingScore> mine;
   for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
@@ -173,22 +176,25 @@ std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<Ch
   return results;
 }
 
-std::vector<PairScore> score_pairs(Transformer& model, const SampleSet& pairs, std::int64_t rows,
-                                   ops::Path path, Communicator& world) {
-  const SampleOrder in_file_order(pairs.size(), 0, /*shuffle=*/false);
-  std::vector<PairScore> mine;
+std::vector<objective::PairScore> score_pairs(model::Transformer& model,
+                                              const data::SampleSet& pairs, std::int64_t rows,
+                                              ops::Path path, comm::Communicator& world) {
+  const data::SampleOrder in_file_order(pairs.size(), 0, /*shuffle=*/false);
+  std::vector<objective::PairScore> mine;
   const auto total = static_cast<std::int64_t>(pairs.size());
   for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
-    const Microbatch batch =
+    const parallel::Microbatch batch =
         to_microbatch(pairs.make_batch(numbers, in_file_order), model.registry().device(),
                       /*step=*/0, /*training=*/false);
-    const auto scores =
-        pair_scores(batch, sequence_scores(batch, model.hidden(batch), head(model, path), {}));
+    const auto scores = objective::pair_scores(
+        batch, objective::sequence_scores(batch, model.hidden(batch), head(model, path), {}));
     mine.insert(mine.end(), scores.begin(), scores.end());
   });
-  std::vector<PairScore> all = gather(world, mine);
+  std::vector<objective::PairScore> all = gather(world, mine);
   std::sort(all.begin(), all.end(),
-            [](const PairScore& a, const PairScore& b) { return a.document < b.document; });
+            [](const objective::PairScore& a, const objective::PairScore& b) {
+              return a.document < b.document;
+            });
   return all;
 }
 
@@ -212,4 +218,4 @@ SetFigures summarize(const std::vector<SequenceScore>& scores) {
   return figures;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -12,7 +12,7 @@
 #include "text/tokenizer.hpp"
 #include "train/eval/choices.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 struct SequenceScore {
   std::int64_t index = 0;   // number of the sequence, in file order
@@ -24,14 +24,14 @@ struct SequenceScore {
 
 /// A token set that a model is evaluated on.
 struct ScoredSet {
-  TokenSet set;
-  SampleSet samples;
+  data::TokenSet set;
+  data::SampleSet samples;
 
   /// Opens a set. `seq_len` 0: the length that the set was packed for. `answers_only`: see
   /// SampleConfig. Throws the errors of TokenSet and SampleSet, and Error(usage) for another kind
   /// or tokenizer, or for sequences that are too long for the model.
   ScoredSet(const std::string& folder, std::span<const std::string_view> kinds,
-            std::int64_t seq_len, const Transformer& model, const Tokenizer& tokenizer,
+            std::int64_t seq_len, const model::Transformer& model, const text::Tokenizer& tokenizer,
             bool answers_only = false);
   ScoredSet(const ScoredSet&) = delete;  // the samples refer to the set
   ScoredSet& operator=(const ScoredSet&) = delete;
@@ -41,20 +41,22 @@ struct ScoredSet {
 /// ranks. Rank r computes the batches (of `rows` sequences) whose number modulo the number of
 /// ranks is r, so the scores are bitwise equal for any number of ranks. Each rank has the whole
 /// model. Collective over `world`.
-std::vector<SequenceScore> score_set(Transformer& model, const SampleSet& samples,
-                                     const Tokenizer& tokenizer, std::int64_t rows, ops::Path path,
-                                     Communicator& world);
+std::vector<SequenceScore> score_set(model::Transformer& model, const data::SampleSet& samples,
+                                     const text::Tokenizer& tokenizer, std::int64_t rows,
+                                     ops::Path path, comm::Communicator& world);
 
 /// Scores the endings of all items. Returns them in order on rank 0, nothing on other ranks.
 /// `rows`: items per batch. Collective like score_set.
-std::vector<ChoiceResult> score_choices(Transformer& model, const std::vector<ChoiceItem>& items,
-                                        const Tokenizer& tokenizer, std::int64_t rows,
-                                        ops::Path path, Communicator& world);
+std::vector<ChoiceResult> score_choices(model::Transformer& model,
+                                        const std::vector<ChoiceItem>& items,
+                                        const text::Tokenizer& tokenizer, std::int64_t rows,
+                                        ops::Path path, comm::Communicator& world);
 
 /// Scores all preference pairs. Returns them in file order on rank 0, nothing on other ranks.
 /// `rows`: pairs per batch. Collective like score_set.
-std::vector<PairScore> score_pairs(Transformer& model, const SampleSet& pairs, std::int64_t rows,
-                                   ops::Path path, Communicator& world);
+std::vector<objective::PairScore> score_pairs(model::Transformer& model,
+                                              const data::SampleSet& pairs, std::int64_t rows,
+                                              ops::Path path, comm::Communicator& world);
 
 /// Means over a data set, added up in the order of its sequences.
 struct SetFigures {
@@ -68,4 +70,4 @@ struct SetFigures {
 /// Summarizes the scores. Throws Error(data) if there is no target.
 SetFigures summarize(const std::vector<SequenceScore>& scores);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,7 +7,7 @@
 #include "core/number.hpp"
 #include "train/cost/memory_formula.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 struct Change {
@@ -29,9 +29,9 @@ std::int64_t smallest_factor(std::int64_t number) {
 
 std::vector<Change> possible_changes(const RunConfig& config, int ranks) {
   std::vector<Change> changes;
-  const ParallelConfig& parallel = config.parallel;
+  const parallel::ParallelConfig& parallel = config.parallel;
   const std::int64_t rows = config.train.micro_batch;
-  const std::int64_t data = data_ranks(parallel, ranks);
+  const std::int64_t data = parallel::data_ranks(parallel, ranks);
   if (rows > 1) {
     const std::int64_t fewer = rows / smallest_factor(rows);
     changes.push_back({formatted("--train.micro_batch {}", fewer),
@@ -85,4 +85,4 @@ std::string memory_advice(const RunConfig& config, int ranks) {
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

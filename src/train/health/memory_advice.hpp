@@ -4,7 +4,7 @@
 #include "core/error.hpp"
 #include "train/config/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Returns true for an error of a failed allocation on the host or on a GPU.
 bool is_out_of_memory(const Error& error);
@@ -14,4 +14,4 @@ bool is_out_of_memory(const Error& error);
 /// (cost/memory_formula). `config` is resolved; the run has `ranks` ranks.
 std::string memory_advice(const RunConfig& config, int ranks);
 
-}  // namespace trireme
+}  // namespace trireme::train

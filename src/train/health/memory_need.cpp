@@ -9,18 +9,18 @@
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"
 
-namespace trireme {
-std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
+namespace trireme::train {
+std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes dtypes,
                                     std::int64_t data_ranks, bool offloaded,
                                     const FrozenParameters& beside) {
-  const ModelConfig& model = config.model;
-  const ParallelConfig& parallel = config.parallel;
+  const model::ModelConfig& model = config.model;
+  const parallel::ParallelConfig& parallel = config.parallel;
   const auto ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
   const UpdateFacts facts =
       update_facts(model, config.optim, dtypes, parallel, ranks, UpdateShape{}, config.lora);
   const MeanElements elements = mean_elements(facts);
   const StateBytes state = state_bytes(facts, elements.trained);
-  const bool two_copies = facts.has_main_copy();
+  const bool two_copies = facts.has_master_copy();
   std::vector<std::string> shape{"model.num_layers", "model.hidden_size", "model.intermediate_size",
                                  "model.num_heads",  "model.head_dim",    "model.vocab_size"};
   if (model.moe.on())
@@ -67,7 +67,7 @@ void count_activations(const RunConfig& config, int ranks, int rank,
 }
 
 void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
-                  const std::string& place, const ConfigSet& keys) {
+                  const std::string& place, const config::ConfigSet& keys) {
   double sum = 0;
   for (const MemoryPart& part : parts) sum += part.bytes;
   const double all = sum * ranks;
@@ -90,18 +90,19 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
        never ? "" : formatted(", {} of it free now", format_bytes(memory.available)), causes);
 }
 
-void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
-                bool whole_rows, const FrozenParameters& beside) {
-  const at::Device device = choose_device(config.train.device, launch.local_rank);
+void check_free_memory(const RunConfig& config, const comm::LaunchInfo& launch, int ranks,
+                       const config::ConfigSet& keys, bool whole_rows,
+                       const FrozenParameters& beside) {
+  const at::Device device = device::choose_device(config.train.device, launch.local_rank);
   // With CUDA_VISIBLE_DEVICES, ranks may use different GPUs under the same name.
   const int sharing = device.is_cpu() ? launch.local_size : 1;
-  const ParallelConfig& parallel = config.parallel;
-  const std::int64_t data = data_ranks(parallel, ranks) * parallel.cp;
+  const parallel::ParallelConfig& parallel = config.parallel;
+  const std::int64_t data = parallel::data_ranks(parallel, ranks) * parallel.cp;
   std::vector<MemoryPart> parts =
-      memory_need(config, precision_dtypes(config.train.precision), data,
+      memory_need(config, device::precision_dtypes(config.train.precision), data,
                   device.is_cuda() && parallel.offload == "optimizer", beside);
   const auto check_parts = [&] {
-    check_memory(parts, sharing, device_memory(device),
+    check_memory(parts, sharing, device::device_memory(device),
                  device.is_cpu() ? "this machine" : formatted("device {}", device), keys);
   };
   check_parts();
@@ -110,4 +111,4 @@ void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, co
   check_parts();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

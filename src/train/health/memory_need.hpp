@@ -10,7 +10,7 @@
 #include "train/cost/update_facts.hpp"
 
 /// Estimates the memory of a run before it is allocated.
-namespace trireme {
+namespace trireme::train {
 
 struct MemoryPart {
   std::string what;
@@ -30,7 +30,7 @@ struct FrozenParameters {
 /// the block inputs of one micro-batch. Activations inside a block, buckets and LibTorch itself
 /// need more. `offloaded`: master weights and optimizer state are not in this memory. `config` is
 /// resolved.
-std::vector<MemoryPart> memory_need(const RunConfig& config, ParamDTypes dtypes,
+std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes dtypes,
                                     std::int64_t data_ranks = 1, bool offloaded = false,
                                     const FrozenParameters& beside = {});
 
@@ -42,12 +42,13 @@ void count_activations(const RunConfig& config, int ranks, int rank,
 /// Throws Error(usage) if they never fit, Error(resource) if the memory is only in use now. The
 /// message has the sum, its parts and the keys of the largest part.
 void check_memory(const std::vector<MemoryPart>& parts, int ranks, const MachineMemory& memory,
-                  const std::string& place, const ConfigSet& keys);
+                  const std::string& place, const config::ConfigSet& keys);
 
 /// Checks the memory of a run on `ranks` ranks before this rank allocates on its device. On a CPU,
 /// all activations of a micro-batch count. `config` is resolved and read by `keys`. `whole_rows`:
 /// rows have train.seq_len tokens, not the length of preference pairs. `beside`: frozen model.
-void check_room(const RunConfig& config, const LaunchInfo& launch, int ranks, const ConfigSet& keys,
-                bool whole_rows = true, const FrozenParameters& beside = {});
+void check_free_memory(const RunConfig& config, const comm::LaunchInfo& launch, int ranks,
+                       const config::ConfigSet& keys, bool whole_rows = true,
+                       const FrozenParameters& beside = {});
 
-}  // namespace trireme
+}  // namespace trireme::train

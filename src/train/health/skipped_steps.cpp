@@ -8,10 +8,10 @@
 #include "core/files/json.hpp"
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 void SkippedSteps::note(std::int64_t step, const UpdateResult& result,
-                        std::span<const Batch> batches) {
+                        std::span<const data::Batch> batches) {
   if (!result.skipped) in_a_row_ = 0;
   if (!result.skipped || result.overflow) return;
   ++in_a_row_;
@@ -32,16 +32,16 @@ void SkippedSteps::note(std::int64_t step, const UpdateResult& result,
 }
 
 void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
-                         std::span<const Batch> batches) const {
+                         std::span<const data::Batch> batches) const {
   Json samples = Json::array();
-  for (const Batch& batch : batches) samples.push_back(batch.sample_indices);
+  for (const data::Batch& batch : batches) samples.push_back(batch.sample_indices);
   const Json line{{"step", step},
                   {"loss_sum", std::isfinite(result.loss_sum) ? Json(result.loss_sum) : Json()},
                   {"num_targets", result.num_targets},
                   {"micro_batches", samples}};
   std::error_code ignored;
   std::filesystem::create_directories(folder_.skipped(), ignored);
-  const auto file = folder_.skipped() / rank_file(rank_, ".jsonl");
+  const auto file = folder_.skipped() / job::rank_file(rank_, ".jsonl");
   try {
     append_to_file(file, line.dump() + "\n");
   } catch (const Error& error) {  // a failed report must not end the run
@@ -49,4 +49,4 @@ void SkippedSteps::write(std::int64_t step, const UpdateResult& result,
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -3,10 +3,10 @@
 #include <span>
 
 #include "data/batch.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 #include "train/step/step.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Counts updates that were skipped because a loss or gradient was not finite. Each rank writes a
 /// line per skipped update to `skipped/rank-NNNNN.jsonl` in the run directory: step, this rank's
@@ -15,12 +15,12 @@ namespace trireme {
 class SkippedSteps {
  public:
   /// `most`: number of skipped updates in a row that do not end the run.
-  SkippedSteps(RunFolder folder, int rank, std::int64_t most)
+  SkippedSteps(job::RunDirectory folder, int rank, std::int64_t most)
       : folder_(std::move(folder)), rank_(rank), most_(most) {}
 
   /// Records an update. Throws Error(numeric), on all ranks at the same step, after more than
   /// `most` skipped updates in a row.
-  void note(std::int64_t step, const UpdateResult& result, std::span<const Batch> batches);
+  void note(std::int64_t step, const UpdateResult& result, std::span<const data::Batch> batches);
 
   /// Returns the number of skipped updates in a row, which checkpoints hold.
   [[nodiscard]] std::int64_t in_a_row() const { return in_a_row_; }
@@ -28,12 +28,13 @@ class SkippedSteps {
   void restore(std::int64_t in_a_row) { in_a_row_ = in_a_row; }
 
  private:
-  void write(std::int64_t step, const UpdateResult& result, std::span<const Batch> batches) const;
+  void write(std::int64_t step, const UpdateResult& result,
+             std::span<const data::Batch> batches) const;
 
-  RunFolder folder_;
+  job::RunDirectory folder_;
   int rank_;
   std::int64_t most_;
   std::int64_t in_a_row_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr double kSigmaOfMad = 1.4826;    // standard deviation / MAD of a normal distribution
@@ -64,4 +64,4 @@ void SpikeDetector::restore(const std::string& text) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

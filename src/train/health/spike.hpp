@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-namespace trireme {
+namespace trireme::train {
 
 /// Scores how far a value lies above earlier values, in robust standard deviations: (x - median) /
 /// (1.4826 * median absolute deviation) over the last kWindow values. One spike hardly changes
@@ -28,4 +28,4 @@ class SpikeDetector {
   std::deque<double> window_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

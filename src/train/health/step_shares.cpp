@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr double kTokenBytes = 4;  // upper limit per token in a shard: token id and mask bit
@@ -33,7 +33,7 @@ void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
   sums_.validation += count * mean.validation;
 }
 
-bool StepShares::data_became_slow() {
+bool StepShares::is_data_newly_slow() {
   if (warned_ || steps_ < kLeastSteps || sums_.data_wait <= kSlowData * sums_.step) return false;
   warned_ = true;
   return true;
@@ -70,4 +70,4 @@ std::string data_advice(const StepShares& shares, double batch_tokens, int threa
   return text;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

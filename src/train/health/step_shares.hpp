@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trireme {
+namespace trireme::train {
 
 /// Mean seconds per step of one report.
 struct StepSeconds {
@@ -23,7 +23,7 @@ class StepShares {
   void add(const StepSeconds& mean, std::int64_t steps);
 
   /// Returns true once, when waiting for data has taken more than kSlowData of the time.
-  bool data_became_slow();
+  bool is_data_newly_slow();
 
   /// Returns a text such as "data wait 0.2 %, exposed communication 3.1 %, other ranks 0.4 %, saves
   /// 1.0 %, validation 0.0 %"; "" without steps.
@@ -45,4 +45,4 @@ class StepShares {
 std::string data_advice(const StepShares& shares, double batch_tokens, int threads,
                         const std::string& path);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -9,10 +9,10 @@
 #include "train/start/resolve_config.hpp"
 #include "train/start/run_data.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
-RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const RunStart& start,
-                 int ranks, bool on_gpu) {
+RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
+                 const RunStart& start, int ranks, bool on_gpu) {
   if (start.error) throw Error(*start.error);
   if (config.data.path.empty())
     fail(ErrorKind::usage,
@@ -21,22 +21,23 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
     fail(ErrorKind::usage, "train.device = cuda, but the nodes have no GPUs");
   Problems problems;
   OpenValueFacts facts;
-  const bool divides_ranks = divides(config.parallel, ranks);
-  if (divides_ranks) facts.data_ranks = data_ranks(config.parallel, ranks);
+  const bool divides_ranks = parallel::divides(config.parallel, ranks);
+  if (divides_ranks) facts.data_ranks = parallel::data_ranks(config.parallel, ranks);
   facts.has_bf16 = on_gpu;
-  if (start.kind == RunStart::Kind::go_on) facts.saved = start.values.config;
+  if (start.kind == RunStart::Kind::resume_run) facts.saved = start.values.config;
   Problems ignored;
   fill_open_values(config, facts, divides_ranks ? problems : ignored);
   keys.finish();
   const std::vector<std::string_view> kinds = task.set_kinds();
-  const RunData data(config, kinds, [&](StreamConfig& stream, const EncodeWord& encode) {
-    task.choose_data(stream, encode);
-  });
+  const RunData data(config, kinds,
+                     [&](data::StreamConfig& stream, const data::EncodeWord& encode) {
+                       task.choose_data(stream, encode);
+                     });
   resolve_shape(config, keys, start, data, ranks, problems);
   task.check_files(config, data.sample_sets());
   (void)resolve_length(config, keys, start, data);
   RunPlan plan;
-  if (start.kind == RunStart::Kind::go_on) plan.steps_done = start.step();
+  if (start.kind == RunStart::Kind::resume_run) plan.steps_done = start.step();
   plan.steps = config.train.steps;
   const UpdateFacts update = facts_of_run(config, ranks);
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
@@ -47,4 +48,4 @@ RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const Run
   return plan;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

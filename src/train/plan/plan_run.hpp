@@ -4,7 +4,7 @@
 #include "train/start/run_start.hpp"
 #include "train/task/task.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Resources and length of a run.
 struct RunPlan {
@@ -19,7 +19,7 @@ struct RunPlan {
 /// like the ranks will. Throws Error(usage) or Error(data) for everything that the ranks would
 /// refuse: data, layout, batch size, an unreadable start, and keys that differ from the run that
 /// is resumed. `on_gpu`: true if the ranks have GPUs with bf16.
-RunPlan plan_run(const Task& task, RunConfig& config, ConfigSet& keys, const RunStart& start,
-                 int ranks, bool on_gpu);
+RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
+                 const RunStart& start, int ranks, bool on_gpu);
 
-}  // namespace trireme
+}  // namespace trireme::train

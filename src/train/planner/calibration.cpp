@@ -74,15 +74,15 @@ std::vector<std::string> split_objects(const std::string& text) {
 }
 
 /// Checks a row like `bench step` checks its configuration.
-void check_row(RunConfig config, std::int64_t length, int ranks, const std::string& where) {
-  const auto problem = capture([&] {
+void check_row(train::RunConfig config, std::int64_t length, int ranks, const std::string& where) {
+  const auto problem = comm::capture([&] {
     Problems problems;
     check(config.model, problems);
     check(config.optim, problems);
     check(config.parallel, problems);
     problems.throw_if_any();
-    resolve(config.model, config.model.vocab_size);
-    check_layout(config.parallel, {config.model, {length}, ranks}, problems);
+    model::resolve(config.model, config.model.vocab_size);
+    train::check_layout(config.parallel, {config.model, {length}, ranks}, problems);
     problems.throw_if_any();
   });
   if (problem) fail(ErrorKind::data, "{}: {}", where, problem->what());
@@ -106,12 +106,12 @@ BenchRow bench_row(const std::string& text, const std::string& where, const Devi
       fail(ErrorKind::data, "{}: {} = {}, must be in [1, {}]", where, key, value, most);
     return value;
   };
-  RunConfig config;
+  train::RunConfig config;
   take_config(json["model"], where, config.model);
   take_config(json["parallel"], where, config.parallel);
   config.optim.name = json_get<std::string>(json, "optimizer", where);
-  UpdateShape shape{integer("micro_batch", kMostRows), integer("seq_len", kMostRows),
-                    integer("micro_steps", kMostRows)};
+  train::UpdateShape shape{integer("micro_batch", kMostRows), integer("seq_len", kMostRows),
+                           integer("micro_steps", kMostRows)};
   const auto ranks = static_cast<int>(integer("ranks", kMostPlannedRanks));
   Cluster cluster{kind, 1, static_cast<int>(integer("ranks_per_node", kMostPlannedRanks))};
   cluster.device.cores = static_cast<int>(integer("cores", kMostPlannedRanks));
@@ -123,10 +123,11 @@ BenchRow bench_row(const std::string& text, const std::string& where, const Devi
          "{}: step_time_s = {}, comm_exposed_s = {}, must be above 0 and below {}, and 0 or more",
          where, number_text(step_s), number_text(waiting_s), number_text(kLongestStepS));
   check_row(config, shape.length, ranks, where);
-  const auto dtypes = precision_dtypes(json_get<std::string>(json, "precision", where));
-  return {{update_facts(config.model, config.optim, dtypes, config.parallel, ranks, shape, {}),
-           cluster, step_s},
-          waiting_s};
+  const auto dtypes = device::precision_dtypes(json_get<std::string>(json, "precision", where));
+  return {
+      {train::update_facts(config.model, config.optim, dtypes, config.parallel, ranks, shape, {}),
+       cluster, step_s},
+      waiting_s};
 }
 
 double exposed_of(const StepTime& time) {

@@ -10,7 +10,7 @@ namespace trireme::planner {
 
 /// An optimizer step with its measured time.
 struct MeasuredStep {
-  UpdateFacts facts;
+  train::UpdateFacts facts;
   Cluster cluster;
   double step_s = 0;
 };

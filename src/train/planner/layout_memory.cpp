@@ -18,18 +18,19 @@ constexpr double kUsable = 0.92;
 /// Returns the ranks of pp that may need the most memory: of ranks with equal stages only the
 /// first, which has at least as many micro batches in flight. With a schedule file, returns all
 /// ranks.
-std::set<int> ranks_that_differ(const UpdateFacts& facts) {
+std::set<int> ranks_that_differ(const train::UpdateFacts& facts) {
   const auto pp = static_cast<int>(facts.parallel.pp);
   std::set<int> ranks{0, pp - 1};
-  const bool is_file = micro_batches_of_schedule(facts.parallel) > 0;
+  const bool is_file = parallel::micro_batches_of_schedule(facts.parallel) > 0;
   if (pp == 1) return ranks;
-  const std::vector<StageRange> stages = model_stages(facts.model, facts.parallel, facts.length);
-  const pipeline::Placement placement = stage_placement(facts.parallel);
+  const std::vector<model::StageRange> stages =
+      model::model_stages(facts.model, facts.parallel, facts.length);
+  const pipeline::Placement placement = parallel::stage_placement(facts.parallel);
   std::set<std::vector<std::int64_t>> known;
   for (int rank = 0; rank < pp; ++rank) {
     std::vector<std::int64_t> parts;
     for (const int stage : placement.stages_of(rank)) {
-      const StageRange& range = stages[static_cast<std::size_t>(stage)];
+      const model::StageRange& range = stages[static_cast<std::size_t>(stage)];
       std::int64_t experts = 0;
       for (std::int64_t layer = range.first_layer; layer < range.end_layer; ++layer)
         experts += facts.model.moe.in_layer(layer) ? 1 : 0;
@@ -43,18 +44,18 @@ std::set<int> ranks_that_differ(const UpdateFacts& facts) {
 
 }  // namespace
 
-LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, int pp_rank,
+LayoutMemory layout_memory(const train::UpdateFacts& facts, const DeviceKind& device, int pp_rank,
                            const LogitChunk& logits) {
   const auto pp = static_cast<int>(facts.parallel.pp);
-  const int rank = largest_rank(facts, pp_rank);
-  UpdateFacts counted = facts;
+  const int rank = train::largest_rank(facts, pp_rank);
+  train::UpdateFacts counted = facts;
   counted.fused = true;  // plain operations need at least this
   counted.even_experts = true;
   // More micro batches than the pipeline holds do not change the peak, so the list is cut to save
   // time. gpipe holds all micro batches. A schedule file has a fixed number of micro batches.
-  if (micro_batches_of_schedule(facts.parallel) == 0)
+  if (parallel::micro_batches_of_schedule(facts.parallel) == 0)
     counted.micro_steps = std::min(facts.micro_steps, 2L * pp + facts.micro_steps % pp);
-  RankMemory exact = memory_formula(counted, rank);
+  train::RankMemory exact = train::memory_formula(counted, rank);
   if (pp > 1 && facts.parallel.schedule == "gpipe")
     exact.activation_peak_bytes =
         exact.activation_peak_bytes / counted.micro_steps * facts.micro_steps;
@@ -66,20 +67,20 @@ LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, i
   if (facts.parallel.offload == "optimizer" && !device.shares_node)
     memory.main = memory.optimizer = 0;
   memory.activations =
-      static_cast<double>(exact.activation_peak_bytes) + block_backward_bytes(counted);
-  const std::vector<int> last = stage_placement(facts.parallel).rank_of_stage;
+      static_cast<double>(exact.activation_peak_bytes) + train::block_backward_bytes(counted);
+  const std::vector<int> last = parallel::stage_placement(facts.parallel).rank_of_stage;
   if (last.back() == pp_rank) {
     const auto element = static_cast<double>(facts.compute_size());
     const double each = device.shares_node ? element : 2 * element + 8;
     memory.logits =
-        logit_bytes(facts, logits.rows, logits.bytes_each > 0 ? logits.bytes_each : each);
+        train::logit_bytes(facts, logits.rows, logits.bytes_each > 0 ? logits.bytes_each : each);
   }
-  memory.buffers = gathered_bytes(counted, exact, rank) +
+  memory.buffers = train::gathered_bytes(counted, exact, rank) +
                    (facts.ranks > 1 ? device.held_bytes : device.held_bytes / 2);
   return memory;
 }
 
-LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device) {
+LayoutMemory max_rank_memory(const train::UpdateFacts& facts, const DeviceKind& device) {
   LayoutMemory worst;
   for (const int rank : ranks_that_differ(facts)) {
     const LayoutMemory one = layout_memory(facts, device, rank);
@@ -88,11 +89,11 @@ LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device) {
   return worst;
 }
 
-double least_memory(const UpdateFacts& facts) {
-  const MeanElements elements = mean_elements(facts);
-  const StateBytes state = state_bytes(facts, elements.trained);
+double min_memory(const train::UpdateFacts& facts) {
+  const train::MeanElements elements = train::mean_elements(facts);
+  const train::StateBytes state = train::state_bytes(facts, elements.trained);
   const bool offloaded = facts.parallel.offload == "optimizer";
-  return state.weights + weight_bytes(facts, elements.frozen) + state.grads +
+  return state.weights + train::weight_bytes(facts, elements.frozen) + state.grads +
          (offloaded ? 0 : state.main + state.optimizer);
 }
 

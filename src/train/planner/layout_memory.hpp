@@ -43,14 +43,14 @@ struct LogitChunk {
 
 /// Returns the memory of the largest rank of stage `pp_rank`: memory_formula of
 /// train/cost.
-LayoutMemory layout_memory(const UpdateFacts& facts, const DeviceKind& device, int pp_rank,
+LayoutMemory layout_memory(const train::UpdateFacts& facts, const DeviceKind& device, int pp_rank,
                            const LogitChunk& logits = {});
 
 /// Returns the memory of the pipeline rank that needs the most.
-LayoutMemory worst_memory(const UpdateFacts& facts, const DeviceKind& device);
+LayoutMemory max_rank_memory(const train::UpdateFacts& facts, const DeviceKind& device);
 
 /// Returns a lower bound in little time: weights, gradients and optimizer state of the mean rank.
-double least_memory(const UpdateFacts& facts);
+double min_memory(const train::UpdateFacts& facts);
 
 /// Returns the memory that a rank may use of its device, or of its share of a node; the rest is for
 /// fragmentation of the allocator.

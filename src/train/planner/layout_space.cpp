@@ -23,12 +23,12 @@ struct PipelineForm {
 /// Enumerates the layouts axis by axis; the choices of an axis depend on the axes before it.
 class Space {
  public:
-  Space(const Wish& request, const Cluster& cluster, Rejected& rejected)
+  Space(const PlanRequest& request, const Cluster& cluster, Rejected& rejected)
       : request_(request), model_(request.config.model), cluster_(cluster), rejected_(rejected) {}
 
   std::vector<Layout> walk() {
     const std::int64_t ranks = cluster_.ranks();
-    const ParallelConfig& given = request_.config.parallel;
+    const parallel::ParallelConfig& given = request_.config.parallel;
     for (const std::int64_t tp : choices("parallel.tp", given.tp, tp_sizes())) {
       for (const std::int64_t cp : choices("parallel.cp", given.cp, cp_sizes(ranks / tp))) {
         const std::int64_t rest = std::max<std::int64_t>(1, ranks / (tp * cp));
@@ -65,7 +65,7 @@ class Space {
   }
 
   [[nodiscard]] std::vector<std::int64_t> tp_sizes() const {
-    std::vector<std::int64_t> sizes = divisors(cluster_.ranks());
+    std::vector<std::int64_t> sizes = parallel::divisors(cluster_.ranks());
     std::erase_if(sizes, [&](std::int64_t tp) {
       return tp > cluster_.per_node || cluster_.per_node % tp != 0 || tp > model_.num_heads;
     });
@@ -80,20 +80,20 @@ class Space {
   }
 
   [[nodiscard]] std::vector<std::int64_t> pp_sizes(std::int64_t rest) const {
-    std::vector<std::int64_t> sizes = divisors(rest);
+    std::vector<std::int64_t> sizes = parallel::divisors(rest);
     std::erase_if(sizes, [&](std::int64_t pp) { return pp > model_.num_layers; });
     return sizes;
   }
 
   void add_experts(Layout layout) {
     const std::int64_t experts = model_.moe.num_experts;
-    const ParallelConfig& given = request_.config.parallel;
+    const parallel::ParallelConfig& given = request_.config.parallel;
     std::vector<std::pair<std::int64_t, std::int64_t>> pairs{{given.ep, 0}};
     if (model_.moe.on() && !request_.keeps("parallel.ep")) {
       pairs = {{1, 0}};
       for (const std::int64_t etp : std::set<std::int64_t>{layout.parallel.tp, 1}) {
         const std::int64_t ranks = cluster_.ranks() / layout.parallel.pp / etp;
-        for (const std::int64_t ep : divisors(experts))
+        for (const std::int64_t ep : parallel::divisors(experts))
           if (ep > 1 && ranks % ep == 0)
             pairs.emplace_back(ep, etp == layout.parallel.tp ? 0 : etp);
       }
@@ -110,13 +110,13 @@ class Space {
   /// Returns the schedules with their stages per rank. If the command line fixes one of the two,
   /// the other is still searched.
   [[nodiscard]] std::vector<PipelineForm> forms(std::int64_t pp) const {
-    const ParallelConfig& given = request_.config.parallel;
+    const parallel::ParallelConfig& given = request_.config.parallel;
     const bool keeps_schedule = request_.keeps("parallel.schedule");
     std::vector<PipelineForm> forms;
     for (const std::string& schedule :
          keeps_schedule ? std::vector{given.schedule} : schedules(pp)) {
-      for (const std::int64_t v :
-           choices("parallel.virtual_stages", given.virtual_stages, stages_a_rank(schedule, pp))) {
+      for (const std::int64_t v : choices("parallel.virtual_stages", given.virtual_stages,
+                                          stages_per_rank(schedule, pp))) {
         const auto stages = static_cast<int>(v);
         const bool is_another = schedule == "interleaved" && v == 1;  // 1f1b
         if (!keeps_schedule && pp > 1 &&
@@ -139,8 +139,8 @@ class Space {
   }
 
   /// Returns the numbers of interleaved stages that divide the layers evenly, and always two.
-  [[nodiscard]] std::vector<std::int64_t> stages_a_rank(const std::string& schedule,
-                                                        std::int64_t pp) const {
+  [[nodiscard]] std::vector<std::int64_t> stages_per_rank(const std::string& schedule,
+                                                          std::int64_t pp) const {
     std::vector<std::int64_t> stages{1};
     if (pp == 1 || (schedule != "interleaved" && schedule != "auto")) return stages;
     for (const std::int64_t v : {2, 3, 4, 6, 8})
@@ -159,7 +159,7 @@ class Space {
 
   void add_data(Layout layout) {
     const std::int64_t data = cluster_.ranks() / (layout.parallel.tp * layout.parallel.pp);
-    const ParallelConfig& given = request_.config.parallel;
+    const parallel::ParallelConfig& given = request_.config.parallel;
     // ZeRO-2 in a pipeline reduces the gradients of every micro batch and saves little memory.
     std::vector<std::int64_t> stages{0};
     if (data > 1 && !layout.parallel.reproducible && layout.parallel.local_steps == 1)
@@ -172,7 +172,7 @@ class Space {
       for (const std::int64_t shard : choices("parallel.zero_shard", given.zero_shard, shards)) {
         layout.parallel.zero = zero;
         layout.parallel.zero_shard = zero > 0 ? shard : 0;
-        if (!is_legal(request_, layout.parallel, cluster_.ranks())) {
+        if (!is_valid_layout(request_, layout.parallel, cluster_.ranks())) {
           ++rejected_["layout"];
           continue;
         }
@@ -182,7 +182,7 @@ class Space {
   }
 
   void add_batches(Layout layout, std::int64_t dp) {
-    const int of_file = micro_batches_of_schedule(layout.parallel);
+    const int of_file = parallel::micro_batches_of_schedule(layout.parallel);
     std::vector<std::int64_t> rows;
     for (std::int64_t one = 1; one <= kMostMicroBatch; one *= 2) rows.push_back(one);
     for (const std::int64_t one :
@@ -211,8 +211,8 @@ class Space {
     }
   }
 
-  const Wish& request_;
-  const ModelConfig& model_;
+  const PlanRequest& request_;
+  const model::ModelConfig& model_;
   const Cluster& cluster_;
   Rejected& rejected_;
   std::vector<Layout> layouts_;
@@ -220,42 +220,46 @@ class Space {
 
 }  // namespace
 
-bool is_legal(const Wish& request, const ParallelConfig& parallel, int ranks) {
+bool is_valid_layout(const PlanRequest& request, const parallel::ParallelConfig& parallel,
+                     int ranks) {
   Problems problems;
   check(parallel, problems);
   return problems.empty() &&
-         reasons_against(parallel, {request.config.model, {request.config.train.seq_len}, ranks})
+         train::layout_conflicts(parallel,
+                                 {request.config.model, {request.config.train.seq_len}, ranks})
              .empty();
 }
 
-Problems problems_of_fixed(const Wish& request, int ranks) {
-  const ParallelConfig usual;
-  ParallelConfig fixed = request.config.parallel;
-  const auto leave_open = [&](const char* key, auto ParallelConfig::*value) {
+Problems problems_of_fixed(const PlanRequest& request, int ranks) {
+  const parallel::ParallelConfig usual;
+  parallel::ParallelConfig fixed = request.config.parallel;
+  const auto leave_open = [&](const char* key, auto parallel::ParallelConfig::*value) {
     if (!request.keeps(key)) fixed.*value = usual.*value;
   };
-  leave_open("parallel.tp", &ParallelConfig::tp);
-  leave_open("parallel.cp", &ParallelConfig::cp);
-  leave_open("parallel.pp", &ParallelConfig::pp);
-  leave_open("parallel.ep", &ParallelConfig::ep);
-  leave_open("parallel.etp", &ParallelConfig::etp);
-  leave_open("parallel.zero", &ParallelConfig::zero);
-  leave_open("parallel.zero_shard", &ParallelConfig::zero_shard);
-  leave_open("parallel.sequence_parallel", &ParallelConfig::sequence_parallel);
-  leave_open("parallel.tp_chunks", &ParallelConfig::tp_chunks);
-  leave_open("parallel.schedule", &ParallelConfig::schedule);
-  leave_open("parallel.virtual_stages", &ParallelConfig::virtual_stages);
-  leave_open("parallel.stages", &ParallelConfig::stages);
+  leave_open("parallel.tp", &parallel::ParallelConfig::tp);
+  leave_open("parallel.cp", &parallel::ParallelConfig::cp);
+  leave_open("parallel.pp", &parallel::ParallelConfig::pp);
+  leave_open("parallel.ep", &parallel::ParallelConfig::ep);
+  leave_open("parallel.etp", &parallel::ParallelConfig::etp);
+  leave_open("parallel.zero", &parallel::ParallelConfig::zero);
+  leave_open("parallel.zero_shard", &parallel::ParallelConfig::zero_shard);
+  leave_open("parallel.sequence_parallel", &parallel::ParallelConfig::sequence_parallel);
+  leave_open("parallel.tp_chunks", &parallel::ParallelConfig::tp_chunks);
+  leave_open("parallel.schedule", &parallel::ParallelConfig::schedule);
+  leave_open("parallel.virtual_stages", &parallel::ParallelConfig::virtual_stages);
+  leave_open("parallel.stages", &parallel::ParallelConfig::stages);
   if (request.keeps("parallel.etp") && !request.keeps("parallel.tp"))
     fixed.tp = std::max<std::int64_t>(1, fixed.etp);
   Problems problems;
   check(fixed, problems);
   if (problems.empty())
-    check_layout(fixed, {request.config.model, {request.config.train.seq_len}, ranks}, problems);
+    train::check_layout(fixed, {request.config.model, {request.config.train.seq_len}, ranks},
+                        problems);
   return problems;
 }
 
-std::vector<Layout> layout_space(const Wish& request, const Cluster& cluster, Rejected& rejected) {
+std::vector<Layout> layout_space(const PlanRequest& request, const Cluster& cluster,
+                                 Rejected& rejected) {
   return Space(request, cluster, rejected).walk();
 }
 

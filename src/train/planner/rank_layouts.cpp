@@ -16,13 +16,14 @@ namespace {
 
 using Grid = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
-Grid grid_of(const ParallelConfig& parallel) {
-  return {parallel.tp, parallel.cp, parallel.pp, parallel.ep, expert_tensor_ranks(parallel)};
+Grid grid_of(const parallel::ParallelConfig& parallel) {
+  return {parallel.tp, parallel.cp, parallel.pp, parallel.ep,
+          parallel::expert_tensor_ranks(parallel)};
 }
 
 /// Sort key: times within 0.5 % count as equal, then the simpler layout comes first.
 auto order_of(const PlannedLayout& one) {
-  const ParallelConfig& parallel = one.layout.parallel;
+  const parallel::ParallelConfig& parallel = one.layout.parallel;
   return std::tuple(std::floor(std::log(one.time.step_s) / std::log(1.005)), parallel.tp,
                     parallel.pp, parallel.cp, parallel.recompute != "none", parallel.zero,
                     one.time.step_s);
@@ -74,28 +75,29 @@ class Best {
   std::map<Grid, PlannedLayout> grids_;
 };
 
-bool fits(const UpdateFacts& facts, const Cluster& cluster) {
+bool fits(const train::UpdateFacts& facts, const Cluster& cluster) {
   const double usable = usable_bytes(cluster);
-  return least_memory(facts) <= usable && worst_memory(facts, cluster.device).total() <= usable;
+  return min_memory(facts) <= usable && max_rank_memory(facts, cluster.device).total() <= usable;
 }
 
 /// Returns a global batch size for which layouts may exist: a multiple of the number of ranks, or
 /// the size that a schedule file requires.
-std::int64_t another_batch(const Wish& request, std::int64_t ranks, const Rejected& rejected) {
-  const TrainConfig& train = request.config.train;
+std::int64_t another_batch(const PlanRequest& request, std::int64_t ranks,
+                           const Rejected& rejected) {
+  const train::TrainConfig& train = request.config.train;
   if (!rejected.contains("schedule")) return (train.global_batch + ranks - 1) / ranks * ranks;
-  ParallelConfig parallel = request.config.parallel;
+  parallel::ParallelConfig parallel = request.config.parallel;
   parallel.pp = 2;  // any pipeline; the schedule file gives its length
-  parallel.pp = stage_placement(parallel).ranks;
+  parallel.pp = parallel::stage_placement(parallel).ranks;
   if (!request.keeps("parallel.tp")) parallel.tp = 1;
   if (!request.keeps("parallel.cp")) parallel.cp = 1;
-  return micro_batches_of_schedule(parallel) *
+  return parallel::micro_batches_of_schedule(parallel) *
          (ranks / std::max<std::int64_t>(1, parallel.tp * parallel.cp * parallel.pp)) *
          (request.keeps("train.micro_batch") ? train.micro_batch : 1);
 }
 
-bool any_fits(Wish request, const Cluster& cluster, bool batch_is_given) {
-  if (!batch_is_given) request.config.train.global_batch = usual_batch(cluster.ranks());
+bool any_fits(PlanRequest request, const Cluster& cluster, bool batch_is_given) {
+  if (!batch_is_given) request.config.train.global_batch = default_global_batch(cluster.ranks());
   Rejected rejected;
   for (const Layout& layout : layout_space(request, cluster, rejected))
     if (fits(facts_of(request, layout, cluster.ranks()), cluster)) return true;
@@ -103,7 +105,8 @@ bool any_fits(Wish request, const Cluster& cluster, bool batch_is_given) {
 }
 
 /// Returns the smallest number of nodes above that of `cluster` on which a layout fits.
-std::optional<int> nodes_that_fit(const Wish& request, Cluster cluster, bool batch_is_given) {
+std::optional<int> nodes_that_fit(const PlanRequest& request, Cluster cluster,
+                                  bool batch_is_given) {
   const auto helps = [&](int nodes) {
     cluster.nodes = nodes;
     return any_fits(request, cluster, batch_is_given);
@@ -125,24 +128,25 @@ std::optional<int> nodes_that_fit(const Wish& request, Cluster cluster, bool bat
 
 }  // namespace
 
-std::int64_t usual_batch(int ranks) {
+std::int64_t default_global_batch(int ranks) {
   constexpr int kLeast = 32;
   return (std::max(kLeast, ranks) + ranks - 1) / ranks * ranks;
 }
 
-UpdateFacts facts_of(const Wish& request, const Layout& layout, int ranks) {
-  RunConfig config = request.config;
+train::UpdateFacts facts_of(const PlanRequest& request, const Layout& layout, int ranks) {
+  train::RunConfig config = request.config;
   config.parallel = layout.parallel;
   config.train.micro_batch = layout.micro_batch;
-  return facts_of_run(config, ranks);
+  return train::facts_of_run(config, ranks);
 }
 
-PlannedLayout predict_layout(const Wish& request, const Layout& layout, StepPredictor& predictor) {
+PlannedLayout predict_layout(const PlanRequest& request, const Layout& layout,
+                             StepPredictor& predictor) {
   const Cluster& cluster = predictor.cluster();
-  const UpdateFacts facts = facts_of(request, layout, cluster.ranks());
+  const train::UpdateFacts facts = facts_of(request, layout, cluster.ranks());
   PlannedLayout one{layout, facts.micro_steps, predictor.predict(facts), {}, 0, 0};
-  one.memory = worst_memory(facts, cluster.device);
-  const TrainConfig& train = request.config.train;
+  one.memory = max_rank_memory(facts, cluster.device);
+  const train::TrainConfig& train = request.config.train;
   const auto tokens = static_cast<double>(train.global_batch * train.seq_len);
   one.tokens_per_s_per_gpu = tokens / one.time.step_s / cluster.ranks();
   one.mfu = one.tokens_per_s_per_gpu * request.config.model.flops_per_token(train.seq_len) /
@@ -151,14 +155,14 @@ PlannedLayout predict_layout(const Wish& request, const Layout& layout, StepPred
   return one;
 }
 
-LayoutPlan rank_layouts(const Wish& request, StepPredictor& predictor, std::size_t top) {
+LayoutPlan rank_layouts(const PlanRequest& request, StepPredictor& predictor, std::size_t top) {
   const Cluster& cluster = predictor.cluster();
   LayoutPlan plan;
   const std::vector<Layout> space = layout_space(request, cluster, plan.rejected);
   std::vector<Candidate> candidates;
   for (const Layout& layout : space) {
-    const UpdateFacts facts = facts_of(request, layout, cluster.ranks());
-    if (least_memory(facts) > usable_bytes(cluster)) {
+    const train::UpdateFacts facts = facts_of(request, layout, cluster.ranks());
+    if (min_memory(facts) > usable_bytes(cluster)) {
       ++plan.rejected["memory"];
       continue;
     }
@@ -184,19 +188,19 @@ LayoutPlan rank_layouts(const Wish& request, StepPredictor& predictor, std::size
   return plan;
 }
 
-std::vector<std::string> changes_that_fit(const Wish& request, const Cluster& cluster,
+std::vector<std::string> changes_that_fit(const PlanRequest& request, const Cluster& cluster,
                                           bool batch_is_given) {
   std::vector<std::string> changes;
   Rejected rejected;
   if (layout_space(request, cluster, rejected).empty()) {
-    Wish other = request;
+    PlanRequest other = request;
     std::int64_t& batch = other.config.train.global_batch;
     batch = another_batch(request, cluster.ranks(), rejected);
     if (batch > 0 && any_fits(other, cluster, /*batch_is_given=*/true))
       changes.push_back(formatted("--train.global_batch {}", batch));
   }
   if (request.config.parallel.offload == "none" && !cluster.device.shares_node) {
-    Wish other = request;
+    PlanRequest other = request;
     other.config.parallel.offload = "optimizer";
     if (any_fits(other, cluster, batch_is_given))
       changes.emplace_back("--parallel.offload optimizer");

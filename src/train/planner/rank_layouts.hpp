@@ -27,22 +27,23 @@ struct LayoutPlan {
 };
 
 /// Returns the input of the formulas for a layout.
-UpdateFacts facts_of(const Wish& request, const Layout& layout, int ranks);
+train::UpdateFacts facts_of(const PlanRequest& request, const Layout& layout, int ranks);
 
-PlannedLayout predict_layout(const Wish& request, const Layout& layout, StepPredictor& predictor);
+PlannedLayout predict_layout(const PlanRequest& request, const Layout& layout,
+                             StepPredictor& predictor);
 
 /// Returns the best fitting layout of each grid (tp, cp, pp, ep, etp), at most `top`, sorted by
 /// predicted time. Of layouts within 0.5 %, the one with less tp, pp and activation checkpointing
 /// is better.
-LayoutPlan rank_layouts(const Wish& request, StepPredictor& predictor, std::size_t top);
+LayoutPlan rank_layouts(const PlanRequest& request, StepPredictor& predictor, std::size_t top);
 
 /// Returns single options that would make a layout fit, smallest change first. For use if nothing
 /// fits.
-std::vector<std::string> changes_that_fit(const Wish& request, const Cluster& cluster,
+std::vector<std::string> changes_that_fit(const PlanRequest& request, const Cluster& cluster,
                                           bool batch_is_given);
 
 /// Returns the default global batch size: the smallest multiple of the number of ranks, at least
 /// 32.
-std::int64_t usual_batch(int ranks);
+std::int64_t default_global_batch(int ranks);
 
 }  // namespace trireme::planner

@@ -12,8 +12,8 @@ namespace {
 constexpr int kSteadyRounds = 4;  // rounds of p micro batches to simulate; later ones cost the same
 constexpr double kHostBytesPerS = 20e9;  // between device and host memory
 
-void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRange& stage,
-                PassCost& cost, Elements& weights) {
+void add_tables(const train::UpdateFacts& facts, const ActionCosts& costs,
+                const model::StageRange& stage, ActionCost& cost, train::Elements& weights) {
   const bool sharded = facts.shards() > 1 && facts.parallel.zero >= 2;
   const double table = costs.table_weights();
   const double leave = sharded ? costs.reduce_s(table, costs.data_group()) : 0;
@@ -34,19 +34,20 @@ void add_tables(const UpdateFacts& facts, const PassCosts& costs, const StageRan
 /// Returns the exposed time of gradient reductions and weight gathers per optimizer step (ZeRO 0 to
 /// 2). They overlap with the last backward and the first forward pass, except for the last bucket
 /// and the first unit.
-double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const PassCost& passes,
-                         const Elements& weights, bool hides) {
+double exposed_over_data(const train::UpdateFacts& facts, const ActionCosts& costs,
+                         const ActionCost& passes, const train::Elements& weights, bool hides) {
   if (facts.data_ranks() == 1 || (facts.shards() > 1 && facts.parallel.zero == 3)) return 0;
   const auto both = [&](auto&& seconds) {
     return seconds(weights.dense, costs.data_group()) +
            (weights.experts > 0 ? seconds(weights.experts, costs.expert_group()) : 0);
   };
   double exposed = 0;
-  const auto main = static_cast<double>(facts.main_size());
+  const auto main = static_cast<double>(facts.master_size());
   const double bytes = std::max(1.0, (weights.dense + weights.experts) * main);
   if (facts.parallel.zero < 2 || facts.shards() == 1) {
     const double sum = both([&](double n, GroupShape g) { return costs.reduce_s(n, g); });
-    const auto bucket = static_cast<double>(bucket_bytes(facts.parallel, facts.data_ranks()));
+    const auto bucket =
+        static_cast<double>(parallel::bucket_bytes(facts.parallel, facts.data_ranks()));
     const double last = bucket > 0 ? std::min(1.0, bucket / bytes) : 1;
     const double beside = hides ? passes.backward_s() * (1 - last) : 0;
     exposed += std::max(sum * last, sum - beside);
@@ -64,10 +65,11 @@ double exposed_over_data(const UpdateFacts& facts, const PassCosts& costs, const
 
 /// Returns the time of the optimizer, which reads weights, state and gradient, and writes weights
 /// and state.
-double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const Elements& weights) {
-  const auto main = static_cast<double>(facts.main_size());
+double optimizer_s(const train::UpdateFacts& facts, const ActionCosts& costs,
+                   const train::Elements& weights) {
+  const auto main = static_cast<double>(facts.master_size());
   const auto element = static_cast<double>(facts.compute_size());
-  const double held = held_elements(facts, weights, facts.parallel.zero >= 1);
+  const double held = train::held_elements(facts, weights, facts.parallel.zero >= 1);
   const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots)) + 1) + element);
   if (facts.parallel.offload == "optimizer" && element < main) return bytes / kHostBytesPerS;
   return costs.memory_s(bytes);
@@ -75,47 +77,48 @@ double optimizer_s(const UpdateFacts& facts, const PassCosts& costs, const Eleme
 
 }  // namespace
 
-const std::vector<StageRange>& StepPredictor::ranges(const UpdateFacts& facts) {
-  const ModelConfig& m = facts.model;
-  const int count = stage_placement(facts.parallel).stages();
+const std::vector<model::StageRange>& StepPredictor::ranges(const train::UpdateFacts& facts) {
+  const model::ModelConfig& m = facts.model;
+  const int count = parallel::stage_placement(facts.parallel).stages();
   const StageKey key{m.num_layers, m.hidden_size,
                      m.vocab_size, facts.length,
                      count,        facts.parallel.pp == 1 ? "auto" : facts.parallel.stages,
                      m.preset};
   const auto found = ranges_.find(key);
   if (found != ranges_.end()) return found->second;
-  return ranges_.emplace(key, model_stages(m, facts.parallel, facts.length)).first->second;
+  return ranges_.emplace(key, model::model_stages(m, facts.parallel, facts.length)).first->second;
 }
 
-const pipeline::Schedule& StepPredictor::schedule(const ParallelConfig& parallel,
+const pipeline::Schedule& StepPredictor::schedule(const parallel::ParallelConfig& parallel,
                                                   int micro_batches) {
   const ScheduleKey key{parallel.schedule, parallel.pp, parallel.virtual_stages, micro_batches};
   const auto found = schedules_.find(key);
   if (found != schedules_.end()) return found->second;
-  return schedules_.emplace(key, stage_schedule(parallel, micro_batches)).first->second;
+  return schedules_.emplace(key, parallel::stage_schedule(parallel, micro_batches)).first->second;
 }
 
-StepPredictor::Stages StepPredictor::stages_of(const UpdateFacts& facts, const PassCosts& costs) {
+StepPredictor::Stages StepPredictor::stages_of(const train::UpdateFacts& facts,
+                                               const ActionCosts& costs) {
   Stages stages;
   const pipeline::Placement& placement =
       facts.parallel.pp == 1 ? pipeline::Placement{} : schedule(facts.parallel, 0).placement;
   stages.ranks.resize(static_cast<std::size_t>(facts.parallel.pp));
-  const std::vector<StageRange>& ranges = this->ranges(facts);
-  const MoeConfig& moe = facts.model.moe;
+  const std::vector<model::StageRange>& ranges = this->ranges(facts);
+  const model::MoeConfig& moe = facts.model.moe;
   for (std::size_t s = 0; s < ranges.size(); ++s) {
-    const StageRange& range = ranges[s];
+    const model::StageRange& range = ranges[s];
     const std::int64_t dense =
         moe.on() ? std::clamp<std::int64_t>(moe.first_dense_layers - range.first_layer, 0,
                                             range.end_layer - range.first_layer)
                  : range.end_layer - range.first_layer;
     const std::int64_t experts = range.end_layer - range.first_layer - dense;
-    PassCost cost;
-    Elements weights;
+    ActionCost cost;
+    train::Elements weights;
     for (const bool of_experts : {false, true}) {
       const auto layers = static_cast<double>(of_experts ? experts : dense);
       if (layers == 0) continue;
       cost.add(costs.block(of_experts), layers);
-      const Elements block = costs.weights(of_experts);
+      const train::Elements block = costs.weights(of_experts);
       weights.dense += layers * block.dense;
       weights.experts += layers * block.experts;
     }
@@ -129,7 +132,7 @@ StepPredictor::Stages StepPredictor::stages_of(const UpdateFacts& facts, const P
   return stages;
 }
 
-void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& costs,
+void StepPredictor::run_pipeline(const train::UpdateFacts& facts, const ActionCosts& costs,
                                  const Stages& stages, StepTime& time) {
   const auto micro_steps = static_cast<double>(facts.micro_steps);
   const auto slowest = std::ranges::max_element(
@@ -142,30 +145,30 @@ void StepPredictor::run_pipeline(const UpdateFacts& facts, const PassCosts& cost
   if (facts.parallel.pp == 1) return;
 
   std::int64_t enough = kSteadyRounds * facts.parallel.pp + facts.micro_steps % facts.parallel.pp;
-  if (micro_batches_of_schedule(facts.parallel) > 0) enough = facts.micro_steps;
+  if (parallel::micro_batches_of_schedule(facts.parallel) > 0) enough = facts.micro_steps;
   const auto simulated = static_cast<int>(std::min(facts.micro_steps, enough));
   const double behind = static_cast<double>(facts.micro_steps - simulated) * busy;
   pipeline::Timing timing{{}, costs.transfer_s()};
   double all_busy = 0;
-  for (const PassCost& cost : stages.costs) {
+  for (const ActionCost& cost : stages.costs) {
     timing.stages.push_back({cost.forward.sum(), cost.input_grad.sum(), cost.weight_grad.sum()});
     all_busy += timing.stages.back().sum();
   }
   const pipeline::Schedule& order = schedule(facts.parallel, simulated);
-  time.step_s = simulate(order, timing).makespan + behind;
+  time.step_s = pipeline::simulate(order, timing).makespan + behind;
   timing.transfer = 0;
-  time.transfer_s = time.step_s - (simulate(order, timing).makespan + behind);
+  time.transfer_s = time.step_s - (pipeline::simulate(order, timing).makespan + behind);
   time.bubble_share =
       time.step_s * static_cast<double>(facts.parallel.pp) / (all_busy * micro_steps) - 1;
   const double speed = processors_a_rank();
   if (speed == 1) return;
   // The costs assume that all ranks compute; an action on its own core takes less time.
   timing.transfer = costs.transfer_s();
-  for (pipeline::PassTimes& pass : timing.stages)
+  for (pipeline::ActionTimes& pass : timing.stages)
     pass = {pass.forward * speed, pass.input_grad * speed, pass.weight_grad * speed};
   const auto ranks = static_cast<double>(facts.parallel.pp);
   time.step_s =
-      shared_makespan(order, timing, speed * ranks) +
+      pipeline::makespan_on_processors(order, timing, speed * ranks) +
       static_cast<double>(facts.micro_steps - simulated) * std::max(all_busy / ranks, busy * speed);
 }
 
@@ -175,8 +178,8 @@ double StepPredictor::processors_a_rank() const {
   return static_cast<double>(device.cores) / cluster_.per_node;
 }
 
-StepTime StepPredictor::predict(const UpdateFacts& facts) {
-  const PassCosts costs(facts, cluster_, constants_);
+StepTime StepPredictor::predict(const train::UpdateFacts& facts) {
+  const ActionCosts costs(facts, cluster_, constants_);
   const Stages stages = stages_of(facts, costs);
   StepTime time;
   run_pipeline(facts, costs, stages, time);
@@ -191,8 +194,8 @@ StepTime StepPredictor::predict(const UpdateFacts& facts) {
   return time;
 }
 
-double StepPredictor::least_s(const UpdateFacts& facts) {
-  const PassCosts costs(facts, cluster_, constants_);
+double StepPredictor::least_s(const train::UpdateFacts& facts) {
+  const ActionCosts costs(facts, cluster_, constants_);
   const Stages stages = stages_of(facts, costs);
   const double speed = processors_a_rank();
   double mean = 0;
@@ -201,7 +204,7 @@ double StepPredictor::least_s(const UpdateFacts& facts) {
   double least = 0;
   double filling = 0;
   for (std::size_t rank = 0; rank < stages.ranks.size(); ++rank) {
-    const PassCost& cost = stages.ranks[rank].cost;
+    const ActionCost& cost = stages.ranks[rank].cost;
     const double busy = cost.sum();
     // Ranks that share a core compute in each other's bubbles.
     double time = static_cast<double>(facts.micro_steps) * std::max(busy * speed, mean);

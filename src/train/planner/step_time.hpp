@@ -5,7 +5,7 @@
 
 #include "model/stages/stages.hpp"
 #include "pipeline/simulate.hpp"
-#include "train/planner/pass_costs.hpp"
+#include "train/planner/action_costs.hpp"
 
 namespace trireme::planner {
 
@@ -30,11 +30,11 @@ class StepPredictor {
 
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
 
-  StepTime predict(const UpdateFacts& facts);
+  StepTime predict(const train::UpdateFacts& facts);
 
   /// Returns a lower bound of predict() in a fraction of the time; counts only the fill of a
   /// pipeline.
-  double least_s(const UpdateFacts& facts);
+  double least_s(const train::UpdateFacts& facts);
 
  private:
   using StageKey = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, int,
@@ -43,26 +43,26 @@ class StepPredictor {
 
   /// The cost of a pipeline rank for one micro batch, and its weights.
   struct RankWork {
-    PassCost cost;
-    Elements weights;
+    ActionCost cost;
+    train::Elements weights;
   };
 
   struct Stages {
-    std::vector<PassCost> costs;  // cost of each stage
-    std::vector<RankWork> ranks;  // work of each pipeline rank
+    std::vector<ActionCost> costs;  // cost of each stage
+    std::vector<RankWork> ranks;    // work of each pipeline rank
   };
 
-  Stages stages_of(const UpdateFacts& facts, const PassCosts& costs);
-  const std::vector<StageRange>& ranges(const UpdateFacts& facts);
-  const pipeline::Schedule& schedule(const ParallelConfig& parallel, int micro_batches);
-  void run_pipeline(const UpdateFacts& facts, const PassCosts& costs, const Stages& stages,
+  Stages stages_of(const train::UpdateFacts& facts, const ActionCosts& costs);
+  const std::vector<model::StageRange>& ranges(const train::UpdateFacts& facts);
+  const pipeline::Schedule& schedule(const parallel::ParallelConfig& parallel, int micro_batches);
+  void run_pipeline(const train::UpdateFacts& facts, const ActionCosts& costs, const Stages& stages,
                     StepTime& time);
   /// Returns the share of a core that each rank has while all compute, at most 1.
   [[nodiscard]] double processors_a_rank() const;
 
   Cluster cluster_;
   TimeConstants constants_;
-  std::map<StageKey, std::vector<StageRange>> ranges_;
+  std::map<StageKey, std::vector<model::StageRange>> ranges_;
   std::map<ScheduleKey, pipeline::Schedule> schedules_;
 };
 

@@ -11,7 +11,7 @@
 #include "core/counted.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::size_t kMaskWords = CPU_SETSIZE / 64;
@@ -67,11 +67,11 @@ std::string describe_devices(const std::vector<DeviceUse>& ranks) {
   return text;
 }
 
-std::vector<DeviceUse> gather_device_use(Communicator& world, const DeviceUse& mine) {
-  const auto nodes = all_gather_value(world, mine.node, "devices");
-  const auto gpus = all_gather_value(world, mine.gpu, "devices");
-  const auto seen = all_gather_value(world, mine.num_gpus, "devices");
-  const auto threads = all_gather_value(world, mine.threads, "devices");
+std::vector<DeviceUse> gather_device_use(comm::Communicator& world, const DeviceUse& mine) {
+  const auto nodes = comm::all_gather_value(world, mine.node, "devices");
+  const auto gpus = comm::all_gather_value(world, mine.gpu, "devices");
+  const auto seen = comm::all_gather_value(world, mine.num_gpus, "devices");
+  const auto threads = comm::all_gather_value(world, mine.threads, "devices");
   const auto size = static_cast<std::size_t>(world.size());
   std::vector<std::uint64_t> own = mine.cpus;
   own.resize(kMaskWords);
@@ -106,4 +106,4 @@ std::vector<std::uint64_t> allowed_cpus() {
   return mask;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

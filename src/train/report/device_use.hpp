@@ -5,7 +5,7 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The devices that one rank uses and could use.
 struct DeviceUse {
@@ -21,9 +21,9 @@ struct DeviceUse {
 std::string describe_devices(const std::vector<DeviceUse>& ranks);
 
 /// Returns the devices of all ranks, on every rank. Collective.
-std::vector<DeviceUse> gather_device_use(Communicator& world, const DeviceUse& mine);
+std::vector<DeviceUse> gather_device_use(comm::Communicator& world, const DeviceUse& mine);
 
 /// Returns the CPU affinity mask of this process.
 std::vector<std::uint64_t> allowed_cpus();
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -9,7 +9,7 @@
 #include "core/files/refusal.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Removes an incomplete last line (full disk, lost node), which would join with the next line.
@@ -61,4 +61,4 @@ void JsonlSink::write(const MetricsLine& line) {
   append_to_file(file_, text);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -1,7 +1,7 @@
 #pragma once
 #include "train/report/sinks.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Writes metrics.jsonl: one JSON object per line. Numbers have the shortest form that reads back
 /// to the same bits; NaN and infinity become null. Each line ends with `attempt`: after a kill,
@@ -20,4 +20,4 @@ class JsonlSink final : public MetricsSink {
   std::int64_t attempt_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

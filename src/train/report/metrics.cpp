@@ -8,7 +8,7 @@
 #include "core/log.hpp"
 #include "core/timer.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kQuietSteps = 20;  // least distance of two spike warnings
@@ -16,7 +16,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-Metrics::Metrics(Communicator& world, Measures& measures, const ComputeRates& rates)
+Metrics::Metrics(comm::Communicator& world, Measures& measures, const ComputeRates& rates)
     : world_(world),
       measures_(measures),
       rates_(rates),
@@ -107,4 +107,4 @@ void Metrics::restore_windows(const std::string& loss, const std::string& grad_n
   grad_norm_spikes_.restore(grad_norm);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -10,7 +10,7 @@
 #include "train/health/spike.hpp"
 #include "train/report/sinks.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Facts of a step that are the same on all ranks and need no reduction.
 struct StepFacts {
@@ -36,7 +36,7 @@ struct ComputeRates {
 class Metrics {
  public:
   /// Declares the measures "loss" (weighted by its terms) and "num_targets".
-  Metrics(Communicator& world, Measures& measures, const ComputeRates& rates);
+  Metrics(comm::Communicator& world, Measures& measures, const ComputeRates& rates);
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
@@ -68,7 +68,7 @@ class Metrics {
  private:
   void score(MetricsLine& line);
 
-  Communicator& world_;
+  comm::Communicator& world_;
   Measures& measures_;
   ComputeRates rates_;
   Measures::Id loss_;
@@ -79,10 +79,10 @@ class Metrics {
   double ended_s_ = 0;  // end of the last reported step on its slowest rank
   std::vector<double> mine_;
   std::vector<double> all_;
-  WorkPtr pending_;
+  comm::WorkPtr pending_;
   SpikeDetector loss_spikes_;
   SpikeDetector grad_norm_spikes_;
   std::int64_t warned_step_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

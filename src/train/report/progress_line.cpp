@@ -12,7 +12,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 std::string format(const char* pattern, double value) {
@@ -87,4 +87,4 @@ void ProgressLine::pause() {
   open_ = false;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -4,7 +4,7 @@
 
 #include "train/report/sinks.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The progress line. On a terminal one line is redrawn. In a batch log, full lines without
 /// carriage return are written every `log_every` steps and for the first and last step.
@@ -34,4 +34,4 @@ class ProgressLine final : public MetricsSink {
 /// Formats a count with a unit: 1240000 -> "1.24M".
 std::string format_count(double value);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -11,7 +11,7 @@
 #include "train/report/jsonl_sink.hpp"
 #include "train/report/progress_line.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr const char* kNoSink = "none";
@@ -39,7 +39,7 @@ class OptionalSink final : public MetricsSink {
 
  private:
   void attempt(const std::function<void()>& work) {
-    const auto error = capture(work);
+    const auto error = comm::capture(work);
     if (!error) return;
     log::warn(
         formatted("the metrics sink {} is now off because of an error: {}", name_, error->what()));
@@ -131,4 +131,4 @@ std::vector<std::unique_ptr<MetricsSink>> make_sinks(const MetricsConfig& config
   return sinks;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

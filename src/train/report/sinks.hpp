@@ -11,10 +11,10 @@
 #include "core/measures.hpp"
 #include "core/own_keys.hpp"
 #include "core/problems.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 #include "train/config/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// A line of metrics: one step, or an event between steps. Metrics are in display order.
 struct MetricsLine {
@@ -54,7 +54,7 @@ class MetricsSink {
 
 /// Facts of a run that its sinks are made from.
 struct SinkSetup {
-  RunFolder folder{};
+  job::RunDirectory folder{};
   std::string run_id{};                         // equal in all attempts of a run
   std::string task{};                           // for example "pretrain"
   std::map<std::string, std::string> config{};  // resolved keys: "optim.lr" -> "0.0003"
@@ -118,4 +118,4 @@ void check_sinks(const MetricsConfig& config, Problems& problems,
 std::vector<std::unique_ptr<MetricsSink>> make_sinks(const MetricsConfig& config, SinkSetup setup,
                                                      std::span<const SinkRow> rows = sink_rows());
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -13,7 +13,7 @@
 #include "train/state/resume.hpp"
 
 /// The loop of a run: steps, votes, validation, checkpoints and the summary at its end.
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 bool is_due(std::int64_t step, std::int64_t every) {
@@ -26,7 +26,7 @@ void attach_hooks(TrainingRun& run) {
       [&run](std::int64_t i, std::int64_t n) { return run.services.cancel_vote.before(i, n); });
   run.model.step.before_update([&run] {
     if (!run.services.saver.in_flight()) return;
-    const CountTime counted(run.measures.all, run.measures.save_s);
+    const MeasureTime counted(run.measures.all, run.measures.save_s);
     run.services.saver.wait_copied();
   });
 }
@@ -43,17 +43,17 @@ RunValues values_now(const TrainingRun& run) {
   if (run.valid_loss.step == run.progress.step) values.valid_loss = run.valid_loss.loss;
   values.config = config_texts(run.request.keys);
   values.fingerprint = run.beginning.fingerprint;
-  put_model_values(config.model, values.model);
-  if (config.lora.on()) put_lora_values(config.lora, values.model);
+  checkpoint::put_model_values(config.model, values.model);
+  if (config.lora.on()) checkpoint::put_lora_values(config.lora, values.model);
   if (!run.data.chat_template().empty())
-    values.model[kChatTemplateValue] = run.data.chat_template();
+    values.model[checkpoint::kChatTemplateValue] = run.data.chat_template();
   return values;
 }
 
 /// Saves a checkpoint of the current step. The step hash log must already hold this step.
 void save(TrainingRun& run) {
   run.enter("save");
-  const CountTime counted(run.measures.all, run.measures.save_s);
+  const MeasureTime counted(run.measures.all, run.measures.save_s);
   run.since_save.restart();
   // Metrics lines must be on disk before the checkpoint of their steps, because a resumed run does
   // not write these lines again.
@@ -62,8 +62,8 @@ void save(TrainingRun& run) {
   saver.wait_copied();
   run.model.step.average_replicas();
   run.model.state.stage();
-  StateDict state{run.model.state.tensors(), values_now(run).to_values(),
-                  run.data.tokenizer_files()};
+  checkpoint::StateDict state{run.model.state.tensors(), values_now(run).to_values(),
+                              run.data.tokenizer_files()};
   state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
   state.files["config.toml"] = run.request.keys.to_toml();
   saver.save(run.progress.step, state);
@@ -72,7 +72,7 @@ void save(TrainingRun& run) {
 }
 
 void commit(TrainingRun& run) {
-  const CountTime counted(run.measures.all, run.measures.save_s);
+  const MeasureTime counted(run.measures.all, run.measures.save_s);
   run.services.saver.commit();
 }
 
@@ -102,7 +102,7 @@ void check_learned(const TrainingRun& run) {
 bool take_steps(TrainingRun& run, StepVote& vote) {
   const RunConfig& config = run.config();
   TrainerServices& services = run.services;
-  if (run.beginning.goes_on && is_validation_due(run) && !validate(run)) return true;
+  if (run.beginning.has_training_state && is_validation_due(run) && !validate(run)) return true;
   while (run.progress.step < config.train.steps) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
@@ -149,13 +149,13 @@ void log_summary(const TrainingRun& run, bool done) {
       .add("tokens_per_s", tokens_per_s);
   run.services.metrics.write(closing);
   if (run.world().rank() != 0) return;
-  const RunFolder& folder = run.request.folder;
+  const job::RunDirectory& folder = run.request.folder;
   const std::string how =
       done ? "done" : formatted("stopped on request ({})", run.services.requests.reason());
   const std::string newest =
-      list_steps(folder.checkpoints()).empty()
+      checkpoint::list_steps(folder.checkpoints()).empty()
           ? "no checkpoint yet"
-          : formatted("newest checkpoint {}", step_folder_name(run.saved_step));
+          : formatted("newest checkpoint {}", checkpoint::step_directory_name(run.saved_step));
   std::string what = "no new step";
   if (steps > 0) {
     what = formatted(
@@ -170,10 +170,11 @@ void log_summary(const TrainingRun& run, bool done) {
         skipped));
   if (const std::string shares = run.shares.text(); !shares.empty())
     log::info(formatted("shares of the time: {}", shares));
-  log::info(formatted(
-      "{} at step {}/{}: {}; {}, {}{}", how, run.progress.step, run.config().train.steps, what,
-      folder.root.string(), newest,
-      done ? "" : cat("; the same command resumes; ", stopped_code_text(launcher_variables()))));
+  log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,
+                      run.config().train.steps, what, folder.root.string(), newest,
+                      done ? ""
+                           : cat("; the same command resumes; ",
+                                 comm::stopped_code_text(comm::launcher_variables()))));
 }
 
 int train(TrainingRun& run) {
@@ -216,10 +217,11 @@ int train_loop(TrainingRun& run) {
   } catch (const Error& error) {
     // All ranks diverge at the same step, so they can flush the metrics of earlier steps.
     if (error.kind() == ErrorKind::numeric) {
-      if (const auto failed = capture([&] { show_last_metrics(run); })) log::warn(failed->what());
+      if (const auto failed = comm::capture([&] { show_last_metrics(run); }))
+        log::warn(failed->what());
     }
     throw;
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -19,19 +19,19 @@
 #include "train/step/microbatches.hpp"
 
 /// One step of a run: data, update, trace, report.
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Updates the services with a line of metrics. The line is the same on all ranks.
 void handle_metrics(TrainingRun& run, const MetricsLine& line) {
   const double step_s =
       line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
-  run.services.cancel_vote.piece_takes(step_s / static_cast<double>(run.micro_steps()));
+  run.services.cancel_vote.set_item_time(step_s / static_cast<double>(run.micro_steps()));
   run.shares.add(
       {line.value("step_time_s"), line.value("data_wait_s"), line.value("comm_exposed_s"),
        line.value("peer_wait_s"), line.value("save_s"), line.value("validation_s")},
       run.config().train.metrics_every);
-  if (!run.shares.data_became_slow() || run.world().rank() != 0) return;
+  if (!run.shares.is_data_newly_slow() || run.world().rank() != 0) return;
   const TrainConfig& train = run.config().train;
   run.services.metrics.pause();
   log::warn(data_advice(run.shares, static_cast<double>(train.global_batch * train.seq_len),
@@ -40,11 +40,11 @@ void handle_metrics(TrainingRun& run, const MetricsLine& line) {
 
 /// Throws Error(data) on all ranks if the update has no target, because its mean loss is undefined.
 void check_targets(TrainingRun& run, const UpdateSamples& samples) {
-  const Batch& batch = samples.batches.front();
+  const data::Batch& batch = samples.batches.front();
   if (batch.update_targets > 0) return;
   const std::int64_t end = samples.next_sample;
   const std::int64_t first = end - batch.update_samples;
-  all_or_none(run.world(), [&] {
+  comm::all_or_none(run.world(), [&] {
     show_last_metrics(run);
     fail(
         ErrorKind::data,
@@ -67,13 +67,13 @@ double waited_s(const TrainingRun& run) {
 }
 
 /// Hashes the trainable master weights that this rank owns.
-std::uint64_t weights_hash(const ParamRegistry& registry) {
-  const UnitLayout& layout = registry.layout();
+std::uint64_t weights_hash(const parallel::ParamRegistry& registry) {
+  const parallel::UnitLayout& layout = registry.layout();
   std::vector<std::uint64_t> hashes;
-  for (const std::size_t unit : layout.trained_units()) {
-    const IndexRange share = layout.share_of_part(unit);
+  for (const std::size_t unit : layout.trainable_units()) {
+    const parallel::IndexRange share = layout.share_of_part(unit);
     const at::Tensor weights =  // no copy if they are in host memory
-        registry.main_part(unit).narrow(0, share.begin, share.count()).to(at::kCPU);
+        registry.master_part(unit).narrow(0, share.begin, share.count()).to(at::kCPU);
     hashes.push_back(
         xxh3_64({static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes()}));
   }
@@ -81,8 +81,9 @@ std::uint64_t weights_hash(const ParamRegistry& registry) {
 }
 
 /// Returns this rank's step trace for the step hash log. It includes a weights hash every N steps.
-std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vector<Batch>& batches,
-                       const UpdateResult& result, double lr) {
+std::uint64_t trace_of(const TrainingRun& run, std::int64_t step,
+                       const std::vector<data::Batch>& batches, const UpdateResult& result,
+                       double lr) {
   const std::int64_t every = run.config().train.hash_weights_every;
   const bool hashed = every > 0 && step % every == 0;
   return step_trace(run.world().rank(), batches, result.loss_sum, result.grad_norm, lr,
@@ -92,17 +93,17 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step, const std::vec
 /// Returns the number of positions that all ranks trained on in this step. Rows of preference
 /// pairs vary in length, so for pairs this is a collective sum over one rank of each group with
 /// equal rows.
-std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<Batch>& batches) {
-  if (run.model.objective->term() == LossTerm::target)
+std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<data::Batch>& batches) {
+  if (run.model.objective->term() == objective::LossTerm::target)
     return batches.front().update_samples * batches.front().T;
-  const Mesh& mesh = run.model.mesh;
+  const parallel::Mesh& mesh = run.model.mesh;
   std::int64_t mine = 0;
-  for (const Batch& batch : batches)
+  for (const data::Batch& batch : batches)
     mine += std::count_if(batch.sequence_of.begin(), batch.sequence_of.end(),
                           [](std::int32_t sequence) { return sequence >= 0; });
-  for (const Axis axis : {Axis::tp, Axis::cp, Axis::pp})
+  for (const parallel::Axis axis : {parallel::Axis::tp, parallel::Axis::cp, parallel::Axis::pp})
     if (mesh.rank(axis) != 0) mine = 0;
-  return all_reduce_value(run.world(), mine, ReduceOp::sum, "tokens");
+  return comm::all_reduce_value(run.world(), mine, comm::ReduceOp::sum, "tokens");
 }
 
 /// Returns true if RUN/layout.json is complete: it holds the first update of this process and, if
@@ -111,18 +112,20 @@ bool is_recorded(const TrainingRun& run) {
   return run.layout_recorded && (run.schedule_recorded || !run.model.step.schedules().found());
 }
 
-void record_layout(TrainingRun& run, const UpdateCount& count, const std::vector<Batch>& batches) {
+void record_layout(TrainingRun& run, const UpdateCount& count,
+                   const std::vector<data::Batch>& batches) {
   const RunConfig& config = run.config();
   UpdateFacts facts =
       update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
                    {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
                     run.progress.step + 1, ops::path_of(config.train.fused_ops)},
                    config.lora);
-  facts.tokens_vary = run.model.objective->term() == LossTerm::pair || run.model.frozen != nullptr;
+  facts.tokens_vary =
+      run.model.objective->term() == objective::LossTerm::pair || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
   if (run.schedule_recorded) facts.found_schedule = run.model.step.schedules().found();
   const Json record = layout_record(run.world(), run.model.mesh, facts, count);
-  all_or_none(run.world(), [&] {
+  comm::all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)
       write_file_atomic(run.request.folder.layout(), record.dump(2) + "\n");
   });
@@ -134,15 +137,16 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   RunMeasures& measures = run.measures;
   const TrainConfig& train = run.config().train;
   // Ranks of tp and pp have the same loss, and ranks of cp the same rows: one of them reports.
-  const bool tells_loss = run.model.mesh.rank(Axis::tp) == 0 && run.model.mesh.rank(Axis::pp) == 0;
-  const bool tells_targets = tells_loss && run.model.mesh.rank(Axis::cp) == 0;
+  const bool tells_loss =
+      run.model.mesh.rank(parallel::Axis::tp) == 0 && run.model.mesh.rank(parallel::Axis::pp) == 0;
+  const bool tells_targets = tells_loss && run.model.mesh.rank(parallel::Axis::cp) == 0;
   metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_terms : 0,
                tells_targets ? result.num_targets : 0);
   ++run.steps_since_report;
   if (run.progress.step % train.metrics_every != 0 && run.progress.step != train.steps) return;
   const double ended_s = run.run_time.seconds();
   measures.all.record(measures.mem_peak_bytes,
-                      static_cast<double>(peak_memory_bytes(run.model.registry.device())));
+                      static_cast<double>(device::peak_memory_bytes(run.model.registry.device())));
   const double waited_now_s = waited_s(run);
   measures.all.record(measures.peer_wait_s, waited_now_s - run.waited_reported_s);
   run.waited_reported_s = waited_now_s;
@@ -169,9 +173,9 @@ bool do_step(TrainingRun& run) {
   const std::int64_t step = progress.step + 1;
   if (run.activity() != nullptr) run.activity()->set_step(step);
   const UpdateSamples samples = next_samples(run);
-  const std::vector<Batch>& batches = samples.batches;
+  const std::vector<data::Batch>& batches = samples.batches;
   run.enter("step");
-  const double lr = learning_rate(config.optim, step, config.train.steps);
+  const double lr = optim::learning_rate(config.optim, step, config.train.steps);
 
   std::optional<UpdateCount> count;
   if (!is_recorded(run)) count.emplace(run.model.step);
@@ -200,4 +204,4 @@ bool do_step(TrainingRun& run) {
   return true;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

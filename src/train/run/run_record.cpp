@@ -11,12 +11,12 @@
 #include "job/attempt.hpp"
 #include "train/control/stop_requests.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Runs `write`; a failure is only a warning, because records must not end a healthy run.
 void warn_on_error(const std::function<void()>& write) {
-  if (const auto error = capture(write)) log::warn(error->what());
+  if (const auto error = comm::capture(write)) log::warn(error->what());
 }
 
 std::vector<std::string> without_duplicates(const std::vector<std::string>& hosts) {
@@ -31,30 +31,31 @@ std::vector<std::string> without_duplicates(const std::vector<std::string>& host
 
 RunRecord::RunRecord(const RunRequest& run)
     : run_(run),
-      journal_(run.journal ? run.journal : std::make_shared<Journal>(run.folder.journal())),
-      step_(run.start.kind == RunStart::Kind::go_on ? run.start.step() : 0) {}
+      journal_(run.journal ? run.journal : std::make_shared<job::EventLog>(run.folder.journal())),
+      step_(run.start.kind == RunStart::Kind::resume_run ? run.start.step() : 0) {}
 
 void RunRecord::claim() {
-  all_or_none(run_.ranks.world, [&] {
+  comm::all_or_none(run_.ranks.world, [&] {
     if (run_.ranks.world.rank() == 0) take_folder();
   });
   claimed_ = true;
 }
 
 void RunRecord::take_folder() {
-  const RunFolder& folder = run_.folder;
+  const job::RunDirectory& folder = run_.folder;
   std::error_code refused;  // prepare() reports an invalid path
   had_root_ = std::filesystem::exists(folder.root, refused);
   had_run_ = had_root_ && folder.holds_run();
   folder.prepare();
-  const JobPlace& place = run_.ranks.place;
-  lock_.emplace(folder.root, RunLockOptions{.job_id = place.job, .order = place.order()});
+  const job::AttemptId& place = run_.ranks.place;
+  lock_.emplace(folder.root,
+                checkpoint::RunLockOptions{.job_id = place.job, .order = place.order()});
   // After a kill from here on, the next start recognizes the directory as its own.
   if (!std::filesystem::exists(folder.status())) show("running", kExitDone, -1);
   remove_temporaries(folder.root);
   remove_temporaries(folder.checkpoints());
-  if (run_.config.checkpoint.resume == "never" && !run_.start.begun_anew() &&
-      !list_steps(folder.checkpoints()).empty()) {
+  if (run_.config.checkpoint.resume == "never" && !run_.start.was_started_fresh() &&
+      !checkpoint::list_steps(folder.checkpoints()).empty()) {
     fail(
         ErrorKind::usage,
         "checkpoint.resume = never, but {} holds checkpoints; give a new --run, or --resume auto to resume this run",
@@ -64,24 +65,25 @@ void RunRecord::take_folder() {
 
 void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> hashes) {
   journal_->open([this] { return lock_ && lock_->is_held(); });
-  if (!journal_->legs().empty()) {
-    const Leg& before = journal_->legs().back();
-    for (const Verdict& verdict : not_told_yet(read_verdicts(run_.folder), before))
+  if (!journal_->attempts().empty()) {
+    const job::Attempt& before = journal_->attempts().back();
+    for (const job::FailureReport& verdict :
+         job::unrecorded_reports(job::read_failure_reports(run_.folder), before))
       journal_->verdict(verdict, before.number);
   }
   journal_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
-                   job_end_from_environment()});
+                   job::job_end_from_environment()});
   started_ = true;
 }
 
 void RunRecord::begin(std::int64_t step, std::int64_t own_step,
                       std::map<std::string, std::string> hashes) {
-  nodes_ = without_duplicates(gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
+  nodes_ = without_duplicates(comm::gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
   begun_ = true;
   step_ = step;
   if (run_.ranks.world.rank() != 0) return;
   start(own_step, std::move(hashes));
-  clear_verdicts(run_.folder);
+  job::clear_failure_reports(run_.folder);
   show("running", kExitDone, own_step);
 }
 
@@ -97,13 +99,13 @@ bool RunRecord::may_write() {
 }
 
 void RunRecord::show(const char* state, int code, std::int64_t committed) {
-  write_status(run_.folder, state, code, step_, committed);
+  job::write_status(run_.folder, state, code, step_, committed);
 }
 
 void RunRecord::committed(std::int64_t step) {
   if (!may_write()) return;
   journal_->commit(step);
-  write_status(run_.folder, "running", kExitDone, step, step);
+  job::write_status(run_.folder, "running", kExitDone, step, step);
 }
 
 void RunRecord::requested(const std::string& want, const std::string& by) {
@@ -113,7 +115,7 @@ void RunRecord::requested(const std::string& want, const std::string& by) {
 void RunRecord::end(const char* state, int code) {
   if (!may_write()) return;
   warn_on_error([&] { journal_->end({state, code, step_}); });
-  write_status(run_.folder, state, code, step_);
+  job::write_status(run_.folder, state, code, step_);
 }
 
 void RunRecord::ended(bool done) {
@@ -146,15 +148,15 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
     if (rank == 0) leave_folder();
     return;
   }
-  const Verdict verdict{rank, run_.ranks.launch.hostname, kind, code, step_, message};
-  write_verdict(run_.folder, verdict);
+  const job::FailureReport verdict{rank, run_.ranks.launch.hostname, kind, code, step_, message};
+  job::write_failure_report(run_.folder, verdict);
   if (!may_write()) return;
   // The caller reports the first error, even if the disk is too full for this record.
   warn_on_error([&] {
     if (!started_) start(run_.start.own ? step_ : -1, {});
-    journal_->verdict(verdict, journal_->leg());
+    journal_->verdict(verdict, journal_->attempt());
     end("failed", code);
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

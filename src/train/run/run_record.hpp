@@ -9,7 +9,7 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "train/start/run_request.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Writes the records of a run into its directory: LOCK, event log, status.json and failure
 /// reports. It is destroyed after all other parts of the run, so that it can record the end. If
@@ -23,7 +23,7 @@ class RunRecord {
   void claim();
 
   /// Returns the run's lock on rank 0 after claim(); null otherwise.
-  [[nodiscard]] RunLock* lock() { return lock_ ? &*lock_ : nullptr; }
+  [[nodiscard]] checkpoint::RunLock* lock() { return lock_ ? &*lock_ : nullptr; }
 
   /// Records the start of the attempt and removes the failure reports of the previous one. Call it
   /// when nothing in the request can be refused any more. `own_step`: step of the run's own
@@ -45,7 +45,7 @@ class RunRecord {
 
   /// Records an error if the directory was claimed: this rank's failure report and the end of the
   /// attempt. If the request was refused before the run began, restores the directory instead.
-  /// `kind`: see Verdict.
+  /// `kind`: see FailureReport.
   void failed(const std::string& kind, int code, const std::string& message);
 
  private:
@@ -57,16 +57,16 @@ class RunRecord {
   [[nodiscard]] bool may_write();
 
   const RunRequest& run_;
-  std::shared_ptr<Journal> journal_;
-  std::optional<RunLock> lock_;  // on rank 0
-  bool claimed_ = false;         // on all ranks
-  bool begun_ = false;           // on all ranks
-  bool started_ = false;         // on rank 0: the event log has the start of this attempt
-  bool stepped_ = false;         // true after the first step of this attempt
-  bool had_root_ = false;        // on rank 0: the directory existed before the claim
-  bool had_run_ = false;         // on rank 0: the directory held a run before the claim
-  std::int64_t step_;            // number of completed steps
+  std::shared_ptr<job::EventLog> journal_;
+  std::optional<checkpoint::RunLock> lock_;  // on rank 0
+  bool claimed_ = false;                     // on all ranks
+  bool begun_ = false;                       // on all ranks
+  bool started_ = false;   // on rank 0: the event log has the start of this attempt
+  bool stepped_ = false;   // true after the first step of this attempt
+  bool had_root_ = false;  // on rank 0: the directory existed before the claim
+  bool had_run_ = false;   // on rank 0: the directory held a run before the claim
+  std::int64_t step_;      // number of completed steps
   std::vector<std::string> nodes_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

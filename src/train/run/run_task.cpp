@@ -29,32 +29,32 @@
 #include "train/run/training_run.hpp"
 #include "train/start/resolve_config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Throws on all ranks the errors that `trireme doctor` reports. Collective.
 void check_ranks(const RunRequest& run) {
-  Communicator& world = run.ranks.world;
-  const LaunchInfo& launch = run.ranks.launch;
+  comm::Communicator& world = run.ranks.world;
+  const comm::LaunchInfo& launch = run.ranks.launch;
   const std::string& wanted = run.config.train.device;
-  const at::Device device = choose_device(wanted, launch.local_rank);
-  RankFacts mine = own_facts(launch, run.config.train.threads);
-  mine.device.gpu = gpu_identity(device);
-  mine.device.num_gpus = device.is_cuda() ? num_visible_gpus() : 0;
+  const at::Device device = device::choose_device(wanted, launch.local_rank);
+  job::RankFacts mine = job::own_facts(launch, run.config.train.threads);
+  mine.device.gpu = device::gpu_identity(device);
+  mine.device.num_gpus = device.is_cuda() ? device::num_visible_gpus() : 0;
   mine.device.was_chosen = wanted != "auto";
   if (wanted != "cpu") {
-    const CudaVersions cuda = cuda_versions();
+    const device::CudaVersions cuda = device::cuda_versions();
     mine.cuda_driver = cuda.driver;
     mine.cuda_runtime = cuda.runtime;
   }
-  const auto all = gather_texts(world, to_text(mine));
-  all_or_none(world, [&] {
+  const auto all = comm::gather_texts(world, job::to_text(mine));
+  comm::all_or_none(world, [&] {
     if (world.rank() != 0) return;
-    std::vector<RankFacts> ranks;
-    for (const std::string& text : all) ranks.push_back(rank_facts_from(text));
+    std::vector<job::RankFacts> ranks;
+    for (const std::string& text : all) ranks.push_back(job::rank_facts_from(text));
     Problems problems;
-    for (const Finding& one : findings_of(ranks)) {
-      if (one.severity == Finding::Severity::error) problems.add(one.line());
+    for (const job::Finding& one : job::findings_of(ranks)) {
+      if (one.severity == job::Finding::Severity::error) problems.add(one.line());
     }
     problems.throw_if_any();
   });
@@ -62,8 +62,8 @@ void check_ranks(const RunRequest& run) {
 
 /// Warns about each data set that loses tokens at a sequence length below its packed length.
 void warn_of_length(const RunData& data) {
-  for (const SampleSet* samples : data.sample_sets()) {
-    const std::string text = length_warning(*samples, "train.seq_len =");
+  for (const data::SampleSet* samples : data.sample_sets()) {
+    const std::string text = data::length_warning(*samples, "train.seq_len =");
     if (!text.empty()) log::warn(text);
   }
 }
@@ -71,15 +71,18 @@ void warn_of_length(const RunData& data) {
 /// Checks devices, threads and libraries of all ranks before anything waits for all devices.
 /// Returns true if the devices of all ranks support bf16. Collective; throws on all ranks.
 bool preflight_ranks(const RunRequest& run) {
-  Communicator& world = run.ranks.world;
-  const std::int64_t bf16 = all_or_none(world, [&] {
-    return with_torch_errors([&] {
-      return has_bf16(choose_device(run.config.train.device, run.ranks.launch.local_rank)) ? 1 : 0;
+  comm::Communicator& world = run.ranks.world;
+  const std::int64_t bf16 = comm::all_or_none(world, [&] {
+    return device::with_torch_errors([&] {
+      return device::has_bf16(
+                 device::choose_device(run.config.train.device, run.ranks.launch.local_rank))
+                 ? 1
+                 : 0;
     });
   });
   check_ranks(run);
   // All ranks use one precision, whatever GPUs their nodes have.
-  return all_reduce_value(world, bf16, ReduceOp::min, "bf16") != 0;
+  return comm::all_reduce_value(world, bf16, comm::ReduceOp::min, "bf16") != 0;
 }
 
 /// Checks the resolved configuration before the run changes anything: files of the task, its frozen
@@ -89,9 +92,9 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   run.task.check_files(run.config, data.sample_sets());
   if (run.ranks.world.rank() == 0) warn_of_length(data);
   check_frozen(run, data);
-  with_torch_errors([&] {
-    check_room(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
-               !data.stream().of_pairs(), frozen_parameters(run));
+  device::with_torch_errors([&] {
+    check_free_memory(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
+                      !data.stream().samples_are_pairs(), frozen_parameters(run));
   });
 }
 
@@ -103,11 +106,11 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                    {{"binary", run.beginning.fingerprint.at("binary")},
                     {"config", xxh3_128_hex(request.keys.to_toml())},
                     {"data", run.data.stream().content_hash()}});
-  const LaunchInfo& launch = request.ranks.launch;
+  const comm::LaunchInfo& launch = request.ranks.launch;
   const at::Device device = run.model.registry.device();
-  const std::string devices = describe_devices(
-      gather_device_use(run.world(), {launch.node, device.is_cuda() ? device.index() : -1,
-                                      num_visible_gpus(), at::get_num_threads(), allowed_cpus()}));
+  const std::string devices = describe_devices(gather_device_use(
+      run.world(), {launch.node, device.is_cuda() ? device.index() : -1, device::num_visible_gpus(),
+                    at::get_num_threads(), allowed_cpus()}));
   if (run.world().rank() == 0) write_file_atomic(request.folder.config(), request.keys.to_toml());
   log::info(formatted(
       "{} ({}) on {}, device {}, {}, {} a rank", counted(run.world().size(), "rank"),
@@ -118,9 +121,9 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       config.model.preset.empty() ? "" : " " + config.model.preset,
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
-  const bool pairs = run.data.stream().of_pairs();
+  const bool pairs = run.data.stream().samples_are_pairs();
   log::info(formatted("global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
-                      counted(run.model.mesh.size(Axis::dp), "data rank"),
+                      counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
                       counted(train.micro_batch, pairs ? "pair" : "sequence"),
                       counted(run.micro_steps(), "accumulation step"), train.seq_len,
                       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
@@ -132,39 +135,41 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
 
 /// Creates all parts of a run in order, then runs the training loop.
 int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
-  Communicator& world = run.ranks.world;
-  all_or_none(world, [&] {
+  comm::Communicator& world = run.ranks.world;
+  comm::all_or_none(world, [&] {
     if (run.start.error) throw Error(*run.start.error);
   });
   const bool has_bf16 = preflight_ranks(run);
   const OpenChoice choice = choose_open_values(run, has_bf16);
   config = choice.config;
-  const auto data = all_or_none(world, [&] {
+  const auto data = comm::all_or_none(world, [&] {
     auto opened = open_data(run);
     config = resolve_by_data(run, *opened);
     config = resolve_by_start(run, *opened);
     preflight_run(run, *opened);
-    leave_if_stop_asked();
+    throw_if_stop_requested();
     return opened;
   });
   record.claim();
-  const FrozenStart frozen = keep_frozen(run, *data);
+  const FrozenStart frozen = store_frozen_weights(run, *data);
   RunMeasures measures;
-  const auto model = all_or_none(world, [&] {
-    auto built = with_torch_errors([&] { return build_model(run, *data, frozen, measures.all); });
-    leave_if_stop_asked();
+  const auto model = comm::all_or_none(world, [&] {
+    auto built =
+        device::with_torch_errors([&] { return build_model(run, *data, frozen, measures.all); });
+    throw_if_stop_requested();
     return built;
   });
   if (frozen.model) model->frozen->load(frozen.model->checkpoint, world);
-  const Beginning beginning = begin(run, *data, frozen, *model);
-  const ComputePeak peak = with_torch_errors([&] { return find_peak(run, *model); });
-  const auto services = all_or_none(world, [&] {
+  const StartState beginning = begin(run, *data, frozen, *model);
+  const ComputePeak peak =
+      device::with_torch_errors([&] { return find_compute_peak(run, *model); });
+  const auto services = comm::all_or_none(world, [&] {
     return std::make_unique<TrainerServices>(run, *data, *model, beginning, peak, measures, record);
   });
   TrainingRun training{run, record, measures, *data, *model, *services, beginning};
   announce(training, choice.note);
-  all_or_none(world, [&] { services->open_sinks(run, beginning); });
-  keep_peak(run, peak);
+  comm::all_or_none(world, [&] { services->open_sinks(run, beginning); });
+  store_compute_peak(run, peak);
   return train_loop(training);
 }
 
@@ -185,17 +190,16 @@ std::filesystem::path next_folder(const std::filesystem::path& run) {
 /// learning rate, from the newest checkpoint or, if there is none, from the beginning.
 std::string divergence_advice(const RunRequest& run) {
   const RunConfig& config = run.config;
-  const RunFolder& folder = run.folder;
+  const job::RunDirectory& folder = run.folder;
   const int ranks = run.ranks.world.size();
-  const std::vector<std::int64_t> steps = list_steps(folder.checkpoints());
+  const std::vector<std::int64_t> steps = checkpoint::list_steps(folder.checkpoints());
   const double lr = config.optim.lr / 2;
   std::string command = formatted("{} {}", shell_word(run.program), run.name);
-  command +=
-      steps.empty()
-          ? formatted(" --config {}", shell_word(folder.config().string()))
-          : formatted(
-                " --resume {}",
-                shell_word((folder.checkpoints() / step_folder_name(steps.front())).string()));
+  command += steps.empty() ? formatted(" --config {}", shell_word(folder.config().string()))
+                           : formatted(" --resume {}",
+                                       shell_word((folder.checkpoints() /
+                                                   checkpoint::step_directory_name(steps.front()))
+                                                      .string()));
   command += formatted(" --run {}", shell_word(next_folder(folder.root).string()));
   command += formatted(" --optim.lr {}", number_text(lr));
   if (config.optim.min_lr > lr) command += formatted(" --optim.min_lr {}", number_text(lr));
@@ -212,8 +216,9 @@ std::string divergence_advice(const RunRequest& run) {
 
 /// Handles Error(numeric), which all ranks throw at the same step: only rank 0 reports it.
 [[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
-  if (run.ranks.world.rank() != 0) throw PeerFailed(exit_code(error.kind()));
-  throw AgreedError(Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
+  if (run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
+  throw comm::AgreedError(
+      Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
 }
 
 }  // namespace
@@ -223,10 +228,10 @@ int run_task(const RunRequest& run, RunConfig& config) {
   RunRecord record(run);
   int code = kExitDone;
   try {
-    code = with_torch_errors([&] { return train_on(run, config, record); });
+    code = device::with_torch_errors([&] { return train_on(run, config, record); });
   } catch (const StoppedEarly&) {
     code = record.stopped_before_first_step();
-  } catch (const PeerFailed& peer) {
+  } catch (const comm::PeerFailed& peer) {
     record.failed("peer", peer.code(), peer.what());
     throw;
   } catch (const std::exception&) {
@@ -240,4 +245,4 @@ int run_task(const RunRequest& run, RunConfig& config) {
   return code;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

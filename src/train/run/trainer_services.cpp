@@ -4,12 +4,12 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "job/attempt.hpp"
-#include "job/journal.hpp"
+#include "job/event_log.hpp"
 #include "scheduler/scheduler.hpp"
 #include "train/report/sinks.hpp"
 #include "train/state/resume.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Returns true if the same configuration was started here before and ended before a checkpoint.
@@ -22,7 +22,7 @@ bool is_repeated(const RunRequest& run) {
 }  // namespace
 
 TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, const RunModel& model,
-                                 const Beginning& beginning, const ComputePeak& peak,
+                                 const StartState& beginning, const ComputePeak& peak,
                                  RunMeasures& measures, RunRecord& record)
     : saver(run.folder.checkpoints(), run_identity(run.keys, data.stream().content_hash()),
             run.config.checkpoint, record.lock(), run.ranks.world),
@@ -30,20 +30,21 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
               {run.config.model.flops_per_token(run.config.train.seq_len), peak.flops}),
       chain(run.folder.chain(), run.ranks.world.rank() == 0),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
-      time_limit(job_end_from_environment(), static_cast<double>(model.state_bytes())),
-      requests(run.folder, run.ranks.world.rank() == 0, time_limit, job_end_from_scheduler),
+      time_limit(job::job_end_from_environment(), static_cast<double>(model.state_bytes())),
+      requests(run.folder, run.ranks.world.rank() == 0, time_limit,
+               scheduler::job_end_from_scheduler),
       cancel_vote(run.ranks.world, [this] { return requests.stop_requested(); }) {
   saver.reserve(model.state_bytes());
   saver.on_commit([&record](std::int64_t step) {
-    if (const auto error = capture([&] { record.committed(step); })) log::warn(error->what());
+    if (const auto error = comm::capture([&] { record.committed(step); })) log::warn(error->what());
   });
   restore(run, beginning);
 }
 
-void TrainerServices::open_sinks(const RunRequest& run, const Beginning& beginning) {
+void TrainerServices::open_sinks(const RunRequest& run, const StartState& beginning) {
   if (run.ranks.world.rank() != 0) return;
-  const JournalContent journal = read_journal(run.folder.journal());
-  const std::int64_t leg = journal.legs.empty() ? 1 : journal.legs.back().number;
+  const job::EventLogContent journal = job::read_event_log(run.folder.journal());
+  const std::int64_t leg = journal.attempts.empty() ? 1 : journal.attempts.back().number;
   for (auto& sink : make_sinks(run.config.metrics, {.folder = run.folder,
                                                    .run_id = journal.run_id(),
                                                    .task = std::string(run.name),
@@ -54,21 +55,22 @@ void TrainerServices::open_sinks(const RunRequest& run, const Beginning& beginni
                                                    .total_steps = run.config.train.steps,
                                                    .log_every = run.config.train.log_every}))
     metrics.add(std::move(sink));
-  if (!beginning.goes_on) return;
+  if (!beginning.has_training_state) return;
   MetricsLine line{MetricsLine::Kind::resumed, {}};
   metrics.write(line.add("resumed_from", beginning.progress.step));
 }
 
-void TrainerServices::restore(const RunRequest& run, const Beginning& beginning) {
+void TrainerServices::restore(const RunRequest& run, const StartState& beginning) {
   if (beginning.own_step >= 0) saver.trust(beginning.own_step);
   const std::int64_t step = beginning.progress.step;
   const RunValues& saved = beginning.saved;
-  if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::go_on && !is_repeated(run))
+  if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::resume_run &&
+      !is_repeated(run))
     std::filesystem::remove(run.folder.chain());
   // Checkpoints of version 0.1 lack the step hash: the log then starts again at this step.
   chain.start(step, saved.chain.value_or(""));
   // For a new run, only its own steps count.
-  if (run.start.kind == RunStart::Kind::go_on && saved.skipped_in_a_row)
+  if (run.start.kind == RunStart::Kind::resume_run && saved.skipped_in_a_row)
     skipped.restore(number_in(saved, &RunValues::skipped_in_a_row, 0, step));
   metrics.restore_windows(saved.loss_spikes.value_or(""), saved.grad_norm_spikes.value_or(""));
 }
@@ -80,4 +82,4 @@ void TrainerServices::put_history(RunValues& values) const {
   values.grad_norm_spikes = metrics.grad_norm_window();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

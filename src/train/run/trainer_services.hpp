@@ -4,13 +4,13 @@
 #include "train/control/stop_requests.hpp"
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
-#include "train/run/kept_peak.hpp"
+#include "train/run/compute_peak.hpp"
 #include "train/run/run_record.hpp"
 #include "train/start/begin.hpp"
 #include "train/state/saver.hpp"
-#include "train/step/step_chain.hpp"
+#include "train/step/step_hash_log.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Measures that the training loop records; seconds are those of this rank.
 struct RunMeasures {
@@ -29,7 +29,7 @@ struct RunMeasures {
 struct TrainerServices {
   CheckpointSaver saver;
   Metrics metrics;
-  StepChain chain;
+  StepHashLog chain;
   SkippedSteps skipped;
   TimeLimit time_limit;
   StopRequests requests;
@@ -37,17 +37,17 @@ struct TrainerServices {
 
   /// Creates each service with its saved state.
   TrainerServices(const RunRequest& run, const RunData& data, const RunModel& model,
-                  const Beginning& beginning, const ComputePeak& peak, RunMeasures& measures,
+                  const StartState& beginning, const ComputePeak& peak, RunMeasures& measures,
                   RunRecord& record);
 
   /// Opens the metrics sinks on rank 0. Call it after the event log holds this attempt.
-  void open_sinks(const RunRequest& run, const Beginning& beginning);
+  void open_sinks(const RunRequest& run, const StartState& beginning);
 
   /// Puts step hash, skipped steps and the windows of the z-scores into the values of a checkpoint.
   void put_history(RunValues& values) const;
 
  private:
-  void restore(const RunRequest& run, const Beginning& beginning);
+  void restore(const RunRequest& run, const StartState& beginning);
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

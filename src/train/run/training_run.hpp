@@ -10,17 +10,17 @@
 #include "train/start/run_data.hpp"
 #include "train/start/run_model.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Adds its own lifetime to a measure, in seconds.
-class CountTime {
+class MeasureTime {
  public:
-  CountTime(Measures& measures, Measures::Id id) : measures_(measures), id_(id) {}
+  MeasureTime(Measures& measures, Measures::Id id) : measures_(measures), id_(id) {}
 
-  CountTime(const CountTime&) = delete;
-  CountTime& operator=(const CountTime&) = delete;
+  MeasureTime(const MeasureTime&) = delete;
+  MeasureTime& operator=(const MeasureTime&) = delete;
 
-  ~CountTime() { measures_.record(id_, timer_.seconds()); }
+  ~MeasureTime() { measures_.record(id_, timer_.seconds()); }
 
  private:
   Measures& measures_;
@@ -37,14 +37,14 @@ struct TrainingRun {
   const RunData& data;
   RunModel& model;
   TrainerServices& services;
-  const Beginning& beginning;
+  const StartState& beginning;
 
   Progress progress = beginning.progress;
   std::int64_t saved_step = beginning.own_step;  // newest step that is written or being written
   std::uint64_t trace = 0;                       // last step's trace, not in the step hash log yet
-  ValidLoss valid_loss = beginning.valid_loss;   // newest validation loss
-  Timer run_time{};                              // started before the first step
-  Timer since_save{};                            // started with the newest save
+  ValidationLoss valid_loss = beginning.valid_loss;  // newest validation loss
+  Timer run_time{};                                  // started before the first step
+  Timer since_save{};                                // started with the newest save
   std::int64_t steps_since_report = 0;
   double waited_reported_s = 0;    // waiting time of this rank that metrics already contain
   StepShares shares{};             // time shares since this start
@@ -55,14 +55,14 @@ struct TrainingRun {
 
   /// Returns the number of gradient-accumulation steps of one update.
   [[nodiscard]] std::int64_t micro_steps() const {
-    return micro_steps_of(config().train.global_batch, config().train.micro_batch,
-                          model.mesh.size(Axis::dp));
+    return data::accumulation_steps_of(config().train.global_batch, config().train.micro_batch,
+                                       model.mesh.size(parallel::Axis::dp));
   }
 
-  [[nodiscard]] Communicator& world() const { return request.ranks.world; }
+  [[nodiscard]] comm::Communicator& world() const { return request.ranks.world; }
 
   /// Returns the activity object that the heartbeat watches; null if there is none.
-  [[nodiscard]] Activity* activity() const { return request.ranks.options.activity.get(); }
+  [[nodiscard]] comm::Activity* activity() const { return request.ranks.options.activity.get(); }
 
   void enter(const char* phase) const {
     if (activity() != nullptr) activity()->set_phase(phase);
@@ -85,4 +85,4 @@ int train_loop(TrainingRun& run);
 /// Writes the line of the last reported step and ends the progress line.
 void show_last_metrics(TrainingRun& run);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,12 +6,12 @@
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "parallel/collectives.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 #include "train/run/training_run.hpp"
 #include "train/step/microbatches.hpp"
 
 /// Validation on held-out samples.
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 struct Validation {
@@ -25,12 +25,13 @@ constexpr std::int64_t kAtOnce = 4;
 
 /// Returns the samples of one data rank in one round. If none are left, returns one sample without
 /// targets, because all ranks must take part in collectives.
-std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batch, const Mesh& mesh,
-                                     std::int64_t total) {
-  const std::int64_t first = (round * mesh.size(Axis::dp) + mesh.rank(Axis::dp)) * micro_batch;
+std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batch,
+                                     const parallel::Mesh& mesh, std::int64_t total) {
+  const std::int64_t first =
+      (round * mesh.size(parallel::Axis::dp) + mesh.rank(parallel::Axis::dp)) * micro_batch;
   std::vector<std::int64_t> indices;
   for (std::int64_t i = first; i < std::min(first + micro_batch, total); ++i) indices.push_back(i);
-  if (indices.empty()) indices.push_back(kNoSample);
+  if (indices.empty()) indices.push_back(data::kNoSample);
   return indices;
 }
 
@@ -38,29 +39,31 @@ std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batc
 /// depends on the number of ranks only by rounding. `cancel_before(i, n)` runs before batch i of n
 /// of every set; if it returns true (on all ranks), returns nullopt. Collective.
 std::optional<Validation> evaluate(
-    Step& step, std::span<const SampleSet> sets, std::int64_t micro_batch,
+    Step& step, std::span<const data::SampleSet> sets, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {
-  const Mesh& mesh = step.parts().mesh;
-  const Objective& objective = step.parts().objective;
+  const parallel::Mesh& mesh = step.parts().mesh;
+  const objective::Objective& objective = step.parts().objective;
   const at::Device device = step.parts().model.registry().device();
   const auto num_sums = static_cast<std::int64_t>(1 + objective.evaluated().size());
   at::Tensor sums =  // loss, the objective's evaluated() values, number of terms
       at::zeros({num_sums + 1}, at::TensorOptions().dtype(at::kDouble).device(device));
-  const bool counts = mesh.rank(Axis::cp) == 0 && mesh.rank(Axis::pp) == 0;
-  const std::int64_t at_once = mesh.size(Axis::pp) == 1 ? 1 : kAtOnce * mesh.size(Axis::pp);
-  for (const SampleSet& samples : sets) {
-    const SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
+  const bool counts = mesh.rank(parallel::Axis::cp) == 0 && mesh.rank(parallel::Axis::pp) == 0;
+  const std::int64_t at_once =
+      mesh.size(parallel::Axis::pp) == 1 ? 1 : kAtOnce * mesh.size(parallel::Axis::pp);
+  for (const data::SampleSet& samples : sets) {
+    const data::SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
     const auto total = static_cast<std::int64_t>(samples.size());
-    const std::int64_t stride = micro_batch * mesh.size(Axis::dp);
+    const std::int64_t stride = micro_batch * mesh.size(parallel::Axis::dp);
     const std::int64_t rounds = (total + stride - 1) / stride;
     for (std::int64_t round = 0; round < rounds; round += at_once) {
       failpoint("train.validate");
       if (cancel_before(round, rounds)) return std::nullopt;
-      std::vector<Microbatch> batches;
+      std::vector<parallel::Microbatch> batches;
       for (std::int64_t i = round; i < std::min(round + at_once, rounds); ++i) {
-        const Batch batch =
+        const data::Batch batch =
             samples.make_batch(samples_of(i, micro_batch, mesh, total), in_file_order);
-        batches.push_back(deal_tokens(to_microbatch(batch, device, 0, /*training=*/false), mesh));
+        batches.push_back(
+            parallel::shard_sequence(to_microbatch(batch, device, 0, /*training=*/false), mesh));
         if (counts) sums[num_sums].add_(static_cast<double>(num_terms(batch, objective.term())));
       }
       step.forward(batches, [&](std::size_t i, const at::Tensor& hidden) {
@@ -68,9 +71,9 @@ std::optional<Validation> evaluate(
       });
     }
   }
-  for (const Axis axis : {Axis::data, Axis::pp})
+  for (const parallel::Axis axis : {parallel::Axis::data, parallel::Axis::pp})
     if (mesh.size(axis) > 1)
-      all_reduce(mesh.group(axis), sums, ReduceOp::sum, "validation")->wait();
+      parallel::all_reduce(mesh.group(axis), sums, comm::ReduceOp::sum, "validation")->wait();
   const at::Tensor all = sums.to(at::kCPU);
   const double* values = all.const_data_ptr<double>();
   Validation result{values[0] / values[num_sums], values[num_sums], {}};
@@ -83,7 +86,7 @@ std::optional<Validation> evaluate(
 bool validate(TrainingRun& run) {
   run.enter("validate");
   run.model.step.average_replicas();
-  const CountTime counted(run.measures.all, run.measures.validation_s);
+  const MeasureTime counted(run.measures.all, run.measures.validation_s);
   const Timer timer;
   TrainerServices& services = run.services;
   const auto validation =
@@ -91,10 +94,10 @@ bool validate(TrainingRun& run) {
                [&](std::int64_t i, std::int64_t n) { return services.cancel_vote.before(i, n); });
   if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};
-  const Objective& objective = *run.model.objective;
+  const objective::Objective& objective = *run.model.objective;
   line.add("eval_step", run.progress.step)
       .add("valid_loss", validation->loss)
-      .add(objective.term() == LossTerm::pair ? "valid_pairs" : "valid_targets",
+      .add(objective.term() == objective::LossTerm::pair ? "valid_pairs" : "valid_targets",
            static_cast<std::int64_t>(validation->num_terms));
   for (std::size_t i = 0; i < validation->means.size(); ++i)
     line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);
@@ -106,4 +109,4 @@ bool validate(TrainingRun& run) {
   return true;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -17,19 +17,20 @@
 #include "train/state/continuation.hpp"
 #include "train/state/resume.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Files of an imported model that token sets do not have.
-constexpr std::array kCarriedFiles{kGenerationConfigFile, "special_tokens_map.json"};
+constexpr std::array kCarriedFiles{checkpoint::kGenerationConfigFile, "special_tokens_map.json"};
 
 /// Values that describe the model for exports and that training does not change.
-constexpr std::array kCarriedValues{kChatTemplateValue, kImportedTemplateValue, kHfFamilyValue};
+constexpr std::array kCarriedValues{checkpoint::kChatTemplateValue,
+                                    checkpoint::kImportedTemplateValue, checkpoint::kHfFamilyValue};
 
 /// Returns the saved validation loss if the run still validates on the same data.
-ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
+ValidationLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
   const auto& loss = saved.valid_loss;
-  if (run.start.kind != RunStart::Kind::go_on || !loss || !std::isfinite(*loss)) return {};
+  if (run.start.kind != RunStart::Kind::resume_run || !loss || !std::isfinite(*loss)) return {};
   for (const char* key : {"data.valid_path", "data.split", "data.valid_part"}) {
     if (saved.configured(key) != run.keys.value(key)) return {};
   }
@@ -40,7 +41,7 @@ ValidLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int6
 /// Error(usage) if the path is an older checkpoint of this run, because a run cannot go back.
 void check_named(const RunRequest& run, std::int64_t newest) {
   const std::string& start = run.config.checkpoint.resume;
-  const std::string newest_name = step_folder_name(newest);
+  const std::string newest_name = checkpoint::step_directory_name(newest);
   std::error_code code;
   const std::filesystem::path place = std::filesystem::canonical(start, code);
   if (!code && place.filename() != newest_name &&
@@ -58,24 +59,25 @@ void check_named(const RunRequest& run, std::int64_t newest) {
 void set_aside_after(const RunRequest& run, std::int64_t step) {
   if (run.ranks.world.rank() != 0) return;
   const auto& folder = run.folder.checkpoints();
-  for (const std::int64_t damaged : list_steps(folder)) {
+  for (const std::int64_t damaged : checkpoint::list_steps(folder)) {
     if (damaged > step)
-      log::warn(formatted("moved to {}", set_aside_step(folder, damaged).string()));
+      log::warn(formatted("moved to {}", checkpoint::set_aside_step(folder, damaged).string()));
   }
 }
 
 /// Returns the run's newest valid checkpoint. `newest` is the newest step in the directory.
-Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
-  Communicator& world = run.ranks.world;
+checkpoint::Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
+  comm::Communicator& world = run.ranks.world;
   const auto folder = run.folder.checkpoints();
   if (run.config.checkpoint.names_checkpoint())
-    all_or_none(world, [&] { check_named(run, newest); });
+    comm::all_or_none(world, [&] { check_named(run, newest); });
   if (newest < run.start.committed && world.rank() == 0)
     log::warn(formatted(
         "step {} was committed, but {} has only step {} and older: the missing steps are repeated",
         run.start.committed, folder.string(), newest));
-  auto found = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
-  all_or_none(world, [&] {
+  auto found =
+      checkpoint::find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  comm::all_or_none(world, [&] {
     if (!found) {
       fail(
           ErrorKind::data,
@@ -87,15 +89,15 @@ Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   return *std::move(found);
 }
 
-void log_start(const RunRequest& run, const RunData& data, const Beginning& beginning,
-               const Checkpoint& checkpoint, const RunValues& values,
+void log_start(const RunRequest& run, const RunData& data, const StartState& beginning,
+               const checkpoint::Checkpoint& checkpoint, const RunValues& values,
                const std::string& fresh_data) {
-  const bool is_own = run.start.kind == RunStart::Kind::go_on;
+  const bool is_own = run.start.kind == RunStart::Kind::resume_run;
   // The checkpoint of a converted start is deleted after the start, so name its source.
-  const std::string where = is_own || checkpoint.path().parent_path().filename() != kMadeStart
+  const std::string where = is_own || checkpoint.path().parent_path().filename() != kConvertedStart
                                 ? checkpoint.path().string()
                                 : run.start.checkpoint;
-  if (!beginning.goes_on) {
+  if (!beginning.has_training_state) {
     log::info(formatted("starting from the weights of {}", where));
   } else {
     const Continuation continuation{values,
@@ -117,25 +119,25 @@ void log_start(const RunRequest& run, const RunData& data, const Beginning& begi
 
 /// Returns true if the run trains adapters and its start has none.
 bool creates_adapters(const RunRequest& run) {
-  return run.config.lora.on() && !holds_adapters(run.start.values.model);
+  return run.config.lora.on() && !checkpoint::holds_adapters(run.start.values.model);
 }
 
 /// Loads the required parts of the checkpoint into the model and `beginning`. Collective.
-void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoint, RunModel& model,
-          Beginning& beginning) {
-  const RunValues values = all_or_none(
+void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoint& checkpoint,
+          RunModel& model, StartState& beginning) {
+  const RunValues values = comm::all_or_none(
       run.ranks.world, [&] { return RunValues::from_values(checkpoint.manifest().values); });
   const std::string where = checkpoint.path().string();
   const RunStart::Kind kind = run.start.kind;
-  beginning.goes_on = kind != RunStart::Kind::weights && values.is_training_state();
+  beginning.has_training_state = kind != RunStart::Kind::weights && values.is_training_state();
   std::string fresh_data;
-  StateDict state;
+  checkpoint::StateDict state;
   const bool new_adapters = creates_adapters(run);
-  for (StateTensor& tensor : model.state.tensors()) {
-    if (beginning.goes_on || (!new_adapters && tensor.name.starts_with("param/")))
+  for (checkpoint::StateTensor& tensor : model.state.tensors()) {
+    if (beginning.has_training_state || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
   }
-  all_or_none(run.ranks.world, [&] {
+  comm::all_or_none(run.ranks.world, [&] {
     for (const char* name : kCarriedFiles) {
       if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
     }
@@ -143,21 +145,21 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
       if (const auto value = values.model.find(key); value != values.model.end())
         beginning.carried.model.insert(*value);
     }
-    if (kind == RunStart::Kind::go_on) {
+    if (kind == RunStart::Kind::resume_run) {
       model.samples->restore(values, where);
     } else {
       check_same_tokenizer(checkpoint, data.stream().first_set().manifest().tokenizer_hash);
     }
-    if (!beginning.goes_on) return;
-    check_has_moments(checkpoint, state);
+    if (!beginning.has_training_state) return;
+    check_has_optimizer_state(checkpoint, state);
     // The loss scale of another precision is not valid here.
-    LossScaler unused(false);
+    optim::LossScaler unused(false);
     const std::string& precision = run.config.train.precision;
     const bool scaled = values.configured("train.precision").value_or(precision) == precision;
     beginning.progress = load_progress(values, checkpoint.step(), scaled ? model.scaler : unused);
     check_steps(run.start, run.config.train.steps, beginning.progress.step);
     if (kind == RunStart::Kind::state)
-      fresh_data = other_data(run.keys, data.stream(), values, where);
+      fresh_data = data_mismatch(run.keys, data.stream(), values, where);
     if (!fresh_data.empty()) {
       beginning.progress.next_sample = 0;
     } else if (kind == RunStart::Kind::state) {
@@ -182,12 +184,12 @@ void load(const RunRequest& run, const RunData& data, const Checkpoint& checkpoi
 
 }  // namespace
 
-Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
-                RunModel& model) {
-  Communicator& world = run.ranks.world;
-  Beginning beginning;
-  std::optional<Checkpoint> found;
-  const std::vector<std::int64_t> own = list_steps(run.folder.checkpoints(), world);
+StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
+                 RunModel& model) {
+  comm::Communicator& world = run.ranks.world;
+  StartState beginning;
+  std::optional<checkpoint::Checkpoint> found;
+  const std::vector<std::int64_t> own = checkpoint::list_steps(run.folder.checkpoints(), world);
   if (!own.empty()) {
     found = find_own(run, own.front());
     beginning.own_step = found->step();
@@ -200,9 +202,9 @@ Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& f
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
-  remove_made_start(frozen, run);
-  put_frozen(frozen, beginning.carried);
+  remove_converted_start(frozen, run);
+  put_frozen_hashes(frozen, beginning.carried);
   return beginning;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

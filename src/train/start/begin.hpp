@@ -9,23 +9,23 @@
 #include "train/start/run_request.hpp"
 #include "train/state/fingerprint.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The result of a validation.
-struct ValidLoss {
+struct ValidationLoss {
   std::int64_t step = -1;  // -1: no validation yet
   double loss = 0;
 };
 
 /// The state of a run before its first step.
-struct Beginning {
+struct StartState {
   Fingerprint fingerprint;  // fingerprint of this start
   Progress progress;
   std::int64_t own_step = -1;  // step of the run's own checkpoint that it resumes from; -1: none
-  bool goes_on = false;        // true: has a training state (own or from another run)
-  ValidLoss valid_loss;        // validation loss that is saved in this state, if there is one
-  RunValues saved;             // values of the checkpoint that this state comes from
-  RunValues carried;           // values that every checkpoint of this run repeats (for exports)
+  bool has_training_state = false;  // true: has a training state (own or from another run)
+  ValidationLoss valid_loss;        // validation loss that is saved in this state, if there is one
+  RunValues saved;                  // values of the checkpoint that this state comes from
+  RunValues carried;  // values that every checkpoint of this run repeats (for exports)
   std::map<std::string, std::string> files;  // files that every checkpoint repeats, by name
 };
 
@@ -33,7 +33,7 @@ struct Beginning {
 /// newest valid one, otherwise the one that checkpoint.resume names. Initializes the weights if
 /// there is none. For LoRA, the base weights come from `frozen`, and new adapters are initialized.
 /// Renames damaged checkpoints of later steps. Collective; throws on all ranks.
-Beginning begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
-                RunModel& model);
+StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
+                 RunModel& model);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -12,23 +12,23 @@
 #include "comm/agree.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/log.hpp"
 #include "train/start/weights_start.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Keys in RunValues::weights_sha256. FrozenNeed::name adds further keys.
+/// Keys in RunValues::weights_sha256. FrozenModelSpec::name adds further keys.
 constexpr const char* kBase = "base";
 constexpr const char* kInit = "init";
 constexpr std::string_view kWeights = "param/";
 
 /// Returns the saved hash of the frozen weights `name` if the run resumes; nullopt otherwise.
 std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
-  if (run.start.kind != RunStart::Kind::go_on) return std::nullopt;
+  if (run.start.kind != RunStart::Kind::resume_run) return std::nullopt;
   const RunValues::Texts& saved = run.start.values.weights_sha256;
   const auto found = saved.find(name);
   return found == saved.end() ? std::nullopt : std::optional(found->second);
@@ -36,7 +36,7 @@ std::optional<std::string> saved_hash(const RunRequest& run, const std::string& 
 
 /// Throws Error(usage): the run directory holds imported adapters, but the run trains whole
 /// weights.
-[[noreturn]] void refuse_adapters(const RunRequest& run, const Checkpoint& checkpoint) {
+[[noreturn]] void refuse_adapters(const RunRequest& run, const checkpoint::Checkpoint& checkpoint) {
   fail(
       ErrorKind::usage,
       "{} holds only adapters. To train them further, set their lora.* keys; to train the whole model, give --init {} and another --run",
@@ -52,15 +52,15 @@ std::string start_place(const RunRequest& run) {
 
 /// Checks that a frozen model fits the tokenizer and the chat format of the data. Throws
 /// Error(usage).
-void check_reads(const ModelDescription& model, const FrozenNeed& need, const RunRequest& run,
-                 const RunData& data) {
-  const TokenSet& set = data.stream().first_set();
+void check_reads(const checkpoint::ModelDescription& model, const FrozenModelSpec& need,
+                 const RunRequest& run, const RunData& data) {
+  const data::TokenSet& set = data.stream().first_set();
   const std::string where = model.place.string();
-  check_beside_tokenizer(model.files, where, need.name, set.manifest().tokenizer_hash);
-  check_same_template({cat("--data ", run.config.data.path), data.chat_template(), where,
-                       template_of(model.values)},
-                      run.config.data.allow_template_change);
-  const std::int64_t rows = model_from_values(model.values, where).vocab_size;
+  check_frozen_tokenizer(model.files, where, need.name, set.manifest().tokenizer_hash);
+  checkpoint::check_same_template({cat("--data ", run.config.data.path), data.chat_template(),
+                                   where, checkpoint::template_of(model.values)},
+                                  run.config.data.allow_template_change);
+  const std::int64_t rows = checkpoint::model_from_values(model.values, where).vocab_size;
   const auto least = static_cast<std::int64_t>(set.vocab_size());
   if (rows < least) {
     fail(
@@ -71,9 +71,10 @@ void check_reads(const ModelDescription& model, const FrozenNeed& need, const Ru
 }
 
 /// Logs the difference if the two models have embeddings of different sizes.
-void log_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
+void log_shared_ids(const checkpoint::Checkpoint& teacher, const RunConfig& config) {
   const std::string where = teacher.path().string();
-  const std::int64_t rows = model_from_values(teacher.manifest().values, where).vocab_size;
+  const std::int64_t rows =
+      checkpoint::model_from_values(teacher.manifest().values, where).vocab_size;
   const std::int64_t own = config.model.vocab_size;
   if (rows == own) return;
   log::info(formatted(
@@ -83,7 +84,7 @@ void log_shared_ids(const Checkpoint& teacher, const RunConfig& config) {
 
 /// Returns work(). Adds the configuration key of the frozen model to its errors.
 template <class Work>
-auto with_key_in_errors(const FrozenNeed& need, const Work& work) {
+auto with_key_in_errors(const FrozenModelSpec& need, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
@@ -93,53 +94,57 @@ auto with_key_in_errors(const FrozenNeed& need, const Work& work) {
 }
 
 /// Returns the model to copy into `kept`. Throws Error(data) if a resumed run has lost its copy.
-std::string source_of(const RunRequest& run, const FrozenNeed& need, const fs::path& kept) {
+std::string source_of(const RunRequest& run, const FrozenModelSpec& need, const fs::path& kept) {
   if (!need.checkpoint.empty()) return need.checkpoint;
-  if (run.start.kind == RunStart::Kind::go_on) {
+  if (run.start.kind == RunStart::Kind::resume_run) {
     fail(
         ErrorKind::data,
         "{} is {}. It held the weights that this run started from: restore it, or start a new run with --init and another --run",
-        kept.string(), list_steps(kept).empty() ? "missing" : "damaged");
+        kept.string(), checkpoint::list_steps(kept).empty() ? "missing" : "damaged");
   }
   return start_place(run);
 }
 
 /// Copies the weights that the run starts from into `kept`. Collective.
-Checkpoint publish_start(const RunRequest& run, const std::optional<WholeModel>& start,
-                         const fs::path& kept) {
-  Communicator& world = run.ranks.world;
-  Checkpoint source = start->checkpoint;
-  if (holds_adapters(source)) source = open_newest_good(base_place(source), world);
-  return Checkpoint::open(publish_weights(source, kept, world), world);
+checkpoint::Checkpoint publish_start(const RunRequest& run,
+                                     const std::optional<checkpoint::WholeModel>& start,
+                                     const fs::path& kept) {
+  comm::Communicator& world = run.ranks.world;
+  checkpoint::Checkpoint source = start->checkpoint;
+  if (checkpoint::holds_adapters(source))
+    source = checkpoint::open_newest_good(checkpoint::base_checkpoint_path(source), world);
+  return checkpoint::Checkpoint::open(checkpoint::publish_weights(source, kept, world), world);
 }
 
-KeptWeights store_weights(const RunRequest& run, const RunData& data, const FrozenNeed& need,
-                          const std::optional<WholeModel>& start) {
-  Communicator& world = run.ranks.world;
+FrozenWeights store_weights(const RunRequest& run, const RunData& data, const FrozenModelSpec& need,
+                            const std::optional<checkpoint::WholeModel>& start) {
+  comm::Communicator& world = run.ranks.world;
   const std::string& name = need.name;
   const fs::path folder = run.folder.root / name;
-  auto checkpoint = find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  auto checkpoint =
+      checkpoint::find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   if (!checkpoint) {
-    const std::string place = all_or_none(world, [&] {
+    const std::string place = comm::all_or_none(world, [&] {
       return with_key_in_errors(need, [&] {
         const std::string found = source_of(run, need, folder);
-        if (!need.checkpoint.empty()) check_reads(read_model_description(found), need, run, data);
+        if (!need.checkpoint.empty())
+          check_reads(checkpoint::read_model_description(found), need, run, data);
         return found;
       });
     });
-    checkpoint = all_or_none(world, [&] {
+    checkpoint = comm::all_or_none(world, [&] {
       return with_key_in_errors(need, [&] {
         return need.checkpoint.empty() ? publish_start(run, start, folder)
-                                       : publish_model(place, folder, world);
+                                       : checkpoint::publish_model(place, folder, world);
       });
     });
     if (world.rank() == 0)
       log::info(formatted("{}: copied the weights of {} for this run", folder.string(), place));
   }
   if (need.same_vocabulary && world.rank() == 0) log_shared_ids(*checkpoint, run.config);
-  const std::string hash = hash_verified(*checkpoint, world, kWeights);
+  const std::string hash = checkpoint::hash_verified(*checkpoint, world, kWeights);
   const auto begun_with = saved_hash(run, name);
-  all_or_none(world, [&] {
+  comm::all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {
       fail(ErrorKind::data,
            "{} does not hold the weights that this run started with ({}, now {}): restore them",
@@ -151,18 +156,21 @@ KeptWeights store_weights(const RunRequest& run, const RunData& data, const Froz
 
 /// Opens the model that a new run takes its weights from. Returns nullopt if the run resumes or
 /// begins with random weights. Collective.
-std::optional<WholeModel> open_start(const RunRequest& run) {
-  if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::go_on)
+std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
+  if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::resume_run)
     return std::nullopt;
-  Communicator& world = run.ranks.world;
-  const bool trains_them = run.config.lora.on() && holds_adapters(run.start.values.model);
-  return all_or_none(world, [&]() -> WholeModel {
+  comm::Communicator& world = run.ranks.world;
+  const bool trains_them =
+      run.config.lora.on() && checkpoint::holds_adapters(run.start.values.model);
+  return comm::all_or_none(world, [&]() -> checkpoint::WholeModel {
     if (!trains_them && run.config.checkpoint.names_checkpoint())
-      return open_whole_model(start_place(run), run.folder.root / kMadeStart, world,
-                              /*allow_older=*/true);
-    Checkpoint found = open_newest_good(start_place(run), world, /*allow_older=*/true);
-    if (holds_adapters(found) && !trains_them) refuse_adapters(run, found);
-    if (holds_adapters(found) && run.task.compares_with_start(run.config)) {
+      return checkpoint::open_whole_model(start_place(run), run.folder.root / kConvertedStart,
+                                          world,
+                                          /*allow_older=*/true);
+    checkpoint::Checkpoint found =
+        checkpoint::open_newest_good(start_place(run), world, /*allow_older=*/true);
+    if (checkpoint::holds_adapters(found) && !trains_them) refuse_adapters(run, found);
+    if (checkpoint::holds_adapters(found) && run.task.compares_with_start(run.config)) {
       fail(
           ErrorKind::usage,
           "{} holds adapters, which this run trains further: set dpo.reference to the model to compare with, for example {}",
@@ -173,15 +181,16 @@ std::optional<WholeModel> open_start(const RunRequest& run) {
 }
 
 /// Returns the hash of the weights that the run started from; "" if they were random.
-std::string init_hash(const RunRequest& run, const std::optional<WholeModel>& start) {
-  if (start) return hash_tensors(start->checkpoint, run.ranks.world, kWeights);
+std::string init_hash(const RunRequest& run, const std::optional<checkpoint::WholeModel>& start) {
+  if (start) return checkpoint::hash_tensors(start->checkpoint, run.ranks.world, kWeights);
   return saved_hash(run, kInit).value_or("");
 }
 
 /// Returns the shape of a model; nullopt if it cannot be read.
-std::optional<ModelConfig> shape_at(const fs::path& place) {
+std::optional<model::ModelConfig> shape_at(const fs::path& place) {
   try {
-    return model_from_values(read_model_description(place).values, place.string());
+    return checkpoint::model_from_values(checkpoint::read_model_description(place).values,
+                                         place.string());
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -192,7 +201,7 @@ std::optional<ModelConfig> shape_at(const fs::path& place) {
 FrozenParameters frozen_parameters(const RunRequest& run) {
   const auto need = run.task.frozen(run.config);
   if (!need) return {};
-  const auto of = [](const ModelConfig& model, const std::string& key) {
+  const auto of = [](const model::ModelConfig& model, const std::string& key) {
     return FrozenParameters{model.num_parameters_wide(), model.num_expert_parameters_wide(), key};
   };
   if (need->checkpoint.empty()) return of(run.config.model, "");
@@ -205,15 +214,16 @@ FrozenParameters frozen_parameters(const RunRequest& run) {
 void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
   if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
-  with_key_in_errors(
-      *need, [&] { check_reads(read_model_description(need->checkpoint), *need, run, data); });
+  with_key_in_errors(*need, [&] {
+    check_reads(checkpoint::read_model_description(need->checkpoint), *need, run, data);
+  });
 }
 
-FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
+FrozenStart store_frozen_weights(const RunRequest& run, const RunData& data) {
   FrozenStart frozen;
   frozen.start = open_start(run);
   if (frozen.start) {
-    all_or_none(run.ranks.world, [&] {
+    comm::all_or_none(run.ranks.world, [&] {
       check_same_tokenizer(frozen.start->checkpoint,
                            data.stream().first_set().manifest().tokenizer_hash);
     });
@@ -225,13 +235,13 @@ FrozenStart keep_frozen(const RunRequest& run, const RunData& data) {
   return frozen;
 }
 
-void remove_made_start(const FrozenStart& frozen, const RunRequest& run) {
-  on_first_rank(run.ranks.world, [&] {
-    if (frozen.start && frozen.start->made) remove_tree(run.folder.root / kMadeStart);
+void remove_converted_start(const FrozenStart& frozen, const RunRequest& run) {
+  comm::on_first_rank(run.ranks.world, [&] {
+    if (frozen.start && frozen.start->made) remove_tree(run.folder.root / kConvertedStart);
   });
 }
 
-void put_frozen(const FrozenStart& frozen, RunValues& values) {
+void put_frozen_hashes(const FrozenStart& frozen, RunValues& values) {
   RunValues::Texts& hashes = values.weights_sha256;
   if (!frozen.init_sha256.empty()) hashes[kInit] = frozen.init_sha256;
   for (const auto& kept : {frozen.base, frozen.model}) {
@@ -239,4 +249,4 @@ void put_frozen(const FrozenStart& frozen, RunValues& values) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

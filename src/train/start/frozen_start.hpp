@@ -3,32 +3,33 @@
 #include <string>
 
 #include "checkpoint/load/load.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_request.hpp"
 
 /// Frozen weights are copied into the run directory, so that the run can resume after their source
 /// was deleted.
-namespace trireme {
+namespace trireme::train {
 
 /// Subdirectory of the run directory for a start that is not a checkpoint of whole weights (a
 /// Hugging Face directory, or adapters that are not trained). It is removed after its weights are
 /// loaded.
-inline constexpr const char* kMadeStart = "init";
+inline constexpr const char* kConvertedStart = "init";
 
-struct KeptWeights {
-  Checkpoint checkpoint;  // RUN/<name>/step-000000000
-  std::string name;       // key in RunValues::weights_sha256, for example "reference"
-  std::string sha256;     // hash_tensors of the weights
+struct FrozenWeights {
+  checkpoint::Checkpoint checkpoint;  // RUN/<name>/step-000000000
+  std::string name;                   // key in RunValues::weights_sha256, for example "reference"
+  std::string sha256;                 // hash_tensors of the weights
 };
 
 /// The frozen weights of a run, and the weights that it starts from.
 struct FrozenStart {
-  std::optional<WholeModel> start;   // source of the weights of a new run; empty if it resumes
-  std::string init_sha256;           // hash of the weights that the run started from; "": random
-  std::optional<KeptWeights> base;   // base weights of LoRA adapters: RUN/base
-  std::optional<KeptWeights> model;  // frozen model of the task (reference or teacher)
+  std::optional<checkpoint::WholeModel>
+      start;                           // source of the weights of a new run; empty if it resumes
+  std::string init_sha256;             // hash of the weights that the run started from; "": random
+  std::optional<FrozenWeights> base;   // base weights of LoRA adapters: RUN/base
+  std::optional<FrozenWeights> model;  // frozen model of the task (reference or teacher)
 };
 
 /// Returns the parameter counts of the task's frozen model, as its manifest states them. The
@@ -45,12 +46,12 @@ void check_frozen(const RunRequest& run, const RunData& data);
 /// weights (Hugging Face directory, adapters). Throws Error(data) if the weights are missing,
 /// damaged, or not the ones that the run started with. Collective; the caller holds the run's
 /// lock.
-FrozenStart keep_frozen(const RunRequest& run, const RunData& data);
+FrozenStart store_frozen_weights(const RunRequest& run, const RunData& data);
 
 /// Removes the converted start (RUN/init) on rank 0. Call it after its weights are loaded.
-void remove_made_start(const FrozenStart& frozen, const RunRequest& run);
+void remove_converted_start(const FrozenStart& frozen, const RunRequest& run);
 
 /// Puts the hashes of the frozen weights into the values of the run's checkpoints.
-void put_frozen(const FrozenStart& frozen, RunValues& values);
+void put_frozen_hashes(const FrozenStart& frozen, RunValues& values);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -18,36 +18,37 @@
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Checks the chat templates of the data against the start, and the template of the validation set
 /// against the template that the model is trained on. Throws Error(usage).
 void check_templates(const RunStart& start, const DataConfig& config, const RunData& data) {
   const bool allowed = config.allow_template_change;
-  const std::string model_template = template_of(start.values.model);
+  const std::string model_template = checkpoint::template_of(start.values.model);
   if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
-    check_same_template(
+    checkpoint::check_same_template(
         {cat("--data ", config.path), data.chat_template(), start.checkpoint, model_template},
         allowed);
   }
   const bool by_data = !data.chat_template().empty();
-  check_same_template({cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
-                       by_data ? cat("--data ", config.path) : start.checkpoint,
-                       by_data ? data.chat_template() : model_template},
-                      allowed);
+  checkpoint::check_same_template(
+      {cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
+       by_data ? cat("--data ", config.path) : start.checkpoint,
+       by_data ? data.chat_template() : model_template},
+      allowed);
 }
 
 /// Returns parallel.local_steps of the checkpoint that the run resumes; nullopt for a new run.
 std::optional<std::int64_t> kept_local_steps(const RunStart& start) {
-  if (start.kind != RunStart::Kind::go_on) return std::nullopt;
+  if (start.kind != RunStart::Kind::resume_run) return std::nullopt;
   return parse_integer(start.values.configured("parallel.local_steps").value_or("1"));
 }
 
 /// Returns the training and validation sets of a run without duplicates.
-std::vector<const TokenSet*> sets_of(const RunData& data) {
-  std::vector<const TokenSet*> sets = data.stream().sets();
-  for (const SampleSet& samples : data.validation()) {
+std::vector<const data::TokenSet*> sets_of(const RunData& data) {
+  std::vector<const data::TokenSet*> sets = data.stream().sets();
+  for (const data::SampleSet& samples : data.validation()) {
     if (std::find(sets.begin(), sets.end(), &samples.set()) == sets.end())
       sets.push_back(&samples.set());
   }
@@ -59,18 +60,18 @@ std::vector<const TokenSet*> sets_of(const RunData& data) {
 /// Error(usage) for the first set that lacks one, unless data.allow_missing_markers is set or the
 /// run resumes. Then returns a warning; "" if nothing is missing.
 std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::Kind start) {
-  const Tokenizer tokenizer =
-      Tokenizer::from_files(data.tokenizer_files(), data.stream().first_set().folder().string());
-  for (const TokenSet* set : sets_of(data)) {
+  const text::Tokenizer tokenizer = text::Tokenizer::from_files(
+      data.tokenizer_files(), data.stream().first_set().folder().string());
+  for (const data::TokenSet* set : sets_of(data)) {
     const std::string name = set->manifest().chat_template();
     if (name.empty()) continue;
-    const auto missing = missing_markers(chat_template(name), tokenizer);
+    const auto missing = text::missing_markers(text::chat_template(name), tokenizer);
     if (missing.empty()) continue;
     const std::string what =
         formatted("{} was packed with --template {}, and its tokenizer does not have {} as {}",
                   set->folder().string(), name, joined(missing, " "),
                   missing.size() == 1 ? "a token" : "tokens");
-    if (is_allowed || start == RunStart::Kind::go_on)
+    if (is_allowed || start == RunStart::Kind::resume_run)
       return what + ": the model learns them as ordinary text";
     fail(
         ErrorKind::usage,
@@ -86,7 +87,7 @@ void warn(const RunRequest& run, const std::string& text) {
 }
 
 /// Sets the model's shape by the tokenizer of the data.
-void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data) {
   const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
   // If the user did not choose a vocabulary size, it is that of the weights.
@@ -94,26 +95,26 @@ void resolve_model(RunConfig& config, const ConfigSet& keys, const RunStart& sta
       start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
   if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
     fail_another_tokenizer(start.checkpoint);
-  resolve(config.model, vocabulary);
+  model::resolve(config.model, vocabulary);
 }
 
 }  // namespace
 
 OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
-  Communicator& world = run.ranks.world;
+  comm::Communicator& world = run.ranks.world;
   OpenChoice choice{run.config, ""};
   RunConfig& config = choice.config;
   OpenValueFacts facts{.has_bf16 = has_bf16};
-  if (run.start.kind == RunStart::Kind::go_on) facts.saved = run.start.values.config;
+  if (run.start.kind == RunStart::Kind::resume_run) facts.saved = run.start.values.config;
   // A value from another run's checkpoint yields to the accumulation that the command sets.
   if (facts.saved.empty() && config.train.accumulation > 0 &&
       !run.keys.is_set("train.global_batch"))
     config.train.global_batch = 0;
-  all_or_none(world, [&] {
+  comm::all_or_none(world, [&] {
     // A layout that does not divide the ranks is refused later, together with all other reasons
     // against it. They are known once the data is open.
-    const bool layout_divides = divides(config.parallel, world.size());
-    if (layout_divides) facts.data_ranks = data_ranks(config.parallel, world.size());
+    const bool layout_divides = parallel::divides(config.parallel, world.size());
+    if (layout_divides) facts.data_ranks = parallel::data_ranks(config.parallel, world.size());
     Problems problems = run.keys.problems();
     Problems ignored;
     choice.note = fill_open_values(config, facts, layout_divides ? problems : ignored);
@@ -137,12 +138,12 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
   }
   const std::vector<std::string_view> kinds = run.task.set_kinds();
   return std::make_unique<RunData>(run.config, kinds,
-                                   [&](StreamConfig& stream, const EncodeWord& encode) {
+                                   [&](data::StreamConfig& stream, const data::EncodeWord& encode) {
                                      run.task.choose_data(stream, encode);
                                    });
 }
 
-void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data, int ranks, Problems problems) {
   config.train.seq_len = data.seq_len();
   resolve_model(config, keys, start, data);
@@ -154,14 +155,14 @@ void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& sta
   }
   check_layout(config.parallel,
                {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start)}, problems);
-  check_targets(config.lora, config.model, problems);
+  model::check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
-  check_micro_batches(config.parallel,
-                      micro_steps_of(config.train.global_batch, config.train.micro_batch,
-                                     data_ranks(config.parallel, ranks)));
+  check_micro_batches(config.parallel, data::accumulation_steps_of(
+                                           config.train.global_batch, config.train.micro_batch,
+                                           parallel::data_ranks(config.parallel, ranks)));
 }
 
-std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys,
+std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigSet& keys,
                                         const RunStart& start, const RunData& data) {
   check_start(start, config, keys, data);
   std::vector<std::string> warnings{
@@ -171,7 +172,7 @@ std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys
   config.train.num_samples = length.num_samples;
   warnings.push_back(length.warning);
   check_steps(start, config.train.steps, start.step());
-  warnings.push_back(warmup_note(config.optim, config.train.steps));
+  warnings.push_back(optim::warmup_note(config.optim, config.train.steps));
   return warnings;
 }
 
@@ -190,8 +191,8 @@ RunConfig resolve_by_start(const RunRequest& run, const RunData& data) {
   return config;
 }
 
-std::string other_data(const ConfigSet& keys, const SampleStream& stream, const RunValues& values,
-                       const std::string& where) {
+std::string data_mismatch(const config::ConfigSet& keys, const data::SampleStream& stream,
+                          const RunValues& values, const std::string& where) {
   const auto seed = values.configured("train.seed");
   const std::string now = keys.value("train.seed");
   if (seed && *seed != now) return formatted("train.seed = {} (was {})", now, *seed);
@@ -205,11 +206,11 @@ std::string other_data(const ConfigSet& keys, const SampleStream& stream, const 
   return "";
 }
 
-void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
+void check_start(const RunStart& start, const RunConfig& config, const config::ConfigSet& keys,
                  const RunData& data) {
-  if (start.kind == RunStart::Kind::go_on) {
+  if (start.kind == RunStart::Kind::resume_run) {
     check_same_run(start.values, keys, start.checkpoint);
-    const SampleStream::State& saved = start.values.stream;
+    const data::SampleStream::State& saved = start.values.stream;
     // A task that generates its samples may have no position in the data set.
     if (saved.plan || saved.content_hash)
       data.stream().check_state(saved, saved_next_sample(start.values), start.checkpoint);
@@ -220,4 +221,4 @@ void check_start(const RunStart& start, const RunConfig& config, const ConfigSet
   check_templates(start, config.data, data);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

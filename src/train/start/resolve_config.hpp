@@ -10,7 +10,7 @@
 /// Three steps resolve the configuration of a run: open values, values that follow from the data,
 /// and values that follow from the start. Each step returns the configuration. run_task assigns it
 /// before the next step, because ConfigSet reads the keys from that object.
-namespace trireme {
+namespace trireme::train {
 
 struct OpenChoice {
   RunConfig config;
@@ -27,12 +27,12 @@ struct OpenChoice {
 /// Sets the sequence length and the model's shape from the data, and checks the layout on `ranks`
 /// ranks. Throws Error(usage) if the vocabulary of the data is larger than that of the starting
 /// weights. Throws `problems` for a shape or layout that does not fit.
-void resolve_shape(RunConfig& config, const ConfigSet& keys, const RunStart& start,
+void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data, int ranks, Problems problems = Problems());
 
 /// Checks configuration and data against the start (check_start), and sets the run's length.
 /// Returns warnings, some of which may be empty. Throws Error(usage) or Error(data).
-std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys,
+std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigSet& keys,
                                         const RunStart& start, const RunData& data);
 
 /// Return the configuration that resolve_shape or resolve_length completes.
@@ -41,12 +41,12 @@ std::vector<std::string> resolve_length(RunConfig& config, const ConfigSet& keys
 
 /// Returns "" if a run that starts from this training state can continue at the checkpoint's data
 /// position. Otherwise returns the reason why it begins at sample 0. `where` names the checkpoint.
-std::string other_data(const ConfigSet& keys, const SampleStream& stream, const RunValues& values,
-                       const std::string& where);
+std::string data_mismatch(const config::ConfigSet& keys, const data::SampleStream& stream,
+                          const RunValues& values, const std::string& where);
 
 /// Checks the resolved configuration against the start: the run's own keys and data, or the model,
 /// adapters and chat format of another checkpoint. Throws Error(usage); changes nothing.
-void check_start(const RunStart& start, const RunConfig& config, const ConfigSet& keys,
+void check_start(const RunStart& start, const RunConfig& config, const config::ConfigSet& keys,
                  const RunData& data);
 
-}  // namespace trireme
+}  // namespace trireme::train

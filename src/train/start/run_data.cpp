@@ -7,24 +7,24 @@
 #include "core/log.hpp"
 #include "text/tokenizer.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Opens the tokenizer of the first set of a plan.
-Tokenizer first_tokenizer(const StreamConfig& stream) {
+text::Tokenizer first_tokenizer(const data::StreamConfig& stream) {
   const std::string& set = stream.phases.front().sources.front().folders.front();
-  return Tokenizer::from_files(TokenSet::open(set).tokenizer_files(), set);
+  return text::Tokenizer::from_files(data::TokenSet::open(set).tokenizer_files(), set);
 }
 
 /// Returns the multiple that row lengths are padded to, so that every axis can split them.
-std::int64_t row_multiple(const ParallelConfig& parallel) {
+std::int64_t row_multiple(const parallel::ParallelConfig& parallel) {
   return parallel.tp * (parallel.cp == 1 ? 1 : 2 * parallel.cp);
 }
 
 /// Returns the chat format of all sets. Throws Error(usage) if they differ.
-std::string common_chat_template(const SampleStream& stream, const std::string& path) {
+std::string common_chat_template(const data::SampleStream& stream, const std::string& path) {
   const std::string first = stream.first_set().manifest().chat_template();
-  for (const TokenSet* set : stream.sets()) {
+  for (const data::TokenSet* set : stream.sets()) {
     const std::string name = set->manifest().chat_template();
     if (name == first) continue;
     fail(ErrorKind::usage,
@@ -40,43 +40,45 @@ std::string RunData::local(const std::string& folder, const std::string& stage) 
   if (stage.empty()) return folder;
   auto& copy = staged_[folder];
   if (copy == nullptr) {
-    copy = std::make_unique<StagedSet>(folder, stage);
+    copy = std::make_unique<data::StagedSet>(folder, stage);
     if (copy->made()) log::info(formatted("{}: copied to {}", folder, copy->folder().string()));
   }
   return copy->folder().string();
 }
 
-SampleStream RunData::open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
-                                  const Choose& choose) {
+data::SampleStream RunData::open_stream(const RunConfig& config,
+                                        std::span<const std::string_view> kinds,
+                                        const Choose& choose) {
   const DataConfig& data = config.data;
-  StreamConfig stream{.phases = read_plan(data.path, "data.path", kinds, config.train.seq_len),
-                      .seq_len = config.train.seq_len,
-                      .global_batch = config.train.global_batch,
-                      .seed = static_cast<std::uint64_t>(config.train.seed),
-                      .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
-                      .blend_rule = parse_blend_rule(data.blend_rule, "data.blend_rule"),
-                      .packing = parse_packing(data.packing, "data.packing"),
-                      .cross_documents = data.cross_documents,
-                      .split = data.split};
-  for (PlanPhase& phase : stream.phases) {
-    for (PlanSource& source : phase.sources) {
+  data::StreamConfig stream{
+      .phases = data::read_plan(data.path, "data.path", kinds, config.train.seq_len),
+      .seq_len = config.train.seq_len,
+      .global_batch = config.train.global_batch,
+      .seed = static_cast<std::uint64_t>(config.train.seed),
+      .shuffle_block = static_cast<std::uint64_t>(data.shuffle_block),
+      .blend_rule = data::parse_blend_rule(data.blend_rule, "data.blend_rule"),
+      .packing = data::parse_packing(data.packing, "data.packing"),
+      .cross_documents = data.cross_documents,
+      .split = data.split};
+  for (data::PlanPhase& phase : stream.phases) {
+    for (data::PlanSource& source : phase.sources) {
       for (std::string& folder : source.folders) folder = local(folder, data.stage);
     }
   }
   stream.row_multiple = row_multiple(config.parallel);
-  std::optional<Tokenizer> tokenizer;  // opened for the first word and then reused
+  std::optional<text::Tokenizer> tokenizer;  // opened for the first word and then reused
   choose(stream, [&](std::string_view word) {
     if (!tokenizer) tokenizer = first_tokenizer(stream);
     return tokenizer->encode(word, {.add_special_tokens = false});
   });
-  return SampleStream::open(stream);
+  return data::SampleStream::open(stream);
 }
 
 RunData::RunData(const RunConfig& config, std::span<const std::string_view> kinds,
                  const Choose& choose)
     : stream_(open_stream(config, kinds, choose)) {
-  const TokenSet& set = stream_.first_set();
-  require_kind(set, kinds, cat("--data ", config.data.path));
+  const data::TokenSet& set = stream_.first_set();
+  data::require_kind(set, kinds, cat("--data ", config.data.path));
   seq_len_ = config.train.seq_len == 0 ? set.seq_len() : config.train.seq_len;
   chat_template_ = common_chat_template(stream_, config.data.path);
   tokenizer_files_ = set.tokenizer_files();  // reports damaged files before the first step
@@ -86,11 +88,11 @@ RunData::RunData(const RunConfig& config, std::span<const std::string_view> kind
 void RunData::open_validation(const RunConfig& config, std::span<const std::string_view> kinds) {
   const DataConfig& data = config.data;
   validates_ = config.train.eval_every > 0;
-  refuse_texts(data.valid_path, "data.valid_path", kinds, config.train.seq_len);
-  refuse_blend(data.valid_path, "data.valid_path");
+  data::refuse_texts(data.valid_path, "data.valid_path", kinds, config.train.seq_len);
+  data::refuse_blend(data.valid_path, "data.valid_path");
   if (!data.valid_path.empty()) {
-    valid_set_.emplace(TokenSet::open(local(data.valid_path, data.stage)));
-    require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));
+    valid_set_.emplace(data::TokenSet::open(local(data.valid_path, data.stage)));
+    data::require_kind(*valid_set_, kinds, cat("data.valid_path ", data.valid_path));
     if (valid_set_->manifest().tokenizer_hash != stream_.first_set().manifest().tokenizer_hash) {
       fail(ErrorKind::usage, "data.valid_path {} was packed with another tokenizer than {}",
            data.valid_path, data.path);
@@ -100,20 +102,21 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
     fail(ErrorKind::usage, "train.eval_every = {} needs data.valid_path or data.split",
          config.train.eval_every);
   } else if (config.train.eval_every > 0) {
-    const Split split = Split::parse(data.split, "data.split");
-    const SplitPart part = data.valid_part == "test" ? SplitPart::test : SplitPart::valid;
-    for (const TokenSet* set : stream_.sets()) {
-      SampleConfig view = stream_.view(*set, seq_len_);
+    const data::Split split = data::Split::parse(data.split, "data.split");
+    const data::SplitPart part =
+        data.valid_part == "test" ? data::SplitPart::test : data::SplitPart::valid;
+    for (const data::TokenSet* set : stream_.sets()) {
+      data::SampleConfig view = stream_.view(*set, seq_len_);
       view.documents = split.part(part, set->num_documents());
       valid_samples_.emplace_back(*set, view);
     }
   }
 }
 
-std::vector<const SampleSet*> RunData::sample_sets() const {
-  std::vector<const SampleSet*> sets = stream_.sample_sets();
+std::vector<const data::SampleSet*> RunData::sample_sets() const {
+  std::vector<const data::SampleSet*> sets = stream_.sample_sets();
   if (!validates_) return sets;
-  for (const SampleSet& samples : valid_samples_) sets.push_back(&samples);
+  for (const data::SampleSet& samples : valid_samples_) sets.push_back(&samples);
   return sets;
 }
 
@@ -135,8 +138,8 @@ std::int64_t RunData::samples_of_epochs(double epochs) const {
 
 std::string RunData::size_text() const {
   if (const auto size = stream_.epoch_size())
-    return formatted("{} {} in ", *size, stream_.of_pairs() ? "pairs" : "sequences");
+    return formatted("{} {} in ", *size, stream_.samples_are_pairs() ? "pairs" : "sequences");
   return formatted("{} sources in ", stream_.num_sources());
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

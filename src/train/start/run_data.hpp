@@ -14,7 +14,7 @@
 #include "data/shards/token_set.hpp"
 #include "train/config/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The data of a run: the stream of training samples and the validation samples.
 class RunData {
@@ -24,22 +24,22 @@ class RunData {
   /// errors of SampleStream::open. Throws Error(usage) for a set of another kind, several chat
   /// formats, a validation set with another tokenizer, or train.eval_every without validation
   /// data.
-  using Choose = std::function<void(StreamConfig&, const EncodeWord&)>;
+  using Choose = std::function<void(data::StreamConfig&, const data::EncodeWord&)>;
 
   RunData(const RunConfig& config, std::span<const std::string_view> kinds, const Choose& choose);
   RunData(const RunData&) = delete;
   RunData& operator=(const RunData&) = delete;
 
-  [[nodiscard]] const SampleStream& stream() const { return stream_; }
+  [[nodiscard]] const data::SampleStream& stream() const { return stream_; }
 
   /// Returns train.seq_len; if it is 0, the length that the first set was packed for.
   [[nodiscard]] std::int64_t seq_len() const { return seq_len_; }
 
   /// Returns the validation samples: a separate set, or a part of each training set. May be empty.
-  [[nodiscard]] std::span<const SampleSet> validation() const { return valid_samples_; }
+  [[nodiscard]] std::span<const data::SampleSet> validation() const { return valid_samples_; }
 
   /// Returns all sets of the run: training sets and, if train.eval_every is not 0, validation sets.
-  [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
+  [[nodiscard]] std::vector<const data::SampleSet*> sample_sets() const;
 
   /// Returns contents of the tokenizer's files by name, as they were when the set was opened.
   [[nodiscard]] const std::map<std::string, std::string>& tokenizer_files() const {
@@ -64,18 +64,18 @@ class RunData {
  private:
   /// Returns the directory to read a set from: its copy if data.stage is set.
   std::string local(const std::string& folder, const std::string& stage);
-  SampleStream open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
-                           const Choose& choose);
+  data::SampleStream open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
+                                 const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
 
-  std::map<std::string, std::unique_ptr<StagedSet>> staged_;  // by the original directory
-  SampleStream stream_;
+  std::map<std::string, std::unique_ptr<data::StagedSet>> staged_;  // by the original directory
+  data::SampleStream stream_;
   std::int64_t seq_len_ = 0;
   std::map<std::string, std::string> tokenizer_files_;
   std::string chat_template_;
   bool validates_ = false;
-  std::optional<TokenSet> valid_set_;
-  std::vector<SampleSet> valid_samples_;
+  std::optional<data::TokenSet> valid_set_;
+  std::vector<data::SampleSet> valid_samples_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

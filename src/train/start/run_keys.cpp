@@ -6,18 +6,18 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"
 #include "train/report/sinks.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::optional<double> kLoraLr = 1e-4;  // MiniMind V3's trainer/train_lora.py
 
-void remove_lora_keys(std::string_view task, ConfigSet& keys) {
+void remove_lora_keys(std::string_view task, config::ConfigSet& keys) {
   for (const std::string& name : keys.names("lora")) {
     const std::string key = cat("lora.", name);
     if (keys.is_set(key)) {
@@ -31,7 +31,7 @@ void remove_lora_keys(std::string_view task, ConfigSet& keys) {
 
 /// Lets train.steps win over train.epochs. Exception: the command line sets epochs, and steps come
 /// from a file or from the environment.
-void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
+void choose_length_key(const TrainConfig& train, config::ConfigSet& keys) {
   if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
   const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
   if (is_typed("train.epochs") && !is_typed("train.steps"))
@@ -47,19 +47,20 @@ void choose_length_key(const TrainConfig& train, ConfigSet& keys) {
 
 constexpr const char* kOptimSection = "optim";
 
-bool has_key(const std::vector<OptimizerKey>& keys, const std::string& name) {
+bool has_key(const std::vector<optim::OptimizerKey>& keys, const std::string& name) {
   return std::any_of(keys.begin(), keys.end(),
-                     [&](const OptimizerKey& key) { return key.name == name; });
+                     [&](const optim::OptimizerKey& key) { return key.name == name; });
 }
 
 /// Applies the defaults of the chosen optimizer (`optim.name`) to keys that are not set, and
 /// removes keys that it does not have. Adds a problem if the command sets one of the removed keys.
-void resolve_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
-  OptimConfig chosen = optimizer_defaults(optim.name);
-  const std::vector<OptimizerKey> own = keys_of_optimizer(optim.name);
+void resolve_optimizer_keys(const optim::OptimConfig& optim, config::ConfigSet& keys) {
+  optim::OptimConfig chosen = optim::optimizer_defaults(optim.name);
+  const std::vector<optim::OptimizerKey> own = optim::keys_of_optimizer(optim.name);
   if (own.empty()) return;  // unknown optimizer: check() reports it
-  const std::string own_names = joined(own, ", ", [](const OptimizerKey& key) { return key.name; });
-  for (const OptimizerKey& key : chosen.keys) {
+  const std::string own_names =
+      joined(own, ", ", [](const optim::OptimizerKey& key) { return key.name; });
+  for (const optim::OptimizerKey& key : chosen.keys) {
     const std::string name = formatted("{}.{}", kOptimSection, key.name);
     const bool lacks = !has_key(own, key.name);
     keys.leave_out(name, lacks);
@@ -69,14 +70,16 @@ void resolve_optimizer_keys(const OptimConfig& optim, ConfigSet& keys) {
     }
   }
   std::vector<Field> defaults = fields_of(kOptimSection, chosen);
-  std::erase_if(defaults,
-                [&](const Field& field) { return !has_key(own, std::string(name_of(field.key))); });
+  std::erase_if(defaults, [&](const Field& field) {
+    return !has_key(own, std::string(config::name_of(field.key)));
+  });
   keys.apply_preset(defaults, "default");
 }
 
 }  // namespace
 
-std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Field>& section) {
+std::unique_ptr<config::ConfigSet> make_run_keys(RunConfig& config,
+                                                 const std::vector<Field>& section) {
   std::vector<Field> fields;
   const auto add = [&](const std::vector<Field>& more) {
     fields.insert(fields.end(), more.begin(), more.end());
@@ -90,10 +93,10 @@ std::unique_ptr<ConfigSet> make_run_keys(RunConfig& config, const std::vector<Fi
   add(sink_fields(config.metrics));
   add(fields_of("lora", config.lora));
   add(section);
-  return std::make_unique<ConfigSet>(std::move(fields));
+  return std::make_unique<config::ConfigSet>(std::move(fields));
 }
 
-KeysOfAllTasks::KeysOfAllTasks() {
+AllTaskKeys::AllTaskKeys() {
   std::vector<Field> sections;
   for (const TaskRow& row : task_rows()) {
     tasks.push_back(row.make());
@@ -102,10 +105,10 @@ KeysOfAllTasks::KeysOfAllTasks() {
   keys = make_run_keys(config, sections);
 }
 
-void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) {
-  const std::vector<std::string> known = model_preset_names();
+void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart& start) {
+  const std::vector<std::string> known = model::model_preset_names();
   if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
-    ModelConfig preset = model_preset(config.model.preset);
+    model::ModelConfig preset = model::model_preset(config.model.preset);
     const bool anew =
         start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
@@ -122,13 +125,13 @@ void finish_run_keys(RunConfig& config, ConfigSet& keys, const RunStart& start) 
   }
 }
 
-void finish_task_keys(Task& task, std::string_view name, RunConfig& config, ConfigSet& keys,
+void finish_task_keys(Task& task, std::string_view name, RunConfig& config, config::ConfigSet& keys,
                       const RunStart& start) {
   check_task(name, start);
   task.make_paths_absolute();
   if (!task.trains_adapters()) remove_lora_keys(name, keys);
   if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
-    OptimConfig own;
+    optim::OptimConfig own;
     own.lr = *lr;
     std::vector<Field> fields = fields_of("optim", own);
     std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
@@ -137,13 +140,13 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, Conf
   task.choose_defaults(keys);
   if (task.needs_start()) check_init(name, config, start, keys);
   const auto need = task.frozen(config);
-  if (need && need->checkpoint.empty() && !need->or_start) {
+  if (need && need->checkpoint.empty() && !need->use_start_if_empty) {
     keys.problems().add(need->key, "''",
                         formatted("{} needs a {}: give --{} with a {}", name, need->name, need->key,
-                                  kModelPlaceHelp));
+                                  checkpoint::kModelPathHelp));
   }
   finish_run_keys(config, keys, start);
   task.check(keys.problems());
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

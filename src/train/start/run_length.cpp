@@ -6,7 +6,7 @@
 #include "core/number.hpp"
 #include "train/start/resolve_config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// The position of the run before its first update.
@@ -15,10 +15,11 @@ struct Position {
   std::int64_t next_sample = 0;
 };
 
-Position position_of(const RunStart& start, const ConfigSet& keys, const SampleStream& stream) {
-  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::go_on) return {};
+Position position_of(const RunStart& start, const config::ConfigSet& keys,
+                     const data::SampleStream& stream) {
+  if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::resume_run) return {};
   const bool other = start.kind == RunStart::Kind::state &&
-                     !other_data(keys, stream, start.values, start.checkpoint).empty();
+                     !data_mismatch(keys, stream, start.values, start.checkpoint).empty();
   return {start.step(), other ? 0 : saved_next_sample(start.values)};
 }
 
@@ -41,7 +42,8 @@ std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples
 }
 
 /// Throws Error(usage) if a phase begins inside an update: an update needs samples of one length.
-void check_phases(const SampleStream& stream, std::int64_t next_sample, std::int64_t global_batch) {
+void check_phases(const data::SampleStream& stream, std::int64_t next_sample,
+                  std::int64_t global_batch) {
   const auto step = stream.cut_update(next_sample, global_batch);
   if (!step) return;
   fail(
@@ -52,7 +54,7 @@ void check_phases(const SampleStream& stream, std::int64_t next_sample, std::int
 
 }  // namespace
 
-RunLength run_length(const RunConfig& config, const RunStart& start, const ConfigSet& keys,
+RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
                      const RunData& data) {
   const TrainConfig& train = config.train;
   RunLength length{train.steps, train.num_samples, ""};
@@ -87,4 +89,4 @@ void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {
        start.kind == RunStart::Kind::state ? ", or --init to begin at step 0" : "");
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 #include "train/start/run_start.hpp"
 
 /// The length of a run: how many updates it has, and at which sample the last one ends.
-namespace trireme {
+namespace trireme::train {
 
 struct RunLength {
   std::int64_t steps = 0;        // train.steps
@@ -17,10 +17,10 @@ struct RunLength {
 /// Returns the length that the configuration asks for. If train.steps is 0, the length follows from
 /// train.num_samples or train.epochs, and the last update holds the remaining samples. Throws
 /// Error(usage) for epochs of data without a defined length, and for contradicting numbers.
-RunLength run_length(const RunConfig& config, const RunStart& start, const ConfigSet& keys,
+RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
                      const RunData& data);
 
 /// Throws Error(usage) if `steps` (train.steps) is less than `done`, the number of completed steps.
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done);
 
-}  // namespace trireme
+}  // namespace trireme::train

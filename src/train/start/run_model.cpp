@@ -11,27 +11,28 @@
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
-std::unique_ptr<Communicator> make_device_world(const RunRanks& ranks, at::Device device) {
+std::unique_ptr<comm::Communicator> make_device_world(const RunRanks& ranks, at::Device device) {
   if (!device.is_cuda()) return nullptr;
-  return make_world("nccl", ranks.launch, ranks.options, ranks.device_backends);
+  return comm::make_world("nccl", ranks.launch, ranks.options, ranks.device_backends);
 }
 
-TransformerOptions model_options(const RunConfig& config, const Mesh& mesh) {
+model::TransformerOptions model_options(const RunConfig& config, const parallel::Mesh& mesh) {
   return {ops::path_of(config.train.fused_ops),
-          by_name<Recompute>(kRecomputes, config.parallel.recompute),
+          by_name<parallel::Recompute>(parallel::kRecomputes, config.parallel.recompute),
           static_cast<std::uint64_t>(config.train.seed),
-          {mesh.group(Axis::tp), config.parallel.sequence_parallel, config.parallel.tp_chunks},
-          context_group(mesh),
+          {mesh.group(parallel::Axis::tp), config.parallel.sequence_parallel,
+           config.parallel.tp_chunks},
+          parallel::context_group(mesh),
           config.lora,
-          ExpertGroup(mesh)};
+          parallel::ExpertGroup(mesh)};
 }
 
 /// Returns the parallel configuration without options that have no effect on this device.
-ParallelConfig effective_parallel(const RunRequest& run, at::Device device) {
-  ParallelConfig config = run.config.parallel;
+parallel::ParallelConfig effective_parallel(const RunRequest& run, at::Device device) {
+  parallel::ParallelConfig config = run.config.parallel;
   if (device.is_cpu() && config.offload != "none") {
     if (run.ranks.world.rank() == 0)
       log::info("parallel.offload changes nothing on a CPU: everything is in host memory already");
@@ -40,12 +41,12 @@ ParallelConfig effective_parallel(const RunRequest& run, at::Device device) {
   return config;
 }
 
-Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
-  const ParallelConfig config = effective_parallel(run, device);
+parallel::Mesh make_mesh(const RunRequest& run, comm::Communicator& world, at::Device device) {
+  const parallel::ParallelConfig config = effective_parallel(run, device);
   std::vector<int> nodes;
   if (config.hierarchical)
-    nodes = all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
-  Mesh mesh(world, config, nodes);
+    nodes = comm::all_gather_value(run.ranks.world, run.ranks.launch.node, "nodes");
+  parallel::Mesh mesh(world, config, nodes);
   if (config.hierarchical && mesh.node_levels() == nullptr && world.rank() == 0) {
     log::info(
         "parallel.hierarchical changes nothing: it needs at least two nodes with equally many data ranks, at least two each");
@@ -54,30 +55,32 @@ Mesh make_mesh(const RunRequest& run, Communicator& world, at::Device device) {
 }
 
 /// Returns this rank's stages of a frozen model: as many stages as the trained model has.
-ModelStages frozen_stages(const RunConfig& config, const ModelConfig& shape, const Mesh& mesh) {
-  ParallelConfig parallel = config.parallel;
+model::ModelStages frozen_stages(const RunConfig& config, const model::ModelConfig& shape,
+                                 const parallel::Mesh& mesh) {
+  parallel::ParallelConfig parallel = config.parallel;
   if (shape.num_layers != config.model.num_layers) parallel.stages = "auto";
-  const int stages = stage_placement(parallel).stages();
+  const int stages = parallel::stage_placement(parallel).stages();
   if (parallel.pp > 1 && stages > shape.num_layers) {
     fail(
         ErrorKind::usage,
         "parallel.pp = {} makes {} stages of schedule {}, must be at most the {} layers of the frozen model: each stage needs at least one layer",
         parallel.pp, stages, parallel.schedule, shape.num_layers);
   }
-  return rank_stages(shape, parallel, config.train.seq_len, mesh.rank(Axis::pp));
+  return model::rank_stages(shape, parallel, config.train.seq_len, mesh.rank(parallel::Axis::pp));
 }
 
 std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
-                                         const std::optional<KeptWeights>& kept, const Mesh& mesh,
-                                         at::Device device) {
+                                         const std::optional<FrozenWeights>& kept,
+                                         const parallel::Mesh& mesh, at::Device device) {
   if (!kept) return nullptr;
-  ModelConfig shape =
-      model_from_values(kept->checkpoint.manifest().values, kept->checkpoint.path().string());
+  model::ModelConfig shape = checkpoint::model_from_values(kept->checkpoint.manifest().values,
+                                                           kept->checkpoint.path().string());
   shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
-  TransformerOptions options = model_options(config, mesh);
+  model::TransformerOptions options = model_options(config, mesh);
   options.lora = {};
   return std::make_unique<FrozenModel>(shape, frozen_stages(config, shape, mesh), options, mesh,
-                                       precision_dtypes(config.train.precision).compute, device);
+                                       device::precision_dtypes(config.train.precision).compute,
+                                       device);
 }
 
 }  // namespace
@@ -87,16 +90,17 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
     : device_world(make_device_world(run.ranks, device)),
       mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
       transformer(registry, run.config.model,
-                  rank_stages(run.config.model, run.config.parallel, run.config.train.seq_len,
-                              mesh.rank(Axis::pp)),
+                  model::rank_stages(run.config.model, run.config.parallel,
+                                     run.config.train.seq_len, mesh.rank(parallel::Axis::pp)),
                   model_options(run.config, mesh)),
       frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
       objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh,
                                          data.sample_sets(), frozen_start.init_sha256, measures})),
       samples(run.task.make_source(
           {run.config, data.stream(), data.validation(), transformer, mesh, run.ranks.world})),
-      optimizer((registry.allocate(mesh, precision_dtypes(run.config.train.precision), device),
-                 transformer.prepare(), make_optimizer(run.config.optim, registry))),
+      optimizer(
+          (registry.allocate(mesh, device::precision_dtypes(run.config.train.precision), device),
+           transformer.prepare(), optim::make_optimizer(run.config.optim, registry))),
       scaler(run.config.train.precision == "fp16"),
       step({transformer, *objective, *optimizer, scaler, mesh, measures},
            run.config.optim.clip_norm),
@@ -104,32 +108,37 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
 
 std::size_t RunModel::state_bytes() const {
   std::size_t bytes = 0;
-  for (const StateTensor& tensor : state.tensors()) bytes += tensor.owner ? tensor.bytes.size() : 0;
+  for (const checkpoint::StateTensor& tensor : state.tensors())
+    bytes += tensor.owner ? tensor.bytes.size() : 0;
   return bytes;
 }
 
 std::string RunModel::layout(const RunRequest& run) const {
   std::string text =
       formatted("ranks {}, micro_batch {}", run.ranks.world.size(), run.config.train.micro_batch);
-  for (const Axis axis : {Axis::tp, Axis::cp, Axis::dp, Axis::pp})
-    text += formatted(", {} {}", kAxisNames[static_cast<std::size_t>(axis)], mesh.size(axis));
-  if (mesh.folds_experts())
-    text += formatted(", etp {}, ep {}", mesh.size(Axis::etp), mesh.size(Axis::ep));
-  if (mesh.size(Axis::pp) > 1)
-    text += formatted(
-        ", schedule {}, stages {}", run.config.parallel.schedule,
-        text_of(model_stages(run.config.model, run.config.parallel, run.config.train.seq_len)));
+  for (const parallel::Axis axis :
+       {parallel::Axis::tp, parallel::Axis::cp, parallel::Axis::dp, parallel::Axis::pp})
+    text +=
+        formatted(", {} {}", parallel::kAxisNames[static_cast<std::size_t>(axis)], mesh.size(axis));
+  if (mesh.has_expert_grid())
+    text +=
+        formatted(", etp {}, ep {}", mesh.size(parallel::Axis::etp), mesh.size(parallel::Axis::ep));
+  if (mesh.size(parallel::Axis::pp) > 1)
+    text += formatted(", schedule {}, stages {}", run.config.parallel.schedule,
+                      text_of(model::model_stages(run.config.model, run.config.parallel,
+                                                  run.config.train.seq_len)));
   return text;
 }
 
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
                                       const FrozenStart& frozen_start, Measures& measures) {
-  set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
-  keep_freed_memory(run.config.parallel.zero > 0);
-  const at::Device device = choose_device(run.config.train.device, run.ranks.launch.local_rank);
-  use_deterministic_kernels(device);
-  if (run.config.parallel.reproducible) use_thread_independent_products();
+  device::set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
+  device::keep_freed_memory(run.config.parallel.zero > 0);
+  const at::Device device =
+      device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
+  device::use_deterministic_kernels(device);
+  if (run.config.parallel.reproducible) device::use_thread_independent_products();
   return std::make_unique<RunModel>(run, data, frozen_start, device, measures);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -14,19 +14,19 @@
 #include "train/state/run_state.hpp"
 #include "train/step/step.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// All objects that are built from the resolved configuration, in order of their dependencies.
 struct RunModel {
-  std::unique_ptr<Communicator> device_world;  // null on a CPU, which uses the control world
-  Mesh mesh;
-  ParamRegistry registry;
-  Transformer transformer;
+  std::unique_ptr<comm::Communicator> device_world;  // null on a CPU, which uses the control world
+  parallel::Mesh mesh;
+  parallel::ParamRegistry registry;
+  model::Transformer transformer;
   std::unique_ptr<FrozenModel> frozen;  // frozen model of the task; null if it has none
-  std::unique_ptr<Objective> objective;
+  std::unique_ptr<objective::Objective> objective;
   std::unique_ptr<SampleSource> samples;
-  std::unique_ptr<Optimizer> optimizer;
-  LossScaler scaler;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  optim::LossScaler scaler;
   Step step;
   StateView state;
 
@@ -45,4 +45,4 @@ struct RunModel {
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
                                       const FrozenStart& frozen_start, Measures& measures);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,21 +6,21 @@
 
 #include "comm/factory.hpp"
 #include "config/config_set.hpp"
-#include "job/journal.hpp"
-#include "job/run_folder.hpp"
+#include "job/event_log.hpp"
+#include "job/run_directory.hpp"
 #include "train/config/config.hpp"
 #include "train/start/run_start.hpp"
 #include "train/task/task.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The ranks of a run, and the communication backends for devices (only some programs link them).
 struct RunRanks {
-  const LaunchInfo& launch;
-  Communicator& world;                           // CPU: control, agreement, metrics, checkpoints
-  std::span<const CommBackend> device_backends;  // "nccl" if it was built
-  CommOptions options;
-  JobPlace place;  // scheduler job of this attempt; empty without a scheduler
+  const comm::LaunchInfo& launch;
+  comm::Communicator& world;  // CPU: control, agreement, metrics, checkpoints
+  std::span<const comm::CommBackend> device_backends;  // "nccl" if it was built
+  comm::CommOptions options;
+  job::AttemptId place;  // scheduler job of this attempt; empty without a scheduler
 };
 
 /// The request that a program passes to run_task. `keys` refers to `config`, which run_task
@@ -30,11 +30,12 @@ struct RunRequest {
   std::string_view name;  // name of the task, for example "pretrain"
   const Task& task;
   const RunConfig& config;
-  const ConfigSet& keys;
-  RunFolder folder;
+  const config::ConfigSet& keys;
+  job::RunDirectory folder;
   RunStart start;
   RunRanks ranks;
-  std::shared_ptr<Journal> journal;  // event log; writes nothing until the directory is claimed
+  std::shared_ptr<job::EventLog>
+      journal;  // event log; writes nothing until the directory is claimed
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

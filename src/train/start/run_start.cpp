@@ -10,13 +10,13 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/load/load.hpp"
-#include "checkpoint/upkeep/model_place.hpp"
+#include "checkpoint/upkeep/model_path.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,10 +25,10 @@ constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 
 /// Returns the newest checkpoint with a readable manifest. Its files are verified when it is
 /// loaded.
-std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
-  for (const std::int64_t step : list_steps(checkpoints)) {
+std::optional<checkpoint::Checkpoint> newest_readable(const fs::path& checkpoints) {
+  for (const std::int64_t step : checkpoint::list_steps(checkpoints)) {
     try {
-      return Checkpoint::open(checkpoints / step_folder_name(step));
+      return checkpoint::Checkpoint::open(checkpoints / checkpoint::step_directory_name(step));
     } catch (const Error&) {
     }
   }
@@ -37,7 +37,7 @@ std::optional<Checkpoint> newest_readable(const fs::path& checkpoints) {
 
 /// Broadcasts a JSON text from rank 0. An Error on rank 0 becomes the member "error".
 template <class Read>
-Json shared(Communicator& world, const Read& read) {
+Json shared(comm::Communicator& world, const Read& read) {
   Json facts = Json::object();
   if (world.rank() == 0) {
     try {
@@ -46,10 +46,10 @@ Json shared(Communicator& world, const Read& read) {
       facts["error"] = {{"kind", static_cast<int>(error.kind())}, {"text", error.what()}};
     }
   }
-  return parse_json(broadcast_text(world, json_text(facts)), "the start of the run");
+  return parse_json(comm::broadcast_text(world, json_text(facts)), "the start of the run");
 }
 
-void put(Json& facts, const Checkpoint& checkpoint) {
+void put(Json& facts, const checkpoint::Checkpoint& checkpoint) {
   facts["checkpoint"] = checkpoint.path().string();
   facts["values"] = checkpoint.manifest().values;
 }
@@ -63,21 +63,23 @@ void take(const Json& facts, RunStart& start) {
   if (!facts.contains("checkpoint")) return;
   start.checkpoint = facts["checkpoint"].get<std::string>();
   const auto values = facts["values"].get<RunValues::Texts>();
-  if (auto wrong = capture([&] { start.values = RunValues::from_values(values); }))
+  if (auto wrong = comm::capture([&] { start.values = RunValues::from_values(values); }))
     start.error = std::move(wrong);
 }
 
 /// Reads the run directory. A directory that does not exist is not an error.
-void read_folder(const RunFolder& folder, Json& facts) {
+void read_folder(const job::RunDirectory& folder, Json& facts) {
   if (!folder.holds_run()) return;
-  facts["committed"] = committed_step(folder);  // read before the list, so that it is never ahead
-  facts["own"] = !list_steps(folder.checkpoints()).empty();
+  facts["committed"] =
+      job::committed_step(folder);  // read before the list, so that it is never ahead
+  facts["own"] = !checkpoint::list_steps(folder.checkpoints()).empty();
   if (const auto own = newest_readable(folder.checkpoints())) put(facts, *own);
   if (!fs::exists(folder.config())) return;
   try {
     Json values = Json::array();
     const std::string where = folder.config().string();
-    for (const EarlierValue& value : earlier_values(read_text(where, kMaxConfigBytes), where))
+    for (const config::EarlierValue& value :
+         config::earlier_values(read_text(where, kMaxConfigBytes), where))
       values.push_back({value.key, value.text, value.origin});
     facts["config"] = std::move(values);
   } catch (const Error& error) {
@@ -99,7 +101,8 @@ constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
 
 /// Returns true if an earlier value must not be applied again. `never` is dropped if the run has
 /// lost its checkpoints, because the user must repeat this option.
-bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValue& value) {
+bool is_left_out(const config::ConfigSet& keys, const RunStart& start,
+                 const config::EarlierValue& value) {
   const auto is_derived_anew = [&](const Derived& one) {
     return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
   };
@@ -108,53 +111,55 @@ bool is_left_out(const ConfigSet& keys, const RunStart& start, const EarlierValu
 }
 
 /// Returns true if min_lr was the default (a tenth of the peak) and the command sets another peak.
-bool is_tenth_of_another_lr(const ConfigSet& keys, const std::vector<EarlierValue>& values,
-                            const EarlierValue& value) {
+bool is_tenth_of_another_lr(const config::ConfigSet& keys,
+                            const std::vector<config::EarlierValue>& values,
+                            const config::EarlierValue& value) {
   if (value.key != "optim.min_lr" || !keys.is_set("optim.lr")) return false;
-  const auto lr = std::find_if(values.begin(), values.end(),
-                               [](const EarlierValue& one) { return one.key == "optim.lr"; });
+  const auto lr = std::find_if(values.begin(), values.end(), [](const config::EarlierValue& one) {
+    return one.key == "optim.lr";
+  });
   if (lr == values.end()) return false;
   const double tenth = 0.1 * parse_number(lr->text).value_or(0);
   return std::abs(parse_number(value.text).value_or(0) - tenth) <= 1e-9 * tenth;
 }
 
 /// Applies earlier values to `keys`. Warns if they are invalid.
-void apply(ConfigSet& keys, std::vector<EarlierValue> values, RunStart& start) {
-  const bool anew = start.kind != RunStart::Kind::go_on && !start.own;
-  const std::vector<EarlierValue> all = values;
-  std::erase_if(values, [&](const EarlierValue& value) {
+void apply(config::ConfigSet& keys, std::vector<config::EarlierValue> values, RunStart& start) {
+  const bool anew = start.kind != RunStart::Kind::resume_run && !start.own;
+  const std::vector<config::EarlierValue> all = values;
+  std::erase_if(values, [&](const config::EarlierValue& value) {
     return is_left_out(keys, start, value) || (anew && is_tenth_of_another_lr(keys, all, value));
   });
   const std::string wrong = keys.apply_earlier(values);
   if (!wrong.empty())
     return keys.warn(formatted("values of the earlier run are ignored: {}", wrong));
-  for (const EarlierValue& value : values) {
+  for (const config::EarlierValue& value : values) {
     if (value.key == "model.hidden_size") start.has_shape = true;
     if (value.key == "model.preset" && start.preset.empty()) start.preset = value.text;
   }
 }
 
-void apply_config_file(ConfigSet& keys, const Json& facts, RunStart& start) {
+void apply_config_file(config::ConfigSet& keys, const Json& facts, RunStart& start) {
   if (facts.contains("config_error")) {
     keys.warn(formatted("config.toml of the run is ignored: {}",
                         facts["config_error"].get<std::string>()));
     return;
   }
   if (!facts.contains("config")) return;
-  std::vector<EarlierValue> values;
+  std::vector<config::EarlierValue> values;
   for (const Json& value : facts["config"])
     values.push_back(
         {value[0].get<std::string>(), value[1].get<std::string>(), value[2].get<std::string>()});
   apply(keys, std::move(values), start);
 }
 
-void apply_checkpoint(ConfigSet& keys, RunStart& start) {
-  std::vector<EarlierValue> values;
+void apply_checkpoint(config::ConfigSet& keys, RunStart& start) {
+  std::vector<config::EarlierValue> values;
   const bool weights_alone = start.kind == RunStart::Kind::weights;
   const RunValues::Texts& model = start.values.model;
   for (const auto& [key, text] : weights_alone ? model : start.values.config) {
     // Continued training keeps the adapters' meaning, but not their dropout.
-    const bool of_adapters = keys.is_set("lora.rank") && holds_adapters(model) &&
+    const bool of_adapters = keys.is_set("lora.rank") && checkpoint::holds_adapters(model) &&
                              key.starts_with("lora.") && key != "lora.dropout";
     if (weights_alone && !key.starts_with("model.") && !of_adapters) continue;
     // The start of the other run does not apply to this run.
@@ -171,25 +176,25 @@ bool is_lost(const RunStart& start, const CheckpointConfig& config) {
 
 RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
   using Kind = RunStart::Kind;
-  if (start.checkpoint.empty()) return start.own ? Kind::go_on : Kind::nothing;
+  if (start.checkpoint.empty()) return start.own ? Kind::resume_run : Kind::nothing;
   if (!start.values.is_training_state()) return Kind::weights;
-  if (start.own) return Kind::go_on;
+  if (start.own) return Kind::resume_run;
   return config.start == "weights" ? Kind::weights : Kind::state;
 }
 
 }  // namespace
 
-bool RunStart::begun_anew() const {
+bool RunStart::was_started_fresh() const {
   return own && values.configured("checkpoint.resume") == "never";
 }
 
 std::int64_t RunStart::step() const {
-  if (kind != Kind::go_on && kind != Kind::state) return 0;
+  if (kind != Kind::resume_run && kind != Kind::state) return 0;
   return values.step ? number_in(values, &RunValues::step, 0, std::int64_t{1} << 62) : 0;
 }
 
-RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
-                    Communicator& world) {
+RunStart read_start(RunConfig& config, config::ConfigSet& keys, const job::RunDirectory& folder,
+                    comm::Communicator& world) {
   RunStart start;
   const Json facts = shared(world, [&](Json& out) { read_folder(folder, out); });
   start.committed = facts.value("committed", std::int64_t{-1});
@@ -199,7 +204,8 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
     apply_config_file(keys, facts, start);
   if (!start.own && config.checkpoint.names_checkpoint()) {
     const Json named = shared(world, [&](Json& out) {
-      const ModelDescription model = read_model_description(config.checkpoint.resume);
+      const checkpoint::ModelDescription model =
+          checkpoint::read_model_description(config.checkpoint.resume);
       out["checkpoint"] = model.place.string();
       out["values"] = model.values;
     });
@@ -218,16 +224,16 @@ RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
 }
 
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
-                ConfigSet& keys) {
+                config::ConfigSet& keys) {
   if (start.error) return;
   const std::string& place = config.checkpoint.resume;
   if (start.kind == RunStart::Kind::nothing && !start.own && start.committed < 0) {
-    keys.problems().add(
-        "checkpoint.resume", place,
-        formatted("{} starts from a trained model: give --init with a {}", name, kModelPlaceHelp));
+    keys.problems().add("checkpoint.resume", place,
+                        formatted("{} starts from a trained model: give --init with a {}", name,
+                                  checkpoint::kModelPathHelp));
   }
   const auto begun = start.values.configured("checkpoint.resume");
-  if (start.kind != RunStart::Kind::go_on || !begun || !config.checkpoint.names_checkpoint())
+  if (start.kind != RunStart::Kind::resume_run || !begun || !config.checkpoint.names_checkpoint())
     return;
   if (fs::weakly_canonical(place) != fs::weakly_canonical(*begun)) {
     keys.problems().add(
@@ -239,7 +245,7 @@ void check_init(std::string_view name, const RunConfig& config, const RunStart& 
 }
 
 void check_task(std::string_view name, const RunStart& start) {
-  if (start.kind != RunStart::Kind::go_on) return;
+  if (start.kind != RunStart::Kind::resume_run) return;
   const auto& task = start.values.task;
   if (!task || *task == name) return;
   fail(
@@ -248,7 +254,7 @@ void check_task(std::string_view name, const RunStart& start) {
       start.checkpoint, *task, name);
 }
 
-void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys) {
+void check_start_kind(const RunConfig& config, const RunStart& start, config::ConfigSet& keys) {
   if (start.error || !keys.is_set("checkpoint.start")) return;
   const std::string& wanted = config.checkpoint.start;
   const bool is_named = config.checkpoint.names_checkpoint();
@@ -257,7 +263,7 @@ void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet&
         "checkpoint.start", wanted,
         formatted("but {} holds only weights: leave out this option", start.checkpoint));
   }
-  if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::go_on) {
+  if (wanted == "weights" && !is_named && start.kind == RunStart::Kind::resume_run) {
     keys.problems().add(
         "checkpoint.start", wanted,
         formatted(
@@ -268,4 +274,4 @@ void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet&
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

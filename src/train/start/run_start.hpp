@@ -7,21 +7,21 @@
 #include "comm/communicator.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 #include "train/config/config.hpp"
 #include "train/state/run_values.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The start of a run: the contents of its directory and of the checkpoint that it starts from.
 /// They are read before the data is opened, so that the whole configuration can be checked at
 /// once.
 struct RunStart {
   enum class Kind {
-    nothing,  // random weights
-    go_on,    // resume from the run's own newest checkpoint
-    state,    // new run: weights, optimizer state, step and data position of another run
-    weights,  // new run: weights only
+    nothing,     // random weights
+    resume_run,  // resume from the run's own newest checkpoint
+    state,       // new run: weights, optimizer state, step and data position of another run
+    weights,     // new run: weights only
   };
 
   Kind kind = Kind::nothing;
@@ -35,7 +35,7 @@ struct RunStart {
   std::optional<Error> error;
 
   /// Returns true if `--resume never` created this run. The same option then resumes it.
-  [[nodiscard]] bool begun_anew() const;
+  [[nodiscard]] bool was_started_fresh() const;
   /// Returns the number of completed steps; 0 if the run begins at step 0.
   [[nodiscard]] std::int64_t step() const;
 };
@@ -46,18 +46,18 @@ struct RunStart {
 /// starts again as the command says; config.toml counts only if the command names neither data nor
 /// a start. A config.toml that cannot be read causes a warning (ConfigSet::warnings). Collective.
 ///   config  the object that `keys` refer to; checkpoint.resume and checkpoint.start are read
-RunStart read_start(RunConfig& config, ConfigSet& keys, const RunFolder& folder,
-                    Communicator& world);
+RunStart read_start(RunConfig& config, config::ConfigSet& keys, const job::RunDirectory& folder,
+                    comm::Communicator& world);
 
 /// Adds a problem if the task `name` needs a trained model and the run has none, or if the command
 /// names another model than the one that this run started from.
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
-                ConfigSet& keys);
+                config::ConfigSet& keys);
 
 /// Throws Error(usage) if the run to resume belongs to another task than `name`.
 void check_task(std::string_view name, const RunStart& start);
 
 /// Adds a problem if checkpoint.start asks for something that the start does not have.
-void check_start_kind(const RunConfig& config, const RunStart& start, ConfigSet& keys);
+void check_start_kind(const RunConfig& config, const RunStart& start, config::ConfigSet& keys);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -10,7 +10,7 @@
 #include "text/tokenizer.hpp"
 #include "train/state/resume.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr auto kMayDiffer = std::to_array<std::string_view>(
@@ -26,13 +26,15 @@ bool is_one_of(const std::array<std::string_view, N>& keys, const std::string& k
 
 }  // namespace
 
-void check_same_model(const RunStart& start, const ModelConfig& model, const ConfigSet& keys) {
+void check_same_model(const RunStart& start, const model::ModelConfig& model,
+                      const config::ConfigSet& keys) {
   std::map<std::string, std::string> wanted;
-  put_model_values(model, wanted);
+  checkpoint::put_model_values(model, wanted);
   std::string differences;
   for (const auto& [key, value] : wanted) {
     const auto found = start.values.model.find(key);
-    const auto has = found != start.values.model.end() ? found->second : value_before(key);
+    const auto has =
+        found != start.values.model.end() ? found->second : value_of_older_versions(key);
     if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
@@ -49,15 +51,17 @@ void check_same_model(const RunStart& start, const ModelConfig& model, const Con
   }
 }
 
-void check_same_adapters(const RunStart& start, const LoraConfig& lora, const ModelConfig& model) {
-  if (!lora.on() || !holds_adapters(start.values.model)) return;
-  const LoraConfig theirs = lora_from_values(start.values.model, start.checkpoint);
+void check_same_adapters(const RunStart& start, const model::LoraConfig& lora,
+                         const model::ModelConfig& model) {
+  if (!lora.on() || !checkpoint::holds_adapters(start.values.model)) return;
+  const model::LoraConfig theirs =
+      checkpoint::lora_from_values(start.values.model, start.checkpoint);
   const auto differs = [&](const char* key, const auto& mine, const auto& has) {
     fail(ErrorKind::usage, "{} = {}, but the adapters of {} have {}: give the same value", key,
          mine, start.checkpoint, has);
   };
   if (theirs.rank != lora.rank) differs("lora.rank", lora.rank, theirs.rank);
-  if (lora_targets(theirs, model) != lora_targets(lora, model))
+  if (model::lora_targets(theirs, model) != model::lora_targets(lora, model))
     differs("lora.targets", lora.targets, theirs.targets);
   if (theirs.scale() != lora.scale()) {
     differs("lora.alpha (with lora.rslora)", formatted("{} ({})", lora.alpha, lora.rslora),
@@ -71,13 +75,13 @@ namespace {
 std::string tokenizer_hash_of(const std::map<std::string, std::string>& files,
                               const std::string& where) {
   const auto file = files.find("tokenizer.json");
-  if (file == files.end() || !tokenizer_problem({*file}, where).empty()) return "";
-  return Tokenizer::from_files({*file}, where).content_hash();
+  if (file == files.end() || !checkpoint::tokenizer_problem({*file}, where).empty()) return "";
+  return text::Tokenizer::from_files({*file}, where).content_hash();
 }
 
 }  // namespace
 
-void check_beside_tokenizer(const std::map<std::string, std::string>& files,
+void check_frozen_tokenizer(const std::map<std::string, std::string>& files,
                             const std::string& where, const std::string& role,
                             const std::string& set_tokenizer_hash) {
   const std::string hash = tokenizer_hash_of(files, where);
@@ -95,7 +99,8 @@ void fail_another_tokenizer(const std::string& where) {
       where, where);
 }
 
-void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_tokenizer_hash) {
+void check_same_tokenizer(const checkpoint::Checkpoint& checkpoint,
+                          const std::string& set_tokenizer_hash) {
   if (!checkpoint.has_file("tokenizer.json")) return;
   const std::string where = checkpoint.path().string();
   const std::string hash =
@@ -103,8 +108,9 @@ void check_same_tokenizer(const Checkpoint& checkpoint, const std::string& set_t
   if (!hash.empty() && hash != set_tokenizer_hash) fail_another_tokenizer(where);
 }
 
-void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
-  for (const StateTensor& tensor : state.tensors) {
+void check_has_optimizer_state(const checkpoint::Checkpoint& checkpoint,
+                               const checkpoint::StateDict& state) {
+  for (const checkpoint::StateTensor& tensor : state.tensors) {
     if (!tensor.name.starts_with("optim/")) continue;
     if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
     fail(
@@ -114,4 +120,4 @@ void check_has_moments(const Checkpoint& checkpoint, const StateDict& state) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -9,7 +9,7 @@
 #include "optim/schedule.hpp"
 #include "train/state/resume.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Learning-rate schedules that agree for so many steps count as equal.
@@ -26,8 +26,8 @@ std::string rate_changes(const Continuation& c) {
   if (before == now) return "";
   const std::int64_t last = std::min(std::max(before, now), c.step + kMostStepsCompared);
   for (std::int64_t step = c.step + 1; step <= last; ++step) {
-    const double rate_before = learning_rate(c.config.optim, step, before);
-    const double rate_now = learning_rate(c.config.optim, step, now);
+    const double rate_before = optim::learning_rate(c.config.optim, step, before);
+    const double rate_now = optim::learning_rate(c.config.optim, step, now);
     if (rate_before == rate_now) continue;
     return formatted(
         "from step {} on the learning rate is another, because train.steps = {} (was {}) moves the end of the {} schedule: at step {} {} (was {})",
@@ -62,7 +62,7 @@ std::string training_changes(const Continuation& c, const std::string& machine,
     return formatted(
         "each data rank trains a replica of its own for parallel.local_steps = {}, and the ranks have changed",
         local_steps);
-  const MoeConfig& moe = c.config.model.moe;
+  const model::MoeConfig& moe = c.config.model.moe;
   if (!moe.has_aux_loss() || moe.router_aux_loss != "micro_batch") return "";
   for (const ChangedKey& change : changes) {
     if (change.key != "train.micro_batch") continue;
@@ -114,4 +114,4 @@ std::string describe_continuation(const Continuation& continuation) {
   return "exact: losses and weights continue bit for bit as without the interruption";
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,13 +6,13 @@
 #include "train/state/fingerprint.hpp"
 #include "train/state/run_values.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The values of a resumed run that are compared with its checkpoint.
 struct Continuation {
   const RunValues& values;  // values of the checkpoint
   const RunConfig& config;  // resolved configuration
-  const ConfigSet& keys;
+  const config::ConfigSet& keys;
   const Fingerprint& fingerprint;
   std::string plan_hash;  // SampleStream::plan_hash; "" if the data is other data
   std::int64_t step = 0;  // number of completed steps
@@ -22,4 +22,4 @@ struct Continuation {
 /// the checkpoint, which steps differ, and why.
 std::string describe_continuation(const Continuation& continuation);
 
-}  // namespace trireme
+}  // namespace trireme::train

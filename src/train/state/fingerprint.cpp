@@ -20,7 +20,7 @@
 #include "core/log.hpp"
 #include "device/device.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Libraries whose arithmetic or order of sums may change with their version.
@@ -70,8 +70,8 @@ std::string others(const std::vector<std::uint64_t>& all) {
   return joined(ranks, ", ");
 }
 
-std::string differing_ranks(Communicator& world, std::string_view text) {
-  return others(all_gather_value(world, xxh3_64(text), "fingerprint"));
+std::string differing_ranks(comm::Communicator& world, std::string_view text) {
+  return others(comm::all_gather_value(world, xxh3_64(text), "fingerprint"));
 }
 
 std::string to_text(const Fingerprint& fingerprint) {
@@ -94,18 +94,19 @@ Fingerprint parse(const std::string& text) {
 
 }  // namespace
 
-Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::string& layout) {
+Fingerprint take_fingerprint(comm::Communicator& world, at::Device device,
+                             const std::string& layout) {
   Fingerprint mine{{"torch", TORCH_VERSION},
                    {"libraries", loaded_libraries(device)},
                    {"threads", cat(at::get_num_threads())},
                    {"isa", at::get_cpu_capability()},
-                   {"device", device_name(device)},
+                   {"device", device::device_name(device)},
                    {"layout", layout}};
   std::string binary;
-  all_or_none(world, [&] { binary = hash_file("/proc/self/exe"); });
+  comm::all_or_none(world, [&] { binary = hash_file("/proc/self/exe"); });
   const std::string other_binaries = differing_ranks(world, binary);
   const std::string other_machines = differing_ranks(world, to_text(mine));
-  all_or_none(world, [&] {
+  comm::all_or_none(world, [&] {
     if (!other_binaries.empty() && world.rank() == 0)
       fail(ErrorKind::usage, "rank {} runs another trireme binary than rank 0", other_binaries);
   });
@@ -115,7 +116,7 @@ Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::
         other_machines));
   }
   mine["binary"] = binary;
-  return parse(broadcast_text(world, to_text(mine)));
+  return parse(comm::broadcast_text(world, to_text(mine)));
 }
 
 std::optional<std::string> fingerprint_changes(const Fingerprint& before, const Fingerprint& now) {
@@ -130,4 +131,4 @@ std::optional<std::string> fingerprint_changes(const Fingerprint& before, const 
   return joined(changes, ", ");
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

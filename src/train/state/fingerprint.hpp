@@ -7,7 +7,7 @@
 
 #include "comm/communicator.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Everything except the configuration that the bits of a result depend on, by name: "binary"
 /// (hash), "libraries" (hash of names and sizes of the loaded LibTorch, MPI, NCCL and CUDA
@@ -17,10 +17,11 @@ using Fingerprint = std::map<std::string, std::string>;
 /// Returns the fingerprint of rank 0, on all ranks. `layout`: the mesh as text. Throws
 /// Error(usage) on all ranks if a rank runs another binary; rank 0 warns about other differences.
 /// Collective.
-Fingerprint take_fingerprint(Communicator& world, at::Device device, const std::string& layout);
+Fingerprint take_fingerprint(comm::Communicator& world, at::Device device,
+                             const std::string& layout);
 
 /// Returns the differences between two fingerprints, such as "threads 2 (was 4), binary"; "" if
 /// there are none; nullopt if the checkpoint lacks an entry.
 std::optional<std::string> fingerprint_changes(const Fingerprint& before, const Fingerprint& now);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -9,7 +9,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Sections and keys that may differ between attempts of one run. All other keys must agree.
@@ -52,7 +52,7 @@ bool is_equal(const std::string& one, const std::string& other) {
 
 }  // namespace
 
-std::optional<std::string> value_before(std::string_view key) {
+std::optional<std::string> value_of_older_versions(std::string_view key) {
   for (const LaterKey& later : kLaterKeys) {
     if (later.key == key) return std::string(later.before);
   }
@@ -66,12 +66,13 @@ bool may_differ(const std::string& key) {
   });
 }
 
-std::vector<ChangedKey> changed_keys(const RunValues& values, const ConfigSet& config) {
+std::vector<ChangedKey> changed_keys(const RunValues& values, const config::ConfigSet& config) {
   std::vector<ChangedKey> changes;
   for (const std::string& key : config.keys()) {
     auto before = values.configured(key);
     const auto shape = values.model.find(key);  // a checkpoint of weights only holds model keys
-    if (!before) before = shape != values.model.end() ? shape->second : value_before(key);
+    if (!before)
+      before = shape != values.model.end() ? shape->second : value_of_older_versions(key);
     if (!before || key.starts_with("checkpoint.")) continue;
     const std::string now = config.value(key);
     if (!is_equal(*before, now)) changes.push_back({key, *before, now});
@@ -86,13 +87,13 @@ std::string changes_text(const std::vector<ChangedKey>& changes) {
   });
 }
 
-RunValues::Texts config_texts(const ConfigSet& config) {
+RunValues::Texts config_texts(const config::ConfigSet& config) {
   RunValues::Texts texts;
   for (const std::string& key : config.keys()) texts[key] = config.value(key);
   return texts;
 }
 
-void check_same_run(const RunValues& values, const ConfigSet& config,
+void check_same_run(const RunValues& values, const config::ConfigSet& config,
                     const std::string& checkpoint) {
   std::string differences;
   for (const ChangedKey& change : changed_keys(values, config)) {
@@ -108,13 +109,13 @@ void check_same_run(const RunValues& values, const ConfigSet& config,
   }
 }
 
-std::string run_identity(const ConfigSet& config, const std::string& data_hash) {
+std::string run_identity(const config::ConfigSet& config, const std::string& data_hash) {
   std::string text = data_hash;
   for (const std::string& key : config.keys()) {
-    if (!may_differ(key) && value_before(key) != config.value(key))
+    if (!may_differ(key) && value_of_older_versions(key) != config.value(key))
       text += formatted("\n{}={}", key, config.value(key));
   }
   return xxh3_128_hex(text);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 #include "checkpoint/load/load.hpp"
 #include "optim/optimizer.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Selects the parameters of a StateView.
 enum class StateOf { all, trained, frozen };
@@ -17,20 +17,21 @@ enum class StateOf { all, trained, frozen };
 /// CPU tensors are used in place; GPU tensors through host copies that this object owns.
 class StateView {
  public:
-  StateView(ParamRegistry& registry, Optimizer& optimizer, StateOf of = StateOf::all);
+  StateView(parallel::ParamRegistry& registry, optim::Optimizer& optimizer,
+            StateOf of = StateOf::all);
   /// Views the weights only.
-  explicit StateView(ParamRegistry& registry, StateOf of = StateOf::all);
+  explicit StateView(parallel::ParamRegistry& registry, StateOf of = StateOf::all);
 
-  [[nodiscard]] std::vector<StateTensor>& tensors() { return tensors_; }
+  [[nodiscard]] std::vector<checkpoint::StateTensor>& tensors() { return tensors_; }
 
-  [[nodiscard]] const std::vector<StateTensor>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::vector<checkpoint::StateTensor>& tensors() const { return tensors_; }
 
   /// Copies device tensors to the host before a save. Does nothing on a CPU.
   void stage();
 
   /// Copies host tensors to the device after a load, then sends every shard to the ranks that
   /// update the same elements. Collective.
-  void spread(const Mesh& mesh);
+  void spread(const parallel::Mesh& mesh);
 
  private:
   struct Mirror {
@@ -46,17 +47,18 @@ class StateView {
   /// Adds the owned shards of `parts[i]`, which is this rank's shard of units[i].
   void add(const std::string& prefix, const std::vector<std::size_t>& units,
            std::vector<at::Tensor> parts);
-  void add_piece(const std::string& name, const ParamSpan& piece, const at::Tensor& values,
-                 bool owner);
+  void add_piece(const std::string& name, const parallel::ParamSpan& piece,
+                 const at::Tensor& values, bool owner);
 
-  const ParamRegistry& registry_;
-  std::vector<StateTensor> tensors_;
+  const parallel::ParamRegistry& registry_;
+  std::vector<checkpoint::StateTensor> tensors_;
   std::vector<Mirror> mirrors_;
   std::vector<Parts> parts_;
 };
 
 /// Like load_tensors, but converts floating-point tensors of another dtype, and ignores optimizer
 /// state that `state` does not name. Collective.
-void load_converted(const Checkpoint& checkpoint, StateDict& state, Communicator& world);
+void load_converted(const checkpoint::Checkpoint& checkpoint, checkpoint::StateDict& state,
+                    comm::Communicator& world);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -121,7 +121,7 @@ std::int64_t number_in(const RunValues& values, std::optional<std::int64_t> RunV
   return value;
 }
 
-void put_progress(RunValues& values, const Progress& progress, const LossScaler& scaler) {
+void put_progress(RunValues& values, const Progress& progress, const optim::LossScaler& scaler) {
   values.step = progress.step;
   values.update = progress.update;
   values.next_sample = progress.next_sample;
@@ -134,7 +134,7 @@ std::int64_t saved_next_sample(const RunValues& values) {
   return number_in(values, &RunValues::next_sample, 0, kMost);
 }
 
-Progress load_progress(const RunValues& values, std::int64_t step, LossScaler& scaler) {
+Progress load_progress(const RunValues& values, std::int64_t step, optim::LossScaler& scaler) {
   if (scaler.dynamic()) {
     const double scale = required(values, &RunValues::loss_scale);
     if (!(scale > 0 && std::isfinite(scale))) {
@@ -148,4 +148,4 @@ Progress load_progress(const RunValues& values, std::int64_t step, LossScaler& s
           number_in(values, &RunValues::tokens, 0, kMost)};
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

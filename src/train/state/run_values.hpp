@@ -8,7 +8,7 @@
 #include "data/order/stream.hpp"
 #include "optim/loss_scaler.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Position of a run: a few integers, valid for any layout.
 struct Progress {
@@ -32,11 +32,11 @@ struct RunValues {
   std::optional<std::int64_t> tokens;
   std::optional<double> loss_scale;        // see LossScaler
   std::optional<std::int64_t> good_steps;  // see LossScaler
-  SampleStream::State stream;              // state of the data before next_sample
+  data::SampleStream::State stream;        // state of the data before next_sample
   std::optional<std::string> plan_hash;    // SampleStream::plan_hash
   std::optional<std::int64_t> data_began;  // step at which the data was at sample 0; absent: 0
   std::optional<std::string> schedule;     // parallel.schedule auto: the pipeline schedule found
-  std::optional<std::string> chain;        // StepChain::value; absent in version 0.1
+  std::optional<std::string> chain;        // StepHashLog::value; absent in version 0.1
   std::optional<std::int64_t> skipped_in_a_row;
   std::optional<std::string> loss_spikes;       // SpikeDetector::text
   std::optional<std::string> grad_norm_spikes;  // SpikeDetector::text
@@ -67,7 +67,7 @@ struct RunValues {
     visit("skipped_in_a_row", self.skipped_in_a_row);
     visit("spikes.loss", self.loss_spikes);
     visit("spikes.grad_norm", self.grad_norm_spikes);
-    visit(kValidLossValue, self.valid_loss);
+    visit(checkpoint::kValidLossValue, self.valid_loss);
   }
 
   /// Calls visit(prefix, suffix, member) for every group: its keys are prefix + name + suffix.
@@ -95,13 +95,13 @@ struct RunValues {
 std::int64_t number_in(const RunValues& values, std::optional<std::int64_t> RunValues::*member,
                        std::int64_t least, std::int64_t most);
 
-void put_progress(RunValues& values, const Progress& progress, const LossScaler& scaler);
+void put_progress(RunValues& values, const Progress& progress, const optim::LossScaler& scaler);
 
 /// Returns the progress of a checkpoint of `step`, and restores a dynamic `scaler`. Throws
 /// Error(data) for a value that is missing or out of range.
-Progress load_progress(const RunValues& values, std::int64_t step, LossScaler& scaler);
+Progress load_progress(const RunValues& values, std::int64_t step, optim::LossScaler& scaler);
 
 /// Returns only next_sample of the progress. Throws the errors of load_progress.
 std::int64_t saved_next_sample(const RunValues& values);
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,7 +7,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Returns the size of the files in a checkpoint directory, for log messages.
@@ -25,7 +25,8 @@ double bytes_in(const std::filesystem::path& folder) {
 }  // namespace
 
 CheckpointSaver::CheckpointSaver(std::filesystem::path folder, std::string run_id,
-                                 const CheckpointConfig& config, RunLock* lock, Communicator& world)
+                                 const CheckpointConfig& config, checkpoint::RunLock* lock,
+                                 comm::Communicator& world)
     : folder_(std::move(folder)),
       run_id_(std::move(run_id)),
       config_(config),
@@ -33,21 +34,23 @@ CheckpointSaver::CheckpointSaver(std::filesystem::path folder, std::string run_i
       world_(world),
       writer_(config.write_mb_per_s) {}
 
-void CheckpointSaver::save(std::int64_t step, const StateDict& state) {
+void CheckpointSaver::save(std::int64_t step, const checkpoint::StateDict& state) {
   commit();
   confirm_lock();
   if (!has_saved_) make_room();
   has_saved_ = true;
   since_start_.restart();
-  const SaveOptions borrowed{run_id_, /*copy=*/false};
+  const checkpoint::SaveOptions borrowed{run_id_, /*copy=*/false};
   if (!config_.async) {
-    all_or_none(world_,
-                [&] { published_ = save_checkpoint(folder_, step, state, world_, borrowed); });
+    comm::all_or_none(world_, [&] {
+      published_ = checkpoint::save_checkpoint(folder_, step, state, world_, borrowed);
+    });
     announce(step, formatted(" in {}", format_seconds(since_start_.seconds())));
     return;
   }
-  all_or_none(world_,
-              [&] { writer_.start(stage_checkpoint(folder_, step, state, world_, borrowed)); });
+  comm::all_or_none(world_, [&] {
+    writer_.start(checkpoint::stage_checkpoint(folder_, step, state, world_, borrowed));
+  });
   staged_step_ = step;
   waited_s_ = since_start_.seconds();
 }
@@ -64,10 +67,11 @@ bool CheckpointSaver::writer_done() const {
 
 void CheckpointSaver::commit() {
   if (!in_flight()) return;
-  WriteBehind::Result result = writer_.finish();
+  checkpoint::AsyncSaver::Result result = writer_.finish();
   confirm_lock();
-  all_or_none(world_,
-              [&] { published_ = commit_checkpoint(result.staged, result.written, world_); });
+  comm::all_or_none(world_, [&] {
+    published_ = checkpoint::commit_checkpoint(result.staged, result.written, world_);
+  });
   writer_.recycle(result.staged);
   announce(
       staged_step_,
@@ -77,7 +81,7 @@ void CheckpointSaver::commit() {
 }
 
 void CheckpointSaver::confirm_lock() {
-  all_or_none(world_, [&] {
+  comm::all_or_none(world_, [&] {
     if (lock_ != nullptr) lock_->confirm();
   });
 }
@@ -99,7 +103,7 @@ void CheckpointSaver::reserve(std::size_t bytes) {
 void CheckpointSaver::make_room() {
   // Pruning reads the kept checkpoints, so skip it if there is nothing to delete.
   const auto keep = static_cast<std::size_t>(config_.keep_last);
-  if (world_.rank() == 0 && list_steps(folder_).size() > keep) prune();
+  if (world_.rank() == 0 && checkpoint::list_steps(folder_).size() > keep) prune();
 }
 
 void CheckpointSaver::prune() {
@@ -107,14 +111,15 @@ void CheckpointSaver::prune() {
   const auto warn = [this](std::string_view text) {
     if (warned_.emplace(text).second) log::warn(text);
   };
-  const PruneOptions options{.run_id = run_id_,
-                             .keep_last = config_.keep_last,
-                             .keep_every = config_.keep_every,
-                             .keep_best = config_.keep_best,
-                             .trusted = trusted_};
+  const checkpoint::PruneOptions options{.run_id = run_id_,
+                                         .keep_last = config_.keep_last,
+                                         .keep_every = config_.keep_every,
+                                         .keep_best = config_.keep_best,
+                                         .trusted = trusted_};
   // A checkpoint that cannot be deleted costs disk space, but the run continues.
-  if (const auto error = capture([&] { prune_checkpoints(folder_, options, warn); }))
+  if (const auto error =
+          comm::capture([&] { checkpoint::prune_checkpoints(folder_, options, warn); }))
     warn(error->what());
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

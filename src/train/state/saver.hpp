@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "checkpoint/disk/run_lock.hpp"
-#include "checkpoint/save/write_behind.hpp"
+#include "checkpoint/save/async_saver.hpp"
 #include "core/timer.hpp"
 #include "train/config/config.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Writes the run's checkpoints, synchronously or in the background, and prunes old ones. Methods
 /// are collective unless stated otherwise.
@@ -18,7 +18,7 @@ class CheckpointSaver {
  public:
   /// `lock`: the run's lock, on the rank that holds it. Nothing is published after it is lost.
   CheckpointSaver(std::filesystem::path folder, std::string run_id, const CheckpointConfig& config,
-                  RunLock* lock, Communicator& world);
+                  checkpoint::RunLock* lock, comm::Communicator& world);
 
   /// Sets a function that rank 0 calls with each committed step, before older checkpoints are
   /// pruned.
@@ -36,7 +36,7 @@ class CheckpointSaver {
   /// once; a thread copies and writes the state, which must not change before wait_copied().
   /// Otherwise returns after the checkpoint is published. Throws on all ranks if a save, this or
   /// an earlier one, failed on any rank.
-  void save(std::int64_t step, const StateDict& state);
+  void save(std::int64_t step, const checkpoint::StateDict& state);
 
   /// Waits until the state of a pending save may change. Not collective.
   void wait_copied();
@@ -61,9 +61,9 @@ class CheckpointSaver {
   std::filesystem::path folder_;
   std::string run_id_;
   CheckpointConfig config_;
-  RunLock* lock_;
+  checkpoint::RunLock* lock_;
   std::function<void(std::int64_t)> on_commit_;
-  Communicator& world_;
+  comm::Communicator& world_;
   std::filesystem::path published_;
   std::vector<std::int64_t> trusted_;  // steps saved or verified by this process
   bool has_saved_ = false;
@@ -71,7 +71,7 @@ class CheckpointSaver {
   std::int64_t staged_step_ = 0;
   Timer since_start_;    // started with the pending save
   double waited_s_ = 0;  // time that training on this rank waited for the pending save
-  WriteBehind writer_;
+  checkpoint::AsyncSaver writer_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -5,9 +5,9 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Returns a tensor of element type T with these values.
@@ -23,7 +23,7 @@ at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at
 
 /// Splits the flat segment bounds 0..B*T into one list per row. Every row starts a segment, so each
 /// list starts at 0 and ends at T.
-std::vector<std::vector<std::int64_t>> row_bounds(const Batch& batch) {
+std::vector<std::vector<std::int64_t>> row_bounds(const data::Batch& batch) {
   std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(batch.B));
   for (const std::int32_t bound : batch.segment_bounds) {
     const std::int64_t row = bound / batch.T;
@@ -37,7 +37,7 @@ std::vector<std::vector<std::int64_t>> row_bounds(const Batch& batch) {
 /// Returns one number per token of a batch of preference pairs, computed from pair index, side and
 /// position. It seeds dropout, so that masks are the same on every layout. Rare collisions of two
 /// tokens are harmless.
-std::vector<std::int64_t> dropout_positions(const Batch& batch) {
+std::vector<std::int64_t> dropout_positions(const data::Batch& batch) {
   std::vector<std::int64_t> places(batch.tokens.size(), 0);
   for (std::size_t i = 0; i < places.size(); ++i) {
     const auto sequence = static_cast<std::uint64_t>(batch.sequence_of[i]);
@@ -49,7 +49,7 @@ std::vector<std::int64_t> dropout_positions(const Batch& batch) {
   return places;
 }
 
-void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
+void add_pairs(const data::Batch& batch, at::Device device, parallel::Microbatch& result) {
   TRIREME_ASSERT(batch.B == 1 && batch.num_pairs == std::ssize(batch.sample_indices) &&
                  batch.num_pairs == std::ssize(batch.pair_records));
   result.sequence_of = to_tensor<std::int64_t>(batch.sequence_of, {1, batch.T}, device);
@@ -60,7 +60,7 @@ void add_pairs(const Batch& batch, at::Device device, Microbatch& result) {
   result.samples = at::zeros({1}, result.places.options());
 }
 
-void add_padding(const Batch& batch, at::Device device, Microbatch& result) {
+void add_padding(const data::Batch& batch, at::Device device, parallel::Microbatch& result) {
   if (std::ranges::all_of(batch.row_lengths, [&](std::int64_t l) { return l == batch.T; })) return;
   const at::Tensor lengths = to_tensor<std::int64_t>(batch.row_lengths, {batch.B, 1}, device);
   result.padding = at::arange(batch.T, lengths.options()).ge(lengths);
@@ -68,7 +68,7 @@ void add_padding(const Batch& batch, at::Device device, Microbatch& result) {
 
 /// Returns the number of terms of the auxiliary loss in the whole update: sequences or
 /// micro-batches.
-double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
+double update_aux_terms(const data::Batch& batch, const model::MoeConfig& moe) {
   TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);
   if (moe.router_aux_loss != "sequence") return static_cast<double>(batch.update_batches);
   return static_cast<double>(batch.update_samples * (batch.sequence_of.empty() ? 1 : 2));
@@ -76,16 +76,17 @@ double update_aux_terms(const Batch& batch, const MoeConfig& moe) {
 
 }  // namespace
 
-std::int64_t num_terms(const Batch& batch, LossTerm term) {
-  return term == LossTerm::pair ? batch.num_pairs : batch.num_targets;
+std::int64_t num_terms(const data::Batch& batch, objective::LossTerm term) {
+  return term == objective::LossTerm::pair ? batch.num_pairs : batch.num_targets;
 }
 
-std::int64_t update_terms(const Batch& batch, LossTerm term) {
-  return term == LossTerm::pair ? batch.update_samples : batch.update_targets;
+std::int64_t update_terms(const data::Batch& batch, objective::LossTerm term) {
+  return term == objective::LossTerm::pair ? batch.update_samples : batch.update_targets;
 }
 
-Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t step, bool training) {
-  Microbatch result;
+parallel::Microbatch to_microbatch(const data::Batch& batch, at::Device device, std::int64_t step,
+                                   bool training) {
+  parallel::Microbatch result;
   const std::array<std::int64_t, 2> shape{batch.B, batch.T};
   result.tokens = to_tensor<std::int64_t>(batch.tokens, shape, device);
   result.targets = to_tensor<std::int64_t>(batch.targets, shape, device);
@@ -105,16 +106,17 @@ Microbatch to_microbatch(const Batch& batch, at::Device device, std::int64_t ste
   return result;
 }
 
-std::vector<Microbatch> make_microbatches(std::span<const Batch> batches, at::Device device,
-                                          std::int64_t step, const MoeConfig& moe, double scale,
-                                          const Mesh& mesh) {
-  std::vector<Microbatch> micro_batches;
-  for (const Batch& batch : batches) {
-    Microbatch whole = to_microbatch(batch, device, step, /*training=*/true);
+std::vector<parallel::Microbatch> make_microbatches(std::span<const data::Batch> batches,
+                                                    at::Device device, std::int64_t step,
+                                                    const model::MoeConfig& moe, double scale,
+                                                    const parallel::Mesh& mesh) {
+  std::vector<parallel::Microbatch> micro_batches;
+  for (const data::Batch& batch : batches) {
+    parallel::Microbatch whole = to_microbatch(batch, device, step, /*training=*/true);
     if (moe.has_aux_loss()) whole.aux_weight = scale / update_aux_terms(batch, moe);
-    micro_batches.push_back(deal_tokens(std::move(whole), mesh));
+    micro_batches.push_back(parallel::shard_sequence(std::move(whole), mesh));
   }
   return micro_batches;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -14,11 +14,11 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "pipeline/schedule_file.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Returns the time of a message to the next pp rank while one arrives from the previous rank.
-double transfer_s(Communicator& pp, const at::Tensor& message) {
+double transfer_s(comm::Communicator& pp, const at::Tensor& message) {
   constexpr int kTries = 3;
   const at::Tensor space = at::empty_like(message);
   const int next = (pp.rank() + 1) % pp.size();
@@ -26,11 +26,11 @@ double transfer_s(Communicator& pp, const at::Tensor& message) {
   double least = 0;
   for (int i = 0; i < kTries; ++i) {
     const Timer timer;
-    const Message send{next, message.data_ptr(), message.nbytes()};
-    const Message receive{before, space.data_ptr(), space.nbytes()};
+    const comm::Message send{next, message.data_ptr(), message.nbytes()};
+    const comm::Message receive{before, space.data_ptr(), space.nbytes()};
     pp.exchange({.sends = {&send, 1},
                  .receives = {&receive, 1},
-                 .stream = current_stream(message.device()),
+                 .stream = device::current_stream(message.device()),
                  .tag = "time of a transfer"})
         ->wait();
     least = i == 0 ? timer.seconds() : std::min(least, timer.seconds());
@@ -39,14 +39,14 @@ double transfer_s(Communicator& pp, const at::Tensor& message) {
 }
 
 std::string bubble_text(const pipeline::Schedule& schedule, const pipeline::Timing& timing) {
-  return number_text(std::round(1000 * simulate(schedule, timing).bubble) / 1000);
+  return number_text(std::round(1000 * pipeline::simulate(schedule, timing).bubble) / 1000);
 }
 
 }  // namespace
 
-ScheduleChoice::ScheduleChoice(const Mesh& mesh, const Transformer& model)
-    : mesh_(mesh), model_(model), schedule_(stage_schedule(mesh.config(), 0)) {
-  if (searches_schedule(mesh.config()))
+ScheduleChoice::ScheduleChoice(const parallel::Mesh& mesh, const model::Transformer& model)
+    : mesh_(mesh), model_(model), schedule_(parallel::stage_schedule(mesh.config(), 0)) {
+  if (parallel::searches_schedule(mesh.config()))
     least_s_.resize(static_cast<std::size_t>(schedule_.placement.stages()));
 }
 
@@ -55,22 +55,22 @@ const pipeline::Schedule& ScheduleChoice::choose(int micro_batches) {
   if (schedule_.micro_batches == micro_batches && fits == runs_found_) return schedule_;
   runs_found_ = fits;
   if (fits) stop_timing();
-  schedule_ = fits ? *found_ : stage_schedule(mesh_.config(), micro_batches, timing_);
+  schedule_ = fits ? *found_ : parallel::stage_schedule(mesh_.config(), micro_batches, timing_);
   return schedule_;
 }
 
-void ScheduleChoice::pass_took(const pipeline::Pass& pass, double seconds) {
+void ScheduleChoice::action_took(const pipeline::StageAction& pass, double seconds) {
   double& least =
       least_s_[static_cast<std::size_t>(pass.stage)][static_cast<std::size_t>(pass.kind)];
   least = least == 0 ? seconds : std::min(least, seconds);
 }
 
-void ScheduleChoice::after_update(std::span<const Microbatch> micro_batches) {
+void ScheduleChoice::after_update(std::span<const parallel::Microbatch> micro_batches) {
   constexpr int kTimedUpdates = 2;  // the first update is slower than later ones
-  if (!times_passes() || micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
-  timing_ = slowest_times(space_between_stages(model_, micro_batches.front()));
+  if (!times_actions() || micro_batches.empty() || ++timed_updates_ < kTimedUpdates) return;
+  timing_ = slowest_times(model::stage_message_buffer(model_, micro_batches.front()));
   stop_timing();
-  found_ = stage_schedule(mesh_.config(), schedule_.micro_batches, timing_);
+  found_ = parallel::stage_schedule(mesh_.config(), schedule_.micro_batches, timing_);
   if (mesh_.world().rank() != 0) return;
   log::info(formatted(
       "schedule auto: with the measured action times, the predicted bubble is {}; before it was {}",
@@ -86,9 +86,9 @@ pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& message) const 
     mine.push_back(input_grad > 0 ? input_grad : backward / 2);
     mine.push_back(weight_grad > 0 ? weight_grad : backward / 2);
   }
-  mine.push_back(transfer_s(mesh_.group(Axis::pp), message));
+  mine.push_back(transfer_s(mesh_.group(parallel::Axis::pp), message));
   const at::Tensor all = at::tensor(mine, at::kDouble).to(message.device());
-  all_reduce(mesh_.world(), all, ReduceOp::max, "times of passes")->wait();
+  parallel::all_reduce(mesh_.world(), all, comm::ReduceOp::max, "times of passes")->wait();
   const at::Tensor slowest = all.to(at::kCPU);
   const auto* value = slowest.const_data_ptr<double>();
   pipeline::Timing timing;
@@ -99,13 +99,14 @@ pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& message) const 
 }
 
 void ScheduleChoice::take(const std::string& text) {
-  const ParallelConfig& config = mesh_.config();
-  if (!searches_schedule(config) || text.empty()) return;
+  const parallel::ParallelConfig& config = mesh_.config();
+  if (!parallel::searches_schedule(config) || text.empty()) return;
   pipeline::Schedule known = pipeline::parse_schedule(text, "the checkpoint's schedule");
   const bool is_in_limit =
-      config.in_flight == 0 ||
-      simulate(known, {{pipeline::PassTimes{}}}).peak() <= config.in_flight;  // limit may be new
-  if (is_in_limit && known.placement == stage_placement(config)) found_ = std::move(known);
+      config.in_flight == 0 || pipeline::simulate(known, {{pipeline::ActionTimes{}}}).peak() <=
+                                   config.in_flight;  // limit may be new
+  if (is_in_limit && known.placement == parallel::stage_placement(config))
+    found_ = std::move(known);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -10,27 +10,27 @@
 #include "pipeline/schedule.hpp"
 #include "pipeline/simulate.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Chooses the pipeline schedule of each update. With parallel.schedule = auto, the first updates
 /// measure the action times of this run, and later updates use the schedule that a search finds.
 class ScheduleChoice {
  public:
   /// Both must outlive this object.
-  ScheduleChoice(const Mesh& mesh, const Transformer& model);
+  ScheduleChoice(const parallel::Mesh& mesh, const model::Transformer& model);
 
   /// Returns the schedule of an update. Uses the found schedule if its number of micro-batches is
   /// equal. The reference is valid until the next call.
   const pipeline::Schedule& choose(int micro_batches);
 
-  [[nodiscard]] bool times_passes() const { return !least_s_.empty(); }
+  [[nodiscard]] bool times_actions() const { return !least_s_.empty(); }
 
   /// Records the time of one action on this rank in seconds, without waiting for other ranks. The
   /// minimum for each stage and kind counts.
-  void pass_took(const pipeline::Pass& pass, double seconds);
+  void action_took(const pipeline::StageAction& pass, double seconds);
 
   /// Searches the schedule once the action times are measured. Collective over the world.
-  void after_update(std::span<const Microbatch> micro_batches);
+  void after_update(std::span<const parallel::Microbatch> micro_batches);
 
   /// Returns the schedule that the search found or that a checkpoint holds. A resumed run must use
   /// the same one, because the order of actions is the order of sums in a tied embedding with both
@@ -48,14 +48,14 @@ class ScheduleChoice {
 
   [[nodiscard]] pipeline::Timing slowest_times(const at::Tensor& message) const;
 
-  const Mesh& mesh_;
-  const Transformer& model_;
-  pipeline::Schedule schedule_;                       // schedule of the last update
-  pipeline::Timing timing_{{pipeline::PassTimes{}}};  // times that the search uses
-  std::vector<std::array<double, 4>> least_s_;        // by stage and PassKind; empty: not timed
+  const parallel::Mesh& mesh_;
+  const model::Transformer& model_;
+  pipeline::Schedule schedule_;                         // schedule of the last update
+  pipeline::Timing timing_{{pipeline::ActionTimes{}}};  // times that the search uses
+  std::vector<std::array<double, 4>> least_s_;          // by stage and ActionKind; empty: not timed
   std::optional<pipeline::Schedule> found_;
   bool runs_found_ = false;
   int timed_updates_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

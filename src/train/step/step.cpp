@@ -8,46 +8,46 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/step/microbatches.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Makes the loss or a gradient not finite if a failpoint asks for it.
-void trigger_failpoints(ParamRegistry& registry, at::Tensor& loss_sum) {
+void trigger_failpoints(parallel::ParamRegistry& registry, at::Tensor& loss_sum) {
   if (failpoint_triggered("train.bad_loss"))
     loss_sum.fill_(std::numeric_limits<double>::infinity());
   if (failpoint_triggered("train.overflow")) {
-    ParamId first = 0;
+    parallel::ParamId first = 0;
     while (!registry.trained({first})) ++first;
-    registry.main_grad(first).view({-1})[0].fill_(std::numeric_limits<float>::infinity());
+    registry.master_grad(first).view({-1})[0].fill_(std::numeric_limits<float>::infinity());
   }
 }
 
-void scale_grads(const ParamRegistry& registry, double factor) {
+void scale_grads(const parallel::ParamRegistry& registry, double factor) {
   if (factor == 1.0) return;
-  for (const std::size_t unit : registry.layout().trained_units())
+  for (const std::size_t unit : registry.layout().trainable_units())
     registry.grad_part(unit).mul_(factor);
 }
 
 }  // namespace
 
-StageSums::StageSums(Transformer& model, const Mesh& mesh, Measures& measures)
+StageSums::StageSums(model::Transformer& model, const parallel::Mesh& mesh, Measures& measures)
     : model_(model), mesh_(mesh), measures_(measures) {
-  Communicator& pp = mesh.group(Axis::pp);
+  comm::Communicator& pp = mesh.group(parallel::Axis::pp);
   if (pp.size() == 1) return;
   if (model.registry().device().is_cpu())
     bubble_share_ = measures.declare({"bubble_share", Combine::mean});
   if (!model.config().tie_embeddings) return;
-  const auto table = model.table_in_two();
+  const auto table = model.replicated_embedding();
   const bool trained = table && !model.registry().layout().units()[*table].frozen;
   table_group_ = pp.split(trained ? 0 : -1, pp.rank(), "tied");
 }
 
 std::optional<double> StageSums::add(at::Tensor& loss_sum, const Timer& passes, double busy_s,
                                      bool has_passes) {
-  Communicator& pp = mesh_.group(Axis::pp);
+  comm::Communicator& pp = mesh_.group(parallel::Axis::pp);
   if (pp.size() == 1) return std::nullopt;
   const at::Tensor sums = at::stack({loss_sum, at::full_like(loss_sum, busy_s)});
-  all_reduce(pp, sums, ReduceOp::sum, "loss")->wait();
+  parallel::all_reduce(pp, sums, comm::ReduceOp::sum, "loss")->wait();
   loss_sum = sums[0];
   std::optional<double> bubble_share;
   if (bubble_share_ && has_passes) {  // the sum above has synchronized all ranks
@@ -55,37 +55,37 @@ std::optional<double> StageSums::add(at::Tensor& loss_sum, const Timer& passes, 
     measures_.record(*bubble_share_, *bubble_share);
   }
   if (table_group_) {
-    const at::Tensor grads = model_.registry().grad_part(*model_.table_in_two());
-    all_reduce(*table_group_, grads, ReduceOp::sum, "grads of tied table")->wait();
+    const at::Tensor grads = model_.registry().grad_part(*model_.replicated_embedding());
+    parallel::all_reduce(*table_group_, grads, comm::ReduceOp::sum, "grads of tied table")->wait();
   }
   return bubble_share;
 }
 
-GradSummary ReplicaSync::summarize(const at::Tensor& loss_sum) const {
-  return mesh_.trains_alone() ? summarize_own_grads(registry_, mesh_, loss_sum)
-                              : summarize_grads(registry_, mesh_.world(), loss_sum);
+optim::GradSummary ReplicaSync::summarize(const at::Tensor& loss_sum) const {
+  return mesh_.has_local_steps() ? optim::summarize_own_grads(registry_, mesh_, loss_sum)
+                                 : optim::summarize_grads(registry_, mesh_.world(), loss_sum);
 }
 
 void ReplicaSync::average() {
   const at::NoGradGuard no_grad;
-  Communicator& dp = mesh_.group(Axis::dp);
+  comm::Communicator& dp = mesh_.group(parallel::Axis::dp);
   std::vector<at::Tensor> values;
-  for (const std::size_t unit : registry_.layout().trained_units())
-    values.push_back(registry_.main_part(unit));
-  for (const OptimizerSlot& slot : optimizer_.slots()) values.push_back(slot.flat);
-  std::vector<WorkPtr> works;
+  for (const std::size_t unit : registry_.layout().trainable_units())
+    values.push_back(registry_.master_part(unit));
+  for (const optim::OptimizerSlot& slot : optimizer_.slots()) values.push_back(slot.flat);
+  std::vector<comm::WorkPtr> works;
   for (at::Tensor& one : values) {
     if (one.device() == registry_.device()) {
-      works.push_back(all_reduce(dp, one, ReduceOp::sum, "average"));
+      works.push_back(parallel::all_reduce(dp, one, comm::ReduceOp::sum, "average"));
       continue;
     }
     at::Tensor on_device = one.to(registry_.device());  // offloaded values: one by one
-    all_reduce(dp, on_device, ReduceOp::sum, "average")->wait();
+    parallel::all_reduce(dp, on_device, comm::ReduceOp::sum, "average")->wait();
     one.copy_(on_device);
   }
-  for (const WorkPtr& work : works) work->wait();
+  for (const comm::WorkPtr& work : works) work->wait();
   for (at::Tensor& one : values) one.div_(dp.size());
-  registry_.refresh_trained();
+  registry_.refresh_trainable();
   differ_ = false;
 }
 
@@ -93,29 +93,29 @@ Step::Step(const StepParts& parts, double clip_norm)
     : parts_(parts),
       registry_(parts.model.registry()),
       clip_norm_(clip_norm),
-      reduction_(make_grad_reduction(registry_, parts.mesh)),
+      reduction_(parallel::make_grad_reduction(registry_, parts.mesh)),
       sign_step_(registry_),
       schedules_(parts.mesh, parts.model),
-      links_(parts.mesh.group(Axis::pp), stage_placement(parts.mesh.config())),
-      passes_(parts.model, parts.objective, links_, parts.mesh.rank(Axis::pp)),
+      links_(parts.mesh.group(parallel::Axis::pp), parallel::stage_placement(parts.mesh.config())),
+      passes_(parts.model, parts.objective, links_, parts.mesh.rank(parallel::Axis::pp)),
       first_bucket_s_(parts.measures.declare({"first_bucket_s", Combine::mean})),
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})),
       stage_sums_(parts.model, parts.mesh, parts.measures),
       router_(parts.model, parts.mesh, parts.measures),
       replicas_(registry_, parts.optimizer, parts.mesh) {
-  registry_.on_ready([this](ParamId id) { reduction_->ready(id); });
+  registry_.on_ready([this](parallel::ParamId id) { reduction_->ready(id); });
 }
 
-UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
-                       std::int64_t update, double lr) {
+UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update_terms,
+                       std::int64_t step, std::int64_t update, double lr) {
   UpdateResult result;
-  for (const Batch& batch : batches) {
+  for (const data::Batch& batch : batches) {
     result.num_targets += batch.num_targets;
     result.num_terms += num_terms(batch, parts_.objective.term());
   }
   const double scale = replicas_.grad_factor() * parts_.scaler.scale();
   const double grad_scale = scale / static_cast<double>(std::max<std::int64_t>(update_terms, 1));
-  const std::vector<Microbatch> micro_batches = make_microbatches(
+  const std::vector<parallel::Microbatch> micro_batches = make_microbatches(
       batches, registry_.device(), step, parts_.model.config().moe, scale, parts_.mesh);
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
@@ -137,14 +137,14 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   const double busy_s = timer.seconds() - links_.waited_s();
   reduction_->finish();
   const auto bubble = stage_sums_.add(loss_sum, timer, busy_s, !batches.empty());
-  result.passes = {activations.peak_bytes(), passes_.most_under_way(), bubble};
+  result.passes = {activations.peak_bytes(), passes_.max_in_flight(), bubble};
   result.overlap = reduction_->times();
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
   router_.report(scale);
 
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
-  const GradSummary summary = replicas_.summarize(loss_sum);
+  const optim::GradSummary summary = replicas_.summarize(loss_sum);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
   result.skipped = !summary.finite;
@@ -156,8 +156,8 @@ UpdateResult Step::run(std::span<const Batch> batches, std::int64_t update_terms
   return result;
 }
 
-PassHooks Step::pass_hooks(at::Tensor& loss_sum) {
-  PassHooks hooks;
+ActionHooks Step::pass_hooks(at::Tensor& loss_sum) {
+  ActionHooks hooks;
   // Gradients are sent in the last backward pass. Before it, no rank waits for another one.
   hooks.cancel_before = cancel_before_;
   hooks.before_forward = [] { failpoint("train.forward"); };
@@ -165,33 +165,34 @@ PassHooks Step::pass_hooks(at::Tensor& loss_sum) {
     failpoint("train.backward");
     if (last) trigger_failpoints(registry_, loss_sum);
   };
-  if (schedules_.times_passes()) {
-    hooks.pass_took = [this](const pipeline::Pass& pass, double seconds) {
-      schedules_.pass_took(pass, seconds);
+  if (schedules_.times_actions()) {
+    hooks.action_took = [this](const pipeline::StageAction& pass, double seconds) {
+      schedules_.action_took(pass, seconds);
     };
   }
   return hooks;
 }
 
 /// Clips the gradients and changes weights and optimizer state.
-void Step::apply(const GradSummary& summary, std::int64_t update, double lr) {
+void Step::apply(const optim::GradSummary& summary, std::int64_t update, double lr) {
   failpoint("train.optimizer");
   const double own_norm = summary.own_norm / parts_.scaler.scale();
-  scale_grads(registry_, clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
+  scale_grads(registry_, optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
   before_update_();
   registry_.fetch_grads();
   replicas_.updated();
   parts_.optimizer.step(update, lr);
   sign_step_.step();
-  registry_.refresh_trained();
+  registry_.refresh_trainable();
 }
 
-void Step::forward(std::span<const Microbatch> micro_batches,
+void Step::forward(std::span<const parallel::Microbatch> micro_batches,
                    const std::function<void(std::size_t, const at::Tensor&)>& call) {
   const auto count = static_cast<int>(micro_batches.size());
-  const pipeline::Schedule schedule = stage_schedule(parts_.mesh.config(), count);
+  const pipeline::Schedule schedule = parallel::stage_schedule(parts_.mesh.config(), count);
   if (schedule.placement.ranks > 1) parts_.objective.prepare(micro_batches);
-  forward_stages(parts_.model, links_, parts_.mesh.rank(Axis::pp), schedule, micro_batches, call);
+  model::forward_stages(parts_.model, links_, parts_.mesh.rank(parallel::Axis::pp), schedule,
+                        micro_batches, call);
 }
 
 void Step::average_replicas() {
@@ -200,4 +201,4 @@ void Step::average_replicas() {
   replicas_.average();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -15,12 +15,12 @@
 #include "optim/param_ranges.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/mesh.hpp"
-#include "parallel/pipeline/stage_links.hpp"
+#include "parallel/pipeline/stage_p2p.hpp"
 #include "parallel/units/grad_reduction.hpp"
-#include "train/step/passes.hpp"
 #include "train/step/schedule_choice.hpp"
+#include "train/step/stage_executor.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Sums over the ranks of pp at the end of an update: the loss, the gradients of a tied embedding
 /// on two stages, and the idle time. Without a pipeline all functions do nothing.
@@ -28,7 +28,7 @@ class StageSums {
  public:
   /// Declares the measure bubble_share for a pipeline on CPUs. Both arguments must outlive this
   /// object. Collective over pp.
-  StageSums(Transformer& model, const Mesh& mesh, Measures& measures);
+  StageSums(model::Transformer& model, const parallel::Mesh& mesh, Measures& measures);
 
   /// Broadcasts loss_sum from the last stage by a sum over pp. `passes`: timer that was started
   /// before the first action. `busy_s`: time of the actions without waiting for other stages.
@@ -38,14 +38,14 @@ class StageSums {
                             bool has_passes);
 
   /// Returns the group of the two ranks with the tied embedding; null on other ranks.
-  [[nodiscard]] Communicator* table_group() const { return table_group_.get(); }
+  [[nodiscard]] comm::Communicator* table_group() const { return table_group_.get(); }
 
  private:
-  Transformer& model_;
-  const Mesh& mesh_;
+  model::Transformer& model_;
+  const parallel::Mesh& mesh_;
   Measures& measures_;
   std::optional<Measures::Id> bubble_share_;
-  std::unique_ptr<Communicator> table_group_;
+  std::unique_ptr<comm::Communicator> table_group_;
 };
 
 /// Reports the routing of a model with experts as two measures. `aux_loss` is this rank's part of
@@ -55,7 +55,7 @@ class StageSums {
 class RouterReport {
  public:
   /// All arguments must outlive this object.
-  RouterReport(Transformer& model, const Mesh& mesh, Measures& measures)
+  RouterReport(model::Transformer& model, const parallel::Mesh& mesh, Measures& measures)
       : model_(model), mesh_(mesh), measures_(measures) {
     if (!model.config().moe.on()) return;
     aux_loss_ = measures.declare({"aux_loss", Combine::sum});
@@ -64,30 +64,31 @@ class RouterReport {
 
   /// Resets the routing statistics. Call it before the first pass of an update.
   void begin() {
-    const ModelConfig& config = model_.config();
+    const model::ModelConfig& config = model_.config();
     if (config.moe.on())
-      model_.router_tally().reset(config.moe, config.num_layers, model_.registry().device());
+      model_.router_statistics().reset(config.moe, config.num_layers, model_.registry().device());
   }
 
   /// Records the measures of an update. `scale`: factor of its auxiliary loss. Collective over the
   /// world, except with local steps.
   void report(double scale) {
-    const MoeConfig& moe = model_.config().moe;
+    const model::MoeConfig& moe = model_.config().moe;
     if (!moe.on()) return;
-    const RouterTally& tally = model_.router_tally();
-    if (!mesh_.trains_alone())
-      all_reduce(mesh_.world(), tally.counts, ReduceOp::sum, "load of experts")->wait();
+    const model::RouterStatistics& statistics = model_.router_statistics();
+    if (!mesh_.has_local_steps())
+      parallel::all_reduce(mesh_.world(), statistics.counts, comm::ReduceOp::sum, "load of experts")
+          ->wait();
     const auto num_experts = static_cast<double>(moe.num_experts);
-    const at::Tensor mean = tally.counts.sum(1) / num_experts;
-    const at::Tensor load = tally.counts.amax(1) / mean.clamp_min(1.0 / num_experts);
-    const at::Tensor both = at::stack({tally.aux_loss / scale, load.amax()}).to(at::kCPU);
+    const at::Tensor mean = statistics.counts.sum(1) / num_experts;
+    const at::Tensor load = statistics.counts.amax(1) / mean.clamp_min(1.0 / num_experts);
+    const at::Tensor both = at::stack({statistics.aux_loss / scale, load.amax()}).to(at::kCPU);
     measures_.record(aux_loss_, both[0].item<double>());
     measures_.record(expert_load_max_, both[1].item<double>());
   }
 
  private:
-  Transformer& model_;
-  const Mesh& mesh_;
+  model::Transformer& model_;
+  const parallel::Mesh& mesh_;
   Measures& measures_;
   Measures::Id aux_loss_ = 0;
   Measures::Id expert_load_max_ = 0;
@@ -100,26 +101,27 @@ class RouterReport {
 class ReplicaSync {
  public:
   /// All arguments must outlive this object.
-  ReplicaSync(ParamRegistry& registry, Optimizer& optimizer, const Mesh& mesh)
+  ReplicaSync(parallel::ParamRegistry& registry, optim::Optimizer& optimizer,
+              const parallel::Mesh& mesh)
       : registry_(registry), optimizer_(optimizer), mesh_(mesh) {}
 
   /// Returns the factor of the gradients: the loss of a replica is divided by update_terms / dp
   /// (the mean number of terms of a dp rank) and not by update_terms.
   [[nodiscard]] double grad_factor() const {
-    return mesh_.trains_alone() ? mesh_.size(Axis::dp) : 1;
+    return mesh_.has_local_steps() ? mesh_.size(parallel::Axis::dp) : 1;
   }
 
   /// Returns norm and loss of the update over the ranks that share it. Collective over the world.
-  [[nodiscard]] GradSummary summarize(const at::Tensor& loss_sum) const;
+  [[nodiscard]] optim::GradSummary summarize(const at::Tensor& loss_sum) const;
 
   /// Records that this rank has changed its weights.
-  void updated() { differ_ = mesh_.trains_alone(); }
+  void updated() { differ_ = mesh_.has_local_steps(); }
 
   [[nodiscard]] bool differ() const { return differ_; }
 
   /// Returns true if the replicas must be averaged after `step`.
   [[nodiscard]] bool due(std::int64_t step) const {
-    return mesh_.trains_alone() && step % mesh_.config().local_steps == 0;
+    return mesh_.has_local_steps() && step % mesh_.config().local_steps == 0;
   }
 
   /// Replaces master weights and optimizer state by their mean over the dp ranks, added in rank
@@ -127,9 +129,9 @@ class ReplicaSync {
   void average();
 
  private:
-  ParamRegistry& registry_;
-  Optimizer& optimizer_;
-  const Mesh& mesh_;
+  parallel::ParamRegistry& registry_;
+  optim::Optimizer& optimizer_;
+  const parallel::Mesh& mesh_;
   bool differ_ = false;
 };
 
@@ -149,17 +151,17 @@ struct UpdateResult {
   bool skipped = false;          // a loss or gradient was not finite: no rank changed its weights
   bool overflow = false;         // skipped, and the fp16 loss scaler has a lower scale to try
   bool cancelled = false;  // cancelled between micro-batches: nothing changed, other fields unset
-  OverlapTimes overlap;
+  parallel::OverlapTimes overlap;
   PassStats passes;
 };
 
 /// The parts that a step works on; all must outlive the step.
 struct StepParts {
-  Transformer& model;
-  Objective& objective;
-  Optimizer& optimizer;
-  LossScaler& scaler;
-  const Mesh& mesh;
+  model::Transformer& model;
+  objective::Objective& objective;
+  optim::Optimizer& optimizer;
+  optim::LossScaler& scaler;
+  const parallel::Mesh& mesh;
   Measures& measures;
 };
 
@@ -190,12 +192,12 @@ class Step {
   ///                 gradients are those of loss sum / update_terms (without local steps)
   ///   step          seed of dropout; the same on all ranks
   ///   update        number of this update, without skipped ones, from 1; the same on all ranks
-  UpdateResult run(std::span<const Batch> batches, std::int64_t update_terms, std::int64_t step,
-                   std::int64_t update, double lr);
+  UpdateResult run(std::span<const data::Batch> batches, std::int64_t update_terms,
+                   std::int64_t step, std::int64_t update, double lr);
 
   /// Runs forward passes for a validation. `call` receives the number and the hidden states of each
   /// micro-batch on the rank with the last stage. Collective over pp.
-  void forward(std::span<const Microbatch> micro_batches,
+  void forward(std::span<const parallel::Microbatch> micro_batches,
                const std::function<void(std::size_t, const at::Tensor&)>& call);
 
   /// Averages the replicas if they differ. Call it before a validation, a save or the end of a run.
@@ -203,7 +205,7 @@ class Step {
 
   [[nodiscard]] const StepParts& parts() const { return parts_; }
 
-  [[nodiscard]] const StageLinks& links() const { return links_; }
+  [[nodiscard]] const parallel::StageP2P& links() const { return links_; }
 
   [[nodiscard]] const StageSums& stage_sums() const { return stage_sums_; }
 
@@ -213,18 +215,18 @@ class Step {
   void count_activations(bool on) { counts_activations_ = on; }
 
  private:
-  PassHooks pass_hooks(at::Tensor& loss_sum);
-  void apply(const GradSummary& summary, std::int64_t update, double lr);
+  ActionHooks pass_hooks(at::Tensor& loss_sum);
+  void apply(const optim::GradSummary& summary, std::int64_t update, double lr);
 
   StepParts parts_;
-  ParamRegistry& registry_;
+  parallel::ParamRegistry& registry_;
   double clip_norm_;
   bool counts_activations_ = false;
-  std::unique_ptr<GradReduction> reduction_;
-  SignStep sign_step_;
+  std::unique_ptr<parallel::GradReduction> reduction_;
+  optim::SignStep sign_step_;
   ScheduleChoice schedules_;
-  StageLinks links_;
-  Passes passes_;
+  parallel::StageP2P links_;
+  StageExecutor passes_;
   Measures::Id first_bucket_s_;  // time from the start of the step to the first gradient bucket
   Measures::Id last_grad_s_;     // time from the start of the step to the last complete gradient
   StageSums stage_sums_;
@@ -234,4 +236,4 @@ class Step {
   std::function<bool(std::int64_t, std::int64_t)> cancel_before_ = [](auto, auto) { return false; };
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

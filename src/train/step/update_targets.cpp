@@ -2,31 +2,33 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
-UpdateTargets::UpdateTargets(DataLoader& loader, Communicator& world, const Mesh& mesh)
+UpdateTargets::UpdateTargets(data::DataLoader& loader, comm::Communicator& world,
+                             const parallel::Mesh& mesh)
     : loader_(loader),
       world_(world),
-      counts_(mesh.rank(Axis::tp) == 0 && mesh.rank(Axis::cp) == 0 && mesh.rank(Axis::pp) == 0) {}
+      counts_(mesh.rank(parallel::Axis::tp) == 0 && mesh.rank(parallel::Axis::cp) == 0 &&
+              mesh.rank(parallel::Axis::pp) == 0) {}
 
 void UpdateTargets::begin_next() {
   TRIREME_ASSERT(!pending_);
-  share_ = loader_.next_share();
+  share_ = loader_.next_num_targets();
   counted_ = counts_ ? share_ : 0;
   pending_ = world_.all_reduce({.input = &counted_,
                                 .output = &total_,
                                 .count = 1,
                                 .dtype = DType::i64,
-                                .op = ReduceOp::sum,
+                                .op = comm::ReduceOp::sum,
                                 .tag = "targets"});
 }
 
-std::int64_t UpdateTargets::of(std::vector<Batch>& batches) {
+std::int64_t UpdateTargets::of(std::vector<data::Batch>& batches) {
   if (!pending_) begin_next();
   pending_->wait();
   pending_.reset();
   std::int64_t held = 0;
-  for (Batch& batch : batches) {
+  for (data::Batch& batch : batches) {
     held += batch.num_targets;
     batch.update_targets = total_;
   }
@@ -40,4 +42,4 @@ std::int64_t UpdateTargets::of(std::vector<Batch>& batches) {
   return total_;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

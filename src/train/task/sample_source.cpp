@@ -9,7 +9,7 @@
 #include "train/step/update_targets.hpp"
 #include "train/task/task.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// The samples of the data sets in the order of their global index, which is the saved state.
@@ -48,16 +48,16 @@ class OrderedSamples final : public SampleSource {
     return joined(sets, ", ");
   }
 
-  [[nodiscard]] std::span<const SampleSet> validation() const override {
+  [[nodiscard]] std::span<const data::SampleSet> validation() const override {
     return context_.validation;
   }
 
  private:
   void start() {
     const TrainConfig& train = context_.config.train;
-    const Mesh& mesh = context_.mesh;
-    LoaderConfig shares{train.micro_batch, train.global_batch, mesh.rank(Axis::dp),
-                        mesh.size(Axis::dp), next_sample_};
+    const parallel::Mesh& mesh = context_.mesh;
+    data::LoaderConfig shares{train.micro_batch, train.global_batch, mesh.rank(parallel::Axis::dp),
+                              mesh.size(parallel::Axis::dp), next_sample_};
     if (train.num_samples > 0) shares.end_sample = train.num_samples;
     loader_.emplace(context_.stream, shares);
     targets_.emplace(*loader_, context_.world, mesh);
@@ -65,7 +65,7 @@ class OrderedSamples final : public SampleSource {
 
   SourceContext context_;
   std::int64_t next_sample_ = 0;  // first sample of the first update
-  std::optional<DataLoader> loader_;
+  std::optional<data::DataLoader> loader_;
   std::optional<UpdateTargets> targets_;
 };
 
@@ -75,4 +75,4 @@ std::unique_ptr<SampleSource> Task::make_source(const SourceContext& context) co
   return std::make_unique<OrderedSamples>(context);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

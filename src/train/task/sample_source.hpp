@@ -11,22 +11,23 @@
 #include "train/config/config.hpp"
 #include "train/state/run_values.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// The parts that a sample source is made from. All must outlive the source.
 struct SourceContext {
-  const RunConfig& config;                // resolved configuration
-  const SampleStream& stream;             // samples of data.path
-  std::span<const SampleSet> validation;  // samples of data.valid_path, or a part of data.path
-  Transformer& model;                     // its weights are set before the first next()
-  const Mesh& mesh;
-  Communicator& world;  // all ranks, with host memory
+  const RunConfig& config;           // resolved configuration
+  const data::SampleStream& stream;  // samples of data.path
+  std::span<const data::SampleSet>
+      validation;             // samples of data.valid_path, or a part of data.path
+  model::Transformer& model;  // its weights are set before the first next()
+  const parallel::Mesh& mesh;
+  comm::Communicator& world;  // all ranks, with host memory
 };
 
 struct UpdateSamples {
-  std::vector<Batch> batches;    // this rank's micro-batches: global_batch / (micro_batch * dp)
-  std::int64_t next_sample = 0;  // number of samples that the run has used after this update
-  double waited_s = 0;           // time that the ranks had no samples
+  std::vector<data::Batch> batches;  // this rank's micro-batches: global_batch / (micro_batch * dp)
+  std::int64_t next_sample = 0;      // number of samples that the run has used after this update
+  double waited_s = 0;               // time that the ranks had no samples
 };
 
 /// Source of the samples of each update. It is the only interface that the training loop,
@@ -54,7 +55,7 @@ class SampleSource {
   /// Returns the origin of the samples [first, end) for an error message.
   [[nodiscard]] virtual std::string origin(std::int64_t first, std::int64_t end) const = 0;
 
-  [[nodiscard]] virtual std::span<const SampleSet> validation() const = 0;
+  [[nodiscard]] virtual std::span<const data::SampleSet> validation() const = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -1,6 +1,6 @@
 #include "train/task/task.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr double kSftLr = 1e-5;  // MiniMind V3's trainer/train_full_sft.py
@@ -26,11 +26,12 @@ class Sft final : public Task {
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kSftLr; }
 
-  void choose_data(StreamConfig& stream, const EncodeWord& encode) const override {
-    stream.token_weights = parse_token_weights(config_.token_weights, "sft.token_weights", encode);
+  void choose_data(data::StreamConfig& stream, const data::EncodeWord& encode) const override {
+    stream.token_weights =
+        data::parse_token_weights(config_.token_weights, "sft.token_weights", encode);
   }
 
-  [[nodiscard]] std::unique_ptr<Objective> make_objective(
+  [[nodiscard]] std::unique_ptr<objective::Objective> make_objective(
       const TaskContext& context) const override {
     return make_cross_entropy(context);
   }
@@ -45,4 +46,4 @@ std::unique_ptr<Task> make_sft() {
   return std::make_unique<Sft>();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,7 +7,7 @@
 #include "core/escape.hpp"
 #include "core/join.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Returns the command that computes all scores that the run needs.
@@ -31,11 +31,11 @@ std::string command_for(const ScoreReader& reader) {
 }
 
 /// Returns the reason why the table has no scores of a data set at this sequence length.
-std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
+std::string reason_of(const checkpoint::ReferenceTable& table, const data::SampleSet& samples) {
   const std::string& content = samples.set().content_hash();
   std::vector<std::string> lengths;
   std::vector<std::string> others;
-  for (const ReferenceSet& set : table.sets) {
+  for (const checkpoint::ReferenceSet& set : table.sets) {
     if (set.content_xxh3 == content) lengths.push_back(std::to_string(set.seq_len));
     others.push_back(set.name.empty() ? cat("content ", set.content_xxh3) : set.name);
   }
@@ -49,14 +49,15 @@ std::string reason_of(const ReferenceTable& table, const SampleSet& samples) {
 
 }  // namespace
 
-void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
+void check_scores(const checkpoint::ReferenceTable& table, const ScoreReader& reader) {
   if (table.origin.score != reader.score) {
     fail_reference(reader, formatted("was computed with dpo.score = {}, but this run has {}",
                                      table.origin.score, reader.score));
   }
-  for (const SampleSet* samples : reader.sets) {
-    const TokenSet& set = samples->set();
-    const ReferenceSet* const found = table.find(set.content_hash(), samples->seq_len());
+  for (const data::SampleSet* samples : reader.sets) {
+    const data::TokenSet& set = samples->set();
+    const checkpoint::ReferenceSet* const found =
+        table.find(set.content_hash(), samples->seq_len());
     for (std::uint64_t i = 0; i < samples->size(); ++i) {
       const auto document = static_cast<std::int64_t>(samples->pair_document(i));
       if (found != nullptr && found->has(document)) continue;
@@ -69,20 +70,20 @@ void check_scores(const ReferenceTable& table, const ScoreReader& reader) {
   }
 }
 
-std::unique_ptr<StoredReference> stored_reference(const ReferenceTable& table,
-                                                  const ScoreReader& reader,
-                                                  const ContextGroup& context) {
-  std::vector<PairScore> scores;
-  const auto add = [&](const ReferenceSet& set, std::size_t row, std::uint64_t key) {
+std::unique_ptr<objective::StoredReference> stored_reference(
+    const checkpoint::ReferenceTable& table, const ScoreReader& reader,
+    const parallel::ContextGroup& context) {
+  std::vector<objective::PairScore> scores;
+  const auto add = [&](const checkpoint::ReferenceSet& set, std::size_t row, std::uint64_t key) {
     scores.push_back({key,
                       set.documents[row],
                       {set.sums[2 * row], set.sums[2 * row + 1]},
                       {set.counts[2 * row], set.counts[2 * row + 1]}});
   };
-  for (const ReferenceSet& set : table.sets) {
+  for (const checkpoint::ReferenceSet& set : table.sets) {
     for (std::size_t row = 0; row < set.keys.size(); ++row) add(set, row, set.keys[row]);
     if (!set.keys.empty()) continue;
-    for (const SampleSet* samples : reader.sets) {
+    for (const data::SampleSet* samples : reader.sets) {
       if (table.find(samples->set().content_hash(), samples->seq_len()) != &set) continue;
       for (std::uint64_t i = 0; i < samples->size(); ++i) {
         const auto document = static_cast<std::int64_t>(samples->pair_document(i));
@@ -92,7 +93,7 @@ std::unique_ptr<StoredReference> stored_reference(const ReferenceTable& table,
       }
     }
   }
-  return std::make_unique<StoredReference>(scores, reader.folder, context);
+  return std::make_unique<objective::StoredReference>(scores, reader.folder, context);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -15,26 +15,26 @@
 #include "train/state/frozen_model.hpp"
 #include "train/task/sample_source.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Returns the absolute form of a path; "" stays "".
-std::string absolute_place(const std::string& place);
+std::string absolute_path_or_empty(const std::string& place);
 
 /// A frozen model that a task uses.
-struct FrozenNeed {
-  std::string name{};            // its weights are kept as RUN/<name>, for example "teacher"
-  std::string key{};             // its configuration key, for example "distill.teacher"
-  std::string checkpoint{};      // path of a checkpoint or run; may be ""
-  bool or_start = false;         // if `checkpoint` is "": use the model that the run starts from
-  bool same_vocabulary = false;  // true if its distribution is compared with the model's
+struct FrozenModelSpec {
+  std::string name{};               // its weights are kept as RUN/<name>, for example "teacher"
+  std::string key{};                // its configuration key, for example "distill.teacher"
+  std::string checkpoint{};         // path of a checkpoint or run; may be ""
+  bool use_start_if_empty = false;  // if `checkpoint` is "": use the model that the run starts from
+  bool same_vocabulary = false;     // true if its distribution is compared with the model's
 };
 
 struct TaskContext {
   const RunConfig& config;  // resolved configuration
-  Transformer& model;
+  model::Transformer& model;
   FrozenModel* frozen;  // model of Task::frozen(); null if there is none
-  const Mesh& mesh;
-  std::vector<const SampleSet*> sets;  // all training and validation sets of the run
+  const parallel::Mesh& mesh;
+  std::vector<const data::SampleSet*> sets;  // all training and validation sets of the run
   std::string start_sha256;  // hash_tensors of the weights that the run started from; "": random
   Measures& measures;
 };
@@ -57,7 +57,7 @@ class Task {
 
   /// Sets keys of the section that the user did not set and whose default depends on other keys.
   /// Called before check().
-  virtual void choose_defaults(ConfigSet& /*keys*/) {}
+  virtual void choose_defaults(config::ConfigSet& /*keys*/) {}
 
   virtual void check(Problems& /*problems*/) const {}
 
@@ -72,9 +72,10 @@ class Task {
   [[nodiscard]] virtual std::optional<double> default_lr() const { return std::nullopt; }
 
   /// Sets task-specific options of the data. `encode` calls the tokenizer of the first set.
-  virtual void choose_data(StreamConfig& /*stream*/, const EncodeWord& /*encode*/) const {}
+  virtual void choose_data(data::StreamConfig& /*stream*/,
+                           const data::EncodeWord& /*encode*/) const {}
 
-  [[nodiscard]] virtual std::optional<FrozenNeed> frozen(const RunConfig& /*config*/) const {
+  [[nodiscard]] virtual std::optional<FrozenModelSpec> frozen(const RunConfig& /*config*/) const {
     return std::nullopt;
   }
 
@@ -87,10 +88,10 @@ class Task {
   /// `sets`: all training and validation sets. Throws Error(data) if a file is damaged,
   /// Error(usage) if it belongs to other data.
   virtual void check_files(const RunConfig& /*config*/,
-                           std::span<const SampleSet* const> /*sets*/) const {}
+                           std::span<const data::SampleSet* const> /*sets*/) const {}
 
   /// Creates the objective from the resolved configuration. It declares its measures.
-  [[nodiscard]] virtual std::unique_ptr<Objective> make_objective(
+  [[nodiscard]] virtual std::unique_ptr<objective::Objective> make_objective(
       const TaskContext& context) const = 0;
 
   /// Returns the source of the training samples. The default gives the samples of the data sets in
@@ -112,7 +113,7 @@ std::unique_ptr<Task> make_dpo();
 std::unique_ptr<Task> make_distill();
 
 /// Creates the objective of cross entropy over the targets, with their weights if there are any.
-std::unique_ptr<Objective> make_cross_entropy(const TaskContext& context);
+std::unique_ptr<objective::Objective> make_cross_entropy(const TaskContext& context);
 
 /// A task as a command: `trireme NAME`.
 struct TaskRow {
@@ -124,4 +125,4 @@ struct TaskRow {
 /// Returns all tasks. A new task is a file and a row in tasks.cpp.
 std::span<const TaskRow> task_rows() noexcept;
 
-}  // namespace trireme
+}  // namespace trireme::train

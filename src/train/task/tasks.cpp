@@ -3,7 +3,7 @@
 
 #include "train/task/task.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::array kTasks{
@@ -19,8 +19,8 @@ std::span<const TaskRow> task_rows() noexcept {
   return kTasks;
 }
 
-std::string absolute_place(const std::string& place) {
+std::string absolute_path_or_empty(const std::string& place) {
   return place.empty() ? place : std::filesystem::absolute(place).lexically_normal().string();
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -12,19 +12,21 @@
 #include "train/audit/update_count.hpp"
 #include "train/verify/trial_model.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kWarmUpSteps = 2;
 
 /// Returns this rank's micro-batches of update `step`, assigned to ranks like in the data loader.
-std::vector<Batch> batches_of(const StepBench& bench, const Mesh& mesh, std::int64_t step) {
+std::vector<data::Batch> batches_of(const StepBench& bench, const parallel::Mesh& mesh,
+                                    std::int64_t step) {
   const TrainConfig& train = bench.config.train;
-  const std::int64_t dp = mesh.size(Axis::dp);
-  std::vector<Batch> batches;
+  const std::int64_t dp = mesh.size(parallel::Axis::dp);
+  std::vector<data::Batch> batches;
   for (std::int64_t i = 0; i < train.accumulation; ++i) {
     std::vector<std::int64_t> samples(static_cast<std::size_t>(train.micro_batch));
-    const std::int64_t number = (step * train.accumulation + i) * dp + mesh.rank(Axis::dp);
+    const std::int64_t number =
+        (step * train.accumulation + i) * dp + mesh.rank(parallel::Axis::dp);
     std::iota(samples.begin(), samples.end(), number * train.micro_batch);
     batches.push_back(make_rows(samples, train.seq_len, bench.config.model.vocab_size));
     batches.back().update_batches = train.accumulation * dp;
@@ -34,18 +36,18 @@ std::vector<Batch> batches_of(const StepBench& bench, const Mesh& mesh, std::int
 }
 
 double memory_high_water(at::Device device) {
-  return static_cast<double>(peak_memory_bytes(device));
+  return static_cast<double>(device::peak_memory_bytes(device));
 }
 
 /// Sets the memory figures of the rank with the highest peak.
-void take_memory(Communicator& control, double before_bytes, double counted_bytes,
+void take_memory(comm::Communicator& control, double before_bytes, double counted_bytes,
                  at::Device device, StepFigures& figures) {
-  const auto peaks = all_gather_value(control, memory_high_water(device), "memory");
+  const auto peaks = comm::all_gather_value(control, memory_high_water(device), "memory");
   const auto most = std::max_element(peaks.begin(), peaks.end());
   const auto rank = static_cast<std::size_t>(most - peaks.begin());
   figures.mem_peak_bytes = *most;
-  figures.mem_before_bytes = all_gather_value(control, before_bytes, "memory")[rank];
-  figures.mem_counted_bytes = all_gather_value(control, counted_bytes, "memory")[rank];
+  figures.mem_before_bytes = comm::all_gather_value(control, before_bytes, "memory")[rank];
+  figures.mem_counted_bytes = comm::all_gather_value(control, counted_bytes, "memory")[rank];
 }
 
 double median(std::vector<double> values) {
@@ -56,29 +58,30 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-StepFigures measure_step(Communicator& control, Communicator& world, Activity& activity,
-                         const StepBench& bench) {
+StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
+                         comm::Activity& activity, const StepBench& bench) {
   const RunConfig& config = bench.config;
   TrialShape shape{config.model, config.parallel};
   shape.lora = config.lora;
   shape.seq_len = config.train.seq_len;
   shape.optim = config.optim;
-  shape.dtypes = precision_dtypes(config.train.precision);
+  shape.dtypes = device::precision_dtypes(config.train.precision);
   shape.path = ops::path_of(config.train.fused_ops);
   shape.device = bench.device;
   const double before_bytes = memory_high_water(bench.device);
-  const MemoryCount memory;
+  const device::MemoryCount memory;
   TrialModel trial(world, shape);
   std::vector<double> step_s;
   double comm_s = 0;
   double exposed_s = 0;
   StepFigures figures;
   for (std::int64_t i = 0; i < kWarmUpSteps + bench.steps; ++i) {
-    const std::vector<Batch> batches = batches_of(bench, trial.mesh, i);
+    const std::vector<data::Batch> batches = batches_of(bench, trial.mesh, i);
     std::int64_t targets = 0;
-    for (const Batch& batch : batches) targets += batch.num_targets;
+    for (const data::Batch& batch : batches) targets += batch.num_targets;
     targets = static_cast<std::int64_t>(
-        all_reduce_value(control, static_cast<double>(targets), ReduceOp::sum, "targets") /
+        comm::all_reduce_value(control, static_cast<double>(targets), comm::ReduceOp::sum,
+                               "targets") /
         static_cast<double>(config.parallel.tp * config.parallel.cp * config.parallel.pp));
     control.barrier();
     const double waited_before_s = activity.waited_s();
@@ -86,19 +89,20 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
     const UpdateResult result = trial.step.run(batches, targets, i + 1, i + 1, config.optim.lr);
     const double took_s = timer.seconds();  // complete: the norm has synchronized the device
     if (i < kWarmUpSteps) continue;
-    step_s.push_back(all_reduce_value(control, took_s, ReduceOp::max, "step time"));
+    step_s.push_back(comm::all_reduce_value(control, took_s, comm::ReduceOp::max, "step time"));
     const double waited_s = activity.waited_s() - waited_before_s;
     exposed_s += waited_s;
     comm_s += waited_s + result.overlap.hidden_s();
   }
   const double all = static_cast<double>(bench.steps) * control.size();
   figures.step_time_s = median(step_s);
-  figures.comm_s = all_reduce_value(control, comm_s, ReduceOp::sum, "comm time") / all;
-  figures.comm_exposed_s = all_reduce_value(control, exposed_s, ReduceOp::sum, "comm time") / all;
+  figures.comm_s = comm::all_reduce_value(control, comm_s, comm::ReduceOp::sum, "comm time") / all;
+  figures.comm_exposed_s =
+      comm::all_reduce_value(control, exposed_s, comm::ReduceOp::sum, "comm time") / all;
   take_memory(control, before_bytes, static_cast<double>(memory.peak_bytes()), bench.device,
               figures);
   const std::int64_t sequences =
-      config.train.micro_batch * config.train.accumulation * trial.mesh.size(Axis::dp);
+      config.train.micro_batch * config.train.accumulation * trial.mesh.size(parallel::Axis::dp);
   figures.tokens_per_s =
       static_cast<double>(sequences * config.train.seq_len) / figures.step_time_s;
   if (!bench.audit) return figures;
@@ -106,7 +110,7 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
   // With local steps, audit an update that ends with an average.
   const std::int64_t every = config.parallel.local_steps;
   const std::int64_t last = (kWarmUpSteps + bench.steps + every) / every * every - 1;
-  const std::vector<Batch> batches = batches_of(bench, trial.mesh, last);
+  const std::vector<data::Batch> batches = batches_of(bench, trial.mesh, last);
   const UpdateFacts facts = facts_of(shape, trial.mesh, batches, last + 1);
   UpdateCount count(trial.step);
   const UpdateResult result = trial.step.run(batches, 1, last + 1, last + 1, config.optim.lr);
@@ -114,9 +118,9 @@ StepFigures measure_step(Communicator& control, Communicator& world, Activity& a
   figures.collectives = count.collectives();
   figures.formulas = collectives_formula(facts, world.rank());
   const std::string mine = differences(figures.collectives, figures.formulas);
-  for (const std::string& one : gather_texts(control, mine)) figures.differences += one;
-  figures.differences = broadcast_text(control, figures.differences);
+  for (const std::string& one : comm::gather_texts(control, mine)) figures.differences += one;
+  figures.differences = comm::broadcast_text(control, figures.differences);
   return figures;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,9 +8,13 @@
 #include "train/config/config.hpp"
 #include "train/cost/collectives_formula.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 class Activity;
+
+}  // namespace trireme::comm
+
+namespace trireme::train {
 
 /// Measurements of a step on this machine. They are the same on all ranks.
 struct StepFigures {
@@ -38,7 +42,7 @@ struct StepBench {
 /// Trains the configured model from random weights on random documents for `bench.steps` updates
 /// after two warm-up updates. `control`: communicator on the host. `world`: ranks that train, the
 /// same or on GPUs. `activity`: this rank's waiting time. Collective.
-StepFigures measure_step(Communicator& control, Communicator& world, Activity& activity,
-                         const StepBench& bench);
+StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
+                         comm::Activity& activity, const StepBench& bench);
 
-}  // namespace trireme
+}  // namespace trireme::train

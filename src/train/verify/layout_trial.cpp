@@ -6,45 +6,45 @@
 #include "parallel/collectives.hpp"
 #include "train/audit/update_count.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
-double sum_over(Communicator& group, double value, at::Device device) {
+double sum_over(comm::Communicator& group, double value, at::Device device) {
   const at::Tensor sum = at::full({1}, value, at::kDouble).to(device);
-  all_reduce(group, sum, ReduceOp::sum, "loss")->wait();
+  parallel::all_reduce(group, sum, comm::ReduceOp::sum, "loss")->wait();
   return sum.item<double>();
 }
 
 /// Returns the parameters of the whole model, including those of other ranks.
-std::vector<GatheredParam> params_of(const TrialShape& shape) {
-  ParamRegistry registry;
-  const Transformer model(registry, shape.model, {.lora = shape.lora});
-  return gathered_params(registry);
+std::vector<parallel::GatheredParam> params_of(const TrialShape& shape) {
+  parallel::ParamRegistry registry;
+  const model::Transformer model(registry, shape.model, {.lora = shape.lora});
+  return parallel::gathered_params(registry);
 }
 
 /// Returns the differences between counts and formulas of all ranks on rank 0.
-std::string audit(Communicator& world, const UpdateFacts& facts, const UpdateCount& count) {
+std::string audit(comm::Communicator& world, const UpdateFacts& facts, const UpdateCount& count) {
   const std::string mine =
       differences(count.collectives(), collectives_formula(facts, world.rank())) +
       differences(count.memory(), memory_formula(facts, world.rank()));
   std::string all;
-  for (const std::string& one : gather_texts(world, mine)) all += one;
+  for (const std::string& one : comm::gather_texts(world, mine)) all += one;
   return all;
 }
 
 }  // namespace
 
-TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
+TrialTrace run_trial(comm::Communicator& world, const TrialPlan& plan) {
   TrialModel trial(world, plan);
-  ParamRegistry& registry = trial.registry;
+  parallel::ParamRegistry& registry = trial.registry;
   plan.prepare(registry);
   TrialTrace trace;
-  const Gathering gathering(registry, params_of(plan), world);
+  const parallel::Gathering gathering(registry, params_of(plan), world);
   trace.params = gathering.params();
   trace.first_weights = gathering.weights();
   for (std::int64_t i = 0; i < plan.steps; ++i) {
     const std::int64_t targets = plan.targets(i);
-    const std::vector<Batch> batches = plan.batches(trial.mesh.rank(Axis::dp), i);
+    const std::vector<data::Batch> batches = plan.batches(trial.mesh.rank(parallel::Axis::dp), i);
     std::optional<UpdateCount> count;
     if (plan.audit && i + 1 == plan.steps) count.emplace(trial.step);
     const UpdateResult result = trial.step.run(batches, targets, i + 1, i + 1, plan.lr);
@@ -52,18 +52,19 @@ TrialTrace run_trial(Communicator& world, const TrialPlan& plan) {
       count->end(result);
       trace.audit = audit(world, facts_of(plan, trial.mesh, batches, i + 1), *count);
     }
-    trace.losses.push_back(sum_over(trial.mesh.group(Axis::data), result.loss_sum, plan.device) /
-                           static_cast<double>(targets));
+    trace.losses.push_back(
+        sum_over(trial.mesh.group(parallel::Axis::data), result.loss_sum, plan.device) /
+        static_cast<double>(targets));
     trace.norms.push_back(result.grad_norm);
     trace.grads.push_back(gathering.grads());
   }
   trial.step.average_replicas();
   trace.weights = gathering.weights();
-  for (const OptimizerSlot& slot : trial.optimizer->slots()) {
+  for (const optim::OptimizerSlot& slot : trial.optimizer->slots()) {
     trace.moments.push_back(
         gathering.trained([&](std::size_t unit) { return registry.part_of(slot.flat, unit); }));
   }
   return trace;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

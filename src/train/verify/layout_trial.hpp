@@ -7,7 +7,7 @@
 #include "parallel/units/gathered.hpp"
 #include "train/verify/trial_model.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// A few updates of a small model on some layout.
 struct TrialPlan : TrialShape {
@@ -15,16 +15,16 @@ struct TrialPlan : TrialShape {
   double lr = 1e-2;
   bool audit = false;  // audit the last step; all ranks then need equally many equal micro-batches
   /// Called after the weights are initialized and before the first step.
-  std::function<void(ParamRegistry&)> prepare = [](ParamRegistry&) {};
+  std::function<void(parallel::ParamRegistry&)> prepare = [](parallel::ParamRegistry&) {};
   /// Returns the micro-batches of one data rank in update `step` (from 0).
-  std::function<std::vector<Batch>(int rank, std::int64_t step)> batches;
+  std::function<std::vector<data::Batch>(int rank, std::int64_t step)> batches;
   /// Returns the number of valid targets of all ranks in update `step`.
   std::function<std::int64_t(std::int64_t step)> targets;
 };
 
 /// The results of a trial, equal on all ranks. Tensors hold all parameters in id order, in fp64.
 struct TrialTrace {
-  std::vector<GatheredParam> params;
+  std::vector<parallel::GatheredParam> params;
   std::vector<double> losses;  // mean over the update's targets
   std::vector<double> norms;
   std::vector<at::Tensor> grads;  // gradients of each step
@@ -35,6 +35,6 @@ struct TrialTrace {
 };
 
 /// Runs the updates with the real Step. Collective over `world`.
-TrialTrace run_trial(Communicator& world, const TrialPlan& plan);
+TrialTrace run_trial(comm::Communicator& world, const TrialPlan& plan);
 
-}  // namespace trireme
+}  // namespace trireme::train

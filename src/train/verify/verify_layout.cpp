@@ -11,7 +11,7 @@
 #include "train/verify/layout_trial.hpp"
 #include "train/verify/trial_model.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kMicroBatch = 2;
@@ -41,9 +41,9 @@ void keep_worst(double& worst, double distance) {
 }
 
 /// Returns the sequences [first, first + count) of an update of `all` sequences, in micro-batches.
-std::vector<Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t all,
-                                 std::int64_t length, std::int64_t vocab) {
-  std::vector<Batch> batches;
+std::vector<data::Batch> micro_batches(std::int64_t first, std::int64_t count, std::int64_t all,
+                                       std::int64_t length, std::int64_t vocab) {
+  std::vector<data::Batch> batches;
   for (std::int64_t begin = first; begin < first + count; begin += kMicroBatch) {
     std::vector<std::int64_t> indices(kMicroBatch);
     std::iota(indices.begin(), indices.end(), begin);
@@ -60,19 +60,19 @@ std::int64_t accumulation_of(const RunConfig& config) {
 
 }  // namespace
 
-LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected) {
-  LayoutVerdict verdict;
+LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expected) {
+  LayoutComparison verdict;
   for (std::size_t step = 0; step < expected.losses.size(); ++step) {
     keep_worst(verdict.loss_rel, distance(trace.losses[step], expected.losses[step]));
     keep_worst(verdict.norm_rel, distance(trace.norms[step], expected.norms[step]));
-    for (const GatheredParam& param : expected.params) {
+    for (const parallel::GatheredParam& param : expected.params) {
       const double before = verdict.grad_rel;
       keep_worst(verdict.grad_rel,
                  distance(param.of(trace.grads[step]), param.of(expected.grads[step])));
       if (verdict.grad_rel != before) verdict.grad_worst = param.name;
     }
   }
-  for (const GatheredParam& param : expected.params) {
+  for (const parallel::GatheredParam& param : expected.params) {
     keep_worst(verdict.weight_rel, distance(param.of(trace.weights), param.of(expected.weights)));
     for (std::size_t slot = 0; slot < expected.moments.size(); ++slot) {
       keep_worst(verdict.moment_rel,
@@ -82,16 +82,17 @@ LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected
   return verdict;
 }
 
-ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel) {
-  ModelConfig small = model;
-  const std::int64_t stages = stage_placement(parallel).stages();
+model::ModelConfig small_model_like(const model::ModelConfig& model,
+                                    const parallel::ParallelConfig& parallel) {
+  model::ModelConfig small = model;
+  const std::int64_t stages = parallel::stage_placement(parallel).stages();
   const bool uneven = stages > 1;  // one more layer, so that layers do not divide evenly
   if (parallel.pp == 1 || parallel.stages == "auto")
     small.num_layers = std::max<std::int64_t>(2, stages + (uneven ? 1 : 0));
   small.hidden_size = 16;
   small.head_dim = 4;
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);
-  if (MoeConfig& moe = small.moe; moe.on()) {
+  if (model::MoeConfig& moe = small.moe; moe.on()) {
     moe.moe_intermediate_size = std::max<std::int64_t>(13, parallel.tp);
     const std::int64_t least =
         std::max(moe.num_experts_per_tok, std::min(moe.num_experts, kMostExperts));
@@ -104,15 +105,15 @@ ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& par
   const std::int64_t least = std::max(kLeastLength, chunks * parallel.tp * parallel.cp);
   small.max_seq_len = (least + cut - 1) / cut * cut;
   small.vocab_size = 0;
-  resolve(small, std::max<std::int64_t>(61, parallel.tp));
+  model::resolve(small, std::max<std::int64_t>(61, parallel.tp));
   return small;
 }
 
 void check_verifiable(const RunConfig& config, int ranks) {
-  const ModelConfig model = small_model_like(config.model, config.parallel);
+  const model::ModelConfig model = small_model_like(config.model, config.parallel);
   Problems problems;
   check_layout(config.parallel, {model, {model.max_seq_len}, ranks}, problems);
-  check_targets(config.lora, model, problems);
+  model::check_targets(config.lora, model, problems);
   if (config.parallel.local_steps > 1) {
     problems.add(
         "parallel.local_steps", config.parallel.local_steps,
@@ -122,8 +123,9 @@ void check_verifiable(const RunConfig& config, int ranks) {
   check_micro_batches(config.parallel, accumulation_of(config));
 }
 
-LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
-                            at::Device device, const std::vector<int>& node_of_rank) {
+LayoutComparison verify_layout(comm::Communicator& world, const RunConfig& config,
+                               std::int64_t steps, at::Device device,
+                               const std::vector<int>& node_of_rank) {
   TrialPlan plan;
   plan.model = small_model_like(config.model, config.parallel);
   plan.parallel = config.parallel;
@@ -135,12 +137,12 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   plan.lr = kLearningRate;
   const std::int64_t length = plan.model.max_seq_len;
   check_verifiable(config, world.size());
-  const int data = data_ranks(config.parallel, world.size());
+  const int data = parallel::data_ranks(config.parallel, world.size());
   const std::int64_t share = kMicroBatch * accumulation_of(config);  // sequences per data rank
   const std::int64_t vocab = plan.model.vocab_size;
   plan.targets = [=](std::int64_t step) {
     std::int64_t targets = 0;
-    for (const Batch& batch :
+    for (const data::Batch& batch :
          micro_batches(step * data * share, data * share, data * share, length, vocab))
       targets += batch.num_targets;
     return targets;
@@ -158,10 +160,10 @@ LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::i
   plan.batches = [=](int, std::int64_t step) {
     return micro_batches(step * data * share, data * share, data * share, length, vocab);
   };
-  SelfCommunicator alone;
-  LayoutVerdict verdict = compare_trials(trace, run_trial(alone, plan));
+  comm::SelfCommunicator alone;
+  LayoutComparison verdict = compare_trials(trace, run_trial(alone, plan));
   verdict.audit = trace.audit;
   return verdict;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,11 +8,11 @@
 #include "train/config/config.hpp"
 #include "train/verify/layout_trial.hpp"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Distances between the training on a layout and on one process, in fp64. All are relative: the
 /// largest difference over the largest element, for the worst tensor of the worst step.
-struct LayoutVerdict {
+struct LayoutComparison {
   double loss_rel = 0;
   double grad_rel = 0;
   std::string grad_worst;  // name of the parameter with the largest distance
@@ -29,11 +29,12 @@ struct LayoutVerdict {
 };
 
 /// Compares the trial of a layout with the trial of one process.
-LayoutVerdict compare_trials(const TrialTrace& trace, const TrialTrace& expected);
+LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expected);
 
 /// Returns a small model like `model`: the same heads, activation, norms, weight tying and dropout,
 /// but two layers or more, and odd sizes that every axis can split.
-ModelConfig small_model_like(const ModelConfig& model, const ParallelConfig& parallel);
+model::ModelConfig small_model_like(const model::ModelConfig& model,
+                                    const parallel::ParallelConfig& parallel);
 
 /// Throws the errors of check_layout, and Error(usage) if the layout trains differently on purpose.
 void check_verifiable(const RunConfig& config, int ranks);
@@ -41,7 +42,8 @@ void check_verifiable(const RunConfig& config, int ranks);
 /// Trains the small model for `steps` updates on the layout config.parallel, over all ranks of
 /// `world`, and on one process, and compares them. `node_of_rank`: see Mesh. Returns the result on
 /// rank 0. Throws the errors of check_verifiable. Collective.
-LayoutVerdict verify_layout(Communicator& world, const RunConfig& config, std::int64_t steps,
-                            at::Device device, const std::vector<int>& node_of_rank = {});
+LayoutComparison verify_layout(comm::Communicator& world, const RunConfig& config,
+                               std::int64_t steps, at::Device device,
+                               const std::vector<int>& node_of_rank = {});
 
-}  // namespace trireme
+}  // namespace trireme::train

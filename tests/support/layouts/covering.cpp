@@ -25,7 +25,7 @@ std::vector<std::size_t> parts_of(const FactorValues& one, Cover cover) {
 
 }  // namespace
 
-std::vector<std::size_t> covering_places(const std::vector<FactorValues>& cases, Cover cover) {
+std::vector<std::size_t> covering_indices(const std::vector<FactorValues>& cases, Cover cover) {
   std::vector<std::vector<std::size_t>> parts;
   std::vector<bool> missing;
   for (const FactorValues& one : cases) {

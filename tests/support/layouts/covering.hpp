@@ -21,7 +21,7 @@ enum class Cover { each_value, each_pair };
 /// Returns the indices of few cases that together contain every single value, or every pair of
 /// values of two factors, that occurs in any case. Greedy: always takes the case with the most
 /// values or pairs that are not covered yet.
-std::vector<std::size_t> covering_places(const std::vector<FactorValues>& cases, Cover cover);
+std::vector<std::size_t> covering_indices(const std::vector<FactorValues>& cases, Cover cover);
 
 /// Like above, for cases with factors that `factors_of` returns.
 template <class Case>
@@ -30,7 +30,7 @@ std::vector<Case> covering(const std::vector<Case>& cases, Cover cover,
   std::vector<FactorValues> factors;
   for (const Case& one : cases) factors.push_back(factors_of(one));
   std::vector<Case> chosen;
-  for (const std::size_t place : covering_places(factors, cover)) chosen.push_back(cases[place]);
+  for (const std::size_t place : covering_indices(factors, cover)) chosen.push_back(cases[place]);
   return chosen;
 }
 

@@ -70,12 +70,12 @@ std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases) {
   return covering(cases, Cover::each_pair, factors_of);
 }
 
-RunConfig config_of(const GridCase& one) {
+train::RunConfig config_of(const GridCase& one) {
   // Numbers of neighbouring cases differ in few factors, so the settings cycle with lengths that
   // have no common divisor.
   const std::size_t n = one.number * 7 + one.number / 3;
-  RunConfig config;
-  config.model = model_preset("tiny");
+  train::RunConfig config;
+  config.model = model::model_preset("tiny");
   config.model.num_heads = one.tp > 4 ? 8 : 4;
   config.model.num_kv_heads = 2;
   config.model.tie_embeddings = n % 3 != 0;

@@ -38,7 +38,7 @@ std::vector<GridCase> covering_cases(const std::vector<GridCase>& cases);
 /// Returns the configuration of the case. Its number selects experts, tied embeddings, activation
 /// checkpointing, sequence parallelism, adapters, dropout, stages, parameter gathering and
 /// optimizer.
-RunConfig config_of(const GridCase& one);
+train::RunConfig config_of(const GridCase& one);
 
 std::string name_of(const GridCase& one);
 

@@ -50,7 +50,7 @@ void add_cases_of(LayoutCase one, std::vector<LayoutCase>& cases) {
 
 /// 24 heads suit every factorization and form; 9 and 5 suit only some. The MLP and all vocabularies
 /// but 64 have odd sizes.
-ModelConfig shape_of(std::size_t shape) {
+model::ModelConfig shape_of(std::size_t shape) {
   struct Sizes {
     const char* preset;
     std::int64_t heads, key_heads, vocab;
@@ -73,7 +73,7 @@ ModelConfig shape_of(std::size_t shape) {
        {"tiny", 24, 8, 61, true, 0.1, 7, 1},
        {"minimind-2", 24, 3, 67, false, 0, 3, 2, 2, 1, "sigmoid", "bias"}}};
   const Sizes& sizes = kShapes.at(shape);
-  ModelConfig model = model_preset(sizes.preset);
+  model::ModelConfig model = model::model_preset(sizes.preset);
   model.num_layers = 2;
   model.hidden_size = 16;
   model.num_heads = sizes.heads;
@@ -94,47 +94,47 @@ ModelConfig shape_of(std::size_t shape) {
   model.moe.router_balance = sizes.balance;
   model.moe.router_aux_loss_coef = 0.3;
   model.moe.router_bias_rate = 0.05;
-  resolve(model, sizes.vocab);
+  model::resolve(model, sizes.vocab);
   return model;
 }
 
-bool fits(const ModelConfig& model, const ParallelConfig& parallel, int ranks) {
+bool fits(const model::ModelConfig& model, const parallel::ParallelConfig& parallel, int ranks) {
   Problems problems;
-  check_layout(parallel, {model, {kRowLength}, ranks}, problems);
+  train::check_layout(parallel, {model, {kRowLength}, ranks}, problems);
   return problems.empty();
 }
 
-ParallelConfig factors_as_keys(const LayoutCase& one) {
-  ParallelConfig keys;
+parallel::ParallelConfig factors_as_keys(const LayoutCase& one) {
+  parallel::ParallelConfig keys;
   keys.tp = one.tp;
   keys.cp = one.cp;
   keys.zero = one.zero;
   keys.sequence_parallel = one.sequence;
-  keys.cp_form = kContextForms.at(static_cast<std::size_t>(one.form));
-  keys.recompute = kRecomputes.at(static_cast<std::size_t>(one.recompute));
+  keys.cp_form = parallel::kContextForms.at(static_cast<std::size_t>(one.form));
+  keys.recompute = parallel::kRecomputes.at(static_cast<std::size_t>(one.recompute));
   return keys;
 }
 
-std::string words_of(const LoraConfig& lora) {
+std::string words_of(const model::LoraConfig& lora) {
   return formatted("adapters of {}, dropout {}, rslora {}", lora.targets, lora.dropout,
                    lora.rslora);
 }
 
-LayoutRows rows_of(const LayoutCase& one, const LayoutTurns& turns) {
+LayoutRows rows_of(const LayoutCase& one, const LayoutSettings& turns) {
   return {turns.rows, shape_of(turns.shape).vocab_size, one.dp, one.accumulation};
 }
 
-TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
-  TrialPlan plan;
+train::TrialPlan plan_without_layout(const LayoutCase& one, const LayoutSettings& turns) {
+  train::TrialPlan plan;
   plan.model = shape_of(turns.shape);
   plan.steps = kSteps;
   plan.lr = 1e-2;
   // AdamW's first step is lr g / (|g| + eps). If the gradient g is only rounding error, a small eps
   // makes the step random.
-  for (OptimizerKey& key : plan.optim.keys)
+  for (optim::OptimizerKey& key : plan.optim.keys)
     if (key.name == "eps") key.value = 1e-6;
   if (one.sgd) {
-    plan.optim = optimizer_defaults("sgd");
+    plan.optim = optim::optimizer_defaults("sgd");
     plan.optim.clip_norm = 0.01;
     plan.lr = 1;
   }
@@ -147,13 +147,13 @@ TrialPlan plan_without_layout(const LayoutCase& one, const LayoutTurns& turns) {
 
 }  // namespace
 
-LayoutTurns turns_of(const LayoutCase& one) {
+LayoutSettings layout_settings_of(const LayoutCase& one) {
   // Both optimizers of a layout get the same settings.
   const auto layout = static_cast<std::uint64_t>(one.number / 2);
   const auto turn = [&](std::uint64_t what, std::size_t count) {
     return philox4x32(philox_key(12, "turns"), layout, what)[0] % count;
   };
-  LayoutTurns turns;
+  LayoutSettings turns;
   turns.rows = static_cast<RowKind>(turn(0, kRowKindNames.size()));
   turns.by_work = one.cp > 1 && turn(1, 2) == 1;
   turns.zero_reshard = turn(2, 2) == 0;
@@ -185,8 +185,8 @@ LayoutTurns turns_of(const LayoutCase& one) {
 }
 
 std::string name_of(const LayoutCase& one) {
-  const LayoutTurns turns = turns_of(one);
-  const ParallelConfig keys = factors_as_keys(one);
+  const LayoutSettings turns = layout_settings_of(one);
+  const parallel::ParallelConfig keys = factors_as_keys(one);
   return formatted(
              "case {}: dp {} tp {} cp {} {} {} zero {} shard {} reshard {} prefetch {} persist {} "
              "sequence {} chunks {} recompute {} accumulation {} {} bucket {} hierarchical {} offload {} shape {} "
@@ -251,9 +251,9 @@ std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_defa
   return cases;
 }
 
-TrialPlan layout_plan(const LayoutCase& one) {
-  const LayoutTurns turns = turns_of(one);
-  TrialPlan plan = plan_without_layout(one, turns);
+train::TrialPlan layout_plan(const LayoutCase& one) {
+  const LayoutSettings turns = layout_settings_of(one);
+  train::TrialPlan plan = plan_without_layout(one, turns);
   plan.parallel = factors_as_keys(one);
   plan.parallel.cp_balance = turns.by_work ? "work" : "zigzag";
   plan.parallel.tp_chunks = turns.tp_chunks;
@@ -268,7 +268,7 @@ TrialPlan layout_plan(const LayoutCase& one) {
     plan.node_of_rank.push_back(2 * rank / one.ranks());
   const LayoutRows rows = rows_of(one, turns);
   plan.batches = [=](int rank, std::int64_t step) {
-    std::vector<Batch> batches;
+    std::vector<data::Batch> batches;
     for (std::int64_t i = 0; i < rows.accumulation; ++i)
       batches.push_back(rows.of(step, rows.before(rank, i), rows.in_micro_batch(rank, i)));
     return batches;
@@ -276,25 +276,25 @@ TrialPlan layout_plan(const LayoutCase& one) {
   return plan;
 }
 
-TrialPlan one_process_plan(const LayoutCase& one) {
-  const LayoutTurns turns = turns_of(one);
-  TrialPlan plan = plan_without_layout(one, turns);
+train::TrialPlan one_process_plan(const LayoutCase& one) {
+  const LayoutSettings turns = layout_settings_of(one);
+  train::TrialPlan plan = plan_without_layout(one, turns);
   const LayoutRows rows = rows_of(one, turns);
   plan.batches = [=](int, std::int64_t step) {
-    return std::vector<Batch>{rows.of(step, 0, rows.in_update())};
+    return std::vector<data::Batch>{rows.of(step, 0, rows.in_update())};
   };
   return plan;
 }
 
 std::string one_process_key(const LayoutCase& one) {
-  const LayoutTurns turns = turns_of(one);
+  const LayoutSettings turns = layout_settings_of(one);
   const LayoutRows rows = rows_of(one, turns);
   return formatted("{} {} {} {} {} {}", one.sgd, turns.shape, static_cast<int>(turns.rows),
                    rows.in_update(), rows.first_without_targets(),
                    one.lora ? words_of(turns.adapters) : "");
 }
 
-at::Tensor learned_values(const ParamRegistry& registry, ParamId id) {
+at::Tensor learned_values(const parallel::ParamRegistry& registry, parallel::ParamId id) {
   const std::vector<std::int64_t>& shape = registry.spec(id).shape;
   const at::Generator random = at::detail::createCPUGenerator(1000 + id);
   const at::Tensor normal = at::randn(shape, random, at::kFloat);
@@ -302,20 +302,22 @@ at::Tensor learned_values(const ParamRegistry& registry, ParamId id) {
   return normal.mul(1.0F / std::sqrt(static_cast<float>(shape.back())));
 }
 
-void set_weights(ParamRegistry& registry, const std::function<at::Tensor(ParamId)>& values_of) {
+void set_weights(parallel::ParamRegistry& registry,
+                 const std::function<at::Tensor(parallel::ParamId)>& values_of) {
   registry.weights().settle();
   const at::NoGradGuard no_grad;
-  const UnitLayout& layout = registry.layout();
+  const parallel::UnitLayout& layout = registry.layout();
   for (std::size_t unit = 0; unit < layout.units().size(); ++unit) {
-    const IndexRange part = layout.part(unit);
-    for (const ParamSpan& span : layout.spans(unit, part)) {
+    const parallel::IndexRange part = layout.part(unit);
+    for (const parallel::ParamSpan& span : layout.spans(unit, part)) {
       const std::vector<std::int64_t>& shape = registry.spec(span.id).shape;
       const at::Tensor whole = values_of(span.id).flatten();
-      Slice slice = layout.param(span.id).slice;
+      parallel::Slice slice = layout.param(span.id).slice;
       slice.flat_begin = span.first;
       slice.flat_end = span.first + span.count;
-      for (const SliceRun& run : intersect(shape, slice, Slice::whole(shape))) {
-        registry.main_part(unit)
+      for (const parallel::SliceRun& run :
+           parallel::intersect(shape, slice, parallel::Slice::whole(shape))) {
+        registry.master_part(unit)
             .narrow(0, span.begin - part.begin + run.source_index, run.count)
             .copy_(whole.narrow(0, run.target_index, run.count));
       }
@@ -324,8 +326,8 @@ void set_weights(ParamRegistry& registry, const std::function<at::Tensor(ParamId
   registry.refresh_weights();
 }
 
-void set_learned_weights(ParamRegistry& registry) {
-  set_weights(registry, [&](ParamId id) { return learned_values(registry, id); });
+void set_learned_weights(parallel::ParamRegistry& registry) {
+  set_weights(registry, [&](parallel::ParamId id) { return learned_values(registry, id); });
 }
 
 }  // namespace trireme::testing

@@ -29,7 +29,7 @@ struct LayoutCase {
 
 /// The settings that cycle over the cases: everything else that could make a layout train
 /// differently. They are a function of the factors of the case, except for the optimizer.
-struct LayoutTurns {
+struct LayoutSettings {
   std::size_t shape = 0;  // model: heads, key heads, tied embeddings, dropout, sizes, experts
   RowKind rows = RowKind::documents;
   bool by_work = false;  // positions are sharded by work
@@ -41,12 +41,12 @@ struct LayoutTurns {
   bool offload = false;
   std::int64_t tp_chunks = 1;
   double bucket_mb = 0;
-  LoraConfig adapters = {};  // for models with experts
+  model::LoraConfig adapters = {};  // for models with experts
 };
 
 inline constexpr std::size_t kNumShapes = 7;
 
-LayoutTurns turns_of(const LayoutCase& one);
+LayoutSettings layout_settings_of(const LayoutCase& one);
 
 /// Describes the factors and the other settings in words.
 std::string name_of(const LayoutCase& one);
@@ -77,21 +77,22 @@ std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_defa
 std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases);
 
 /// Returns the configuration of the case: 5 updates in fp64 with the plain operations.
-TrialPlan layout_plan(const LayoutCase& one);
+train::TrialPlan layout_plan(const LayoutCase& one);
 
 /// Returns the same updates on one process, with one micro-batch for each update.
-TrialPlan one_process_plan(const LayoutCase& one);
+train::TrialPlan one_process_plan(const LayoutCase& one);
 
 /// Cases with equal keys have equal one-process configurations.
 std::string one_process_key(const LayoutCase& one);
 
 /// Returns values for a whole parameter [its shape] in fp32 as in a trained model: activations and
 /// scores have order 1, and norms are not all ones.
-at::Tensor learned_values(const ParamRegistry& registry, ParamId id);
+at::Tensor learned_values(const parallel::ParamRegistry& registry, parallel::ParamId id);
 
 /// Sets all weights, for any layout and precision (up to rounding).
-void set_weights(ParamRegistry& registry, const std::function<at::Tensor(ParamId)>& values_of);
+void set_weights(parallel::ParamRegistry& registry,
+                 const std::function<at::Tensor(parallel::ParamId)>& values_of);
 
-void set_learned_weights(ParamRegistry& registry);
+void set_learned_weights(parallel::ParamRegistry& registry);
 
 }  // namespace trireme::testing

@@ -13,20 +13,20 @@ constexpr std::int64_t kTargetPositions = 3;
 
 /// Returns row `index`: one document that crosses every chunk edge. Its first `targets` positions
 /// have a target.
-Batch document_row(std::int64_t index, std::int64_t targets, std::int64_t vocab) {
-  Batch batch = make_rows({index}, kRowLength, vocab);  // for the tokens of the row
+data::Batch document_row(std::int64_t index, std::int64_t targets, std::int64_t vocab) {
+  data::Batch batch = train::make_rows({index}, kRowLength, vocab);  // for the tokens of the row
   batch.segment_bounds = {0, static_cast<std::int32_t>(kRowLength)};
   batch.row_lengths = {kRowLength};
   batch.num_targets = std::min(targets, kRowLength - 1);
   for (std::int64_t i = 0; i < kRowLength; ++i) {
     const auto at = static_cast<std::size_t>(i);
     batch.positions[at] = i;
-    batch.targets[at] = i < batch.num_targets ? batch.tokens[at + 1] : kIgnoreTarget;
+    batch.targets[at] = i < batch.num_targets ? batch.tokens[at + 1] : data::kIgnoreTarget;
   }
   return batch;
 }
 
-void append(Batch& all, const Batch& row) {
+void append(data::Batch& all, const data::Batch& row) {
   const auto begin = static_cast<std::int32_t>(all.B * all.T);
   const auto add = [](auto& to, const auto& from) {
     to.insert(to.end(), from.begin(), from.end());
@@ -60,8 +60,8 @@ std::int64_t LayoutRows::first_without_targets() const {
   return kind == RowKind::masked && dp > 1 ? before(dp - 1, 0) : in_update();
 }
 
-Batch LayoutRows::of(std::int64_t step, std::int64_t begin, std::int64_t count) const {
-  Batch batch;
+data::Batch LayoutRows::of(std::int64_t step, std::int64_t begin, std::int64_t count) const {
+  data::Batch batch;
   batch.T = kRowLength;
   batch.update_samples = in_update();
   batch.update_batches = 1;
@@ -69,7 +69,7 @@ Batch LayoutRows::of(std::int64_t step, std::int64_t begin, std::int64_t count) 
   for (std::int64_t row = begin; row < begin + count; ++row) {
     const std::int64_t index = step * in_update() + row;
     if (kind == RowKind::documents || kind == RowKind::uneven) {
-      append(batch, make_rows({index}, kRowLength, vocab));
+      append(batch, train::make_rows({index}, kRowLength, vocab));
     } else if (kind == RowKind::one_document) {
       append(batch, document_row(index, kRowLength, vocab));
     } else {

@@ -38,7 +38,7 @@ struct LayoutRows {
   [[nodiscard]] std::int64_t first_without_targets() const;
 
   /// Returns rows [begin, begin + count) of update `step`.
-  [[nodiscard]] Batch of(std::int64_t step, std::int64_t begin, std::int64_t count) const;
+  [[nodiscard]] data::Batch of(std::int64_t step, std::int64_t begin, std::int64_t count) const;
 };
 
 }  // namespace trireme::testing

@@ -28,7 +28,7 @@ class StartLimitTest : public Scratch {
     std::ofstream(at(name)) << text;
   }
 
-  static StartLimit limit_of(const std::vector<std::string>& words) {
+  static comm::StartLimit limit_of(const std::vector<std::string>& words) {
     std::vector<const char*> argv{"trireme", "pretrain"};
     for (const std::string& word : words) argv.push_back(word.c_str());
     return start_limit(static_cast<int>(argv.size()), argv.data());

@@ -16,7 +16,7 @@
 #include "core/process/failpoints.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -34,19 +34,20 @@ Together run(int ranks, const std::vector<std::string>& args) {
   Together result;
   std::mutex mutex;
   testing::internal::CaptureStdout();
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     std::vector<const char*> argv{"trireme"};
     for (const std::string& arg : args) argv.push_back(arg.c_str());
-    CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
-    const WorldSource source = [&]() -> Communicator& { return world; };
+    config::CommandLine line("trireme", "trains language models",
+                             [] { return std::string("test\n"); });
+    const WorldSource source = [&]() -> comm::Communicator& { return world; };
     add_checkpoint_commands(line, source);
     int code = 0;
     std::string message;
     try {
       code = line.run(static_cast<int>(argv.size()), argv.data());
-    } catch (const PeerFailed& peer) {
+    } catch (const comm::PeerFailed& peer) {
       code = peer.code();
-    } catch (const AgreedError& error) {  // any other error would leave the peers waiting
+    } catch (const comm::AgreedError& error) {  // any other error would leave the peers waiting
       code = exit_code(error.kind());
       message = error.what();
     }
@@ -83,7 +84,7 @@ void flip(const fs::path& file) {
 }
 
 TEST(SharedCommands, VerifyAndHashSayWhatOneRankSays) {
-  const TempFolder folder;
+  const TempDirectory folder;
   for (const int step : {1, 2, 3})
     save_layout(folder.path(), step, make_logicals(static_cast<unsigned>(step)), step + 1, 4);
 
@@ -98,7 +99,7 @@ TEST(SharedCommands, VerifyAndHashSayWhatOneRankSays) {
 /// Each rank verifies some of seven shards. A finding of any rank is reported once, in the words of
 /// one rank.
 TEST(SharedCommands, DamageInAnyShardIsReportedOnce) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder.path(), 1, make_logicals(1), 7, 3);
   const fs::path step = folder / "step-000000001";
   for (const auto& [name, content] : contents(step)) {
@@ -121,7 +122,7 @@ TEST(SharedCommands, DamageInAnyShardIsReportedOnce) {
 }
 
 TEST(SharedCommands, ADamagedNewestIsSkippedOnAllRanks) {
-  const TempFolder folder;
+  const TempDirectory folder;
   for (const int step : {1, 2}) save_layout(folder.path(), step, make_logicals(1), 3, 4);
   flip(folder / "step-000000002/shard-00001-of-00003.h5");
   const std::string place = folder.path().string();
@@ -134,7 +135,7 @@ TEST(SharedCommands, ADamagedNewestIsSkippedOnAllRanks) {
 }
 
 TEST(SharedCommands, ReshardWritesTheBytesOfOneRank) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 5, make_logicals(1), 3, 4);
   const std::string from = (folder / "a").string();
   const auto reshard = [&](int ranks, const std::vector<std::string>& how) {
@@ -163,7 +164,7 @@ TEST(SharedCommands, ReshardWritesTheBytesOfOneRank) {
 }
 
 TEST(SharedCommands, ARankThatFailsEndsAllWithOneMessageAndLeavesNothing) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 5, make_logicals(1), 3, 4);
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   for (const int ranks : kRanks) {
@@ -174,14 +175,14 @@ TEST(SharedCommands, ARankThatFailsEndsAllWithOneMessageAndLeavesNothing) {
     EXPECT_EQ(failed.codes, std::set<int>{4}) << ranks;
     EXPECT_EQ(failed.messages.size(), 1U) << ranks;
     EXPECT_EQ(failed.out, "");
-    EXPECT_TRUE(list_folder(folder / "b").empty()) << ranks;
+    EXPECT_TRUE(list_directory(folder / "b").empty()) << ranks;
   }
   ::unsetenv("TRIREME_FAULT");
   failpoints_init(0);
 }
 
 TEST(SharedCommands, BenchSpeaksOnce) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const Together bench = run(3, {"bench", "checkpoint", "--bytes", "3000001", "--repeats", "1",
                                  "--folder", (folder / "bench").string(), "--json"});
   EXPECT_EQ(bench.codes, std::set<int>{0});
@@ -192,4 +193,4 @@ TEST(SharedCommands, BenchSpeaksOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -1,11 +1,12 @@
 // Runs the commands like a user types them, without LibTorch.
+#include "bin/trireme/commands.hpp"
+
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "bin/trireme/commands.hpp"
 #include "checkpoint/bench/measure.hpp"
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
@@ -19,7 +20,7 @@
 #include "unit/checkpoint/support.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -33,9 +34,10 @@ struct Outcome {
 Outcome run(const std::vector<std::string>& args) {
   std::vector<const char*> argv{"trireme"};
   for (const std::string& arg : args) argv.push_back(arg.c_str());
-  CommandLine line("trireme", "trains language models", [] { return std::string("test\n"); });
-  SelfCommunicator world;
-  const WorldSource source = [&]() -> Communicator& { return world; };
+  config::CommandLine line("trireme", "trains language models",
+                           [] { return std::string("test\n"); });
+  comm::SelfCommunicator world;
+  const WorldSource source = [&]() -> comm::Communicator& { return world; };
   add_checkpoint_commands(line, source);
   testing::internal::CaptureStdout();
   Outcome outcome;
@@ -62,7 +64,7 @@ TEST(CheckpointCommands, EachHasHelp) {
 }
 
 TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "checkpoints", 1, make_logicals(1), 2, 3);
   save_layout(folder / "checkpoints", 20, make_logicals(2), 2, 3);
   const std::string listed = checkpoint_list(folder.path());
@@ -86,7 +88,7 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
 }
 
 TEST(CheckpointCommands, ReshardAndBackIsTheSameState) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 7, make_logicals(1), 3, 4);
   const std::string a = (folder / "a").string();
   const std::string b = (folder / "b").string();
@@ -107,7 +109,7 @@ TEST(CheckpointCommands, ReshardAndBackIsTheSameState) {
 }
 
 TEST(CheckpointCommands, DiffNamesAndExits3) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 7, make_logicals(1), 1, 0);
   save_layout(folder / "b", 7, make_logicals(2), 1, 0);
   const Outcome diff =
@@ -119,7 +121,7 @@ TEST(CheckpointCommands, DiffNamesAndExits3) {
 }
 
 TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const fs::path steps = folder / "run/checkpoints";
   for (const int step : {1, 2, 3, 4}) save_layout(steps, step, make_logicals(1), 1, 0);
   const std::string place = (folder / "run").string();
@@ -136,7 +138,7 @@ TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
 }
 
 TEST(CheckpointCommands, ADirectoryInUseIsNotTouchedUnderAnyName) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const fs::path steps = folder / "run/checkpoints";
   for (const int step : {1, 2, 3, 4}) save_layout(steps, step, make_logicals(1), 1, 0);
   save_layout(folder / "other", 9, make_logicals(1), 1, 0);
@@ -187,7 +189,7 @@ TEST(CheckpointCommands, ADamagedNewestIsAnErrorUnlessAnOlderOneMayBeTaken) {
 }
 
 TEST(CheckpointCommands, ReshardWritesOnlyWhereCheckpointsLie) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 7, make_logicals(1), 1, 0);
   save_layout(folder / "run/checkpoints", 1, make_logicals(1), 1, 0);
   fs::create_directories(folder / "papers");
@@ -212,7 +214,7 @@ TEST(CheckpointCommands, ReshardWritesOnlyWhereCheckpointsLie) {
 }
 
 TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 7, make_logicals(1), 1, 0);
   const std::string a = (folder / "a").string();
   const std::string out = (folder / "out").string();
@@ -228,7 +230,7 @@ TEST(CheckpointCommands, WrongArgumentsAreRefusedBeforeAnythingIsWritten) {
 }
 
 TEST(CheckpointCommands, BenchPrintsJson) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const Outcome bench = run({"bench", "checkpoint", "--bytes", "3000001", "--repeats", "2",
                              "--folder", (folder / "bench").string(), "--json"});
   ASSERT_EQ(bench.code, 0) << bench.out;
@@ -247,9 +249,9 @@ TEST(CheckpointCommands, BenchPrintsJson) {
 TEST(MeasureCheckpoint, SeveralRanksShareTheWriting) {
   constexpr std::uint64_t kBytes = std::uint64_t{20} << 20;
   for (const bool replicated : {false, true}) {
-    const TempFolder folder;
+    const TempDirectory folder;
     std::atomic<std::uint64_t> copied = 0;
-    run_ranks(3, [&](Communicator& world) {
+    comm::run_ranks(3, [&](comm::Communicator& world) {
       const MeasuredCheckpoint measured = measure_checkpoint(
           folder / "bench",
           {.bytes = kBytes, .repeats = 1, .replicated = replicated, .keep_last = true}, world);
@@ -299,4 +301,4 @@ TEST(PlanInterval, AnswersInStepsAndRefusesNonsense) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -7,7 +7,7 @@
 #include "support/sanitized.hpp"
 #include "unit/checkpoint/two_steps.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -104,7 +104,7 @@ TEST(Damage, AForeignFileIsPassedOverWithAWarning) {
 
   EXPECT_NE(log.find("does not list; they are ignored: README, config.toml~"), std::string::npos)
       << log;
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     const auto found = find_newest_good(saved.folder.path(), world, [](std::string_view) {});
     ASSERT_TRUE(found);
     EXPECT_EQ(found->step(), 2);
@@ -134,7 +134,7 @@ TEST(Damage, AllRanksFallBackTogether) {
   overwrite(shard, content);
   for (const int ranks : {1, 2, 3, 4}) {
     std::atomic<int> warnings{0};
-    run_ranks(ranks, [&](Communicator& world) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
       const auto found =
           find_newest_good(saved.folder.path(), world, [&](std::string_view) { ++warnings; });
       ASSERT_TRUE(found);
@@ -145,7 +145,7 @@ TEST(Damage, AllRanksFallBackTogether) {
 }
 
 TEST(Damage, EmptyAndAbsentDirectoriesHaveNoCheckpoint) {
-  const TempFolder folder;
+  const TempDirectory folder;
   EXPECT_FALSE(find_newest_good(folder.path(), [](std::string_view) {}));
   EXPECT_FALSE(find_newest_good(folder / "none", [](std::string_view) {}));
   fs::create_directory(folder / "step-1");
@@ -191,7 +191,7 @@ TEST(Damage, AStepIsKnownByItsDirectoryUnderAnyPath) {
   fs::rename(saved.step, wrong);
   for (const std::string& name : {wrong.string(), wrong.string() + "/", (wrong / ".").string(),
                                   (wrong / "../step-000000003").string()}) {
-    message_of(ErrorKind::data, [&] { verify_checkpoint(find_place(name).path); });
+    message_of(ErrorKind::data, [&] { verify_checkpoint(locate_checkpoints(name).path); });
   }
 }
 
@@ -236,4 +236,4 @@ TEST(Damage, AFalseManifestIsRefusedWithoutHarm) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

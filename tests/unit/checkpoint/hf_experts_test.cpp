@@ -12,13 +12,13 @@
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
 
-ModelConfig with_experts() {
-  ModelConfig config = small(/*qwen=*/true, /*tied=*/true);
+model::ModelConfig with_experts() {
+  model::ModelConfig config = small(/*qwen=*/true, /*tied=*/true);
   config.num_layers = 3;
   config.moe.num_experts = 3;
   config.moe.num_experts_per_tok = 2;
@@ -30,7 +30,7 @@ ModelConfig with_experts() {
 }
 
 /// Exports a model with random weights that three ranks sharded.
-void export_model(const TempFolder& folder, const ModelConfig& config) {
+void export_model(const TempDirectory& folder, const model::ModelConfig& config) {
   save_model(folder / "run/checkpoints", config, 3);
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
 }
@@ -41,14 +41,14 @@ void rewrite(const fs::path& from, const fs::path& to, bool stacked, const std::
   for (const fs::directory_entry& file : fs::directory_iterator(from))
     if (file.path().extension() != ".safetensors")
       fs::copy_file(file.path(), to / file.path().filename());
-  const auto tensors = open_safetensors_folder(from);
+  const auto tensors = open_safetensors_directory(from);
   std::map<std::string, std::vector<std::byte>> stacks;
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const HfTensor& tensor : hf_tensors(with_experts())) {
     if (tensor.name == without) continue;
     const std::string name = stacked ? tensor.parameter : tensor.name;
-    std::vector<std::byte> bytes(static_cast<std::size_t>(Slice::whole(tensor.shape).count()) *
-                                 sizeof(float));
+    std::vector<std::byte> bytes(
+        static_cast<std::size_t>(parallel::Slice::whole(tensor.shape).count()) * sizeof(float));
     tensors.at(tensor.name)->read(tensor.name, bytes);
     std::vector<std::byte>& stack = stacks[name];
     const std::size_t begin =
@@ -65,28 +65,28 @@ void rewrite(const fs::path& from, const fs::path& to, bool stacked, const std::
                          std::ranges::copy(bytes, into.begin());
                        }});
   }
-  SelfCommunicator alone;
-  write_safetensors_folder(to, sources, alone);
+  comm::SelfCommunicator alone;
+  write_safetensors_directory(to, sources, alone);
 }
 
 TEST(HuggingFaceExperts, ComeBackAsTheyWentOut) {
-  const TempFolder folder;
+  const TempDirectory folder;
   export_model(folder, with_experts());
   import_command({.hf = folder / "hf", .output = folder / "back"});
 
   EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
   const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
-  ModelConfig read = model_from_values(back.manifest().values, "test");
+  model::ModelConfig read = model_from_values(back.manifest().values, "test");
   EXPECT_EQ(read.moe.router_aux_loss, "micro_batch") << "as near as it comes to transformers'";
   read.moe.router_aux_loss = with_experts().moe.router_aux_loss;
   EXPECT_EQ(read.moe, with_experts().moe);
-  const auto tensors = open_safetensors_folder(folder / "hf");
+  const auto tensors = open_safetensors_directory(folder / "hf");
   EXPECT_TRUE(tensors.contains("model.layers.2.mlp.experts.1.up_proj.weight"));
   EXPECT_TRUE(tensors.contains("model.layers.0.mlp.up_proj.weight"));
 }
 
 TEST(HuggingFaceExperts, MayComeStacked) {
-  const TempFolder folder;
+  const TempDirectory folder;
   export_model(folder, with_experts());
   rewrite(folder / "hf", folder / "stacked", /*stacked=*/true, "");
   Json config = parse_json(read_file(folder / "stacked/config.json"), "config.json");
@@ -108,7 +108,7 @@ TEST(HuggingFaceExperts, TheLossesOfAllLayersAreAsStrongAsTheirOne) {
 }
 
 TEST(HuggingFaceExperts, MoreThanThereAreTensorsAreRefusedAtOnce) {
-  const TempFolder folder;
+  const TempDirectory folder;
   export_model(folder, with_experts());
   Json config = parse_json(read_file(folder / "hf/config.json"), "config.json");
   config["num_experts"] = 65536;
@@ -121,7 +121,7 @@ TEST(HuggingFaceExperts, MoreThanThereAreTensorsAreRefusedAtOnce) {
 }
 
 TEST(HuggingFaceExperts, AMissingOneIsNamed) {
-  const TempFolder folder;
+  const TempDirectory folder;
   export_model(folder, with_experts());
   const std::string lost = "model.layers.1.mlp.experts.2.down_proj.weight";
   rewrite(folder / "hf", folder / "short", /*stacked=*/false, lost);
@@ -133,8 +133,8 @@ TEST(HuggingFaceExperts, AMissingOneIsNamed) {
 }
 
 TEST(HuggingFaceExperts, AreRefusedWhereNoArchitectureHasThem) {
-  const TempFolder folder;
-  ModelConfig config = with_experts();
+  const TempDirectory folder;
+  model::ModelConfig config = with_experts();
   config.moe.num_shared_experts = 1;
   config.moe.router_score = "sigmoid";
   save_model(folder / "run/checkpoints", config, 1);
@@ -182,4 +182,4 @@ TEST(HuggingFaceExperts, DenseLayersAreASet) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -11,7 +11,7 @@
 #include "unit/checkpoint/hf_models.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -22,7 +22,7 @@ TEST(HuggingFaceForms, RopeScalingComesInAndGoesOutInBothPlaces) {
     config.erase("rope_parameters");
     config.erase("rope_scaling");
     config[place] = scaling;
-    const ModelConfig model = model_from_hf(config, "c");
+    const model::ModelConfig model = model_from_hf(config, "c");
     const Json out = parse_json(hf_config_text(model, DType::f32, {}), "out");
     EXPECT_EQ(model_from_hf(out, "out").rope_scaling, model.rope_scaling);
     Json parameters = out.at("rope_scaling");
@@ -58,7 +58,7 @@ TEST(HuggingFaceForms, RopeScalingComesInAndGoesOutInBothPlaces) {
 }
 
 TEST(HuggingFaceForms, MistralComesInWhereItsWindowCoversAllPositionsAndGoesOutAsMistral) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(false, false), 1);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
@@ -93,7 +93,7 @@ TEST(HuggingFaceForms, MistralComesInWhereItsWindowCoversAllPositionsAndGoesOutA
 }
 
 TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1,
              {{kChatTemplateValue, "minimind-v3"}, {kHfFamilyValue, "mistral"}});
   const std::string shown = checkpoint_inspect(folder / "run");
@@ -101,7 +101,7 @@ TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
 
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
 
-  const std::string jinja = chat_template("minimind-v3").jinja();
+  const std::string jinja = text::chat_template("minimind-v3").jinja();
   EXPECT_EQ(read_file(folder / "hf/chat_template.jinja"), jinja);
   EXPECT_EQ(read_json(folder / "hf/tokenizer_config.json").at("chat_template"), jinja);
   // The architecture follows from the shape.
@@ -115,7 +115,7 @@ TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
 }
 
 TEST(HuggingFaceForms, AnExportThatReadsBackOtherwiseIsNotPublished) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   ::setenv("TRIREME_ALLOW_FAULTS", "1", 1);
   ::setenv("TRIREME_FAULT", "export.read_back:*:3:trigger", 1);
@@ -133,8 +133,8 @@ TEST(HuggingFaceForms, AnExportThatReadsBackOtherwiseIsNotPublished) {
 /// Tests all finite bit patterns of bf16, and half of those of f32, the type of checkpoints.
 TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
   for (const DType dtype : {DType::bf16, DType::f32}) {
-    const TempFolder folder;
-    ModelConfig config = small(false, true);
+    const TempDirectory folder;
+    model::ModelConfig config = small(false, true);
     config.vocab_size = 2048;  // x 32: 65536 elements
     save_model(folder / "run", config, 1);
     export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf", {.dtype = dtype});
@@ -162,4 +162,4 @@ TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -14,47 +14,48 @@
 /// Small models in checkpoints, for tests of Hugging Face directories.
 namespace trireme::test {
 
-inline ModelConfig small(bool qwen, bool tied) {
-  ModelConfig config = model_preset(qwen ? "tiny" : "minimind-2-small");
+inline model::ModelConfig small(bool qwen, bool tied) {
+  model::ModelConfig config = model::model_preset(qwen ? "tiny" : "minimind-2-small");
   config.hidden_size = 32;
   config.num_layers = 2;
   config.num_heads = 4;
   config.num_kv_heads = 2;
   config.tie_embeddings = tied;
   config.rope_theta = 12345.678;
-  resolve(config, 50);
+  model::resolve(config, 50);
   return config;
 }
 
 /// Saves a checkpoint with random parameters, sharded over `ranks` ranks, and with optimizer state
 /// that export must ignore.
-inline void save_model(const fs::path& folder, const ModelConfig& config, int ranks,
+inline void save_model(const fs::path& folder, const model::ModelConfig& config, int ranks,
                        const std::map<std::string, std::string>& more = {}) {
   std::vector<Logical> logicals;
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0.0F, 0.02F);
-  for (const NamedShape& tensor : model_tensors(config)) {
-    std::vector<float> values(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
+  for (const checkpoint::NamedShape& tensor : checkpoint::model_tensors(config)) {
+    std::vector<float> values(
+        static_cast<std::size_t>(parallel::Slice::whole(tensor.shape).count()));
     for (float& value : values) value = normal(random);
     const auto bytes = std::as_bytes(std::span(values));
     logicals.push_back(
         {"param/" + tensor.name, DType::f32, tensor.shape, {bytes.begin(), bytes.end()}});
   }
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     RankState mine = make_rank_state(logicals, world.rank(), ranks, 3, true);
     mine.state.values = more;
-    put_model_values(config, mine.state.values);
+    checkpoint::put_model_values(config, mine.state.values);
     mine.state.files["tokenizer.json"] =
         R"({"added_tokens":[{"id":1,"content":"<|im_start|>"},{"id":2,"content":"<|im_end|>"}]})";
     mine.state.files["tokenizer_config.json"] =
         R"({"bos_token":"<|im_start|>","eos_token":{"content":"<|im_end|>"},"pad_token":null})";
     mine.state.files["chat_template.jinja"] = "{{ messages }}";
-    save_checkpoint(folder, 40, mine.state, world, {});
+    checkpoint::save_checkpoint(folder, 40, mine.state, world, {});
   });
 }
 
 inline Json good_config(bool qwen) {
-  return parse_json(hf_config_text(small(qwen, true), DType::f32, {}), "test");
+  return parse_json(checkpoint::hf_config_text(small(qwen, true), DType::f32, {}), "test");
 }
 
 }  // namespace trireme::test

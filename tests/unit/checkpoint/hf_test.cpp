@@ -9,13 +9,13 @@
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/upkeep/commands.hpp"
 #include "checkpoint/upkeep/verify.hpp"
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/json.hpp"
 #include "unit/checkpoint/hf_models.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -23,15 +23,15 @@ using namespace test;
 TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
   for (const bool qwen : {true, false}) {
     for (const bool tied : {true, false}) {
-      const TempFolder folder;
-      const ModelConfig config = small(qwen, tied);
+      const TempDirectory folder;
+      const model::ModelConfig config = small(qwen, tied);
       save_model(folder / "run/checkpoints", config, 3);
       export_command({.checkpoint = folder / "run", .output = folder / "hf"});
       import_command({.hf = folder / "hf", .output = folder / "back"});
 
       EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
       const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
-      const ModelConfig read = model_from_values(back.manifest().values, "test");
+      const model::ModelConfig read = model_from_values(back.manifest().values, "test");
       EXPECT_EQ(read.qk_norm, qwen);
       EXPECT_EQ(read.tie_embeddings, tied);
       EXPECT_EQ(read.rope_theta, 12345.678);
@@ -43,7 +43,7 @@ TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
 }
 
 TEST(HuggingFace, ExportedConfigNamesBothGenerationsKeysAndTokenIds) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder.path(), small(true, true), 1);
   export_command(
       {.checkpoint = folder / "step-000000040", .output = folder / "hf", .dtype = "bf16"});
@@ -70,7 +70,7 @@ TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
   const std::map<std::string, std::string> names{
       {"silu", "silu"}, {"gelu_tanh", "gelu_pytorch_tanh"}, {"relu2", "relu2"}};
   for (const auto& [name, hf_name] : names) {
-    ModelConfig config = small(true, true);
+    model::ModelConfig config = small(true, true);
     config.activation = name;
 
     Json json = parse_json(hf_config_text(config, DType::f32, {}), "config.json");
@@ -89,7 +89,7 @@ TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
 }
 
 TEST(HuggingFace, SeveralRanksExportTheDirectoryOfOne) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, false), 3);
   const Checkpoint checkpoint = Checkpoint::open(folder / "run/step-000000040");
   for (const std::uint64_t max_bytes : {std::uint64_t{5'000'000'000}, std::uint64_t{5000}}) {
@@ -98,10 +98,10 @@ TEST(HuggingFace, SeveralRanksExportTheDirectoryOfOne) {
     export_hf(checkpoint, alone, options);
     for (const int ranks : {2, 3}) {
       const fs::path shared = folder.path() / formatted("by{}-{}", ranks, max_bytes);
-      run_ranks(ranks, [&](Communicator& world) {
-        trireme::export_hf(checkpoint, shared, world, options);
+      comm::run_ranks(ranks, [&](comm::Communicator& world) {
+        trireme::checkpoint::export_hf(checkpoint, shared, world, options);
         message_of(ErrorKind::usage,
-                   [&] { trireme::export_hf(checkpoint, shared, world, options); });
+                   [&] { trireme::checkpoint::export_hf(checkpoint, shared, world, options); });
       });
       EXPECT_EQ(differing(shared, alone), "") << ranks;
     }
@@ -109,7 +109,7 @@ TEST(HuggingFace, SeveralRanksExportTheDirectoryOfOne) {
 }
 
 TEST(HuggingFace, ExportRefusesAnExistingDirectoryAndForeignParameters) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "a", small(true, true), 1);
   fs::create_directory(folder / "hf");
   message_of(ErrorKind::usage,
@@ -125,7 +125,7 @@ TEST(HuggingFace, ExportRefusesAnExistingDirectoryAndForeignParameters) {
 }
 
 TEST(HuggingFace, SplitAndHalfPrecisionModelsImport) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(false, false), 2);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
             {.dtype = DType::f16, .max_file_bytes = 5000});
@@ -138,7 +138,7 @@ TEST(HuggingFace, SplitAndHalfPrecisionModelsImport) {
 
 /// Weights that differ are not tied, like in transformers.
 TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, false), 1);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
@@ -153,7 +153,7 @@ TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
 }
 
 TEST(HuggingFace, WeightsThatAreNotFiniteAreRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   std::string bytes = read_file(folder / "hf/model.safetensors");
@@ -168,7 +168,7 @@ TEST(HuggingFace, WeightsThatAreNotFiniteAreRefused) {
 
 /// The embedding of small() has 50 rows.
 TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   export_command({.checkpoint = folder / "run", .output = folder / "hf"});
   const auto import = [&](const std::string& name) {
@@ -198,12 +198,12 @@ TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
 }
 
 TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   const ExportCommand one{.checkpoint = folder / "run", .output = folder / "hf"};
   {
     fs::create_directory(folder / ".tmp-hf");
-    const auto other = lock_folder(folder / ".tmp-hf");
+    const auto other = lock_directory(folder / ".tmp-hf");
     overwrite(folder / ".tmp-hf/model.safetensors", "being written");
     const std::string text = message_of(ErrorKind::usage, [&] { export_command(one); });
     EXPECT_NE(text.find("another export"), std::string::npos) << text;
@@ -256,8 +256,8 @@ TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
 }
 
 TEST(HuggingFace, AnImportHasThePresetOfItsShapeOrNone) {
-  ModelConfig known = model_preset("minimind-3");
-  resolve(known, 50);
+  model::ModelConfig known = model::model_preset("minimind-3");
+  model::resolve(known, 50);
   Json config = parse_json(hf_config_text(known, DType::f32, {}), "c");
   EXPECT_EQ(model_from_hf(config, "c").preset, "minimind-3");
   config["num_hidden_layers"] = 9;
@@ -267,7 +267,7 @@ TEST(HuggingFace, AnImportHasThePresetOfItsShapeOrNone) {
 
 /// transformers reads generation_config.json, and config.json if there is none.
 TEST(HuggingFace, SeveralEndTokensComeInAndGoOut) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   const fs::path generation = folder / "hf/generation_config.json";
@@ -313,7 +313,7 @@ TEST(HuggingFace, RopeThetaIsReadFromEitherPlace) {
 }
 
 TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
@@ -327,7 +327,7 @@ TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
 }
 
 TEST(HuggingFace, MoreLayersThanTensorsAreRefusedBeforeTheyAreListed) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
   export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
@@ -339,11 +339,11 @@ TEST(HuggingFace, MoreLayersThanTensorsAreRefusedBeforeTheyAreListed) {
 }
 
 TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {
-  ModelConfig config = small(true, false);
+  model::ModelConfig config = small(true, false);
   config.norm_eps = 0.1 + 0.2;
   std::map<std::string, std::string> values;
   put_model_values(config, values);
-  const ModelConfig read = model_from_values(values, "test");
+  const model::ModelConfig read = model_from_values(values, "test");
   EXPECT_EQ(read.norm_eps, 0.1 + 0.2);
   EXPECT_EQ(read.intermediate_size, config.intermediate_size);
   EXPECT_FALSE(read.tie_embeddings);
@@ -360,4 +360,4 @@ TEST(ModelValues, ReadBackExactlyAndRefuseWhatTheyDoNotKnow) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

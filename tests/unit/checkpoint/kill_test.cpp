@@ -11,7 +11,7 @@
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -47,7 +47,7 @@ TEST_P(KillAtPoint, TheOldOrTheNewCheckpointLoadsAndTheNextSaveSucceeds) {
   const std::string point = GetParam();
   for (const int ranks : {1, 2, 3}) {
     for (const int nth : {1, 2}) {
-      const TempFolder folder;
+      const TempDirectory folder;
       const std::vector<Logical> before = make_logicals(1);
       const std::vector<Logical> after = make_logicals(2);
       save_layout(folder.path(), 1, before, ranks, kLayout);
@@ -76,7 +76,7 @@ TEST_P(KillAtPoint, TheOldOrTheNewCheckpointLoadsAndTheNextSaveSucceeds) {
 
 TEST_P(KillAtPoint, AnErrorThereIsReportedAndHarmsNothing) {
   const std::string point = GetParam();
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder.path(), 1, make_logicals(1), 2, kLayout);
 
   const int status = in_child_with_fault(
@@ -100,17 +100,17 @@ INSTANTIATE_TEST_SUITE_P(Protocol, KillAtPoint, testing::ValuesIn(kPoints), test
 
 TEST(KillAtPrune, LeavesNoHalfDeletedStep) {
   for (const std::string point : {"checkpoint.prune", "checkpoint.pruned"}) {
-    const TempFolder folder;
+    const TempDirectory folder;
     for (const int step : {1, 2, 3}) save_layout(folder.path(), step, make_logicals(1), 2, kLayout);
     const int status = in_child_with_fault(point, "kill9", 1, [&] {
       prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 2}, [](auto) {});
     });
     ASSERT_TRUE(WIFSIGNALED(status));
     for (const std::int64_t step : list_steps(folder.path()))
-      verify_checkpoint(folder.path() / step_folder_name(step));
+      verify_checkpoint(folder.path() / step_directory_name(step));
     EXPECT_GE(list_steps(folder.path()).size(), 2U);
   }
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -13,21 +13,21 @@
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
 
 constexpr std::int64_t kRank = 3;
 
-ModelConfig small_model() {
-  ModelConfig config = model_preset("minimind-2-small");
+model::ModelConfig small_model() {
+  model::ModelConfig config = model::model_preset("minimind-2-small");
   config.hidden_size = 32;
   config.num_layers = 2;
   config.num_heads = 4;
   config.num_kv_heads = 2;
   config.intermediate_size = 48;
-  resolve(config, 50);
+  model::resolve(config, 50);
   return config;
 }
 
@@ -39,10 +39,10 @@ StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vect
   put_model_values(small_model(), state.values);
   storage.reserve(tensors.size());
   for (const NamedShape& tensor : tensors) {
-    storage.emplace_back(static_cast<std::size_t>(Slice::whole(tensor.shape).count()));
+    storage.emplace_back(static_cast<std::size_t>(parallel::Slice::whole(tensor.shape).count()));
     for (float& value : storage.back()) value = normal(random);
     state.tensors.push_back({"param/" + tensor.name, DType::f32, tensor.shape,
-                             Slice::whole(tensor.shape),
+                             parallel::Slice::whole(tensor.shape),
                              std::as_writable_bytes(std::span(storage.back())), true});
   }
   return state;
@@ -50,11 +50,11 @@ StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vect
 
 /// Saves a LoRA run with adapters of q_proj and down_proj in both layers, and its base.
 void save_run(const fs::path& run, bool rslora) {
-  SelfCommunicator alone;
+  comm::SelfCommunicator alone;
   std::vector<std::vector<float>> base;
   save_checkpoint(run / "base", 0, state_of(model_tensors(small_model()), base, 1), alone, {});
   std::vector<NamedShape> halves;
-  const LoraConfig lora{
+  const model::LoraConfig lora{
       .rank = kRank, .alpha = 5, .dropout = 0, .targets = "q_proj,down_proj", .rslora = rslora};
   for (const LoraAdapter& one : lora_adapters(lora, small_model())) {
     halves.push_back({one.module + ".lora_A.weight", {kRank, one.in}});
@@ -83,7 +83,7 @@ std::vector<float> values_in(const Checkpoint& checkpoint, const std::string& na
 
 TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
   for (const bool rslora : {false, true}) {
-    const TempFolder folder;
+    const TempDirectory folder;
     save_run(folder / "run", rslora);
     export_command({.checkpoint = folder / "run", .output = folder / "hf"});
 
@@ -112,7 +112,7 @@ TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
 }
 
 TEST(Lora, PeftDirectoriesAreExportedAndImported) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_run(folder / "run", true);
   export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
   const Json config = read_json(folder / "peft/adapter_config.json");
@@ -138,7 +138,7 @@ TEST(Lora, PeftDirectoriesAreExportedAndImported) {
 }
 
 TEST(Lora, UnsupportedAdaptersAreRefusedByName) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_run(folder / "run", false);
   export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
   const fs::path config_path = folder / "peft/adapter_config.json";
@@ -171,7 +171,7 @@ TEST(Lora, UnsupportedAdaptersAreRefusedByName) {
 }
 
 TEST(Lora, ACheckpointOfAdaptersNeedsItsBaseAndOthersHaveNone) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_run(folder / "run", false);
   const std::string whole = message_of(ErrorKind::usage, [&] {
     export_command({.checkpoint = folder / "run/base", .output = folder / "x", .adapter = true});
@@ -186,4 +186,4 @@ TEST(Lora, ACheckpointOfAdaptersNeedsItsBaseAndOthersHaveNone) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -8,7 +8,7 @@
 #include "unit/checkpoint/support.hpp"
 #include "unit/checkpoint/torch_save.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -34,7 +34,7 @@ std::string good_file() {
 }
 
 TEST(TorchFile, GivesNamesShapesAndElements) {
-  const TempFolder folder;
+  const TempDirectory folder;
   overwrite(folder / "m.pth", good_file());
 
   const TorchFile file = TorchFile::open(folder / "m.pth");
@@ -51,7 +51,7 @@ TEST(TorchFile, GivesNamesShapesAndElements) {
 }
 
 std::string refusal(const std::string& pickle, const std::string& storage = floats(7)) {
-  const TempFolder folder;
+  const TempDirectory folder;
   overwrite(folder / "m.pth", zip_of({{"m/data.pkl", pickle}, {"m/data/0", storage}}));
   return message_of(ErrorKind::data, [&] { (void)TorchFile::open(folder / "m.pth"); });
 }
@@ -96,7 +96,7 @@ TEST(TorchFile, RefusesByNameWhatIsNoTensorAndNoDict) {
 }
 
 TEST(TorchFile, OtherFilesAndCompressedOnesAreRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", "is not a torch.save file"},
       {"PK", "is not a torch.save file"},
@@ -115,7 +115,7 @@ TEST(TorchFile, OtherFilesAndCompressedOnesAreRefused) {
 
 /// Every flipped bit of every byte must give a refusal or the original values.
 TEST(TorchFile, DamageIsFoundOrChangesNothing) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::string good = good_file();
   int refused = 0;
   const auto look = [&](const std::string& content) {
@@ -142,8 +142,8 @@ TEST(TorchFile, DamageIsFoundOrChangesNothing) {
   EXPECT_GT(refused, static_cast<int>(good.size()) * 6);
 }
 
-ModelConfig tiny_v2() {
-  ModelConfig config = model_preset("minimind-2-small");
+model::ModelConfig tiny_v2() {
+  model::ModelConfig config = model::model_preset("minimind-2-small");
   config.hidden_size = 16;
   config.num_layers = 1;
   config.num_heads = 2;
@@ -210,7 +210,7 @@ std::vector<float> first_column(const Checkpoint& checkpoint, const std::string&
 }
 
 TEST(MinimindImport, RenamesAndPutsRowsOfPairsIntoHalves) {
-  const TempFolder folder;
+  const TempDirectory folder;
   overwrite(folder / "plain.pth", v2_file());
   overwrite(folder / "compiled.pth", v2_file("_orig_mod."));
 
@@ -230,13 +230,13 @@ TEST(MinimindImport, RenamesAndPutsRowsOfPairsIntoHalves) {
 }
 
 TEST(MinimindImport, TensorsThatDoNotFitTheShapeAreListed) {
-  const TempFolder folder;
+  const TempDirectory folder;
   overwrite(folder / "moe.pth", v2_file("", true));
   const std::string extra = message_of(ErrorKind::data, [&] {
     import_minimind({folder / "moe.pth", tiny_v2(), {}}, folder / "run");
   });
   EXPECT_NE(extra.find("extra: model.layers.0.mlp.gate.weight"), std::string::npos) << extra;
-  ModelConfig other = tiny_v2();
+  model::ModelConfig other = tiny_v2();
   other.num_layers = 2;
   other.num_kv_heads = 2;
   const std::string text = message_of(ErrorKind::data, [&] {
@@ -251,4 +251,4 @@ TEST(MinimindImport, TensorsThatDoNotFitTheShapeAreListed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

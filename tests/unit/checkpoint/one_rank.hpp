@@ -9,42 +9,43 @@
 /// Runs an operation of several ranks on one rank.
 namespace trireme::test {
 
-inline std::string hash_tensors(const Checkpoint& checkpoint) {
-  SelfCommunicator alone;
-  return trireme::hash_tensors(checkpoint, alone);
+inline std::string hash_tensors(const checkpoint::Checkpoint& checkpoint) {
+  comm::SelfCommunicator alone;
+  return trireme::checkpoint::hash_tensors(checkpoint, alone);
 }
 
 inline std::string checkpoint_hash(const std::filesystem::path& place, bool allow_older = false) {
-  SelfCommunicator alone;
-  return trireme::checkpoint_hash(place, alone, allow_older);
+  comm::SelfCommunicator alone;
+  return trireme::checkpoint::checkpoint_hash(place, alone, allow_older);
 }
 
 inline std::string checkpoint_verify(const std::filesystem::path& place) {
-  SelfCommunicator alone;
-  return trireme::checkpoint_verify(place, alone);
+  comm::SelfCommunicator alone;
+  return trireme::checkpoint::checkpoint_verify(place, alone);
 }
 
-inline std::filesystem::path reshard_checkpoint(const Checkpoint& from, const ReshardLayout& layout,
+inline std::filesystem::path reshard_checkpoint(const checkpoint::Checkpoint& from,
+                                                const checkpoint::ReshardLayout& layout,
                                                 const std::filesystem::path& folder) {
-  SelfCommunicator alone;
-  return trireme::reshard_checkpoint(from, layout, folder, alone);
+  comm::SelfCommunicator alone;
+  return trireme::checkpoint::reshard_checkpoint(from, layout, folder, alone);
 }
 
-inline std::string export_command(const ExportCommand& options) {
-  SelfCommunicator alone;
-  return trireme::export_command(options, alone);
+inline std::string export_command(const checkpoint::ExportCommand& options) {
+  comm::SelfCommunicator alone;
+  return trireme::checkpoint::export_command(options, alone);
 }
 
-inline void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& folder,
-                      const ExportOptions& options = {}) {
-  SelfCommunicator alone;
-  trireme::export_hf(checkpoint, folder, alone, options);
+inline void export_hf(const checkpoint::Checkpoint& checkpoint, const std::filesystem::path& folder,
+                      const checkpoint::ExportOptions& options = {}) {
+  comm::SelfCommunicator alone;
+  trireme::checkpoint::export_hf(checkpoint, folder, alone, options);
 }
 
 inline void write_safetensors(const std::filesystem::path& path,
-                              std::span<const SafetensorsSource> tensors) {
-  SelfCommunicator alone;
-  trireme::write_safetensors(path, tensors, alone);
+                              std::span<const checkpoint::SafetensorsSource> tensors) {
+  comm::SelfCommunicator alone;
+  trireme::checkpoint::write_safetensors(path, tensors, alone);
 }
 
 }  // namespace trireme::test

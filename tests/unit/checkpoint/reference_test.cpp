@@ -4,11 +4,11 @@
 #include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
 #include "comm/self/self_communicator.hpp"
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/hash/xxh3.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -38,10 +38,10 @@ ReferenceTable some_table() {
 }
 
 TEST(Reference, IsReadAsItWasWritten) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const fs::path place = folder / "scores";
   EXPECT_FALSE(is_reference(place));
-  make_folders(folder / ".tmp-scores");  // file of a killed writer
+  make_directories(folder / ".tmp-scores");  // file of a killed writer
   write_file_atomic(folder / ".tmp-scores/reference.safetensors", "part");
   save_reference(place, some_table());
   EXPECT_TRUE(is_reference(place));
@@ -76,7 +76,7 @@ TEST(Reference, FindsASetByContentAndLength) {
 }
 
 TEST(Reference, IsNotReplaced) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_reference(folder / "scores", some_table());
   const std::string before = read_file(folder / "scores/reference.json");
   message_of(ErrorKind::usage, [&] { save_reference(folder / "scores", {}); });
@@ -86,8 +86,8 @@ TEST(Reference, IsNotReplaced) {
 /// Files in the format of version 0.1 of the program: one data set with its documents in order.
 void write_version_1(const fs::path& place, const std::vector<double>& sums,
                      const std::vector<std::int32_t>& counts) {
-  make_folders(place);
-  SelfCommunicator alone;
+  make_directories(place);
+  comm::SelfCommunicator alone;
   const auto pairs = static_cast<std::int64_t>(sums.size() / 2);
   const auto fill = [](const auto& values) {
     return [bytes = std::as_bytes(std::span(values))](std::span<std::byte> into) {
@@ -108,7 +108,7 @@ void write_version_1(const fs::path& place, const std::vector<double>& sums,
 }
 
 TEST(Reference, FromVersion1HasOneSetWithoutKeys) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const double nan = std::nan("");
   write_version_1(folder / "old", {-1, -2, nan, nan, -5, -6}, {3, 4, 0, 0, 1, 2});
 
@@ -124,7 +124,7 @@ TEST(Reference, FromVersion1HasOneSetWithoutKeys) {
 }
 
 TEST(Reference, DamageOfAnyByteIsBadData) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const fs::path place = folder / "scores";
   save_reference(place, some_table());
   for (const char* name : {"reference.json", "reference.safetensors"}) {
@@ -146,4 +146,4 @@ TEST(Reference, DamageOfAnyByteIsBadData) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -11,7 +11,7 @@
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -74,7 +74,8 @@ std::vector<Logical> make_model(unsigned seed) {
   const auto add = [&](const std::string& name, DType dtype,
                        const std::vector<std::int64_t>& shape) {
     Logical logical{name, dtype, shape, {}};
-    logical.bytes.resize(static_cast<std::size_t>(Slice::whole(shape).count()) * size_of(dtype));
+    logical.bytes.resize(static_cast<std::size_t>(parallel::Slice::whole(shape).count()) *
+                         size_of(dtype));
     for (std::byte& byte : logical.bytes) byte = static_cast<std::byte>(random() & 255U);
     logicals.push_back(std::move(logical));
   };
@@ -90,7 +91,7 @@ std::pair<std::int64_t, std::int64_t> range(std::int64_t size, int i, int n) {
   return {size * i / n, size * (i + 1) / n};
 }
 
-void cut_dim(Slice& slice, int dim, int i, int n) {
+void cut_dim(parallel::Slice& slice, int dim, int i, int n) {
   if (dim < 0) return;
   const auto d = static_cast<std::size_t>(dim);
   const auto [begin, end] = range(slice.extent[d], i, n);
@@ -115,7 +116,7 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
                       : parameter.layer == -2 ? grid.pp - 1
                                               : parameter.layer * grid.pp / 3;
     if (stage != pp) continue;
-    Slice part = Slice::whole(parameter.shape);
+    parallel::Slice part = parallel::Slice::whole(parameter.shape);
     cut_dim(part, parameter.tp_dim, tp, grid.tp);
     int replica = data;
     int num_replicas = num_data;
@@ -137,7 +138,8 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
     std::vector<std::byte> bytes(static_cast<std::size_t>(part.count()) *
                                  size_of(logicals[i].dtype));
     const std::size_t element = size_of(logicals[i].dtype);
-    for (const SliceRun& run : intersect(parameter.shape, Slice::whole(parameter.shape), part)) {
+    for (const parallel::SliceRun& run :
+         parallel::intersect(parameter.shape, parallel::Slice::whole(parameter.shape), part)) {
       if (!filled) break;
       std::memcpy(bytes.data() + static_cast<std::size_t>(run.target_index) * element,
                   logicals[i].bytes.data() + static_cast<std::size_t>(run.source_index) * element,
@@ -153,7 +155,7 @@ RankState rank_state(const std::vector<Logical>& logicals, const Grid& grid, int
 }
 
 void save_grid(const fs::path& folder, const std::vector<Logical>& logicals, const Grid& grid) {
-  run_ranks(grid.ranks(), [&](Communicator& world) {
+  comm::run_ranks(grid.ranks(), [&](comm::Communicator& world) {
     const RankState mine = rank_state(logicals, grid, world.rank(), true);
     save_checkpoint(folder, 7, mine.state, world, {.run_id = "run"});
   });
@@ -162,7 +164,7 @@ void save_grid(const fs::path& folder, const std::vector<Logical>& logicals, con
 /// Loads a checkpoint into a grid, checks every byte on every rank, and saves it from there.
 void move_to_grid(const fs::path& from, const fs::path& folder,
                   const std::vector<Logical>& logicals, const Grid& grid) {
-  run_ranks(grid.ranks(), [&](Communicator& world) {
+  comm::run_ranks(grid.ranks(), [&](comm::Communicator& world) {
     RankState mine = rank_state(logicals, grid, world.rank(), false);
     load_tensors(Checkpoint::open(from), mine.state, world);
     EXPECT_EQ(mine.storage, rank_state(logicals, grid, world.rank(), true).storage);
@@ -177,7 +179,7 @@ TEST(Reshard, EveryPairOfLayoutsThereAndBackKeepsEveryByte) {
   static_assert(std::size(kGrids) >= 12);
   std::string hash;
   for (const Grid& a : kGrids) {
-    const TempFolder home;
+    const TempDirectory home;
     save_grid(home.path(), logicals, a);
     const std::string here = hash_tensors(Checkpoint::open(home / kStep));
     EXPECT_TRUE(hash.empty() || hash == here) << a.name();
@@ -185,7 +187,7 @@ TEST(Reshard, EveryPairOfLayoutsThereAndBackKeepsEveryByte) {
     for (const Grid& b : kGrids) {
       if (kSanitized && (&a - kGrids + 2 * (&b - kGrids)) % 4 != 0) continue;
       SCOPED_TRACE(a.name() + " to " + b.name());
-      const TempFolder away;
+      const TempDirectory away;
       move_to_grid(home / kStep, away / "b", logicals, b);
       EXPECT_EQ(hash_tensors(Checkpoint::open(away / "b" / kStep)), hash);
       move_to_grid(away / "b" / kStep, away / "a", logicals, a);
@@ -196,7 +198,7 @@ TEST(Reshard, EveryPairOfLayoutsThereAndBackKeepsEveryByte) {
 
 TEST(Reshard, OfflineToAnyNumberOfRanksIsBalancedAndTheSameState) {
   const std::vector<Logical> logicals = make_model(2);
-  const TempFolder folder;
+  const TempDirectory folder;
   save_grid(folder.path(), logicals, kGrids[12]);
   const Checkpoint from = Checkpoint::open(folder / kStep);
   for (const int ranks : {1, 2, 5, 100}) {
@@ -224,7 +226,7 @@ ReshardLayout layout_in(const fs::path& file, const CheckpointManifest& manifest
 
 TEST(Reshard, OfflineByDescriptionThereAndBack) {
   const std::vector<Logical> logicals = make_model(3);
-  const TempFolder folder;
+  const TempDirectory folder;
   for (const Grid& grid : kGrids) {
     SCOPED_TRACE(grid.name());
     const fs::path a = folder / "a";
@@ -242,7 +244,7 @@ TEST(Reshard, OfflineByDescriptionThereAndBack) {
 }
 
 TEST(Reshard, ADescriptionThatIsWrongIsRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_grid(folder.path(), make_model(4), kGrids[0]);
   const CheckpointManifest manifest = Checkpoint::open(folder / kStep).manifest();
   const auto refused = [&](ErrorKind kind, const std::string& text) {
@@ -270,7 +272,7 @@ TEST(Reshard, ADescriptionThatIsWrongIsRefused) {
 }
 
 TEST(Diff, NamesWhatDiffers) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_model(5);
   save_grid(folder / "a", logicals, kGrids[3]);
   std::vector<Logical> other = logicals;
@@ -292,4 +294,4 @@ TEST(Diff, NamesWhatDiffers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -5,7 +5,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -26,7 +26,7 @@ void damage(const fs::path& step) {
 const WarningSink kQuiet = [](std::string_view) {};
 
 TEST(Retention, KeepsTheNewest) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_steps(folder.path(), {1, 2, 3, 4, 5});
   EXPECT_EQ(prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 2}, kQuiet),
             (Steps{3, 2, 1}));
@@ -34,7 +34,7 @@ TEST(Retention, KeepsTheNewest) {
 }
 
 TEST(Retention, DamagedOnesDoNotCount) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_steps(folder.path(), {1, 2, 3, 4, 5});
   damage(folder / "step-000000005");
   damage(folder / "step-000000003");
@@ -44,7 +44,7 @@ TEST(Retention, DamagedOnesDoNotCount) {
 }
 
 TEST(Retention, TrustedOnesAreCheckedBySize) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_steps(folder.path(), {1, 2, 3});
   fs::resize_file(folder / "step-000000003/shard-00000-of-00001.h5", 10);
   EXPECT_EQ(prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 1, .trusted = {3, 2}},
@@ -54,7 +54,7 @@ TEST(Retention, TrustedOnesAreCheckedBySize) {
 }
 
 TEST(Retention, OtherRunsAndUnreadableStepsAreNotTouched) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_steps(folder.path(), {1}, "other");
   save_steps(folder.path(), {2, 3, 4, 5});
   overwrite(folder / "step-000000002/manifest.json", "{}");
@@ -64,7 +64,7 @@ TEST(Retention, OtherRunsAndUnreadableStepsAreNotTouched) {
 }
 
 TEST(Retention, EveryNthStaysForever) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_steps(folder.path(), {10, 15, 20, 25, 30});
   EXPECT_EQ(
       prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 1, .keep_every = 20}, kQuiet),
@@ -72,9 +72,9 @@ TEST(Retention, EveryNthStaysForever) {
 }
 
 TEST(Retention, TheBestByValidationLossStay) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const auto save = [&](std::int64_t step, const std::string& loss) {
-    run_ranks(1, [&](Communicator& world) {
+    comm::run_ranks(1, [&](comm::Communicator& world) {
       RankState mine = make_rank_state(make_logicals(1), 0, 1, 0, true);
       if (!loss.empty()) mine.state.values[kValidLossValue] = loss;
       save_checkpoint(folder.path(), step, mine.state, world, {.run_id = "run"});
@@ -97,7 +97,7 @@ TEST(Retention, TheBestByValidationLossStay) {
 }
 
 TEST(Retention, KeepingNoneIsRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_steps(folder.path(), {1});
   message_of(ErrorKind::usage,
              [&] { prune_checkpoints(folder.path(), {.run_id = "run", .keep_last = 0}, kQuiet); });
@@ -105,4 +105,4 @@ TEST(Retention, KeepingNoneIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

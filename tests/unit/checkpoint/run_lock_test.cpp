@@ -11,7 +11,7 @@
 
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -46,7 +46,7 @@ std::string foreign_record(const std::string& counter) {
 }
 
 TEST(RunLock, SecondHolderIsRefusedByName) {
-  const TempFolder run;
+  const TempDirectory run;
   const pid_t child = hold_in_child(run.path());
   const std::string text =
       message_of(ErrorKind::usage, [&] { const RunLock lock(run.path(), fast()); });
@@ -57,14 +57,14 @@ TEST(RunLock, SecondHolderIsRefusedByName) {
 }
 
 TEST(RunLock, IsFreeAfterTheHolderEnds) {
-  const TempFolder run;
+  const TempDirectory run;
   { const RunLock lock(run.path(), fast()); }
   EXPECT_TRUE(fs::is_empty(run.path()));
   const RunLock lock(run.path(), fast());
 }
 
 TEST(RunLock, IsTakenOverFromADeadProcessEvenAsAZombie) {
-  const TempFolder run;
+  const TempDirectory run;
   const pid_t child = hold_in_child(run.path());
   ::kill(child, SIGKILL);
   siginfo_t info{};
@@ -76,7 +76,7 @@ TEST(RunLock, IsTakenOverFromADeadProcessEvenAsAZombie) {
 }
 
 TEST(RunLock, OnAnotherHostIsTakenOverIfItsCounterStops) {
-  const TempFolder run;
+  const TempDirectory run;
   overwrite(run / "LOCK", foreign_record("00000000000000000005"));
   const auto begin = std::chrono::steady_clock::now();
   const RunLock lock(run.path(), fast());
@@ -84,7 +84,7 @@ TEST(RunLock, OnAnotherHostIsTakenOverIfItsCounterStops) {
 }
 
 TEST(RunLock, OnAnotherHostIsRespectedWhileItsCounterMoves) {
-  const TempFolder run;
+  const TempDirectory run;
   overwrite(run / "LOCK", foreign_record("00000000000000000005"));
   std::thread beat([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -98,7 +98,7 @@ TEST(RunLock, OnAnotherHostIsRespectedWhileItsCounterMoves) {
 }
 
 TEST(RunLock, HolderNoticesThatItLostTheRun) {
-  const TempFolder run;
+  const TempDirectory run;
   const RunLock lock(run.path(), fast());
   lock.check();
   overwrite(run / "other", foreign_record("00000000000000000001"));
@@ -108,7 +108,7 @@ TEST(RunLock, HolderNoticesThatItLostTheRun) {
 }
 
 TEST(RunLock, ALaterAttemptOfTheSameJobFencesALiveEarlierOne) {
-  const TempFolder run;
+  const TempDirectory run;
   RunLockOptions later = fast();
   later.order = 2;
   const pid_t child = hold_in_child(run.path());
@@ -130,7 +130,7 @@ TEST(RunLock, ALaterAttemptOfTheSameJobFencesALiveEarlierOne) {
 }
 
 TEST(RunLock, UnreadableRecordIsAnErrorNotATakeover) {
-  const TempFolder run;
+  const TempDirectory run;
   overwrite(run / "LOCK", "not ours");
   message_of(ErrorKind::data, [&] { const RunLock lock(run.path(), fast()); });
   EXPECT_EQ(read_file(run / "LOCK"), "not ours");
@@ -189,14 +189,14 @@ void race(const fs::path& run, int contenders) {
 }
 
 TEST(RunLock, RaceOnADeadLockHasOneWinnerEveryTime) {
-  const TempFolder run;
+  const TempDirectory run;
   for (int round = 0; round < 25; ++round)
     // Each winner is killed, so the lock of the next round belongs to a dead process.
     race(run.path(), 8);
 }
 
 TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
-  const TempFolder run;
+  const TempDirectory run;
   // No other process sees its heartbeat.
   RunLock lock(run.path(), {.job_id = "", .heartbeat_s = 3600});
   lock.confirm();
@@ -207,7 +207,7 @@ TEST(RunLock, AHolderThatStoodStillConfirmsNothing) {
 }
 
 TEST(RunLock, AnInvalidLockFileSaysWhatToDo) {
-  const TempFolder run;
+  const TempDirectory run;
   for (const char* content : {"", "{}",
                               "\x7f"
                               "ELF"}) {
@@ -219,4 +219,4 @@ TEST(RunLock, AnInvalidLockFileSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -12,7 +12,7 @@
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -31,7 +31,7 @@ std::string file_text(const std::string& header, std::size_t data_bytes) {
 }
 
 TEST(Safetensors, WritesWhatItReads) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<SafetensorsSource> tensors{
       source("b", DType::f32, {2, 3}), source("a", DType::bf16, {5}),
       source("scalar", DType::i64, {}), source("none", DType::f32, {0, 4})};
@@ -51,7 +51,7 @@ TEST(Safetensors, WritesWhatItReads) {
 
 /// Sections begin at whole MiB: of 9 MiB, some ranks have several tensors and some a part of one.
 TEST(Safetensors, AnyNumberOfRanksWriteTheSameFile) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<SafetensorsSource> tensors{
       source("a", DType::f32, {1000, 700}), source("tiny", DType::f16, {3}),
       source("none", DType::f32, {0}), source("b", DType::f32, {1600, 1000})};
@@ -59,32 +59,34 @@ TEST(Safetensors, AnyNumberOfRanksWriteTheSameFile) {
   const std::string alone = read_file(folder / "alone");
   for (const int ranks : {2, 3, 20}) {
     const fs::path path = folder.path() / formatted("by{}", ranks);
-    run_ranks(ranks,
-              [&](Communicator& world) { trireme::write_safetensors(path, tensors, world); });
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      trireme::checkpoint::write_safetensors(path, tensors, world);
+    });
     EXPECT_TRUE(read_file(path) == alone) << ranks;
-    run_ranks(ranks, [&](Communicator& world) {
-      message_of(ErrorKind::usage, [&] { trireme::write_safetensors(path, tensors, world); });
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      message_of(ErrorKind::usage,
+                 [&] { trireme::checkpoint::write_safetensors(path, tensors, world); });
     });
   }
 }
 
 TEST(Safetensors, LargeSetsAreSplitWithAnIndex) {
-  const TempFolder folder;
+  const TempDirectory folder;
   std::vector<SafetensorsSource> tensors;
   for (int i = 0; i < 5; ++i) tensors.push_back(source(formatted("t{}", i), DType::f32, {10}));
-  SelfCommunicator alone;
-  write_safetensors_folder(folder.path(), tensors, alone, 100);
+  comm::SelfCommunicator alone;
+  write_safetensors_directory(folder.path(), tensors, alone, 100);
   EXPECT_TRUE(fs::exists(folder / "model-00001-of-00003.safetensors"));
   EXPECT_TRUE(fs::exists(folder / "model-00003-of-00003.safetensors"));
   EXPECT_NE(read_file(folder / "model.safetensors.index.json").find("\"total_size\": 200"),
             std::string::npos);
-  EXPECT_EQ(open_safetensors_folder(folder.path()).size(), 5U);
+  EXPECT_EQ(open_safetensors_directory(folder.path()).size(), 5U);
   fs::remove(folder / "model-00002-of-00003.safetensors");
-  message_of(ErrorKind::data, [&] { open_safetensors_folder(folder.path()); });
+  message_of(ErrorKind::data, [&] { open_safetensors_directory(folder.path()); });
 }
 
 TEST(Safetensors, OneFileAndAnIndexOfOthersAreRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<SafetensorsSource> tensors{source("a", DType::f32, {4})};
   write_safetensors(folder / "model.safetensors", tensors);
   write_safetensors(folder / "part.safetensors", tensors);
@@ -92,23 +94,23 @@ TEST(Safetensors, OneFileAndAnIndexOfOthersAreRefused) {
 
   overwrite(index, R"({"weight_map": {"a": "part.safetensors"}})");
   const std::string text =
-      message_of(ErrorKind::data, [&] { (void)open_safetensors_folder(folder.path()); });
+      message_of(ErrorKind::data, [&] { (void)open_safetensors_directory(folder.path()); });
   for (const char* word : {"model.safetensors and", "model.safetensors.index.json", "transformers"})
     EXPECT_NE(text.find(word), std::string::npos) << text;
 
   overwrite(index, R"({"weight_map": {"a": "model.safetensors"}})");
-  EXPECT_EQ(open_safetensors_folder(folder.path()).size(), 1U);
+  EXPECT_EQ(open_safetensors_directory(folder.path()).size(), 1U);
 }
 
 TEST(Safetensors, IndexMayNotLeaveTheDirectory) {
-  const TempFolder folder;
+  const TempDirectory folder;
   overwrite(folder / "model.safetensors.index.json",
             R"({"weight_map": {"a": "../../etc/passwd"}})");
-  message_of(ErrorKind::data, [&] { open_safetensors_folder(folder.path()); });
+  message_of(ErrorKind::data, [&] { open_safetensors_directory(folder.path()); });
 }
 
 TEST(Safetensors, HostileHeadersAreRefused) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::string good = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   const std::vector<std::pair<std::string, std::string>> cases{
       {"empty", ""},
@@ -161,7 +163,7 @@ TEST(Safetensors, HostileHeadersAreRefused) {
 }
 
 TEST(Safetensors, RandomDamageNeverReadsOutside) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<SafetensorsSource> tensors{source("a", DType::f32, {4}),
                                                source("b", DType::f16, {3})};
   write_safetensors(folder / "good", tensors);
@@ -236,4 +238,4 @@ TEST(ConvertFloats, EndsOfTheHalfRange) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

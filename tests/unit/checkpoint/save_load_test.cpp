@@ -11,7 +11,7 @@
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 
-namespace trireme {
+namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
@@ -19,7 +19,7 @@ using namespace test;
 /// Loads a checkpoint on `ranks` ranks of a layout and saves it again.
 void reshard(const fs::path& from, const fs::path& folder, std::int64_t step,
              const std::vector<Logical>& logicals, int ranks, unsigned layout) {
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     RankState mine = make_rank_state(logicals, world.rank(), ranks, layout, false);
     load_tensors(Checkpoint::open(from), mine.state, world);
     const RankState expected = make_rank_state(logicals, world.rank(), ranks, layout, true);
@@ -31,7 +31,7 @@ void reshard(const fs::path& from, const fs::path& folder, std::int64_t step,
 
 TEST(SaveLoad, ReshardThereAndBackKeepsEveryByteAndTheHash) {
   for (unsigned trial = 0; trial < 24; ++trial) {
-    const TempFolder folder;
+    const TempDirectory folder;
     const int ranks = 1 + static_cast<int>(trial % 4);
     const int others = 1 + static_cast<int>(trial / 4 % 4);
     const std::vector<Logical> logicals = make_logicals(trial);
@@ -49,7 +49,7 @@ TEST(SaveLoad, ReshardThereAndBackKeepsEveryByteAndTheHash) {
 
 TEST(SaveLoad, AByteIsReadOnceForAllReplicas) {
   for (unsigned trial = 0; trial < 24; ++trial) {
-    const TempFolder folder;
+    const TempDirectory folder;
     const int ranks = 1 + static_cast<int>(trial % 4);
     const std::vector<Logical> logicals = make_logicals(trial);
     save_layout(folder.path(), 7, logicals, 2, trial);
@@ -57,7 +57,7 @@ TEST(SaveLoad, AByteIsReadOnceForAllReplicas) {
     for (const Logical& logical : logicals) all += logical.bytes.size();
     std::atomic<std::size_t> read = 0;
     std::atomic<std::size_t> held = 0;
-    run_ranks(ranks, [&](Communicator& world) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
       const Checkpoint checkpoint = Checkpoint::open(folder / "step-000000007");
       RankState mine = make_rank_state(logicals, world.rank(), ranks, trial + 100, false);
       for (const auto& bytes : mine.storage) held += bytes.size();
@@ -72,13 +72,13 @@ TEST(SaveLoad, AByteIsReadOnceForAllReplicas) {
 /// A tensor of 5 rows: rank 0 owns rows 0 to 2 and rank 1 the rest. Rank 1 also has rows 1 and 2,
 /// rank 2 rows 2 and 3, rank 3 all rows.
 TEST(SaveLoad, CopiesComeFromAllTheirOwners) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals{{"param/kv", DType::f32, {5, 3}, std::vector<std::byte>(60)}};
   std::vector<Logical> filled = logicals;
   for (std::size_t i = 0; i < 60; ++i) filled[0].bytes[i] = static_cast<std::byte>(i + 1);
   save_layout(folder.path(), 7, filled, 1, 1);
   for (const bool owners : {true, false}) {
-    run_ranks(4, [&](Communicator& world) {
+    comm::run_ranks(4, [&](comm::Communicator& world) {
       struct Rows {
         std::int64_t begin, end;
         bool owner;
@@ -91,7 +91,7 @@ TEST(SaveLoad, CopiesComeFromAllTheirOwners) {
       for (const Rows& part : rows[static_cast<std::size_t>(world.rank())]) {
         const std::int64_t count = 3 * (part.end - part.begin);
         storage.emplace_back(static_cast<std::size_t>(4 * count));
-        const Slice slice{{part.begin, 0}, {part.end - part.begin, 3}, 0, count};
+        const parallel::Slice slice{{part.begin, 0}, {part.end - part.begin, 3}, 0, count};
         state.tensors.push_back(
             {"param/kv", DType::f32, {5, 3}, slice, storage.back(), part.owner && owners});
       }
@@ -106,7 +106,7 @@ TEST(SaveLoad, CopiesComeFromAllTheirOwners) {
 }
 
 TEST(SaveLoad, BytesCarryNoTime) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder / "a", 1, make_logicals(1), 2, 3);
   // HDF5 stores times in whole seconds
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
@@ -115,7 +115,7 @@ TEST(SaveLoad, BytesCarryNoTime) {
 }
 
 TEST(SaveLoad, HashSeesEveryTensor) {
-  const TempFolder folder;
+  const TempDirectory folder;
   std::vector<Logical> logicals = make_logicals(1);
   save_layout(folder.path(), 1, logicals, 2, 5);
   const std::string hash = hash_tensors(Checkpoint::open(folder / "step-000000001"));
@@ -124,14 +124,14 @@ TEST(SaveLoad, HashSeesEveryTensor) {
     logicals[i].bytes.back() ^= std::byte{1};
     const auto step = static_cast<std::int64_t>(i) + 2;
     save_layout(folder.path(), step, logicals, 2, 5);
-    EXPECT_NE(hash_tensors(Checkpoint::open(folder.path() / step_folder_name(step))), hash)
+    EXPECT_NE(hash_tensors(Checkpoint::open(folder.path() / step_directory_name(step))), hash)
         << logicals[i].name;
     logicals[i].bytes.back() ^= std::byte{1};
   }
 }
 
 TEST(SaveLoad, LogicalTensorsAndFilesReadBack) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_logicals(3);
   save_layout(folder.path(), 40, logicals, 3, 11);
 
@@ -146,7 +146,7 @@ TEST(SaveLoad, LogicalTensorsAndFilesReadBack) {
 }
 
 TEST(SaveLoad, ShardsAreHdf5WithShapesAndIdentity) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_logicals(3);
   save_layout(folder.path(), 40, logicals, 3, 11, "run-x");
   const Checkpoint checkpoint = Checkpoint::open(folder / "step-000000040");
@@ -165,14 +165,14 @@ TEST(SaveLoad, ShardsAreHdf5WithShapesAndIdentity) {
 }
 
 TEST(SaveLoad, LayoutOfOneRankWholeIsTheTensorItself) {
-  const TempFolder folder;
+  const TempDirectory folder;
   std::vector<float> values{1, 2, 3, 4, 5, 6};
-  run_ranks(1, [&](Communicator& world) {
+  comm::run_ranks(1, [&](comm::Communicator& world) {
     StateDict state;
     state.tensors.push_back({"param/w",
                              DType::f32,
                              {2, 3},
-                             Slice::whole({2, 3}),
+                             parallel::Slice::whole({2, 3}),
                              std::as_writable_bytes(std::span(values)),
                              true});
     save_checkpoint(folder.path(), 1, state, world, {});
@@ -183,7 +183,7 @@ TEST(SaveLoad, LayoutOfOneRankWholeIsTheTensorItself) {
 }
 
 TEST(SaveLoad, ForeignNamesShapesAndDtypesAreListedTogether) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder.path(), 1, make_logicals(1), 2, 3);
   std::vector<Logical> other = make_logicals(1);
   other[0].shape = {6, 11};
@@ -191,7 +191,7 @@ TEST(SaveLoad, ForeignNamesShapesAndDtypesAreListedTogether) {
   other[3].dtype = DType::i32;
   other[3].bytes.resize(4);
   for (const int ranks : {1, 3}) {
-    run_ranks(ranks, [&](Communicator& world) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
       RankState mine = make_rank_state(other, world.rank(), ranks, 3, true);
       const auto before = mine.storage;
       const std::string text = message_of(ErrorKind::data, [&] {
@@ -210,7 +210,7 @@ TEST(SaveLoad, ForeignNamesShapesAndDtypesAreListedTogether) {
 }
 
 TEST(SaveLoad, ParametersAloneLoadWhereOptimizerStateMayBeIgnored) {
-  const TempFolder folder;
+  const TempDirectory folder;
   std::vector<Logical> logicals = make_logicals(1);
   save_layout(folder.path(), 1, logicals, 2, 3);
   std::erase_if(logicals,
@@ -225,10 +225,10 @@ TEST(SaveLoad, ParametersAloneLoadWhereOptimizerStateMayBeIgnored) {
 }
 
 TEST(SaveLoad, StagedCopyIsWrittenWhateverHappensToTheTensorsLater) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_logicals(9);
   save_layout(folder / "sync", 5, logicals, 2, 21);
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     RankState mine = make_rank_state(logicals, world.rank(), 2, 21, true);
     const StagedCheckpoint staged = stage_checkpoint(folder / "async", 5, mine.state, world, {});
     WrittenShard written;
@@ -241,11 +241,11 @@ TEST(SaveLoad, StagedCopyIsWrittenWhateverHappensToTheTensorsLater) {
 }
 
 TEST(SaveLoad, ErrorOnOneRankIsThrownOnAllAndLeavesTheEarlierCheckpoint) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_logicals(9);
   save_layout(folder.path(), 1, logicals, 3, 2);
   const std::string hash = hash_tensors(Checkpoint::open(folder / "step-000000001"));
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     const RankState mine = make_rank_state(logicals, world.rank(), 3, 2, true);
     const StagedCheckpoint staged = stage_checkpoint(folder.path(), 2, mine.state, world, {});
     if (world.rank() == 1)
@@ -260,9 +260,9 @@ TEST(SaveLoad, ErrorOnOneRankIsThrownOnAllAndLeavesTheEarlierCheckpoint) {
 }
 
 TEST(SaveLoad, ShardThatRankZeroDoesNotSeeIsNotCommitted) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_logicals(9);
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     const RankState mine = make_rank_state(logicals, world.rank(), 2, 2, true);
     const StagedCheckpoint staged = stage_checkpoint(folder.path(), 2, mine.state, world, {});
     const WrittenShard written = write_staged_shard(staged);
@@ -274,7 +274,7 @@ TEST(SaveLoad, ShardThatRankZeroDoesNotSeeIsNotCommitted) {
 }
 
 TEST(SaveLoad, ExistingStepIsNeverOverwritten) {
-  const TempFolder folder;
+  const TempDirectory folder;
   save_layout(folder.path(), 1, make_logicals(1), 2, 3);
   const auto before = contents(folder / "step-000000001");
   message_of(ErrorKind::usage, [&] { save_layout(folder.path(), 1, make_logicals(2), 2, 3); });
@@ -282,23 +282,23 @@ TEST(SaveLoad, ExistingStepIsNeverOverwritten) {
 }
 
 TEST(SaveLoad, AnElementWithTwoOwnersOrNoneIsAnInternalErrorAndNotSaved) {
-  const TempFolder folder;
+  const TempDirectory folder;
   for (const bool twice : {true, false}) {
     const std::string text = message_of(ErrorKind::internal, [&] {
-      run_ranks(2, [&](Communicator& world) {
+      comm::run_ranks(2, [&](comm::Communicator& world) {
         std::vector<float> values(4);
         StateDict state;
         state.tensors.push_back({"param/w",
                                  DType::f32,
                                  {4},
-                                 Slice::whole({4}),
+                                 parallel::Slice::whole({4}),
                                  std::as_writable_bytes(std::span(values)),
                                  twice});
         std::vector<float> more(1);
         state.tensors.push_back({"param/v",
                                  DType::f32,
                                  {2},
-                                 Slice{{world.rank()}, {1}, 0, 1},
+                                 parallel::Slice{{world.rank()}, {1}, 0, 1},
                                  std::as_writable_bytes(std::span(more)),
                                  world.rank() == 0});
         save_checkpoint(folder.path(), 1, state, world, {});
@@ -311,9 +311,9 @@ TEST(SaveLoad, AnElementWithTwoOwnersOrNoneIsAnInternalErrorAndNotSaved) {
 }
 
 TEST(SaveLoad, OverlapAndHoleOfEqualSizeIsFound) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::string text = message_of(ErrorKind::internal, [&] {
-    run_ranks(2, [&](Communicator& world) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
       std::vector<float> values(4);
       const std::int64_t begin =
           world.rank();  // rank 0 has rows 0-1, rank 1 rows 1-2, and no rank owns row 3
@@ -321,7 +321,7 @@ TEST(SaveLoad, OverlapAndHoleOfEqualSizeIsFound) {
       state.tensors.push_back({"param/w",
                                DType::f32,
                                {4, 2},
-                               Slice{{begin, 0}, {2, 2}, 0, 4},
+                               parallel::Slice{{begin, 0}, {2, 2}, 0, 4},
                                std::as_writable_bytes(std::span(values)),
                                true});
       save_checkpoint(folder.path(), 1, state, world, {});
@@ -331,10 +331,10 @@ TEST(SaveLoad, OverlapAndHoleOfEqualSizeIsFound) {
 }
 
 TEST(SaveLoad, RanksThatDisagreeOnValuesSaveNothing) {
-  const TempFolder folder;
+  const TempDirectory folder;
   const std::vector<Logical> logicals = make_logicals(1);
   message_of(ErrorKind::internal, [&] {
-    run_ranks(2, [&](Communicator& world) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
       RankState mine = make_rank_state(logicals, world.rank(), 2, 3, true);
       mine.state.values["data.next_sample"] = std::to_string(world.rank());
       save_checkpoint(folder.path(), 1, mine.state, world, {});
@@ -344,4 +344,4 @@ TEST(SaveLoad, RanksThatDisagreeOnValuesSaveNothing) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::checkpoint

@@ -25,9 +25,9 @@ namespace fs = std::filesystem;
 
 /// A private directory that is removed at the end, in memory if possible, because these tests need
 /// no disk.
-class TempFolder {
+class TempDirectory {
  public:
-  TempFolder() {
+  TempDirectory() {
     const bool shm = ::access("/dev/shm", W_OK) == 0 && std::getenv("TMPDIR") == nullptr;
     const fs::path base = shm ? fs::path("/dev/shm") : fs::temp_directory_path();
     std::string pattern = (base / "trireme-test-XXXXXX").string();
@@ -35,10 +35,10 @@ class TempFolder {
     path_ = pattern;
   }
 
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
+  TempDirectory(const TempDirectory&) = delete;
+  TempDirectory& operator=(const TempDirectory&) = delete;
 
-  ~TempFolder() {
+  ~TempDirectory() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);
   }
@@ -86,7 +86,7 @@ inline std::vector<Logical> make_logicals(unsigned seed) {
       {"param/empty", DType::f64, {0, 4}, {}}};
   std::mt19937 random(seed);
   for (Logical& logical : logicals) {
-    logical.bytes.resize(static_cast<std::size_t>(Slice::whole(logical.shape).count()) *
+    logical.bytes.resize(static_cast<std::size_t>(parallel::Slice::whole(logical.shape).count()) *
                          size_of(logical.dtype));
     for (std::byte& byte : logical.bytes) byte = static_cast<std::byte>(random() & 255U);
   }
@@ -94,7 +94,7 @@ inline std::vector<Logical> make_logicals(unsigned seed) {
 }
 
 struct Piece {
-  Slice part;
+  parallel::Slice part;
   bool owner = true;
 };
 
@@ -103,11 +103,12 @@ struct Piece {
 inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shape, int ranks,
                                            std::mt19937& random) {
   const auto n = static_cast<std::size_t>(ranks);
-  const Slice whole = Slice::whole(shape);
+  const parallel::Slice whole = parallel::Slice::whole(shape);
   std::vector<std::vector<Piece>> pieces(n);
-  const auto flat_cut = [&](const Slice& rectangle, std::size_t first, std::size_t count) {
+  const auto flat_cut = [&](const parallel::Slice& rectangle, std::size_t first,
+                            std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) {
-      Slice part = rectangle;
+      parallel::Slice part = rectangle;
       const std::int64_t total = rectangle.rectangle_count();
       part.flat_begin = total * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(count);
       part.flat_end = total * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(count);
@@ -115,7 +116,7 @@ inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shap
     }
   };
   const auto band = [&](std::size_t dim, std::size_t i, std::size_t count) {
-    Slice part = whole;
+    parallel::Slice part = whole;
     part.offset[dim] = shape[dim] * static_cast<std::int64_t>(i) / static_cast<std::int64_t>(count);
     part.extent[dim] =
         shape[dim] * static_cast<std::int64_t>(i + 1) / static_cast<std::int64_t>(count) -
@@ -144,7 +145,7 @@ inline std::vector<std::vector<Piece>> cut(const std::vector<std::int64_t>& shap
 
 /// One rank's state in the layout that `seed` selects, with its own storage.
 struct RankState {
-  StateDict state;
+  checkpoint::StateDict state;
   std::vector<std::vector<std::byte>> storage;
 };
 
@@ -158,8 +159,8 @@ inline RankState make_rank_state(const std::vector<Logical>& logicals, int rank,
     const auto pieces = cut(logical.shape, ranks, random);
     for (const Piece& piece : pieces[static_cast<std::size_t>(rank)]) {
       std::vector<std::byte> bytes(static_cast<std::size_t>(piece.part.count()) * element);
-      for (const SliceRun& run :
-           intersect(logical.shape, Slice::whole(logical.shape), piece.part)) {
+      for (const parallel::SliceRun& run :
+           parallel::intersect(logical.shape, parallel::Slice::whole(logical.shape), piece.part)) {
         if (!filled) break;
         std::memcpy(bytes.data() + static_cast<std::size_t>(run.target_index) * element,
                     logical.bytes.data() + static_cast<std::size_t>(run.source_index) * element,
@@ -178,9 +179,9 @@ inline RankState make_rank_state(const std::vector<Logical>& logicals, int rank,
 inline void save_layout(const fs::path& folder, std::int64_t step,
                         const std::vector<Logical>& logicals, int ranks, unsigned layout,
                         const std::string& run_id = "run") {
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const RankState mine = make_rank_state(logicals, world.rank(), ranks, layout, true);
-    save_checkpoint(folder, step, mine.state, world, {.run_id = run_id});
+    checkpoint::save_checkpoint(folder, step, mine.state, world, {.run_id = run_id});
   });
 }
 

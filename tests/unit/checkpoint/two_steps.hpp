@@ -11,7 +11,7 @@ namespace trireme::test {
 
 /// Checkpoints of steps 1 and 2 by two ranks; tests damage the newer one.
 struct TwoSteps {
-  TempFolder folder;
+  TempDirectory folder;
   std::vector<Logical> logicals;  // content of step 2
   fs::path step = folder / "step-000000002";
 
@@ -24,8 +24,8 @@ struct TwoSteps {
   /// Expects that step 1 is loaded instead, with a warning that names step 2.
   void expect_fallback(const std::string& what) const {
     std::string warning;
-    const auto found =
-        find_newest_good(folder.path(), [&](std::string_view text) { warning += text; });
+    const auto found = checkpoint::find_newest_good(
+        folder.path(), [&](std::string_view text) { warning += text; });
     ASSERT_TRUE(found.has_value()) << what;
     EXPECT_EQ(found->step(), 1) << what;
     EXPECT_NE(warning.find("step-000000002"), std::string::npos) << what;
@@ -35,7 +35,7 @@ struct TwoSteps {
   void expect_never_wrong(const std::string& what) const {
     RankState mine = make_rank_state(logicals, 0, 1, 1, false);
     try {
-      load_tensors(Checkpoint::open(step), mine.state);
+      checkpoint::load_tensors(checkpoint::Checkpoint::open(step), mine.state);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data) << what << ": " << error.what();
       return;

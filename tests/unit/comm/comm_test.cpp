@@ -80,11 +80,12 @@ TEST(Half, RoundsToNearestEven) {
 
 TEST(Reduce, NanSurvivesMaxAndMin) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
+  for (const comm::ReduceOp op : {comm::ReduceOp::max, comm::ReduceOp::min}) {
     const std::array<float, 2> a{nan, 1};
     const std::array<float, 2> b{1, nan};
     std::array<float, 2> out{};
-    reduce_in_order(std::array<const void*, 2>{a.data(), b.data()}, out.data(), 2, DType::f32, op);
+    comm::reduce_in_order(std::array<const void*, 2>{a.data(), b.data()}, out.data(), 2, DType::f32,
+                          op);
     EXPECT_TRUE(std::isnan(out[0]));
     EXPECT_TRUE(std::isnan(out[1]));
   }
@@ -94,18 +95,19 @@ TEST(Reduce, IntegersWrap) {
   const std::int32_t a = std::numeric_limits<std::int32_t>::max();
   const std::int32_t b = 1;
   std::int32_t out = 0;
-  reduce_in_order(std::array<const void*, 2>{&a, &b}, &out, 1, DType::i32, ReduceOp::sum);
+  comm::reduce_in_order(std::array<const void*, 2>{&a, &b}, &out, 1, DType::i32,
+                        comm::ReduceOp::sum);
   EXPECT_EQ(out, std::numeric_limits<std::int32_t>::min());
 }
 
 TEST(ThreadWorld, MissingRankTimesOutWithFullDescription) {
-  CommOptions options;
+  comm::CommOptions options;
   options.timeout_s = 0.2;
-  options.activity = std::make_shared<Activity>();
+  options.activity = std::make_shared<comm::Activity>();
   const Error error = error_of([&] {
-    run_ranks(
+    comm::run_ranks(
         2,
-        [](Communicator& world) {
+        [](comm::Communicator& world) {
           std::vector<float> data(100000);
           if (world.rank() == 1) {
             world.all_reduce(f32_sum(data.data(), data.data(), data.size(), "grads bucket 3"))
@@ -129,9 +131,9 @@ TEST(ThreadWorld, MissingRankTimesOutWithFullDescription) {
 TEST(ThreadWorld, DeadRankFreesTheOthersAndItsErrorIsTheOneSeen) {
   std::atomic<int> freed = 0;
   const Error error = error_of([&] {
-    run_ranks(4, [&](Communicator& world) {
+    comm::run_ranks(4, [&](comm::Communicator& world) {
       float x = 1;
-      const WorkPtr pending = world.all_reduce(f32_sum(&x, &x, 1));
+      const comm::WorkPtr pending = world.all_reduce(f32_sum(&x, &x, 1));
       if (world.rank() == 2) fail(ErrorKind::numeric, "rank 2 diverged");
       try {
         world.barrier();
@@ -149,7 +151,7 @@ TEST(ThreadWorld, DeadRankFreesTheOthersAndItsErrorIsTheOneSeen) {
 
 TEST(ThreadWorld, DifferentSizesAreNamed) {
   const Error error = error_of([&] {
-    run_ranks(2, [](Communicator& world) {
+    comm::run_ranks(2, [](comm::Communicator& world) {
       std::vector<float> data(10);
       const std::uint64_t count = world.rank() == 0 ? 10 : 9;
       world.all_reduce(f32_sum(data.data(), data.data(), count, "loss"))->wait();
@@ -162,24 +164,24 @@ TEST(ThreadWorld, DifferentSizesAreNamed) {
 }
 
 TEST(Factory, UnknownBackendListsTheKnownOnes) {
-  const Error error = error_of([] { make_world("gloo", {}); });
+  const Error error = error_of([] { comm::make_world("gloo", {}); });
 
   EXPECT_EQ(error.kind(), ErrorKind::usage);
   EXPECT_TRUE(contains(error, "'gloo', must be one of auto, self, mpi")) << error.what();
 }
 
 TEST(Factory, AutoOfOneRankIsSelf) {
-  EXPECT_STREQ(make_world("auto", {})->backend(), "self");
+  EXPECT_STREQ(comm::make_world("auto", {})->backend(), "self");
 }
 
 TEST(Factory, SelfRefusesSeveralRanks) {
-  LaunchInfo launch;
+  comm::LaunchInfo launch;
   launch.size = 4;
-  EXPECT_TRUE(contains(error_of([&] { make_world("self", launch); }), "has 4"));
+  EXPECT_TRUE(contains(error_of([&] { comm::make_world("self", launch); }), "has 4"));
 }
 
 TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
-  for (const LauncherVariables& alone : std::vector<LauncherVariables>{
+  for (const comm::LauncherVariables& alone : std::vector<comm::LauncherVariables>{
            {{"SLURM_STEP_NUM_TASKS", "4"}},
            {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
            {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}},
@@ -188,12 +190,12 @@ TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
            {{"JSM_NAMESPACE_SIZE", "6"}},
            {{"PALS_RANKID", "1"}},
            {{"PMIX_RANK", "3"}}}) {
-    const Error error = error_of([&] { check_launcher(alone, 1); });
+    const Error error = error_of([&] { comm::check_launcher(alone, 1); });
     EXPECT_EQ(error.kind(), ErrorKind::usage) << alone.begin()->first << error.what();
     EXPECT_TRUE(contains(error, "Type `srun --mpi=pmix")) << error.what();
-    EXPECT_NO_THROW(check_launcher(alone, 2));
+    EXPECT_NO_THROW(comm::check_launcher(alone, 2));
   }
-  for (const LauncherVariables& whole : std::vector<LauncherVariables>{
+  for (const comm::LauncherVariables& whole : std::vector<comm::LauncherVariables>{
            {},
            {{"SLURM_STEP_NUM_TASKS", "1"}},
            {{"PMIX_RANK", "0"}},
@@ -201,44 +203,45 @@ TEST(Launchers, ProcessesThatMpiDoesNotSeeAreAnError) {
            {{"PMI_RANK", "x"}},
            // This is mpirun -n 1 on two nodes: the tasks are its daemons.
            {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}}})
-    EXPECT_NO_THROW(check_launcher(whole, 1));
+    EXPECT_NO_THROW(comm::check_launcher(whole, 1));
 }
 
 TEST(Session, NodesAreNumberedByTheirFirstRank) {
   const std::vector<int> leaders{0, 1, 0, 1, 4};
-  EXPECT_EQ(number_nodes(leaders, 2).node, 0);
-  EXPECT_EQ(number_nodes(leaders, 3).node, 1);
-  EXPECT_EQ(number_nodes(leaders, 4).node, 2);
-  EXPECT_EQ(number_nodes(leaders, 4).num_nodes, 3);
+  EXPECT_EQ(comm::number_nodes(leaders, 2).node, 0);
+  EXPECT_EQ(comm::number_nodes(leaders, 3).node, 1);
+  EXPECT_EQ(comm::number_nodes(leaders, 4).node, 2);
+  EXPECT_EQ(comm::number_nodes(leaders, 4).num_nodes, 3);
 }
 
 TEST(Agreement, AStopBeforeTheStartStopsAllRanks) {
-  run_ranks(3, [](Communicator& world) {
+  comm::run_ranks(3, [](comm::Communicator& world) {
     const auto action = [&] {
       if (world.rank() == 1) throw StoppedEarly();
     };
-    EXPECT_THROW(all_or_none(world, action), StoppedEarly);
+    EXPECT_THROW(comm::all_or_none(world, action), StoppedEarly);
   });
 }
 
 TEST(Agreement, OneRankThrowsForAll) {
-  run_ranks(3, [](Communicator& world) {
+  comm::run_ranks(3, [](comm::Communicator& world) {
     const auto action = [&] {
       if (world.rank() > 0) fail(ErrorKind::data, "rank {}", world.rank());
     };
     if (world.rank() == 1) {
-      EXPECT_THROW(all_or_none(world, action), AgreedError);
+      EXPECT_THROW(comm::all_or_none(world, action), comm::AgreedError);
     } else {
       try {
-        all_or_none(world, action);
+        comm::all_or_none(world, action);
         ADD_FAILURE() << "nothing thrown";
-      } catch (const PeerFailed& peer) {
+      } catch (const comm::PeerFailed& peer) {
         EXPECT_EQ(peer.code(), 3);
       }
     }
-    EXPECT_NO_THROW(all_or_none(world, [] {}));
-    EXPECT_EQ(broadcast_text(world, world.rank() == 0 ? "from rank 0" : "other"), "from rank 0");
-    EXPECT_EQ(broadcast_text(world, ""), "");
+    EXPECT_NO_THROW(comm::all_or_none(world, [] {}));
+    EXPECT_EQ(comm::broadcast_text(world, world.rank() == 0 ? "from rank 0" : "other"),
+              "from rank 0");
+    EXPECT_EQ(comm::broadcast_text(world, ""), "");
   });
 }
 

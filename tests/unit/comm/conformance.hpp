@@ -8,7 +8,7 @@ namespace trireme::testing {
 
 struct ConformanceCase {
   const char* name;
-  void (*body)(Communicator& world);  // called on every rank; checks with EXPECT
+  void (*body)(comm::Communicator& world);  // called on every rank; checks with EXPECT
 };
 
 std::span<const ConformanceCase> conformance_cases();

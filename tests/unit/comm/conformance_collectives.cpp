@@ -13,27 +13,27 @@
 namespace trireme::testing {
 namespace {
 
-constexpr std::array kOps{ReduceOp::sum, ReduceOp::max, ReduceOp::min};
+constexpr std::array kOps{comm::ReduceOp::sum, comm::ReduceOp::max, comm::ReduceOp::min};
 // 0, 1 and odd sizes; 20011 changes from the small to the chunked algorithm in every type but the
 // widest.
 constexpr std::array<std::uint64_t, 5> kSizes{0, 1, 7, 1001, 20011};
 
 void expect_reduced(const Bytes& output, std::uint64_t first, std::uint64_t count, DType dtype,
-                    ReduceOp op, int size) {
+                    comm::ReduceOp op, int size) {
   for (std::uint64_t i = 0; i < count; ++i) {
     ASSERT_EQ(get(output, i, dtype), reduced_value(size, first + i, op))
         << dtype_name(dtype) << " element " << first + i;
   }
 }
 
-void all_reduce_sweep(Communicator& world) {
+void all_reduce_sweep(comm::Communicator& world) {
   for (const DType dtype : kAllTypes) {
     if (!reduces(world, dtype)) continue;
-    for (const ReduceOp op : kOps) {
+    for (const comm::ReduceOp op : kOps) {
       for (const std::uint64_t count : kSizes) {
         const Bytes input = whole_values(world.rank(), count, dtype);
         Bytes output(input.size());
-        Reduction request{input.data(), output.data(), count, dtype, op};
+        comm::Reduction request{input.data(), output.data(), count, dtype, op};
         world.all_reduce(request)->wait();
         expect_reduced(output, 0, count, dtype, op, world.size());
 
@@ -46,16 +46,16 @@ void all_reduce_sweep(Communicator& world) {
   }
 }
 
-void reduce_scatter_sweep(Communicator& world) {
+void reduce_scatter_sweep(comm::Communicator& world) {
   const auto n = static_cast<std::uint64_t>(world.size());
   const auto me = static_cast<std::uint64_t>(world.rank());
   for (const DType dtype : kAllTypes) {
     if (!reduces(world, dtype)) continue;
-    for (const ReduceOp op : kOps) {
+    for (const comm::ReduceOp op : kOps) {
       for (const std::uint64_t count : kSizes) {
         Bytes input = whole_values(world.rank(), n * count, dtype);
         Bytes output(count * size_of(dtype));
-        Reduction request{input.data(), output.data(), count, dtype, op};
+        comm::Reduction request{input.data(), output.data(), count, dtype, op};
         world.reduce_scatter(request)->wait();
         expect_reduced(output, me * count, count, dtype, op, world.size());
 
@@ -68,7 +68,7 @@ void reduce_scatter_sweep(Communicator& world) {
   }
 }
 
-void all_gather_sweep(Communicator& world) {
+void all_gather_sweep(comm::Communicator& world) {
   const auto n = static_cast<std::uint64_t>(world.size());
   for (const DType dtype : kAllTypes) {
     for (const std::uint64_t count : kSizes) {
@@ -79,7 +79,7 @@ void all_gather_sweep(Communicator& world) {
       }
       const Bytes mine = whole_values(world.rank(), count, dtype);
       Bytes output(n * mine.size());
-      AllGather request{mine.data(), output.data(), count, dtype};
+      comm::AllGather request{mine.data(), output.data(), count, dtype};
       world.all_gather(request)->wait();
       EXPECT_EQ(output, expected);
 
@@ -94,7 +94,7 @@ void all_gather_sweep(Communicator& world) {
   }
 }
 
-void broadcast_from_every_root(Communicator& world) {
+void broadcast_from_every_root(comm::Communicator& world) {
   for (int root = 0; root < world.size(); ++root) {
     for (const std::uint64_t count : kSizes) {
       const Bytes expected = whole_values(root + 100, count, DType::f32);
@@ -110,7 +110,7 @@ std::uint64_t uneven(int from, int to) {
   return static_cast<std::uint64_t>((from * 3 + to * 5) % 4 * 501);
 }
 
-void all_to_all_uneven(Communicator& world) {
+void all_to_all_uneven(comm::Communicator& world) {
   const int n = world.size();
   std::vector<std::uint64_t> send_counts;
   std::vector<std::uint64_t> receive_counts;
@@ -148,7 +148,7 @@ void all_to_all_uneven(Communicator& world) {
       ->wait();
 }
 
-void exchange_ring(Communicator& world) {
+void exchange_ring(comm::Communicator& world) {
   const int next = (world.rank() + 1) % world.size();
   const int previous = (world.rank() + world.size() - 1) % world.size();
   // Two messages to the same neighbour are received in order; an empty message between them counts
@@ -157,11 +157,12 @@ void exchange_ring(Communicator& world) {
   std::vector<double> second(17, world.rank() + 0.5);
   std::vector<double> in(5000, -1);
   std::vector<double> in_second(17, -1);
-  const std::array sends{Message{next, out.data(), out.size() * 8}, Message{next, nullptr, 0},
-                         Message{next, second.data(), second.size() * 8}};
-  const std::array receives{Message{previous, in.data(), in.size() * 8},
-                            Message{previous, nullptr, 0},
-                            Message{previous, in_second.data(), in_second.size() * 8}};
+  const std::array sends{comm::Message{next, out.data(), out.size() * 8},
+                         comm::Message{next, nullptr, 0},
+                         comm::Message{next, second.data(), second.size() * 8}};
+  const std::array receives{comm::Message{previous, in.data(), in.size() * 8},
+                            comm::Message{previous, nullptr, 0},
+                            comm::Message{previous, in_second.data(), in_second.size() * 8}};
   world.exchange({.sends = sends, .receives = receives})->wait();
   EXPECT_EQ(in, std::vector<double>(5000, previous));
   EXPECT_EQ(in_second, std::vector<double>(17, previous + 0.5));
@@ -169,27 +170,27 @@ void exchange_ring(Communicator& world) {
   // In a chain, the last rank only receives and the first only sends.
   double token = world.rank() == 0 ? 42 : 0;
   if (world.rank() > 0)
-    world.exchange({.receives = std::array{Message{previous, &token, 8}}})->wait();
-  if (next != 0) world.exchange({.sends = std::array{Message{next, &token, 8}}})->wait();
+    world.exchange({.receives = std::array{comm::Message{previous, &token, 8}}})->wait();
+  if (next != 0) world.exchange({.sends = std::array{comm::Message{next, &token, 8}}})->wait();
   EXPECT_EQ(token, 42);
 }
 
 template <class T>
-void one_number_of(Communicator& world) {
+void one_number_of(comm::Communicator& world) {
   const auto number = [](int rank) { return static_cast<T>(rank + 3); };
   std::vector<T> expected;
   for (int r = 0; r < world.size(); ++r) expected.push_back(number(r));
   const T mine = number(world.rank());
-  EXPECT_EQ(all_gather_value(world, mine, "all"), expected);
-  EXPECT_EQ(all_reduce_value(world, mine, ReduceOp::max, "last"), expected.back());
-  EXPECT_EQ(all_reduce_value(world, mine, ReduceOp::sum, "sum"),
+  EXPECT_EQ(comm::all_gather_value(world, mine, "all"), expected);
+  EXPECT_EQ(comm::all_reduce_value(world, mine, comm::ReduceOp::max, "last"), expected.back());
+  EXPECT_EQ(comm::all_reduce_value(world, mine, comm::ReduceOp::sum, "sum"),
             std::accumulate(expected.begin(), expected.end(), T{0}));
   for (int root = 0; root < world.size(); ++root) {
-    EXPECT_EQ(broadcast_value(world, mine, root, "root's"), number(root));
+    EXPECT_EQ(comm::broadcast_value(world, mine, root, "root's"), number(root));
   }
 }
 
-void one_number_a_rank(Communicator& world) {
+void one_number_a_rank(comm::Communicator& world) {
   one_number_of<double>(world);
   one_number_of<float>(world);
   one_number_of<std::int64_t>(world);

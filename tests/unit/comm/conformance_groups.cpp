@@ -12,10 +12,10 @@
 namespace trireme::testing {
 namespace {
 
-void several_in_flight(Communicator& world) {
+void several_in_flight(comm::Communicator& world) {
   constexpr std::uint64_t kCount = 30011;
   std::vector<Bytes> sums;
-  std::vector<WorkPtr> works;
+  std::vector<comm::WorkPtr> works;
   for (int i = 0; i < 4; ++i) sums.push_back(whole_values(world.rank() + i, kCount, DType::f32));
   for (auto& sum : sums) {
     works.push_back(world.all_reduce(f32_sum(sum.data(), sum.data(), kCount, "bucket")));
@@ -42,15 +42,15 @@ void several_in_flight(Communicator& world) {
   }
 }
 
-void poll_alone_completes(Communicator& world) {
+void poll_alone_completes(comm::Communicator& world) {
   Bytes data = whole_values(world.rank(), 50021, DType::f32);
-  const WorkPtr work = world.all_reduce(f32_sum(data.data(), data.data(), 50021));
+  const comm::WorkPtr work = world.all_reduce(f32_sum(data.data(), data.data(), 50021));
   while (!work->poll()) {
   }
-  EXPECT_EQ(get(data, 50020, DType::f32), reduced_value(world.size(), 50020, ReduceOp::sum));
+  EXPECT_EQ(get(data, 50020, DType::f32), reduced_value(world.size(), 50020, comm::ReduceOp::sum));
 }
 
-void split_by_parity(Communicator& world) {
+void split_by_parity(comm::Communicator& world) {
   const auto mine = static_cast<float>(world.rank() + 1);
   const auto group = world.split(world.rank() % 2, -world.rank(), "parity");  // reversed order
   ASSERT_NE(group, nullptr);
@@ -77,7 +77,7 @@ void split_by_parity(Communicator& world) {
   EXPECT_EQ(sum_over(*alone, mine), mine);
 }
 
-void split_with_negative_color(Communicator& world) {
+void split_with_negative_color(comm::Communicator& world) {
   const auto group = world.split(world.rank() == 0 ? -1 : 0, 0, "rest");
   if (world.rank() == 0) {
     EXPECT_EQ(group, nullptr);
@@ -91,7 +91,7 @@ void split_with_negative_color(Communicator& world) {
 
 /// Starts operations of two groups over the same ranks in one order, and waits for them in
 /// different orders.
-void waiting_in_one_group_drives_the_other(Communicator& world) {
+void waiting_in_one_group_drives_the_other(comm::Communicator& world) {
   const auto first = world.split(0, world.rank(), "first");
   const auto second = world.split(0, world.rank(), "second");
   Bytes a = whole_values(world.rank(), 40009, DType::f32);
@@ -106,7 +106,7 @@ void waiting_in_one_group_drives_the_other(Communicator& world) {
     work_b->wait();
     work_a->wait();
   }
-  EXPECT_EQ(get(a, 40008, DType::f32), reduced_value(world.size(), 40008, ReduceOp::sum));
+  EXPECT_EQ(get(a, 40008, DType::f32), reduced_value(world.size(), 40008, comm::ReduceOp::sum));
   third->barrier();
 }
 

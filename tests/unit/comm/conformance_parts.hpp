@@ -13,8 +13,8 @@ std::span<const ConformanceCase> sum_cases();
 std::span<const ConformanceCase> record_cases();
 std::span<const ConformanceCase> traffic_cases();
 
-inline float sum_over(Communicator& group, float value) {
-  return all_reduce_value(group, value, ReduceOp::sum, "sum");
+inline float sum_over(comm::Communicator& group, float value) {
+  return comm::all_reduce_value(group, value, comm::ReduceOp::sum, "sum");
 }
 
 }  // namespace trireme::testing

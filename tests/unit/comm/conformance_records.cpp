@@ -26,7 +26,7 @@ void expect_usage_error(const Call& call, const char* part) {
   }
 }
 
-void wrong_use_is_refused(Communicator& world) {
+void wrong_use_is_refused(comm::Communicator& world) {
   float x = 1;
   const auto counts = std::vector<std::uint64_t>(static_cast<std::size_t>(world.size()) + 1, 0);
   expect_usage_error(
@@ -51,23 +51,23 @@ void wrong_use_is_refused(Communicator& world) {
       "counts");
   expect_usage_error(
       [&] {
-        world.exchange({.sends = std::array{Message{world.size(), &x, 4}}})->wait();
+        world.exchange({.sends = std::array{comm::Message{world.size(), &x, 4}}})->wait();
       },
       "peer");
   expect_usage_error([&] { world.all_reduce(f32_sum(nullptr, &x, 1))->wait(); }, "null");
-  Reduction sum = f32_sum(&x, &x, 1);
+  comm::Reduction sum = f32_sum(&x, &x, 1);
   sum.dtype = static_cast<DType>(77);
   expect_usage_error([&] { world.all_reduce(sum)->wait(); }, "not supported");
   sum = f32_sum(&x, &x, 1);
-  sum.op = static_cast<ReduceOp>(9);
+  sum.op = static_cast<comm::ReduceOp>(9);
   expect_usage_error([&] { world.reduce_scatter(sum)->wait(); }, "not supported");
   EXPECT_EQ(sum_over(world, 2), static_cast<float>(2 * world.size()));  // no byte was sent
 }
 
-void recorder_keeps_the_last(Communicator& world) {
+void recorder_keeps_the_last(comm::Communicator& world) {
   const auto group = world.split(0, world.rank(), "recorded");
   for (int i = 0; i < 300; ++i) {
-    all_reduce_value(*group, 1.0F, ReduceOp::max, i == 299 ? "last" : "");
+    comm::all_reduce_value(*group, 1.0F, comm::ReduceOp::max, i == 299 ? "last" : "");
   }
   auto records = group->recent();
   for (int i = 0; i < 500 && !(records.front().complete && records.back().complete); ++i) {

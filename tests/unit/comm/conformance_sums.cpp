@@ -16,7 +16,7 @@ namespace {
 
 /// Sums with a result that depends on the order have equal bits on every rank, in every repetition
 /// and in every form.
-void same_bits_everywhere(Communicator& world) {
+void same_bits_everywhere(comm::Communicator& world) {
   constexpr std::uint64_t kPart = 7001;
   const auto n = static_cast<std::uint64_t>(world.size());
   const std::uint64_t count = n * kPart;
@@ -57,7 +57,7 @@ void same_bits_everywhere(Communicator& world) {
   EXPECT_EQ(pieces, once);
 }
 
-void half_sums_round_once(Communicator& world) {
+void half_sums_round_once(comm::Communicator& world) {
   if (std::string_view(world.backend()) == "nccl") return;
   const std::uint64_t count = 3001;
   const auto bits = [](int rank, std::uint64_t i) {
@@ -70,7 +70,7 @@ void half_sums_round_once(Communicator& world) {
                    .output = data.data(),
                    .count = count,
                    .dtype = DType::bf16,
-                   .op = ReduceOp::sum})
+                   .op = comm::ReduceOp::sum})
       ->wait();
   for (std::uint64_t i = 0; i < count; ++i) {
     float sum = 0;

@@ -16,17 +16,17 @@ class Conformance : public ::testing::TestWithParam<std::tuple<int, ConformanceC
 
 TEST_P(Conformance, Holds) {
   const auto [ranks, test] = GetParam();
-  CommOptions options;
+  comm::CommOptions options;
   options.timeout_s = 60;
   options.chunk_bytes = 4096;  // many chunks in small buffers
 
   if (ranks == 0) {
-    SelfCommunicator self("world", options);
+    comm::SelfCommunicator self("world", options);
     test.body(self);
   } else {
     const auto body = test.body;
-    run_ranks(
-        ranks, [body](Communicator& world) { body(world); }, options);
+    comm::run_ranks(
+        ranks, [body](comm::Communicator& world) { body(world); }, options);
   }
 }
 

@@ -26,11 +26,12 @@ constexpr std::array kTypes{DType::f64, DType::f32, DType::bf16, DType::u8};
 /// A group of all ranks; its traffic comes only from the test.
 class CountedGroup {
  public:
-  explicit CountedGroup(Communicator& world) : group_(world.split(0, world.rank(), "count")) {}
+  explicit CountedGroup(comm::Communicator& world)
+      : group_(world.split(0, world.rank(), "count")) {}
 
-  Communicator& operator*() { return *group_; }
+  comm::Communicator& operator*() { return *group_; }
 
-  Communicator* operator->() { return group_.get(); }
+  comm::Communicator* operator->() { return group_.get(); }
 
   /// Expects one call, "grads bucket N", with this payload and formula.
   template <class Call>
@@ -38,9 +39,9 @@ class CountedGroup {
               const Call& call) {
     const auto before = group_->traffic();
     call("grads bucket " + std::to_string(++calls_));
-    const auto rows = traffic_between(before, group_->traffic());
+    const auto rows = comm::traffic_between(before, group_->traffic());
     ASSERT_EQ(rows.size(), 1U) << operation;
-    const TrafficRow& row = rows.front();
+    const comm::TrafficRow& row = rows.front();
     EXPECT_EQ(row.operation, operation);
     EXPECT_EQ(row.purpose, "grads bucket");
     EXPECT_EQ(row.count, 1U);
@@ -55,7 +56,8 @@ class CountedGroup {
   std::uint64_t messages_of(const Call& call) {
     const auto before = group_->traffic();
     call();
-    return total_traffic(traffic_between(before, group_->traffic())).messages.value_or(0);
+    return comm::total_traffic(comm::traffic_between(before, group_->traffic()))
+        .messages.value_or(0);
   }
 
   [[nodiscard]] bool counted() const {
@@ -63,11 +65,11 @@ class CountedGroup {
   }
 
  private:
-  const std::unique_ptr<Communicator> group_;
+  const std::unique_ptr<comm::Communicator> group_;
   int calls_ = 0;
 };
 
-void reductions_send_the_formula(Communicator& world) {
+void reductions_send_the_formula(comm::Communicator& world) {
   CountedGroup group(world);
   const int n = world.size();
   const auto ranks = static_cast<std::uint64_t>(n);
@@ -80,26 +82,26 @@ void reductions_send_the_formula(Communicator& world) {
         std::byte* const to = in_place ? input.data() : output.data();
         std::byte* const part =
             in_place ? to + static_cast<std::uint64_t>(world.rank()) * bytes : to;
-        group.expect("all_reduce", bytes, sent_bytes("all_reduce", n, world.rank(), bytes),
+        group.expect("all_reduce", bytes, comm::sent_bytes("all_reduce", n, world.rank(), bytes),
                      [&](const std::string& tag) {
                        group
                            ->all_reduce({.input = input.data(),
                                          .output = to,
                                          .count = count,
                                          .dtype = dtype,
-                                         .op = ReduceOp::max,
+                                         .op = comm::ReduceOp::max,
                                          .tag = tag})
                            ->wait();
                      });
         group.expect("reduce_scatter", ranks * bytes,
-                     sent_bytes("reduce_scatter", n, world.rank(), ranks * bytes),
+                     comm::sent_bytes("reduce_scatter", n, world.rank(), ranks * bytes),
                      [&](const std::string& tag) {
                        group
                            ->reduce_scatter({.input = input.data(),
                                              .output = part,
                                              .count = count,
                                              .dtype = dtype,
-                                             .op = ReduceOp::sum,
+                                             .op = comm::ReduceOp::sum,
                                              .tag = tag})
                            ->wait();
                      });
@@ -108,7 +110,7 @@ void reductions_send_the_formula(Communicator& world) {
   }
 }
 
-void copies_send_the_formula(Communicator& world) {
+void copies_send_the_formula(comm::Communicator& world) {
   CountedGroup group(world);
   const int n = world.size();
   const auto ranks = static_cast<std::uint64_t>(n);
@@ -118,7 +120,7 @@ void copies_send_the_formula(Communicator& world) {
     Bytes output(ranks * bytes);
     for (const bool in_place : {false, true}) {
       std::byte* const own = output.data() + static_cast<std::uint64_t>(world.rank()) * bytes;
-      group.expect("all_gather", bytes, sent_bytes("all_gather", n, world.rank(), bytes),
+      group.expect("all_gather", bytes, comm::sent_bytes("all_gather", n, world.rank(), bytes),
                    [&](const std::string& tag) {
                      group
                          ->all_gather({.input = in_place ? own : input.data(),
@@ -130,7 +132,7 @@ void copies_send_the_formula(Communicator& world) {
                    });
     }
     for (int root = 0; root < n; ++root) {
-      group.expect("broadcast", bytes, sent_bytes("broadcast", n, world.rank(), bytes, root),
+      group.expect("broadcast", bytes, comm::sent_bytes("broadcast", n, world.rank(), bytes, root),
                    [&](const std::string& tag) {
                      group
                          ->broadcast({.data = input.data(),
@@ -142,11 +144,11 @@ void copies_send_the_formula(Communicator& world) {
                    });
     }
   }
-  group.expect("barrier", 0, sent_bytes("barrier", n, world.rank(), 0),
+  group.expect("barrier", 0, comm::sent_bytes("barrier", n, world.rank(), 0),
                [&](const std::string& tag) { group->barrier({.tag = tag}); });
 }
 
-void messages_send_their_bytes(Communicator& world) {
+void messages_send_their_bytes(comm::Communicator& world) {
   CountedGroup group(world);
   const int n = world.size();
   const auto part = [n](int from, int to) {
@@ -164,29 +166,31 @@ void messages_send_their_bytes(Communicator& world) {
   }
   Bytes input(payload + 1);
   Bytes output(received + 1);
-  group.expect("all_to_all", payload, sent_bytes(world.rank(), sends), [&](const std::string& tag) {
-    group
-        ->all_to_all({.input = input.data(),
-                      .send_counts = sends,
-                      .output = output.data(),
-                      .receive_counts = receives,
-                      .dtype = DType::u8,
-                      .tag = tag})
-        ->wait();
-  });
+  group.expect("all_to_all", payload, comm::sent_bytes(world.rank(), sends),
+               [&](const std::string& tag) {
+                 group
+                     ->all_to_all({.input = input.data(),
+                                   .send_counts = sends,
+                                   .output = output.data(),
+                                   .receive_counts = receives,
+                                   .dtype = DType::u8,
+                                   .tag = tag})
+                     ->wait();
+               });
   const int next = (world.rank() + 1) % n;
   const int previous = (world.rank() + n - 1) % n;
   std::array<double, 100> out{};
   std::array<double, 100> in{};
-  const std::array to{Message{next, out.data(), 800}, Message{next, nullptr, 0}};
-  const std::array from{Message{previous, in.data(), 800}, Message{previous, nullptr, 0}};
+  const std::array to{comm::Message{next, out.data(), 800}, comm::Message{next, nullptr, 0}};
+  const std::array from{comm::Message{previous, in.data(), 800},
+                        comm::Message{previous, nullptr, 0}};
   group.expect("exchange", 800, n == 1 ? 0 : 800, [&](const std::string& tag) {
     group->exchange({.sends = to, .receives = from, .tag = tag})->wait();
   });
 }
 
 /// Operations in flight together are counted separately, whichever wait completes them.
-void purposes_are_counted_apart(Communicator& world) {
+void purposes_are_counted_apart(comm::Communicator& world) {
   CountedGroup group(world);
   const int n = world.size();
   std::vector<float> grads(100003);
@@ -211,21 +215,23 @@ void purposes_are_counted_apart(Communicator& world) {
     EXPECT_EQ(rows[i].purpose, purposes[i]);
     EXPECT_EQ(rows[i].payload_bytes, bytes[i]);
     if (!group.counted()) continue;
-    EXPECT_EQ(rows[i].moved_bytes, sent_bytes(rows[i].operation, n, world.rank(), bytes[i], n - 1));
+    EXPECT_EQ(rows[i].moved_bytes,
+              comm::sent_bytes(rows[i].operation, n, world.rank(), bytes[i], n - 1));
   }
-  EXPECT_TRUE(traffic_between(rows, group->traffic()).empty());
-  EXPECT_EQ(total_traffic(rows, "all_reduce").payload_bytes, bytes[0] + bytes[1]);
+  EXPECT_TRUE(comm::traffic_between(rows, group->traffic()).empty());
+  EXPECT_EQ(comm::total_traffic(rows, "all_reduce").payload_bytes, bytes[0] + bytes[1]);
 }
 
 /// Expects that the traffic of votes and measures grows with the logarithm of the number of ranks,
 /// not with the number.
-void few_bytes_need_few_messages(Communicator& world) {
+void few_bytes_need_few_messages(comm::Communicator& world) {
   CountedGroup group(world);
   if (!group.counted()) return;
   const auto rounds =
       static_cast<std::uint64_t>(std::bit_width(static_cast<unsigned>(world.size()) - 1));
-  EXPECT_EQ(group.messages_of([&] { all_reduce_value(*group, 1.0, ReduceOp::max, "vote"); }),
-            rounds);
+  EXPECT_EQ(
+      group.messages_of([&] { comm::all_reduce_value(*group, 1.0, comm::ReduceOp::max, "vote"); }),
+      rounds);
   std::vector<double> measures(50);
   std::vector<double> all(50 * static_cast<std::size_t>(world.size()));
   EXPECT_EQ(group.messages_of([&] {
@@ -238,7 +244,7 @@ void few_bytes_need_few_messages(Communicator& world) {
   }),
             rounds);
   EXPECT_EQ(group.messages_of([&] { group->barrier(); }), rounds);
-  EXPECT_LE(group.messages_of([&] { broadcast_value(*group, 1.0, 0, "step"); }), rounds);
+  EXPECT_LE(group.messages_of([&] { comm::broadcast_value(*group, 1.0, 0, "step"); }), rounds);
 }
 
 constexpr std::array kTrafficCases{

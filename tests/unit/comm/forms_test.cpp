@@ -49,7 +49,7 @@ namespace trireme::testing {
 namespace {
 
 /// Returns the reduction of the ranks' buffers by definition.
-Bytes reduced_directly(int size, std::uint64_t count, DType dtype, ReduceOp op) {
+Bytes reduced_directly(int size, std::uint64_t count, DType dtype, comm::ReduceOp op) {
   std::vector<Bytes> inputs;
   std::vector<const void*> pointers;
   for (int rank = 0; rank < size; ++rank) {
@@ -59,23 +59,23 @@ Bytes reduced_directly(int size, std::uint64_t count, DType dtype, ReduceOp op) 
   }
   for (const Bytes& input : inputs) pointers.push_back(input.data());
   Bytes result(count * size_of(dtype));
-  reduce_in_order(pointers, result.data(), count, dtype, op);
+  comm::reduce_in_order(pointers, result.data(), count, dtype, op);
   return result;
 }
 
 /// Expects that an all_reduce of every rank's values, which round, has these bits. Returns the
 /// largest number of messages that one rank sent.
-std::uint64_t most_messages(int size, std::uint64_t count, DType dtype, ReduceOp op) {
+std::uint64_t most_messages(int size, std::uint64_t count, DType dtype, comm::ReduceOp op) {
   const Bytes expected = reduced_directly(size, count, dtype, op);
   std::vector<std::uint64_t> messages(static_cast<std::size_t>(size));
-  run_ranks(size, [&](Communicator& world) {
+  comm::run_ranks(size, [&](comm::Communicator& world) {
     Bytes data(count * size_of(dtype));
     const std::vector<float> values = awkward_values(world.rank(), count);
     for (std::uint64_t i = 0; i < count; ++i) put(data, i, dtype, static_cast<double>(values[i]));
     world.all_reduce({data.data(), data.data(), count, dtype, op})->wait();
     EXPECT_EQ(data, expected) << size << " ranks, " << count << " of " << dtype_name(dtype);
-    const TrafficRow sent = total_traffic(world.traffic());
-    EXPECT_EQ(sent.moved_bytes, sent_bytes("all_reduce", size, world.rank(), data.size()));
+    const comm::TrafficRow sent = comm::total_traffic(world.traffic());
+    EXPECT_EQ(sent.moved_bytes, comm::sent_bytes("all_reduce", size, world.rank(), data.size()));
     messages[static_cast<std::size_t>(world.rank())] = sent.messages.value();
   });
   return *std::max_element(messages.begin(), messages.end());
@@ -89,17 +89,17 @@ TEST(Forms, FewBytesGoInRoundsWithTheBitsOfTheDirectForm) {
   for (int size = 2; size <= 9; ++size) {
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
       for (const std::uint64_t count : {1, 3, 101}) {
-        ASSERT_EQ(all_reduce_form(size, count * size_of(dtype)), AllReduceForm::rounds);
-        EXPECT_EQ(most_messages(size, count, dtype, ReduceOp::sum), log2_up(size));
+        ASSERT_EQ(comm::all_reduce_form(size, count * size_of(dtype)), comm::AllReduceForm::rounds);
+        EXPECT_EQ(most_messages(size, count, dtype, comm::ReduceOp::sum), log2_up(size));
       }
     }
-    EXPECT_EQ(most_messages(size, 5, DType::f32, ReduceOp::min), log2_up(size));
+    EXPECT_EQ(most_messages(size, 5, DType::f32, comm::ReduceOp::min), log2_up(size));
   }
 }
 
 TEST(Forms, SmallGathersGoInRoundsToo) {
   for (int size = 2; size <= 9; ++size) {
-    run_ranks(size, [size](Communicator& world) {
+    comm::run_ranks(size, [size](comm::Communicator& world) {
       std::vector<double> mine{world.rank() + 0.5, -1.0 * world.rank(), 7};
       std::vector<double> all(3 * static_cast<std::size_t>(size));
       world
@@ -110,9 +110,9 @@ TEST(Forms, SmallGathersGoInRoundsToo) {
         EXPECT_EQ(all[at], rank + 0.5);
         EXPECT_EQ(all[at + 1], -rank);
       }
-      const TrafficRow sent = total_traffic(world.traffic());
+      const comm::TrafficRow sent = comm::total_traffic(world.traffic());
       EXPECT_EQ(sent.messages, log2_up(size));
-      EXPECT_EQ(sent.moved_bytes, sent_bytes("all_gather", size, world.rank(), 24));
+      EXPECT_EQ(sent.moved_bytes, comm::sent_bytes("all_gather", size, world.rank(), 24));
     });
   }
 }
@@ -121,8 +121,8 @@ TEST(Forms, ManyRanksWithSomeBytesUseATreeWithTheSameBits) {
   for (const int size : {17, 20, 33}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const std::uint64_t count = 4096 / size_of(dtype);
-      ASSERT_EQ(all_reduce_form(size, 4096), AllReduceForm::tree);
-      EXPECT_LE(most_messages(size, count, dtype, ReduceOp::sum), log2_up(size) + 1);
+      ASSERT_EQ(comm::all_reduce_form(size, 4096), comm::AllReduceForm::tree);
+      EXPECT_LE(most_messages(size, count, dtype, comm::ReduceOp::sum), log2_up(size) + 1);
     }
   }
 }
@@ -130,8 +130,8 @@ TEST(Forms, ManyRanksWithSomeBytesUseATreeWithTheSameBits) {
 TEST(Forms, LargeBuffersKeepTheBitsHoweverTheyAreCut) {
   for (int size = 2; size <= 5; ++size) {
     for (const std::uint64_t count : {20011, 300007}) {
-      ASSERT_EQ(all_reduce_form(size, count * 4), AllReduceForm::segmented);
-      most_messages(size, count, DType::f32, ReduceOp::sum);
+      ASSERT_EQ(comm::all_reduce_form(size, count * 4), comm::AllReduceForm::segmented);
+      most_messages(size, count, DType::f32, comm::ReduceOp::sum);
     }
   }
 }
@@ -139,17 +139,19 @@ TEST(Forms, LargeBuffersKeepTheBitsHoweverTheyAreCut) {
 TEST(Forms, AReductionTakesNoMoreMemoryThanItsBuffer) {
   for (const int size : {2, 4}) {
     for (const std::uint64_t bytes : {200'000U, 1'000'000U, 9'000'000U}) {
-      run_ranks(size, [&](Communicator& world) {
+      comm::run_ranks(size, [&](comm::Communicator& world) {
         Bytes data(bytes);
         Bytes part(bytes / static_cast<std::uint64_t>(size));
-        const auto largest_of = [](const WorkPtr& work) {
+        const auto largest_of = [](const comm::WorkPtr& work) {
           work->wait();
           return std::exchange(t_largest, 0);
         };
         t_largest = 0;
-        const Reduction whole{data.data(), data.data(), bytes, DType::u8, ReduceOp::sum};
+        const comm::Reduction whole{data.data(), data.data(), bytes, DType::u8,
+                                    comm::ReduceOp::sum};
         EXPECT_LE(largest_of(world.all_reduce(whole)), bytes);
-        const Reduction scatter{data.data(), part.data(), part.size(), DType::u8, ReduceOp::sum};
+        const comm::Reduction scatter{data.data(), part.data(), part.size(), DType::u8,
+                                      comm::ReduceOp::sum};
         EXPECT_LE(largest_of(world.reduce_scatter(scatter)), bytes);
       });
     }
@@ -158,21 +160,21 @@ TEST(Forms, AReductionTakesNoMoreMemoryThanItsBuffer) {
 
 /// Compares the formulas with numbers computed by hand.
 TEST(Volume, IsWhatTheFormsSend) {
-  EXPECT_EQ(sent_bytes("all_reduce", 1, 0, 1'000'000), 0U);
-  EXPECT_EQ(sent_bytes("all_reduce", 8, 3, 8), 7 * 8U);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 1, 0, 1'000'000), 0U);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 8, 3, 8), 7 * 8U);
   // 1,000,000 bytes on 3 ranks: shards of 333,376, 333,376 and 333,248.
-  EXPECT_EQ(sent_bytes("all_reduce", 3, 0, 1'000'000), 1'000'000 + 333'376U);
-  EXPECT_EQ(sent_bytes("all_reduce", 3, 2, 1'000'000), 1'000'000 + 333'248U);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 3, 0, 1'000'000), 1'000'000 + 333'376U);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 3, 2, 1'000'000), 1'000'000 + 333'248U);
   // A tree of 20 ranks: rank 16 has the subtree 16 to 19 and the children 17 and 18.
-  EXPECT_EQ(sent_bytes("all_reduce", 20, 16, 4000), (4 + 2) * 4000U);
-  EXPECT_EQ(sent_bytes("all_reduce", 20, 0, 4000), 5 * 4000U);
-  EXPECT_EQ(sent_bytes("all_reduce", 20, 19, 4000), 4000U);
-  EXPECT_EQ(sent_bytes("reduce_scatter", 4, 1, 4000), 3000U);
-  EXPECT_EQ(sent_bytes("all_gather", 4, 1, 1000), 3000U);
-  EXPECT_EQ(sent_bytes("broadcast", 5, 1, 10, 1), 30U);  // the root, with 3 children
-  EXPECT_EQ(sent_bytes("broadcast", 5, 3, 10, 1), 10U);  // two ranks after it, with 1 child
-  EXPECT_EQ(sent_bytes(1, std::vector<std::uint64_t>{5, 6, 0, 7}), 12U);
-  EXPECT_THROW(sent_bytes("all_to_all", 4, 0, 100), Error);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 20, 16, 4000), (4 + 2) * 4000U);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 20, 0, 4000), 5 * 4000U);
+  EXPECT_EQ(comm::sent_bytes("all_reduce", 20, 19, 4000), 4000U);
+  EXPECT_EQ(comm::sent_bytes("reduce_scatter", 4, 1, 4000), 3000U);
+  EXPECT_EQ(comm::sent_bytes("all_gather", 4, 1, 1000), 3000U);
+  EXPECT_EQ(comm::sent_bytes("broadcast", 5, 1, 10, 1), 30U);  // the root, with 3 children
+  EXPECT_EQ(comm::sent_bytes("broadcast", 5, 3, 10, 1), 10U);  // two ranks after it, with 1 child
+  EXPECT_EQ(comm::sent_bytes(1, std::vector<std::uint64_t>{5, 6, 0, 7}), 12U);
+  EXPECT_THROW(comm::sent_bytes("all_to_all", 4, 0, 100), Error);
 }
 
 /// One rank sends what another receives: 2 (n - 1) buffers are sent in total.
@@ -180,7 +182,8 @@ TEST(Volume, AddsUpForAnAllReduce) {
   for (const int size : {2, 3, 7, 64, 1024}) {
     for (const std::uint64_t bytes : {200'004UL, 1'000'000UL, 64UL << 20}) {
       std::uint64_t all = 0;
-      for (int rank = 0; rank < size; ++rank) all += sent_bytes("all_reduce", size, rank, bytes);
+      for (int rank = 0; rank < size; ++rank)
+        all += comm::sent_bytes("all_reduce", size, rank, bytes);
       EXPECT_EQ(all, 2 * (static_cast<std::uint64_t>(size) - 1) * bytes) << size << " " << bytes;
     }
   }

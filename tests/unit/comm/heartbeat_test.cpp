@@ -26,11 +26,11 @@
 namespace trireme::testing {
 namespace {
 
-using namespace heartbeat;
+using namespace comm::heartbeat;
 
 constexpr auto kInt = std::numeric_limits<int>::max();
 
-const ActivitySnapshot kActivity{
+const comm::ActivitySnapshot kActivity{
     .step = -1,
     .operations = std::numeric_limits<std::uint64_t>::max(),
     .group = "dp",
@@ -150,19 +150,19 @@ TEST(HeartbeatMessages, SendTheBeginningOfALongText) {
   const Decoded first = decode(encode(Failure{1, std::string(100000, 'x')}));
 
   ASSERT_TRUE(first.message);
-  EXPECT_EQ(std::get<Failure>(*first.message).reason, std::string(kMaxText, 'x'));
+  EXPECT_EQ(std::get<Failure>(*first.message).reason, std::string(comm::kMaxText, 'x'));
 }
 
-LaunchInfo here() {
-  LaunchInfo launch;
+comm::LaunchInfo here() {
+  comm::LaunchInfo launch;
   launch.hostname = "here";
   return launch;
 }
 
-HeartbeatOptions no_loss_expected() {
-  HeartbeatOptions options;
+comm::HeartbeatOptions no_loss_expected() {
+  comm::HeartbeatOptions options;
   options.interval_s = 0.02;
-  options.on_loss = [](const PeerLoss& loss) { ADD_FAILURE() << loss.reason; };
+  options.on_loss = [](const comm::PeerLoss& loss) { ADD_FAILURE() << loss.reason; };
   return options;
 }
 
@@ -175,8 +175,8 @@ bool is_closed(const Connection& connection) {
 }
 
 /// Plays rank 1: strangers connect first, then it sends a valid hello.
-void join_after_strangers(Communicator& world) {
-  agree(world, std::nullopt);  // rank 0 has enough descriptors for the connections
+void join_after_strangers(comm::Communicator& world) {
+  comm::agree(world, std::nullopt);  // rank 0 has enough descriptors for the connections
   std::string text(2048, '\0');
   world.broadcast({.data = text.data(), .count = text.size(), .dtype = DType::u8, .root = 0})
       ->wait();
@@ -210,32 +210,32 @@ void join_after_strangers(Communicator& world) {
   while (!answer && connection.flush() && connection.fill()) answer = connection.next();
   ASSERT_TRUE(answer);
   EXPECT_EQ(std::get<Welcome>(*answer).cookie, cookie);
-  EXPECT_EQ(all_reduce_value(world, 1, ReduceOp::min, "heartbeat ready"), 1);
+  EXPECT_EQ(comm::all_reduce_value(world, 1, comm::ReduceOp::min, "heartbeat ready"), 1);
   connection.send(Goodbye{});
   connection.flush();
   world.barrier();
 }
 
 TEST(Heartbeat, GarbageOnThePortIsRefused) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     if (world.rank() == 1) return join_after_strangers(world);
-    const Heartbeat heartbeat(world, here(), nullptr, no_loss_expected());
+    const comm::Heartbeat heartbeat(world, here(), nullptr, no_loss_expected());
     world.barrier();
   });
 }
 
 TEST(Heartbeat, OneRankNeedsNone) {
-  SelfCommunicator self;
-  Heartbeat heartbeat(self, {}, nullptr);
+  comm::SelfCommunicator self;
+  comm::Heartbeat heartbeat(self, {}, nullptr);
   heartbeat.announce_failure(6, "x");
   heartbeat.stop();
 }
 
 TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
-  Activity ahead;
+  comm::Activity ahead;
   ahead.set_step(12);
   ahead.begin("dp", "all_reduce", "grads", 40);
-  Activity behind;
+  comm::Activity behind;
   behind.set_step(12);
   behind.begin("dp", "all_reduce", "loss", 39);
   behind.complete("dp", 39);
@@ -243,8 +243,9 @@ TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
   ahead.set_waiting(true);
   ahead.set_phase("step");
 
-  const std::string text = describe_progress({"rank 0 (host n1, pid 1)", "rank 1 (host n2, pid 2)"},
-                                             {ahead.snapshot(), behind.snapshot()});
+  const std::string text =
+      comm::describe_progress({"rank 0 (host n1, pid 1)", "rank 1 (host n2, pid 2)"},
+                              {ahead.snapshot(), behind.snapshot()});
 
   EXPECT_EQ(
       text,
@@ -255,8 +256,9 @@ TEST(Heartbeat, ReportNamesTheRankBehindFirst) {
 }
 
 TEST(Heartbeat, ThreadsConnectAndLeaveInPeace) {
-  run_ranks(3, [](Communicator& world) {
-    Heartbeat heartbeat(world, here(), std::make_shared<Activity>(), no_loss_expected());
+  comm::run_ranks(3, [](comm::Communicator& world) {
+    comm::Heartbeat heartbeat(world, here(), std::make_shared<comm::Activity>(),
+                              no_loss_expected());
     std::this_thread::sleep_for(std::chrono::milliseconds(50 * world.rank()));
     heartbeat.stop();
   });
@@ -274,10 +276,10 @@ void limit_descriptors(rlim_t soft, std::optional<rlim_t> hard = {}) {
 }
 
 void connect_many_ranks() {
-  run_ranks(kManyRanks, [](Communicator& world) {
-    HeartbeatOptions options = no_loss_expected();
+  comm::run_ranks(kManyRanks, [](comm::Communicator& world) {
+    comm::HeartbeatOptions options = no_loss_expected();
     options.connect_s = 3;
-    Heartbeat heartbeat(world, here(), nullptr, options);
+    comm::Heartbeat heartbeat(world, here(), nullptr, options);
     world.barrier();
     heartbeat.stop();
   });

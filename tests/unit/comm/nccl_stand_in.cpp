@@ -15,7 +15,7 @@
 
 // Definitions of the opaque handles of the real headers.
 struct ncclComm {
-  std::unique_ptr<trireme::Communicator> ranks;
+  std::unique_ptr<trireme::comm::Communicator> ranks;
   int device = -1;
   std::string id;
 };
@@ -45,14 +45,14 @@ struct Rank {
   int device = -1;
   int group_depth = 0;
   ncclComm_t group_comm = nullptr;
-  std::vector<Message> sends;
-  std::vector<Message> receives;
+  std::vector<comm::Message> sends;
+  std::vector<comm::Message> receives;
   std::vector<std::string> calls;
 };
 
 thread_local Rank t_rank;
 std::mutex g_mutex;
-std::map<std::string, std::shared_ptr<ThreadWorld>> g_worlds;  // by unique id
+std::map<std::string, std::shared_ptr<comm::ThreadWorld>> g_worlds;  // by unique id
 std::atomic<int> g_ids = 0;
 std::atomic<int> g_streams = 0;
 std::atomic<bool> g_hang = false;
@@ -74,11 +74,11 @@ ncclResult_t make_id(ncclUniqueId* id) {
 }
 
 ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
-  std::shared_ptr<ThreadWorld> world;
+  std::shared_ptr<comm::ThreadWorld> world;
   {
     const std::lock_guard lock(g_mutex);
     auto& slot = g_worlds[id.internal];
-    if (!slot) slot = std::make_shared<ThreadWorld>(size);
+    if (!slot) slot = std::make_shared<comm::ThreadWorld>(size);
     world = slot;
   }
   EXPECT_GT(std::strlen(id.internal), 0U) << "an id that no call made";
@@ -113,8 +113,10 @@ DType our_type(ncclDataType_t type) {
   return types.at(type);
 }
 
-ReduceOp our_op(ncclRedOp_t op) {
-  return op == ncclSum ? ReduceOp::sum : op == ncclMax ? ReduceOp::max : ReduceOp::min;
+comm::ReduceOp our_op(ncclRedOp_t op) {
+  return op == ncclSum   ? comm::ReduceOp::sum
+         : op == ncclMax ? comm::ReduceOp::max
+                         : comm::ReduceOp::min;
 }
 
 ncclResult_t all_reduce(const void* in, void* out, size_t count, ncclDataType_t type,
@@ -259,8 +261,8 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
 
 }  // namespace
 
-const NcclApi& stand_in_api() {
-  static const NcclApi api{
+const comm::NcclApi& stand_in_api() {
+  static const comm::NcclApi api{
       make_id,
       init_rank,
       destroy,

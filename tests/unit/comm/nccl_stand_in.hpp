@@ -9,7 +9,7 @@
 /// for the current device, streams, ids and open groups. A broken rule is a gtest failure.
 namespace trireme::testing {
 
-const NcclApi& stand_in_api();
+const comm::NcclApi& stand_in_api();
 
 /// Sets how many devices a rank's thread sees, and the number of the first one on its node. Call it
 /// before the thread makes other calls.

@@ -25,8 +25,8 @@ namespace {
 constexpr int kNodes = 2;
 constexpr int kPerNode = 4;
 
-LaunchInfo place_of(int rank, int per_node = kPerNode) {
-  LaunchInfo launch;
+comm::LaunchInfo place_of(int rank, int per_node = kPerNode) {
+  comm::LaunchInfo launch;
   launch.rank = rank;
   launch.size = kNodes * per_node;
   launch.local_rank = rank % per_node;
@@ -41,15 +41,15 @@ LaunchInfo place_of(int rank, int per_node = kPerNode) {
 /// on.
 template <class Body>
 void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
-  ThreadWorld threads(kNodes * kPerNode);
+  comm::ThreadWorld threads(kNodes * kPerNode);
   std::mutex mutex;
   std::exception_ptr cause;  // recorded before the other ranks can fail because of it
-  run_ranks(kNodes * kPerNode, [&](Communicator& outer) {
-    const LaunchInfo launch = place_of(outer.rank());
+  comm::run_ranks(kNodes * kPerNode, [&](comm::Communicator& outer) {
+    const comm::LaunchInfo launch = place_of(outer.rank());
     stand_in_rank(launch.node, visible, bound ? launch.local_rank : 0);
     try {
       const auto world =
-          make_nccl_world(stand_in_api(), launch, threads.communicator(outer.rank()), {});
+          comm::make_nccl_world(stand_in_api(), launch, threads.communicator(outer.rank()), {});
       body(*world, launch);
     } catch (...) {
       {
@@ -66,7 +66,7 @@ class NcclConformance : public ::testing::TestWithParam<ConformanceCase> {};
 
 TEST_P(NcclConformance, HoldsOnTwoNodesOfFour) {
   const auto body = GetParam().body;
-  run_gpus([body](Communicator& world, const LaunchInfo&) { body(world); });
+  run_gpus([body](comm::Communicator& world, const comm::LaunchInfo&) { body(world); });
 }
 
 INSTANTIATE_TEST_SUITE_P(StandIn, NcclConformance,
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(StandIn, NcclConformance,
                          [](const auto& row) { return std::string(row.param.name); });
 
 TEST(Nccl, DeviceIsLocalRankAndOneIdServesTheGroup) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     const auto calls = stand_in_calls();
 
     EXPECT_EQ(std::count(calls.begin(), calls.end(), "get_unique_id"), world.rank() == 0 ? 1 : 0);
@@ -86,7 +86,7 @@ TEST(Nccl, DeviceIsLocalRankAndOneIdServesTheGroup) {
 
 TEST(Nccl, OneVisibleGpuPerTaskIsDeviceZero) {
   run_gpus(
-      [](Communicator&, const LaunchInfo& launch) {
+      [](comm::Communicator&, const comm::LaunchInfo& launch) {
         EXPECT_EQ(stand_in_calls().back(),
                   "init_rank " + std::to_string(launch.rank) + "/8 device 0");
       },
@@ -95,7 +95,9 @@ TEST(Nccl, OneVisibleGpuPerTaskIsDeviceZero) {
 
 TEST(Nccl, TwoRanksOnOneGpuAreRefused) {
   try {
-    run_gpus([](Communicator&, const LaunchInfo&) { ADD_FAILURE() << "made a communicator"; }, 2);
+    run_gpus([](comm::Communicator&,
+                const comm::LaunchInfo&) { ADD_FAILURE() << "made a communicator"; },
+             2);
     FAIL() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::resource);
@@ -106,14 +108,15 @@ TEST(Nccl, TwoRanksOnOneGpuAreRefused) {
 }
 
 TEST(Nccl, IdleGpuIsNamed) {
-  const GpuReport report = compare_gpus({{0, "n1", "a", {"a", "b"}}, {1, "n2", "a", {"a"}}});
+  const comm::GpuReport report =
+      comm::compare_gpus({{0, "n1", "a", {"a", "b"}}, {1, "n2", "a", {"a"}}});
 
   EXPECT_EQ(report.shared, "");
   EXPECT_EQ(report.idle, "GPU b of node 0 (n1) is visible but no rank uses it");
 }
 
 TEST(Nccl, EventsOrderTheStreamsAroundACollective) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     float x = 1;
     world.all_reduce(f32_sum(&x, &x, 1))->wait();  // makes the stream of reductions
     stand_in_calls();
@@ -137,7 +140,7 @@ TEST(Nccl, EventsOrderTheStreamsAroundACollective) {
 }
 
 TEST(Nccl, GroupsAcrossNodesGetTheirOwnIds) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     const auto tp = world.split(launch.node, world.rank(), "tp");
     const auto dp = world.split(launch.local_rank, world.rank(), "dp");
     const auto pp = world.split(world.rank(), 0, "pp");
@@ -168,7 +171,7 @@ std::string stream_of(const std::vector<std::string>& calls, const std::string& 
 }
 
 TEST(Nccl, GroupsOverEqualRanksShareTheirLanesUntilTheLastIsGone) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     auto first = world.split(launch.node, world.rank(), "dp");
     float sum = 1;
     first->all_reduce(f32_sum(&sum, &sum, 1))->wait();
@@ -193,7 +196,7 @@ TEST(Nccl, GroupsOverEqualRanksShareTheirLanesUntilTheLastIsGone) {
 }
 
 TEST(Nccl, TheLastGroupDestroysBothCommunicators) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     auto first = world.split(launch.node, world.rank(), "dp");
     auto second = world.split(launch.node, world.rank(), "dp_cp");
     float sum = 1;
@@ -208,7 +211,7 @@ TEST(Nccl, TheLastGroupDestroysBothCommunicators) {
 }
 
 TEST(Nccl, AGroupThatOneRankDroppedIsMadeAgainByAll) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     auto group = world.split(launch.node, world.rank(), "dp");
     if (launch.local_rank == 2) group.reset();
     stand_in_calls();
@@ -222,7 +225,7 @@ TEST(Nccl, AGroupThatOneRankDroppedIsMadeAgainByAll) {
 }
 
 TEST(Nccl, GathersDoNotQueueBehindReductions) {
-  run_gpus([](Communicator& world, const LaunchInfo& launch) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo& launch) {
     const auto group = world.split(launch.node, world.rank(), "dp");
     stand_in_calls();
     std::array<float, kPerNode> all{};
@@ -243,7 +246,7 @@ TEST(Nccl, GathersDoNotQueueBehindReductions) {
 }
 
 TEST(Nccl, TheDeviceMeasuresWhatTheHostDoesNotWaitFor) {
-  run_gpus([](Communicator& world, const LaunchInfo&) {
+  run_gpus([](comm::Communicator& world, const comm::LaunchInfo&) {
     float x = 1;
     const Timer timer;
     const auto work = world.all_reduce(f32_sum(&x, &x, 1));
@@ -254,16 +257,16 @@ TEST(Nccl, TheDeviceMeasuresWhatTheHostDoesNotWaitFor) {
     EXPECT_GT(*took, 0);
     EXPECT_LE(*took, host);
   });
-  EXPECT_FALSE(DoneWork().seconds().has_value()) << "the host's own time is that of wait";
+  EXPECT_FALSE(comm::DoneWork().seconds().has_value()) << "the host's own time is that of wait";
 }
 
 TEST(Nccl, WatchNamesAHangingCollective) {
   stand_in_rank(0, 1);
-  const auto recorder = std::make_shared<Recorder>("dp", 4, nullptr);
+  const auto recorder = std::make_shared<comm::Recorder>("dp", 4, nullptr);
   std::mutex mutex;
   std::condition_variable told;
   std::string message;
-  NcclWatch watch(stand_in_api(), 0, [&](const std::string& text) {
+  comm::NcclWatch watch(stand_in_api(), 0, [&](const std::string& text) {
     const std::lock_guard lock(mutex);
     message = text;
     told.notify_all();
@@ -271,10 +274,10 @@ TEST(Nccl, WatchNamesAHangingCollective) {
   stand_in_hang(true);
   CUstream_st* stream = nullptr;
   stand_in_api().stream_create(&stream, cudaStreamNonBlocking, -5);
-  auto never = std::make_shared<CommEvent>(stand_in_api());
+  auto never = std::make_shared<comm::CommEvent>(stand_in_api());
   stand_in_api().event_record(never->get(), stream);
   stand_in_hang(false);
-  Call call;
+  comm::Call call;
   call.recorder = recorder;
   call.sequence = recorder->begin("all_reduce", "grads", 4, /*counted=*/false).sequence;
   call.what = "all_reduce 'grads' of group dp";

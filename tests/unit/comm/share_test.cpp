@@ -16,18 +16,18 @@ namespace {
 TEST(Share, TheLargestItemsGoFirstToTheRankWithLeast) {
   const std::vector<std::uint64_t> bytes{10, 100, 60, 50, 0, 0};
 
-  EXPECT_EQ(owners_by_bytes(bytes, 1), (std::vector<int>{0, 0, 0, 0, 0, 0}));
-  EXPECT_EQ(owners_by_bytes(bytes, 2), (std::vector<int>{0, 0, 1, 1, 0, 1}));
-  EXPECT_EQ(owners_by_bytes(bytes, 4), (std::vector<int>{3, 0, 1, 2, 3, 3}));
-  EXPECT_TRUE(owners_by_bytes({}, 3).empty());
+  EXPECT_EQ(comm::owners_by_bytes(bytes, 1), (std::vector<int>{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(comm::owners_by_bytes(bytes, 2), (std::vector<int>{0, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(comm::owners_by_bytes(bytes, 4), (std::vector<int>{3, 0, 1, 2, 3, 3}));
+  EXPECT_TRUE(comm::owners_by_bytes({}, 3).empty());
 }
 
 TEST(Share, EveryRankHasTheTextOfEveryItemAndEachItemIsDoneOnce) {
   const std::vector<std::uint64_t> bytes{5, 1, 9, 0, 3};
   for (const int size : {1, 2, 3, 7}) {
     std::atomic<int> done = 0;
-    run_ranks(size, [&](Communicator& world) {
-      const auto texts = share_work(world, bytes, [&](std::size_t piece) {
+    comm::run_ranks(size, [&](comm::Communicator& world) {
+      const auto texts = comm::distribute_work(world, bytes, [&](std::size_t piece) {
         ++done;
         return piece == 1 ? std::string() : formatted("piece {}\n0 1\n", piece);
       });
@@ -35,7 +35,8 @@ TEST(Share, EveryRankHasTheTextOfEveryItemAndEachItemIsDoneOnce) {
       ASSERT_EQ(texts.size(), bytes.size());
       EXPECT_EQ(texts[1], "");
       EXPECT_EQ(texts[4], "piece 4\n0 1\n");
-      EXPECT_TRUE(share_work(world, {}, [](std::size_t) { return std::string(); }).empty());
+      EXPECT_TRUE(
+          comm::distribute_work(world, {}, [](std::size_t) { return std::string(); }).empty());
     });
     EXPECT_EQ(done, 5) << size;
   }
@@ -46,9 +47,9 @@ TEST(Share, TheErrorOfTheLowestItemIsThrownOnAllRanks) {
   const std::vector<std::uint64_t> bytes(6);
   for (const int size : {1, 2, 3}) {
     std::atomic<int> thrown = 0;
-    run_ranks(size, [&](Communicator& world) {
+    comm::run_ranks(size, [&](comm::Communicator& world) {
       try {
-        share_work(world, bytes, [&](std::size_t piece) -> std::string {
+        comm::distribute_work(world, bytes, [&](std::size_t piece) -> std::string {
           if (piece >= 1) fail(ErrorKind::data, "piece {} is damaged", piece);
           return "";
         });
@@ -65,9 +66,9 @@ TEST(Share, TheErrorOfTheLowestItemIsThrownOnAllRanks) {
 TEST(Share, AnErrorOfAMachineNamesTheRank) {
   const std::vector<std::uint64_t> bytes(3);
   std::atomic<int> thrown = 0;
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     try {
-      share_work(world, bytes, [&](std::size_t piece) -> std::string {
+      comm::distribute_work(world, bytes, [&](std::size_t piece) -> std::string {
         if (piece == 2) throw std::bad_alloc();
         return "";
       });
@@ -81,11 +82,12 @@ TEST(Share, AnErrorOfAMachineNamesTheRank) {
 }
 
 TEST(Share, TheFirstRankWorksAndAllHaveItsTextOrItsError) {
-  run_ranks(3, [](Communicator& world) {
+  comm::run_ranks(3, [](comm::Communicator& world) {
     const std::string own = formatted("rank {}", world.rank());
-    EXPECT_EQ(text_of_first_rank(world, [&] { return own; }), "rank 0");
-    const auto error = capture(
-        [&] { on_first_rank(world, [&] { fail(ErrorKind::usage, "{} has it already", own); }); });
+    EXPECT_EQ(comm::text_of_first_rank(world, [&] { return own; }), "rank 0");
+    const auto error = comm::capture([&] {
+      comm::on_first_rank(world, [&] { fail(ErrorKind::usage, "{} has it already", own); });
+    });
     ASSERT_TRUE(error.has_value());
     EXPECT_STREQ(error->what(), "rank 0 has it already");
     EXPECT_EQ(error->kind(), ErrorKind::usage);
@@ -98,14 +100,14 @@ TEST(RunRank, OnlyAnErrorOfThisRankAloneAbandonsTheOthers) {
   int abandoned = -1;
   const auto run = [&](const std::function<int()>& body) {
     abandoned = -1;
-    return run_rank("test", body, [&](int code) { abandoned = code; });
+    return comm::run_rank("test", body, [&](int code) { abandoned = code; });
   };
 
   EXPECT_EQ(run([] { return 75; }), 75);
   EXPECT_EQ(abandoned, -1);
-  EXPECT_EQ(run([]() -> int { throw PeerFailed(4); }), 4);
+  EXPECT_EQ(run([]() -> int { throw comm::PeerFailed(4); }), 4);
   EXPECT_EQ(abandoned, -1);
-  EXPECT_EQ(run([]() -> int { throw AgreedError(Error(ErrorKind::data, "bad")); }), 3);
+  EXPECT_EQ(run([]() -> int { throw comm::AgreedError(Error(ErrorKind::data, "bad")); }), 3);
   EXPECT_EQ(abandoned, -1);
   EXPECT_EQ(run([]() -> int { fail(ErrorKind::data, "bad"); }), 3);
   EXPECT_EQ(abandoned, 3);

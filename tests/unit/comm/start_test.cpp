@@ -15,7 +15,7 @@
 #include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 TEST(Launchers, AStepOfOneTaskIsAloneAndNeedsNoMpi) {
@@ -83,8 +83,8 @@ TEST(Launchers, TasksOfAJobThatStayIdleAreAWarning) {
   EXPECT_NE(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_JOB_NUM_NODES", "3"}}).find("3 nodes"),
             std::string::npos);
   // This is the interactive step of salloc.
-  EXPECT_NE(
-      warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}}), "");
+  EXPECT_NE(warning({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_STEP_NUM_TASKS", "1"}}),
+            "");
   // These are srun -n 1 in a job with two nodes, a job with one task, mpirun, and no job.
   EXPECT_EQ(warning({{"SLURM_JOB_ID", "7"},
                      {"SLURM_NTASKS", "1"},
@@ -100,18 +100,19 @@ TEST(Launchers, TasksOfAJobThatStayIdleAreAWarning) {
 
 TEST(StepNodes, NamesAreExpandedAsSlurmWritesThem) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(expand_nodes("n1"), Names{"n1"});
-  EXPECT_EQ(expand_nodes("n[1-2,09-11],m3"), (Names{"n1", "n2", "n09", "n10", "n11", "m3"}));
-  EXPECT_EQ(expand_nodes("r[0-1]n[0-1]x"), (Names{"r0n0x", "r0n1x", "r1n0x", "r1n1x"}));
+  EXPECT_EQ(scheduler::expand_nodes("n1"), Names{"n1"});
+  EXPECT_EQ(scheduler::expand_nodes("n[1-2,09-11],m3"),
+            (Names{"n1", "n2", "n09", "n10", "n11", "m3"}));
+  EXPECT_EQ(scheduler::expand_nodes("r[0-1]n[0-1]x"), (Names{"r0n0x", "r0n1x", "r1n0x", "r1n1x"}));
   for (const char* wrong : {"", "n[1-", "n[a-b]", "n[1-2-3]", "n1,,n2", "n[0-99999999999]"})
-    EXPECT_TRUE(expand_nodes(wrong).empty()) << wrong;
+    EXPECT_TRUE(scheduler::expand_nodes(wrong).empty()) << wrong;
 
-  const auto nodes = step_nodes("n[1-3]", "2(x2),1");
+  const auto nodes = scheduler::step_nodes("n[1-3]", "2(x2),1");
   ASSERT_EQ(nodes.size(), 3U);
   EXPECT_EQ(nodes[1].tasks, 2);
   EXPECT_EQ(nodes[2].tasks, 1);
   for (const char* wrong : {"2(x3),1", "2", "x", "", "2(x9999999999)", "-1(x3)"})
-    EXPECT_TRUE(step_nodes("n[1-3]", wrong).empty()) << wrong;
+    EXPECT_TRUE(scheduler::step_nodes("n[1-3]", wrong).empty()) << wrong;
 }
 
 StartView view_of(const std::map<int, StartMark>& marks) {
@@ -203,4 +204,4 @@ TEST_F(StartMarksTest, WithoutAPlaceThereAreNoMarks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

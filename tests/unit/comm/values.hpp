@@ -18,18 +18,18 @@ inline constexpr std::array kAllTypes{DType::f64, DType::f32, DType::bf16, DType
                                       DType::i64, DType::i32, DType::i16,  DType::i8,
                                       DType::u64, DType::u32, DType::u16,  DType::u8};
 
-inline Reduction f32_sum(const void* input, void* output, std::uint64_t count,
-                         std::string_view tag = "") {
+inline comm::Reduction f32_sum(const void* input, void* output, std::uint64_t count,
+                               std::string_view tag = "") {
   return {.input = input,
           .output = output,
           .count = count,
           .dtype = DType::f32,
-          .op = ReduceOp::sum,
+          .op = comm::ReduceOp::sum,
           .tag = tag};
 }
 
 /// Types that every backend can reduce: NCCL has no 16-bit integers.
-inline bool reduces(const Communicator& comm, DType dtype) {
+inline bool reduces(const comm::Communicator& comm, DType dtype) {
   return std::string_view(comm.backend()) != "nccl" || (dtype != DType::i16 && dtype != DType::u16);
 }
 
@@ -120,14 +120,14 @@ inline std::vector<float> awkward_values(int rank, std::uint64_t count, unsigned
   return values;
 }
 
-inline double combine(ReduceOp op, double a, double b) {
-  if (op == ReduceOp::sum) return a + b;
-  if (op == ReduceOp::max) return a > b ? a : b;
+inline double combine(comm::ReduceOp op, double a, double b) {
+  if (op == comm::ReduceOp::sum) return a + b;
+  if (op == comm::ReduceOp::max) return a > b ? a : b;
   return a < b ? a : b;
 }
 
 /// Returns the reduction of whole_value over ranks [0, size).
-inline double reduced_value(int size, std::uint64_t index, ReduceOp op) {
+inline double reduced_value(int size, std::uint64_t index, comm::ReduceOp op) {
   double value = whole_value(0, index);
   for (int r = 1; r < size; ++r) value = combine(op, value, whole_value(r, index));
   return value;

@@ -13,7 +13,7 @@
 #include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// This function is outside the anonymous namespace and never inlined, because the test searches
 /// for its name in a stack.
@@ -166,4 +166,4 @@ TEST_F(Stacks, ForeignAndBrokenProgramsGiveNoNames) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

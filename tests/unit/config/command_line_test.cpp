@@ -10,7 +10,7 @@
 #include "unit/config/sample.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using testing_config::Sample;
@@ -318,10 +318,11 @@ TEST(CommandLine, HelpTakesACommandInFrontOfItToo) {
 }
 
 TEST(CommandLine, HelpHasAPageAndTakesNoMoreThanOneCommand) {
-  EXPECT_TRUE(Program()
-                  .output({"help", "help"})
-                  .starts_with("trireme help - show the help of the program, a group or a command\n\n"
-                               "usage: trireme help [COMMAND]\n"));
+  EXPECT_TRUE(
+      Program()
+          .output({"help", "help"})
+          .starts_with("trireme help - show the help of the program, a group or a command\n\n"
+                       "usage: trireme help [COMMAND]\n"));
   EXPECT_EQ(Program().output({"help", "pretrain", "--help-all"}),
             Program().output({"pretrain", "--help-all"}));
   for (const std::vector<const char*>& words :
@@ -384,4 +385,4 @@ TEST(CommandLine, ACommandSaysOnWhichRanksItRuns) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

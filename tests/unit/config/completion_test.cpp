@@ -11,7 +11,7 @@
 #include "unit/config/sample.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -204,4 +204,4 @@ TEST_F(Completion, ZshOffersTheSame) {
 #endif
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -8,7 +8,7 @@
 #include "core/files/file.hpp"
 #include "unit/config/sample.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using testing_config::Sample;
@@ -235,7 +235,8 @@ TEST(ConfigSet, AnEarlierPartOfTheRunRanksBetweenPresetAndFiles) {
     EXPECT_EQ(sample.optim.name, "y");
     EXPECT_FALSE(set.is_set("optim.lr"));
     ASSERT_EQ(set.warnings().size(), 1U);
-    EXPECT_NE(set.warnings()[0].find("r/config.toml:7: unknown key 'optim.old'"), std::string::npos);
+    EXPECT_NE(set.warnings()[0].find("r/config.toml:7: unknown key 'optim.old'"),
+              std::string::npos);
   }
 }
 
@@ -321,4 +322,4 @@ TEST(ConfigSet, RefusesKeysThatClash) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -13,7 +13,7 @@
 #include "core/files/file.hpp"
 #include "unit/config/sample.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 using testing_config::Sample;
@@ -155,4 +155,4 @@ TEST_F(Environment, AWrongValueIsReportedWithTheVariable) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -6,7 +6,7 @@
 #include "core/fields.hpp"
 
 /// Two small config structs that the tests of src/config share.
-namespace trireme::testing_config {
+namespace trireme::config::testing_config {
 
 struct Optim {
   std::string name = "adamw";
@@ -49,4 +49,4 @@ struct Sample {
   }
 };
 
-}  // namespace trireme::testing_config
+}  // namespace trireme::config::testing_config

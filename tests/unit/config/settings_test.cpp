@@ -6,7 +6,7 @@
 #include "core/files/file.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 /// The settings of one command, like a component declares them.
@@ -159,4 +159,4 @@ TEST_F(CommandSettings, HelpAndCompletionFollow) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -11,7 +11,7 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::config {
 namespace {
 
 TEST(Value, ReadsNumbersAsTheCommandLineWritesThem) {
@@ -114,4 +114,4 @@ TEST(Value, IntegersAndTextsSurviveToml) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::config

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/files/refusal.hpp"
 #include "unit/core/scratch.hpp"
 
@@ -68,18 +68,18 @@ TEST_F(File, AtomicWriteIntoAnAbsentDirectoryNamesIt) {
 TEST_F(File, ARefusalMeansTheSameWhereverItIsMet) {
   for (const int lasting :
        {ENOENT, ENOTDIR, EISDIR, EEXIST, ENOTEMPTY, EACCES, EPERM, EROFS, ENAMETOOLONG, ELOOP}) {
-    EXPECT_EQ(kind_of_refusal(Access::read, lasting), ErrorKind::data) << lasting;
-    EXPECT_EQ(kind_of_refusal(Access::write, lasting), ErrorKind::usage) << lasting;
+    EXPECT_EQ(kind_of_errno(Access::read, lasting), ErrorKind::data) << lasting;
+    EXPECT_EQ(kind_of_errno(Access::write, lasting), ErrorKind::usage) << lasting;
   }
   for (const int machine : {ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO, EAGAIN, EFBIG, ESTALE}) {
     for (const Access access : {Access::read, Access::write})
-      EXPECT_EQ(kind_of_refusal(access, machine), ErrorKind::resource) << machine;
+      EXPECT_EQ(kind_of_errno(access, machine), ErrorKind::resource) << machine;
   }
   const std::string long_name(300, 'x');
   for (const std::string& nowhere :
        {std::string(), std::string("/proc/none"), at(long_name).string()}) {
     EXPECT_EQ(error_of([&] { write_file_atomic(nowhere, ""); }).kind(), ErrorKind::usage);
-    EXPECT_EQ(error_of([&] { make_folders(nowhere); }).kind(), ErrorKind::usage) << nowhere;
+    EXPECT_EQ(error_of([&] { make_directories(nowhere); }).kind(), ErrorKind::usage) << nowhere;
     EXPECT_EQ(error_of([&] { read_file(nowhere); }).kind(), ErrorKind::data) << nowhere;
   }
 }
@@ -89,21 +89,21 @@ TEST_F(File, ATakenPlaceOrAFileInTheWayIsUsage) {
   write_file_atomic(at("b"), "new");
 
   EXPECT_EQ(error_of([&] { publish(at("b"), at("a")); }).kind(), ErrorKind::usage);
-  EXPECT_EQ(error_of([&] { make_folders(at("a")); }).kind(), ErrorKind::usage);
-  EXPECT_EQ(error_of([&] { make_folders(at("a/below")); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { make_directories(at("a")); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { make_directories(at("a/below")); }).kind(), ErrorKind::usage);
   EXPECT_EQ(read_file(at("a")), "mine");
 }
 
 TEST_F(File, ADirectoryIsLockedForOneProcessUntilItsEnd) {
-  make_folders(at("a"));
+  make_directories(at("a"));
   {
-    const std::optional<Fd> mine = lock_folder(at("a"));
+    const std::optional<Fd> mine = lock_directory(at("a"));
     ASSERT_TRUE(mine);
-    EXPECT_FALSE(lock_folder(at("a")));
+    EXPECT_FALSE(lock_directory(at("a")));
     std::filesystem::rename(at("a"), at("b"));
-    EXPECT_FALSE(lock_folder(at("b")));
+    EXPECT_FALSE(lock_directory(at("b")));
   }
-  EXPECT_TRUE(lock_folder(at("b")));
+  EXPECT_TRUE(lock_directory(at("b")));
 }
 
 TEST_F(File, ThreadsMayReplaceOneFileAtTheSameTime) {

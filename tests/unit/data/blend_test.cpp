@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Weights = std::vector<double>;
@@ -144,4 +144,4 @@ TEST(Blend, NormalizesWithNumpysSum) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

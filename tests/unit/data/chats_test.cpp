@@ -10,11 +10,11 @@
 #include "data/sequences/pack_documents.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::MaskedTokens;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_masked_set;
 
 using Chats = std::vector<std::vector<MaskedTokens>>;  // shard by shard
@@ -90,7 +90,7 @@ class ChatSet : public ::testing::Test {
  protected:
   ChatSet() { write_masked_set(folder_.path(), "sft", chats_, kLongestChat); }
 
-  TemporaryFolder folder_{"chats"};
+  TestDirectory folder_{"chats"};
   Chats chats_ = random_chats({70, 1, 40}, 1, 3);
 };
 
@@ -190,4 +190,4 @@ TEST_F(ChatSet, TargetsHaveTheWeightsOfTheirTokens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
@@ -18,7 +18,7 @@ TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
         std::vector<bool> seen(size, false);
         for (std::uint64_t k = 0; k < size; ++k) {
-          const SamplePlace place = order.place(epoch * size + k);
+          const SampleLocation place = order.place(epoch * size + k);
 
           ASSERT_EQ(place.epoch, epoch);
           ASSERT_LT(place.position, size);
@@ -37,7 +37,7 @@ TEST(SampleOrder, WithChunksIsAPermutationInEveryEpoch) {
         const SampleOrder order(size, {.seed = 3, .chunk = chunk, .window = window});
         std::vector<bool> seen(size, false);
         for (std::uint64_t k = 0; k < size; ++k) {
-          const SamplePlace place = order.place(2 * size + k);
+          const SampleLocation place = order.place(2 * size + k);
           ASSERT_EQ(place.epoch, 2U);
           ASSERT_LT(place.position, size);
           ASSERT_FALSE(seen[place.position]) << size << " in chunks of " << chunk;
@@ -135,4 +135,4 @@ TEST(SampleOrder, NeverChanges) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

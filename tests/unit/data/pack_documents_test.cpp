@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 std::vector<std::uint64_t> random_offsets(std::size_t documents, unsigned max_length,
@@ -160,4 +160,4 @@ TEST(PackDocuments, HasTheSequencesThatItsRuleNumberStandsFor) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

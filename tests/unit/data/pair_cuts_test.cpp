@@ -16,15 +16,15 @@ INSTANTIATE_TEST_SUITE_P(Rules, CutPairs, ::testing::Values(kOldRule, "end", "pr
 TEST_P(CutPairs, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
   const std::string rule = GetParam();
   write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of(rule));
-  const TokenSet set = TokenSet::open(at("cut"));
+  const data::TokenSet set = data::TokenSet::open(at("cut"));
   for (std::int64_t seq_len = 2; seq_len <= kLongestSide + 3; ++seq_len) {
     const std::int64_t row_multiple = 1 + seq_len % 9;
     const auto kept = kept_pairs(pairs_, seq_len, rule);
     if (kept.empty()) continue;
-    const SampleSet samples(set, {.seq_len = seq_len, .row_multiple = row_multiple});
+    const data::SampleSet samples(set, {.seq_len = seq_len, .row_multiple = row_multiple});
     const std::vector<std::pair<std::int64_t, MaskedPair>> all(kept.begin(), kept.end());
     ASSERT_EQ(samples.size(), all.size()) << seq_len;
-    const SampleOrder order(all.size(), 9);
+    const data::SampleOrder order(all.size(), 9);
     for (const std::int64_t size : {1, 3, 8}) {
       for (std::int64_t first = 0; first < std::ssize(all); first += size) {
         std::vector<std::int64_t> indices;
@@ -37,7 +37,7 @@ TEST_P(CutPairs, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
           targets += samples.num_targets(position);
         }
 
-        const Batch batch = samples.make_batch(indices, order);
+        const data::Batch batch = samples.make_batch(indices, order);
 
         expect_equal(batch, expected_batch(drawn, row_multiple));
         ASSERT_FALSE(HasFatalFailure()) << "length " << seq_len;
@@ -59,11 +59,11 @@ std::uint64_t count_targets(const MaskedPair& pair) {
 TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
   const std::string rule = GetParam();
   write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of(rule));
-  const TokenSet set = TokenSet::open(at("cut"));
-  EXPECT_FALSE(length_loss(set, kLongestSide, {0, 82}).has_value());
+  const data::TokenSet set = data::TokenSet::open(at("cut"));
+  EXPECT_FALSE(data::length_loss(set, kLongestSide, {0, 82}).has_value());
   for (const std::int64_t seq_len : {3, 9, 17, 39}) {
-    for (const DocumentRange range : {DocumentRange{0, 82}, {7, 51}, {60, 60}}) {
-      LengthLoss expected{.documents = range.end - range.begin};
+    for (const data::DocumentRange range : {data::DocumentRange{0, 82}, {7, 51}, {60, 60}}) {
+      data::LengthLoss expected{.documents = range.end - range.begin};
       const auto kept = kept_pairs(pairs_, seq_len, rule);
       for (const auto& [document, whole] : kept_pairs(pairs_, kLongestSide, rule)) {
         const auto at = static_cast<std::uint64_t>(document);
@@ -83,7 +83,7 @@ TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
         expected.truncated += begin != 0 || answer ? 1 : 0;
       }
 
-      const LengthLoss found = length_loss(set, seq_len, range).value();
+      const data::LengthLoss found = data::length_loss(set, seq_len, range).value();
 
       EXPECT_EQ(found.documents, expected.documents);
       EXPECT_EQ(found.dropped, expected.dropped) << seq_len;
@@ -98,13 +98,13 @@ TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
 
 TEST_F(PairSet, AShorterLengthIsWarnedOfOnlyWhereSomethingIsLost) {
   write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of("end"));
-  const TokenSet set = TokenSet::open(at("cut"));
-  const SampleSet part(set, {.seq_len = 9, .documents = DocumentRange{7, 51}});
-  const LengthLoss loss = length_loss(set, 9, {7, 51}).value();
+  const data::TokenSet set = data::TokenSet::open(at("cut"));
+  const data::SampleSet part(set, {.seq_len = 9, .documents = data::DocumentRange{7, 51}});
+  const data::LengthLoss loss = data::length_loss(set, 9, {7, 51}).value();
 
-  EXPECT_EQ(length_warning(SampleSet(set, kLongestSide), "train.seq_len ="), "");
-  EXPECT_EQ(length_warning(SampleSet(set, kLongestSide + 5), "train.seq_len ="), "");
-  EXPECT_EQ(length_warning(part, "train.seq_len ="),
+  EXPECT_EQ(data::length_warning(data::SampleSet(set, kLongestSide), "train.seq_len ="), "");
+  EXPECT_EQ(data::length_warning(data::SampleSet(set, kLongestSide + 5), "train.seq_len ="), "");
+  EXPECT_EQ(data::length_warning(part, "train.seq_len ="),
             formatted("{}, documents 7 to 51 (data.split): train.seq_len = 9 is below the packed "
                       "length 40. Of 44 pairs, {} are dropped (too long, or no target is left) and "
                       "{} are cut (0 lose the beginning of the prompt, in {} a side loses its "
@@ -114,9 +114,9 @@ TEST_F(PairSet, AShorterLengthIsWarnedOfOnlyWhereSomethingIsLost) {
 }
 
 TEST_F(PairSet, AnswersOnlyLeavesThePromptWithoutTargets) {
-  const TokenSet set = TokenSet::open(at("a"));
+  const data::TokenSet set = data::TokenSet::open(at("a"));
   for (const std::int64_t seq_len : {std::int64_t{9}, kLongestSide}) {
-    const SampleSet samples(set, {.seq_len = seq_len, .answers_only = true});
+    const data::SampleSet samples(set, {.seq_len = seq_len, .answers_only = true});
     const auto kept = kept_pairs(pairs_, seq_len);
     ASSERT_EQ(samples.size(), kept.size());
     std::uint64_t position = 0;
@@ -130,7 +130,8 @@ TEST_F(PairSet, AnswersOnlyLeavesThePromptWithoutTargets) {
       }
       const std::vector<std::int64_t> index{static_cast<std::int64_t>(position)};
 
-      const Batch batch = samples.make_batch(index, SampleOrder(samples.size(), 0, false));
+      const data::Batch batch =
+          samples.make_batch(index, data::SampleOrder(samples.size(), 0, false));
 
       expect_equal(batch, expected_batch({{document, pair}}, 1));
       EXPECT_EQ(samples.num_targets(position), batch.num_targets);
@@ -146,36 +147,36 @@ TEST_F(PairSet, AKeyNamesTheSetTheLengthAndThePairsTokensAndTargets) {
   changed[0][5].chosen.ids.back() ^= 1;
   write_masked_set(at("copy"), "dpo", copy, kLongestSide);
   write_masked_set(at("changed"), "dpo", changed, kLongestSide);
-  const TokenSet set = TokenSet::open(at("a"));
-  const TokenSet same = TokenSet::open(at("copy"));
-  const TokenSet other = TokenSet::open(at("changed"));
-  const SampleSet samples(set, kLongestSide);
-  const SampleSet answers(set, {.seq_len = kLongestSide, .answers_only = true});
+  const data::TokenSet set = data::TokenSet::open(at("a"));
+  const data::TokenSet same = data::TokenSet::open(at("copy"));
+  const data::TokenSet other = data::TokenSet::open(at("changed"));
+  const data::SampleSet samples(set, kLongestSide);
+  const data::SampleSet answers(set, {.seq_len = kLongestSide, .answers_only = true});
 
   std::set<std::uint64_t> keys;
   std::size_t masked = 0;
   for (std::uint64_t i = 0; i < samples.size(); ++i) {
     const std::uint64_t key = samples.pair_key(i);
     keys.insert(key);
-    EXPECT_EQ(SampleSet(same, kLongestSide).pair_key(i), key);
-    EXPECT_NE(SampleSet(other, kLongestSide).pair_key(i), key) << "another token set";
-    EXPECT_NE(SampleSet(set, kLongestSide + 1).pair_key(i), key) << "another length";
+    EXPECT_EQ(data::SampleSet(same, kLongestSide).pair_key(i), key);
+    EXPECT_NE(data::SampleSet(other, kLongestSide).pair_key(i), key) << "another token set";
+    EXPECT_NE(data::SampleSet(set, kLongestSide + 1).pair_key(i), key) << "another length";
     masked += answers.pair_key(i) != key ? 1U : 0U;
   }
   EXPECT_EQ(keys.size(), samples.size());
   EXPECT_GT(masked, 10U) << "other targets";
   EXPECT_LT(masked, samples.size()) << "some pairs have no target in the prompt";
-  const Batch batch = samples.make_batch(std::vector<std::int64_t>{4, kNoSample, 2},
-                                         SampleOrder(samples.size(), 0, false));
+  const data::Batch batch = samples.make_batch(std::vector<std::int64_t>{4, data::kNoSample, 2},
+                                               data::SampleOrder(samples.size(), 0, false));
   EXPECT_EQ(batch.pair_keys,
             (std::vector<std::uint64_t>{samples.pair_key(4), samples.pair_key(2)}));
 }
 
 TEST_F(PairSet, AnUnknownCutRuleIsBadData) {
   write_masked_set(at("rule"), "dpo", pairs_, kLongestSide, config_of("middle"));
-  const TokenSet set = TokenSet::open(at("rule"));
+  const data::TokenSet set = data::TokenSet::open(at("rule"));
   try {
-    const SampleSet samples(set, kLongestSide);
+    const data::SampleSet samples(set, kLongestSide);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);

@@ -106,9 +106,9 @@ inline std::map<std::int64_t, MaskedPair> kept_pairs(const PairShards& shards, s
 }
 
 /// Returns the batch of these pairs, made token by token.
-inline Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair>>& pairs,
-                            std::int64_t row_multiple) {
-  Batch batch;
+inline data::Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair>>& pairs,
+                                  std::int64_t row_multiple) {
+  data::Batch batch;
   batch.B = 1;
   batch.segment_bounds = {0};
   for (const auto& [record, pair] : pairs) {
@@ -118,7 +118,7 @@ inline Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair
       for (std::size_t i = 0; i < side->ids.size(); ++i) {
         const bool predicts = i + 1 < side->ids.size() && side->mask[i + 1];
         batch.tokens.push_back(side->ids[i]);
-        batch.targets.push_back(predicts ? side->ids[i + 1] : kIgnoreTarget);
+        batch.targets.push_back(predicts ? side->ids[i + 1] : data::kIgnoreTarget);
         batch.positions.push_back(static_cast<std::int64_t>(i));
         batch.sequence_of.push_back(sequence);
         batch.num_targets += predicts;
@@ -131,7 +131,7 @@ inline Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair
   std::int64_t padding = 0;
   while (batch.tokens.empty() || std::ssize(batch.tokens) % row_multiple != 0) {
     batch.tokens.push_back(0);
-    batch.targets.push_back(kIgnoreTarget);
+    batch.targets.push_back(data::kIgnoreTarget);
     batch.positions.push_back(padding++);
     batch.sequence_of.push_back(-1);
   }
@@ -140,7 +140,7 @@ inline Batch expected_batch(const std::vector<std::pair<std::int64_t, MaskedPair
   return batch;
 }
 
-inline void expect_equal(const Batch& batch, const Batch& expected) {
+inline void expect_equal(const data::Batch& batch, const data::Batch& expected) {
   ASSERT_EQ(batch.B, expected.B);
   ASSERT_EQ(batch.T, expected.T);
   ASSERT_EQ(batch.tokens, expected.tokens);
@@ -159,18 +159,18 @@ class PairSet : public ::testing::Test {
 
   [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_.path() / name; }
 
-  [[nodiscard]] StreamConfig config(std::string plan) const {
+  [[nodiscard]] data::StreamConfig config(std::string plan) const {
     for (std::size_t i = plan.find('$'); i != std::string::npos; i = plan.find('$'))
       plan.replace(i, 1, folder_.path().string() + "/");
-    StreamConfig config;
-    config.phases = parse_plan(plan, "data.path");
+    data::StreamConfig config;
+    config.phases = data::parse_plan(plan, "data.path");
     config.global_batch = 12;
     config.seed = 5;
     config.row_multiple = 4;
     return config;
   }
 
-  TemporaryFolder folder_{"pair_set"};
+  TestDirectory folder_{"pair_set"};
   PairShards pairs_ = random_pairs({50, 3, 29}, 7);
 };
 

@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using Phases = std::vector<PlanPhase>;
@@ -73,7 +73,7 @@ TEST(Plan, NoCharacterOfAPathIsLostInAValue) {
 }
 
 TEST(Plan, AFileHasCommentsAndMayBeginWithAByteOrderMark) {
-  const testing::TemporaryFolder folder("plan");
+  const testing::TestDirectory folder("plan");
   const std::string file = (folder.path() / "run.plan").string();
   for (const std::string mark : {"", "\xEF\xBB\xBF"}) {
     write_file_atomic(file, mark + "# two sets\n0.5 a + 0.5 b#2  # the newer b\nfrom 5: \"# c\"\n");
@@ -102,7 +102,7 @@ TEST(Plan, RefusesWhatIsWrongAndSaysWhere) {
 }
 
 TEST(Plan, AValueIsADirectoryAFileOrAPlan) {
-  const testing::TemporaryFolder folder("plan");
+  const testing::TestDirectory folder("plan");
   const std::string odd = (folder.path() / "1 a + 2 b").string();
   std::filesystem::create_directories(odd);
   write_file_atomic(folder.path() / "run.plan", "1 a + 2 b\nfrom 5: 1 a\n");
@@ -114,7 +114,7 @@ TEST(Plan, AValueIsADirectoryAFileOrAPlan) {
 }
 
 TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
-  const testing::TemporaryFolder folder("plan");
+  const testing::TestDirectory folder("plan");
   const std::filesystem::path texts = folder.path() / "texts";
   std::filesystem::create_directories(texts);
   for (const char* name : {"a.jsonl", "b.jsonl.gz", "c.jsonl.zst"}) {
@@ -169,7 +169,7 @@ TEST(Plan, TextsAreRefusedWithTheCommandThatPacksThem) {
 }
 
 TEST(Plan, AFileThatIsNoPlanIsRefusedByWhatItIs) {
-  const testing::TemporaryFolder folder("plan");
+  const testing::TestDirectory folder("plan");
   const auto refusal = [&](const char* name, const std::string& content, ErrorKind kind) {
     const std::string file = (folder.path() / name).string();
     write_file_atomic(file, content);
@@ -193,7 +193,7 @@ TEST(Plan, AFileThatIsNoPlanIsRefusedByWhatItIs) {
 }
 
 TEST(Plan, RefusesABlendWhereOneSetIsWanted) {
-  const testing::TemporaryFolder folder("one_set");
+  const testing::TestDirectory folder("one_set");
   const std::string odd = (folder.path() / "1 a + 2 b").string();
   std::filesystem::create_directories(odd);
   for (const std::string& path : {std::string(), std::string("sets/absent"), odd, odd + " c"})
@@ -212,7 +212,7 @@ TEST(Plan, RefusesABlendWhereOneSetIsWanted) {
 }
 
 TEST(Plan, AnAbsolutePlanIsTheSameFromAnyDirectory) {
-  const testing::TemporaryFolder folder("plan");
+  const testing::TestDirectory folder("plan");
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder.path());
   const std::string here = std::filesystem::current_path().string();
@@ -242,4 +242,4 @@ TEST(Plan, AnAbsolutePlanIsTheSameFromAnyDirectory) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

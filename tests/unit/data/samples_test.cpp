@@ -12,11 +12,11 @@
 #include "support/sample_targets.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::numbered_documents;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_documents;
 using testing::write_manifest;
 
@@ -38,7 +38,7 @@ class Samples : public ::testing::Test {
     write_manifest(folder_.path(), 3);
   }
 
-  TemporaryFolder folder_{"samples"};
+  TestDirectory folder_{"samples"};
   std::set<std::int64_t> starts_, ends_;
   std::int64_t num_tokens_ = 0;
 };
@@ -101,7 +101,7 @@ TEST_F(Samples, HoldEveryTokenOnceAnEpochAtAnyLength) {
 }
 
 TEST_F(Samples, PreparedTablesEqualTablesMadeHere) {
-  const TemporaryFolder plain("samples_plain");
+  const TestDirectory plain("samples_plain");
   for (std::uint64_t i = 0; i < 3; ++i) {
     const TokenShard shard = TokenShard::open(folder_.path() / schema::shard_name(i));
     const auto offsets = shard.document_offsets();
@@ -193,7 +193,8 @@ TEST_F(Samples, ARangeOfDocumentsHasOnlyTheirTokens) {
         expected.insert(static_cast<std::int64_t>(t));
       seen.insert(0);
       ASSERT_EQ(seen, expected) << range.begin << " to " << range.end;
-      EXPECT_EQ(count_sample_targets(samples, all, SampleOrder(samples.size(), 3)), batch.num_targets);
+      EXPECT_EQ(count_sample_targets(samples, all, SampleOrder(samples.size(), 3)),
+                batch.num_targets);
     }
   }
 }
@@ -212,7 +213,7 @@ std::string refusal(const TokenSet& set, const SampleConfig& config) {
 
 TEST_F(Samples, DataWithoutTargetsIsNotOpened) {
   const TokenSet set = TokenSet::open(folder_.path());
-  const testing::TemporaryFolder folder("no_targets");
+  const testing::TestDirectory folder("no_targets");
   testing::write_documents(folder.path(), {{1}, {2}, {3}}, 0, 2, {16});
   testing::write_documents(folder.path(), {{4}, {5, 6}}, 1, 2, {16});
   testing::write_manifest(folder.path(), 2);
@@ -263,7 +264,7 @@ TEST_F(Samples, LoaderGivesTheSameUpdatesToAnyNumberOfRanks) {
             stream, {.micro_batch = micro_batch, .global_batch = 8, .rank = rank, .size = size});
         for (std::int64_t update = 0; update < 30; ++update) {
           ASSERT_EQ(loader.next_sample(), update * 8);
-          const std::int64_t share = loader.next_share();
+          const std::int64_t share = loader.next_num_targets();
           std::int64_t trained = 0;
           for (std::int64_t step = 0; step < loader.micro_steps(); ++step) {
             const Batch batch = loader.next();
@@ -310,7 +311,7 @@ TEST_F(Samples, LoaderContinuesWhereAnotherStopped) {
 }
 
 TEST(LoaderTest, ARankLooksUpOnlyItsOwnSamples) {
-  const TemporaryFolder folder("shares");
+  const TestDirectory folder("shares");
   // Each document is one sequence.
   const testing::Documents documents(20, std::vector<std::uint16_t>(16, 7));
   for (const std::uint64_t shard : {0U, 1U})
@@ -324,11 +325,11 @@ TEST(LoaderTest, ARankLooksUpOnlyItsOwnSamples) {
 
   DataLoader loader(stream, {.micro_batch = 20, .global_batch = 40, .size = 2});
   for (int update = 0; update < 5; ++update) {
-    EXPECT_EQ(loader.next_share(), 20 * 15);
+    EXPECT_EQ(loader.next_num_targets(), 20 * 15);
     EXPECT_EQ(loader.next().num_targets, 20 * 15);
   }
   DataLoader other(stream, {.micro_batch = 20, .global_batch = 40, .rank = 1, .size = 2});
-  EXPECT_THROW(other.next_share(), Error);
+  EXPECT_THROW(other.next_num_targets(), Error);
 }
 
 TEST_F(Samples, LoaderRethrowsDamageAndRefusesOddBatches) {
@@ -347,4 +348,4 @@ TEST_F(Samples, LoaderRethrowsDamageAndRefusesOddBatches) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -9,11 +9,11 @@
 #include "data/shards/shard_reader.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::numbered_documents;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_documents;
 
 std::string message_of(const std::function<void()>& call) {
@@ -31,7 +31,7 @@ void open_and_verify(const std::filesystem::path& path) {
 }
 
 TEST(TokenShard, GivesBackWhatWasWritten) {
-  const TemporaryFolder folder("shard_round_trip");
+  const TestDirectory folder("shard_round_trip");
   const auto documents = numbered_documents(50, 40, 1);
 
   const auto path = write_documents(folder.path(), documents, 0, 1, {16, 64});
@@ -53,7 +53,7 @@ TEST(TokenShard, GivesBackWhatWasWritten) {
 }
 
 TEST(TokenShard, ReadsOnAfterGivingItsFileBack) {
-  const TemporaryFolder folder("shard_release");
+  const TestDirectory folder("shard_release");
   const TokenShard shard =
       TokenShard::open(write_documents(folder.path(), numbered_documents(5, 9, 1), 0, 1, {}));
   std::vector<std::int64_t> ids(3);
@@ -65,7 +65,7 @@ TEST(TokenShard, ReadsOnAfterGivingItsFileBack) {
 }
 
 TEST(TokenShard, MayBeEmpty) {
-  const TemporaryFolder folder("shard_empty");
+  const TestDirectory folder("shard_empty");
 
   const TokenShard shard = TokenShard::open(write_documents(folder.path(), {}, 3, 4, {16}));
 
@@ -75,7 +75,7 @@ TEST(TokenShard, MayBeEmpty) {
 }
 
 TEST(TokenShard, SpansSeveralChunks) {
-  const TemporaryFolder folder("shard_chunks");
+  const TestDirectory folder("shard_chunks");
   testing::Documents documents(3, std::vector<std::uint16_t>(900'000));
   for (auto& document : documents) {
     for (std::size_t i = 0; i < document.size(); ++i)
@@ -93,8 +93,8 @@ TEST(TokenShard, SpansSeveralChunks) {
 }
 
 TEST(TokenShard, EqualContentGivesEqualBytesAtAnyTime) {
-  const TemporaryFolder one("shard_bytes_one");
-  const TemporaryFolder two("shard_bytes_two");
+  const TestDirectory one("shard_bytes_one");
+  const TestDirectory two("shard_bytes_two");
   const auto documents = numbered_documents(100, 30, 5);
 
   const auto a = write_documents(one.path(), documents, 0, 1, {32});
@@ -106,7 +106,7 @@ TEST(TokenShard, EqualContentGivesEqualBytesAtAnyTime) {
 }
 
 TEST(TokenShard, NamesADamagedTokenChunk) {
-  const TemporaryFolder folder("shard_damage_chunk");
+  const TestDirectory folder("shard_damage_chunk");
   testing::Documents documents(1, std::vector<std::uint16_t>(2'500'000, 5));
   const auto path = write_documents(folder.path(), documents, 0, 1, {});
   const std::uint64_t at = TokenShard::open(path).frame().tokens_offset + 2 * 1'200'000;
@@ -126,7 +126,7 @@ TEST(TokenShard, NamesADamagedTokenChunk) {
 }
 
 TEST(TokenShard, SeesEveryFlippedByteAndEveryTruncation) {
-  const TemporaryFolder folder("shard_damage_any");
+  const TestDirectory folder("shard_damage_any");
   const auto path = write_documents(folder.path(), numbered_documents(12, 20, 2), 0, 1, {16});
   const std::string good = read_file(path);
   const auto put = [&](const std::string& bytes) {
@@ -151,7 +151,7 @@ TEST(TokenShard, SeesEveryFlippedByteAndEveryTruncation) {
 }
 
 TEST(TokenShard, IsNotOverwritten) {
-  const TemporaryFolder folder("shard_exists");
+  const TestDirectory folder("shard_exists");
   write_documents(folder.path(), numbered_documents(2, 9, 1), 0, 1, {});
 
   EXPECT_THROW(write_documents(folder.path(), numbered_documents(3, 9, 1), 0, 1, {}), Error);
@@ -164,4 +164,4 @@ TEST(TokenShard, ChoosesTheNarrowestType) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -15,21 +15,21 @@
 /// Small data sets written without a tokenizer, for tests of the reading side.
 namespace trireme::testing {
 
-class TemporaryFolder {
+class TestDirectory {
  public:
-  explicit TemporaryFolder(const std::string& name)
+  explicit TestDirectory(const std::string& name)
       : path_(std::filesystem::temp_directory_path() / (name + "." + std::to_string(::getpid()))) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }
 
-  ~TemporaryFolder() {
+  ~TestDirectory() {
     std::error_code ignored;
     std::filesystem::remove_all(path_, ignored);
   }
 
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  TestDirectory(const TestDirectory&) = delete;
+  TestDirectory& operator=(const TestDirectory&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
@@ -63,7 +63,7 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
                                              std::uint64_t count,
                                              const std::vector<std::int64_t>& seq_lens) {
   std::vector<std::uint16_t> tokens;
-  ShardContent content;
+  data::ShardContent content;
   for (const auto& document : documents) {
     tokens.insert(tokens.end(), document.begin(), document.end());
     content.documents.offset.push_back(tokens.size());
@@ -80,17 +80,17 @@ inline std::filesystem::path write_documents(const std::filesystem::path& folder
   content.meta.counts.documents = documents.size();
   content.meta.counts.tokens = tokens.size();
   for (const std::int64_t seq_len : seq_lens) {
-    content.packs.push_back(pack_documents(content.documents.offset, seq_len));
+    content.packs.push_back(data::pack_documents(content.documents.offset, seq_len));
     content.meta.packs[seq_len] = content.packs.back().num_sequences();
   }
-  return write_shard(folder, content);
+  return data::write_shard(folder, content);
 }
 
 /// Returns the manifest of the shards in `folder`.
 inline void write_manifest(const std::filesystem::path& folder, std::uint64_t num_shards,
                            const std::string& kind = "pretrain", std::int64_t seq_len = 16,
                            const std::string& config_json = "{}") {
-  Manifest manifest;
+  data::Manifest manifest;
   manifest.kind = kind;
   manifest.identity = "test";
   manifest.vocab_size = 65536;
@@ -98,12 +98,13 @@ inline void write_manifest(const std::filesystem::path& folder, std::uint64_t nu
   manifest.seq_len = seq_len;
   manifest.config_json = config_json;
   for (std::uint64_t i = 0; i < num_shards; ++i) {
-    const TokenShard shard = TokenShard::open(folder / schema::shard_name(i));
-    manifest.shards.push_back({schema::shard_name(i), std::filesystem::file_size(shard.path()),
-                               shard.frame().xxh3, shard.meta().counts, shard.meta().packs});
+    const data::TokenShard shard = data::TokenShard::open(folder / data::schema::shard_name(i));
+    manifest.shards.push_back({data::schema::shard_name(i),
+                               std::filesystem::file_size(shard.path()), shard.frame().xxh3,
+                               shard.meta().counts, shard.meta().packs});
     manifest.counts += shard.meta().counts;
   }
-  write_file_atomic(folder / schema::kManifest, manifest.to_text());
+  write_file_atomic(folder / data::schema::kManifest, manifest.to_text());
 }
 
 /// Writes a data set of `num_shards` shards. Its tokens are the numbers [first, first + size) in
@@ -146,8 +147,8 @@ struct MaskedPair {
   MaskedTokens rejected;
 };
 
-inline std::vector<Span> spans_of(const std::vector<bool>& mask) {
-  std::vector<Span> spans;
+inline std::vector<data::Span> spans_of(const std::vector<bool>& mask) {
+  std::vector<data::Span> spans;
   for (std::uint32_t at = 0; at < mask.size(); ++at) {
     if (!mask[at]) continue;
     if (at == 0 || !mask[at - 1]) spans.push_back({at, at});
@@ -179,7 +180,7 @@ struct MaskedShard {
     std::vector<std::int64_t> ids = pair.chosen.ids;
     ids.insert(ids.end(), pair.rejected.ids.begin() + pair.prompt, pair.rejected.ids.end());
     add_document(ids);
-    PairTable& pairs = content.documents.targets.pairs;
+    data::PairTable& pairs = content.documents.targets.pairs;
     pairs.prompt_len.push_back(pair.prompt);
     pairs.chosen_len.push_back(static_cast<std::uint32_t>(pair.chosen.ids.size()) - pair.prompt);
     pairs.rejected_len.push_back(static_cast<std::uint32_t>(pair.rejected.ids.size()) -
@@ -195,11 +196,11 @@ struct MaskedShard {
     content.meta.shard_index = index;
     content.meta.shard_count = count;
     content.meta.counts.tokens = tokens.size();
-    write_shard(folder, content);
+    data::write_shard(folder, content);
   }
 
   std::vector<std::uint16_t> tokens;
-  ShardContent content;
+  data::ShardContent content;
 };
 
 /// Writes a data set of these documents, shard by shard.

@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// The ends come from Python: round(sum of shares * D), shares = numbers / sum, like in Megatron.
@@ -49,4 +49,4 @@ TEST(Split, RefusesWhatIsNoSplit) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -10,13 +10,13 @@
 #include "data/shards/token_set.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 namespace fs = std::filesystem;
 
 using testing::numbered_documents;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_documents;
 using testing::write_manifest;
 
@@ -41,7 +41,7 @@ class StagedSets : public ::testing::Test {
 
   [[nodiscard]] std::string hash() const { return TokenSet::open(set_).content_hash(); }
 
-  TemporaryFolder folder_{"staged_set"};
+  TestDirectory folder_{"staged_set"};
   fs::path set_ = folder_.path() / "set";
   fs::path place_ = folder_.path() / "disk";
 };
@@ -120,4 +120,4 @@ TEST_F(StagedSets, LeaveNothingIfTheyAreDamaged) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

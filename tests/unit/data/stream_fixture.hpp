@@ -15,7 +15,7 @@ constexpr std::int64_t kBatch = 12;
 class Stream : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    folder_ = new TemporaryFolder("stream");
+    folder_ = new TestDirectory("stream");
     write_numbered_set(folder_->path() / "a", 1, 6000, 50, 3, {16});
     write_numbered_set(folder_->path() / "b", 10001, 2500, 30, 1, {16});
     write_numbered_set(folder_->path() / "c", 20001, 1500, 90, 2, {});
@@ -26,21 +26,23 @@ class Stream : public ::testing::Test {
   static std::string at(const std::string& name) { return (folder_->path() / name).string(); }
 
   /// $a, $b and $c stand for the paths of the data sets.
-  static StreamConfig config(std::string plan) {
+  static data::StreamConfig config(std::string plan) {
     for (const std::string name : {"a", "b", "c"}) {
       for (std::size_t i = plan.find("$" + name); i != std::string::npos; i = plan.find("$" + name))
         plan.replace(i, 2, at(name));
     }
-    StreamConfig config;
-    config.phases = parse_plan(plan, "data.path");
+    data::StreamConfig config;
+    config.phases = data::parse_plan(plan, "data.path");
     config.global_batch = kBatch;
     config.seed = 5;
     return config;
   }
 
-  static SampleStream open(const std::string& plan) { return SampleStream::open(config(plan)); }
+  static data::SampleStream open(const std::string& plan) {
+    return data::SampleStream::open(config(plan));
+  }
 
-  inline static TemporaryFolder* folder_ = nullptr;
+  inline static TestDirectory* folder_ = nullptr;
 };
 
 }  // namespace trireme::testing

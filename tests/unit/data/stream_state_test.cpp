@@ -6,7 +6,7 @@
 #include "unit/data/small_set.hpp"
 #include "unit/data/stream_fixture.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::kBatch;
@@ -97,4 +97,4 @@ TEST_F(StreamState, FromOlderCheckpointsIsTheHashOfTheSet) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

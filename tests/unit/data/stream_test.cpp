@@ -14,12 +14,12 @@
 #include "unit/data/small_set.hpp"
 #include "unit/data/stream_fixture.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::kBatch;
 using testing::Stream;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_numbered_set;
 
 /// Returns how often each token of the samples [first, end) came, without padding; only tokens of
@@ -62,7 +62,7 @@ std::vector<std::int64_t> samples_of_update(const SampleStream& stream, LoaderCo
         EXPECT_EQ(batch.update_samples, config.end_sample - config.next_sample - u * kBatch);
         EXPECT_EQ(batch.update_batches, (batch.update_samples - 1) / config.micro_batch + 1);
       }
-      EXPECT_EQ(loader.next_share(), held);
+      EXPECT_EQ(loader.next_num_targets(), held);
     }
     EXPECT_EQ(loader.next_sample(), config.end_sample);
   }
@@ -136,7 +136,7 @@ TEST_F(Stream, DrawsFromSourcesByWeightEachInItsOwnOrder) {
   const auto size = static_cast<std::int64_t>(alone.epoch_size().value());
   std::vector<std::int64_t> of_a;  // its positions, in the order in which they came
   for (std::int64_t i = 0; std::ssize(of_a) < size + 50; ++i) {
-    const StreamPlace place = stream.place(i);
+    const StreamLocation place = stream.place(i);
     if (place.source == 0) {
       ASSERT_EQ(place.position, alone.place(std::ssize(of_a)).position);
       of_a.push_back(static_cast<std::int64_t>(place.position));
@@ -156,7 +156,7 @@ TEST_F(Stream, PhasesContinueWhereEachSourceStopped) {
     if (i % 100 == 0) {
       ASSERT_EQ(stream.consumed(i), next) << i;
     }
-    const StreamPlace place = stream.place(i);
+    const StreamLocation place = stream.place(i);
     const std::uint64_t size = place.samples->size();
     ASSERT_EQ(place.epoch, next[place.source] / size) << "no sample is left out or repeated";
     drawn[place.source][place.epoch].push_back(place.position);
@@ -186,7 +186,7 @@ TEST_F(Stream, AnotherLengthContinuesWithTheRestOfTheEpoch) {
     std::int64_t i = 0;
     const std::int64_t size = source == 0 ? 6000 : 2500;
     for (; std::ssize(seen) < size && i < 200 * kBatch; ++i) {
-      const StreamPlace place = stream.place(i);
+      const StreamLocation place = stream.place(i);
       ASSERT_EQ(place.samples->seq_len(), stream.seq_len(i));
       if (place.source != source) continue;
       const Batch batch = stream.make_batch(i, 1);
@@ -246,7 +246,7 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const Batch batch = loader.next();
       targets.push_back(batch.num_targets);
-      ASSERT_EQ(batch.num_targets, loader.next_share());
+      ASSERT_EQ(batch.num_targets, loader.next_num_targets());
       for (std::int64_t row = 0; row < batch.B; ++row) {
         const auto begin = batch.tokens.begin() + row * batch.T;
         expected[batch.sample_indices[std::size_t(row)]] = {begin, begin + batch.T};
@@ -273,7 +273,7 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
       for (std::int64_t i = stop * loader.micro_steps(); i < kSteps * loader.micro_steps(); ++i) {
         const Batch batch = loader.next();
         if (i % loader.micro_steps() == 0)
-          shares[std::size_t(i / loader.micro_steps())] += loader.next_share();
+          shares[std::size_t(i / loader.micro_steps())] += loader.next_num_targets();
         for (std::int64_t row = 0; row < batch.B; ++row) {
           const auto begin = batch.tokens.begin() + row * batch.T;
           ASSERT_TRUE(rest.emplace(batch.sample_indices[std::size_t(row)],
@@ -314,7 +314,7 @@ TEST_F(Stream, GivesTheFirstBatchAtABillionSamplesWithinASecond) {
 }
 
 TEST_F(Stream, RefusesSetsThatDoNotBelongTogetherAndConcatAtAnotherLength) {
-  TemporaryFolder other("other_vocabulary");
+  TestDirectory other("other_vocabulary");
   write_numbered_set(other.path(), 1, 100, 5, 1, {16});
   std::string text = read_file(other.path() / schema::kManifest);
   Manifest manifest = Manifest::from_text(text, "m");
@@ -330,4 +330,4 @@ TEST_F(Stream, RefusesSetsThatDoNotBelongTogetherAndConcatAtAnotherLength) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -12,12 +12,12 @@
 #include "support/sample_targets.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::Documents;
 using testing::numbered_documents;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 TEST(Targets, CountAndFillAgreeWithAMaskTokenByToken) {
   std::mt19937 engine(1);
@@ -92,7 +92,7 @@ class SftSet : public ::testing::Test {
     write_file_atomic(folder_.path() / schema::kManifest, manifest.to_text());
   }
 
-  TemporaryFolder folder_{"sft_set"};
+  TestDirectory folder_{"sft_set"};
   Documents documents_;
   std::vector<std::uint16_t> tokens_;
   std::set<std::int64_t> targets_;  // token numbers that are targets
@@ -148,7 +148,7 @@ TEST_F(SftSet, ReadsSpansBackOneByOneAndAllAtOnce) {
 }
 
 TEST(Targets, PairsShareTheirPrompt) {
-  const TemporaryFolder folder("pairs");
+  const TestDirectory folder("pairs");
   const std::vector<std::uint16_t> tokens = {1, 2, 3, 10, 11, 20, 21, 22, 4, 12, 23};
   ShardContent content;
   content.documents.token_parts.push_back(testing::token_bytes(tokens));
@@ -185,7 +185,7 @@ TEST(Targets, PairsShareTheirPrompt) {
 }
 
 TEST(Targets, RefusesSpansThatLeaveTheirDocument) {
-  const TemporaryFolder folder("bad_spans");
+  const TestDirectory folder("bad_spans");
   const std::vector<std::uint16_t> tokens = {1, 2, 3};
   ShardContent content;
   content.documents = {{testing::token_bytes(tokens)}, {0, 3}, {0}, {0}, {0}, {}, {}, {}};
@@ -201,4 +201,4 @@ TEST(Targets, RefusesSpansThatLeaveTheirDocument) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

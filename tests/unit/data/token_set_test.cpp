@@ -9,11 +9,11 @@
 #include "core/process/open_files.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 using testing::numbered_documents;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_documents;
 using testing::write_manifest;
 
@@ -35,7 +35,7 @@ class ThreeShards : public ::testing::Test {
     write_manifest(path_, 3);
   }
 
-  TemporaryFolder folder_{"token_set"};
+  TestDirectory folder_{"token_set"};
   std::filesystem::path path_ = folder_.path();
 };
 
@@ -53,7 +53,7 @@ TEST_F(ThreeShards, AddUp) {
 }
 
 TEST(ManyShards, KeepNoMoreFilesOpenThanTheLimitLeaves) {
-  const TemporaryFolder folder("many_shards");
+  const TestDirectory folder("many_shards");
   constexpr std::uint64_t kShards = 50;
   for (std::uint64_t i = 0; i < kShards; ++i)
     write_documents(folder.path(), numbered_documents(2, 5, unsigned(i)), i, kShards, {16});
@@ -128,7 +128,7 @@ TEST_F(ThreeShards, FastVerifySkipsTheTokensOnly) {
 }
 
 TEST(TokenSet, RefusesAnUnfinishedDirectory) {
-  const TemporaryFolder folder("token_set_unfinished");
+  const TestDirectory folder("token_set_unfinished");
   write_documents(folder.path(), numbered_documents(2, 9, 1), 0, 1, {});
 
   EXPECT_NE(verify_message(folder.path()).find("manifest.json"), std::string::npos);
@@ -156,4 +156,4 @@ TEST(Manifest, RoundTrips) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data {
 namespace {
 
 /// Encodes a word: token n is a word of n letters, and each blank in it makes one more token.
@@ -48,4 +48,4 @@ TEST(TokenWeights, ForManyTokensOrNoneAreRefusedByName) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data

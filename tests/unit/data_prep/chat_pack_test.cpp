@@ -5,7 +5,7 @@
 #include "support/sample_targets.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::ChatPack;
@@ -63,11 +63,11 @@ TEST_F(ChatPack, TargetsOfTheSetAreThoseOfItsBatches) {
         std::count(document["target"].begin(), document["target"].end(), SortedJson(1)));
   }
   EXPECT_EQ(found["target_tokens"], targets);
-  const SampleSet samples(*set_, 64);
-  const SampleOrder order(samples.size(), 1, true);
+  const data::SampleSet samples(*set_, 64);
+  const data::SampleOrder order(samples.size(), 1, true);
   std::vector<std::int64_t> indices(samples.size());
   std::iota(indices.begin(), indices.end(), 0);
-  const Batch batch = samples.make_batch(indices, order);
+  const data::Batch batch = samples.make_batch(indices, order);
   EXPECT_EQ(batch.num_targets, static_cast<std::int64_t>(targets));
   EXPECT_EQ(count_sample_targets(samples, indices, order), batch.num_targets);
 }
@@ -281,4 +281,4 @@ TEST(DocumentRules, PresetsGiveMinimindsProbabilities) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

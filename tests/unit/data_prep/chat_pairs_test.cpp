@@ -3,7 +3,7 @@
 #include "data_prep/documents/document_rules.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::files_below;
@@ -29,7 +29,7 @@ TEST_F(ChatPairs, StoreTheirPromptOnce) {
   EXPECT_EQ(found["target_tokens"],
             std::count(chosen["target"].begin(), chosen["target"].end(), SortedJson(1)) +
                 std::count(rejected["target"].begin(), rejected["target"].end(), SortedJson(1)));
-  EXPECT_EQ(SampleSet(*set_, 64).size(), 1U);
+  EXPECT_EQ(data::SampleSet(*set_, 64).size(), 1U);
 }
 
 std::function<void(PackConfig&)> with_rule(const std::string& rule) {
@@ -221,7 +221,7 @@ TEST_F(ChatPairs, AreCutTheSameOnAnyRanksAndThreads) {
   ASSERT_GT(set_->num_shards(), 3U);
   const auto expected = files_below(path_ / "set");
 
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     PackConfig config = testing::pack_config((path_ / "in.jsonl").string(), path_ / "ranks");
     config.documents.kind = "dpo";
     config.documents.chat.format = "minimind-v3";
@@ -397,4 +397,4 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -11,12 +11,12 @@
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::gzip;
 using testing::in_pieces;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_text;
 using testing::zstd;
 
@@ -86,7 +86,7 @@ class Compressed : public ::testing::Test {
     return "no error";
   }
 
-  TemporaryFolder folder_{"compressed"};
+  TestDirectory folder_{"compressed"};
 };
 
 TEST_F(Compressed, InputsGiveTheLinesOfThePlainOnes) {
@@ -242,4 +242,4 @@ TEST_F(Compressed, AnArrayIsRefusedInsideACompressedFileToo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -9,11 +9,11 @@
 #include "data/order/samples.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::files_below;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 using Ids = std::vector<std::int64_t>;
 
@@ -88,7 +88,7 @@ void write_llm_c(const std::filesystem::path& path, std::int32_t magic, std::int
   write_bytes(path, bytes);
 }
 
-std::vector<Ids> documents_of(const TokenSet& set) {
+std::vector<Ids> documents_of(const data::TokenSet& set) {
   std::vector<Ids> documents;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
     const auto offsets = set.shard(s).document_offsets();
@@ -114,10 +114,10 @@ class Import : public ::testing::Test {
   }
 
   /// Imports into a new directory and checks every byte of the result.
-  TokenSet import(ImportConfig config) {
+  data::TokenSet import(ImportConfig config) {
     config.output = (folder_.path() / ("set" + std::to_string(sets_++))).string();
     import_tokens(config, nullptr);
-    TokenSet set = TokenSet::open(config.output);
+    data::TokenSet set = data::TokenSet::open(config.output);
     set.verify(/*fast=*/false);
     return set;
   }
@@ -131,7 +131,7 @@ class Import : public ::testing::Test {
     return "";
   }
 
-  TemporaryFolder folder_{"import"};
+  TestDirectory folder_{"import"};
   int sets_ = 0;
 };
 
@@ -161,7 +161,7 @@ TEST_F(Import, ShardsAreCutAtDocumentsAndTrain) {
   asked.shard_tokens = 1000;
   asked.seq_len = 128;  // no document is cut
 
-  const TokenSet set = import(asked);
+  const data::TokenSet set = import(asked);
 
   EXPECT_GT(set.num_shards(), 10U);
   EXPECT_EQ(documents_of(set), documents);
@@ -173,7 +173,7 @@ TEST_F(Import, ShardsAreCutAtDocumentsAndTrain) {
       at += documents[d++].size() * 2;
     }
   }
-  const SampleSet samples(set, 128);
+  const data::SampleSet samples(set, 128);
   EXPECT_TRUE(samples.prepared());
   EXPECT_EQ(set.manifest().counts.target_tokens, set.num_tokens() - set.num_documents());
 }
@@ -188,10 +188,10 @@ TEST_F(Import, DocumentsLongerThanAShardAreCutAndNothingIsLost) {
     asked.shard_tokens = part;
     Ids joined;
     std::size_t longest = 0;
-    const TokenSet set = import(asked);
+    const data::TokenSet set = import(asked);
     for (const Ids& document : documents_of(set))
       joined.insert(joined.end(), document.begin(), document.end());
-    for (const ShardEntry& shard : set.manifest().shards)
+    for (const data::ShardEntry& shard : set.manifest().shards)
       longest = std::max<std::size_t>(longest, shard.counts.tokens);
 
     ASSERT_EQ(joined, all) << part;
@@ -265,7 +265,7 @@ TEST_F(Import, SeveralFilesAreOneSetInOrder) {
   asked.inputs.push_back((folder_.path() / "3.bin").string());
   asked.eot = "start";
 
-  const TokenSet set = import(asked);
+  const data::TokenSet set = import(asked);
 
   EXPECT_EQ(documents_of(set), (std::vector<Ids>{{50256, 1, 2}, {50256, 3}, {4}, {50256, 5}}));
   EXPECT_EQ(set.manifest().sources.size(), 3U);
@@ -276,7 +276,7 @@ TEST_F(Import, ContinuesAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   write_megatron<std::uint16_t>(folder_.path() / "m", 8, random_documents(300, 90, 50000, 2));
   ImportConfig asked = config("megatron", "m");
   asked.shard_tokens = 2000;
-  const TokenSet whole = import(asked);
+  const data::TokenSet whole = import(asked);
   asked.output = (folder_.path() / "again").string();
   import_tokens(asked, nullptr);
   std::filesystem::remove(folder_.path() / "again" / "manifest.json");
@@ -322,7 +322,7 @@ TEST_F(Import, KeepsTheTokenizerAndChecksIdsAgainstIt) {
   asked.tokenizer = tokenizer;
   asked.vocab_size = 0;
 
-  const TokenSet set = import(asked);
+  const data::TokenSet set = import(asked);
 
   EXPECT_EQ(set.vocab_size(), 400U);
   EXPECT_TRUE(set.tokenizer_files().contains("tokenizer.json"));
@@ -370,4 +370,4 @@ TEST_F(Import, RefusesDamagedAndForeignFilesByName) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

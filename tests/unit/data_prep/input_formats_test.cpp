@@ -10,10 +10,10 @@
 #include "data_prep/pack/pack_partition.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 constexpr std::uint64_t kGroup = 10;       // rows that can only be read together
 constexpr std::uint64_t kRowBytes = 1000;  // the format reports this size
@@ -75,14 +75,14 @@ TEST(InputFormats, ArePlannedInUnitsOfTheirOwn) {
   EXPECT_EQ(partitions[1].front().begin, 10U);
   EXPECT_EQ(split_chunks(files, partitions[0], 1).size(), 4U);
   EXPECT_EQ(group_partitions(files, partitions, 30'000).size(), 2U);
-  EXPECT_EQ(record_place(files[0], 12), "a.rows, row 12");
+  EXPECT_EQ(record_location(files[0], 12), "a.rows, row 12");
 }
 
 TEST(InputFormats, DocumentsKeepThePositionOfTheirRecord) {
-  const TemporaryFolder folder("input_formats");
+  const TestDirectory folder("input_formats");
   const std::string corpus = (folder.path() / "corpus.jsonl").string();
   write_synth(corpus, 50, 3, false);
-  const Tokenizer tokenizer = load_tokenizer(testing::tokenizer_of(folder.path(), corpus));
+  const text::Tokenizer tokenizer = load_tokenizer(testing::tokenizer_of(folder.path(), corpus));
   const DocumentRules rules = read_rules(PackConfig().documents, 64);
   const std::vector<InputFile> files = two_files();
   WorkerPool pool(2);
@@ -113,4 +113,4 @@ TEST(InputFormats, RowsHaveDifferentNamesAndSuffixesAndTheFirstRecognisesNothing
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -10,10 +10,10 @@
 #include "data_prep/input/partitions.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_text;
 
 TextRecord read_line(TextFieldReader& reader, std::string text, std::uint64_t offset = 5) {
@@ -151,7 +151,7 @@ std::vector<std::pair<std::uint64_t, std::string>> lines_by_chunks(
 }
 
 TEST(JsonLines, GivesEachLineOnceForEveryChunkSize) {
-  const TemporaryFolder folder("line_chunk");
+  const TestDirectory folder("line_chunk");
   const std::string texts[] = {"",
                                "\n",
                                "a",
@@ -174,7 +174,7 @@ TEST(JsonLines, GivesEachLineOnceForEveryChunkSize) {
 }
 
 TEST(JsonLines, ReadsLinesFarLongerThanAChunk) {
-  const TemporaryFolder folder("line_chunk_long");
+  const TestDirectory folder("line_chunk_long");
   const std::string text = std::string(300'000, 'x') + "\n" + std::string(70'000, 'y') + "\nz";
   write_text(folder.path() / "f", text);
 
@@ -187,7 +187,7 @@ TEST(JsonLines, ReadsLinesFarLongerThanAChunk) {
 }
 
 TEST(Inputs, AreNamedFromTheirCommonDirectoryAndCutIntoPartitions) {
-  const TemporaryFolder folder("inputs");
+  const TestDirectory folder("inputs");
   std::filesystem::create_directories(folder.path() / "a" / "b");
   write_text(folder.path() / "a" / "x.jsonl", std::string(10, 'x'));
   write_text(folder.path() / "a" / "b" / "y.jsonl", std::string(25, 'y'));
@@ -207,7 +207,7 @@ TEST(Inputs, AreNamedFromTheirCommonDirectoryAndCutIntoPartitions) {
 }
 
 TEST(Inputs, RefuseWhatCannotBeRead) {
-  const TemporaryFolder folder("inputs_bad");
+  const TestDirectory folder("inputs_bad");
   write_text(folder.path() / "x.jsonl", "x");
   write_text(folder.path() / "x.jsonl.gz", "x");
   const std::string good = (folder.path() / "x.jsonl").string();
@@ -219,7 +219,7 @@ TEST(Inputs, RefuseWhatCannotBeRead) {
 }
 
 TEST(Inputs, RefuseAJsonArrayHoweverItIsWritten) {
-  const TemporaryFolder folder("inputs_array");
+  const TestDirectory folder("inputs_array");
   const std::string path = (folder.path() / "a.jsonl").string();
   const auto refusal = [&](const std::string& content) {
     write_text(path, content);
@@ -244,4 +244,4 @@ TEST(Inputs, RefuseAJsonArrayHoweverItIsWritten) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

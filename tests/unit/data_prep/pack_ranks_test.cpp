@@ -14,33 +14,34 @@
 #include "core/error.hpp"
 #include "data/shards/token_set.hpp"
 #include "data_prep/pack/pack.hpp"
-#include "data_prep/pack/pack_folder.hpp"
+#include "data_prep/pack/pack_directory.hpp"
 #include "unit/data_prep/compress.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::files_below;
 using testing::gzip;
 using testing::in_pieces;
 using testing::pack_with;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_text;
 using testing::zstd;
 
 /// Runs `body` on all ranks. Returns the errors that they agreed on, one for each rank that threw
 /// it.
-std::vector<std::string> agreed_errors(int ranks, const std::function<void(Communicator&)>& body) {
+std::vector<std::string> agreed_errors(int ranks,
+                                       const std::function<void(comm::Communicator&)>& body) {
   std::mutex mutex;
   std::vector<std::string> errors;
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     try {
       body(world);
-    } catch (const AgreedError& error) {
+    } catch (const comm::AgreedError& error) {
       const std::lock_guard lock(mutex);
       errors.push_back(formatted("{} {}", exit_code(error.kind()), error.what()));
-    } catch (const PeerFailed&) {
+    } catch (const comm::PeerFailed&) {
     }
   });
   return errors;
@@ -71,7 +72,7 @@ class PackRanks : public ::testing::Test {
     return config;
   }
 
-  TemporaryFolder folder_{"pack_ranks"};
+  TestDirectory folder_{"pack_ranks"};
   std::filesystem::path path_ = folder_.path();
   std::string tokenizer_;
   std::string text_;
@@ -81,7 +82,7 @@ TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
   pack_with(config("alone"), tokenizer_, nullptr);
   const auto files = files_below(path_ / "alone");
   ASSERT_GT(files.size(), 22U);
-  EXPECT_GT(TokenSet::open(path_ / "alone").manifest().counts.bad_lines, 0U);
+  EXPECT_GT(data::TokenSet::open(path_ / "alone").manifest().counts.bad_lines, 0U);
 
   for (const int ranks : {1, 2, 4, 7}) {
     for (const int threads : {1, 3}) {
@@ -90,7 +91,8 @@ TEST_F(PackRanks, MakeTheSameBytesWhoeverMakesThem) {
         PackConfig shared = config("shared");
         shared.threads = threads;
         shared.schedule = schedule;
-        run_ranks(ranks, [&](Communicator& world) { pack_with(shared, tokenizer_, &world); });
+        comm::run_ranks(ranks,
+                        [&](comm::Communicator& world) { pack_with(shared, tokenizer_, &world); });
 
         EXPECT_EQ(files_below(path_ / "shared"), files) << ranks << " ranks, " << threads;
         std::filesystem::remove_all(path_ / "shared");
@@ -116,7 +118,7 @@ TEST_F(PackRanks, PartsMakeTheSameBytesInAnyOrderAndTheLastCompletesTheSet) {
   EXPECT_EQ(files_below(path_ / "parts"), files_below(path_ / "whole"));
 
   std::filesystem::remove_all(path_ / "parts");
-  run_ranks(4, [&](Communicator& world) {
+  comm::run_ranks(4, [&](comm::Communicator& world) {
     PackConfig mine = config("parts");
     mine.part = formatted("{}/4", world.rank() + 1);
     pack_with(mine, tokenizer_, nullptr);
@@ -158,7 +160,7 @@ TEST_F(PackRanks, ContinueWithTheMissingPartitions) {
   write_text(path_ / "rest" / ".tmp.shard-00003.h5.77", "half");
 
   PackReport report;
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     const PackReport mine = pack_with(config("rest"), tokenizer_, &world);
     if (world.rank() == 0) report = mine;
   });
@@ -177,15 +179,16 @@ TEST_F(PackRanks, CompressionChangesNoTokens) {
     PackConfig asked = config(output);
     asked.inputs = {(path_ / input).string()};
     pack_with(asked, tokenizer_, nullptr);
-    return TokenSet::open(path_ / output);
+    return data::TokenSet::open(path_ / output);
   };
-  const TokenSet plain = packed("x.jsonl", "plain");
+  const data::TokenSet plain = packed("x.jsonl", "plain");
   for (const char* suffix : {".gz", ".zst"}) {
-    const TokenSet other = packed(std::string("x.jsonl") + suffix, std::string("set") + suffix);
+    const data::TokenSet other =
+        packed(std::string("x.jsonl") + suffix, std::string("set") + suffix);
     ASSERT_EQ(other.num_shards(), plain.num_shards());
     for (std::size_t s = 0; s < plain.num_shards(); ++s) {
-      const TokenShard& a = plain.shard(s);
-      const TokenShard& b = other.shard(s);
+      const data::TokenShard& a = plain.shard(s);
+      const data::TokenShard& b = other.shard(s);
       ASSERT_EQ(a.document_offsets(), b.document_offsets());
       ASSERT_EQ(a.document_source_offsets(), b.document_source_offsets());
       std::vector<std::int64_t> tokens(a.num_tokens());
@@ -202,9 +205,10 @@ TEST_F(PackRanks, CompressionChangesNoTokens) {
 TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   write_synth((path_ / "in" / "m.jsonl").string(), 2000, 12, false);
   write_text(path_ / "in" / "n.jsonl.gz", gzip(read_file(path_ / "in" / "m.jsonl")));
-  run_ranks(3, [&](Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
+  comm::run_ranks(3,
+                  [&](comm::Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
   const auto files = files_below(path_ / "set");
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     const PackReport report = pack_with(config("set"), tokenizer_, &world);
     EXPECT_EQ(report.kept, report.partitions);
   });
@@ -214,7 +218,8 @@ TEST_F(PackRanks, NoticeAnInputChangedWithinItsSize) {
   bytes[bytes.size() / 2] ^= 1;
   write_text(path_ / "in" / "m.jsonl", bytes);
   try {
-    run_ranks(3, [&](Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
+    comm::run_ranks(
+        3, [&](comm::Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -234,7 +239,7 @@ TEST_F(PackRanks, CountInvalidRecordsTogether) {
   asked.max_bad = 29;  // no partition has that many
   std::string message;
   try {
-    run_ranks(3, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
+    comm::run_ranks(3, [&](comm::Communicator& world) { pack_with(asked, tokenizer_, &world); });
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);
     message = error.what();
@@ -242,8 +247,8 @@ TEST_F(PackRanks, CountInvalidRecordsTogether) {
   EXPECT_NE(message.find("more than --max-bad 29"), std::string::npos) << message;
 
   asked.max_bad = 30;
-  run_ranks(3, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
-  EXPECT_EQ(TokenSet::open(path_ / "bad").manifest().counts.bad_lines, 30U);
+  comm::run_ranks(3, [&](comm::Communicator& world) { pack_with(asked, tokenizer_, &world); });
+  EXPECT_EQ(data::TokenSet::open(path_ / "bad").manifest().counts.bad_lines, 30U);
 }
 
 TEST_F(PackRanks, RefuseAWrongInputOnceAndBeforeAnyShard) {
@@ -259,7 +264,7 @@ TEST_F(PackRanks, RefuseAWrongInputOnceAndBeforeAnyShard) {
     asked.inputs.push_back((path_ / name).string());
 
     const auto errors =
-        agreed_errors(2, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
+        agreed_errors(2, [&](comm::Communicator& world) { pack_with(asked, tokenizer_, &world); });
 
     ASSERT_EQ(errors.size(), 1U) << name;
     EXPECT_TRUE(errors[0].starts_with("3 ")) << errors[0];
@@ -273,7 +278,7 @@ TEST_F(PackRanks, LeaveNothingBehindIfNoShardIsMade) {
   PackConfig asked = config("none");
   asked.inputs = {(path_ / "bad.jsonl").string()};
   try {
-    run_ranks(2, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
+    comm::run_ranks(2, [&](comm::Communicator& world) { pack_with(asked, tokenizer_, &world); });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data) << error.what();
@@ -282,16 +287,16 @@ TEST_F(PackRanks, LeaveNothingBehindIfNoShardIsMade) {
 
   write_text(path_ / "bad.jsonl", "{\"text\": \"\"}\n");
   const auto errors =
-      agreed_errors(2, [&](Communicator& world) { pack_with(asked, tokenizer_, &world); });
+      agreed_errors(2, [&](comm::Communicator& world) { pack_with(asked, tokenizer_, &world); });
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_NE(errors[0].find("no document in"), std::string::npos) << errors[0];
   EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
 }
 
 TEST_F(PackRanks, AnyRankCanRemoveWhatRank0HasPutThere) {
-  const Tokenizer tokenizer = load_tokenizer(tokenizer_);
-  run_ranks(2, [&](Communicator& world) {
-    PackFolder folder((path_ / "none").string(), Manifest(), 3, PackPart(), all_shards(3));
+  const text::Tokenizer tokenizer = load_tokenizer(tokenizer_);
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    PackDirectory folder((path_ / "none").string(), data::Manifest(), 3, PackPart(), all_shards(3));
     folder.prepare(&tokenizer, world);
     world.barrier();
     if (world.rank() == 0) {
@@ -351,4 +356,4 @@ TEST_F(PackRanks, LeaveNothingHalfWhereTheDiskEnds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -14,13 +14,13 @@
 #include "text/tokenizer.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::files_below;
 using testing::pack_config;
 using testing::pack_with;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_text;
 
 class Pack : public ::testing::Test {
@@ -40,7 +40,7 @@ class Pack : public ::testing::Test {
     return "no error";
   }
 
-  TemporaryFolder folder_{"pack"};
+  TestDirectory folder_{"pack"};
   std::filesystem::path path_ = folder_.path();
   std::string corpus_ = (path_ / "corpus.jsonl").string();
   std::string tokenizer_;
@@ -49,8 +49,8 @@ class Pack : public ::testing::Test {
 TEST_F(Pack, HoldsEachTextBetweenBeginAndEndWithItsPlace) {
   pack_with(pack_config(corpus_, path_ / "set"), tokenizer_, nullptr);
 
-  const TokenSet set = TokenSet::open(path_ / "set");
-  const Tokenizer tokenizer = Tokenizer::from_files(set.tokenizer_files(), "set");
+  const data::TokenSet set = data::TokenSet::open(path_ / "set");
+  const text::Tokenizer tokenizer = text::Tokenizer::from_files(set.tokenizer_files(), "set");
   const std::string lines = read_file(corpus_);
   ASSERT_GT(set.num_shards(), 2U);
   ASSERT_EQ(set.num_documents(), 400U);
@@ -99,7 +99,8 @@ TEST_F(Pack, BytesDoNotDependOnRanks) {
   for (const int ranks : {1, 2, 4}) {
     const PackConfig config = pack_config(corpus_, path_ / ("ranks" + std::to_string(ranks)));
 
-    run_ranks(ranks, [&](Communicator& world) { pack_with(config, tokenizer_, &world); });
+    comm::run_ranks(ranks,
+                    [&](comm::Communicator& world) { pack_with(config, tokenizer_, &world); });
 
     EXPECT_EQ(files_below(path_ / "alone"), files_below(config.output)) << ranks;
   }
@@ -240,7 +241,7 @@ TEST_F(Pack, CountsAndListsInvalidRecords) {
 
   pack_with(config, tokenizer_, nullptr);
 
-  const auto json = nlohmann::json::parse(inspect_json(TokenSet::open(path_ / "bad")));
+  const auto json = nlohmann::json::parse(inspect_json(data::TokenSet::open(path_ / "bad")));
   EXPECT_EQ(json["kind"], "pretrain");
   EXPECT_EQ(json["documents"], 2);
   EXPECT_EQ(json["bad_lines"], 2);
@@ -268,7 +269,7 @@ TEST_F(Pack, NamesThePlaceOfBadText) {
   config.output = (path_ / "replaced").string();
   config.documents.on_bad_text = "replace";
   pack_with(config, tokenizer_, nullptr);
-  EXPECT_EQ(TokenSet::open(path_ / "replaced").manifest().counts.replaced_chars, 1U);
+  EXPECT_EQ(data::TokenSet::open(path_ / "replaced").manifest().counts.replaced_chars, 1U);
 }
 
 TEST_F(Pack, RefusesInputsWithoutAnyDocument) {
@@ -297,7 +298,7 @@ TEST_F(Pack, ADirectoryIsFreeAgainAfterAPackWithoutAnyDocument) {
 
   config.documents.text.field = "txt";
   EXPECT_EQ(error_of(config, ErrorKind::usage), "no error");
-  EXPECT_EQ(TokenSet::open(config.output).num_documents(), 1U);
+  EXPECT_EQ(data::TokenSet::open(config.output).num_documents(), 1U);
 }
 
 TEST_F(Pack, RefusesANameThatIsNoText) {
@@ -316,8 +317,8 @@ TEST_F(Pack, TreatsAddedTokensInTextsAsAsked) {
   config.documents.text.special_in_text = "text";
   pack_with(config, tokenizer_, nullptr);
 
-  EXPECT_EQ(TokenSet::open(path_ / "allow").num_tokens(), 3U);
-  EXPECT_GT(TokenSet::open(path_ / "text").num_tokens(), 5U);
+  EXPECT_EQ(data::TokenSet::open(path_ / "allow").num_tokens(), 3U);
+  EXPECT_GT(data::TokenSet::open(path_ / "text").num_tokens(), 5U);
 }
 
 TEST(Synth, IsAFunctionOfSeedAndIndex) {
@@ -328,7 +329,7 @@ TEST(Synth, IsAFunctionOfSeedAndIndex) {
 }
 
 TEST(Synth, OverwritesNothingElse) {
-  const TemporaryFolder folder("synth");
+  const TestDirectory folder("synth");
   const std::string path = (folder.path() / "c.jsonl").string();
   write_synth(path, 10, 1, false);
 
@@ -341,7 +342,7 @@ TEST(Synth, OverwritesNothingElse) {
 TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
   PackConfig config = pack_config(corpus_, path_ / "set");
   pack_with(config, tokenizer_, nullptr);
-  const std::string identity = TokenSet::open(config.output).manifest().config_json;
+  const std::string identity = data::TokenSet::open(config.output).manifest().config_json;
   EXPECT_EQ(identity, R"({"field":"text","bos":true,"eos":true,"special_in_text":"allow",)"
                       R"("on_bad_text":"error","unit_bytes":20000,"packing_rule":2})");
 
@@ -381,4 +382,4 @@ TEST(PackIdentity, ASettingThatCameLaterIsThereOnlyWhenItIsUsed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -11,7 +11,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using Groups = std::vector<std::vector<std::size_t>>;
@@ -42,8 +42,8 @@ TEST(PartitionScheduler, FixedSharesAreAllPartitions) {
   const std::vector<std::uint64_t> bytes(11, 1);
   std::vector<std::size_t> all;
   std::mutex mutex;
-  run_ranks(3, [&](Communicator& world) {
-    PartitionScheduler scheduler(world, singles(11), bytes, true, [](const PartitionTally&) {});
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    PartitionScheduler scheduler(world, singles(11), bytes, true, [](const PartitionProgress&) {});
     while (const auto partition = scheduler.next({}, false)) {
       const std::lock_guard lock(mutex);
       all.push_back(*partition);
@@ -61,17 +61,17 @@ TEST(PartitionScheduler, FixedSharesAreAllPartitions) {
 template <class Work>
 Groups share(int ranks, std::size_t partitions, std::uint64_t& bytes_told, Work&& work) {
   Groups taken(static_cast<std::size_t>(ranks));
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     std::uint64_t told = 0;
-    PartitionScheduler scheduler(world, singles(partitions),
-                                 std::vector<std::uint64_t>(partitions, 1), false,
-                                 [&](const PartitionTally& tally) { told += tally.bytes; });
-    PartitionTally tally;
+    PartitionScheduler scheduler(
+        world, singles(partitions), std::vector<std::uint64_t>(partitions, 1), false,
+        [&](const PartitionProgress& progress) { told += progress.bytes; });
+    PartitionProgress progress;
     bool stop = false;
-    while (const auto partition = scheduler.next(tally, stop)) {
+    while (const auto partition = scheduler.next(progress, stop)) {
       taken[static_cast<std::size_t>(world.rank())].push_back(*partition);
       stop = work(world.rank(), *partition, scheduler);
-      tally = {.bytes = *partition + 1};
+      progress = {.bytes = *partition + 1};
     }
     scheduler.finish();
     world.barrier();
@@ -131,20 +131,21 @@ TEST(PartitionScheduler, AStopOfOneRankEndsAll) {
 }
 
 TEST(PartitionScheduler, AnErrorInTheCountEndsRankZero) {
-  EXPECT_THROW(run_ranks(2,
-                         [](Communicator& world) {
-                           PartitionScheduler scheduler(world, singles(20),
-                                                        std::vector<std::uint64_t>(20, 1), false,
-                                                        [](const PartitionTally& tally) {
-                                                          if (tally.bad_lines > 2)
-                                                            fail(ErrorKind::data, "too many");
-                                                        });
-                           while (scheduler.next({.bad_lines = world.rank() == 0 ? 0U : 3U}, false))
-                             scheduler.serve();
-                           scheduler.finish();
-                         }),
-               Error);
+  EXPECT_THROW(
+      comm::run_ranks(2,
+                      [](comm::Communicator& world) {
+                        PartitionScheduler scheduler(world, singles(20),
+                                                     std::vector<std::uint64_t>(20, 1), false,
+                                                     [](const PartitionProgress& progress) {
+                                                       if (progress.bad_lines > 2)
+                                                         fail(ErrorKind::data, "too many");
+                                                     });
+                        while (scheduler.next({.bad_lines = world.rank() == 0 ? 0U : 3U}, false))
+                          scheduler.serve();
+                        scheduler.finish();
+                      }),
+      Error);
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -1,6 +1,6 @@
 #include "unit/data_prep/small_chats.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::ChatPack;
@@ -251,7 +251,7 @@ TEST_F(FieldsOfRecords, AnExistingDirectoryStaysWithItsFiles) {
   pack_nothing();
   EXPECT_TRUE(std::filesystem::exists(path_ / "mine" / "tokenizer" / "tokenizer.json"));
   try {
-    TokenSet::open(path_ / "mine");
+    data::TokenSet::open(path_ / "mine");
     FAIL();
   } catch (const Error& error) {
     const std::string told = error.what();
@@ -261,4 +261,4 @@ TEST_F(FieldsOfRecords, AnExistingDirectoryStaysWithItsFiles) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -8,36 +8,36 @@
 #include "data/shards/set_kind.hpp"
 #include "text/chat/record_forms.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 TEST(SetKinds, EveryKindThatPackReadsHasARowOfItsDataSet) {
-  ASSERT_EQ(set_kinds().size(), record_kinds().size());
-  for (std::size_t i = 0; i < set_kinds().size(); ++i)
-    EXPECT_EQ(set_kinds()[i].name, record_kinds()[i].name);
+  ASSERT_EQ(data::set_kinds().size(), text::record_kinds().size());
+  for (std::size_t i = 0; i < data::set_kinds().size(); ++i)
+    EXPECT_EQ(data::set_kinds()[i].name, text::record_kinds()[i].name);
 }
 
 TEST(SetKinds, ARowIsFoundByItsNameAndItsForm) {
-  for (const RecordKind& kind : record_kinds()) {
-    EXPECT_EQ(&set_kind(kind.name), &set_kinds()[&kind - record_kinds().data()]);
-    EXPECT_EQ(find_record_kind(kind.name), &kind);
-    EXPECT_EQ(&record_kind(kind.form), &kind);
-    EXPECT_EQ(set_kind(kind.name).is_masked(), kind.form.has_value()) << kind.name;
+  for (const text::RecordKind& kind : text::record_kinds()) {
+    EXPECT_EQ(&data::set_kind(kind.name), &data::set_kinds()[&kind - text::record_kinds().data()]);
+    EXPECT_EQ(text::find_record_kind(kind.name), &kind);
+    EXPECT_EQ(&text::record_kind(kind.form), &kind);
+    EXPECT_EQ(data::set_kind(kind.name).is_masked(), kind.form.has_value()) << kind.name;
   }
-  EXPECT_EQ(find_record_kind("rl"), nullptr);
-  EXPECT_FALSE(set_kind("rl").is_masked());
+  EXPECT_EQ(text::find_record_kind("rl"), nullptr);
+  EXPECT_FALSE(data::set_kind("rl").is_masked());
 }
 
 TEST(SetKinds, ColumnsOfAKindHaveDifferentNamesAndDifferentContent) {
-  for (const SetKind& kind : set_kinds()) {
-    const DocumentTargets targets;
+  for (const data::SetKind& kind : data::set_kinds()) {
+    const data::DocumentTargets targets;
     std::set<std::string> names;
     std::set<const void*> contents;
-    for (const NumberColumn& column : kind.numbers) {
+    for (const data::NumberColumn& column : kind.numbers) {
       names.insert(column.name);
       contents.insert(&column.of(targets));
     }
-    for (const SpanColumn& column : kind.spans) {
+    for (const data::SpanColumn& column : kind.spans) {
       names.insert({column.ptr, column.span});
       contents.insert(&column.of(targets));
     }
@@ -47,13 +47,13 @@ TEST(SetKinds, ColumnsOfAKindHaveDifferentNamesAndDifferentContent) {
 }
 
 TEST(SetKinds, NumberOfNamesIsThatOfTheList) {
-  for (const RecordKind& kind : record_kinds()) {
+  for (const text::RecordKind& kind : text::record_kinds()) {
     const std::size_t listed = kind.names.empty() ? 0 : split(kind.names, ',').size();
     EXPECT_EQ(kind.num_names, listed) << kind.name;
   }
-  EXPECT_EQ(chat_kind_names(" and "), "sft and dpo");
-  EXPECT_EQ(chat_kind_names(", ", ChatForm::pair), "dpo");
+  EXPECT_EQ(text::chat_kind_names(" and "), "sft and dpo");
+  EXPECT_EQ(text::chat_kind_names(", ", text::ChatForm::pair), "dpo");
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -38,8 +38,8 @@ class ChatPack : public ::testing::Test {
  protected:
   ChatPack() {
     static const std::map<std::string, std::string> files = [this] {
-      write_synth((path_ / "corpus.jsonl").string(), 400, 3, false);
-      return Tokenizer::load(tokenizer_of(path_, (path_ / "corpus.jsonl").string())).files();
+      data_prep::write_synth((path_ / "corpus.jsonl").string(), 400, 3, false);
+      return text::Tokenizer::load(tokenizer_of(path_, (path_ / "corpus.jsonl").string())).files();
     }();
     std::filesystem::create_directories(tokenizer_);
     for (const auto& [name, content] : files)
@@ -48,19 +48,19 @@ class ChatPack : public ::testing::Test {
 
   /// Packs these lines. Returns the summary of the data set.
   SortedJson pack_lines(const std::string& kind, const std::vector<std::string>& lines,
-                        const std::function<void(PackConfig&)>& change = {}) {
+                        const std::function<void(data_prep::PackConfig&)>& change = {}) {
     std::string text;
     for (const std::string& line : lines) text += line + "\n";
     write_text(path_ / "in.jsonl", text);
-    PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
+    data_prep::PackConfig config = pack_config((path_ / "in.jsonl").string(), path_ / "set");
     config.documents.kind = kind;
     config.documents.chat.format = "minimind-v3";
     if (change) change(config);
     std::filesystem::remove_all(config.output);
     report_ = pack_with(config, tokenizer_, nullptr);
-    set_.emplace(TokenSet::open(config.output));
+    set_.emplace(data::TokenSet::open(config.output));
     set_->verify(false);
-    return SortedJson::parse(inspect_json(*set_));
+    return SortedJson::parse(data_prep::inspect_json(*set_));
   }
 
   std::string sft(const SortedJson& messages) {
@@ -72,22 +72,22 @@ class ChatPack : public ::testing::Test {
   }
 
   SortedJson line(std::uint64_t number) {
-    return SortedJson::parse(document_json(*set_, find_line(*set_, number)));
+    return SortedJson::parse(data_prep::document_json(*set_, data_prep::find_line(*set_, number)));
   }
 
   /// Returns all samples of the last packed data set, cut to this length, as one batch.
-  Batch cut_to(std::int64_t seq_len) {
-    const SampleSet samples(*set_, seq_len);
+  data::Batch cut_to(std::int64_t seq_len) {
+    const data::SampleSet samples(*set_, seq_len);
     std::vector<std::int64_t> indices(samples.size());
     std::iota(indices.begin(), indices.end(), 0);
-    return samples.make_batch(indices, SampleOrder(samples.size(), 0, /*shuffle=*/false));
+    return samples.make_batch(indices, data::SampleOrder(samples.size(), 0, /*shuffle=*/false));
   }
 
   /// Expects that the last packed data set loses at this length what `counts` of a pack at this
   /// length say.
-  void expect_loss(const ShardCounts& counts, std::int64_t seq_len) {
-    const LengthLoss loss =
-        length_loss(*set_, seq_len, DocumentRange{0, set_->num_documents()}).value();
+  void expect_loss(const data::ShardCounts& counts, std::int64_t seq_len) {
+    const data::LengthLoss loss =
+        data::length_loss(*set_, seq_len, data::DocumentRange{0, set_->num_documents()}).value();
     EXPECT_EQ(loss.documents, counts.documents + counts.dropped) << seq_len;
     EXPECT_EQ(loss.dropped, counts.dropped_long) << seq_len;
     EXPECT_EQ(loss.truncated, counts.truncated) << seq_len;
@@ -101,23 +101,23 @@ class ChatPack : public ::testing::Test {
   /// that length.
   void expect_cut_as_packed(const std::string& kind, const std::vector<std::string>& lines,
                             const std::vector<std::int64_t>& lengths,
-                            const std::function<void(PackConfig&)>& change = {}) {
-    const auto small = [&](PackConfig& config) {
+                            const std::function<void(data_prep::PackConfig&)>& change = {}) {
+    const auto small = [&](data_prep::PackConfig& config) {
       config.unit_bytes = 4000;
       if (change) change(config);
     };
     for (const std::int64_t seq_len : lengths) {
-      pack_lines(kind, lines, [&](PackConfig& config) {
+      pack_lines(kind, lines, [&](data_prep::PackConfig& config) {
         small(config);
         config.seq_len = seq_len;
       });
-      const Batch packed = cut_to(seq_len);
+      const data::Batch packed = cut_to(seq_len);
       const std::uint64_t documents = set_->num_documents();
-      const ShardCounts counts = set_->manifest().counts;
+      const data::ShardCounts counts = set_->manifest().counts;
       pack_lines(kind, lines, small);
       EXPECT_GT(set_->num_shards(), 2U);
       EXPECT_GE(set_->num_documents(), documents);
-      const Batch cut = cut_to(seq_len);
+      const data::Batch cut = cut_to(seq_len);
       expect_loss(counts, seq_len);
 
       ASSERT_EQ(cut.tokens, packed.tokens) << seq_len;
@@ -131,7 +131,7 @@ class ChatPack : public ::testing::Test {
 
   /// Returns the decoded targets.
   std::string trained(const SortedJson& side) {
-    const Tokenizer tokenizer = Tokenizer::load(tokenizer_);
+    const text::Tokenizer tokenizer = text::Tokenizer::load(tokenizer_);
     std::vector<std::uint32_t> ids;
     for (std::size_t i = 0; i < side["ids"].size(); ++i) {
       if (side["target"][i] == 1) ids.push_back(side["ids"][i]);
@@ -139,11 +139,11 @@ class ChatPack : public ::testing::Test {
     return tokenizer.decode(ids);
   }
 
-  TemporaryFolder folder_{"chat_pack"};
+  TestDirectory folder_{"chat_pack"};
   std::filesystem::path path_ = folder_.path();
   std::string tokenizer_ = (path_ / "tok").string();
-  std::optional<TokenSet> set_;
-  PackReport report_;
+  std::optional<data::TokenSet> set_;
+  data_prep::PackReport report_;
 };
 
 }  // namespace trireme::testing

@@ -18,18 +18,19 @@ inline void write_text(const std::filesystem::path& path, const std::string& tex
 }
 
 inline std::string tokenizer_of(const std::filesystem::path& folder, const std::string& corpus) {
-  TrainTokenizerConfig config;
+  data_prep::TrainTokenizerConfig config;
   config.inputs = {corpus};
   config.output = (folder / "tok").string();
   config.vocab_size = 400;
   config.on_bad_text = "skip";
   config.progress = "none";
-  train_tokenizer(config);
+  data_prep::train_tokenizer(config);
   return config.output;
 }
 
-inline PackConfig pack_config(const std::string& input, const std::filesystem::path& output) {
-  PackConfig config;
+inline data_prep::PackConfig pack_config(const std::string& input,
+                                         const std::filesystem::path& output) {
+  data_prep::PackConfig config;
   config.inputs = {input};
   config.output = output.string();
   config.seq_len = 64;
@@ -39,9 +40,10 @@ inline PackConfig pack_config(const std::string& input, const std::filesystem::p
   return config;
 }
 
-inline PackReport pack_with(PackConfig config, const std::string& tokenizer, Communicator* world) {
+inline data_prep::PackReport pack_with(data_prep::PackConfig config, const std::string& tokenizer,
+                                       comm::Communicator* world) {
   config.tokenizer = tokenizer;
-  return pack(config, world);
+  return data_prep::pack(config, world);
 }
 
 /// Returns the content of all files below `folder` by relative name.

@@ -10,11 +10,11 @@
 #include "support/sorted_words.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-namespace trireme {
+namespace trireme::data_prep {
 namespace {
 
 using testing::files_below;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 using testing::write_text;
 
 class TrainTokenizer : public ::testing::Test {
@@ -49,7 +49,7 @@ class TrainTokenizer : public ::testing::Test {
     return "no error";
   }
 
-  TemporaryFolder folder_{"train_tokenizer"};
+  TestDirectory folder_{"train_tokenizer"};
   std::filesystem::path path_ = folder_.path();
   std::vector<std::string> inputs_{(path_ / "a.jsonl").string(), (path_ / "b.jsonl").string()};
 };
@@ -61,7 +61,7 @@ TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
     train_tokenizer(alone);
     const auto expected = files_below(alone.output);
     ASSERT_EQ(expected.size(), 2U);
-    const WordCounter words = count_words(alone, minimind_reserved_tokens(), nullptr);
+    const text::WordCounter words = count_words(alone, text::minimind_reserved_tokens(), nullptr);
     ASSERT_EQ(words.cut_tokens().size(), cut ? 2U : 0U);
     if (cut) {
       ASSERT_EQ(words.cut_tokens().at("<|im_end|>"), 2U);
@@ -71,7 +71,7 @@ TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
       shared.special_in_text = alone.special_in_text;
       shared.threads = threads;
       std::swap(shared.inputs[0], shared.inputs[1]);
-      run_ranks(ranks, [&](Communicator& world) { train_tokenizer(shared, &world); });
+      comm::run_ranks(ranks, [&](comm::Communicator& world) { train_tokenizer(shared, &world); });
 
       EXPECT_EQ(files_below(shared.output), expected) << ranks << " ranks, " << threads;
     }
@@ -81,9 +81,9 @@ TEST_F(TrainTokenizer, FilesAreTheSameForAnyThreadsAndRanks) {
 TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
   TrainTokenizerConfig cutting = config("-");
   cutting.special_in_text = "allow";
-  const auto expected = count_words(cutting, minimind_reserved_tokens(), nullptr);
-  run_ranks(3, [&](Communicator& world) {
-    const WordCounter words = count_words(cutting, minimind_reserved_tokens(), &world);
+  const auto expected = count_words(cutting, text::minimind_reserved_tokens(), nullptr);
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    const text::WordCounter words = count_words(cutting, text::minimind_reserved_tokens(), &world);
     if (world.rank() == 0) {
       EXPECT_EQ(sorted_words(words), sorted_words(expected));
       EXPECT_EQ(words.cut_tokens(), expected.cut_tokens());
@@ -103,7 +103,7 @@ TEST_F(TrainTokenizer, RankZeroGetsTheCountsOfAllRanks) {
 TEST_F(TrainTokenizer, LinesAreTextsWhenAskedFor) {
   TrainTokenizerConfig lines = config("-");
   lines.unit = "line";
-  const auto sorted = sorted_words(count_words(lines, minimind_reserved_tokens(), nullptr));
+  const auto sorted = sorted_words(count_words(lines, text::minimind_reserved_tokens(), nullptr));
   const auto found = std::find_if(sorted.begin(), sorted.end(),
                                   [](const auto& entry) { return entry.first == "  \n"; });
   EXPECT_NE(found, sorted.end());
@@ -207,4 +207,4 @@ TEST_F(TrainTokenizer, BenchCountsWhatItMeasures) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::data_prep

@@ -9,7 +9,7 @@
 #include "generate/answer_text.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 using Array = std::array<std::uint32_t, 16>;
@@ -68,7 +68,7 @@ TEST(KvBlocks, ForgetsWhatWasNeverComputed) {
   blocks.publish(a, KvBlocks::kStart, tokens_from(0));
   blocks.publish(b, KvBlocks::kStart, tokens_from(100));
   blocks.give_back(b);
-  blocks.forget_published();
+  blocks.withdraw_published();
   EXPECT_FALSE(blocks.share(KvBlocks::kStart, tokens_from(0)));
   EXPECT_FALSE(blocks.share(KvBlocks::kStart, tokens_from(100)));
   blocks.give_back(a);
@@ -84,7 +84,7 @@ struct Pieces {
 };
 
 Pieces pieces_of(const std::string& text, std::vector<std::string> stop) {
-  static const Tokenizer tokenizer = samples::small_tokenizer();
+  static const text::Tokenizer tokenizer = text::samples::small_tokenizer();
   AnswerText answer(tokenizer, std::move(stop), true);
   Pieces pieces;
   const auto take = [&](const std::string& piece) {
@@ -121,7 +121,7 @@ TEST(AnswerText, PartsAreWholeCharacters) {
   }
   EXPECT_EQ(shown, text.size());
   // The last token is only the first byte of a character.
-  static const Tokenizer tokenizer = samples::small_tokenizer();
+  static const text::Tokenizer tokenizer = text::samples::small_tokenizer();
   AnswerText answer(tokenizer, {}, true);
   for (std::uint32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     if (tokenizer.token_bytes(id) != "\xE4") continue;
@@ -133,4 +133,4 @@ TEST(AnswerText, PartsAreWholeCharacters) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -8,7 +8,7 @@
 #include "device/own_pages.hpp"
 #include "support/resident.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 constexpr std::int64_t kBlocks = 2048;
@@ -17,8 +17,8 @@ constexpr std::int64_t kWidth = 256;
 constexpr std::int64_t kBlockBytes = 2 * kHeads * kWidth * 16 * 4;  // keys and values, fp32
 constexpr std::int64_t kMebi = std::int64_t{1} << 20;
 
-KvCache make_cache() {
-  const auto make = [](std::int64_t count) { return own_pages(count, at::kFloat); };
+model::KvCache make_cache() {
+  const auto make = [](std::int64_t count) { return device::own_pages(count, at::kFloat); };
   return {{ops::make_paged_cache(kBlocks, kHeads, kWidth, make)}};
 }
 
@@ -32,7 +32,7 @@ void expect_done(const KvPages& pages, std::int64_t blocks) {
 }
 
 TEST(KvPages, MemoryIsUnderBlocksBeforeTheyAreReached) {
-  const KvCache cache = make_cache();
+  const model::KvCache cache = make_cache();
   const std::int64_t before = resident_bytes();
   KvPages pages(cache);
   expect_done(pages, KvPages::kAhead);
@@ -48,7 +48,7 @@ TEST(KvPages, MemoryIsUnderBlocksBeforeTheyAreReached) {
 }
 
 TEST(KvPages, EndsAtOnce) {
-  const KvCache cache = make_cache();
+  const model::KvCache cache = make_cache();
   const std::int64_t before = resident_bytes();
   {
     KvPages pages(cache);
@@ -58,4 +58,4 @@ TEST(KvPages, EndsAtOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::generate

@@ -12,7 +12,7 @@
 
 #include "core/philox.hpp"
 
-namespace trireme {
+namespace trireme::generate {
 namespace {
 
 using Numbers = std::vector<double>;
@@ -203,4 +203,4 @@ TEST(SamplingConfig, NamesWhatIsOutOfRange) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::generate

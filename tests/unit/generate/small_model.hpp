@@ -27,7 +27,7 @@ struct SmallOptions {
 struct SmallModel {
   explicit SmallModel(const SmallOptions& options = {}) {
     at::set_num_threads(1);
-    ModelConfig config = model_preset(options.preset);
+    model::ModelConfig config = model::model_preset(options.preset);
     config.hidden_size = 32;
     config.num_layers = 2;
     config.num_heads = 4;
@@ -37,18 +37,18 @@ struct SmallModel {
     config.max_seq_len = 256;
     config.tie_embeddings = options.tie;
     config.rope_scaling = options.rope_scaling;
-    resolve(config, static_cast<std::int64_t>(tokenizer.vocab_size()) + options.padding);
-    TransformerOptions model_options;
+    model::resolve(config, static_cast<std::int64_t>(tokenizer.vocab_size()) + options.padding);
+    model::TransformerOptions model_options;
     model_options.path = options.dtype == at::kDouble ? ops::Path::plain : ops::Path::fast;
     model_options.lora.rank = options.lora_rank;
     model_options.lora.alpha = static_cast<double>(options.lora_rank);
-    model = std::make_unique<Transformer>(registry, config, model_options);
+    model = std::make_unique<model::Transformer>(registry, config, model_options);
     registry.freeze();
     registry.allocate(mesh, {options.dtype, options.dtype}, at::kCPU);
     model->prepare();
     registry.initialize(11);
     at::manual_seed(3);
-    for (ParamId id = 0; id < registry.size(); ++id) {
+    for (parallel::ParamId id = 0; id < registry.size(); ++id) {
       const at::Tensor weight = registry.main(id);
       if (weight.dim() < 2) continue;
       if (registry.spec(id).name.ends_with("lora_B.weight")) weight.normal_(0, 0.1);
@@ -59,7 +59,7 @@ struct SmallModel {
 
   /// Returns the predictions of the model, computed without a cache.
   [[nodiscard]] at::Tensor logits_after(const std::vector<std::uint32_t>& text) const {
-    Microbatch batch;
+    parallel::Microbatch batch;
     const std::vector<std::int64_t> ids(text.begin(), text.end());
     batch.tokens = at::tensor(ids, at::kLong).view({1, -1});
     batch.positions = at::arange(batch.length(), at::kLong).view({1, -1});
@@ -78,16 +78,16 @@ struct SmallModel {
     return drawn;
   }
 
-  Tokenizer tokenizer = samples::small_tokenizer();
-  std::unique_ptr<Communicator> self = make_world("self", {});
-  Mesh mesh{*self, {}};
-  ParamRegistry registry;
-  std::unique_ptr<Transformer> model;
+  text::Tokenizer tokenizer = text::samples::small_tokenizer();
+  std::unique_ptr<comm::Communicator> self = comm::make_world("self", {});
+  parallel::Mesh mesh{*self, {}};
+  parallel::ParamRegistry registry;
+  std::unique_ptr<model::Transformer> model;
 };
 
-inline std::vector<std::uint32_t> ids_of(const Answer& answer) {
+inline std::vector<std::uint32_t> ids_of(const generate::Answer& answer) {
   std::vector<std::uint32_t> ids;
-  for (const TokenReport& token : answer.tokens) ids.push_back(token.id);
+  for (const generate::TokenReport& token : answer.tokens) ids.push_back(token.id);
   return ids;
 }
 
@@ -104,8 +104,8 @@ inline std::vector<std::vector<std::uint32_t>> random_prompts(std::size_t count,
   return prompts;
 }
 
-inline Request greedy(std::vector<std::uint32_t> prompt, std::int64_t max_tokens) {
-  Request request;
+inline generate::Request greedy(std::vector<std::uint32_t> prompt, std::int64_t max_tokens) {
+  generate::Request request;
   request.prompt = std::move(prompt);
   request.max_tokens = max_tokens;
   request.sampling.temperature = 0;

@@ -8,7 +8,7 @@
 #include "unit/core/scratch.hpp"
 #include "unit/http/http_client.hpp"
 
-namespace trireme {
+namespace trireme::http {
 namespace {
 
 using testing::ClientAnswer;
@@ -30,7 +30,7 @@ class Http : public ::testing::Test {
             .refuse =
                 [](const HttpHead& head) {
                   return head.path == "/closed"
-                             ? std::optional(HttpAnswer{.status = 401, .body = "no"})
+                             ? std::optional(HttpResponse{.status = 401, .body = "no"})
                              : std::nullopt;
                 },
             .handle = [this](HttpRequest request,
@@ -278,4 +278,4 @@ TEST(HttpServer, RefusesAPlaceThatItCannotTake) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::http

@@ -5,26 +5,26 @@
 #include "core/error.hpp"
 #include "scheduler/slurm/output.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 constexpr double kStart_s = 100;
 constexpr double kBegan = 1000;
 
 /// Returns an attempt of job 7 that ended with `code`, `trained_s` after its first step.
-Leg attempt(std::int64_t restart, int code, double trained_s, std::int64_t resumed_from,
-            std::int64_t committed, const std::string& asked_by = "SIGUSR2") {
-  Leg one;
+Attempt attempt(std::int64_t restart, int code, double trained_s, std::int64_t resumed_from,
+                std::int64_t committed, const std::string& asked_by = "SIGUSR2") {
+  Attempt one;
   one.number = restart + 1;
   one.began_at = kBegan;
-  one.start = LegStart{{"7", restart, 0}, {"n1"}, 2, {{"config", "a"}}, resumed_from};
-  one.ready = LegReady{1, kStart_s};
+  one.start = AttemptStart{{"7", restart, 0}, {"n1"}, 2, {{"config", "a"}}, resumed_from};
+  one.ready = AttemptReady{1, kStart_s};
   one.ready_at = kBegan + kStart_s;
   one.committed = committed;
   one.ended_at = one.ready_at + trained_s;
   one.last_at = one.ended_at;
   if (code == kExitStopped) one.requests.push_back({"stop", asked_by, committed});
-  one.end = LegEnd{code == 0 ? "done" : code == kExitStopped ? "stopped" : "failed", code, 1};
+  one.end = AttemptEnd{code == 0 ? "done" : code == kExitStopped ? "stopped" : "failed", code, 1};
   return one;
 }
 
@@ -32,7 +32,7 @@ FinishFacts facts(std::int64_t restart, std::int64_t newest) {
   FinishFacts one;
   one.place = {"7", restart, 0};
   one.srun_code = 143;
-  one.job = read_slurm_job(formatted(
+  one.job = scheduler::read_slurm_job(formatted(
       "JobId=7 JobState=RUNNING Reason=None Requeue=1 Restarts={} PreemptTime=None", restart));
   one.newest_checkpoint = newest;
   one.now_s = kBegan + 5000;
@@ -40,11 +40,11 @@ FinishFacts facts(std::int64_t restart, std::int64_t newest) {
 }
 
 void says(FinishFacts& one, const std::string& text) {
-  one.job = read_slurm_job("JobId=7 " + text);
+  one.job = scheduler::read_slurm_job("JobId=7 " + text);
 }
 
-Decision decide_with(Leg one, const Decision& before, const FinishFacts& after) {
-  Leg last = attempt(0, 5, 200, -1, -1);
+Decision decide_with(Attempt one, const Decision& before, const FinishFacts& after) {
+  Attempt last = attempt(0, 5, 200, -1, -1);
   last.number = 1;
   last.decision = before;
   one.number = 2;
@@ -83,7 +83,7 @@ TEST(Decide, AStoppedAttemptIsRequeuedIfItTrainedLongerThanItsStartTook) {
 }
 
 TEST(Decide, TwentySuccessfulAttemptsAreNoFailures) {
-  std::vector<Leg> attempts;
+  std::vector<Attempt> attempts;
   for (std::int64_t restart = 0; restart < 30; ++restart) {
     attempts.push_back(attempt(restart, restart % 2 == 0 ? 75 : 5, 200, restart - 1, restart));
     const Decision decision = decide(attempts, facts(restart, restart));
@@ -125,9 +125,9 @@ TEST(Decide, TheLimitOfFailuresIsTheUsers) {
 }
 
 TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
-  Leg first = attempt(0, 5, 900, 10, -1);
+  Attempt first = attempt(0, 5, 900, 10, -1);
   first.decision = Decision{.failures_in_a_row = 2};
-  Leg second = attempt(0, 5, 900, 10, -1);
+  Attempt second = attempt(0, 5, 900, 10, -1);
   second.number = 2;
   second.start->place.job = "8";
   FinishFacts of_second = facts(0, 10);
@@ -145,7 +145,7 @@ TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
 }
 
 TEST(Decide, AStartThatWasLostIsAFailure) {
-  const std::vector<Leg> before{attempt(0, 75, 200, -1, 8)};
+  const std::vector<Attempt> before{attempt(0, 75, 200, -1, 8)};
   for (const int code : {0, 137, 139, 143, 233}) {
     FinishFacts lost = facts(1, 8);
     lost.srun_code = code;
@@ -177,7 +177,7 @@ TEST(Decide, ARunThatAUserCancelledStaysCancelled) {
 }
 
 TEST(Decide, OnlyAPersonCancels) {
-  const std::vector<Leg> attempts{attempt(0, 75, 900, -1, 5, "SIGTERM")};
+  const std::vector<Attempt> attempts{attempt(0, 75, 900, -1, 5, "SIGTERM")};
   for (const char* text :
        {"JobState=COMPLETING Reason=TimeLimit Restarts=0", "JobState=TIMEOUT Reason=None",
         "JobState=SUSPENDED Reason=None", "", "JobState=RUNNING Reason=None",
@@ -207,7 +207,7 @@ TEST(Decide, APreemptionOfAnEarlierStartIsOver) {
 }
 
 TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
-  Leg killed = attempt(0, 5, 0, -1, -1);
+  Attempt killed = attempt(0, 5, 0, -1, -1);
   killed.end.reset();
   FinishFacts limit = facts(0, -1);
   says(limit, "JobState=COMPLETING Reason=TimeLimit Restarts=0");
@@ -228,8 +228,8 @@ TEST(Decide, IncurableEndsEnd) {
 }
 
 TEST(Decide, ALaterAttemptOfTheJobOwnsTheRun) {
-  const std::vector<Leg> attempts{attempt(0, 2, 1, -1, 5), attempt(1, 0, 1, 5, 9)};
-  Leg later = attempts[1];
+  const std::vector<Attempt> attempts{attempt(0, 2, 1, -1, 5), attempt(1, 0, 1, 5, 9)};
+  Attempt later = attempts[1];
   later.end.reset();
 
   const Decision decision = decide({attempts[0], later}, facts(0, 9));
@@ -251,7 +251,7 @@ TEST(Decide, SaysWhatToDoIfRequeueIsForbidden) {
 }
 
 TEST(Decide, ALostNodeIsTheCauseAndIsLeftOut) {
-  Leg failed = attempt(1, 5, 900, 5, 10);
+  Attempt failed = attempt(1, 5, 900, 5, 10);
   failed.verdicts.push_back({0, "n1", "peer", 5, 9, "silent", {3, "n2", "hang"}});
   FinishFacts lost = facts(1, 10);
   lost.lost_nodes = {"n2"};
@@ -268,7 +268,7 @@ TEST(Decide, ALostNodeIsTheCauseAndIsLeftOut) {
 }
 
 TEST(Decide, AHostThatFailsTwiceIsLeftOut) {
-  Leg failed = attempt(1, 5, 900, 5, 10);
+  Attempt failed = attempt(1, 5, 900, 5, 10);
   failed.verdicts.push_back({0, "n1", "peer", 5, 9, "rank 3 ...", {3, "n2", "killed"}});
   const Decision before{.root_cause = {1, "n2", "killed", ""}};
   EXPECT_EQ(decide_with(failed, before, facts(1, 10)).exclude, (std::vector<std::string>{"n2"}));
@@ -277,7 +277,7 @@ TEST(Decide, AHostThatFailsTwiceIsLeftOut) {
 }
 
 TEST(RootCause, IsNeverTheEcho) {
-  Leg one;
+  Attempt one;
   one.verdicts.push_back(
       {0, "n1", "peer", 4, 9, "rank 2: it ends with an error", {2, "n2", "error"}});
   one.verdicts.push_back({1, "n1", "error", 5, 9, "all_reduce timed out"});
@@ -289,8 +289,8 @@ TEST(RootCause, IsNeverTheEcho) {
 }
 
 TEST(RootCause, TellsTheKinds) {
-  const auto kind_of = [](const Verdict& verdict) {
-    Leg one;
+  const auto kind_of = [](const FailureReport& verdict) {
+    Attempt one;
     one.verdicts.push_back(verdict);
     return root_cause_of(one, 137).kind;
   };
@@ -308,4 +308,4 @@ TEST(RootCause, TellsTheKinds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

@@ -7,7 +7,7 @@
 #include "job/doctor/node_speeds.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 /// Returns two nodes with two ranks each and without problems.
@@ -155,7 +155,7 @@ TEST(Findings, FactsGoBetweenRanksAsText) {
   const RankFacts one = healthy()[1];
   EXPECT_EQ(to_text(rank_facts_from(to_text(one))), to_text(one));
   EXPECT_EQ(error_of([] { rank_facts_from("{}"); }).kind(), ErrorKind::internal);
-  LaunchInfo launch;
+  comm::LaunchInfo launch;
   launch.hostname = "here";
   const RankFacts own = own_facts(launch, 3);
   EXPECT_FALSE(own.cpus.empty());
@@ -186,4 +186,4 @@ TEST(Findings, OneNodeFarBelowTheOthersIsSlow) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

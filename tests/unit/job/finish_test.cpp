@@ -14,21 +14,21 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "core/files/json.hpp"
 #include "job/attempt.hpp"
-#include "job/journal.hpp"
+#include "job/event_log.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 class FinishTest : public Scratch {
  protected:
-  [[nodiscard]] RunFolder run() const { return {at("run")}; }
+  [[nodiscard]] RunDirectory run() const { return {at("run")}; }
 
   /// Adds an attempt of job 7 with a rank 0 that was killed after it had committed `committed`.
   void killed_leg(std::int64_t restart, std::int64_t committed) const {
     run().prepare();
     write_status(run(), "running", 0, committed, committed);
-    Journal journal(run().journal());
+    EventLog journal(run().journal());
     journal.open([] { return true; });
     journal.start({{"7", restart, 0}, {"n1"}, 2, {}, -1});
     journal.ready({1, 1});
@@ -72,13 +72,13 @@ TEST_F(FinishTest, WaitsForSpaceToWriteItsDecision) {
     full.reset();
   });
 
-  const Decision decision = finish_leg(run(), of(0), false);
+  const Decision decision = finish_attempt(run(), of(0), false);
   space.join();
 
   EXPECT_EQ(decision.verdict, "requeue");
-  const JournalContent content = read_journal(run().journal());
-  ASSERT_EQ(content.legs.size(), 1U);
-  EXPECT_EQ(content.legs[0].decision->verdict, "requeue");
+  const EventLogContent content = read_event_log(run().journal());
+  ASSERT_EQ(content.attempts.size(), 1U);
+  EXPECT_EQ(content.attempts[0].decision->verdict, "requeue");
 }
 
 TEST_F(FinishTest, WaitsForSpaceNoLongerThanTheJobLasts) {
@@ -86,61 +86,61 @@ TEST_F(FinishTest, WaitsForSpaceNoLongerThanTheJobLasts) {
   const FullDisk full;
   ::setenv("SLURM_JOB_END_TIME", "1000", 1);
 
-  const Error error = error_of([&] { finish_leg(run(), of(0), false); });
+  const Error error = error_of([&] { finish_attempt(run(), of(0), false); });
   ::unsetenv("SLURM_JOB_END_TIME");
 
   EXPECT_EQ(error.kind(), ErrorKind::resource);
 }
 
 TEST_F(FinishTest, ALostStartThatIsDecidedTwiceCountsOnce) {
-  EXPECT_EQ(finish_leg(run(), of(0), false).failures_in_a_row, 1);
-  const Decision again = finish_leg(run(), of(0), false);
+  EXPECT_EQ(finish_attempt(run(), of(0), false).failures_in_a_row, 1);
+  const Decision again = finish_attempt(run(), of(0), false);
 
   EXPECT_EQ(again.failures_in_a_row, 1);
   EXPECT_EQ(again.verdict, "requeue");
-  EXPECT_EQ(again.why, read_journal(run().journal()).legs.at(0).decision->why);
-  EXPECT_EQ(read_journal(run().journal()).legs.size(), 1U);
+  EXPECT_EQ(again.why, read_event_log(run().journal()).attempts.at(0).decision->why);
+  EXPECT_EQ(read_event_log(run().journal()).attempts.size(), 1U);
 }
 
 TEST_F(FinishTest, ReadsFailureReportsAndWritesTheDecision) {
   killed_leg(0, 5);
   ::setenv("SLURM_JOB_ID", "7", 1);
-  write_verdict(run(), {1, "n2", "peer", 5, 6, "rank 0 (host n1)", {0, "n1", "killed"}});
+  write_failure_report(run(), {1, "n2", "peer", 5, 6, "rank 0 (host n1)", {0, "n1", "killed"}});
   ::unsetenv("SLURM_JOB_ID");
 
-  const Decision decision = finish_leg(run(), of(0), false);
+  const Decision decision = finish_attempt(run(), of(0), false);
 
   EXPECT_EQ(decision.verdict, "requeue");
   EXPECT_EQ(decision.exit_code, 5);
   EXPECT_EQ(decision.root_cause.rank, 0);
   EXPECT_EQ(decision.root_cause.kind, "killed");
   EXPECT_EQ(decision.step_after, 5);
-  const JournalContent content = read_journal(run().journal());
-  ASSERT_EQ(content.legs.size(), 1U);
-  EXPECT_EQ(content.legs[0].verdicts.size(), 1U);
-  EXPECT_EQ(content.legs[0].decision->verdict, "requeue");
+  const EventLogContent content = read_event_log(run().journal());
+  ASSERT_EQ(content.attempts.size(), 1U);
+  EXPECT_EQ(content.attempts[0].verdicts.size(), 1U);
+  EXPECT_EQ(content.attempts[0].decision->verdict, "requeue");
   EXPECT_EQ(read_json(run().status())["state"], "failed") << "rank 0 could not say so";
   EXPECT_FALSE(std::filesystem::exists(run().root / "LOCK"));
 }
 
 TEST_F(FinishTest, ADryRunTouchesNothing) {
   killed_leg(0, 5);
-  const std::uint64_t bytes = read_journal(run().journal()).bytes;
+  const std::uint64_t bytes = read_event_log(run().journal()).bytes;
 
-  EXPECT_EQ(finish_leg(run(), of(0), true).verdict, "requeue");
+  EXPECT_EQ(finish_attempt(run(), of(0), true).verdict, "requeue");
 
-  EXPECT_EQ(read_journal(run().journal()).bytes, bytes);
+  EXPECT_EQ(read_event_log(run().journal()).bytes, bytes);
   EXPECT_EQ(read_json(run().status())["state"], "running");
-  EXPECT_EQ(error_of([&] { finish_leg({at("none")}, of(0), true); }).kind(), ErrorKind::data);
+  EXPECT_EQ(error_of([&] { finish_attempt({at("none")}, of(0), true); }).kind(), ErrorKind::data);
 }
 
 TEST_F(FinishTest, LostStartsAreRecordedBeforeTheRunDirectoryExists) {
-  EXPECT_EQ(finish_leg(run(), of(0), false).failures_in_a_row, 1);
-  EXPECT_EQ(finish_leg(run(), of(1), false).failures_in_a_row, 2);
-  const Decision third = finish_leg(run(), of(2), false);
+  EXPECT_EQ(finish_attempt(run(), of(0), false).failures_in_a_row, 1);
+  EXPECT_EQ(finish_attempt(run(), of(1), false).failures_in_a_row, 2);
+  const Decision third = finish_attempt(run(), of(2), false);
   EXPECT_EQ(third.verdict, "stop");
   EXPECT_EQ(third.exit_code, 93);
-  EXPECT_EQ(read_journal(run().journal()).legs.size(), 3U);
+  EXPECT_EQ(read_event_log(run().journal()).attempts.size(), 3U);
   run().prepare();  // the next attempt can still take the directory
 }
 
@@ -148,10 +148,11 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   const auto wait_in_vain = [&](std::int64_t restart) {
     ::setenv("SLURM_JOB_ID", "7", 1);
     ::setenv("SLURM_RESTART_COUNT", cat(restart).c_str(), 1);
-    write_verdict(run(), {1, "n1", "peer", 5, 0, "the start took longer", {2, "n2", "hang"}});
+    write_failure_report(run(),
+                         {1, "n1", "peer", 5, 0, "the start took longer", {2, "n2", "hang"}});
     ::unsetenv("SLURM_JOB_ID");
     ::unsetenv("SLURM_RESTART_COUNT");
-    return finish_leg(run(), of(restart), false);
+    return finish_attempt(run(), of(restart), false);
   };
   run().prepare();
 
@@ -165,7 +166,7 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   EXPECT_TRUE(first.exclude.empty());
   EXPECT_EQ(wait_in_vain(1).exclude, std::vector<std::string>{"n2"}) << "twice is no accident";
   run().prepare();  // the next attempt can still take the directory
-  EXPECT_EQ(finish_leg(run(), of(2), false).root_cause.rank, -1)
+  EXPECT_EQ(finish_attempt(run(), of(2), false).root_cause.rank, -1)
       << "the failure report of an earlier attempt";
 }
 
@@ -173,24 +174,26 @@ TEST_F(FinishTest, ARefusedStartLeavesNothing) {
   FinishFacts refused = of(0);
   refused.srun_code = 2;
 
-  EXPECT_EQ(finish_leg(run(), refused, false).verdict, "stop");
+  EXPECT_EQ(finish_attempt(run(), refused, false).verdict, "stop");
   EXPECT_FALSE(std::filesystem::exists(run().root));
 
   std::filesystem::create_directories(at("photos"));
   std::ofstream(at("photos") / "cat.jpg") << "x";
-  EXPECT_EQ(error_of([&] { finish_leg({at("photos")}, of(0), false); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { finish_attempt({at("photos")}, of(0), false); }).kind(),
+            ErrorKind::usage);
   EXPECT_FALSE(std::filesystem::exists(at("photos") / "journal.jsonl"));
 }
 
 TEST_F(FinishTest, ALaterAttemptThatTrainsIsNotTouched) {
   killed_leg(0, 5);
-  const RunLock later(run().root, {.job_id = "7", .order = JobPlace{"7", 1, 0}.order()});
+  const checkpoint::RunLock later(run().root,
+                                  {.job_id = "7", .order = AttemptId{"7", 1, 0}.order()});
 
-  const Decision decision = finish_leg(run(), of(0), false);
+  const Decision decision = finish_attempt(run(), of(0), false);
 
   EXPECT_EQ(decision.verdict, "stop");
   EXPECT_NE(decision.why.find("in use"), std::string::npos) << decision.why;
-  EXPECT_FALSE(read_journal(run().journal()).legs[0].decision);
+  EXPECT_FALSE(read_event_log(run().journal()).attempts[0].decision);
 }
 
 TEST_F(FinishTest, MaxFailuresComeFromTheEnvironment) {
@@ -206,4 +209,4 @@ TEST_F(FinishTest, MaxFailuresComeFromTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

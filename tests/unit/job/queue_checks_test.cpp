@@ -9,7 +9,7 @@
 #include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 using Ids = std::vector<std::string>;
@@ -42,8 +42,9 @@ TEST(QueueChecks, ARunInUseQueuedOrDoneTakesNoOtherJob) {
 TEST(QueueChecks, JobsThatNeverEndWellAreNotWaitedFor) {
   const auto says = [](const std::string& state) {
     return [state](const std::string& id) {
-      if (state.empty()) return read_scheduler_answer(1, "slurm: Invalid job id specified");
-      return read_scheduler_answer(0, formatted("JobId={} JobState={}\n", id, state));
+      if (state.empty())
+        return scheduler::read_scheduler_answer(1, "slurm: Invalid job id specified");
+      return scheduler::read_scheduler_answer(0, formatted("JobId={} JobState={}\n", id, state));
     };
   };
   EXPECT_EQ(ids(after_problems(request(), says(""))), Ids{});
@@ -52,7 +53,7 @@ TEST(QueueChecks, JobsThatNeverEndWellAreNotWaitedFor) {
   EXPECT_EQ(ids(after_problems(request("7"), says("COMPLETED"))), Ids{});
   EXPECT_EQ(ids(after_problems(request("7:9"), says("FAILED"))),
             (Ids{"after-failed", "after-failed"}));
-  const auto silent = [](const std::string&) { return SchedulerAnswer{}; };
+  const auto silent = [](const std::string&) { return scheduler::SchedulerAnswer{}; };
   EXPECT_EQ(ids(after_problems(request("7"), silent)), Ids{});
   const Error error = error_of([&] { (void)after_problems(request("seven"), says("")); });
   EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -61,14 +62,14 @@ TEST(QueueChecks, JobsThatNeverEndWellAreNotWaitedFor) {
 class RefusalTest : public Scratch {};
 
 TEST_F(RefusalTest, IsTheLastErrorOfTheNewestStart) {
-  EXPECT_EQ(refusal_in(at("none")), "");
+  EXPECT_EQ(last_error_in(at("none")), "");
   std::ofstream(at("out")) << "job       7, restart 0, 2026-01-31\n0: trireme: error: the first\n";
-  EXPECT_EQ(refusal_in(at("out")), "the first");
+  EXPECT_EQ(last_error_in(at("out")), "the first");
   std::ofstream(at("out"), std::ios::app) << "job       7, restart 1, 2026-01-31\n0: step 1\n";
-  EXPECT_EQ(refusal_in(at("out")), "") << "that error was another start's";
+  EXPECT_EQ(last_error_in(at("out")), "") << "that error was another start's";
   std::ofstream(at("out"), std::ios::app) << "1: trireme: error: optim.lr = -1\n1:   see: help\n";
-  EXPECT_EQ(refusal_in(at("out")), "optim.lr = -1");
+  EXPECT_EQ(last_error_in(at("out")), "optim.lr = -1");
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

@@ -7,7 +7,7 @@
 #include "scheduler/scheduler.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 RankDevice gpu(const std::string& host, const std::string& identity, int visible = 4) {
@@ -61,16 +61,16 @@ TEST(RankDevices, GoBetweenRanksAsText) {
 TEST(RankDevices, SlurmTellsOfGpus) {
   for (const char* name : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "SLURM_GPUS_ON_NODE"})
     ::unsetenv(name);
-  EXPECT_FALSE(scheduler().gave_gpus());
+  EXPECT_FALSE(scheduler::scheduler().gave_gpus());
   ::setenv("SLURM_GPUS_ON_NODE", "0", 1);
-  EXPECT_FALSE(scheduler().gave_gpus());
+  EXPECT_FALSE(scheduler::scheduler().gave_gpus());
   ::setenv("SLURM_GPUS_ON_NODE", "2", 1);
-  EXPECT_TRUE(scheduler().gave_gpus());
+  EXPECT_TRUE(scheduler::scheduler().gave_gpus());
   ::unsetenv("SLURM_GPUS_ON_NODE");
   ::setenv("SLURM_STEP_GPUS", "0,1", 1);
-  EXPECT_TRUE(scheduler().gave_gpus());
+  EXPECT_TRUE(scheduler::scheduler().gave_gpus());
   ::unsetenv("SLURM_STEP_GPUS");
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

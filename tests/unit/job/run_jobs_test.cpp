@@ -3,22 +3,23 @@
 
 #include <map>
 
-#include "core/files/folders.hpp"
+#include "core/files/directories.hpp"
 #include "core/timer.hpp"
-#include "job/journal.hpp"
+#include "job/event_log.hpp"
 #include "job/watch/run_view.hpp"
 #include "scheduler/slurm/output.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 /// Returns a controller that knows these jobs: lines of `scontrol -o show job` by job id.
-SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
+scheduler::SchedulerQuery controller(const std::map<std::string, std::string>& jobs) {
   return [jobs](const std::string& id) {
     const auto found = jobs.find(id);
-    if (found == jobs.end()) return read_scheduler_answer(1, "Invalid job id specified\n");
-    return read_scheduler_answer(0, found->second);
+    if (found == jobs.end())
+      return scheduler::read_scheduler_answer(1, "Invalid job id specified\n");
+    return scheduler::read_scheduler_answer(0, found->second);
   };
 }
 
@@ -29,7 +30,7 @@ std::string job(const std::string& id, const std::string& state, int restarts = 
 
 class RunJobsTest : public Scratch {
  protected:
-  [[nodiscard]] RunFolder run() const { return {at("run")}; }
+  [[nodiscard]] RunDirectory run() const { return {at("run")}; }
 
   [[nodiscard]] std::string state(const std::map<std::string, std::string>& jobs) const {
     return view_run(run(), unix_time_s(), controller(jobs)).state;
@@ -37,7 +38,7 @@ class RunJobsTest : public Scratch {
 
   void submitted(const std::string& id, std::int64_t chain, double time) const {
     const auto place = run().submit() / id;
-    make_folders(place);
+    make_directories(place);
     write_submission(place, {id, chain, time});
   }
 
@@ -46,7 +47,7 @@ class RunJobsTest : public Scratch {
   void attempt(const std::string& verdict, const std::string& why = "") const {
     run().prepare();
     write_status(run(), "running", 0, 5, 5);
-    Journal journal(run().journal());
+    EventLog journal(run().journal());
     journal.open([] { return true; });
     journal.start({{"7", 0, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
     journal.commit(5);
@@ -64,7 +65,7 @@ TEST_F(RunJobsTest, AJobThatWaitsIsPendingBeforeTheRunExists) {
   EXPECT_EQ(state({{"7", job("7", "CANCELLED")}}), "cancelled");
   EXPECT_EQ(state({{"7", job("7", "FAILED")}}), "failed");
   EXPECT_EQ(view_run(run(), 1).state, "queued") << "no controller is asked";
-  const auto silent = [](const std::string&) { return SchedulerAnswer{}; };
+  const auto silent = [](const std::string&) { return scheduler::SchedulerAnswer{}; };
   EXPECT_EQ(view_run(run(), 1, silent).state, "queued");
 }
 
@@ -114,4 +115,4 @@ TEST_F(RunJobsTest, TheControllersLimitCounts) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

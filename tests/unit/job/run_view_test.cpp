@@ -7,26 +7,26 @@
 
 #include "core/files/json.hpp"
 #include "core/timer.hpp"
-#include "job/journal.hpp"
+#include "job/event_log.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 class RunViewTest : public Scratch {
  protected:
-  [[nodiscard]] RunFolder run() const { return {at("run")}; }
+  [[nodiscard]] RunDirectory run() const { return {at("run")}; }
 
   void write_leg(std::int64_t restart) const {
-    Journal journal(run().journal());
+    EventLog journal(run().journal());
     journal.open([] { return true; });
     journal.start({{"7", restart, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
     journal.commit(5);
   }
 
-  void end_leg(const LegEnd& end) const {
-    Journal journal(run().journal());
-    journal.open_newest_leg([] { return true; });
+  void end_leg(const AttemptEnd& end) const {
+    EventLog journal(run().journal());
+    journal.open_newest_attempt([] { return true; });
     journal.end(end);
   }
 
@@ -53,7 +53,7 @@ TEST_F(RunViewTest, ReportsTheStateOfARun) {
   const RunView view = view_run(run(), unix_time_s());
 
   EXPECT_EQ(view.state, "running");
-  EXPECT_EQ(view.leg, 1);
+  EXPECT_EQ(view.attempt, 1);
   EXPECT_EQ(view.job, "7");
   EXPECT_EQ(view.step, 8);
   EXPECT_EQ(view.steps, 20);
@@ -77,8 +77,8 @@ TEST_F(RunViewTest, TellsHowItEnded) {
   EXPECT_EQ(view_run(run(), unix_time_s()).state, "failed");
   EXPECT_TRUE(view_run(run(), unix_time_s()).has_ended());
   {
-    Journal journal(run().journal());
-    journal.open_newest_leg([] { return true; });
+    EventLog journal(run().journal());
+    journal.open_newest_attempt([] { return true; });
     journal.decision({.verdict = "requeue"}, {"7", 0, 0});
   }
   EXPECT_EQ(view_run(run(), unix_time_s()).state, "queued");
@@ -92,7 +92,7 @@ TEST_F(RunViewTest, TellsHowItEnded) {
 }
 
 TEST_F(RunViewTest, UnknownValuesAreNull) {
-  const RunFolder fresh{at("fresh")};
+  const RunDirectory fresh{at("fresh")};
   fresh.prepare();
   write_status(fresh, "running", 0, 0, -1);
 
@@ -106,4 +106,4 @@ TEST_F(RunViewTest, UnknownValuesAreNull) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

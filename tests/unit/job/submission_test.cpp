@@ -7,13 +7,13 @@
 #include <fstream>
 
 #include "core/files/file.hpp"
-#include "job/journal.hpp"
-#include "job/run_folder.hpp"
+#include "job/event_log.hpp"
+#include "job/run_directory.hpp"
 #include "scheduler/slurm/output.hpp"
 #include "scheduler/slurm/slurm.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::job {
 namespace {
 
 constexpr const char* kSinfo =
@@ -46,7 +46,7 @@ class SubmissionTest : public Scratch {
 };
 
 TEST_F(SubmissionTest, NodesAreReadFromSinfo) {
-  const auto kinds = read_nodes(kSinfo);
+  const auto kinds = scheduler::read_nodes(kSinfo);
   ASSERT_EQ(kinds.size(), 3U);
   const auto gpu = choose_kind(kinds, "");
   EXPECT_EQ(gpu->partition, "gpu");
@@ -69,15 +69,16 @@ TEST_F(SubmissionTest, NodesAreReadFromSinfo) {
 }
 
 TEST_F(SubmissionTest, TimesAreSlurms) {
-  EXPECT_EQ(slurm_time_s("30"), 1800);
-  EXPECT_EQ(slurm_time_s("30:15"), 1815);
-  EXPECT_EQ(slurm_time_s("4:00:00"), 14400);
-  EXPECT_EQ(slurm_time_s("2-12"), 216000);
-  EXPECT_EQ(slurm_time_s("2-12:30"), 217800);
-  EXPECT_EQ(slurm_time_s("1-00:00:01"), 86401);
-  EXPECT_FALSE(slurm_time_s("infinite"));
+  EXPECT_EQ(scheduler::slurm_time_s("30"), 1800);
+  EXPECT_EQ(scheduler::slurm_time_s("30:15"), 1815);
+  EXPECT_EQ(scheduler::slurm_time_s("4:00:00"), 14400);
+  EXPECT_EQ(scheduler::slurm_time_s("2-12"), 216000);
+  EXPECT_EQ(scheduler::slurm_time_s("2-12:30"), 217800);
+  EXPECT_EQ(scheduler::slurm_time_s("1-00:00:01"), 86401);
+  EXPECT_FALSE(scheduler::slurm_time_s("infinite"));
   for (const char* wrong : {"", "soon", "1:2:3:4", "-5", "1-x"})
-    EXPECT_EQ(error_of([&] { (void)slurm_time_s(wrong); }).kind(), ErrorKind::usage) << wrong;
+    EXPECT_EQ(error_of([&] { (void)scheduler::slurm_time_s(wrong); }).kind(), ErrorKind::usage)
+        << wrong;
 }
 
 TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
@@ -86,8 +87,8 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
   one.chain = 3;
   one.after = "17:18";
   one.sbatch = {"--qos=long"};
-  const auto words = slurm().submit_words(
-      order_of(one, *choose_kind(read_nodes(kSinfo), ""), "/checkout", one.arguments));
+  const auto words = scheduler::slurm().submit_words(
+      order_of(one, *choose_kind(scheduler::read_nodes(kSinfo), ""), "/checkout", one.arguments));
 
   for (const char* word :
        {"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=8", "--gpus-per-node=8",
@@ -99,7 +100,7 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
 }
 
 TEST_F(SubmissionTest, LimitsOfTheClusterAreReported) {
-  const NodeKind gpu = *choose_kind(read_nodes(kSinfo), "");
+  const scheduler::NodeKind gpu = *choose_kind(scheduler::read_nodes(kSinfo), "");
   const JobNeeds small{std::int64_t{1} << 30, 90};
   const auto ids = [&](const SubmitRequest& one, const std::string& time, const JobNeeds& needs) {
     std::vector<std::string> all;
@@ -121,7 +122,8 @@ TEST_F(SubmissionTest, LimitsOfTheClusterAreReported) {
   crowded.sbatch = {"--ntasks-per-node=64"};
   EXPECT_EQ(ids(crowded, "", small), Ids{});
 
-  const NodeKind cpu = *choose_kind(read_nodes(kSinfo), "cpu");  // 192,000 MiB for one rank
+  const scheduler::NodeKind cpu =
+      *choose_kind(scheduler::read_nodes(kSinfo), "cpu");  // 192,000 MiB for one rank
   SubmitRequest one = request();
   one.nodes = 1;
   EXPECT_TRUE(scheduler_problems(one, cpu, "", {std::int64_t{187} << 30, 0}).empty());
@@ -130,20 +132,20 @@ TEST_F(SubmissionTest, LimitsOfTheClusterAreReported) {
 
 TEST_F(SubmissionTest, ThePartitionIsSlurmsOwnOrTheOptions) {
   SubmitRequest one = request();
-  EXPECT_EQ(slurm().partition_of(one.sbatch), "");
+  EXPECT_EQ(scheduler::slurm().partition_of(one.sbatch), "");
   ::setenv("SBATCH_PARTITION", "gpu", 1);
-  EXPECT_EQ(slurm().partition_of(one.sbatch), "gpu");
+  EXPECT_EQ(scheduler::slurm().partition_of(one.sbatch), "gpu");
   one.sbatch = {"--partition=none"};
-  EXPECT_EQ(slurm().partition_of(one.sbatch), "none");
+  EXPECT_EQ(scheduler::slurm().partition_of(one.sbatch), "none");
   one.sbatch = {"-p", "cpu"};
-  EXPECT_EQ(slurm().partition_of(one.sbatch), "cpu");
+  EXPECT_EQ(scheduler::slurm().partition_of(one.sbatch), "cpu");
   ::unsetenv("SBATCH_PARTITION");
 }
 
 TEST_F(SubmissionTest, TheScriptsTimeIsCutToThePartitions) {
   std::filesystem::create_directories(at("slurm"));
   std::ofstream(at("slurm/pretrain_a100.sbatch")) << "#!/bin/bash\n#SBATCH --time=48:00:00\n";
-  NodeKind kind = *choose_kind(read_nodes(kSinfo), "");
+  scheduler::NodeKind kind = *choose_kind(scheduler::read_nodes(kSinfo), "");
   SubmitRequest one = request();
   const auto script = script_of(one, kind, at(""));
   EXPECT_EQ(script.filename(), "pretrain_a100.sbatch");
@@ -164,7 +166,7 @@ TEST_F(SubmissionTest, TheScriptsTimeIsCutToThePartitions) {
 TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {
   EXPECT_DOUBLE_EQ(overhead_of(at("none"), 4'000'000'000, 2), 60 + 10);
   std::filesystem::create_directories(at("run"));
-  Journal journal(RunFolder{at("run")}.journal());
+  EventLog journal(RunDirectory{at("run")}.journal());
   journal.open([] { return true; });
   journal.start({});
   journal.ready({3, 240});
@@ -196,8 +198,8 @@ TEST_F(SubmissionTest, AWaitingSubmissionIsNotChanged) {
   EXPECT_FALSE(std::filesystem::exists(second.home / "chain-code"));
   one.chain = 2;
   EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain-code"));
-  RunFolder{one.run}.prepare();  // the next attempt takes the directory
+  RunDirectory{one.run}.prepare();  // the next attempt takes the directory
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::job

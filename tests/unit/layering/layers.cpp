@@ -37,7 +37,7 @@ const std::map<std::string_view, Names>& module_rows() {
   return table;
 }
 
-const std::map<std::string_view, Names>& room_rows() {
+const std::map<std::string_view, Names>& subdirectory_rows() {
   static const std::map<std::string_view, Names> table{
       {"core/files", {"core/*"}},
       {"core/hash", {"core/*", "core/files"}},

@@ -15,7 +15,7 @@ const std::map<std::string_view, Names>& module_rows();
 /// Returns the parts of its own module that each subdirectory may include in addition to itself;
 /// "text/*" means the files directly in `text`. Files directly in a module may include all of its
 /// subdirectories.
-const std::map<std::string_view, Names>& room_rows();
+const std::map<std::string_view, Names>& subdirectory_rows();
 
 /// A library header and the places (directories end in '/') that may include it.
 struct Library {

@@ -64,8 +64,8 @@ std::string check_room(const std::string& module, std::string_view path, std::st
   const std::string_view from = folder_of(path);
   const std::string_view to = folder_of(include);
   if (included_module(include) != module || from == to || from == module) return "";
-  const auto row = room_rows().find(from);
-  if (row == room_rows().end()) return "";  // another problem reports the file already
+  const auto row = subdirectory_rows().find(from);
+  if (row == subdirectory_rows().end()) return "";  // another problem reports the file already
   const std::string wanted = to == module ? formatted("{}/*", module) : std::string(to);
   const Names& allowed = row->second;
   if (std::find(allowed.begin(), allowed.end(), wanted) != allowed.end()) return "";
@@ -110,7 +110,7 @@ std::vector<std::string> check_file(const std::string& path, std::string_view co
   const std::string module = module_of(path);
   const std::string_view folder = folder_of(path);
   const bool known = module.empty() ? !path.starts_with("src/") || path.starts_with("src/cmake/")
-                                    : folder == module || room_rows().count(folder) != 0;
+                                    : folder == module || subdirectory_rows().count(folder) != 0;
   if (!known) {
     problems.push_back(formatted(
         "{}: in no module or room that has a row in tests/unit/layering/layers.cpp", path));
@@ -164,7 +164,8 @@ std::vector<std::string> check_folders(const std::vector<std::string>& paths) {
       problems.push_back(formatted("{}: {} files, at most {}", folder, count, kMaxFiles));
     const std::string file = folder + "/x";
     const std::string_view in_module = folder_of(file);
-    const bool has_row = module_rows().count(in_module) != 0 || room_rows().count(in_module) != 0;
+    const bool has_row =
+        module_rows().count(in_module) != 0 || subdirectory_rows().count(in_module) != 0;
     if (has_row && pages.count(folder) == 0) problems.push_back(folder + ": has no README.md");
   }
   return problems;

@@ -16,10 +16,10 @@
 namespace trireme::testing {
 namespace {
 
+using model::weighted::Adapters;
+using model::weighted::AdaptersUse;
 using ops::testing::Case;
 using ops::testing::Tensors;
-using weighted::Adapters;
-using weighted::AdaptersUse;
 
 constexpr std::int64_t kIn = 7;
 constexpr std::int64_t kRank = 3;
@@ -29,9 +29,10 @@ constexpr std::array<std::int64_t, 3> kRows{6, 2, 2};  // q, k, v
 /// q, k and v as one matrix, frozen or not, with adapters on q and v.
 struct Fused {
   Fused(at::ScalarType dtype, bool frozen) {
-    ParamId id = 0;
+    parallel::ParamId id = 0;
     for (const std::int64_t rows : kRows) {
-      ParamSpec spec{formatted("w{}", rows + static_cast<std::int64_t>(10 * id)), {rows, kIn}};
+      parallel::ParamSpec spec{formatted("w{}", rows + static_cast<std::int64_t>(10 * id)),
+                               {rows, kIn}};
       spec.fuse_with_previous = id > 0;
       spec.frozen = frozen;
       id = registry.declare(std::move(spec)) + 1;
@@ -43,7 +44,7 @@ struct Fused {
     adapters.rank = kRank;
     adapters.scale = kScale;
     registry.allocate(mesh, {dtype, dtype == at::kDouble ? at::kDouble : at::kFloat}, at::kCPU);
-    for (ParamId one = 0; one < registry.size(); ++one)
+    for (parallel::ParamId one = 0; one < registry.size(); ++one)
       registry.main(one).copy_(at::randn(registry.spec(one).shape, at::kDouble));
     registry.refresh_weights();
     registry.begin_update(1);
@@ -51,14 +52,14 @@ struct Fused {
 
   [[nodiscard]] Tensors values() {
     Tensors all;
-    for (ParamId id = 0; id < registry.size(); ++id)
+    for (parallel::ParamId id = 0; id < registry.size(); ++id)
       all.push_back(registry.weight(id).to(at::kDouble, false, true).requires_grad_());
     return all;
   }
 
-  SelfCommunicator world;
-  Mesh mesh{world, {}};
-  ParamRegistry registry;
+  comm::SelfCommunicator world;
+  parallel::Mesh mesh{world, {}};
+  parallel::ParamRegistry registry;
   Adapters adapters;
 };
 
@@ -96,10 +97,10 @@ TEST(Adapters, BesideFusedWeightsEqualAutograd) {
           if (drops) use.dropout = some_dropout();
           const at::Tensor x = at::randn({2, 5, kIn}, at::kDouble).to(c.dtype).requires_grad_();
           const at::Tensor exact = x.detach().to(at::kDouble, false, true).requires_grad_();
-          Again again;
+          model::Again again;
           if (makes_again) again = [kept = x.detach()] { return kept; };
 
-          const at::Tensor y = weighted::linear(x, fused.registry, {0, 3}, again, use);
+          const at::Tensor y = model::weighted::linear(x, fused.registry, {0, 3}, again, use);
           const at::Tensor incoming = at::randn(y.sizes(), at::kDouble).to(c.dtype);
           const at::Tensor grad_x = torch::autograd::grad({y}, {x}, {incoming})[0];
 
@@ -113,8 +114,8 @@ TEST(Adapters, BesideFusedWeightsEqualAutograd) {
           const double bound = 2 * c.tolerance;  // two products, one after the other
           ops::testing::expect_close(y.detach(), expected.detach(), bound, what + "output");
           ops::testing::expect_close(grad_x, grads[0], bound, what + "gradient of x");
-          for (ParamId id = frozen ? 3 : 0; id < fused.registry.size(); ++id) {
-            ops::testing::expect_close(fused.registry.main_grad(id), grads[id + 1], bound,
+          for (parallel::ParamId id = frozen ? 3 : 0; id < fused.registry.size(); ++id) {
+            ops::testing::expect_close(fused.registry.master_grad(id), grads[id + 1], bound,
                                        what + fused.registry.spec(id).name);
           }
         }
@@ -126,28 +127,28 @@ TEST(Adapters, BesideFusedWeightsEqualAutograd) {
 TEST(Adapters, AFrozenLinearKeepsNoInput) {
   Fused fused(at::kFloat, /*frozen=*/true);
   at::Tensor x = at::randn({2, 5, kIn}).requires_grad_();
-  const MemoryCount count;
+  const device::MemoryCount count;
   at::Tensor between = x * 2;
-  at::Tensor y = weighted::linear(between, fused.registry, {0, 3});
+  at::Tensor y = model::weighted::linear(between, fused.registry, {0, 3});
   between.reset();
   EXPECT_EQ(count.live_bytes(), static_cast<std::int64_t>(y.nbytes()));
   const at::Tensor grad = torch::autograd::grad({y}, {x}, {at::ones_like(y)})[0];
-  EXPECT_TRUE(
-      grad.allclose(2 * at::ones({2, 5, 10}).matmul(fused.registry.weight(WeightRef{0, 3}))));
+  EXPECT_TRUE(grad.allclose(
+      2 * at::ones({2, 5, 10}).matmul(fused.registry.weight(parallel::WeightRef{0, 3}))));
 }
 
 // ---- whole models
 
-ModelConfig small_model() {
-  ModelConfig config = model_preset("tiny");
+model::ModelConfig small_model() {
+  model::ModelConfig config = model::model_preset("tiny");
   config.num_layers = 2;
   config.max_seq_len = 12;
-  resolve(config, 40);
+  model::resolve(config, 40);
   return config;
 }
 
-Microbatch some_rows() {
-  Microbatch batch;
+parallel::Microbatch some_rows() {
+  parallel::Microbatch batch;
   batch.tokens = at::randint(40, {2, 12}, at::kLong);
   batch.places = at::arange(12, at::kLong).expand({2, 12}).contiguous();
   batch.positions = batch.places;
@@ -156,10 +157,11 @@ Microbatch some_rows() {
 }
 
 struct Model {
-  explicit Model(const LoraConfig& lora, bool frozen = false, ParamDTypes dtypes = {})
+  explicit Model(const model::LoraConfig& lora, bool frozen = false,
+                 device::ParamDTypes dtypes = {})
       : config(small_model()) {
     if (frozen) registry.freeze();
-    TransformerOptions options;
+    model::TransformerOptions options;
     options.lora = lora;
     transformer.emplace(registry, config, options);
     registry.allocate(mesh, dtypes, at::kCPU);
@@ -169,21 +171,21 @@ struct Model {
 
   void fill_b(double scale) {
     at::manual_seed(9);
-    for (ParamId id = 0; id < registry.size(); ++id)
+    for (parallel::ParamId id = 0; id < registry.size(); ++id)
       if (registry.spec(id).name.ends_with("lora_B.weight"))
         registry.main(id).copy_(at::randn(registry.spec(id).shape).mul_(scale));
     registry.refresh_weights();
   }
 
-  ModelConfig config;
-  SelfCommunicator world;
-  Mesh mesh{world, {}};
-  ParamRegistry registry;
-  std::optional<Transformer> transformer;
+  model::ModelConfig config;
+  comm::SelfCommunicator world;
+  parallel::Mesh mesh{world, {}};
+  parallel::ParamRegistry registry;
+  std::optional<model::Transformer> transformer;
 };
 
-LoraConfig rank_2() {
-  LoraConfig lora;
+model::LoraConfig rank_2() {
+  model::LoraConfig lora;
   lora.rank = 2;
   return lora;
 }
@@ -192,7 +194,7 @@ TEST(Adapters, BeginAsTheBaseAndCanBeLeftOut) {
   Model base({});
   Model adapted(rank_2());
   at::manual_seed(2);
-  Microbatch batch = some_rows();
+  parallel::Microbatch batch = some_rows();
   const at::Tensor expected = base.transformer->hidden(batch);
   EXPECT_TRUE(adapted.transformer->hidden(batch).equal(expected)) << "B is zero";
 
@@ -204,12 +206,12 @@ TEST(Adapters, BeginAsTheBaseAndCanBeLeftOut) {
 }
 
 TEST(Adapters, HaveTheNamesAndFirstValuesOfPeft) {
-  LoraConfig lora = rank_2();
+  model::LoraConfig lora = rank_2();
   lora.rank = 16;
   Model model(lora);
   std::size_t found = 0;
-  for (ParamId id = 0; id < model.registry.size(); ++id) {
-    const ParamSpec& spec = model.registry.spec(id);
+  for (parallel::ParamId id = 0; id < model.registry.size(); ++id) {
+    const parallel::ParamSpec& spec = model.registry.spec(id);
     const bool adapter = spec.name.find(".lora_") != std::string::npos;
     EXPECT_EQ(model.registry.trained({id}), adapter) << spec.name;
     found += adapter ? 1 : 0;
@@ -226,55 +228,55 @@ TEST(Adapters, HaveTheNamesAndFirstValuesOfPeft) {
     }
   }
   EXPECT_EQ(found, 2U * 2U * 7U);
-  EXPECT_EQ(num_lora_parameters(lora, model.config),
+  EXPECT_EQ(model::num_lora_parameters(lora, model.config),
             2 * 16 * (128 * 2 + (128 + 64) * 2 + 128 * 2 + (128 + 448) * 3));
 }
 
 TEST(Adapters, OnlyTheyHaveGradientsAndState) {
   Model model(rank_2(), false, {at::kBFloat16, at::kFloat});
-  const std::int64_t trained = num_lora_parameters(rank_2(), model.config);
-  const UnitLayout& layout = model.registry.layout();
+  const std::int64_t trained = model::num_lora_parameters(rank_2(), model.config);
+  const parallel::UnitLayout& layout = model.registry.layout();
 
-  EXPECT_LE(trained, layout.trained_count());
-  EXPECT_LT(layout.trained_count(), trained + 2 * 12 * 64) << "each begins at a cache line";
-  EXPECT_EQ(model.registry.grads().held_bytes(), 4 * layout.trained_count());
-  EXPECT_EQ(model.registry.main_bytes(), 4 * layout.trained_count());
-  EXPECT_EQ(model.registry.make_state().numel(), layout.trained_count());
+  EXPECT_LE(trained, layout.trainable_count());
+  EXPECT_LT(layout.trainable_count(), trained + 2 * 12 * 64) << "each begins at a cache line";
+  EXPECT_EQ(model.registry.grads().held_bytes(), 4 * layout.trainable_count());
+  EXPECT_EQ(model.registry.main_bytes(), 4 * layout.trainable_count());
+  EXPECT_EQ(model.registry.make_state().numel(), layout.trainable_count());
   EXPECT_EQ(model.registry.weights().held_bytes(), 2 * layout.count());
 }
 
 TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
   for (const std::int64_t zero : {0, 3}) {
-    run_ranks(2, [&](Communicator& world) {
-      ParallelConfig parallel;
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      parallel::ParallelConfig parallel;
       parallel.zero = zero;
-      const Mesh mesh(world, parallel);
+      const parallel::Mesh mesh(world, parallel);
       const auto grads_with = [&](bool reference) {
-        ParamRegistry registry;
-        TransformerOptions options;
+        parallel::ParamRegistry registry;
+        model::TransformerOptions options;
         options.lora = rank_2();
-        Transformer model(registry, small_model(), options);
+        model::Transformer model(registry, small_model(), options);
         registry.allocate(mesh, {}, at::kCPU);
         model.prepare();
         registry.initialize(5);
-        Microbatch batch;
+        parallel::Microbatch batch;
         batch.tokens = at::arange(24, at::kLong).view({2, 12});
         batch.places = at::arange(12, at::kLong).expand({2, 12}).contiguous();
         batch.positions = batch.places;
         batch.samples = at::arange(2, at::kLong);
         registry.begin_update(1);
         model.begin_update({{0, true}, {0, false}});
-        ForwardTape tape;
-        const at::Tensor hidden = model.forward(0, batch, {}, tape);
-        Microbatch of_base = batch;
+        model::StageActivations saved;
+        const at::Tensor hidden = model.forward(0, batch, {}, saved);
+        parallel::Microbatch of_base = batch;
         of_base.adapters = false;
         if (reference) {
           EXPECT_TRUE(model.hidden(of_base).equal(hidden));
         }
-        model.turn(tape, at::ones_like(hidden));
-        model.backward(0, batch, tape, {});
+        model.backward_final_norm(saved, at::ones_like(hidden));
+        model.backward(0, batch, saved, {});
         std::vector<at::Tensor> grads;
-        for (const std::size_t unit : registry.layout().trained_units())
+        for (const std::size_t unit : registry.layout().trainable_units())
           grads.push_back(registry.grads().whole(unit));
         return grads;
       };
@@ -290,13 +292,13 @@ TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
 }
 
 TEST(FrozenModel, TakesTwoBytesAParameterInBf16) {
-  SelfCommunicator world;
-  const Mesh mesh(world, {});
-  const ModelConfig config = small_model();
-  ParamRegistry registry;
+  comm::SelfCommunicator world;
+  const parallel::Mesh mesh(world, {});
+  const model::ModelConfig config = small_model();
+  parallel::ParamRegistry registry;
   registry.freeze();
-  Transformer model(registry, config, {});
-  const MemoryCount count;
+  model::Transformer model(registry, config, {});
+  const device::MemoryCount count;
 
   registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
   registry.initialize(5);
@@ -307,11 +309,11 @@ TEST(FrozenModel, TakesTwoBytesAParameterInBf16) {
 }
 
 TEST(FrozenModel, ComputesWhatATrainedOneDoes) {
-  const ParamDTypes bf16{at::kBFloat16, at::kFloat};
+  const device::ParamDTypes bf16{at::kBFloat16, at::kFloat};
   Model trained({}, /*frozen=*/false, bf16);
   Model frozen({}, /*frozen=*/true, bf16);
   at::manual_seed(3);
-  const Microbatch batch = some_rows();
+  const parallel::Microbatch batch = some_rows();
   EXPECT_TRUE(frozen.transformer->hidden(batch).equal(trained.transformer->hidden(batch)));
 }
 

@@ -10,7 +10,7 @@
 #include "model/lora/lora_config.hpp"
 #include "model/rope_scaling.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 ModelConfig resolved(const char* preset, std::int64_t vocab) {
@@ -308,4 +308,4 @@ TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::model

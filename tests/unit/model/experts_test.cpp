@@ -12,7 +12,7 @@
 #include "core/error.hpp"
 #include "model/experts/router_balance.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 constexpr std::int64_t kMoeRows = 3;
@@ -54,8 +54,8 @@ LayerContext moe_context_of(const MoeCase& c) {
   return context;
 }
 
-Microbatch moe_batch_of(const MoeCase& c) {
-  Microbatch batch;
+parallel::Microbatch moe_batch_of(const MoeCase& c) {
+  parallel::Microbatch batch;
   batch.tokens = at::zeros({kMoeRows, kMoeLength}, at::kLong);
   batch.training = true;
   batch.aux_weight = 1.3;
@@ -83,7 +83,8 @@ class Reference {
   }
 
   /// Returns y for every token; adds to `aux_loss`.
-  at::Tensor run(const at::Tensor& x, const Microbatch& batch, at::Tensor& aux_loss) const {
+  at::Tensor run(const at::Tensor& x, const parallel::Microbatch& batch,
+                 at::Tensor& aux_loss) const {
     const at::Tensor logits = at::linear(x, weights_.at("gate.weight"));
     const at::Tensor scores =
         moe_.router_score == "softmax" ? logits.softmax(-1) : logits.sigmoid();
@@ -151,24 +152,24 @@ void expect_near(const at::Tensor& value, const at::Tensor& expected, const std:
 void expect_equal_to_loops(const MoeCase& c) {
   SCOPED_TRACE(c.name());
   at::manual_seed(6);
-  SelfCommunicator world;
-  const Mesh mesh(world, {});
-  ParamRegistry registry;
+  comm::SelfCommunicator world;
+  const parallel::Mesh mesh(world, {});
+  parallel::ParamRegistry registry;
   LayerContext context = moe_context_of(c);
-  RouterTally tally;
-  context.tally = &tally;
+  RouterStatistics statistics;
+  context.statistics = &statistics;
   const Experts experts(registry, context, /*layer=*/1, "mlp_of_a_test.");
   registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
   registry.begin_update(1);
-  tally.reset(context.config.moe, /*num_layers=*/2, at::kCPU);
+  statistics.reset(context.config.moe, /*num_layers=*/2, at::kCPU);
   std::map<std::string, at::Tensor> weights;
-  for (ParamId id = 0; id < registry.size(); ++id) {
+  for (parallel::ParamId id = 0; id < registry.size(); ++id) {
     registry.main(id).copy_(at::randn(registry.spec(id).shape, at::kDouble).mul(0.8));
     weights[registry.spec(id).name.substr(std::string("mlp_of_a_test.mlp.").size())] =
         registry.main(id).clone().requires_grad_();
   }
   registry.refresh_weights();
-  const Microbatch batch = moe_batch_of(c);
+  const parallel::Microbatch batch = moe_batch_of(c);
   const at::Tensor values = at::randn({kMoeRows, kMoeLength, kMoeWidth}, at::kDouble);
   const at::Tensor incoming = at::randn({kMoeRows, kMoeLength, kMoeWidth}, at::kDouble);
 
@@ -186,19 +187,20 @@ void expect_equal_to_loops(const MoeCase& c) {
   const auto grads = torch::autograd::grad({total}, inputs, {}, {}, false, /*allow_unused=*/true);
   expect_near(y.detach().flatten(0, 1), expected.detach(), "y");
   expect_near(grad.flatten(0, 1), grads[0], "gradient of x");
-  expect_near(tally.aux_loss, aux_loss.detach(), "auxiliary loss");
+  expect_near(statistics.aux_loss, aux_loss.detach(), "auxiliary loss");
   std::size_t next = 1;
   for (const auto& [name, weight] : weights) {
     const at::Tensor& theirs = grads[next++];
-    for (ParamId id = 0; id < registry.size(); ++id) {
+    for (parallel::ParamId id = 0; id < registry.size(); ++id) {
       if (registry.spec(id).name != "mlp_of_a_test.mlp." + name) continue;
       if (registry.spec(id).sign_rate > 0) {
-        const at::Tensor& counts = tally.counts[1];
-        expect_near(registry.main_grad(id), counts * static_cast<double>(c.experts) - counts.sum(),
-                    name);
+        const at::Tensor& counts = statistics.counts[1];
+        expect_near(registry.master_grad(id),
+                    counts * static_cast<double>(c.experts) - counts.sum(), name);
         continue;
       }
-      expect_near(registry.main_grad(id), theirs.defined() ? theirs : at::zeros_like(weight), name);
+      expect_near(registry.master_grad(id), theirs.defined() ? theirs : at::zeros_like(weight),
+                  name);
     }
   }
   const at::NoGradGuard no_grad;
@@ -206,8 +208,8 @@ void expect_equal_to_loops(const MoeCase& c) {
   const double tokens = c.tokens == "padded"  ? 19
                         : c.tokens == "pairs" ? 32
                                               : kMoeRows * kMoeLength;
-  EXPECT_EQ(tally.counts[1].sum().item<double>(), tokens * static_cast<double>(c.k));
-  EXPECT_EQ(tally.counts[0].sum().item<double>(), 0);
+  EXPECT_EQ(statistics.counts[1].sum().item<double>(), tokens * static_cast<double>(c.k));
+  EXPECT_EQ(statistics.counts[0].sum().item<double>(), 0);
 }
 
 TEST(Experts, EqualLoopsOverTokensAndExperts) {
@@ -235,4 +237,4 @@ TEST(Experts, MayBeIdleOrHaveAllTokens) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::model

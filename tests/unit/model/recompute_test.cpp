@@ -1,13 +1,12 @@
-#include "model/layer.hpp"
-
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.hpp"
 #include "device/memory_count.hpp"
+#include "model/layer.hpp"
 #include "model/transformer.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 constexpr std::int64_t kRows = 2;
@@ -21,7 +20,7 @@ struct Case {
   ops::Path path = ops::Path::fast;
   double dropout = 0;
   double attention_dropout = 0;
-  ParallelConfig parallel = {};
+  parallel::ParallelConfig parallel = {};
   bool documents = false;
   LoraConfig lora = {};
 };
@@ -46,8 +45,8 @@ at::Generator generator(std::uint64_t seed) {
   return at::make_generator<at::CPUGeneratorImpl>(seed);
 }
 
-Microbatch batch_of(const Case& c, const Mesh& mesh) {
-  Microbatch batch;
+parallel::Microbatch batch_of(const Case& c, const parallel::Mesh& mesh) {
+  parallel::Microbatch batch;
   batch.tokens = at::randint(kVocab, {kRows, kLength}, generator(3), at::kLong);
   batch.places = at::arange(kLength, at::kLong).expand({kRows, kLength}).contiguous();
   batch.positions = batch.places;
@@ -56,58 +55,60 @@ Microbatch batch_of(const Case& c, const Mesh& mesh) {
   batch.step = 4;
   batch.training = true;
   batch.targets = batch.tokens;
-  return deal_tokens(batch, mesh);
+  return parallel::shard_sequence(batch, mesh);
 }
 
 /// A model on this rank, and the results of one micro-batch.
 struct Trial {
-  Trial(const Case& c, Communicator& world, Recompute recompute)
+  Trial(const Case& c, comm::Communicator& world, parallel::Recompute recompute)
       : mesh(world, c.parallel),
         config(shape(c)),
         model(registry, config,
               {c.path,
                recompute,
                7,
-               {mesh.group(Axis::tp), c.parallel.sequence_parallel, c.parallel.tp_chunks},
-               context_group(mesh),
+               {mesh.group(parallel::Axis::tp), c.parallel.sequence_parallel, c.parallel.tp_chunks},
+               parallel::context_group(mesh),
                c.lora}),
         batch(batch_of(c, mesh)) {
     registry.allocate(mesh, {c.dtype, c.dtype == at::kDouble ? at::kDouble : at::kFloat}, at::kCPU);
     model.prepare();
     registry.initialize(11);
-    for (ParamId id = 0; id < registry.size(); ++id)
-      if (registry.spec(id).init.kind == InitLaw::Kind::zeros) registry.main(id).fill_(0.1);
+    for (parallel::ParamId id = 0; id < registry.size(); ++id)
+      if (registry.spec(id).init.kind == parallel::InitLaw::Kind::zeros)
+        registry.main(id).fill_(0.1);
     registry.refresh_weights();
     registry.begin_update(1);
   }
 
   /// Returns hidden states, then this rank's gradient of each trainable parameter.
   std::vector<at::Tensor> run() {
-    ForwardTape tape;
-    std::vector<at::Tensor> results{model.forward(0, batch, {}, tape)};
-    model.turn(tape, at::randn(results[0].sizes(), generator(4)).to(results[0].scalar_type()));
-    model.backward(0, batch, tape, {});
-    for (const ParamId id : trained()) results.push_back(registry.main_grad(id));
+    StageActivations saved;
+    std::vector<at::Tensor> results{model.forward(0, batch, {}, saved)};
+    model.backward_final_norm(
+        saved, at::randn(results[0].sizes(), generator(4)).to(results[0].scalar_type()));
+    model.backward(0, batch, saved, {});
+    for (const parallel::ParamId id : trained()) results.push_back(registry.master_grad(id));
     return results;
   }
 
-  [[nodiscard]] std::vector<ParamId> trained() const {
-    std::vector<ParamId> ids;
-    for (ParamId id = 0; id < registry.size(); ++id)
+  [[nodiscard]] std::vector<parallel::ParamId> trained() const {
+    std::vector<parallel::ParamId> ids;
+    for (parallel::ParamId id = 0; id < registry.size(); ++id)
       if (registry.trained({id})) ids.push_back(id);
     return ids;
   }
 
-  Mesh mesh;
+  parallel::Mesh mesh;
   ModelConfig config;
-  ParamRegistry registry;
+  parallel::ParamRegistry registry;
   Transformer model;
-  Microbatch batch;
+  parallel::Microbatch batch;
 };
 
-ParallelConfig split(std::int64_t tp, bool sequence_parallel, std::int64_t cp = 1,
-                     const char* form = "ring", std::int64_t chunks = 1) {
-  ParallelConfig config;
+parallel::ParallelConfig split(std::int64_t tp, bool sequence_parallel, std::int64_t cp = 1,
+                               const char* form = "ring", std::int64_t chunks = 1) {
+  parallel::ParallelConfig config;
   config.tp = tp;
   config.sequence_parallel = sequence_parallel;
   config.cp = cp;
@@ -132,19 +133,20 @@ class RecomputeCases : public ::testing::TestWithParam<Case> {};
 
 TEST_P(RecomputeCases, EveryFormGivesTheSameBits) {
   const Case& c = GetParam();
-  run_ranks(static_cast<int>(c.parallel.tp * c.parallel.cp), [&](Communicator& world) {
-    const std::vector<at::Tensor> expected = Trial(c, world, Recompute::none).run();
-    for (const Recompute recompute : {Recompute::selective, Recompute::full}) {
+  comm::run_ranks(static_cast<int>(c.parallel.tp * c.parallel.cp), [&](comm::Communicator& world) {
+    const std::vector<at::Tensor> expected = Trial(c, world, parallel::Recompute::none).run();
+    for (const parallel::Recompute recompute :
+         {parallel::Recompute::selective, parallel::Recompute::full}) {
       Trial trial(c, world, recompute);
       const std::vector<at::Tensor> actual = trial.run();
       ASSERT_EQ(actual.size(), expected.size());
       EXPECT_TRUE(actual[0].equal(expected[0])) << "hidden states";
-      const std::vector<ParamId> trained = trial.trained();
+      const std::vector<parallel::ParamId> trained = trial.trained();
       for (std::size_t i = 0; i < trained.size(); ++i) {
         EXPECT_GT(expected[i + 1].abs().max().item<double>(), 0);
         EXPECT_TRUE(actual[i + 1].equal(expected[i + 1]))
-            << kRecomputes.at(static_cast<std::size_t>(recompute)) << ", rank " << world.rank()
-            << ", " << trial.registry.spec(trained[i]).name;
+            << parallel::kRecomputes.at(static_cast<std::size_t>(recompute)) << ", rank "
+            << world.rank() << ", " << trial.registry.spec(trained[i]).name;
       }
     }
   });
@@ -210,11 +212,12 @@ struct KeptBytes {
   [[nodiscard]] std::int64_t full() const { return rows * width * element; }
 };
 
-std::int64_t kept_after_forward(const Case& c, Communicator& world, Recompute recompute) {
+std::int64_t kept_after_forward(const Case& c, comm::Communicator& world,
+                                parallel::Recompute recompute) {
   Trial trial(c, world, recompute);
-  const MemoryCount count;
-  ForwardTape tape;
-  at::Tensor hidden = trial.model.forward(0, trial.batch, {}, tape);
+  const device::MemoryCount count;
+  StageActivations saved;
+  at::Tensor hidden = trial.model.forward(0, trial.batch, {}, saved);
   hidden.reset();
   return count.live_bytes();
 }
@@ -242,16 +245,16 @@ TEST(RecomputeMemory, AForwardPassKeepsWhatTheShapesSay) {
                           4};
     // The input of the final norm, and its statistic.
     const std::int64_t last = rows * (config.hidden_size * element + 4);
-    run_ranks(static_cast<int>(tp), [&](Communicator& world) {
-      for (const auto& [recompute, block] : {std::pair{Recompute::none, bytes.none()},
-                                             {Recompute::selective, bytes.selective()},
-                                             {Recompute::full, bytes.full()}}) {
+    comm::run_ranks(static_cast<int>(tp), [&](comm::Communicator& world) {
+      for (const auto& [recompute, block] : {std::pair{parallel::Recompute::none, bytes.none()},
+                                             {parallel::Recompute::selective, bytes.selective()},
+                                             {parallel::Recompute::full, bytes.full()}}) {
         EXPECT_EQ(kept_after_forward(c, world, recompute), config.num_layers * block + last)
-            << c.what << ", " << kRecomputes.at(static_cast<std::size_t>(recompute));
+            << c.what << ", " << parallel::kRecomputes.at(static_cast<std::size_t>(recompute));
       }
     });
   }
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::model

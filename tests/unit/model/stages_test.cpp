@@ -11,7 +11,7 @@
 #include "model/transformer.hpp"
 #include "parallel/mesh.hpp"
 
-namespace trireme {
+namespace trireme::model {
 namespace {
 
 ModelConfig model_of(std::int64_t layers, std::int64_t vocab, bool tied = true) {
@@ -102,14 +102,15 @@ TEST(SaidStages, AreReadOrRefusedWithWhatIsWrong) {
 
 /// Sends one micro-batch through all stages of a model on one rank.
 struct Staged {
-  SelfCommunicator world;
-  Mesh mesh{world, {}};
-  ParamRegistry registry;
+  comm::SelfCommunicator world;
+  parallel::Mesh mesh{world, {}};
+  parallel::ParamRegistry registry;
   ModelConfig config;
   Transformer model;
-  Microbatch batch;
+  parallel::Microbatch batch;
 
-  Staged(const ModelConfig& shape, const ModelStages& stages, Recompute recompute = Recompute::none)
+  Staged(const ModelConfig& shape, const ModelStages& stages,
+         parallel::Recompute recompute = parallel::Recompute::none)
       : config(shape),
         model(registry, config, stages, {.path = ops::Path::plain, .recompute = recompute}) {
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
@@ -124,11 +125,11 @@ struct Staged {
   /// Returns hidden states; gradients are added. `between` runs after each stage's backward pass.
   at::Tensor run(const std::function<void()>& between = [] {}) {
     registry.begin_update(1);
-    std::vector<ForwardTape> tapes(model.stages().size());
+    std::vector<StageActivations> tapes(model.stages().size());
     at::Tensor x;
     for (std::size_t stage = 0; stage < tapes.size(); ++stage)
       x = model.forward(stage, batch, x, tapes[stage]);
-    model.turn(tapes.back(), at::ones_like(x) / 3);
+    model.backward_final_norm(tapes.back(), at::ones_like(x) / 3);
     at::Tensor grad;
     for (std::size_t stage = tapes.size(); stage-- > 0;) {
       grad = model.backward(stage, batch, tapes[stage], grad);
@@ -138,7 +139,7 @@ struct Staged {
   }
 
   [[nodiscard]] at::Tensor grads() {
-    return registry.grads().range(0, registry.layout().trained_count()).clone();
+    return registry.grads().range(0, registry.layout().trainable_count()).clone();
   }
 };
 
@@ -165,19 +166,20 @@ TEST(Stages, OnOneRankAreTheWholeModel) {
 // deferred gradients are the same.
 TEST(Stages, LeaveGradientsOfWeightsForTheirTurn) {
   const ModelConfig config = model_of(3, 64);
-  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-    SCOPED_TRACE(kRecomputes[static_cast<std::size_t>(recompute)]);
+  for (const parallel::Recompute recompute :
+       {parallel::Recompute::none, parallel::Recompute::selective, parallel::Recompute::full}) {
+    SCOPED_TRACE(parallel::kRecomputes[static_cast<std::size_t>(recompute)]);
     Staged at_once(config, {StageRange::whole(config)}, recompute);
     at_once.run();
     Staged later(config, parse_stages("E2|1H", config, 2), recompute);
     std::vector<std::function<void()>> turns;
-    later.registry.collect_turns(&turns);
+    later.registry.collect_deferred_grads(&turns);
     later.run([&] { EXPECT_EQ(later.grads().abs().max().item<double>(), 0); });
-    later.registry.collect_turns(nullptr);
+    later.registry.collect_deferred_grads(nullptr);
     for (const auto& add : turns) add();
     EXPECT_TRUE(later.grads().equal(at_once.grads()));
   }
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::model

@@ -23,7 +23,7 @@ class Weights {
  public:
   Weights(const Tensors& values, at::ScalarType compute, bool fused = false) {
     for (std::size_t i = 0; i < values.size(); ++i) {
-      ParamSpec spec{formatted("w{}", i), values[i].sizes().vec()};
+      parallel::ParamSpec spec{formatted("w{}", i), values[i].sizes().vec()};
       spec.fuse_with_previous = fused && i > 0;
       registry.declare(std::move(spec));
     }
@@ -40,18 +40,19 @@ class Weights {
 
   [[nodiscard]] Tensors grads() {
     Tensors all;
-    for (std::size_t i = 0; i < registry.size(); ++i) all.push_back(registry.main_grad(i));
+    for (std::size_t i = 0; i < registry.size(); ++i) all.push_back(registry.master_grad(i));
     return all;
   }
 
-  ParamRegistry registry;
+  parallel::ParamRegistry registry;
 
  private:
-  SelfCommunicator world_;
-  Mesh mesh_{world_, {}};
+  comm::SelfCommunicator world_;
+  parallel::Mesh mesh_{world_, {}};
 };
 
-using Operation = std::function<Tensors(const Tensors& activations, ParamRegistry& registry)>;
+using Operation =
+    std::function<Tensors(const Tensors& activations, parallel::ParamRegistry& registry)>;
 
 /// Compares the operation and its gradients, of activations and of registry weights, with ATen's
 /// own in fp64 on the same values. `reference` gets activations, then weights.
@@ -101,8 +102,8 @@ TEST(Weighted, LinearEqualsAutograd) {
   for (const auto& c : ops::testing::rounding_cases()) {
     expect_same(
         c, {random({2, 5, 7})}, {random({3, 7})},
-        [](const Tensors& in, ParamRegistry& registry) {
-          return Tensors{weighted::linear(in[0], registry, {0})};
+        [](const Tensors& in, parallel::ParamRegistry& registry) {
+          return Tensors{model::weighted::linear(in[0], registry, {0})};
         },
         [](const Tensors& in) { return Tensors{at::linear(in[0], in[1])}; }, "linear");
   }
@@ -113,15 +114,15 @@ TEST(Weighted, NormsEqualAutograd) {
   for (const auto& c : ops::testing::rounding_cases()) {
     expect_same(
         c, {random({3, 5, 16})}, {random({16})},
-        [&](const Tensors& in, ParamRegistry& registry) {
-          return Tensors{weighted::rms_norm(in[0], registry, {0}, kEps, c.path)};
+        [&](const Tensors& in, parallel::ParamRegistry& registry) {
+          return Tensors{model::weighted::rms_norm(in[0], registry, {0}, kEps, c.path)};
         },
         [](const Tensors& in) { return Tensors{reference_norm(in[0], in[1])}; }, "rms_norm");
     if (c.dtype == at::kBFloat16) continue;  // the sum is rounded before the norm
     expect_same(
         c, {random({3, 5, 16}), random({3, 5, 16})}, {random({16})},
-        [&](const Tensors& in, ParamRegistry& registry) {
-          const auto out = weighted::add_rms_norm(in[0], in[1], registry, {0}, kEps, c.path);
+        [&](const Tensors& in, parallel::ParamRegistry& registry) {
+          const auto out = model::weighted::add_rms_norm(in[0], in[1], registry, {0}, kEps, c.path);
           return Tensors{out.sum, out.y};
         },
         [](const Tensors& in) {
@@ -153,10 +154,11 @@ TEST(Weighted, QueriesAndKeysEqualAutogradWithAndWithoutNorms) {
     for (const bool normed : {true, false}) {
       expect_same(
           c, {random({2, 3, 16})}, normed ? Tensors{random({4}), random({4})} : Tensors{},
-          [&](const Tensors& in, ParamRegistry& registry) {
-            weighted::QkNormWeights norms;
-            if (normed) norms = {WeightRef{0}, WeightRef{1}};
-            const auto out = weighted::qkv_norm_rope(in[0], 2, 1, registry, norms, setup, c.path);
+          [&](const Tensors& in, parallel::ParamRegistry& registry) {
+            model::weighted::QkNormWeights norms;
+            if (normed) norms = {parallel::WeightRef{0}, parallel::WeightRef{1}};
+            const auto out =
+                model::weighted::qkv_norm_rope(in[0], 2, 1, registry, norms, setup, c.path);
             return Tensors{out.q, out.k, out.v};
           },
           [&](const Tensors& in) {
@@ -181,7 +183,7 @@ TEST(Weighted, FusedParametersAreOneMatrix) {
   const auto x = random({5, 3}).requires_grad_();
   const auto grad = random({5, 6});
 
-  const auto y = weighted::linear(x, weights.registry, {0, 2});
+  const auto y = model::weighted::linear(x, weights.registry, {0, 2});
   const auto grad_x = torch::autograd::grad({y}, {x}, {grad})[0];
 
   EXPECT_TRUE(y.allclose(x.matmul(at::cat(values).t())));
@@ -195,8 +197,8 @@ TEST(Weighted, AsksForTheWeightAgainInBackward) {
   const Tensors later{random({4, 3}), random({3})};
   const auto x = random({5, 3}).requires_grad_();
   const auto grad = random({5, 4});
-  const auto normed = weighted::rms_norm(x, weights.registry, {1}, kEps, ops::Path::plain);
-  const auto y = weighted::linear(normed, weights.registry, {0});
+  const auto normed = model::weighted::rms_norm(x, weights.registry, {1}, kEps, ops::Path::plain);
+  const auto y = model::weighted::linear(normed, weights.registry, {0});
 
   weights.set(later);  // simulates a gather buffer that another weight uses in between
   const auto grad_x = torch::autograd::grad({y}, {x}, {grad})[0];
@@ -208,22 +210,23 @@ TEST(Weighted, AsksForTheWeightAgainInBackward) {
 
 TEST(Weighted, GradientsLeaveOneByOneInTheOrderOfBackward) {
   Weights weights({random({3, 3}), random({3}), random({3, 3})}, at::kDouble);
-  std::vector<ParamId> ready;
-  weights.registry.on_ready([&](ParamId id) { ready.push_back(id); });
+  std::vector<parallel::ParamId> ready;
+  weights.registry.on_ready([&](parallel::ParamId id) { ready.push_back(id); });
   const auto x = random({5, 3}).requires_grad_();
 
-  const auto first = weighted::linear(x, weights.registry, {0});
-  const auto normed = weighted::rms_norm(first, weights.registry, {1}, kEps, ops::Path::plain);
-  weighted::linear(normed, weights.registry, {2}).sum().backward();
+  const auto first = model::weighted::linear(x, weights.registry, {0});
+  const auto normed =
+      model::weighted::rms_norm(first, weights.registry, {1}, kEps, ops::Path::plain);
+  model::weighted::linear(normed, weights.registry, {2}).sum().backward();
 
-  EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
+  EXPECT_EQ(ready, (std::vector<parallel::ParamId>{2, 1, 0}));
 }
 
 /// Returns a rank's result, input gradient and weight gradient of two linears with a shard between
 /// them.
-Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_t chunks,
+Tensors enter_and_leave(comm::Communicator& world, bool sequence_parallel, std::int64_t chunks,
                         std::int64_t rows, at::ScalarType dtype) {
-  const TensorGroup group(world, sequence_parallel, chunks);
+  const parallel::TensorGroup group(world, sequence_parallel, chunks);
   const auto random_on = [&](std::uint64_t seed, at::IntArrayRef shape) {
     return at::randn(shape, at::detail::createCPUGenerator(seed), at::kDouble);
   };
@@ -234,21 +237,21 @@ Tensors enter_and_leave(Communicator& world, bool sequence_parallel, std::int64_
   const auto x = random_on(30 + whose, {rows, tokens, 6}).to(dtype).requires_grad_();
   const auto grad = random_on(40 + whose, {rows, tokens, 4}).to(dtype);
 
-  const auto inside = weighted::enter_linear(group, x, weights.registry, {0});
-  const auto y = weighted::linear_leave(group, inside.tanh(), weights.registry, {1});
+  const auto inside = model::weighted::column_parallel_linear(group, x, weights.registry, {0});
+  const auto y = model::weighted::row_parallel_linear(group, inside.tanh(), weights.registry, {1});
   Tensors results{y.detach(), torch::autograd::grad({y}, {x}, {grad})[0]};
   for (const at::Tensor& one : weights.grads()) results.push_back(one);
   return results;
 }
 
-std::uint64_t calls_of(const Communicator& world) {
+std::uint64_t calls_of(const comm::Communicator& world) {
   std::uint64_t calls = 0;
-  for (const TrafficRow& row : world.traffic()) calls += row.count;
+  for (const comm::TrafficRow& row : world.traffic()) calls += row.count;
   return calls;
 }
 
 TEST(Weighted, TokensThatEnterAndLeaveInChunksGiveTheSame) {
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     for (const bool sequence_parallel : {false, true}) {
       for (const std::int64_t rows : {1, 3}) {
         for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {

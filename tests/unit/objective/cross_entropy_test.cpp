@@ -7,21 +7,23 @@ namespace {
 
 constexpr double kLossScale = 0.25;
 
-at::Tensor plain_cross_entropy(const Microbatch& batch, const at::Tensor& x, const at::Tensor& w) {
+at::Tensor plain_cross_entropy(const parallel::Microbatch& batch, const at::Tensor& x,
+                               const at::Tensor& w) {
   const at::Tensor losses =
       at::nll_loss_nd(at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1),
                       batch.targets.flatten(), {}, at::Reduction::None, ops::kIgnoredTarget);
   return (batch.target_weights.defined() ? losses * batch.target_weights.flatten() : losses).sum();
 }
 
-MakeObjective with(LossRows rows) {
+MakeObjective with(objective::LossRows rows) {
   return [rows](RankOfLayout& rank) {
-    return std::make_unique<CrossEntropy>(rank.registry, 0, ops::Path::plain, rank.tensor, rows);
+    return std::make_unique<objective::CrossEntropy>(rank.registry, 0, ops::Path::plain,
+                                                     rank.tensor, rows);
   };
 }
 
 TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
-  Microbatch batch = batch_of_rows(2);
+  parallel::Microbatch batch = batch_of_rows(2);
   const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const bool weighted : {false, true}) {
@@ -36,7 +38,8 @@ TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
         hidden, weight,
         [&](const at::Tensor& x, const at::Tensor& w) { return plain_cross_entropy(batch, x, w); });
     for (const Ranks& ranks : kLayouts) {
-      for (const LossRows rows : {LossRows::all, LossRows::targets}) {
+      for (const objective::LossRows rows :
+           {objective::LossRows::all, objective::LossRows::targets}) {
         const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kLossScale, with(rows));
         expect_same(actual, expected, kLossScale, 1e-12,
                     name(ranks) + (weighted ? " weighted" : ""));
@@ -46,25 +49,26 @@ TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
 }
 
 TEST(CrossEntropy, WeightsCountInValidationToo) {
-  Microbatch batch = batch_of_rows(1);
+  parallel::Microbatch batch = batch_of_rows(1);
   batch.target_weights = at::full({1, kLength}, 2.5, at::kFloat);
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   const double expected = plain_cross_entropy(batch, hidden, weight).item<double>();
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     RankOfLayout rank(world, {2, 1}, weight);
-    for (const LossRows rows : {LossRows::all, LossRows::targets})
+    for (const objective::LossRows rows : {objective::LossRows::all, objective::LossRows::targets})
       EXPECT_NEAR(with(rows)(rank)->evaluate(batch, hidden).item<double>(), expected, 1e-11);
   });
 }
 
 TEST(CrossEntropy, IsZeroWithoutTargets) {
-  Microbatch batch = batch_of_rows(1);
+  parallel::Microbatch batch = batch_of_rows(1);
   batch.targets.fill_(ops::kIgnoredTarget);
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const Ranks& ranks : kLayouts) {
-    for (const LossRows rows : {LossRows::all, LossRows::targets}) {
+    for (const objective::LossRows rows :
+         {objective::LossRows::all, objective::LossRows::targets}) {
       const LossAndGrads actual = by_ranks(ranks, batch, hidden, weight, kLossScale, with(rows));
       EXPECT_EQ(actual.loss.item<double>(), 0);
       EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);

@@ -12,16 +12,17 @@ constexpr double kMixScale = 0.125;
 constexpr std::int64_t kTeacherWidth = 9;
 
 /// A teacher of another width. Its head is sharded over the ranks by its own number of classes.
-class FixedTeacher final : public Teacher {
+class FixedTeacher final : public objective::Teacher {
  public:
   FixedTeacher(RankOfLayout& rank, at::Tensor hidden, const at::Tensor& weight)
       : rank_(rank),
-        cut_(rank.mesh.world(), {rank.mesh.size(Axis::tp), rank.mesh.size(Axis::cp)},
+        cut_(rank.mesh.world(),
+             {rank.mesh.size(parallel::Axis::tp), rank.mesh.size(parallel::Axis::cp)},
              weight.to(at::kDouble)),
         hidden_(std::move(hidden)),
         weight_(weight) {}
 
-  TeacherStates states(const Microbatch& batch) override {
+  objective::TeacherStates states(const parallel::Microbatch& batch) override {
     return {
         rank_.own(hidden_, batch),
         {weight_.narrow(0, cut_.first, cut_.classes), rank_.tensor, cut_.first, weight_.size(0)}};
@@ -34,21 +35,21 @@ class FixedTeacher final : public Teacher {
   at::Tensor weight_;
 };
 
-class OwnedDistillation final : public Objective {
+class OwnedDistillation final : public objective::Objective {
  public:
-  OwnedDistillation(RankOfLayout& rank, const DistillationConfig& config, const at::Tensor& hidden,
-                    const at::Tensor& weight)
+  OwnedDistillation(RankOfLayout& rank, const objective::DistillationConfig& config,
+                    const at::Tensor& hidden, const at::Tensor& weight)
       : objective_(rank.registry, {.tensor = rank.tensor, .config = config},
                    std::make_unique<FixedTeacher>(rank, hidden, weight), measures) {}
 
-  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                     ObjectiveTape& tape) override {
-    return objective_.forward(batch, hidden, grad_scale, tape);
+  at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     objective::ObjectiveGrads& saved) override {
+    return objective_.forward(batch, hidden, grad_scale, saved);
   }
 
-  void backward(ObjectiveTape& tape) override { objective_.backward(tape); }
+  void backward(objective::ObjectiveGrads& saved) override { objective_.backward(saved); }
 
-  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+  [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override {
     return objective_.evaluate(batch, hidden);
   }
@@ -56,18 +57,18 @@ class OwnedDistillation final : public Objective {
   Measures measures;
 
  private:
-  DistillationObjective objective_;
+  objective::DistillationObjective objective_;
 };
 
 struct Problem {
-  Microbatch batch = batch_of_rows(2);
+  parallel::Microbatch batch = batch_of_rows(2);
   at::Tensor hidden = normal({2, kLength, kWidth}, 1);
   at::Tensor weight = normal({kClasses, kWidth}, 2);
   at::Tensor teacher_hidden = normal({2, kLength, kTeacherWidth}, 3);
   at::Tensor teacher_weight = normal({kClasses, kTeacherWidth}, 4);
 };
 
-MakeObjective with(const DistillationConfig& config, const Problem& p) {
+MakeObjective with(const objective::DistillationConfig& config, const Problem& p) {
   return [config, p](RankOfLayout& rank) {
     return std::make_unique<OwnedDistillation>(rank, config, p.teacher_hidden, p.teacher_weight);
   };
@@ -98,16 +99,16 @@ Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
   return {(ce * factor).sum(), ((log_q.exp() * (log_q - log_p)).sum(1) * factor).sum()};
 }
 
-at::Tensor plain_distillation(const DistillationConfig& config, const Problem& p,
+at::Tensor plain_distillation(const objective::DistillationConfig& config, const Problem& p,
                               const at::Tensor& x, const at::Tensor& w) {
   const Losses losses = plain_losses(config.temperature, p, x, w);
   return config.alpha * losses.ce +
          (1 - config.alpha) * config.temperature * config.temperature * losses.kl;
 }
 
-const std::vector<DistillationConfig> kConfigs{{}, {0, 1}, {1, 2}, {0.25, 3}};
+const std::vector<objective::DistillationConfig> kConfigs{{}, {0, 1}, {1, 2}, {0.25, 3}};
 
-LossAndGrads expected_of(const DistillationConfig& config, const Problem& p) {
+LossAndGrads expected_of(const objective::DistillationConfig& config, const Problem& p) {
   return by_autograd(p.hidden, p.weight, [&](const at::Tensor& x, const at::Tensor& w) {
     return plain_distillation(config, p, x, w);
   });
@@ -117,7 +118,7 @@ TEST(Distillation, EqualsItsAutogradOnAnyLayout) {
   Problem p;
   for (const bool weighted : {false, true}) {
     if (weighted) p.batch.target_weights = at::rand({2, kLength}, random_of(6), at::kFloat);
-    for (const DistillationConfig& config : kConfigs) {
+    for (const objective::DistillationConfig& config : kConfigs) {
       const LossAndGrads expected = expected_of(config, p);
       for (const Ranks& ranks : kLayouts) {
         const LossAndGrads actual =
@@ -130,24 +131,24 @@ TEST(Distillation, EqualsItsAutogradOnAnyLayout) {
 
 TEST(Distillation, IsChunkedOverRows) {
   Problem p;
-  const TargetRows targets(p.batch, p.hidden);
+  const objective::TargetRows targets(p.batch, p.hidden);
   const at::Tensor teacher_rows = p.teacher_hidden.flatten(0, 1).index_select(0, targets.index);
-  const Head head{p.weight, {}, 0, kClasses};
-  const Head teacher{p.teacher_weight, {}, 0, kClasses};
+  const objective::Head head{p.weight, {}, 0, kClasses};
+  const objective::Head teacher{p.teacher_weight, {}, 0, kClasses};
   const auto of_chunks = [&](std::int64_t rows) {
-    return linear_distillation(targets.rows, head, teacher_rows, teacher, targets.targets,
-                               {.chunk_rows = rows});
+    return objective::linear_distillation(targets.rows, head, teacher_rows, teacher,
+                                          targets.targets, {.chunk_rows = rows});
   };
-  const DistillationOutput whole = of_chunks(1000);
+  const objective::DistillationOutput whole = of_chunks(1000);
   for (const std::int64_t rows : {1, 5, 31}) {
-    const DistillationOutput chunked = of_chunks(rows);
+    const objective::DistillationOutput chunked = of_chunks(rows);
     expect_close(chunked.loss_sum, whole.loss_sum, 1e-13, "loss");
     expect_close(chunked.grad_x, whole.grad_x, 1e-13, "grad of hidden");
     expect_close(chunked.grad_weight, whole.grad_weight, 1e-13, "grad of head");
   }
-  Head frozen = head;
+  objective::Head frozen = head;
   frozen.trained = false;
-  const DistillationOutput of_frozen = linear_distillation(
+  const objective::DistillationOutput of_frozen = objective::linear_distillation(
       targets.rows, frozen, teacher_rows, teacher, targets.targets, {.chunk_rows = 1000});
   EXPECT_TRUE(of_frozen.grad_x.equal(whole.grad_x));
   EXPECT_FALSE(of_frozen.grad_weight.defined());
@@ -155,11 +156,11 @@ TEST(Distillation, IsChunkedOverRows) {
 
 TEST(Distillation, GradientsAreTheSlopeOfTheEvaluatedLoss) {
   const Problem p;
-  const DistillationConfig config{0.3, 2};
+  const objective::DistillationConfig config{0.3, 2};
   const LossAndGrads grads = by_ranks({}, p.batch, p.hidden, p.weight, 1, with(config, p));
   expect_differences(grads, p.hidden, p.weight, [&](const at::Tensor& x, const at::Tensor& w) {
     double loss = 0;
-    run_ranks(1, [&](Communicator& world) {
+    comm::run_ranks(1, [&](comm::Communicator& world) {
       RankOfLayout rank(world, {}, w);
       loss = with(config, p)(rank)->evaluate(p.batch, x).item<double>();
     });
@@ -211,7 +212,7 @@ TEST(Distillation, ComparesTheClassesThatBothModelsHaveOnAnyLayout) {
     const std::int64_t shared = std::min(classes, kClasses);
     p.batch.targets = p.batch.targets.where(p.batch.targets < shared, p.batch.targets - shared);
     p.batch.targets.flatten().slice(0, 1, 2 * kLength, 3).fill_(ops::kIgnoredTarget);
-    for (const DistillationConfig& config : {kConfigs[1], kConfigs[3]}) {
+    for (const objective::DistillationConfig& config : {kConfigs[1], kConfigs[3]}) {
       const LossAndGrads expected = expected_of(config, p);
       for (const Ranks& ranks : kLayouts) {
         const LossAndGrads actual =
@@ -228,7 +229,7 @@ TEST(Distillation, PaddingOfALargeLogitDoesNotReachTheDivergence) {
   p.teacher_weight = normal({kClasses - 3, kTeacherWidth}, 4);
   p.weight.narrow(0, kClasses - 3, 3).mul_(1e4);  // its exponential would dominate the sum
   p.batch.targets.clamp_max_(kClasses - 4);
-  const DistillationConfig config{0, 1.5};
+  const objective::DistillationConfig config{0, 1.5};
   for (const Ranks& ranks : kLayouts) {
     const LossAndGrads actual = by_ranks(ranks, p.batch, p.hidden, p.weight, 1, with(config, p));
     expect_same(actual, expected_of(config, p), 1, 1e-11, name(ranks));
@@ -238,18 +239,18 @@ TEST(Distillation, PaddingOfALargeLogitDoesNotReachTheDivergence) {
 
 TEST(Distillation, MeasuresAreMeansOverTheTargetsOfAStep) {
   const Problem p;
-  const DistillationConfig config{};
+  const objective::DistillationConfig config{};
   const Losses losses = plain_losses(config.temperature, p, p.hidden, p.weight);
   const double targets = p.batch.targets.ne(ops::kIgnoredTarget).sum().item<double>();
   for (const Ranks& ranks : kLayouts) {
     std::vector<double> packed;
     std::mutex mutex;
-    run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
+    comm::run_ranks(ranks.tp * ranks.cp, [&](comm::Communicator& world) {
       RankOfLayout rank(world, ranks, p.weight);
       OwnedDistillation objective(rank, config, p.teacher_hidden, p.teacher_weight);
-      const Microbatch mine = deal_tokens(p.batch, rank.mesh);
-      ObjectiveTape tape;
-      (void)objective.forward(mine, rank.own(p.hidden, mine), 1, tape);
+      const parallel::Microbatch mine = parallel::shard_sequence(p.batch, rank.mesh);
+      objective::ObjectiveGrads saved;
+      (void)objective.forward(mine, rank.own(p.hidden, mine), 1, saved);
       const std::lock_guard lock(mutex);
       std::vector<double> own(objective.measures.packed_size());
       objective.measures.pack(own);
@@ -266,14 +267,17 @@ TEST(Distillation, MeasuresAreMeansOverTheTargetsOfAStep) {
 }
 
 TEST(Distillation, EveryBadValueIsOneProblem) {
-  for (const DistillationConfig& config :
-       {DistillationConfig{-0.1, 1}, {1.1, 1}, {std::nan(""), 1}, {0.5, 0}, {0.5, INFINITY}}) {
+  for (const objective::DistillationConfig& config : {objective::DistillationConfig{-0.1, 1},
+                                                      {1.1, 1},
+                                                      {std::nan(""), 1},
+                                                      {0.5, 0},
+                                                      {0.5, INFINITY}}) {
     Problems problems;
     check(config, problems);
     EXPECT_EQ(problems.lines().size(), 1U);
   }
   Problems problems;
-  check(DistillationConfig{}, problems);
+  check(objective::DistillationConfig{}, problems);
   EXPECT_TRUE(problems.empty());
 }
 

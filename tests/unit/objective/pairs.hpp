@@ -13,8 +13,8 @@ inline std::uint64_t key_of_record(std::int64_t record) {
 
 /// Returns the chosen and rejected sides of 3 pairs in one row: `lengths` of the 6 sequences, then
 /// padding. A sequence of one token has no target; every third target is masked.
-inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 4, 3}) {
-  Microbatch batch = batch_of_rows(1);
+inline parallel::Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 4, 3}) {
+  parallel::Microbatch batch = batch_of_rows(1);
   batch.num_pairs = static_cast<std::int64_t>(lengths.size()) / 2;
   batch.sequence_of = at::full({1, kLength}, -1, at::kLong);
   std::vector<std::int64_t> bounds{0};
@@ -35,8 +35,8 @@ inline Microbatch pairs(const std::vector<std::int64_t>& lengths = {5, 3, 2, 6, 
 }
 
 /// [2 P] each.
-inline SequenceScores plain_scores(const Microbatch& batch, const at::Tensor& x,
-                                   const at::Tensor& w) {
+inline objective::SequenceScores plain_scores(const parallel::Microbatch& batch,
+                                              const at::Tensor& x, const at::Tensor& w) {
   const at::Tensor log_probs = at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1);
   const at::Tensor targets = batch.targets.flatten();
   const at::Tensor valid = targets.ne(ops::kIgnoredTarget).to(at::kDouble);
@@ -49,9 +49,9 @@ inline SequenceScores plain_scores(const Microbatch& batch, const at::Tensor& x,
 }
 
 /// Computes the loss of a batch by its definition, one pair after another.
-inline at::Tensor plain_loss(const PreferenceConfig& config, const Microbatch& batch,
-                             const at::Tensor& reference, const at::Tensor& x,
-                             const at::Tensor& w) {
+inline at::Tensor plain_loss(const objective::PreferenceConfig& config,
+                             const parallel::Microbatch& batch, const at::Tensor& reference,
+                             const at::Tensor& x, const at::Tensor& w) {
   const auto [sums, counts] = plain_scores(batch, x, w);
   const auto form = [&](const at::Tensor& of, std::int64_t i) {
     const double n = counts[i].item<double>();
@@ -76,11 +76,11 @@ inline at::Tensor plain_loss(const PreferenceConfig& config, const Microbatch& b
 }
 
 /// A reference with given scores.
-class FixedReference final : public ReferenceScores {
+class FixedReference final : public objective::ReferenceScores {
  public:
   explicit FixedReference(at::Tensor sums) : sums_(std::move(sums)) {}
 
-  at::Tensor sums(const Microbatch& /*batch*/) override { return sums_; }
+  at::Tensor sums(const parallel::Microbatch& /*batch*/) override { return sums_; }
 
  private:
   at::Tensor sums_;

@@ -9,15 +9,15 @@ namespace trireme::testing {
 namespace {
 
 TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
-  const PreferenceConfig config{.beta = 0.2};
+  const objective::PreferenceConfig config{.beta = 0.2};
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  const std::vector<Microbatch> batches{pairs(), pairs({4, 6})};
+  const std::vector<parallel::Microbatch> batches{pairs(), pairs({4, 6})};
   for (const Ranks& ranks : kLayouts) {
     // Sums of three pairs, then of one more in the same step.
     std::map<std::string, double> expected;
     double loss = 0;
-    for (const Microbatch& batch : batches) {
+    for (const parallel::Microbatch& batch : batches) {
       const at::Tensor reference = mixed_reference(batch.num_pairs);
       const at::Tensor sums = plain_scores(batch, hidden, weight).sums;
       const at::Tensor rewards = ((sums - reference) * config.beta).view({-1, 2});
@@ -36,41 +36,41 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
     std::vector<double> packed;
     std::mutex mutex;
     at::Tensor evaluated = at::zeros({3}, at::kDouble);
-    run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
+    comm::run_ranks(ranks.tp * ranks.cp, [&](comm::Communicator& world) {
       RankOfLayout rank(world, ranks, weight);
       // A reference that recognizes each batch by its number of pairs.
-      class ByPairs final : public ReferenceScores {
+      class ByPairs final : public objective::ReferenceScores {
        public:
-        at::Tensor sums(const Microbatch& batch) override {
+        at::Tensor sums(const parallel::Microbatch& batch) override {
           return mixed_reference(batch.num_pairs);
         }
       };
 
       Measures measures;
-      PreferenceObjective objective(rank.registry,
-                                    {.tensor = rank.tensor,
-                                     .context = context_group(rank.mesh),
-                                     .config = config,
-                                     .seq_len = kSeqLen},
-                                    std::make_unique<ByPairs>(), measures);
-      ASSERT_EQ(objective.term(), LossTerm::pair);
+      objective::PreferenceObjective objective(rank.registry,
+                                               {.tensor = rank.tensor,
+                                                .context = parallel::context_group(rank.mesh),
+                                                .config = config,
+                                                .seq_len = kSeqLen},
+                                               std::make_unique<ByPairs>(), measures);
+      ASSERT_EQ(objective.term(), objective::LossTerm::pair);
       ASSERT_EQ(objective.evaluated().size(), 2U);
       at::Tensor sums = at::zeros({3}, at::kDouble);
-      ObjectiveTape tape;
-      Microbatch before = batches[0];  // an earlier step, which the report drops
+      objective::ObjectiveGrads saved;
+      parallel::Microbatch before = batches[0];  // an earlier step, which the report drops
       before.step = 0;
-      const Microbatch early = deal_tokens(before, rank.mesh);
-      (void)objective.forward(early, rank.own(hidden, early), 1, tape);
-      for (const Microbatch& batch : batches) {
-        const Microbatch mine = deal_tokens(batch, rank.mesh);
-        (void)objective.forward(mine, rank.own(hidden, mine), 1, tape);
+      const parallel::Microbatch early = parallel::shard_sequence(before, rank.mesh);
+      (void)objective.forward(early, rank.own(hidden, early), 1, saved);
+      for (const parallel::Microbatch& batch : batches) {
+        const parallel::Microbatch mine = parallel::shard_sequence(batch, rank.mesh);
+        (void)objective.forward(mine, rank.own(hidden, mine), 1, saved);
         sums.add_(objective.evaluate(mine, rank.own(hidden, mine)));
       }
       const std::lock_guard lock(mutex);
       std::vector<double> own(measures.packed_size());
       measures.pack(own);
       packed.insert(packed.end(), own.begin(), own.end());
-      if (rank.mesh.rank(Axis::tp) == 0) evaluated.add_(sums);
+      if (rank.mesh.rank(parallel::Axis::tp) == 0) evaluated.add_(sums);
       if (static_cast<int>(packed.size() / own.size()) < ranks.tp * ranks.cp) return;
       std::map<std::string, double> values;
       for (const Metric& metric : measures.combine(packed, 1)) values[metric.name] = metric.value;
@@ -85,13 +85,13 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
 }
 
 TEST(Preference, AStoredReferenceFindsItsPairsByTheirKeys) {
-  const Microbatch batch = pairs();  // pairs 10, 9 and 8 of the data set
+  const parallel::Microbatch batch = pairs();  // pairs 10, 9 and 8 of the data set
   const at::Tensor counts =
       plain_scores(batch, normal({1, kLength, kWidth}, 1), normal({kClasses, kWidth}, 2)).counts;
   const auto count = [&](std::int64_t i) {
     return static_cast<std::int32_t>(counts[i].item<double>());
   };
-  std::vector<PairScore> scores;
+  std::vector<objective::PairScore> scores;
   for (const std::int64_t pair : {2, 0, 1}) {
     const auto at = static_cast<double>(pair);
     scores.push_back({key_of_record(10 - pair),
@@ -100,18 +100,19 @@ TEST(Preference, AStoredReferenceFindsItsPairsByTheirKeys) {
                       {count(2 * pair), count(2 * pair + 1)}});
   }
   for (const Ranks& ranks : {Ranks{1, 1}, {1, 2}}) {
-    run_ranks(ranks.cp, [&](Communicator& world) {
-      const Mesh mesh(world, RankOfLayout::config(ranks));
-      const Microbatch mine = deal_tokens(batch, mesh);
-      StoredReference stored(scores, "FILE", context_group(mesh));
+    comm::run_ranks(ranks.cp, [&](comm::Communicator& world) {
+      const parallel::Mesh mesh(world, RankOfLayout::config(ranks));
+      const parallel::Microbatch mine = parallel::shard_sequence(batch, mesh);
+      objective::StoredReference stored(scores, "FILE", parallel::context_group(mesh));
       const at::Tensor got = stored.sums(mine);
       for (std::int64_t i = 0; i < 6; ++i)
         EXPECT_EQ(got[i].item<double>(), -1.5 * static_cast<double>(i));
     });
   }
-  const auto message = [&](const Microbatch& asked, const std::vector<PairScore>& of) {
+  const auto message = [&](const parallel::Microbatch& asked,
+                           const std::vector<objective::PairScore>& of) {
     try {
-      StoredReference stored(of, "FILE");
+      objective::StoredReference stored(of, "FILE");
       (void)stored.sums(asked);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
@@ -119,36 +120,37 @@ TEST(Preference, AStoredReferenceFindsItsPairsByTheirKeys) {
     }
     return std::string("accepted");
   };
-  Microbatch moved = batch;  // the index of a pair in its data set does not decide its score
+  parallel::Microbatch moved =
+      batch;  // the index of a pair in its data set does not decide its score
   moved.pair_records = {0, 1, 2};
   EXPECT_EQ(message(moved, scores), "accepted");
-  Microbatch unknown = batch;
+  parallel::Microbatch unknown = batch;
   unknown.pair_records[1] = 3;
   unknown.pair_keys[1] = key_of_record(3);
   EXPECT_NE(message(unknown, scores).find("FILE: no log-probabilities of pair 3"),
             std::string::npos);
-  std::vector<PairScore> others = scores;
+  std::vector<objective::PairScore> others = scores;
   ++others[2].counts[0];
   EXPECT_NE(message(batch, others).find("pair 9 of the data set has"), std::string::npos);
 }
 
 TEST(Preference, ScoresOfABatchMakeAStoredReference) {
-  const Microbatch batch = pairs();
+  const parallel::Microbatch batch = pairs();
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  const SequenceScores scores =
-      sequence_scores(batch, hidden, {weight, {}, 0, kClasses, ops::Path::plain}, {});
+  const objective::SequenceScores scores =
+      objective::sequence_scores(batch, hidden, {weight, {}, 0, kClasses, ops::Path::plain}, {});
 
-  const std::vector<PairScore> of_pairs = pair_scores(batch, scores);
+  const std::vector<objective::PairScore> samples_are_pairs = objective::pair_scores(batch, scores);
 
-  ASSERT_EQ(of_pairs.size(), 3U);
-  EXPECT_EQ(of_pairs[1].document, 9);
-  StoredReference stored(of_pairs, "FILE");
+  ASSERT_EQ(samples_are_pairs.size(), 3U);
+  EXPECT_EQ(samples_are_pairs[1].document, 9);
+  objective::StoredReference stored(samples_are_pairs, "FILE");
   EXPECT_TRUE(stored.sums(batch).equal(scores.sums));
 }
 
 TEST(Preference, EveryBadValueIsOneProblem) {
-  const auto problems_of = [](const PreferenceConfig& config) {
+  const auto problems_of = [](const objective::PreferenceConfig& config) {
     Problems problems;
     check(config, problems);
     return problems.lines();
@@ -156,7 +158,7 @@ TEST(Preference, EveryBadValueIsOneProblem) {
   EXPECT_TRUE(problems_of({}).empty());
   EXPECT_TRUE(problems_of({.loss = "ipo"}).empty());
   const double nan = std::nan("");
-  const std::vector<std::pair<PreferenceConfig, std::string>> bad{
+  const std::vector<std::pair<objective::PreferenceConfig, std::string>> bad{
       {{.beta = 0}, "dpo.beta = 0, must be more than 0"},
       {{.beta = nan}, "dpo.beta"},
       {{.beta = 1e30}, "dpo.beta"},
@@ -175,12 +177,14 @@ TEST(Preference, EveryBadValueIsOneProblem) {
 }
 
 TEST(Preference, ABatchWithoutPairsIsAnInternalError) {
-  const Microbatch rows = batch_of_rows(1);
-  const TargetRows targets(rows, normal({1, kLength, kWidth}, 1));
-  EXPECT_THROW((void)sequences_of(rows, targets), Error);
-  Microbatch few = pairs();
+  const parallel::Microbatch rows = batch_of_rows(1);
+  const objective::TargetRows targets(rows, normal({1, kLength, kWidth}, 1));
+  EXPECT_THROW((void)objective::sequences_of(rows, targets), Error);
+  parallel::Microbatch few = pairs();
   few.num_pairs = 2;
-  EXPECT_THROW((void)sequences_of(few, TargetRows(few, normal({1, kLength, kWidth}, 1))), Error);
+  EXPECT_THROW((void)objective::sequences_of(
+                   few, objective::TargetRows(few, normal({1, kLength, kWidth}, 1))),
+               Error);
 }
 
 }  // namespace

@@ -10,30 +10,30 @@ constexpr double kPairScale = 0.125;
 constexpr double kLn2 = 0.69314718055994530942;
 
 /// An objective with everything that it needs. The reference returns given scores of another model.
-class OwnedPreference final : public Objective {
+class OwnedPreference final : public objective::Objective {
  public:
-  OwnedPreference(RankOfLayout& rank, const PreferenceConfig& config, const at::Tensor& reference,
-                  ops::Path path = ops::Path::plain)
+  OwnedPreference(RankOfLayout& rank, const objective::PreferenceConfig& config,
+                  const at::Tensor& reference, ops::Path path = ops::Path::plain)
       : objective_(rank.registry,
                    {.path = path,
                     .tensor = rank.tensor,
-                    .context = context_group(rank.mesh),
+                    .context = parallel::context_group(rank.mesh),
                     .config = config,
                     .seq_len = kSeqLen},
                    std::make_unique<FixedReference>(reference), measures) {}
 
-  at::Tensor forward(const Microbatch& batch, const at::Tensor& hidden, double grad_scale,
-                     ObjectiveTape& tape) override {
-    return objective_.forward(batch, hidden, grad_scale, tape);
+  at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
+                     objective::ObjectiveGrads& saved) override {
+    return objective_.forward(batch, hidden, grad_scale, saved);
   }
 
-  void backward(ObjectiveTape& tape) override { objective_.backward(tape); }
+  void backward(objective::ObjectiveGrads& saved) override { objective_.backward(saved); }
 
   [[nodiscard]] std::span<const std::string_view> evaluated() const override {
     return objective_.evaluated();
   }
 
-  [[nodiscard]] at::Tensor evaluate(const Microbatch& batch,
+  [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override {
     return objective_.evaluate(batch, hidden);
   }
@@ -41,18 +41,18 @@ class OwnedPreference final : public Objective {
   Measures measures;
 
  private:
-  PreferenceObjective objective_;
+  objective::PreferenceObjective objective_;
 };
 
-MakeObjective with(const PreferenceConfig& config, const at::Tensor& reference,
+MakeObjective with(const objective::PreferenceConfig& config, const at::Tensor& reference,
                    ops::Path path = ops::Path::plain) {
   return [=](RankOfLayout& rank) {
     return std::make_unique<OwnedPreference>(rank, config, reference, path);
   };
 }
 
-std::vector<PreferenceConfig> all_configs() {
-  std::vector<PreferenceConfig> configs;
+std::vector<objective::PreferenceConfig> all_configs() {
+  std::vector<objective::PreferenceConfig> configs;
   for (const char* logprob : {"sum", "mean", "padded_mean"}) {
     configs.push_back({.beta = 0.3, .logprob = logprob});
     configs.push_back({.beta = 0.3, .logprob = logprob, .label_smoothing = 0.2, .sft_weight = 0.5});
@@ -61,16 +61,16 @@ std::vector<PreferenceConfig> all_configs() {
   return configs;
 }
 
-std::string name(const PreferenceConfig& config) {
+std::string name(const objective::PreferenceConfig& config) {
   return config.logprob + " " + config.loss;
 }
 
-void expect_autograd(const Microbatch& batch, const std::vector<Ranks>& layouts) {
+void expect_autograd(const parallel::Microbatch& batch, const std::vector<Ranks>& layouts) {
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   at::Tensor reference = some_reference(batch.num_pairs);  // 0 for sequences without targets
   reference.mul_(plain_scores(batch, hidden, weight).counts.gt(0));
-  for (const PreferenceConfig& config : all_configs()) {
+  for (const objective::PreferenceConfig& config : all_configs()) {
     const LossAndGrads expected =
         by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
           return plain_loss(config, batch, reference, x, w);
@@ -89,13 +89,13 @@ TEST(Preference, EveryFormAndLossEqualsItsAutogradOnAnyLayout) {
 
 TEST(Preference, SequencesWithoutTargetsCountNothing) {
   expect_autograd(pairs({5, 1, 1, 6, 1, 1}), {{1, 1}, {2, 2}});  // one side, the other, both
-  Microbatch masked = pairs();
+  parallel::Microbatch masked = pairs();
   masked.targets.fill_(ops::kIgnoredTarget);
   expect_autograd(masked, {{1, 1}, {2, 2}});
 }
 
 TEST(Preference, ABatchOfNoPairsIsZero) {
-  const Microbatch none = pairs({});
+  const parallel::Microbatch none = pairs({});
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   const LossAndGrads actual =
@@ -105,15 +105,15 @@ TEST(Preference, ABatchOfNoPairsIsZero) {
 }
 
 TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
-  const Microbatch batch = pairs();
+  const parallel::Microbatch batch = pairs();
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   const at::Tensor reference = some_reference(batch.num_pairs);
-  for (const PreferenceConfig& config : all_configs()) {
+  for (const objective::PreferenceConfig& config : all_configs()) {
     const LossAndGrads grads = by_ranks({}, batch, hidden, weight, 1, with(config, reference));
     expect_differences(grads, hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
       double loss = 0;
-      run_ranks(1, [&](Communicator& world) {
+      comm::run_ranks(1, [&](comm::Communicator& world) {
         RankOfLayout rank(world, {}, w);
         loss = OwnedPreference(rank, config, reference).evaluate(batch, x)[0].item<double>();
       });
@@ -124,18 +124,18 @@ TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
 
 TEST(Preference, StaysNearFp64InLowPrecision) {
   struct Low {
-    ParamDTypes dtypes;
+    device::ParamDTypes dtypes;
     // The bound for gradients: bf16 keeps 8 bits of logits, of their gradient and of the result.
     double bound;
   };
 
-  const Microbatch batch = pairs();
+  const parallel::Microbatch batch = pairs();
   const at::Tensor reference = some_reference(batch.num_pairs);
   for (const Low& low :
        {Low{{at::kFloat, at::kFloat}, 2e-6}, {{at::kBFloat16, at::kFloat}, 3e-2}}) {
     const at::Tensor hidden = normal({1, kLength, kWidth}, 1).to(low.dtypes.compute);
     const at::Tensor weight = normal({kClasses, kWidth}, 2).to(low.dtypes.compute).to(at::kFloat);
-    for (const PreferenceConfig& config : all_configs()) {
+    for (const objective::PreferenceConfig& config : all_configs()) {
       const LossAndGrads expected =
           by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
             return plain_loss(config, batch, reference, x, w);
@@ -151,14 +151,15 @@ TEST(Preference, StaysNearFp64InLowPrecision) {
 }
 
 /// The frozen model itself as the reference.
-class SameModel final : public ReferenceScores {
+class SameModel final : public objective::ReferenceScores {
  public:
   SameModel(RankOfLayout& rank, const at::Tensor& hidden, ops::Path path)
       : rank_(rank), hidden_(hidden), path_(path) {}
 
-  at::Tensor sums(const Microbatch& batch) override {
-    return sequence_scores(batch, hidden_, head_of(rank_.registry, 0, rank_.tensor, path_),
-                           context_group(rank_.mesh))
+  at::Tensor sums(const parallel::Microbatch& batch) override {
+    return objective::sequence_scores(batch, hidden_,
+                                      objective::head_of(rank_.registry, 0, rank_.tensor, path_),
+                                      parallel::context_group(rank_.mesh))
         .sums;
   }
 
@@ -177,35 +178,35 @@ std::map<std::string, double> values_of(Measures& measures) {
 }
 
 TEST(Preference, WithItselfAsReferenceMarginsAreExactlyZero) {
-  const Microbatch batch = pairs();
+  const parallel::Microbatch batch = pairs();
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1).mul(3);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    const ParamDTypes dtypes{dtype, dtype == at::kDouble ? at::kDouble : at::kFloat};
+    const device::ParamDTypes dtypes{dtype, dtype == at::kDouble ? at::kDouble : at::kFloat};
     for (const Ranks& ranks : kLayouts) {
       for (const char* logprob : {"sum", "mean", "padded_mean"}) {
         std::atomic<int> gave_loss = 0;
-        run_ranks(ranks.tp * ranks.cp, [&](Communicator& world) {
+        comm::run_ranks(ranks.tp * ranks.cp, [&](comm::Communicator& world) {
           RankOfLayout rank(world, ranks, weight, dtypes);
-          const Microbatch mine = deal_tokens(batch, rank.mesh);
+          const parallel::Microbatch mine = parallel::shard_sequence(batch, rank.mesh);
           const at::Tensor own = rank.own(hidden, mine).to(dtype);
           Measures measures;
-          PreferenceObjective objective(rank.registry,
-                                        {.tensor = rank.tensor,
-                                         .context = context_group(rank.mesh),
-                                         .config = {.logprob = logprob},
-                                         .seq_len = kSeqLen},
-                                        std::make_unique<SameModel>(rank, own, ops::Path::fast),
-                                        measures);
-          ObjectiveTape tape;
-          const double loss = objective.forward(mine, own, 1, tape).item<double>();
-          if (rank.mesh.rank(Axis::cp) != 0) {
+          objective::PreferenceObjective objective(
+              rank.registry,
+              {.tensor = rank.tensor,
+               .context = parallel::context_group(rank.mesh),
+               .config = {.logprob = logprob},
+               .seq_len = kSeqLen},
+              std::make_unique<SameModel>(rank, own, ops::Path::fast), measures);
+          objective::ObjectiveGrads saved;
+          const double loss = objective.forward(mine, own, 1, saved).item<double>();
+          if (rank.mesh.rank(parallel::Axis::cp) != 0) {
             EXPECT_EQ(loss, 0);
             return;
           }
           ++gave_loss;
           EXPECT_NEAR(loss / 3, kLn2, 1e-12);
-          if (rank.mesh.rank(Axis::tp) != 0) return;
+          if (rank.mesh.rank(parallel::Axis::tp) != 0) return;
           const auto values = values_of(measures);
           EXPECT_EQ(values.at("margin"), 0);
           EXPECT_EQ(values.at("accuracy"), 0);

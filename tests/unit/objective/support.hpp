@@ -10,7 +10,7 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "objective/head.hpp"
-#include "parallel/context/deal_tokens.hpp"
+#include "parallel/context/shard_sequence.hpp"
 
 /// Compares an objective with autograd in fp64, on thread ranks that shard vocabulary and rows.
 namespace trireme::testing {
@@ -39,8 +39,8 @@ inline at::Tensor normal(at::IntArrayRef shape, std::uint64_t seed) {
 }
 
 /// Returns `rows` rows of random tokens and targets. Every third target is masked.
-inline Microbatch batch_of_rows(std::int64_t rows) {
-  Microbatch batch;
+inline parallel::Microbatch batch_of_rows(std::int64_t rows) {
+  parallel::Microbatch batch;
   batch.tokens = at::zeros({rows, kLength}, at::kLong);
   batch.targets = at::randint(kClasses, {rows, kLength}, random_of(11), at::kLong);
   batch.targets.flatten().slice(0, 1, rows * kLength, 3).fill_(ops::kIgnoredTarget);
@@ -52,14 +52,14 @@ inline Microbatch batch_of_rows(std::int64_t rows) {
 
 /// One rank with its shard of the head and of a batch.
 struct RankOfLayout {
-  RankOfLayout(Communicator& world, const Ranks& ranks, const at::Tensor& weight,
-               ParamDTypes dtypes = {at::kDouble, at::kDouble})
-      : mesh(world, config(ranks)), tensor(mesh.group(Axis::tp), false) {
+  RankOfLayout(comm::Communicator& world, const Ranks& ranks, const at::Tensor& weight,
+               device::ParamDTypes dtypes = {at::kDouble, at::kDouble})
+      : mesh(world, config(ranks)), tensor(mesh.group(parallel::Axis::tp), false) {
     registry.declare({.name = "lm_head.weight",
                       .shape = weight.sizes().vec(),
-                      .split = DimSplit{.dim = 0, .axis = Axis::tp}});
+                      .split = parallel::DimSplit{.dim = 0, .axis = parallel::Axis::tp}});
     registry.allocate(mesh, dtypes, at::kCPU);
-    const Slice& slice = registry.layout().param(0).slice;
+    const parallel::Slice& slice = registry.layout().param(0).slice;
     first = slice.offset[0];
     classes = slice.extent[0];
     registry.main(0).copy_(weight.narrow(0, first, classes));
@@ -67,22 +67,23 @@ struct RankOfLayout {
     registry.begin_update(1);
   }
 
-  static ParallelConfig config(const Ranks& ranks) {
-    ParallelConfig config;
+  static parallel::ParallelConfig config(const Ranks& ranks) {
+    parallel::ParallelConfig config;
     config.tp = ranks.tp;
     config.cp = ranks.cp;
     return config;
   }
 
   /// Takes this rank's shard of a tensor [B, T, ..] of the whole batch.
-  [[nodiscard]] at::Tensor own(const at::Tensor& whole, const Microbatch& batch) const {
-    if (mesh.size(Axis::cp) == 1) return whole;
-    return take_places(whole, batch.places_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))]);
+  [[nodiscard]] at::Tensor own(const at::Tensor& whole, const parallel::Microbatch& batch) const {
+    if (mesh.size(parallel::Axis::cp) == 1) return whole;
+    return parallel::select_positions(
+        whole, batch.positions_of_ranks[static_cast<std::size_t>(mesh.rank(parallel::Axis::cp))]);
   }
 
-  Mesh mesh;
-  TensorGroup tensor;
-  ParamRegistry registry;
+  parallel::Mesh mesh;
+  parallel::TensorGroup tensor;
+  parallel::ParamRegistry registry;
   std::int64_t first = 0;    // the first of this rank's classes
   std::int64_t classes = 0;  // the number of this rank's classes
 };
@@ -109,33 +110,34 @@ inline LossAndGrads by_autograd(
           or_zeros(grads[1], weight.to(at::kDouble))};
 }
 
-using MakeObjective = std::function<std::unique_ptr<Objective>(RankOfLayout&)>;
+using MakeObjective = std::function<std::unique_ptr<objective::Objective>(RankOfLayout&)>;
 
 /// Computes loss and gradients on the ranks of a layout, gathered.
-inline LossAndGrads by_ranks(const Ranks& ranks, const Microbatch& batch, const at::Tensor& hidden,
-                             const at::Tensor& weight, double grad_scale, const MakeObjective& make,
-                             ParamDTypes dtypes = {at::kDouble, at::kDouble}) {
+inline LossAndGrads by_ranks(const Ranks& ranks, const parallel::Microbatch& batch,
+                             const at::Tensor& hidden, const at::Tensor& weight, double grad_scale,
+                             const MakeObjective& make,
+                             device::ParamDTypes dtypes = {at::kDouble, at::kDouble}) {
   const auto count = static_cast<std::size_t>(ranks.tp * ranks.cp);
   std::vector<LossAndGrads> parts(count);
-  run_ranks(static_cast<int>(count), [&](Communicator& world) {
+  comm::run_ranks(static_cast<int>(count), [&](comm::Communicator& world) {
     RankOfLayout rank(world, ranks, weight, dtypes);
-    const Microbatch mine = deal_tokens(batch, rank.mesh);
+    const parallel::Microbatch mine = parallel::shard_sequence(batch, rank.mesh);
     const auto objective = make(rank);
-    ObjectiveTape tape;
+    objective::ObjectiveGrads saved;
     const at::Tensor own_hidden = rank.own(hidden, mine).to(dtypes.compute);
-    const at::Tensor loss = objective->forward(mine, own_hidden, grad_scale, tape);
-    const at::Tensor grad_hidden = tape.grad_hidden.to(at::kDouble);
-    objective->backward(tape);
-    EXPECT_FALSE(tape.grad_hidden.defined());
+    const at::Tensor loss = objective->forward(mine, own_hidden, grad_scale, saved);
+    const at::Tensor grad_hidden = saved.grad_hidden.to(at::kDouble);
+    objective->backward(saved);
+    EXPECT_FALSE(saved.grad_hidden.defined());
     LossAndGrads part{at::zeros({}, at::kDouble), at::zeros_like(hidden, at::kDouble),
                       at::zeros_like(weight, at::kDouble)};
-    if (rank.mesh.rank(Axis::tp) == 0) part.loss.copy_(loss);
+    if (rank.mesh.rank(parallel::Axis::tp) == 0) part.loss.copy_(loss);
     // Places the tokens by their numbers in the whole batch.
     const at::Tensor numbers =
         rank.own(at::arange(batch.tokens.numel()).view_as(batch.tokens), mine).flatten();
     part.hidden.view({-1, hidden.size(-1)})
         .index_copy_(0, numbers, grad_hidden.reshape({-1, hidden.size(-1)}));
-    part.weight.narrow(0, rank.first, rank.classes).copy_(rank.registry.main_grad(0));
+    part.weight.narrow(0, rank.first, rank.classes).copy_(rank.registry.master_grad(0));
     parts[static_cast<std::size_t>(world.rank())] = part;
   });
   LossAndGrads sum = parts[0];

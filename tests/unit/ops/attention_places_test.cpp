@@ -15,18 +15,18 @@ struct ShapeWithPositions {
   std::int64_t B, H, Hk, D;
   AttentionSetup setup;
 
-  [[nodiscard]] std::int64_t queries() const { return count(setup.query_places); }
+  [[nodiscard]] std::int64_t queries() const { return count(setup.query_positions); }
 
-  [[nodiscard]] std::int64_t keys() const { return count(setup.key_places); }
+  [[nodiscard]] std::int64_t keys() const { return count(setup.key_positions); }
 
-  static std::int64_t count(const RowPlaces& places) {
+  static std::int64_t count(const RowPositions& places) {
     std::int64_t total = 0;
     for (const TokenRange& range : places.front()) total += range.length;
     return total;
   }
 };
 
-AttentionSetup windowed(std::int64_t window, RowPlaces queries, RowPlaces keys,
+AttentionSetup windowed(std::int64_t window, RowPositions queries, RowPositions keys,
                         RowBounds bounds = {}) {
   AttentionSetup setup{0.2, true, std::move(bounds), std::move(queries), std::move(keys)};
   setup.window = window;
@@ -128,8 +128,8 @@ TEST(AttentionPlaces, LseIsTheLogOfTheSumAndMinusInfinityWithoutKeys) {
 TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
   at::manual_seed(3);
   // The first queries see no key of the second chunk, and some see no key of either.
-  const RowPlaces queries{{{20, 30}, {70, 40}}};
-  const RowPlaces blocks[2]{{{{30, 40}, {100, 10}}}, {{{75, 20}}}};
+  const RowPositions queries{{{20, 30}, {70, 40}}};
+  const RowPositions blocks[2]{{{{30, 40}, {100, 10}}}, {{{75, 20}}}};
   const RowBounds bounds{{0, 40, 110}};
   for (const Case& c : kAttentionCases) {
     const auto q = random({1, 4, 70, 32}).to(c.dtype);
@@ -140,7 +140,8 @@ TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
       return AttentionSetup{0.2, true, bounds, queries, blocks[block], /*wide=*/true};
     };
     AttentionSetup both{0.2, true, bounds, queries, blocks[0]};
-    both.key_places[0].insert(both.key_places[0].end(), blocks[1][0].begin(), blocks[1][0].end());
+    both.key_positions[0].insert(both.key_positions[0].end(), blocks[1][0].begin(),
+                                 blocks[1][0].end());
 
     AttentionOutput sum = attention_forward(q, k[0], v[0], setup(0), c.path);
     merge_attention(sum, attention_forward(q, k[1], v[1], setup(1), c.path));
@@ -198,7 +199,7 @@ TEST(AttentionPlaces, WholeRowsNamedOrNotAreTheSameBits) {
     const auto q = random({2, 4, 150, 64}).to(dtype);
     const auto k = random({2, 2, 150, 64}).to(dtype);
     const auto v = random({2, 2, 150, 64}).to(dtype);
-    const RowPlaces whole{{{0, 150}}, {{0, 100}, {100, 50}}};
+    const RowPositions whole{{{0, 150}}, {{0, 100}, {100, 50}}};
     const AttentionSetup unnamed{0.125, true, bounds};
     const AttentionSetup named{0.125, true, bounds, whole, whole};
 
@@ -223,7 +224,7 @@ at::Tensor pairs_of(const AttentionPlan& plan, std::int64_t num_queries, std::in
     for (const QueryPart& part : document.queries) {
       for (std::int64_t i = 0; i < part.tokens.length; ++i) {
         const KeyInterval seen = part.seen(i);
-        EXPECT_EQ(seen.begin == seen.end, part.is_blind());
+        EXPECT_EQ(seen.begin == seen.end, part.sees_no_key());
         for (std::int64_t j = seen.begin; j < seen.end; ++j)
           pairs[part.tokens.first + i][keys.at(static_cast<std::size_t>(j))] += 1;
       }
@@ -258,8 +259,8 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
       if (below(5) == 0) setup.bounds[0].push_back(edge);
     setup.bounds[0].push_back(length);
     if (round % 2 == 1) setup.window = 1 + below(length + 2);
-    const auto queries = tokens_of(setup.query_places, setup.bounds, 0, 0);
-    const auto keys = tokens_of(setup.key_places, setup.bounds, 0, 0);
+    const auto queries = tokens_of(setup.query_positions, setup.bounds, 0, 0);
+    const auto keys = tokens_of(setup.key_positions, setup.bounds, 0, 0);
     const auto num_queries = static_cast<std::int64_t>(queries.size());
     const auto num_keys = static_cast<std::int64_t>(keys.size());
     auto expected = at::zeros({num_queries, num_keys}, at::kInt);
@@ -276,7 +277,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
     ASSERT_TRUE(pairs_of(plan, num_queries, num_keys).equal(expected)) << "round " << round;
     ASSERT_TRUE(attention_mask(setup, 1, 0, at::kCPU)[0].to(at::kInt).equal(expected));
     ASSERT_EQ(sees_nothing(plan), expected.sum().item<int>() == 0);
-    ASSERT_EQ(has_blind_queries(plan), expected.sum(1).eq(0).any().item<bool>());
+    ASSERT_EQ(has_queries_without_keys(plan), expected.sum(1).eq(0).any().item<bool>());
   }
 }
 

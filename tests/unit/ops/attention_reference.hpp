@@ -22,7 +22,7 @@ struct Token {
   std::int64_t document;
 };
 
-inline std::vector<Token> tokens_of(const RowPlaces& places, const RowBounds& bounds,
+inline std::vector<Token> tokens_of(const RowPositions& places, const RowBounds& bounds,
                                     std::size_t row, std::int64_t length) {
   std::vector<std::int64_t> at;
   if (places.empty()) {
@@ -60,8 +60,8 @@ inline Reference reference_attention(const at::Tensor& q, const at::Tensor& k, c
   Tensors lses;
   for (std::int64_t b = 0; b < q.size(0); ++b) {
     const auto row = static_cast<std::size_t>(b);
-    const auto queries = tokens_of(setup.query_places, setup.bounds, row, q.size(2));
-    const auto keys = tokens_of(setup.key_places, setup.bounds, row, k.size(2));
+    const auto queries = tokens_of(setup.query_positions, setup.bounds, row, q.size(2));
+    const auto keys = tokens_of(setup.key_positions, setup.bounds, row, k.size(2));
     const auto all_keys = k[b].repeat_interleave(readers, 0);  // [H, Tk, D]
     const auto all_values = v[b].repeat_interleave(readers, 0);
     for (std::size_t t = 0; t < queries.size(); ++t) {

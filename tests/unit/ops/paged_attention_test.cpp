@@ -54,7 +54,7 @@ struct PagedCase {
   }
 
   [[nodiscard]] PagedPlan plan(bool earlier) const {
-    std::vector<PagedText> list;
+    std::vector<PagedSequence> list;
     std::int64_t row = 0;
     for (const Text& text : texts) {
       const std::int64_t rows = earlier ? text.before : text.rows;
@@ -157,7 +157,7 @@ TEST(PagedAttention, ARowHasTheSameBitsWhateverElseThereIs) {
     const at::Tensor q = paged.queries();
     const PagedPlan plan = paged.plan(false);
     const at::Tensor together = paged_attention(q, plan, paged.cache, kScale);
-    for (const PagedText& text : plan.texts) {
+    for (const PagedSequence& text : plan.texts) {
       for (std::int64_t row = 0; row < text.num_rows; ++row) {
         const PagedPlan one =
             plan_paged({{0, 1, text.before + row, text.blocks}}, at::kCPU, window);

@@ -15,7 +15,7 @@ namespace {
 /// same bits for any number of threads only if this is requested before the first product, which
 /// `parallel.reproducible` does.
 [[maybe_unused]] const int kAsReproducible = [] {
-  use_thread_independent_products();
+  device::use_thread_independent_products();
   return 0;
 }();
 

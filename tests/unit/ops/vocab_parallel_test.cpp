@@ -6,7 +6,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::ops {
 namespace {
 
 constexpr std::int64_t kRows = 11;
@@ -34,11 +34,11 @@ Problem problem(double size) {
 void expect_same_as_whole(const Problem& p, int ranks) {
   const auto whole = ops::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
   std::vector<at::Tensor> grads_x(static_cast<std::size_t>(ranks));
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const std::int64_t first = kClasses * world.rank() / ranks;
     const std::int64_t end = kClasses * (world.rank() + 1) / ranks;
-    const auto part = vocab_parallel_cross_entropy(p.x, p.weight.narrow(0, first, end - first),
-                                                   p.targets, {world, first, kClasses}, p.setup);
+    const auto part = objective::vocab_parallel_cross_entropy(
+        p.x, p.weight.narrow(0, first, end - first), p.targets, {world, first, kClasses}, p.setup);
     EXPECT_TRUE(at::allclose(part.loss_sum, whole.loss_sum, 1e-13, 0));
     EXPECT_TRUE(at::allclose(part.grad_weight, whole.grad_weight.narrow(0, first, end - first),
                              1e-12, 1e-14));
@@ -83,11 +83,11 @@ TEST(VocabParallel, TokenScoresEqualTheWholeForAnyShardingOfTheClasses) {
     EXPECT_FALSE(whole.correct[1].item<bool>());
     EXPECT_TRUE(whole.correct[3].item<bool>());
     for (const int ranks : {1, 2, 3, 5}) {
-      run_ranks(ranks, [&](Communicator& world) {
+      comm::run_ranks(ranks, [&](comm::Communicator& world) {
         const std::int64_t first = kClasses * world.rank() / ranks;
         const std::int64_t end = kClasses * (world.rank() + 1) / ranks;
-        const auto scores = vocab_parallel_token_scores(x, weight.narrow(0, first, end - first),
-                                                        p.targets, {world, first, kClasses}, setup);
+        const auto scores = objective::vocab_parallel_token_scores(
+            x, weight.narrow(0, first, end - first), p.targets, {world, first, kClasses}, setup);
         const double bound = dtype == at::kDouble ? 1e-13 : 1e-5;
         EXPECT_TRUE(at::allclose(scores.log_probs, whole.log_probs, 0, bound)) << ranks;
         EXPECT_TRUE(scores.correct.equal(whole.correct)) << ranks;
@@ -98,25 +98,27 @@ TEST(VocabParallel, TokenScoresEqualTheWholeForAnyShardingOfTheClasses) {
 
 TEST(VocabParallel, KeepsTheInputGradientWithAFrozenHead) {
   const Problem p = problem(1);
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     const std::int64_t first = world.rank() == 0 ? 0 : 6;
     const at::Tensor weight = p.weight.narrow(0, first, world.rank() == 0 ? 6 : 7);
     ops::LinearCrossEntropySetup setup = p.setup;
-    const VocabPart part{world, first, kClasses};
-    const auto both = vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
+    const objective::VocabShard part{world, first, kClasses};
+    const auto both = objective::vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
     setup.want_grad_weight = false;
-    const auto frozen = vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
+    const auto frozen =
+        objective::vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
     EXPECT_TRUE(frozen.grad_x.equal(both.grad_x));
     EXPECT_FALSE(frozen.grad_weight.defined());
   });
 }
 
 TEST(VocabParallel, ATargetOutsideTheVocabularyIsDataError) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     Problem p = problem(1);
     p.targets[5] = kClasses;
     try {
-      (void)vocab_parallel_cross_entropy(p.x, p.weight, p.targets, {world, 0, kClasses}, p.setup);
+      (void)objective::vocab_parallel_cross_entropy(p.x, p.weight, p.targets, {world, 0, kClasses},
+                                                    p.setup);
       FAIL() << "accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
@@ -126,4 +128,4 @@ TEST(VocabParallel, ATargetOutsideTheVocabularyIsDataError) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::ops

@@ -6,7 +6,7 @@
 
 #include "comm/thread/thread_world.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 /// Computes the update of one scalar by the paper's algorithm 2 (decoupled decay).
@@ -24,15 +24,15 @@ struct ScalarAdamW {
 };
 
 TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
-  run_ranks(1, [](Communicator& world) {
-    const Mesh mesh(world, {});
+  comm::run_ranks(1, [](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {});
     const AdamWConfig config;
-    ParamRegistry registry;
+    parallel::ParamRegistry registry;
     registry.declare({.name = "matrix", .shape = {3}});
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.declare({.name = "matrix2", .shape = {3}});
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
-    registry.main_part(0).fill_(0.5);
+    registry.master_part(0).fill_(0.5);
     const auto optimizer = make_optimizer({}, registry);
     ScalarAdamW matrix{0.5};
     ScalarAdamW norm{0.5};
@@ -45,7 +45,7 @@ TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
       norm.step(t, grad, 0.01, config, 0.0);
     }
 
-    for (const ParamId id : {ParamId{0}, ParamId{2}})
+    for (const parallel::ParamId id : {parallel::ParamId{0}, parallel::ParamId{2}})
       EXPECT_NEAR(registry.main(id)[1].item<double>(), matrix.weight, 1e-12);
     EXPECT_NEAR(registry.main(1)[1].item<double>(), norm.weight, 1e-12);
     EXPECT_NEAR(optimizer->slots()[1].flat[2].item<double>(), matrix.second, 1e-15);
@@ -53,4 +53,4 @@ TEST(AdamW, FollowsTheReferenceWithDecayOnMatricesOnly) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -10,7 +10,7 @@
 #include "core/exact_sum.hpp"
 #include "optim/block_squares.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 at::Tensor values_of(std::int64_t count, at::ScalarType dtype, std::uint64_t seed) {
@@ -19,7 +19,7 @@ at::Tensor values_of(std::int64_t count, at::ScalarType dtype, std::uint64_t see
 }
 
 /// Declares parameters that share blocks of squares, and others that do not.
-void declare_all(ParamRegistry& registry) {
+void declare_all(parallel::ParamRegistry& registry) {
   registry.begin_unit("a");
   registry.declare({.name = "a", .shape = {37}});
   registry.declare({.name = "q", .shape = {5, 11}});
@@ -29,15 +29,15 @@ void declare_all(ParamRegistry& registry) {
 }
 
 /// Returns the summary on a layout. Every rank has its shards of the summed gradients of values_of.
-GradSummary summary_of(Communicator& world, const ParallelConfig& parallel, at::ScalarType dtype,
-                       double loss) {
-  const Mesh mesh(world, parallel);
-  ParamRegistry registry;
+GradSummary summary_of(comm::Communicator& world, const parallel::ParallelConfig& parallel,
+                       at::ScalarType dtype, double loss) {
+  const parallel::Mesh mesh(world, parallel);
+  parallel::ParamRegistry registry;
   declare_all(registry);
   registry.allocate(mesh, {dtype, dtype}, at::kCPU);
   for (std::size_t unit = 0; unit < registry.layout().units().size(); ++unit) {
-    const IndexRange part = registry.layout().part(unit);
-    for (const ParamSpan& span : registry.layout().spans(unit, part)) {
+    const parallel::IndexRange part = registry.layout().part(unit);
+    for (const parallel::ParamSpan& span : registry.layout().spans(unit, part)) {
       const std::int64_t count = registry.layout().param(span.id).count;
       registry.grad_part(unit)
           .narrow(0, span.begin - part.begin, span.count)
@@ -61,8 +61,8 @@ TEST(GradNorm, IsThatOfAllGradientsAndHasTheSameBitsOnEveryLayout) {
     std::mutex mutex;
     for (const int ranks : {1, 2, 3, 4}) {
       for (const std::int64_t zero : {0, 1, 2, 3}) {
-        run_ranks(ranks, [&](Communicator& world) {
-          ParallelConfig parallel;
+        comm::run_ranks(ranks, [&](comm::Communicator& world) {
+          parallel::ParallelConfig parallel;
           parallel.zero = zero;
           if (ranks == 4 && zero > 0) parallel.zero_shard = 2;
           const GradSummary summary = summary_of(world, parallel, dtype, 0.5 + world.rank());
@@ -79,7 +79,7 @@ TEST(GradNorm, IsThatOfAllGradientsAndHasTheSameBitsOnEveryLayout) {
 }
 
 TEST(GradNorm, OneRanksLossThatIsNotFiniteIsKnownToAll) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     const double loss = world.rank() == 1 ? std::nan("") : 1.0;
     EXPECT_FALSE(summary_of(world, {}, at::kFloat, loss).finite);
   });
@@ -87,11 +87,11 @@ TEST(GradNorm, OneRanksLossThatIsNotFiniteIsKnownToAll) {
 
 TEST(GradNorm, NotFiniteGradientsOfOneRankAreKnownToAll) {
   for (const std::int64_t zero : {0, 2}) {
-    run_ranks(2, [&](Communicator& world) {
-      ParallelConfig parallel;
+    comm::run_ranks(2, [&](comm::Communicator& world) {
+      parallel::ParallelConfig parallel;
       parallel.zero = zero;
-      const Mesh mesh(world, parallel);
-      ParamRegistry registry;
+      const parallel::Mesh mesh(world, parallel);
+      parallel::ParamRegistry registry;
       declare_all(registry);
       registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
       // The last rank owns the end of every unit; b is not padded up to there.
@@ -132,4 +132,4 @@ TEST(Clip, FactorShrinksOnlyWhatIsTooLong) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optim

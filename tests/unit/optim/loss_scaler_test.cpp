@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 TEST(LossScaler, HalvesOnOverflowAndDoublesAfterManyGoodSteps) {
@@ -41,4 +41,4 @@ TEST(LossScaler, NeverFallsBelowOneAndIsFixedForOtherPrecisions) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -13,22 +13,22 @@
 #include "optim/sgd.hpp"
 #include "support/optim_keys.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 constexpr double kLr = 0.01;
 
 /// Weights of 0.5: a matrix, a norm without decay and another matrix; gradients are sin(t).
 void run_steps(const OptimConfig& config, at::ScalarType dtype, int steps,
-               const std::function<void(ParamRegistry&, Optimizer&)>& judge) {
-  run_ranks(1, [&](Communicator& world) {
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
+               const std::function<void(parallel::ParamRegistry&, Optimizer&)>& judge) {
+  comm::run_ranks(1, [&](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {});
+    parallel::ParamRegistry registry;
     registry.declare({.name = "matrix", .shape = {3}});
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.declare({.name = "matrix2", .shape = {3}});
     registry.allocate(mesh, {dtype, dtype}, at::kCPU);
-    registry.main_part(0).fill_(0.5);
+    registry.master_part(0).fill_(0.5);
     const auto optimizer = make_optimizer(config, registry);
     for (int t = 1; t <= steps; ++t) {
       registry.grad_part(0).fill_(std::sin(t));
@@ -41,13 +41,13 @@ void run_steps(const OptimConfig& config, at::ScalarType dtype, int steps,
 /// step(t, gradient, decay) updates one weight, which starts at 0.5.
 template <class Scalar>
 void expect_follows(const OptimConfig& config, Scalar matrix, double tolerance) {
-  run_steps(config, at::kDouble, 6, [&](ParamRegistry& registry, Optimizer&) {
+  run_steps(config, at::kDouble, 6, [&](parallel::ParamRegistry& registry, Optimizer&) {
     Scalar norm = matrix;
     for (int t = 1; t <= 6; ++t) {
       matrix.step(std::sin(t), config.own<typename Scalar::Config>().weight_decay);
       norm.step(std::sin(t), 0);
     }
-    for (const ParamId id : {ParamId{0}, ParamId{2}})
+    for (const parallel::ParamId id : {parallel::ParamId{0}, parallel::ParamId{2}})
       EXPECT_NEAR(registry.main(id)[1].item<double>(), matrix.weight, tolerance);
     EXPECT_NEAR(registry.main(1)[1].item<double>(), norm.weight, tolerance);
   });
@@ -111,12 +111,12 @@ TEST(Lion, FollowsThePaper) {
 }
 
 TEST(Lion, AZeroGradientMovesNothingButTheDecay) {
-  run_ranks(1, [](Communicator& world) {
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
+  comm::run_ranks(1, [](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {});
+    parallel::ParamRegistry registry;
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
-    registry.main_part(0).fill_(0.5);
+    registry.master_part(0).fill_(0.5);
     registry.grad_part(0).zero_();
 
     make_optimizer(optimizer_defaults("lion"), registry)->step(1, kLr);
@@ -142,23 +142,23 @@ std::vector<OptimConfig> all_optimizers() {
 TEST(Optimizer, StateGoesThroughItsSlots) {
   for (const OptimConfig& config : all_optimizers()) {
     SCOPED_TRACE(config.name);
-    run_steps(config, at::kFloat, 3, [&](ParamRegistry& registry, Optimizer& optimizer) {
-      const at::Tensor weights = registry.main_part(0).clone();
+    run_steps(config, at::kFloat, 3, [&](parallel::ParamRegistry& registry, Optimizer& optimizer) {
+      const at::Tensor weights = registry.master_part(0).clone();
       std::vector<at::Tensor> saved;
       for (const OptimizerSlot& slot : optimizer.slots()) saved.push_back(slot.flat.clone());
       EXPECT_EQ(saved.size(), num_optimizer_slots(config)) << "memory is counted by them";
       registry.grad_part(0).fill_(0.25);
       optimizer.step(4, kLr);
-      const at::Tensor expected = registry.main_part(0).clone();
+      const at::Tensor expected = registry.master_part(0).clone();
 
-      registry.main_part(0).copy_(weights);
+      registry.master_part(0).copy_(weights);
       const auto restored = make_optimizer(config, registry);
       const std::vector<OptimizerSlot> slots = restored->slots();
       for (std::size_t i = 0; i < slots.size(); ++i) slots[i].flat.copy_(saved[i]);
       restored->step(4, kLr);
 
-      EXPECT_TRUE(registry.main_part(0).equal(expected));
-      EXPECT_FALSE(registry.main_part(0).equal(weights)) << "the step did nothing";
+      EXPECT_TRUE(registry.master_part(0).equal(expected));
+      EXPECT_FALSE(registry.master_part(0).equal(weights)) << "the step did nothing";
     });
   }
 }
@@ -168,7 +168,7 @@ TEST(Optimizer, SlotsOfOneAreNotTakenForThoseOfAnother) {
   for (const std::string& name : optimizer_names()) {
     OptimConfig config = optimizer_defaults(name);
     if (name == "sgd") optim_key<double>(config, "momentum") = 0.9;
-    run_steps(config, at::kFloat, 1, [&](ParamRegistry&, Optimizer& optimizer) {
+    run_steps(config, at::kFloat, 1, [&](parallel::ParamRegistry&, Optimizer& optimizer) {
       for (const OptimizerSlot& slot : optimizer.slots())
         EXPECT_TRUE(names.insert(slot.name).second) << slot.name << " of " << name;
     });
@@ -212,9 +212,9 @@ TEST(Optimizer, HelpNamesTheOptimizersOfEachKey) {
 }
 
 TEST(Optimizer, RefusesUnknownNames) {
-  run_ranks(1, [](Communicator& world) {
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
+  comm::run_ranks(1, [](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {});
+    parallel::ParamRegistry registry;
     registry.allocate(mesh, {}, at::kCPU);
     OptimConfig config;
     config.name = "adam";
@@ -232,4 +232,4 @@ TEST(Optimizer, RefusesUnknownNames) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -7,13 +7,14 @@
 #include "comm/thread/thread_world.hpp"
 #include "optim/sgd.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 /// Declares a matrix sharded over tp, a norm without decay, a bias updated by sign, and a second
 /// matrix.
-void declare_params(ParamRegistry& registry) {
-  registry.declare({.name = "matrix", .shape = {10, 3}, .split = DimSplit{.dim = 0, .grain = 2}});
+void declare_params(parallel::ParamRegistry& registry) {
+  registry.declare(
+      {.name = "matrix", .shape = {10, 3}, .split = parallel::DimSplit{.dim = 0, .grain = 2}});
   registry.declare({.name = "norm", .shape = {3}, .decay = false});
   registry.declare({.name = "bias", .shape = {5}, .sign_rate = 0.1});
   registry.declare({.name = "second", .shape = {6, 50}});
@@ -23,10 +24,10 @@ TEST(ParamRanges, CoverEveryElementOfTheGlobalTensorsOnceOverTheZeroRanks) {
   constexpr int kTp = 2;
   constexpr int kDp = 3;
   std::mutex mutex;
-  std::map<std::pair<int, ParamId>, std::multiset<std::int64_t>> seen;  // by tp rank
-  run_ranks(kTp * kDp, [&](Communicator& world) {
-    const Mesh mesh(world, {.tp = kTp, .zero = 1});
-    ParamRegistry registry;
+  std::map<std::pair<int, parallel::ParamId>, std::multiset<std::int64_t>> seen;  // by tp rank
+  comm::run_ranks(kTp * kDp, [&](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {.tp = kTp, .zero = 1});
+    parallel::ParamRegistry registry;
     declare_params(registry);
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
     const std::vector<ParamRange> ranges = param_ranges(registry);
@@ -35,15 +36,16 @@ TEST(ParamRanges, CoverEveryElementOfTheGlobalTensorsOnceOverTheZeroRanks) {
       const std::vector<std::int64_t>& shape = registry.spec(range.id).shape;
       EXPECT_GE(range.elements.count, range.slice.count());
       EXPECT_EQ(range.elements.weights(registry).numel(), range.elements.count);
-      for (const SliceRun& run : intersect(shape, range.slice, Slice::whole(shape)))
+      for (const parallel::SliceRun& run :
+           parallel::intersect(shape, range.slice, parallel::Slice::whole(shape)))
         for (std::int64_t i = 0; i < run.count; ++i)
-          seen[{mesh.rank(Axis::tp), range.id}].insert(run.target_index + i);
+          seen[{mesh.rank(parallel::Axis::tp), range.id}].insert(run.target_index + i);
     }
   });
   for (int tp_rank = 0; tp_rank < kTp; ++tp_rank) {
-    const std::int64_t rows = split_range(10, {.grain = 2}, kTp, tp_rank).count();
+    const std::int64_t rows = parallel::split_range(10, {.grain = 2}, kTp, tp_rank).count();
     for (const auto& [id, elements] :
-         {std::pair<ParamId, std::int64_t>{0, 3 * rows}, {1, 3}, {2, 5}, {3, 300}}) {
+         {std::pair<parallel::ParamId, std::int64_t>{0, 3 * rows}, {1, 3}, {2, 5}, {3, 300}}) {
       const auto& all = seen[{tp_rank, id}];
       EXPECT_EQ(static_cast<std::int64_t>(all.size()), elements) << "parameter " << id;
       EXPECT_EQ(std::set(all.begin(), all.end()).size(), all.size()) << "parameter " << id;
@@ -52,9 +54,9 @@ TEST(ParamRanges, CoverEveryElementOfTheGlobalTensorsOnceOverTheZeroRanks) {
 }
 
 TEST(UpdateRanges, MergeNeighboursOfEqualDecayAndLeaveOutSignParameters) {
-  run_ranks(1, [&](Communicator& world) {
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
+  comm::run_ranks(1, [&](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {});
+    parallel::ParamRegistry registry;
     registry.declare({.name = "a", .shape = {3}});
     registry.declare({.name = "b", .shape = {70}});
     registry.declare({.name = "norm", .shape = {3}, .decay = false});
@@ -77,20 +79,21 @@ TEST(UpdateRanges, MergeNeighboursOfEqualDecayAndLeaveOutSignParameters) {
 }
 
 TEST(Optimizer, UpdatesItsParametersAndNoOthers) {
-  run_ranks(1, [&](Communicator& world) {
-    const Mesh mesh(world, {});
-    ParamRegistry registry;
+  comm::run_ranks(1, [&](comm::Communicator& world) {
+    const parallel::Mesh mesh(world, {});
+    parallel::ParamRegistry registry;
     declare_params(registry);
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
-    registry.main_part(0).fill_(1);
+    registry.master_part(0).fill_(1);
     registry.grad_part(0).fill_(1);
     std::vector<ParamRange> params = param_ranges(registry);
     std::erase_if(params, [](const ParamRange& range) { return range.id == 3; });
     Sgd({.weight_decay = 0}, registry, params).step(1, 0.5);
-    for (const auto& [id, value] : {std::pair<ParamId, double>{0, 0.5}, {1, 0.5}, {2, 1}, {3, 1}})
+    for (const auto& [id, value] :
+         {std::pair<parallel::ParamId, double>{0, 0.5}, {1, 0.5}, {2, 1}, {3, 1}})
       EXPECT_EQ(registry.main(id).flatten()[0].item<double>(), value) << "parameter " << id;
   });
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::optim {
 namespace {
 
 OptimConfig with(const std::string& schedule, std::int64_t warmup) {
@@ -71,4 +71,4 @@ TEST(Schedule, AWarmupLongerThanTheRunIsNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::optim

@@ -11,7 +11,7 @@
 
 #include "comm/communicator.hpp"
 #include "parallel/context/attention.hpp"
-#include "parallel/context/dealing.hpp"
+#include "parallel/context/sequence_sharding.hpp"
 
 /// Compares context-parallel attention with one process. Every rank of a group calls it, over
 /// threads and over MPI.
@@ -84,8 +84,8 @@ inline Whole whole_of(const ContextCase& c, at::ScalarType dtype) {
 }
 
 /// Takes the tokens of some positions of [B, heads, T, D].
-inline at::Tensor at_places(const at::Tensor& x, const ops::RowPlaces& places) {
-  return take_places(x.transpose(1, 2), places).transpose(1, 2);
+inline at::Tensor at_places(const at::Tensor& x, const ops::RowPositions& places) {
+  return parallel::select_positions(x.transpose(1, 2), places).transpose(1, 2);
 }
 
 inline void expect_near(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
@@ -98,13 +98,15 @@ inline void expect_near(const at::Tensor& actual, const at::Tensor& expected, do
 
 /// Compares out and every gradient at this rank's positions. The incoming gradient of `idle_rank`
 /// is zero.
-inline void expect_as_one_process(Communicator& group, const ContextCase& c, ContextForm form,
-                                  ContextBalance balance, at::ScalarType dtype, ops::Path path,
-                                  double tolerance, int idle_rank = -1) {
+inline void expect_as_one_process(comm::Communicator& group, const ContextCase& c,
+                                  parallel::ContextForm form, parallel::ContextBalance balance,
+                                  at::ScalarType dtype, ops::Path path, double tolerance,
+                                  int idle_rank = -1) {
   const auto me = static_cast<std::size_t>(group.rank());
   const double scale = 1.0 / std::sqrt(static_cast<double>(c.D));
   const ops::AttentionSetup rows = c.rows(scale);
-  const ContextSetup setup{rows, deal_places(balance, rows, c.B, c.T, group.size())};
+  const parallel::ContextSetup setup{
+      rows, parallel::shard_positions(balance, rows, c.B, c.T, group.size())};
   const Whole whole = whole_of(c, dtype);
   std::vector<at::Tensor> exact;
   std::vector<at::Tensor> own;
@@ -122,14 +124,14 @@ inline void expect_as_one_process(Communicator& group, const ContextCase& c, Con
   const auto expected = ops::attention(exact[0], exact[1], exact[2], rows, ops::Path::plain);
   const auto expected_grads = torch::autograd::grad({expected}, exact, {incoming});
 
-  const auto out = context_attention(own[0], own[1], own[2], setup, group, form, path);
+  const auto out = parallel::context_attention(own[0], own[1], own[2], setup, group, form, path);
   const auto grads =
       torch::autograd::grad({out}, own, {at_places(incoming, setup.places[me]).to(dtype)});
 
   const auto what = [&](const char* part) {
-    return c.name + ", " + std::string(kContextForms.at(static_cast<std::size_t>(form))) + ", " +
-           std::string(kContextBalances.at(static_cast<std::size_t>(balance))) + ", rank " +
-           std::to_string(me) + " of " + std::to_string(group.size()) + ": " + part;
+    return c.name + ", " + std::string(parallel::kContextForms.at(static_cast<std::size_t>(form))) +
+           ", " + std::string(parallel::kContextBalances.at(static_cast<std::size_t>(balance))) +
+           ", rank " + std::to_string(me) + " of " + std::to_string(group.size()) + ": " + part;
   };
   EXPECT_EQ(out.scalar_type(), dtype);
   expect_near(out.detach(), at_places(expected.detach(), setup.places[me]), tolerance, what("out"));
@@ -138,7 +140,7 @@ inline void expect_as_one_process(Communicator& group, const ContextCase& c, Con
   expect_near(grads[2], at_places(expected_grads[2], setup.places[me]), tolerance, what("dv"));
 }
 
-inline constexpr std::array kAllForms{ContextForm::ring, ContextForm::all_gather,
-                                      ContextForm::ulysses};
+inline constexpr std::array kAllForms{
+    parallel::ContextForm::ring, parallel::ContextForm::all_gather, parallel::ContextForm::ulysses};
 
 }  // namespace trireme::testing

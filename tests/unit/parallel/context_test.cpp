@@ -8,10 +8,11 @@ namespace {
 
 TEST(ContextAttention, EqualsOneProcessInEveryForm) {
   for (const int ranks : {1, 2, 3, 4}) {
-    run_ranks(ranks, [&](Communicator& world) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
       for (const ContextCase& c : context_cases()) {
-        for (const ContextForm form : kAllForms) {
-          for (const ContextBalance balance : {ContextBalance::zigzag, ContextBalance::work}) {
+        for (const parallel::ContextForm form : kAllForms) {
+          for (const parallel::ContextBalance balance :
+               {parallel::ContextBalance::zigzag, parallel::ContextBalance::work}) {
             expect_as_one_process(world, c, form, balance, at::kDouble, ops::Path::fast, 1e-12);
           }
         }
@@ -27,13 +28,13 @@ TEST(ContextAttention, OnTheFastKernelsToo) {
   ContextCase windowed = wide;
   windowed.window = 50;
   for (const int ranks : {2, 3}) {
-    run_ranks(ranks, [&](Communicator& world) {
-      for (const ContextForm form : kAllForms) {
-        if (form == ContextForm::ulysses && wide.H % ranks != 0) continue;
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      for (const parallel::ContextForm form : kAllForms) {
+        if (form == parallel::ContextForm::ulysses && wide.H % ranks != 0) continue;
         for (const ContextCase& c : {wide, windowed}) {
-          expect_as_one_process(world, c, form, ContextBalance::zigzag, at::kFloat, ops::Path::fast,
-                                1e-5);
-          expect_as_one_process(world, c, form, ContextBalance::work, at::kBFloat16,
+          expect_as_one_process(world, c, form, parallel::ContextBalance::zigzag, at::kFloat,
+                                ops::Path::fast, 1e-5);
+          expect_as_one_process(world, c, form, parallel::ContextBalance::work, at::kBFloat16,
                                 ops::Path::fast, 3e-2);
         }
       }
@@ -42,29 +43,30 @@ TEST(ContextAttention, OnTheFastKernelsToo) {
 }
 
 TEST(ContextAttention, ARankWithoutTargetsAddsNothing) {
-  run_ranks(3, [](Communicator& world) {
-    for (const ContextForm form : kAllForms) {
+  comm::run_ranks(3, [](comm::Communicator& world) {
+    for (const parallel::ContextForm form : kAllForms) {
       for (const int idle : {0, 1, 2}) {
-        expect_as_one_process(world, context_cases()[1], form, ContextBalance::zigzag, at::kDouble,
-                              ops::Path::fast, 1e-12, idle);
+        expect_as_one_process(world, context_cases()[1], form, parallel::ContextBalance::zigzag,
+                              at::kDouble, ops::Path::fast, 1e-12, idle);
       }
     }
   });
 }
 
 TEST(ContextAttention, IsTheSameFunctionTwice) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     const ContextCase c = context_cases()[1];
     const auto me = static_cast<std::size_t>(world.rank());
-    const ContextSetup setup{c.rows(0.3),
-                             deal_places(ContextBalance::work, c.rows(0.3), c.B, c.T, 2)};
+    const parallel::ContextSetup setup{
+        c.rows(0.3),
+        parallel::shard_positions(parallel::ContextBalance::work, c.rows(0.3), c.B, c.T, 2)};
     const Whole whole = whole_of(c, at::kFloat);
-    for (const ContextForm form : kAllForms) {
+    for (const parallel::ContextForm form : kAllForms) {
       const auto run = [&] {
         std::vector<at::Tensor> own;
         for (const auto& x : {whole.q, whole.k, whole.v})
           own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
-        const auto out = context_attention(own[0], own[1], own[2], setup, world, form);
+        const auto out = parallel::context_attention(own[0], own[1], own[2], setup, world, form);
         auto results =
             torch::autograd::grad({out}, own, {at_places(whole.incoming, setup.places[me])});
         results.push_back(out.detach());
@@ -81,24 +83,25 @@ TEST(ContextAttention, IsTheSameFunctionTwice) {
 /// Bytes of one rank: the cost of context parallelism by the formulas of its README.
 TEST(ContextAttention, SendsWhatTheFormulasSay) {
   constexpr std::uint64_t kRanks = 4;
-  run_ranks(kRanks, [](Communicator& world) {
+  comm::run_ranks(kRanks, [](comm::Communicator& world) {
     const ContextCase c{"", 2, 8, 4, 48, 8, true, {}};
     const auto me = static_cast<std::size_t>(world.rank());
-    const ContextSetup setup{c.rows(0.3), deal_places(ContextBalance::zigzag, {}, c.B, c.T, 4)};
+    const parallel::ContextSetup setup{
+        c.rows(0.3), parallel::shard_positions(parallel::ContextBalance::zigzag, {}, c.B, c.T, 4)};
     const Whole whole = whole_of(c, at::kFloat);
     const std::uint64_t keys = 2 * 2 * 4 * 12 * 8 * 4;             // k and v of T / c positions
     const std::uint64_t heads = (2 * 8 + 2 * 4) * 2 * 12 * 8 * 4;  // q, out, k, v
     const std::array<std::array<std::uint64_t, 2>, 3> expected{
         {{3 * keys, 6 * keys}, {3 * keys, 6 * keys}, {heads * 3 / 4, heads * 3 / 4}}};
-    for (const ContextForm form : kAllForms) {
+    for (const parallel::ContextForm form : kAllForms) {
       std::vector<at::Tensor> own;
       for (const auto& x : {whole.q, whole.k, whole.v})
         own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
-      const std::uint64_t start = total_traffic(world.traffic()).moved_bytes.value();
-      const auto out = context_attention(own[0], own[1], own[2], setup, world, form);
-      const std::uint64_t middle = total_traffic(world.traffic()).moved_bytes.value();
+      const std::uint64_t start = comm::total_traffic(world.traffic()).moved_bytes.value();
+      const auto out = parallel::context_attention(own[0], own[1], own[2], setup, world, form);
+      const std::uint64_t middle = comm::total_traffic(world.traffic()).moved_bytes.value();
       torch::autograd::grad({out}, own, {at::ones_like(out)});
-      const std::uint64_t end = total_traffic(world.traffic()).moved_bytes.value();
+      const std::uint64_t end = comm::total_traffic(world.traffic()).moved_bytes.value();
 
       const auto& bytes = expected.at(static_cast<std::size_t>(form));
       EXPECT_EQ(middle - start, bytes[0]) << static_cast<int>(form);
@@ -108,15 +111,16 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
 }
 
 TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
-  run_ranks(4, [](Communicator& world) {
+  comm::run_ranks(4, [](comm::Communicator& world) {
     const ContextCase c{"", 1, 6, 2, 24, 4, true, {}};
     const auto me = static_cast<std::size_t>(world.rank());
-    const ContextSetup setup{c.rows(0.5), deal_places(ContextBalance::zigzag, {}, 1, c.T, 4)};
+    const parallel::ContextSetup setup{
+        c.rows(0.5), parallel::shard_positions(parallel::ContextBalance::zigzag, {}, 1, c.T, 4)};
     const Whole whole = whole_of(c, at::kDouble);
     const auto q = at_places(whole.q, setup.places[me]);
     const auto k = at_places(whole.k, setup.places[me]);
     try {
-      context_attention(q, k, k, setup, world, ContextForm::ulysses);
+      parallel::context_attention(q, k, k, setup, world, parallel::ContextForm::ulysses);
       ADD_FAILURE() << "6 heads over 4 ranks";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -124,12 +128,12 @@ TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
                 std::string::npos)
           << error.what();
     }
-    expect_as_one_process(world, c, ContextForm::ring, ContextBalance::zigzag, at::kDouble,
-                          ops::Path::fast, 1e-12);
+    expect_as_one_process(world, c, parallel::ContextForm::ring, parallel::ContextBalance::zigzag,
+                          at::kDouble, ops::Path::fast, 1e-12);
   });
 }
 
-std::vector<int> holders_of(const std::vector<ops::RowPlaces>& places, std::size_t row,
+std::vector<int> holders_of(const std::vector<ops::RowPositions>& places, std::size_t row,
                             std::int64_t length) {
   std::vector<int> holders(static_cast<std::size_t>(length), -1);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
@@ -144,17 +148,17 @@ std::vector<int> holders_of(const std::vector<ops::RowPlaces>& places, std::size
 }
 
 TEST(DealPlaces, ZigzagGivesRankIChunksIAndTheMirroredOne) {
-  const auto places = deal_places(ContextBalance::zigzag, {}, 1, 12, 3);
+  const auto places = parallel::shard_positions(parallel::ContextBalance::zigzag, {}, 1, 12, 3);
 
   EXPECT_EQ(holders_of(places, 0, 12), (std::vector<int>{0, 0, 1, 1, 2, 2, 2, 2, 1, 1, 0, 0}));
-  EXPECT_DOUBLE_EQ(work_imbalance(places, {}), 1.0);
+  EXPECT_DOUBLE_EQ(parallel::work_imbalance(places, {}), 1.0);
 }
 
 TEST(DealPlaces, EveryPlaceOnceAndAsManyOnEachRank) {
   const ops::RowBounds bounds{{0, 100, 130, 2000, 3072}, {0, 3072}, {0, 7, 3072}};
-  for (const auto balance : {ContextBalance::zigzag, ContextBalance::work}) {
+  for (const auto balance : {parallel::ContextBalance::zigzag, parallel::ContextBalance::work}) {
     for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-      const auto places = deal_places(balance, {.bounds = bounds}, 3, 3072, ranks);
+      const auto places = parallel::shard_positions(balance, {.bounds = bounds}, 3, 3072, ranks);
       for (std::size_t row = 0; row < 3; ++row) {
         const auto holders = holders_of(places, row, 3072);
         for (int rank = 0; rank < ranks; ++rank)
@@ -168,36 +172,44 @@ TEST(DealPlaces, ByWorkIsMoreEvenWhereDocumentsEnd) {
   const ops::RowBounds bounds{{0, 3000, 3200, 3300, 3500, 4096}};
   for (const int ranks : {2, 4, 8}) {
     const double zigzag =
-        work_imbalance(deal_places(ContextBalance::zigzag, {.bounds = bounds}, 1, 4096, ranks),
-                       {.bounds = bounds});
-    const double work = work_imbalance(
-        deal_places(ContextBalance::work, {.bounds = bounds}, 1, 4096, ranks), {.bounds = bounds});
+        parallel::work_imbalance(parallel::shard_positions(parallel::ContextBalance::zigzag,
+                                                           {.bounds = bounds}, 1, 4096, ranks),
+                                 {.bounds = bounds});
+    const double work =
+        parallel::work_imbalance(parallel::shard_positions(parallel::ContextBalance::work,
+                                                           {.bounds = bounds}, 1, 4096, ranks),
+                                 {.bounds = bounds});
     RecordProperty("ranks_" + std::to_string(ranks),
                    std::to_string(zigzag) + " " + std::to_string(work));
     EXPECT_GT(zigzag, 1.2) << ranks;
     EXPECT_LT(work, 1.05) << ranks;
   }
-  EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::work, {}, 1, 4096, 4), {}), 1.0);
+  EXPECT_DOUBLE_EQ(
+      parallel::work_imbalance(
+          parallel::shard_positions(parallel::ContextBalance::work, {}, 1, 4096, 4), {}),
+      1.0);
 }
 
 TEST(DealPlaces, CountsPairsInsideDocuments) {
   // Rank 0 has positions 0, 1 of the first document (1 + 2) and 6, 7 of the second (3 + 4). Rank 1
   // has 2, 3 (3 + 4) and 4, 5 (1 + 2).
   const ops::RowBounds bounds{{0, 4, 8}};
-  EXPECT_DOUBLE_EQ(work_imbalance(deal_places(ContextBalance::zigzag, {.bounds = bounds}, 1, 8, 2),
-                                  {.bounds = bounds}),
-                   1.0);
+  EXPECT_DOUBLE_EQ(
+      parallel::work_imbalance(
+          parallel::shard_positions(parallel::ContextBalance::zigzag, {.bounds = bounds}, 1, 8, 2),
+          {.bounds = bounds}),
+      1.0);
   // One of two ranks has all the work: twice the mean.
-  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 8}}}, {{}}}, {.bounds = bounds}), 2.0);
+  EXPECT_DOUBLE_EQ(parallel::work_imbalance({{{{0, 8}}}, {{}}}, {.bounds = bounds}), 2.0);
   // 1 + 2 + 3 + 4 of 10 + 1 + ... + 4: positions 0 to 3 and 4 to 7 of one document.
-  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {}), 26.0 / 18.0);
+  EXPECT_DOUBLE_EQ(parallel::work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {}), 26.0 / 18.0);
   // A window of 2: 1 + 2 + 2 + 2, and 4 times 2.
-  EXPECT_DOUBLE_EQ(work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {.window = 2}), 8.0 / 7.5);
+  EXPECT_DOUBLE_EQ(parallel::work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {.window = 2}), 8.0 / 7.5);
 }
 
 TEST(DealPlaces, RefusesARowThatDoesNotDivide) {
   try {
-    deal_places(ContextBalance::zigzag, {}, 1, 10, 2);
+    parallel::shard_positions(parallel::ContextBalance::zigzag, {}, 1, 10, 2);
     ADD_FAILURE() << "10 places over 2 ranks";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);

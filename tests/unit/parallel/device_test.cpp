@@ -12,42 +12,42 @@
 #include "device/precision.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 TEST(Device, PrecisionsKeepMainWeightsWide) {
-  EXPECT_EQ(precision_dtypes("fp32").compute, at::kFloat);
-  EXPECT_EQ(precision_dtypes("fp64").main, at::kDouble);
-  EXPECT_EQ(precision_dtypes("bf16").compute, at::kBFloat16);
-  EXPECT_EQ(precision_dtypes("bf16").main, at::kFloat);
-  EXPECT_EQ(precision_dtypes("fp16").compute, at::kHalf);
-  EXPECT_EQ(precision_dtypes("fp16").main, at::kFloat);
-  const Error error = error_of([] { precision_dtypes("fp8"); });
+  EXPECT_EQ(device::precision_dtypes("fp32").compute, at::kFloat);
+  EXPECT_EQ(device::precision_dtypes("fp64").main, at::kDouble);
+  EXPECT_EQ(device::precision_dtypes("bf16").compute, at::kBFloat16);
+  EXPECT_EQ(device::precision_dtypes("bf16").main, at::kFloat);
+  EXPECT_EQ(device::precision_dtypes("fp16").compute, at::kHalf);
+  EXPECT_EQ(device::precision_dtypes("fp16").main, at::kFloat);
+  const Error error = error_of([] { device::precision_dtypes("fp8"); });
   EXPECT_EQ(error.kind(), ErrorKind::usage);
   EXPECT_TRUE(contains(error.what(), "train.precision = fp8"));
 }
 
 TEST(Device, CpuIsAlwaysThereAndUnknownNamesAreRefused) {
-  EXPECT_TRUE(choose_device("cpu", 3).is_cpu());
-  EXPECT_EQ(error_of([] { choose_device("gpu", 0); }).kind(), ErrorKind::usage);
+  EXPECT_TRUE(device::choose_device("cpu", 3).is_cpu());
+  EXPECT_EQ(error_of([] { device::choose_device("gpu", 0); }).kind(), ErrorKind::usage);
 }
 
 TEST(Device, ThreadsComeFromTheUserThenOpenMpThenTheCores) {
   ::setenv("OMP_NUM_THREADS", "3", 1);
-  EXPECT_EQ(set_cpu_threads(2, 1), 2);
+  EXPECT_EQ(device::set_cpu_threads(2, 1), 2);
   EXPECT_EQ(at::get_num_threads(), 2);
-  EXPECT_EQ(set_cpu_threads(0, 1), 3);
+  EXPECT_EQ(device::set_cpu_threads(0, 1), 3);
   ::setenv("OMP_NUM_THREADS", "3000000000", 1);
-  EXPECT_EQ(set_cpu_threads(0, 1), 1024);
+  EXPECT_EQ(device::set_cpu_threads(0, 1), 1024);
   ::unsetenv("OMP_NUM_THREADS");
-  EXPECT_EQ(set_cpu_threads(0, 1 << 20), 1);  // at least one
+  EXPECT_EQ(device::set_cpu_threads(0, 1 << 20), 1);  // at least one
 }
 
 TEST(Device, MeasuresFlopsAndMemory) {
   at::set_num_threads(1);
   const auto peak = [](at::ScalarType type) {  // the best of five: other tests share the cores
     double best = 0;
-    for (int i = 0; i < 5; ++i) best = std::max(best, measured_peak_flops(at::kCPU, type));
+    for (int i = 0; i < 5; ++i) best = std::max(best, device::measured_peak_flops(at::kCPU, type));
     return best;
   };
   const double fp32 = peak(at::kFloat);
@@ -58,15 +58,15 @@ TEST(Device, MeasuresFlopsAndMemory) {
   EXPECT_NEAR(fp32 / fp64, 2, 0.6);
   // Otherwise a CPU without 16-bit instructions would show an MFU far above 1.
   EXPECT_GE(peak(at::kBFloat16), 0.6 * fp32);
-  EXPECT_EQ(known_peak_flops(at::kCPU, at::kFloat), 0);
-  const std::int64_t before = peak_memory_bytes(at::kCPU);
+  EXPECT_EQ(device::known_peak_flops(at::kCPU, at::kFloat), 0);
+  const std::int64_t before = device::peak_memory_bytes(at::kCPU);
   const at::Tensor large = at::ones({64 << 20}, at::kByte);
-  EXPECT_GE(peak_memory_bytes(at::kCPU), std::max<std::int64_t>(before, large.numel()));
+  EXPECT_GE(device::peak_memory_bytes(at::kCPU), std::max<std::int64_t>(before, large.numel()));
 }
 
 TEST(Device, PeakDoesNotChangeBesideBusyNeighbours) {
   at::set_num_threads(2);
-  const double quiet = cpu_register_flops(at::kFloat);
+  const double quiet = device::cpu_register_flops(at::kFloat);
   std::atomic<bool> is_done{false};
   std::vector<std::thread> neighbours;
   for (int i = 0; i < 4; ++i) {
@@ -75,24 +75,24 @@ TEST(Device, PeakDoesNotChangeBesideBusyNeighbours) {
       }
     });
   }
-  const double loaded = cpu_register_flops(at::kFloat);
+  const double loaded = device::cpu_register_flops(at::kFloat);
   is_done = true;
   for (std::thread& neighbour : neighbours) neighbour.join();
   EXPECT_NEAR(loaded / quiet, 1, 0.2);
 }
 
 TEST(Device, PeakCountsEachCoreOnce) {
-  const std::vector<int> all = one_cpu_per_core(1 << 20);
+  const std::vector<int> all = device::one_cpu_per_core(1 << 20);
   EXPECT_GE(all.size(), 1U);
   EXPECT_LE(all.size(), std::thread::hardware_concurrency());
-  EXPECT_EQ(one_cpu_per_core(1), std::vector{all[0]});
+  EXPECT_EQ(device::one_cpu_per_core(1), std::vector{all[0]});
   at::set_num_threads(1);
-  const double one = cpu_register_flops(at::kFloat);
+  const double one = device::cpu_register_flops(at::kFloat);
   at::set_num_threads(64);
   const double cores = std::min(64.0, static_cast<double>(all.size()));
-  EXPECT_NEAR(cpu_register_flops(at::kFloat) / one, cores, 0.3 * cores);
+  EXPECT_NEAR(device::cpu_register_flops(at::kFloat) / one, cores, 0.3 * cores);
   at::set_num_threads(1);
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

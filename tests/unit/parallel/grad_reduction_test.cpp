@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "parallel/units/gathered.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr std::size_t kParams = 5;
@@ -33,7 +33,7 @@ ParallelConfig config_of(std::int64_t zero, double bucket_mb, std::int64_t zero_
 
 void expect_sums(int ranks, const ParallelConfig& config, int num_backwards,
                  const std::vector<int>& nodes = {}) {
-  run_ranks(ranks, [&](Communicator& world) {
+  comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const Mesh mesh(world, config, nodes);
     ParamRegistry registry;
     declare_and_allocate(registry, mesh);
@@ -78,7 +78,7 @@ TEST(GradReduction, HierarchicalSumsAreEqualAndSendOneShardAcrossNodes) {
     config.hierarchical = true;
     expect_sums(kRanks, config, 2, nodes);
     expect_sums(4, config, 2, {0, 1, 0, 1});
-    run_ranks(kRanks, [&](Communicator& world) {
+    comm::run_ranks(kRanks, [&](comm::Communicator& world) {
       const Mesh mesh(world, config, nodes);
       ParamRegistry registry;
       declare_and_allocate(registry, mesh);
@@ -89,8 +89,8 @@ TEST(GradReduction, HierarchicalSumsAreEqualAndSendOneShardAcrossNodes) {
       for (ParamId id = kParams; id-- > 0;) registry.add_gradient({id}, at::ones({64}));
       reduction->finish();
 
-      const auto moved = [](const Communicator& group, const char* operation) {
-        return total_traffic(group.traffic(), operation).moved_bytes.value();
+      const auto moved = [](const comm::Communicator& group, const char* operation) {
+        return comm::total_traffic(group.traffic(), operation).moved_bytes.value();
       };
       const auto bytes = static_cast<std::uint64_t>(4 * registry.layout().count());
       EXPECT_EQ(moved(*mesh.node_levels()->across, "all_reduce"), bytes / 3);
@@ -104,7 +104,7 @@ TEST(GradReduction, HierarchicalSumsAreEqualAndSendOneShardAcrossNodes) {
 TEST(GradReduction, BucketsDependOnSizesOnlyAndCutParameters) {
   for (const auto& [bucket_mb, expected] :
        {std::pair{kBytesOfTwo, 4U}, {1.5 * kBytesOfTwo, 3U}, {0.0, 1U}, {1e-9, 8U}}) {
-    run_ranks(2, [&, mb = bucket_mb, count = expected](Communicator& world) {
+    comm::run_ranks(2, [&, mb = bucket_mb, count = expected](comm::Communicator& world) {
       const Mesh mesh(world, config_of(0, mb));
       ParamRegistry registry;
       registry.begin_unit("wide");
@@ -121,7 +121,7 @@ TEST(GradReduction, BucketsDependOnSizesOnlyAndCutParameters) {
       reduction->finish();
 
       std::size_t calls = 0;
-      for (const CommRecord& record : mesh.group(Axis::replica).recent())
+      for (const comm::CommRecord& record : mesh.group(Axis::replica).recent())
         if (record.operation == "all_reduce") ++calls;
       EXPECT_EQ(calls, count) << mb << " of " << registry.layout().count() << " elements";
     });
@@ -137,7 +137,7 @@ TEST(GradReduction, BucketsGrowWithTheRanksBetweenTwoBounds) {
 }
 
 TEST(GradReduction, LeavesInOrderAndBeforeTheLastGradientIsReady) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     const Mesh mesh(world, config_of(0, 64.0 * 4 / (1024 * 1024)));
     ParamRegistry registry;
     declare_and_allocate(registry, mesh);
@@ -150,7 +150,7 @@ TEST(GradReduction, LeavesInOrderAndBeforeTheLastGradientIsReady) {
       registry.add_gradient({id, 1}, at::ones({64}));
     reduction->finish();
 
-    const std::vector<CommRecord> records = mesh.group(Axis::replica).recent();
+    const std::vector<comm::CommRecord> records = mesh.group(Axis::replica).recent();
     ASSERT_GE(records.size(), kParams);
     for (std::size_t i = 0; i < records.size(); ++i)
       EXPECT_EQ(records[i].tag, formatted("grads bucket {}", i));
@@ -160,13 +160,13 @@ TEST(GradReduction, LeavesInOrderAndBeforeTheLastGradientIsReady) {
 
 TEST(GradReduction, NothingIsSentBeforeTheLastBackwardPassWhileGradientsAreWhole) {
   for (const std::int64_t zero : {0, 1}) {
-    run_ranks(2, [&](Communicator& world) {
+    comm::run_ranks(2, [&](comm::Communicator& world) {
       const Mesh mesh(world, config_of(zero, -1));
       ParamRegistry registry;
       declare_and_allocate(registry, mesh);
       const auto reduction = make_grad_reduction(registry, mesh);
       registry.on_ready([&](ParamId id) { reduction->ready(id); });
-      Communicator& group = mesh.group(zero == 0 ? Axis::replica : Axis::shard);
+      comm::Communicator& group = mesh.group(zero == 0 ? Axis::replica : Axis::shard);
 
       reduction->begin();
       registry.begin_update(2);
@@ -180,7 +180,7 @@ TEST(GradReduction, NothingIsSentBeforeTheLastBackwardPassWhileGradientsAreWhole
 }
 
 TEST(GradReduction, ShardedGradientsHoldTwoUnitsWholeAtMost) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     const Mesh mesh(world, config_of(2, -1));
     ParamRegistry registry;
     for (int unit = 0; unit < 6; ++unit) {
@@ -202,4 +202,4 @@ TEST(GradReduction, ShardedGradientsHoldTwoUnitsWholeAtMost) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

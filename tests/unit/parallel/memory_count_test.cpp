@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr std::int64_t kKiB = 1024;
@@ -17,7 +17,7 @@ at::Tensor bytes(std::int64_t size) {
 }
 
 TEST(MemoryCount, CountsWhatLivesAndTheMostThatLived) {
-  const MemoryCount count;
+  const device::MemoryCount count;
   EXPECT_EQ(count.live_bytes(), 0);
 
   at::Tensor first = bytes(kKiB);
@@ -33,7 +33,7 @@ TEST(MemoryCount, CountsWhatLivesAndTheMostThatLived) {
 }
 
 TEST(MemoryCount, ThePeakBeginsAgainAtWhatLives) {
-  MemoryCount count;
+  device::MemoryCount count;
   const at::Tensor kept = bytes(kKiB);
   bytes(8 * kKiB).reset();
 
@@ -47,7 +47,7 @@ TEST(MemoryCount, ThePeakBeginsAgainAtWhatLives) {
 TEST(MemoryCount, MemoryOfBeforeAndOfOtherThreadsIsNotItsOwn) {
   at::Tensor before = bytes(kKiB);
   ::testing::internal::CaptureStderr();
-  const MemoryCount count;
+  const device::MemoryCount count;
   before.reset();
   EXPECT_EQ(count.live_bytes(), 0);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "no words of the allocator's";
@@ -60,7 +60,7 @@ TEST(MemoryCount, MemoryOfBeforeAndOfOtherThreadsIsNotItsOwn) {
 }
 
 TEST(MemoryCount, AnAddressThatComesAgainCountsOnce) {
-  const MemoryCount count;
+  const device::MemoryCount count;
   at::Tensor here = bytes(kKiB);
   // Another thread frees the tensor unnoticed. Its address is allocated again, sooner or later.
   std::thread([&] { here.reset(); }).join();
@@ -73,10 +73,10 @@ TEST(MemoryCount, AnAddressThatComesAgainCountsOnce) {
 }
 
 TEST(MemoryCount, NestedCountsEachSeeAll) {
-  const MemoryCount outer;
+  const device::MemoryCount outer;
   const at::Tensor first = bytes(kKiB);
   {
-    const MemoryCount inner;
+    const device::MemoryCount inner;
     const at::Tensor second = bytes(2 * kKiB);
     EXPECT_EQ(inner.live_bytes(), 2 * kKiB);
     EXPECT_EQ(outer.live_bytes(), 3 * kKiB);
@@ -88,11 +88,11 @@ TEST(MemoryCount, NestedCountsEachSeeAll) {
 TEST(MemoryCount, SeesBackwardPasses) {
   const at::Tensor x = at::ones({kKiB}).requires_grad_();
   const at::Tensor y = x.square().sum();
-  const MemoryCount count;
+  const device::MemoryCount count;
   const auto grads = torch::autograd::grad({y}, {x});
   EXPECT_EQ(count.live_bytes(), static_cast<std::int64_t>(grads[0].nbytes()));
   EXPECT_GT(count.peak_bytes(), count.live_bytes());
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

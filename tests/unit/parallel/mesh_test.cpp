@@ -5,11 +5,11 @@
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 TEST(Mesh, GivesEveryRankTheWholeWorldAsDataAxis) {
-  run_ranks(4, [](Communicator& world) {
+  comm::run_ranks(4, [](comm::Communicator& world) {
     const Mesh mesh(world, {});
 
     EXPECT_EQ(mesh.size(Axis::data), 4);
@@ -25,26 +25,27 @@ TEST(Mesh, SplitsReplicasByNodeWhereAllNodesHoldEquallyMany) {
   config.tp = 2;
   config.hierarchical = true;
   const auto levels = [&](const std::vector<int>& nodes, auto&& judge) {
-    run_ranks(8, [&](Communicator& world) {
+    comm::run_ranks(8, [&](comm::Communicator& world) {
       const Mesh mesh(world, config, nodes);
       judge(world, mesh.node_levels());
     });
   };
-  levels({0, 0, 0, 0, 1, 1, 1, 1}, [](Communicator& world, const NodeLevels* found) {
+  levels({0, 0, 0, 0, 1, 1, 1, 1}, [](comm::Communicator& world, const NodeLevels* found) {
     ASSERT_NE(found, nullptr);
     EXPECT_EQ(found->node->size(), 2);
     EXPECT_EQ(found->node->rank(), world.rank() / 2 % 2);
     EXPECT_EQ(found->across->size(), 2);
     EXPECT_EQ(found->across->rank(), world.rank() / 4);
   });
-  levels({0, 0, 1, 1, 0, 0, 1, 1}, [](Communicator& world, const NodeLevels* found) {
+  levels({0, 0, 1, 1, 0, 0, 1, 1}, [](comm::Communicator& world, const NodeLevels* found) {
     ASSERT_NE(found, nullptr) << "ranks distributed to the nodes round-robin";
     EXPECT_EQ(found->node->rank(), world.rank() / 4);
     EXPECT_EQ(found->across->rank(), world.rank() / 2 % 2);
   });
   for (const std::vector<int>& no_gain :
        {std::vector<int>(8, 0), {0, 0, 1, 1, 2, 2, 3, 3}, {0, 0, 0, 0, 0, 0, 1, 1}}) {
-    levels(no_gain, [](Communicator&, const NodeLevels* found) { EXPECT_EQ(found, nullptr); });
+    levels(no_gain,
+           [](comm::Communicator&, const NodeLevels* found) { EXPECT_EQ(found, nullptr); });
   }
 }
 
@@ -56,11 +57,11 @@ TEST(Mesh, ExpertsLieInAGridOfTheirOwnOverTheSameRanks) {
   config.etp = 1;
   config.ep = 4;
   config.zero = 1;
-  run_ranks(16, [&](Communicator& world) {
+  comm::run_ranks(16, [&](comm::Communicator& world) {
     const Mesh mesh(world, config);
     const int in_stage = world.rank() % 8;
 
-    EXPECT_TRUE(mesh.folds_experts());
+    EXPECT_TRUE(mesh.has_expert_grid());
     EXPECT_EQ(mesh.size(Axis::etp), 1);
     EXPECT_EQ(mesh.size(Axis::ep), 4);
     EXPECT_EQ(mesh.size(Axis::edp), 2);
@@ -70,7 +71,7 @@ TEST(Mesh, ExpertsLieInAGridOfTheirOwnOverTheSameRanks) {
     EXPECT_EQ(mesh.size(Axis::expert_replica), 1);
   });
   config.zero_shard = 2;  // replicas of 4 ranks: each has every expert once
-  run_ranks(16, [&](Communicator& world) {
+  comm::run_ranks(16, [&](comm::Communicator& world) {
     const Mesh mesh(world, config);
 
     EXPECT_EQ(mesh.size(Axis::expert_shard), 1);
@@ -84,10 +85,10 @@ TEST(Mesh, WithoutFoldingExpertsLieAsOtherWeightsDo) {
   config.tp = 2;
   config.zero = 2;
   config.zero_shard = 2;
-  run_ranks(8, [&](Communicator& world) {
+  comm::run_ranks(8, [&](comm::Communicator& world) {
     const Mesh mesh(world, config);
 
-    EXPECT_FALSE(mesh.folds_experts());
+    EXPECT_FALSE(mesh.has_expert_grid());
     for (const auto& [expert, dense] : {std::pair{Axis::etp, Axis::tp},
                                         {Axis::edp, Axis::data},
                                         {Axis::expert_shard, Axis::shard},
@@ -99,7 +100,7 @@ TEST(Mesh, WithoutFoldingExpertsLieAsOtherWeightsDo) {
 }
 
 TEST(Mesh, RefusesEveryLayoutWithoutEngineAtOnce) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     ParallelConfig config;
     config.ep = 0;
     config.zero = 4;
@@ -132,7 +133,8 @@ TEST(Mesh, SizesThatDoNotDivideTheRanksAreRefusedWithThoseThatDo) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);
       EXPECT_NE(text.find(formatted("parallel.tp = {}, cp = {}", tp, cp)), std::string::npos)
           << text;
-      EXPECT_NE(text.find("4 ranks started. Choose a product of 1, 2, 4"), std::string::npos) << text;
+      EXPECT_NE(text.find("4 ranks started. Choose a product of 1, 2, 4"), std::string::npos)
+          << text;
     }
   }
   ParallelConfig config;
@@ -141,4 +143,4 @@ TEST(Mesh, SizesThatDoNotDivideTheRanksAreRefusedWithThoseThatDo) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

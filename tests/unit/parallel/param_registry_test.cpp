@@ -8,11 +8,11 @@
 #include "device/memory_count.hpp"
 #include "parallel/init_values.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 struct Fixture {
-  explicit Fixture(Communicator& world) : mesh(world, {}) {
+  explicit Fixture(comm::Communicator& world) : mesh(world, {}) {
     registry.declare({.name = "table", .shape = {5, 3}, .uses = 2});
     registry.declare({.name = "q", .shape = {4, 3}});
     registry.declare({.name = "k", .shape = {2, 3}, .fuse_with_previous = true});
@@ -25,7 +25,7 @@ struct Fixture {
 };
 
 TEST(ParamRegistry, FusedWeightsAreOneViewOfTheSameStorage) {
-  run_ranks(1, [](Communicator& world) {
+  comm::run_ranks(1, [](comm::Communicator& world) {
     Fixture f(world);
     f.registry.allocate(f.mesh, {at::kFloat, at::kFloat}, at::kCPU);
     f.registry.initialize(1);
@@ -72,7 +72,7 @@ TEST(ParamRegistry, NormalValuesHaveMeanZeroAndVarianceOne) {
 }
 
 TEST(ParamRegistry, FiresReadyOnceAllUsesOfAllBackwardsAreIn) {
-  run_ranks(1, [](Communicator& world) {
+  comm::run_ranks(1, [](comm::Communicator& world) {
     Fixture f(world);
     f.registry.allocate(f.mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
     std::vector<ParamId> ready;
@@ -89,13 +89,13 @@ TEST(ParamRegistry, FiresReadyOnceAllUsesOfAllBackwardsAreIn) {
     f.registry.add_gradient({0, 1}, at::ones({5, 3}));
 
     EXPECT_EQ(ready, (std::vector<ParamId>{2, 1, 0}));
-    EXPECT_TRUE(f.registry.main_grad(0).equal(at::full({5, 3}, 4.0F)));
-    EXPECT_TRUE(f.registry.main_grad(2).equal(at::full({2, 3}, 2.0F)));
+    EXPECT_TRUE(f.registry.master_grad(0).equal(at::full({5, 3}, 4.0F)));
+    EXPECT_TRUE(f.registry.master_grad(2).equal(at::full({2, 3}, 2.0F)));
   });
 }
 
 TEST(ParamRegistry, WithoutBackwardAllAreReadyWithZeros) {
-  run_ranks(1, [](Communicator& world) {
+  comm::run_ranks(1, [](comm::Communicator& world) {
     Fixture f(world);
     f.registry.allocate(f.mesh, {at::kFloat, at::kFloat}, at::kCPU);
     std::size_t ready = 0;
@@ -127,12 +127,12 @@ TEST(ParamRegistry, UniformValuesFillTheirRange) {
 }
 
 TEST(ParamRegistry, FrozenParametersHaveOnlyWeights) {
-  run_ranks(1, [](Communicator& world) {
+  comm::run_ranks(1, [](comm::Communicator& world) {
     const Mesh mesh(world, {});
     ParamRegistry registry;
     registry.declare({.name = "base", .shape = {500, 3}, .frozen = true});
     registry.declare({.name = "beside", .shape = {4, 3}});
-    const MemoryCount count;
+    const device::MemoryCount count;
 
     registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
 
@@ -155,7 +155,7 @@ TEST(ParamRegistry, FrozenParametersHaveOnlyWeights) {
 }
 
 TEST(ParamRegistry, AnUpdateGathersNoFrozenWeights) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     ParallelConfig parallel;
     parallel.zero = 1;
     const Mesh mesh(world, parallel);
@@ -163,15 +163,15 @@ TEST(ParamRegistry, AnUpdateGathersNoFrozenWeights) {
     registry.declare({.name = "base", .shape = {256}, .frozen = true});
     registry.declare({.name = "beside", .shape = {128}});
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
-    for (const std::size_t unit : {0, 1}) registry.main_part(unit).fill_(1.0 + world.rank());
+    for (const std::size_t unit : {0, 1}) registry.master_part(unit).fill_(1.0 + world.rank());
     registry.refresh_weights();
     registry.weights().settle();
     const auto gathered = [&] {
-      return total_traffic(mesh.group(Axis::shard).traffic(), "all_gather").payload_bytes;
+      return comm::total_traffic(mesh.group(Axis::shard).traffic(), "all_gather").payload_bytes;
     };
     const std::uint64_t before = gathered();
 
-    registry.refresh_trained();
+    registry.refresh_trainable();
     registry.weights().settle();
 
     EXPECT_EQ(gathered() - before, 64U * 4U);
@@ -181,4 +181,4 @@ TEST(ParamRegistry, AnUpdateGathersNoFrozenWeights) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -5,7 +5,7 @@
 
 #include "comm/thread/thread_world.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 /// Returns the bounds of `counts` rows by expert.
@@ -41,7 +41,7 @@ at::Tensor rows_of(int rank) {
 
 TEST(RowExchange, BringsEveryRowToItsExpertAndBack) {
   constexpr int kRanks = 3;  // 5 experts: the ranks have 1, 2 and 2 of them
-  run_ranks(kRanks, [](Communicator& world) {
+  comm::run_ranks(kRanks, [](comm::Communicator& world) {
     const Mesh mesh(world, dealt_over(kRanks));
     const ExpertGroup group(mesh);
     const RowExchange exchange(group, bounds_of(counts_of(world.rank())));
@@ -75,7 +75,7 @@ TEST(RowExchange, BringsEveryRowToItsExpertAndBack) {
 }
 
 TEST(RowExchange, GivesColumnsTheSameWayAsRows) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     const Mesh mesh(world, dealt_over(2));
     const RowExchange exchange(ExpertGroup(mesh), bounds_of(counts_of(world.rank())));
     const at::Tensor rows = rows_of(world.rank());
@@ -100,7 +100,7 @@ TEST(RowExchange, WithoutOtherRanksRowsStay) {
 }
 
 TEST(ExpertGroup, RanksOfTpSendTheirPartsWhereTheyHoldNoPartsOfTheSameExperts) {
-  run_ranks(4, [](Communicator& world) {
+  comm::run_ranks(4, [](comm::Communicator& world) {
     ParallelConfig config;
     config.tp = 4;
     config.etp = 2;
@@ -127,4 +127,4 @@ TEST(RouteMemo, GivesWhatWasKeptOnce) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using Sizes = std::vector<std::int64_t>;
@@ -138,4 +138,4 @@ TEST(Slice, RectangleOutsideTheTensorIsRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -3,13 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 template <class Body>
 Error error_of(Body body) {
   try {
-    with_torch_errors(body);
+    device::with_torch_errors(body);
   } catch (const Error& error) {
     return error;
   }
@@ -31,10 +31,11 @@ TEST(TorchErrors, OtherErrorsOfLibTorchAreInternalErrorsInOneLine) {
 }
 
 TEST(TorchErrors, ResultsAndOtherErrorsPass) {
-  EXPECT_EQ(with_torch_errors([] { return 3; }), 3);
+  EXPECT_EQ(device::with_torch_errors([] { return 3; }), 3);
   EXPECT_EQ(error_of([] { fail(ErrorKind::data, "as it was"); }).kind(), ErrorKind::data);
-  EXPECT_THROW(with_torch_errors([] { throw std::logic_error("other"); }), std::logic_error);
+  EXPECT_THROW(device::with_torch_errors([] { throw std::logic_error("other"); }),
+               std::logic_error);
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

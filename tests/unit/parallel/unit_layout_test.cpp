@@ -5,7 +5,7 @@
 #include <array>
 #include <map>
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 /// A block with fewer key heads than query heads, a norm, and a vocabulary of odd size.
@@ -29,7 +29,7 @@ struct Declared {
     add("o", {6, 5 * 2}, DimSplit{1, Axis::tp, 2});
   }
 
-  [[nodiscard]] UnitLayout layout(const ShareGrid& grid, std::int64_t persist = 0) const {
+  [[nodiscard]] UnitLayout layout(const ShardGrid& grid, std::int64_t persist = 0) const {
     return {specs, starts, names, grid, persist};
   }
 };
@@ -99,7 +99,7 @@ TEST(UnitLayout, ExpertsInTheirOwnGridAreOwnedByExactlyOneRankOfIt) {
       for (int e = 0; e < ep; ++e)
         for (int s = 0; s < shards; ++s)
           for (int r = 0; r < replicas; ++r) {
-            const ShareGrid grid{etp, t, shards, s, replicas, r, ep, e};
+            const ShardGrid grid{etp, t, shards, s, replicas, r, ep, e};
             const UnitLayout layout(declared.specs, declared.starts, declared.names,
                                     {2, 1, 4, 2, 1, 0}, 0, grid);
             ASSERT_EQ(layout.units().size(), 3U);
@@ -107,8 +107,8 @@ TEST(UnitLayout, ExpertsInTheirOwnGridAreOwnedByExactlyOneRankOfIt) {
             EXPECT_TRUE(layout.units()[2].experts);
             EXPECT_EQ(layout.units()[2].params, std::vector<ParamId>{2});
             EXPECT_EQ(layout.param(2).used_with, 1U);
-            EXPECT_EQ(layout.trained_experts().count(), layout.units()[2].count);
-            EXPECT_EQ(layout.trained_experts().end, layout.trained_count());
+            EXPECT_EQ(layout.trainable_experts().count(), layout.units()[2].count);
+            EXPECT_EQ(layout.trainable_experts().end, layout.trainable_count());
             EXPECT_EQ(layout.part(2).count() * shards, layout.units()[2].count);
             EXPECT_EQ(layout.parts_count(),
                       (layout.units()[0].count + layout.units()[1].count) / 4 +
@@ -172,11 +172,11 @@ TEST(UnitLayout, TrainableParametersAmongFrozenOnesAreTheLastUnit) {
   EXPECT_TRUE(trained.persistent);
   EXPECT_FALSE(trained.frozen);
   EXPECT_EQ(layout.param(2).used_with, 1U);
-  EXPECT_EQ(layout.trained_units(), std::vector<std::size_t>{3});
+  EXPECT_EQ(layout.trainable_units(), std::vector<std::size_t>{3});
   EXPECT_EQ(trained.begin, layout.count() - trained.count) << "among all weights";
-  EXPECT_EQ(trained.trained_begin, 0) << "among gradients and optimizer state";
-  EXPECT_EQ(layout.trained_count(), trained.count);
-  EXPECT_EQ(layout.trained_parts_count() * 3, trained.count);
+  EXPECT_EQ(trained.trainable_begin, 0) << "among gradients and optimizer state";
+  EXPECT_EQ(layout.trainable_count(), trained.count);
+  EXPECT_EQ(layout.trainable_parts_count() * 3, trained.count);
 }
 
 TEST(UnitLayout, ABlockOfALargeModelIsFewSlicesARank) {
@@ -189,4 +189,4 @@ TEST(UnitLayout, ABlockOfALargeModelIsFewSlicesARank) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

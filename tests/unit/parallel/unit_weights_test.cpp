@@ -9,7 +9,7 @@
 #include "parallel/param_registry.hpp"
 #include "parallel/units/gathered.hpp"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr int kRanks = 2;
@@ -18,8 +18,8 @@ constexpr std::int64_t kBytesOfUnit = 128 * 4;
 
 /// Units of 128 elements: rank r owns 64 elements of every unit u, with value 10 u + r.
 void with_weights(const ParallelConfig& parallel,
-                  const std::function<void(ParamRegistry&, Communicator&)>& judge) {
-  run_ranks(kRanks, [&](Communicator& world) {
+                  const std::function<void(ParamRegistry&, comm::Communicator&)>& judge) {
+  comm::run_ranks(kRanks, [&](comm::Communicator& world) {
     const Mesh mesh(world, parallel);
     ParamRegistry registry;
     for (std::size_t unit = 0; unit < kUnits; ++unit) {
@@ -28,7 +28,7 @@ void with_weights(const ParallelConfig& parallel,
     }
     registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
     for (std::size_t unit = 0; unit < kUnits; ++unit)
-      registry.main_part(unit).fill_(static_cast<double>(10 * unit) + world.rank());
+      registry.master_part(unit).fill_(static_cast<double>(10 * unit) + world.rank());
     registry.refresh_weights();
     judge(registry, mesh.group(Axis::shard));
   });
@@ -45,9 +45,9 @@ void expect_whole(ParamRegistry& registry, std::size_t unit) {
   }
 }
 
-std::size_t num_gathers(const Communicator& group) {
+std::size_t num_gathers(const comm::Communicator& group) {
   std::size_t count = 0;
-  for (const CommRecord& record : group.recent())
+  for (const comm::CommRecord& record : group.recent())
     if (record.operation == "all_gather") ++count;
   return count;
 }
@@ -62,9 +62,9 @@ ParallelConfig zero(std::int64_t stage, bool reshard = true, std::int64_t prefet
 
 TEST(UnitWeights, ArriveWholeAfterEachChange) {
   for (const std::int64_t stage : {1, 2, 3}) {
-    with_weights(zero(stage), [](ParamRegistry& registry, Communicator&) {
+    with_weights(zero(stage), [](ParamRegistry& registry, comm::Communicator&) {
       for (std::size_t unit = 0; unit < kUnits; ++unit) expect_whole(registry, unit);
-      for (std::size_t unit = 0; unit < kUnits; ++unit) registry.main_part(unit).add_(100.0);
+      for (std::size_t unit = 0; unit < kUnits; ++unit) registry.master_part(unit).add_(100.0);
       registry.refresh_weights();
       EXPECT_TRUE(registry.weight(2).ge(120.0).all().item<bool>());
     });
@@ -82,7 +82,7 @@ void walk(ParamRegistry& registry) {
 
 TEST(UnitWeights, AreGatheredForEachUseAndKeptBetweenTwoOfTheSame) {
   for (const std::int64_t prefetch : {0, 1, 2}) {
-    with_weights(zero(3, true, prefetch), [&](ParamRegistry& registry, Communicator& group) {
+    with_weights(zero(3, true, prefetch), [&](ParamRegistry& registry, comm::Communicator& group) {
       walk(registry);
       EXPECT_EQ(num_gathers(group), 8U) << "nine uses, the last unit's two at once";
       EXPECT_EQ(registry.weights().gathered_peak_bytes(), (1 + prefetch) * kBytesOfUnit);
@@ -91,7 +91,7 @@ TEST(UnitWeights, AreGatheredForEachUseAndKeptBetweenTwoOfTheSame) {
 }
 
 TEST(UnitWeights, WithoutReshardingAreGatheredOnceAnUpdate) {
-  with_weights(zero(3, false), [](ParamRegistry& registry, Communicator& group) {
+  with_weights(zero(3, false), [](ParamRegistry& registry, comm::Communicator& group) {
     walk(registry);
     walk(registry);
     EXPECT_EQ(num_gathers(group), kUnits);
@@ -106,7 +106,7 @@ TEST(UnitWeights, WithoutReshardingAreGatheredOnceAnUpdate) {
 /// Weights of 128 elements, each with a norm of 16.
 TEST(UnitWeights, SmallParametersStayWholeAndAreGatheredOnceAnUpdate) {
   for (const std::int64_t persist : {0, 16, 17, 1000}) {
-    run_ranks(kRanks, [&](Communicator& world) {
+    comm::run_ranks(kRanks, [&](comm::Communicator& world) {
       ParallelConfig config = zero(3);
       config.zero_persist = persist;
       const Mesh mesh(world, config);
@@ -119,9 +119,9 @@ TEST(UnitWeights, SmallParametersStayWholeAndAreGatheredOnceAnUpdate) {
       registry.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
       registry.initialize(7);
       const at::Tensor expected = gathered_weights(registry, world);
-      Communicator& group = mesh.group(Axis::shard);
-      const auto payload = [&] { return total_traffic(group.traffic(), "all_gather"); };
-      const TrafficRow before = payload();
+      comm::Communicator& group = mesh.group(Axis::shard);
+      const auto payload = [&] { return comm::total_traffic(group.traffic(), "all_gather"); };
+      const comm::TrafficRow before = payload();
 
       std::vector<std::size_t> order{0, 1, 2, 3, 4, 4, 3, 2, 1};
       registry.weights().begin(order);
@@ -146,4 +146,4 @@ TEST(UnitWeights, SmallParametersStayWholeAndAreGatheredOnceAnUpdate) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

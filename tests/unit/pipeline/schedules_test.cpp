@@ -11,14 +11,14 @@
 namespace trireme::pipeline {
 namespace {
 
-const Timing kEqualPasses{{PassTimes{}}};
+const Timing kEqualPasses{{ActionTimes{}}};
 
 /// Calls `call` with every shape that a schedule name allows.
 template <class Call>
 void for_all_shapes(std::string_view name, Call call) {
   for (int p = 1; p <= 16; ++p) {
     for (int v = 1; v <= 4; ++v) {
-      if (!mistake_in_stages(name, v).empty() || stages_a_rank(name, v) != v) continue;
+      if (!mistake_in_stages(name, v).empty() || stages_per_rank(name, v) != v) continue;
       for (int m = 1; m <= 64; m += kSanitized ? 7 : 1) call(Shape{p, v, m});
     }
   }
@@ -84,15 +84,15 @@ TEST(Schedules, TransfersMakeThemLonger) {
 TEST(SharedProcessors, LieBetweenOneAndOneARank) {
   const Timing uneven{{{1, 1.5, 0.5}, {2, 1, 1}, {1, 1, 1}, {1.25, 2, 1}}, 0};
   for (const std::string_view name : kSchedules) {
-    const int v = stages_a_rank(name, 1);
+    const int v = stages_per_rank(name, 1);
     const Schedule schedule = named_schedule(name, {4 / v, v, 6});
     SCOPED_TRACE(name);
     double work = 0;
-    for (const PassTimes& stage : uneven.stages) work += 6 * stage.sum();
-    EXPECT_NEAR(shared_makespan(schedule, uneven, 1), work, 1e-9);
+    for (const ActionTimes& stage : uneven.stages) work += 6 * stage.sum();
+    EXPECT_NEAR(makespan_on_processors(schedule, uneven, 1), work, 1e-9);
     const double alone = simulate(schedule, uneven).makespan;
-    EXPECT_NEAR(shared_makespan(schedule, uneven, 4 / v), alone, 1e-9);
-    const double shared = shared_makespan(schedule, uneven, 1.5);
+    EXPECT_NEAR(makespan_on_processors(schedule, uneven, 4 / v), alone, 1e-9);
+    const double shared = makespan_on_processors(schedule, uneven, 1.5);
     EXPECT_GE(shared, std::max(alone, work / 1.5) - 1e-9);
     EXPECT_LT(shared, work);
   }
@@ -102,20 +102,21 @@ TEST(SharedProcessors, LieBetweenOneAndOneARank) {
 // one processor is idle, while otherwise both share the work.
 TEST(SharedProcessors, WaitWhereOneRankAloneHasWork) {
   for (const int m : {4, 8, 16})
-    EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {4, 1, m}), kEqualPasses, 2), 6 * m + 3,
-                1e-9);
-  EXPECT_NEAR(shared_makespan(named_schedule("1f1b", {2, 1, 1}), {{{1, 1, 1}}, 0.5}, 1), 7, 1e-9);
+    EXPECT_NEAR(makespan_on_processors(named_schedule("1f1b", {4, 1, m}), kEqualPasses, 2),
+                6 * m + 3, 1e-9);
+  EXPECT_NEAR(makespan_on_processors(named_schedule("1f1b", {2, 1, 1}), {{{1, 1, 1}}, 0.5}, 1), 7,
+              1e-9);
 }
 
 TEST(SharedProcessors, AreNeverFreeInAScheduleThatIsStuck) {
   Schedule schedule = named_schedule("1f1b", {2, 1, 2});
   std::swap(schedule.lists[0].front(), schedule.lists[0].back());
-  EXPECT_EQ(shared_makespan(schedule, kEqualPasses, 1), kNever);
+  EXPECT_EQ(makespan_on_processors(schedule, kEqualPasses, 1), kNever);
 }
 
 TEST(ScheduleText, ReadsWhatItWrites) {
   for (const std::string_view name : kSchedules) {
-    const Schedule schedule = named_schedule(name, {3, stages_a_rank(name, 1), 7});
+    const Schedule schedule = named_schedule(name, {3, stages_per_rank(name, 1), 7});
     const Schedule again = parse_schedule(text_of(schedule), "file");
     EXPECT_EQ(again.lists, schedule.lists);
     EXPECT_EQ(again.placement.rank_of_stage, schedule.placement.rank_of_stage);
@@ -161,14 +162,14 @@ TEST(ScheduleText, FirstPassThatIsStuck) {
   // Rank 0 waits for a gradient before it sends the activation that the gradient comes from.
   const Schedule schedule{looped_placement(2, 1),
                           2,
-                          {{{PassKind::forward, 0, 0},
-                            {PassKind::backward, 0, 0},
-                            {PassKind::forward, 0, 1},
-                            {PassKind::backward, 0, 1}},
-                           {{PassKind::forward, 1, 0},
-                            {PassKind::forward, 1, 1},
-                            {PassKind::backward, 1, 0},
-                            {PassKind::backward, 1, 1}}}};
+                          {{{ActionKind::forward, 0, 0},
+                            {ActionKind::backward, 0, 0},
+                            {ActionKind::forward, 0, 1},
+                            {ActionKind::backward, 0, 1}},
+                           {{ActionKind::forward, 1, 0},
+                            {ActionKind::forward, 1, 1},
+                            {ActionKind::backward, 1, 0},
+                            {ActionKind::backward, 1, 1}}}};
   EXPECT_EQ(mistake_in(schedule), "");
   EXPECT_EQ(simulate(schedule, kEqualPasses).stuck, "BW0.0");
 }

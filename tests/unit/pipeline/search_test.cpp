@@ -31,7 +31,7 @@ TEST(Search, IsNeverSlowerThanAnyNamedOneThatFits) {
     ASSERT_EQ(found.simulation.stuck, "");
     for (const std::string_view name : kSchedules) {
       if (!mistake_in_stages(name, shape.virtual_stages).empty() ||
-          stages_a_rank(name, shape.virtual_stages) != shape.virtual_stages)
+          stages_per_rank(name, shape.virtual_stages) != shape.virtual_stages)
         continue;
       const Simulation other = simulate(named_schedule(name, shape), timing);
       if (limit > 0 && other.peak() > limit) continue;
@@ -57,9 +57,9 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
       for (int limit = 1; limit <= 3 * p; ++limit) {
         for (const Placement& placement : {looped_placement(p, 3), v_placement(p)}) {
           const Schedule schedule =
-              greedy_schedule(placement, m, {{PassTimes{}}}, {.most_under_way = limit});
+              greedy_schedule(placement, m, {{ActionTimes{}}}, {.max_in_flight = limit});
           ASSERT_EQ(mistake_in(schedule), "");
-          const Simulation simulation = simulate(schedule, {{PassTimes{}}});
+          const Simulation simulation = simulate(schedule, {{ActionTimes{}}});
           ASSERT_EQ(simulation.stuck, "");
           // Every limit allows at least the number of stages of a rank.
           const int stages = placement.stages() / p;
@@ -74,7 +74,7 @@ TEST(Greedy, KeepsItsLimitAndEnds) {
 TEST(Greedy, TakesLittleTimeForALongPipeline) {
   const std::clock_t begin = std::clock();
   const Schedule schedule =
-      greedy_schedule(v_placement(128), 256, {{PassTimes{}}}, {.most_under_way = 256});
+      greedy_schedule(v_placement(128), 256, {{ActionTimes{}}}, {.max_in_flight = 256});
 
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 4);
   EXPECT_EQ(schedule.lists.front().size(), 2U * 256 * 3);
@@ -90,9 +90,9 @@ TEST(Search, StagesAddWeightGradientsInTheOrderOfMicroBatches) {
         for (const int room : {0, 3, 6}) {
           const Found found = search_schedule(placement, micro_batches, timing, room);
           EXPECT_EQ(found.schedule.placement.rank_of_stage, placement.rank_of_stage);
-          for (const std::vector<Pass>& list : found.schedule.lists) {
+          for (const std::vector<StageAction>& list : found.schedule.lists) {
             std::map<int, int> next;  // by stage
-            for (const Pass& pass : list)
+            for (const StageAction& pass : list)
               if (gives_weight_grad(pass.kind)) EXPECT_EQ(pass.micro_batch, next[pass.stage]++);
           }
         }
@@ -103,7 +103,7 @@ TEST(Search, StagesAddWeightGradientsInTheOrderOfMicroBatches) {
 
 TEST(Draw, HasABoxForEachPass) {
   const Schedule schedule = named_schedule("zb-v", {2, 2, 3});
-  const std::string svg = draw(schedule, {{PassTimes{}}});
+  const std::string svg = draw(schedule, {{ActionTimes{}}});
   std::size_t boxes = 0;
   for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1))
     ++boxes;

@@ -11,7 +11,7 @@
 #include "comm/launchers.hpp"
 #include "scheduler/slurm/slurm.hpp"
 
-namespace trireme {
+namespace trireme::scheduler {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -84,7 +84,7 @@ TEST(Slurm, CommandsAreWordForWord) {
 TEST(Launchers, TheRankIsKnownBeforeMain) {
   const auto rank = [](std::vector<const char*> environment) -> std::string {
     environment.push_back(nullptr);
-    const char* text = launched_rank(environment.data());
+    const char* text = comm::launched_rank(environment.data());
     return text == nullptr ? "none" : text;
   };
   EXPECT_EQ(rank({}), "none");
@@ -94,9 +94,9 @@ TEST(Launchers, TheRankIsKnownBeforeMain) {
 }
 
 TEST(Launchers, ATaskOfTheSchedulerIsDetected) {
-  EXPECT_TRUE(is_scheduler_task({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
-  EXPECT_FALSE(is_scheduler_task({{"OMPI_COMM_WORLD_RANK", "0"}, {"SLURM_JOB_ID", "7"}}));
+  EXPECT_TRUE(comm::is_scheduler_task({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
+  EXPECT_FALSE(comm::is_scheduler_task({{"OMPI_COMM_WORLD_RANK", "0"}, {"SLURM_JOB_ID", "7"}}));
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::scheduler

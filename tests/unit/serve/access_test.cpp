@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
-int status(const AccessRules& rules, const HttpHead& head, bool needs_token = true) {
+int status(const AccessRules& rules, const http::HttpHead& head, bool needs_token = true) {
   const auto problem = find_access_problem(rules, head, needs_token);
   return problem ? problem->status() : 200;
 }
@@ -62,4 +62,4 @@ TEST(Access, WantsTheToken) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

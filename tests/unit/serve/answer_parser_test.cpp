@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 struct Read {
@@ -11,7 +11,7 @@ struct Read {
   std::vector<AnswerCall> calls;
 };
 
-void add(const AnswerPiece& piece, Read& read) {
+void add(const AnswerDelta& piece, Read& read) {
   read.thought += piece.thought;
   read.content += piece.content;
   read.calls.insert(read.calls.end(), piece.calls.begin(), piece.calls.end());
@@ -116,7 +116,7 @@ TEST(AnswerParser, EndsAfterOneCallIfNoMoreAreWanted) {
   AnswerParser parser({.several_calls = false, .tools = {"add"}});
   const std::string one = call(R"({"name": "add", "arguments": {}})");
 
-  const AnswerPiece piece = parser.push(one + "\n" + one);
+  const AnswerDelta piece = parser.push(one + "\n" + one);
 
   EXPECT_EQ(piece.calls.size(), 1U);
   EXPECT_TRUE(parser.is_complete());
@@ -135,4 +135,4 @@ TEST(AnswerParser, HandsContentOutAsItComes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,7 +8,7 @@
 #include "unit/core/scratch.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Returns "yes" for a text of the grammar, "part" for the beginning of one, "no" otherwise.
@@ -41,7 +41,7 @@ TEST(ByteGrammar, FindsRulesThatBeginWithThemselves) {
   ByteGrammar grammar;
   const std::uint32_t a = grammar.declare();
   const std::uint32_t b = grammar.declare();
-  const GrammarPiece nothing = grammar.optional(grammar.literal("x"));
+  const GrammarSequence nothing = grammar.optional(grammar.literal("x"));
   grammar.define(a, {ByteGrammar::of_rule(b) + grammar.literal("y")});
   grammar.define(b, {nothing + ByteGrammar::of_rule(a), grammar.literal("z")});
 
@@ -122,8 +122,8 @@ TEST(GrammarReader, RulesThatMatchNothingComeBackAlsoWhereTheyBeganTwice) {
   // "(" and ")" in pairs, each pair in two ways, with empty rules everywhere.
   const auto grammar = std::make_shared<ByteGrammar>();
   const std::uint32_t pairs = grammar->declare();
-  const GrammarPiece nothing = grammar->choice({{}, {}});
-  const GrammarPiece inner = grammar->choice({nothing, nothing + ByteGrammar::of_rule(pairs)});
+  const GrammarSequence nothing = grammar->choice({{}, {}});
+  const GrammarSequence inner = grammar->choice({nothing, nothing + ByteGrammar::of_rule(pairs)});
   grammar->define(pairs, {grammar->literal("(") + inner + nothing + grammar->literal(")") + nothing,
                           grammar->literal("(") + nothing + inner + grammar->literal(")")});
   const TextGrammar text{grammar, pairs};
@@ -170,19 +170,19 @@ class MaskTest : public ::testing::Test {
 
   static std::shared_ptr<const SortedTokens> tokens() {
     static const auto table = std::make_shared<const SortedTokens>(
-        samples::small_tokenizer(), std::vector<std::string_view>{"<tool_call>", "</tool_call>"},
-        kVocab);
+        text::samples::small_tokenizer(),
+        std::vector<std::string_view>{"<tool_call>", "</tool_call>"}, kVocab);
     return table;
   }
 
-  static const Tokenizer& tokenizer() {
-    static const Tokenizer value = samples::small_tokenizer();
+  static const text::Tokenizer& tokenizer() {
+    static const text::Tokenizer value = text::samples::small_tokenizer();
     return value;
   }
 
   static std::uint32_t end() { return *tokenizer().eos_id(); }
 
-  static std::vector<std::uint32_t> allowed(TokenMask& mask) {
+  static std::vector<std::uint32_t> allowed(generate::TokenMask& mask) {
     std::vector<std::uint64_t> bits((kVocab + 63) / 64, 0);
     EXPECT_TRUE(mask.allow(bits, kVocab));
     std::vector<std::uint32_t> ids;
@@ -193,7 +193,7 @@ class MaskTest : public ::testing::Test {
   }
 
   /// Samples allowed tokens until the end. After `most` tokens, takes those that lead to the end.
-  static std::string draw(TokenMask& mask, std::mt19937& random, int most) {
+  static std::string draw(generate::TokenMask& mask, std::mt19937& random, int most) {
     std::string text;
     for (int i = 0; i < 4000; ++i) {
       const std::vector<std::uint32_t> ids = allowed(mask);
@@ -232,7 +232,7 @@ TEST_F(MaskTest, AllowsExactlyWhatTheGrammarTakes) {
     for (std::uint32_t id = 0; id < kVocab; ++id) {
       bool expected = fit(grammar, so_far + std::string(tokenizer().token_bytes(id))) != "no" &&
                       !tokenizer().token_bytes(id).empty();
-      for (const AddedToken& token : tokenizer().added_tokens())
+      for (const text::AddedToken& token : tokenizer().added_tokens())
         if (token.id == id)
           expected = expected && token.content.find("tool_call") != std::string::npos;
       if (id == end()) expected = fit(grammar, so_far) == "yes";
@@ -387,4 +387,4 @@ TEST_F(MaskTest, HoldsAnOpenedCallToItsGrammar) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -8,7 +8,7 @@
 #include "serve/openai/chat_request.hpp"
 #include "serve/page_files.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 bool server_takes(const std::string& field, double value, bool is_whole) {
@@ -48,4 +48,4 @@ TEST(Page, OffersTheNumbersThatTheServerTakes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -6,7 +6,7 @@
 #include "serve/openai/chat_request.hpp"
 #include "serve/openai/completion_request.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 /// Reads a chat request with these further fields: R"("n": 2)".
@@ -206,7 +206,8 @@ TEST(ChatRequest, NamesUnknownFields) {
   const auto message = [](const std::string& fields) {
     return refused([&] {
       (void)read_chat_request(R"({"messages": [{"role": "user", "content": "hi"}, {"role":
-                              "assistant", "content": "ho", )" + fields + "}]}");
+                              "assistant", "content": "ho", )" +
+                              fields + "}]}");
     });
   };
   EXPECT_EQ(message(R"("weight": 0)"), "messages[1].weight");
@@ -394,4 +395,4 @@ TEST(ApiError, IsValidJsonWhateverItHolds) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

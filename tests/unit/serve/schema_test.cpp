@@ -5,7 +5,7 @@
 #include "serve/grammar/schema_rules.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 bool takes(const std::string& schema, std::string_view text) {
@@ -166,4 +166,4 @@ TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -15,10 +15,10 @@ namespace trireme::testing {
 
 /// An answer source with answers from a test, so that every form of an answer can be tested: one
 /// part per step, each as one token. Runs in its own thread, like the engine.
-class ScriptedSource final : public AnswerSource {
+class ScriptedSource final : public generate::AnswerSource {
  public:
   /// Returns the parts of the answer to a request; the last delta has the finish reason.
-  using Script = std::function<std::vector<Delta>(const Request&)>;
+  using Script = std::function<std::vector<generate::Delta>(const generate::Request&)>;
 
   explicit ScriptedSource(Script script)
       : script_(std::move(script)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -37,48 +37,51 @@ class ScriptedSource final : public AnswerSource {
   // Repeats the last delta but one until the request is cancelled.
   std::atomic<bool> is_endless = false;
 
-  [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const override {
+  [[nodiscard]] std::optional<generate::RequestProblem> find_problem(
+      const generate::Request& request) const override {
     const auto size = static_cast<std::int64_t>(request.prompt.size());
     if (size <= max_context) return std::nullopt;
-    return RequestProblem{"prompt", formatted("{} tokens, must be at most {}", size, max_context)};
+    return generate::RequestProblem{"prompt",
+                                    formatted("{} tokens, must be at most {}", size, max_context)};
   }
 
-  std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) override {
+  std::optional<generate::RequestId> submit(generate::Request request, generate::OnDelta on_delta,
+                                            bool follows) override {
     const std::lock_guard lock(mutex_);
     if (running_.size() >= max_queue && !follows) return std::nullopt;
-    const RequestId id = ++last_id_;
+    const generate::RequestId id = ++last_id_;
     requests_.push_back(request);
-    std::vector<Delta> deltas = script_(request);
+    std::vector<generate::Delta> deltas = script_(request);
     running_[id] = {{deltas.begin(), deltas.end()}, std::move(on_delta), false};
     changed_.notify_all();
     return id;
   }
 
-  void cancel(RequestId id) override {
+  void cancel(generate::RequestId id) override {
     const std::lock_guard lock(mutex_);
     const auto found = running_.find(id);
     if (found != running_.end()) found->second.is_cancelled = true;
     changed_.notify_all();
   }
 
-  [[nodiscard]] EngineCounters counters() const override {
+  [[nodiscard]] generate::EngineCounters counters() const override {
     const std::lock_guard lock(mutex_);
-    EngineCounters counters;
+    generate::EngineCounters counters;
     counters.running = static_cast<std::int64_t>(running_.size());
     counters.kv_blocks_total = 7;
     return counters;
   }
 
   /// Returns the last request that arrived.
-  [[nodiscard]] Request last_request() const {
+  [[nodiscard]] generate::Request last_request() const {
     const std::lock_guard lock(mutex_);
     return requests_.back();
   }
 
  private:
   struct Running {
-    std::deque<Delta> deltas;
-    OnDelta on_delta;
+    std::deque<generate::Delta> deltas;
+    generate::OnDelta on_delta;
     bool is_cancelled = false;
   };
 
@@ -87,14 +90,14 @@ class ScriptedSource final : public AnswerSource {
     while (true) {
       changed_.wait(lock, [&] { return stop.stop_requested() || !running_.empty(); });
       if (stop.stop_requested()) return;
-      std::vector<std::pair<OnDelta, Delta>> step;
+      std::vector<std::pair<generate::OnDelta, generate::Delta>> step;
       for (auto each = running_.begin(); each != running_.end();) {
         Running& one = each->second;
-        Delta delta = one.deltas.front();
+        generate::Delta delta = one.deltas.front();
         if (!(is_endless && one.deltas.size() == 2)) one.deltas.pop_front();
         if (one.is_cancelled) {
           delta = {};
-          delta.finish = FinishReason::cancelled;
+          delta.finish = generate::FinishReason::cancelled;
         }
         step.emplace_back(one.on_delta, delta);
         each = delta.finish ? running_.erase(each) : std::next(each);
@@ -110,18 +113,19 @@ class ScriptedSource final : public AnswerSource {
   Script script_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<RequestId, Running> running_;
-  std::vector<Request> requests_;
-  RequestId last_id_ = 0;
+  std::map<generate::RequestId, Running> running_;
+  std::vector<generate::Request> requests_;
+  generate::RequestId last_id_ = 0;
   std::jthread thread_;
 };
 
 /// Returns these parts, as tokens with ids 300, 301, ...; then an end of this kind.
-inline std::vector<Delta> said(const std::vector<std::string>& pieces,
-                               FinishReason finish = FinishReason::stop) {
-  std::vector<Delta> deltas;
+inline std::vector<generate::Delta> said(
+    const std::vector<std::string>& pieces,
+    generate::FinishReason finish = generate::FinishReason::stop) {
+  std::vector<generate::Delta> deltas;
   for (const std::string& piece : pieces) {
-    Delta& delta = deltas.emplace_back();
+    generate::Delta& delta = deltas.emplace_back();
     delta.text = piece;
     const auto id = static_cast<std::uint32_t>(300 + deltas.size() - 1);
     delta.tokens.push_back({id, -0.5F, {{id, -0.5F}, {5, -1.5F}}});

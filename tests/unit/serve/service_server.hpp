@@ -17,30 +17,33 @@ class ServiceServer : public ::testing::Test {
  protected:
   void SetUp() override { start({}, "minimind-v3"); }
 
-  void start(ServiceConfig config, const char* chat_format) {
+  void start(serve::ServiceConfig config, const char* chat_format) {
     server_.reset();
     source_ = std::make_unique<ScriptedSource>(
-        [this](const Request& request) { return script(request); });
-    ModelFacts facts{.name = "tiny",
-                     .fingerprint = "fp_1",
-                     .created = 5,
-                     .max_context = 1000,
-                     .vocab_size = vocab_size_,
-                     .end_tokens = {*tokenizer().eos_id()},
-                     .chat = *chat_format == '\0' ? nullptr : &chat_template(chat_format)};
-    model_ = std::make_unique<ServedModel>(facts, model_tokenizer_.value_or(tokenizer()), *source_);
-    service_ = std::make_unique<Service>(config);
-    server_ = std::make_unique<HttpServer>(
-        HttpConfig{},
-        HttpHandlers{.refuse = [this](const HttpHead& head) { return service_->refuse(head); },
-                     .handle =
-                         [this](HttpRequest request, const std::shared_ptr<HttpReply>& reply) {
-                           service_->handle(std::move(request), reply);
-                         },
-                     .error_body =
-                         [](int status, std::string_view message) {
-                           return ApiError(status, std::string(message)).body();
-                         }});
+        [this](const generate::Request& request) { return script(request); });
+    serve::ModelProperties facts{
+        .name = "tiny",
+        .fingerprint = "fp_1",
+        .created = 5,
+        .max_context = 1000,
+        .vocab_size = vocab_size_,
+        .end_tokens = {*tokenizer().eos_id()},
+        .chat = *chat_format == '\0' ? nullptr : &text::chat_template(chat_format)};
+    model_ = std::make_unique<serve::ServedModel>(facts, model_tokenizer_.value_or(tokenizer()),
+                                                  *source_);
+    service_ = std::make_unique<serve::Service>(config);
+    server_ = std::make_unique<http::HttpServer>(
+        http::HttpConfig{},
+        http::HttpHandlers{
+            .refuse = [this](const http::HttpHead& head) { return service_->refuse(head); },
+            .handle =
+                [this](http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply) {
+                  service_->handle(std::move(request), reply);
+                },
+            .error_body =
+                [](int status, std::string_view message) {
+                  return serve::ApiError(status, std::string(message)).body();
+                }});
     server_->start();
     if (opens_) service_->open(*model_);
   }
@@ -50,8 +53,8 @@ class ServiceServer : public ::testing::Test {
     server_.reset();
   }
 
-  static const Tokenizer& tokenizer() {
-    static const Tokenizer value = samples::small_tokenizer();
+  static const text::Tokenizer& tokenizer() {
+    static const text::Tokenizer value = text::samples::small_tokenizer();
     return value;
   }
 
@@ -95,15 +98,16 @@ class ServiceServer : public ::testing::Test {
   }
 
   bool opens_ = true;
-  std::int64_t vocab_size_ = 700;             // rows of the model; the tokenizer has 700
-  std::optional<Tokenizer> model_tokenizer_;  // for the next start(), instead of tokenizer()
-  std::function<std::vector<Delta>(const Request&)> script = [](const Request&) {
-    return said({"Hel", "lo"});
-  };
+  std::int64_t vocab_size_ = 700;                   // rows of the model; the tokenizer has 700
+  std::optional<text::Tokenizer> model_tokenizer_;  // for the next start(), instead of tokenizer()
+  std::function<std::vector<generate::Delta>(const generate::Request&)> script =
+      [](const generate::Request&) {
+        return said({"Hel", "lo"});
+      };
   std::unique_ptr<ScriptedSource> source_;
-  std::unique_ptr<ServedModel> model_;
-  std::unique_ptr<Service> service_;
-  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<serve::ServedModel> model_;
+  std::unique_ptr<serve::Service> service_;
+  std::unique_ptr<http::HttpServer> server_;
 };
 
 /// Fields of a request with one tool.

@@ -1,6 +1,6 @@
 #include "unit/serve/service_server.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 using testing::ClientAnswer;
@@ -35,9 +35,9 @@ TEST_F(ServiceStates, ErrorsNameTheProblem) {
 }
 
 TEST_F(ServiceStates, FailsWithTheStatusOfWhatWentWrong) {
-  script = [](const Request&) {
-    std::vector<Delta> deltas(1);
-    deltas[0].finish = FinishReason::error;
+  script = [](const generate::Request&) {
+    std::vector<generate::Delta> deltas(1);
+    deltas[0].finish = generate::FinishReason::error;
     deltas[0].error = Error(ErrorKind::numeric, "the logits are not finite");
     return deltas;
   };
@@ -46,9 +46,9 @@ TEST_F(ServiceStates, FailsWithTheStatusOfWhatWentWrong) {
     EXPECT_EQ(error.at("type"), "server_error");
     EXPECT_EQ(error.at("message"), "the logits are not finite");
   }
-  script = [](const Request&) {
-    std::vector<Delta> deltas = said({"He"});
-    deltas[1].finish = FinishReason::error;
+  script = [](const generate::Request&) {
+    std::vector<generate::Delta> deltas = said({"He"});
+    deltas[1].finish = generate::FinishReason::error;
     deltas[1].error = Error(ErrorKind::numeric, "not finite");
     return deltas;
   };
@@ -81,7 +81,7 @@ TEST_F(ServiceStates, TheQueueHasAnEnd) {
 
 TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
   source_->max_queue = 1;
-  script = [&](const Request&) {
+  script = [&](const generate::Request&) {
     source_->max_queue = 0;  // from the first answer on, the queue accepts no other request
     return said({"Hel", "lo"});
   };
@@ -196,7 +196,7 @@ TEST_F(ServiceStates, DecodesIdsThatNoTokenHasToNothing) {
 }
 
 TEST_F(ServiceStates, NamesTheFieldThatNeedsATokenizerWhichTheModelLacks) {
-  model_tokenizer_ = Tokenizer::ids_only({}, 700, "Unigram");
+  model_tokenizer_ = text::Tokenizer::ids_only({}, 700, "Unigram");
   const auto refused = [&](const std::string& request) {
     const Json error = json(request, 400).at("error");
     EXPECT_EQ(error.at("code"), "no_tokenizer") << error;
@@ -218,8 +218,7 @@ TEST_F(ServiceStates, NamesUnknownFields) {
   const auto refused = [&](const char* path, const char* body) {
     return json(post(path, body), 400).at("error").at("param");
   };
-  EXPECT_EQ(refused("/tokenize", R"({"content": "a", "parse_specials": false})"),
-            "parse_specials");
+  EXPECT_EQ(refused("/tokenize", R"({"content": "a", "parse_specials": false})"), "parse_specials");
   EXPECT_EQ(refused("/detokenize", R"({"tokens": [], "skip": true})"), "skip");
   EXPECT_EQ(refused("/apply-template",
                     R"({"messages": [{"role": "user", "content": "q"}], "top_kk": 1})"),
@@ -253,4 +252,4 @@ TEST_F(ServiceStates, TellsItsMetrics) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

@@ -1,6 +1,6 @@
 #include "unit/serve/service_server.hpp"
 
-namespace trireme {
+namespace trireme::serve {
 namespace {
 
 using testing::ClientAnswer;
@@ -27,7 +27,7 @@ TEST_F(ServiceAnswers, AnswersAChat) {
   EXPECT_FALSE(choice.at("message").contains("tool_calls"));
   EXPECT_EQ(choice.at("finish_reason"), "stop");
   EXPECT_TRUE(choice.at("logprobs").is_null());
-  const Request asked = source_->last_request();
+  const generate::Request asked = source_->last_request();
   EXPECT_EQ(asked.max_tokens, 5);
   EXPECT_EQ(asked.sampling.seed, 3);
   EXPECT_EQ(tokenizer().decode(asked.prompt),
@@ -60,8 +60,8 @@ TEST_F(ServiceAnswers, StreamsAChat) {
 }
 
 TEST_F(ServiceAnswers, GivesSeveralAnswers) {
-  script = [](const Request& request) {
-    return said({"answer ", std::to_string(request.answer)}, FinishReason::length);
+  script = [](const generate::Request& request) {
+    return said({"answer ", std::to_string(request.answer)}, generate::FinishReason::length);
   };
   const Json reply = json(chat(R"("n": 3)"));
   ASSERT_EQ(reply.at("choices").size(), 3U);
@@ -81,7 +81,7 @@ TEST_F(ServiceAnswers, GivesSeveralAnswers) {
 }
 
 TEST_F(ServiceAnswers, TakesThoughtsAndCallsOutOfTheText) {
-  script = [](const Request&) {
+  script = [](const generate::Request&) {
     return said({"why", "\n</think>\n\nLet me add.\n<tool_", "call>\n{\"name\": \"add\", \"argu",
                  "ments\": {\"a\": 1}}\n</tool_call>"});
   };
@@ -142,11 +142,16 @@ TEST_F(ServiceAnswers, NamesTheKeywordOfASchemaThatItCannotHold) {
   const std::string mail = R"({"type": "object", "properties": {"to": {"type": "string",
                                "format": "email"}}, "required": ["to"]})";
   EXPECT_EQ(json(chat(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n",
-                         "strict": true, "schema": )" + mail + "}}"), 400).at("error").at("param"),
+                         "strict": true, "schema": )" +
+                      mail + "}}"),
+                 400)
+                .at("error")
+                .at("param"),
             "response_format.json_schema.schema.properties.to.format");
   const auto tool = [&](const char* strict) {
     return R"("tool_choice": "required", "tools": [{"type": "function", "function": {"name": "send",
-              "strict": )" + std::string(strict) + R"(, "parameters": )" + mail + "}}]";
+              "strict": )" +
+           std::string(strict) + R"(, "parameters": )" + mail + "}}]";
   };
   EXPECT_EQ(json(chat(tool("true")), 400).at("error").at("param"),
             "tools[0].function.parameters.properties.to.format");
@@ -161,7 +166,7 @@ TEST_F(ServiceAnswers, NamesTheKeywordOfASchemaThatItCannotHold) {
 TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   const std::string one =
       "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
-  script = [&](const Request&) { return said(std::vector<std::string>(200, one)); };
+  script = [&](const generate::Request&) { return said(std::vector<std::string>(200, one)); };
 
   const Json reply = json(chat(kTools + R"(, "parallel_tool_calls": false, "logprobs": true)"));
   const Json& choice = reply.at("choices")[0];
@@ -173,7 +178,9 @@ TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   EXPECT_EQ(choice.at("logprobs").at("content").size(), 1U);
   EXPECT_EQ(reply.at("usage").at("completion_tokens"), 1);
 
-  script = [&](const Request&) { return said({one, one}, FinishReason::length); };
+  script = [&](const generate::Request&) {
+    return said({one, one}, generate::FinishReason::length);
+  };
   EXPECT_EQ(
       json(chat(kTools + R"(, "parallel_tool_calls": false)")).at("choices")[0].at("finish_reason"),
       "tool_calls");
@@ -243,8 +250,8 @@ TEST_F(ServiceAnswers, CompletesTexts) {
 }
 
 TEST_F(ServiceAnswers, EchoesThePromptsLogProbabilities) {
-  script = [](const Request& request) {
-    std::vector<Delta> deltas = said({" x"});
+  script = [](const generate::Request& request) {
+    std::vector<generate::Delta> deltas = said({" x"});
     for (const std::uint32_t id : request.prompt)
       deltas[0].prompt.push_back(
           {id, deltas[0].prompt.empty() ? std::nullopt : std::optional(-1.0F), {{9, -0.25F}}});
@@ -274,4 +281,4 @@ TEST_F(ServiceAnswers, EchoesThePromptsLogProbabilities) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::serve

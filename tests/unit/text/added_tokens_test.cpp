@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string>
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 /// Returns the parts in one line: tokens as [id], text unchanged, separated by bars.
@@ -102,4 +102,4 @@ TEST(AddedTokens, StaysLinearWhenEveryCharacterIsAStrippingToken) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -10,7 +10,7 @@
 #include "text/unicode/byte_level.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using Merges = std::vector<std::pair<std::string, std::string>>;
@@ -253,4 +253,4 @@ TEST(BpeTrainer, RefusesOptionsThatCannotWork) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -6,7 +6,7 @@
 
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using Pieces = std::vector<std::string>;
@@ -110,4 +110,4 @@ TEST(Gpt2Split, EqualsThePlainPatternOnRandomText) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -7,7 +7,7 @@
 
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr std::uint64_t kAnyLength = std::numeric_limits<std::uint64_t>::max();
@@ -126,4 +126,4 @@ TEST(MergeLearner, NothingToDoIsNoWork) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 TEST(Nfc, JoinsAndOrders) {
@@ -55,4 +55,4 @@ TEST(Nfc, QuickCheckNeverPassesWhatWouldChange) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -12,7 +12,7 @@
 /// A regular expression, matched by backtracking. It is slow and simple, so that the handwritten
 /// splitters can be compared with the exact strings of tokenizer.json. It supports what those use:
 /// | () (?i:) (?!) [] [^] \p{..} \s \S \r \n $ ? * + {n,m} and the possessive forms ?+ *+ ++.
-namespace trireme::samples {
+namespace trireme::text::samples {
 
 class PlainPattern {
  public:
@@ -203,4 +203,4 @@ class PlainPattern {
   std::vector<Char> chars_;
 };
 
-}  // namespace trireme::samples
+}  // namespace trireme::text::samples

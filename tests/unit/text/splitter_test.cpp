@@ -5,7 +5,7 @@
 #include "unit/text/plain_pattern.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using Pieces = std::vector<std::string>;
@@ -125,4 +125,4 @@ TEST(Splitter, KnowsPatternsByTheirExactString) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -4,7 +4,7 @@
 #include "text/unicode/utf8.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 TEST(StreamDecoder, NeverCutsACharacter) {
@@ -62,4 +62,4 @@ TEST(StreamDecoder, HoldsBackAnEmojiUntilItIsWhole) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -8,7 +8,7 @@
 #include "text/tokenizer.hpp"
 
 /// Texts and small tokenizers for the tests of src/text.
-namespace trireme::samples {
+namespace trireme::text::samples {
 
 /// Returns 32 random bits per call.
 class Rng {
@@ -80,4 +80,4 @@ inline Tokenizer small_tokenizer() {
   return Tokenizer::from_files(small_files(), "test");
 }
 
-}  // namespace trireme::samples
+}  // namespace trireme::text::samples

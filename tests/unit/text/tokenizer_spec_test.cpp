@@ -9,7 +9,7 @@
 #include "core/files/json.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 std::string error_of(const std::function<void()>& action) {
@@ -201,4 +201,4 @@ TEST(TokenizerSpec, RefusesAConfigThatDisagrees) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -13,7 +13,7 @@
 #include "text/unicode/byte_level.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
@@ -315,4 +315,4 @@ TEST(Tokenizer, ThreadsShareOneTokenizer) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

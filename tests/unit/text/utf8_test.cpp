@@ -6,7 +6,7 @@
 #include "text/unicode/byte_level.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 constexpr const char* kBad = "\xEF\xBF\xBD";
@@ -78,4 +78,4 @@ TEST(ByteLevel, IsOneToOneOnAllBytes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

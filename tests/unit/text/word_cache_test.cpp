@@ -7,7 +7,7 @@
 
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
@@ -101,4 +101,4 @@ TEST(WordCache, ForgetsAnEntryOnceItsIdsAreOverwritten) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

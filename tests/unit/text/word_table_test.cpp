@@ -7,7 +7,7 @@
 
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using Counts = std::map<std::string, std::uint64_t>;
@@ -93,4 +93,4 @@ TEST(WordTable, IgnoresNothingness) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

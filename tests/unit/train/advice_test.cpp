@@ -9,7 +9,7 @@
 #include "train/health/step_shares.hpp"
 #include "train/report/device_use.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 bool says(const std::string& text, const std::string& part) {
@@ -25,10 +25,10 @@ TEST(Advice, SlowDataIsSeenOnceAfterTheWarmUp) {
   shares.add(step(100, 99), 1);  // warm-up
   EXPECT_EQ(shares.text(), "");
   for (int i = 0; i < 19; ++i) shares.add(step(2, 0.2), 1);
-  EXPECT_FALSE(shares.data_became_slow());
+  EXPECT_FALSE(shares.is_data_newly_slow());
   shares.add(step(2, 0.2), 1);
-  EXPECT_TRUE(shares.data_became_slow());
-  EXPECT_FALSE(shares.data_became_slow());
+  EXPECT_TRUE(shares.is_data_newly_slow());
+  EXPECT_FALSE(shares.is_data_newly_slow());
   EXPECT_EQ(
       shares.text(),
       "data wait 10 %, exposed communication 10 %, other ranks 5 %, saves 0 %, validation 0 %");
@@ -41,13 +41,13 @@ TEST(Advice, SlowDataIsSeenOnceAfterTheWarmUp) {
 TEST(Advice, DataAtFivePercentIsNotSlow) {
   StepShares shares;
   for (int i = 0; i < 60; ++i) shares.add(step(2, 0.1), 1);
-  EXPECT_FALSE(shares.data_became_slow());
+  EXPECT_FALSE(shares.is_data_newly_slow());
 }
 
 RunConfig large_run() {
   RunConfig config;
   config.model.preset = "minimind-2";
-  resolve(config.model, 6400);
+  model::resolve(config.model, 6400);
   config.train.precision = "bf16";
   config.train.micro_batch = 6;
   config.train.global_batch = 48;
@@ -85,9 +85,9 @@ TEST(Advice, KnowsErrorsOfMemory) {
 
 TEST(Advice, EqualRanksShareOneLineOfNetwork) {
   EXPECT_EQ(
-      describe_network({{"a", "eth0 1"}, {"a", "eth0 1"}, {"b", "eth0 2"}, {"a", "eth0 1"}}),
+      comm::describe_network({{"a", "eth0 1"}, {"a", "eth0 1"}, {"b", "eth0 2"}, {"a", "eth0 1"}}),
       "\n  ranks 0 to 1 (host a): eth0 1\n  rank 2 (host b): eth0 2\n  rank 3 (host a): eth0 1");
-  EXPECT_TRUE(says(own_network_settings(), "lo 127.0.0.1"));
+  EXPECT_TRUE(says(comm::own_network_settings(), "lo 127.0.0.1"));
 }
 
 TEST(Advice, DevicesInUseAndIdle) {
@@ -108,4 +108,4 @@ TEST(Advice, DevicesInUseAndIdle) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,15 +8,15 @@
 #include "core/error.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
 
-constexpr EncodeOptions kPlain{.add_special_tokens = false};
+constexpr text::EncodeOptions kPlain{.add_special_tokens = false};
 
 TEST(Choices, WhiteSpaceAtTheEndOfAContextBelongsToTheEnding) {
-  const Tokenizer tokenizer = samples::small_tokenizer();
+  const text::Tokenizer tokenizer = text::samples::small_tokenizer();
   const auto expect = [&](const std::string& context, const std::string& ending,
                           const std::string& cut) {
     const ContextAndEnding pair = encode_pair(tokenizer, 1, context, ending, "here");
@@ -35,7 +35,7 @@ TEST(Choices, WhiteSpaceAtTheEndOfAContextBelongsToTheEnding) {
 }
 
 TEST(Choices, AnEmptyContextIsThePrefix) {
-  const Tokenizer tokenizer = samples::small_tokenizer();
+  const text::Tokenizer tokenizer = text::samples::small_tokenizer();
   const ContextAndEnding none = encode_pair(tokenizer, 1, "", "world", "here");
   EXPECT_EQ(none.context, Ids{1});
   EXPECT_EQ(none.ending, tokenizer.encode("world", kPlain));
@@ -45,7 +45,7 @@ TEST(Choices, AnEmptyContextIsThePrefix) {
 }
 
 TEST(Choices, AnEndingOfWhichNothingIsLeftIsBadData) {
-  const Tokenizer tokenizer = samples::small_tokenizer();
+  const text::Tokenizer tokenizer = text::samples::small_tokenizer();
   try {
     (void)encode_pair(tokenizer, 1, "the other", "", "items.jsonl:3");
     FAIL() << "accepted";
@@ -58,11 +58,11 @@ TEST(Choices, AnEndingOfWhichNothingIsLeftIsBadData) {
 TEST(Choices, BatchesScoreEndingsAloneAndCutContextsFromTheirBeginning) {
   const std::vector<ContextAndEnding> texts{
       {{1, 2, 3}, {4, 5}}, {{6}, {7}}, {{1, 2, 3, 4}, {5, 6}}};
-  const Batch batch = batch_of_endings(texts, 4);
+  const data::Batch batch = batch_of_endings(texts, 4);
   EXPECT_EQ(batch.B, 1);
   EXPECT_EQ(batch.T, 9);
   EXPECT_EQ(batch.tokens, (std::vector<std::int64_t>{1, 2, 3, 4, 6, 2, 3, 4, 5}));
-  const std::int64_t no = kIgnoreTarget;
+  const std::int64_t no = data::kIgnoreTarget;
   EXPECT_EQ(batch.targets, (std::vector<std::int64_t>{no, no, 4, 5, 7, no, no, 5, 6}));
   EXPECT_EQ(batch.positions, (std::vector<std::int64_t>{0, 1, 2, 3, 0, 0, 1, 2, 3}));
   EXPECT_EQ(batch.segment_bounds, (std::vector<std::int32_t>{0, 4, 5, 9}));
@@ -82,7 +82,7 @@ TEST(Choices, TheHighestScoreIsChosenPerCharacterToo) {
 }
 
 TEST(Choices, BitsPerByteCountTheTextOfTargets) {
-  const Tokenizer tokenizer = samples::small_tokenizer();
+  const text::Tokenizer tokenizer = text::samples::small_tokenizer();
   const std::string text = "the other 世界";
   const std::vector<std::int64_t> bytes = bytes_of_tokens(tokenizer);
   std::int64_t target_bytes = 0;
@@ -141,4 +141,4 @@ TEST_F(ChoiceFile, InvalidItemsAreReportedByLine) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -12,14 +12,14 @@
 #include "train/cost/rank_widths.hpp"
 #include "train/cost/state_bytes.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
-constexpr ParamDTypes kFp32{at::kFloat, at::kFloat};
-constexpr ParamDTypes kBf16{at::kBFloat16, at::kFloat};
+constexpr device::ParamDTypes kFp32{at::kFloat, at::kFloat};
+constexpr device::ParamDTypes kBf16{at::kBFloat16, at::kFloat};
 
-ModelConfig small_model(std::int64_t experts = 0) {
-  ModelConfig model;
+model::ModelConfig small_model(std::int64_t experts = 0) {
+  model::ModelConfig model;
   model.hidden_size = 96;
   model.num_layers = 4;
   model.num_heads = 12;
@@ -29,13 +29,14 @@ ModelConfig small_model(std::int64_t experts = 0) {
   model.tie_embeddings = false;
   model.moe.num_experts = experts;
   if (experts > 0) model.moe.moe_intermediate_size = 64;
-  resolve(model, 960);
+  model::resolve(model, 960);
   return model;
 }
 
-UpdateFacts facts_of(const ModelConfig& model, ParamDTypes dtypes, const ParallelConfig& parallel,
-                     int ranks) {
-  return update_facts(model, OptimConfig{}, dtypes, parallel, ranks, {.rows = 2, .length = 48}, {});
+UpdateFacts facts_of(const model::ModelConfig& model, device::ParamDTypes dtypes,
+                     const parallel::ParallelConfig& parallel, int ranks) {
+  return update_facts(model, optim::OptimConfig{}, dtypes, parallel, ranks,
+                      {.rows = 2, .length = 48}, {});
 }
 
 double sum_of(const StateBytes& state) {
@@ -47,7 +48,7 @@ TEST(StateBytes, AreThePublishedBytesOfAParameter) {
   const double bf16[] = {18, 6 + 12 / d, 2 + 16 / d, 18 / d};
   const double fp32[] = {16, 8 + 8 / d, 4 + 12 / d, 16 / d};
   for (const std::int64_t zero : {0, 1, 2, 3}) {
-    ParallelConfig parallel;
+    parallel::ParallelConfig parallel;
     parallel.zero = zero;
     const Elements elements{1000, 0};
     EXPECT_EQ(sum_of(state_bytes(facts_of(small_model(), kBf16, parallel, 4), elements)),
@@ -58,7 +59,7 @@ TEST(StateBytes, AreThePublishedBytesOfAParameter) {
 }
 
 TEST(StateBytes, AreShardedFromStageOneForReproducibleGradients) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.reproducible = true;
   const Elements elements{1000, 0};
   EXPECT_EQ(state_bytes(facts_of(small_model(), kBf16, parallel, 4), elements).grads, 4000);
@@ -67,7 +68,7 @@ TEST(StateBytes, AreShardedFromStageOneForReproducibleGradients) {
 }
 
 TEST(StateBytes, IncludeAnFp32MasterCopyForOffloadedState) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   const Elements elements{1000, 0};
   EXPECT_EQ(state_bytes(facts_of(small_model(), kFp32, parallel, 1), elements).main, 0);
   parallel.offload = "optimizer";
@@ -75,7 +76,7 @@ TEST(StateBytes, IncludeAnFp32MasterCopyForOffloadedState) {
 }
 
 TEST(StateBytes, ForTheMeanRankAreTheMeanOverAllRanks) {
-  std::vector<ParallelConfig> layouts(5);
+  std::vector<parallel::ParallelConfig> layouts(5);
   layouts[1].tp = 2;
   layouts[2].pp = 2;
   layouts[3].ep = 4;
@@ -84,7 +85,7 @@ TEST(StateBytes, ForTheMeanRankAreTheMeanOverAllRanks) {
   layouts[4].etp = 1;
   layouts[4].ep = 2;
   layouts[4].zero = 3;
-  for (const ParallelConfig& parallel : layouts) {
+  for (const parallel::ParallelConfig& parallel : layouts) {
     const UpdateFacts facts = facts_of(small_model(/*experts=*/8), kBf16, parallel, 8);
     double mean = 0;
     for (int rank = 0; rank < 8; ++rank) {
@@ -103,11 +104,11 @@ TEST(StateBytes, InACheckpointAreThoseOfMasterWeightsAndOptimizerState) {
   UpdateFacts facts = facts_of(small_model(), kBf16, {}, 1);
   EXPECT_EQ(checkpoint_bytes(facts), 12 * facts.model.num_parameters());
   facts.lora.rank = 2;
-  EXPECT_EQ(checkpoint_bytes(facts), 12 * num_lora_parameters(facts.lora, facts.model));
+  EXPECT_EQ(checkpoint_bytes(facts), 12 * model::num_lora_parameters(facts.lora, facts.model));
 }
 
 TEST(RankWidths, AddUpToTheWholeOverTheRanksOfTp) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.tp = 5;  // no size is divisible by 5
   const UpdateFacts facts = facts_of(small_model(), kFp32, parallel, 5);
   std::int64_t heads = 0;
@@ -133,13 +134,13 @@ TEST(RankWidths, AddUpToTheWholeOverTheRanksOfTp) {
 }
 
 TEST(MemoryFormula, TheLargestRankIsNotBelowAnyRank) {
-  std::vector<ParallelConfig> layouts(4);
+  std::vector<parallel::ParallelConfig> layouts(4);
   layouts[1].tp = 5;
   layouts[2].pp = 2;
   layouts[2].schedule = "gpipe";
   layouts[3].tp = 5;
   layouts[3].pp = 2;
-  for (const ParallelConfig& parallel : layouts) {
+  for (const parallel::ParallelConfig& parallel : layouts) {
     const UpdateFacts facts = facts_of(small_model(), kFp32, parallel, 10);
     double most = 0;
     for (int rank = 0; rank < 10; ++rank)
@@ -149,7 +150,7 @@ TEST(MemoryFormula, TheLargestRankIsNotBelowAnyRank) {
 }
 
 TEST(UpdateFacts, AMessageBetweenStagesIsTheResidualStreamOfARank) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.tp = 2;
   parallel.cp = 3;
   EXPECT_EQ(facts_of(small_model(), kBf16, parallel, 6).stream_bytes(), 2 * 48 / 3 * 96 * 2);
@@ -158,4 +159,4 @@ TEST(UpdateFacts, AMessageBetweenStagesIsTheResidualStreamOfARank) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -4,7 +4,7 @@
 
 #include "train/verify/verify_layout.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 struct Given {
@@ -28,11 +28,11 @@ struct Given {
 };
 
 std::string refusal(const Given& given) {
-  ModelConfig model = model_preset("tiny");
+  model::ModelConfig model = model::model_preset("tiny");
   model.attention_dropout = given.attention_dropout;
   model.moe.num_experts = given.num_experts;
-  resolve(model, 100);
-  ParallelConfig config;
+  model::resolve(model, 100);
+  parallel::ParallelConfig config;
   config.tp = given.tp;
   config.zero = given.zero;
   config.zero_shard = given.zero_shard;
@@ -88,9 +88,9 @@ TEST(Layout, MoreChunksThanTokensAreRefused) {
                  {"parallel.tp_chunks = 65", "64 tokens", "--parallel.tp_chunks 64"});
   expect_refused({.tp = 4, .sequence_parallel = true, .tp_chunks = 17},
                  {"parallel.tp_chunks = 17", "16 tokens", "--parallel.tp_chunks 16"});
-  expect_refused({.tp = 3, .sequence_parallel = true, .tp_chunks = 99},
-                 {"sequence length", "8 ranks", "21 tokens",
-                  "--parallel.tp 4 --parallel.tp_chunks 16"});
+  expect_refused(
+      {.tp = 3, .sequence_parallel = true, .tp_chunks = 99},
+      {"sequence length", "8 ranks", "21 tokens", "--parallel.tp 4 --parallel.tp_chunks 16"});
 }
 
 TEST(Layout, TokensOfExpertsAreRoutedAtOnce) {
@@ -119,15 +119,15 @@ TEST(Layout, GridsOfExpertsThatCannotBeAreRefused) {
 }
 
 TEST(SmallModel, WithExpertsHasFewAndALayerOfThem) {
-  ModelConfig model = model_preset("tiny");
+  model::ModelConfig model = model::model_preset("tiny");
   model.num_layers = 40;
   model.moe.num_experts = 4096;
   model.moe.first_dense_layers = 39;
-  resolve(model, 100);
+  model::resolve(model, 100);
   for (const std::int64_t pp : {1, 2}) {
-    ParallelConfig parallel;
+    parallel::ParallelConfig parallel;
     parallel.pp = pp;
-    const ModelConfig small = small_model_like(model, parallel);
+    const model::ModelConfig small = small_model_like(model, parallel);
     EXPECT_LE(small.moe.num_experts, 16);
     parallel.ep = 32;
     EXPECT_EQ(small_model_like(model, parallel).moe.num_experts, 32) << "distributed evenly";
@@ -185,7 +185,7 @@ TEST(Layout, AttentionDropoutIsRefusedWithAReasonOfEveryForm) {
 }
 
 TEST(Layout, KeysThatChangeNothingAreNamed) {
-  ParallelConfig config;
+  parallel::ParallelConfig config;
   EXPECT_EQ(keys_without_effect(config), "");
   config.zero_persist = 64;
   config.zero_shard = 2;
@@ -206,4 +206,4 @@ TEST(Layout, KeysThatChangeNothingAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

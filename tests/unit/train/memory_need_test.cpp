@@ -9,7 +9,7 @@
 #include "train/cost/memory_formula.hpp"
 #include "train/start/run_keys.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 RunConfig tiny_run(const std::function<void(RunConfig&)>& change = {}) {
@@ -17,7 +17,7 @@ RunConfig tiny_run(const std::function<void(RunConfig&)>& change = {}) {
   config.model.preset = "tiny";
   config.train.seq_len = 512;
   if (change) change(config);
-  resolve(config.model, 6400);
+  model::resolve(config.model, 6400);
   return config;
 }
 
@@ -50,7 +50,7 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
 
   const auto with = [&](const char* optimizer, double momentum = 0) {
     RunConfig other = config;
-    other.optim = optimizer_defaults(optimizer);
+    other.optim = optim::optimizer_defaults(optimizer);
     optim_key<double>(other.optim, "momentum") = momentum;
     return sum_of(memory_need(other, {at::kFloat, at::kFloat}));
   };
@@ -125,7 +125,7 @@ TEST(MemoryNeed, CountsOnlyTheBytesOfFrozenWeights) {
   RunConfig config = tiny_run();
   config.lora.rank = 2;
   const auto P = static_cast<double>(config.model.num_parameters());
-  const auto A = static_cast<double>(num_lora_parameters(config.lora, config.model));
+  const auto A = static_cast<double>(model::num_lora_parameters(config.lora, config.model));
   const double others = 4.0 * 32768.0 * 32 + 2 * 4.0 * 512 * 128 * 4;
 
   EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat})), 2 * P + 18 * A + others);
@@ -133,7 +133,7 @@ TEST(MemoryNeed, CountsOnlyTheBytesOfFrozenWeights) {
 
 TEST(MemoryNeed, IsAUsageErrorIfItNeverFitsAndAResourceErrorIfItDoesNotFitNow) {
   RunConfig config = tiny_run();
-  const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+  const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
   const std::vector<MemoryPart> parts = memory_need(config, {at::kFloat, at::kFloat});
   const double sum = sum_of(parts);
   const auto code_with = [&](double total, double available) {
@@ -163,7 +163,7 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
       {"train.micro_batch = 1048576", [](RunConfig& c) { c.train.micro_batch = 1 << 20; }}};
   for (const auto& [words, change] : absurd) {
     RunConfig config = tiny_run(change);
-    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
     try {
       check_memory(memory_need(config, {at::kFloat, at::kFloat}), 1, {64e9, 64e9}, "this machine",
                    *keys);
@@ -177,7 +177,7 @@ TEST(MemoryNeed, AbsurdSizesAreCountedAndTheirKeysNamed) {
 
 TEST(MemoryNeed, CountsActivationsWhereTheyAreKnown) {
   RunConfig config = tiny_run([](RunConfig& c) { c.train.seq_len = 64; });
-  const ParamDTypes fp32{at::kFloat, at::kFloat};
+  const device::ParamDTypes fp32{at::kFloat, at::kFloat};
   const std::vector<MemoryPart> inputs = memory_need(config, fp32);
   std::vector<MemoryPart> all = inputs;
   config.train.precision = "fp32";
@@ -191,4 +191,4 @@ TEST(MemoryNeed, CountsActivationsWhereTheyAreKnown) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -13,7 +13,7 @@
 #include "train/report/jsonl_sink.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 class MetricsTest : public Scratch {
@@ -28,7 +28,8 @@ class MetricsTest : public Scratch {
 
   /// Metrics of one rank with a few measures; the file is the sink of rank 0.
   struct Own {
-    Own(Communicator& world, const RunFolder& folder, const ComputeRates& rates = {1, 1})
+    Own(comm::Communicator& world, const job::RunDirectory& folder,
+        const ComputeRates& rates = {1, 1})
         : metrics(world, measures, rates) {
       if (world.rank() == 0) metrics.add(std::make_unique<JsonlSink>(SinkSetup{.folder = folder}));
     }
@@ -43,7 +44,7 @@ class MetricsTest : public Scratch {
 };
 
 TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLargestMemory) {
-  run_ranks(3, [&](Communicator& world) {
+  comm::run_ranks(3, [&](comm::Communicator& world) {
     Own own(world, {at("")}, {10.0, 1000.0});
     const double r = world.rank();
     own.metrics.loss(10 + r, 4, 4);
@@ -73,7 +74,7 @@ TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLarge
 }
 
 TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     Own own(world, {at("")});
     double sum = 0;
     for (std::int64_t step = 1; step <= 4; ++step) {
@@ -87,7 +88,7 @@ TEST_F(MetricsTest, StepTimesAddUpToTheEndOfTheLastRank) {
 }
 
 TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
-  run_ranks(1, [&](Communicator& world) {
+  comm::run_ranks(1, [&](comm::Communicator& world) {
     Own own(world, {at("")});
     own.metrics.loss(0.1, 3, 3);
     EXPECT_FALSE(own.metrics.report({1, 1, 1, 1, std::nan(""), 1e-3, 1, true}, 1));
@@ -108,7 +109,7 @@ TEST_F(MetricsTest, ALineComesOneReportLaterAndNumbersRoundTrip) {
 }
 
 TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
-  run_ranks(1, [&](Communicator& world) {
+  comm::run_ranks(1, [&](comm::Communicator& world) {
     Own own(world, {at("")});
     own.metrics.loss(0, 0, 0);
     own.metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, 1);
@@ -121,7 +122,7 @@ TEST_F(MetricsTest, AnUpdateWithoutTargetsHasNoLoss) {
 TEST_F(MetricsTest, EventsGoToEverySink) {
   const std::filesystem::path second = at("second");
   std::filesystem::create_directory(second);
-  run_ranks(1, [&](Communicator& world) {
+  comm::run_ranks(1, [&](comm::Communicator& world) {
     Own own(world, {at("")});
     own.metrics.add(std::make_unique<JsonlSink>(SinkSetup{.folder = {second}}));
     MetricsLine line{MetricsLine::Kind::end, {}};
@@ -135,7 +136,7 @@ TEST_F(MetricsTest, EventsGoToEverySink) {
 
 TEST_F(MetricsTest, AHalfLineOfALostProcessIsCutOff) {
   std::ofstream(at("metrics.jsonl")) << "{\"step\":1}\n{\"step\":2,\"lo";
-  run_ranks(2, [&](Communicator& world) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
     Own own(world, {at("")});
     MetricsLine line{MetricsLine::Kind::resumed, {}};
     own.metrics.write(line.add("resumed_from", std::int64_t{1}));
@@ -206,4 +207,4 @@ TEST(Measures, AMaxMayBeNegative) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,26 +6,26 @@
 #include "train/start/run_keys.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 using PlanKeys = std::vector<std::pair<const char*, std::string>>;
 
 TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
-  const testing::TemporaryFolder folder("plan_run");
+  const testing::TestDirectory folder("plan_run");
   testing::write_numbered_set(folder.path(), 0, 200, 9, 1, {16});
   const auto refusal = [&](const PlanKeys& given,
                            const std::string& kept_local_steps) -> std::string {
     const std::unique_ptr<Task> task = task_rows().front().make();
     RunConfig config;
-    const std::unique_ptr<ConfigSet> keys = make_run_keys(config, task->section());
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config, task->section());
     keys->set("model.preset", "tiny", "--model.preset");
     keys->set("data.path", folder.path().string(), "--data");
     for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
     RunStart start;
     finish_task_keys(*task, "pretrain", config, *keys, start);
     if (!kept_local_steps.empty()) {
-      start.kind = RunStart::Kind::go_on;
+      start.kind = RunStart::Kind::resume_run;
       start.values.config["parallel.local_steps"] = kept_local_steps;
     }
     try {
@@ -47,4 +47,4 @@ TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 
 #include "core/log.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 TEST(ProgressLine, FormatsCounts) {
@@ -82,4 +82,4 @@ TEST(ProgressLine, IsSilentWhenOffAndOfEvents) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -12,16 +12,16 @@
 #include "core/files/json.hpp"
 #include "core/process/stop_signals.hpp"
 #include "job/attempt.hpp"
-#include "job/run_folder.hpp"
+#include "job/run_directory.hpp"
 #include "train/control/step_vote.hpp"
 #include "train/control/stop_requests.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 TEST(StepVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
-  run_ranks(3, [](Communicator& world) {
+  comm::run_ranks(3, [](comm::Communicator& world) {
     StepVote vote(world);
     vote.post({.writer_done = true, .trace = ~std::uint64_t{0}});
     StepVote::Result result = vote.take();
@@ -45,10 +45,10 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
   // The durations give a vote around each part, a vote around two parts, and a vote for each part.
   for (const double piece_s : {0.0, 0.4, 5.0}) {
     std::array<std::int64_t, 3> stopped_at{};
-    run_ranks(3, [&](Communicator& world) {
+    comm::run_ranks(3, [&](comm::Communicator& world) {
       bool asked = false;
       CancelVote between(world, [&] { return asked; });
-      between.piece_takes(piece_s);
+      between.set_item_time(piece_s);
       for (int step = 0; step < 3; ++step) {
         for (std::int64_t i = 0; i < 5; ++i) EXPECT_FALSE(between.before(i, 5));
       }
@@ -67,9 +67,9 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
 }
 
 TEST(CancelVote, ShortWorkHasNoVote) {
-  run_ranks(2, [](Communicator& world) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
     CancelVote between(world, [] { return true; });
-    between.piece_takes(0.001);
+    between.set_item_time(0.001);
     for (std::int64_t i = 0; i < 5; ++i) EXPECT_FALSE(between.before(i, 5));
     EXPECT_TRUE(world.traffic().empty());
   });
@@ -99,9 +99,9 @@ TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
 }
 
 TEST(Signals, AreRememberedNotObeyed) {
-  install_stop_signals(launched_rank(environ));
+  install_stop_signals(comm::launched_rank(environ));
   EXPECT_EQ(stop_signal(), 0);
-  EXPECT_NO_THROW(leave_if_stop_asked());
+  EXPECT_NO_THROW(throw_if_stop_requested());
   ::testing::internal::CaptureStderr();
   ::raise(SIGUSR2);
   EXPECT_EQ(
@@ -119,7 +119,7 @@ TEST(Signals, AreRememberedNotObeyed) {
   EXPECT_EQ(stop_signal(), SIGINT);
   ::raise(SIGTERM);  // a second signal does not end the process at once
   EXPECT_EXIT(::raise(SIGINT), ::testing::ExitedWithCode(130), "SIGINT: .*ends at once with 130");
-  EXPECT_THROW(leave_if_stop_asked(), StoppedEarly);
+  EXPECT_THROW(throw_if_stop_requested(), StoppedEarly);
 }
 
 TEST(TimeLimit, LeavesTimeForTwoStepsTwoSavesAndTheExit) {
@@ -139,28 +139,29 @@ TEST(TimeLimit, LeavesTimeForTwoStepsTwoSavesAndTheExit) {
 
 TEST(TimeLimit, ReadsTheSchedulersVariable) {
   ::unsetenv("SLURM_JOB_END_TIME");
-  EXPECT_FALSE(job_end_from_environment());
+  EXPECT_FALSE(job::job_end_from_environment());
   for (const char* wrong : {"", "soon", "12x", "-5", "0"}) {
     ::setenv("SLURM_JOB_END_TIME", wrong, 1);
-    EXPECT_FALSE(job_end_from_environment()) << wrong;
+    EXPECT_FALSE(job::job_end_from_environment()) << wrong;
   }
   ::setenv("SLURM_JOB_END_TIME", "1795000000", 1);
-  EXPECT_EQ(job_end_from_environment(), 1795000000.0);
+  EXPECT_EQ(job::job_end_from_environment(), 1795000000.0);
   ::unsetenv("SLURM_JOB_END_TIME");
 }
 
 class RunFolderTest : public Scratch {};
 
 TEST_F(RunFolderTest, FilesOfRanksSortByRank) {
-  EXPECT_EQ(rank_file(3, ".json"), "rank-00003.json");
-  EXPECT_EQ(rank_file(12345, ".txt"), "rank-12345.txt");
-  EXPECT_EQ(rank_file(123456, ""), "rank-123456");
+  EXPECT_EQ(job::rank_file(3, ".json"), "rank-00003.json");
+  EXPECT_EQ(job::rank_file(12345, ".txt"), "rank-12345.txt");
+  EXPECT_EQ(job::rank_file(123456, ""), "rank-123456");
 }
 
 TEST_F(RunFolderTest, AFailureReportIsPublishedAndCleared) {
-  const RunFolder folder{at("run")};
+  const job::RunDirectory folder{at("run")};
   folder.prepare();
-  write_verdict(folder, {2, "n7", "error", 4, 11, "disk \xff full"});  // not UTF-8: replaced
+  job::write_failure_report(folder,
+                            {2, "n7", "error", 4, 11, "disk \xff full"});  // not UTF-8: replaced
   const Json verdict = read_json(folder.verdicts() / "rank-00002.json");
   EXPECT_EQ(verdict["rank"], 2);
   EXPECT_EQ(verdict["host"], "n7");
@@ -168,53 +169,56 @@ TEST_F(RunFolderTest, AFailureReportIsPublishedAndCleared) {
   EXPECT_EQ(verdict["exit_code"], 4);
   EXPECT_EQ(verdict["step"], 11);
   EXPECT_EQ(verdict["time"].get<std::string>().size(), 24U);
-  clear_verdicts(folder);
+  job::clear_failure_reports(folder);
   EXPECT_FALSE(std::filesystem::exists(folder.verdicts()));
-  write_verdict(RunFolder{"/proc/self/nothing"}, {});  // logs the problem and throws nothing
+  job::write_failure_report(job::RunDirectory{"/proc/self/nothing"},
+                            {});  // logs the problem and throws nothing
 }
 
 TEST_F(RunFolderTest, IsMadeOrTakenWhenEmptyOrOurs) {
-  const RunFolder fresh{at("a/b/run")};
+  const job::RunDirectory fresh{at("a/b/run")};
   fresh.prepare();
   EXPECT_TRUE(std::filesystem::is_directory(fresh.checkpoints()));
   fresh.prepare();
 
   std::filesystem::create_directories(at("empty"));
-  RunFolder{at("empty")}.prepare();
-  write_status(fresh, "running", 0, 3);
+  job::RunDirectory{at("empty")}.prepare();
+  job::write_status(fresh, "running", 0, 3);
   std::ofstream(at("a/b/run/notes.txt")) << "a user's own";
   fresh.prepare();
   std::filesystem::create_directories(at("saved/checkpoints/step-000000003"));
   std::ofstream(at("saved/config.toml")) << "";
-  RunFolder{at("saved")}.prepare();
+  job::RunDirectory{at("saved")}.prepare();
   std::filesystem::create_directories(at("killed/checkpoints"));
   std::ofstream(at("killed/LOCK")) << "";
-  RunFolder{at("killed")}.prepare();
+  job::RunDirectory{at("killed")}.prepare();
 }
 
 TEST_F(RunFolderTest, SomethingElseIsRefusedUntouched) {
   std::filesystem::create_directories(at("photos"));
   std::ofstream(at("photos") / "cat.jpg") << "x";
-  EXPECT_EQ(error_of([&] { RunFolder{at("photos")}.prepare(); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { job::RunDirectory{at("photos")}.prepare(); }).kind(), ErrorKind::usage);
   EXPECT_FALSE(std::filesystem::exists(at("photos") / "checkpoints"));
   for (const char* file : {"config.toml", "metrics.jsonl", "status.json", "checkpoints/model.pt"}) {
     const std::filesystem::path other = at("other") / file;
     std::filesystem::create_directories(other.parent_path());
     std::ofstream(other) << "{}";
-    EXPECT_EQ(error_of([&] { RunFolder{at("other")}.prepare(); }).kind(), ErrorKind::usage) << file;
+    EXPECT_EQ(error_of([&] { job::RunDirectory{at("other")}.prepare(); }).kind(), ErrorKind::usage)
+        << file;
     std::filesystem::remove_all(at("other"));
   }
   std::ofstream(at("file")) << "x";
-  EXPECT_EQ(error_of([&] { RunFolder{at("file")}.prepare(); }).kind(), ErrorKind::usage);
+  EXPECT_EQ(error_of([&] { job::RunDirectory{at("file")}.prepare(); }).kind(), ErrorKind::usage);
   for (const std::string& nowhere :
        {std::string(), std::string("/proc/self/x"), std::string(300, 'x')})
-    EXPECT_EQ(error_of([&] { RunFolder{nowhere}.prepare(); }).kind(), ErrorKind::usage) << nowhere;
+    EXPECT_EQ(error_of([&] { job::RunDirectory{nowhere}.prepare(); }).kind(), ErrorKind::usage)
+        << nowhere;
 }
 
 TEST_F(RunFolderTest, StatusSaysHowItEnded) {
-  const RunFolder folder{at("run")};
+  const job::RunDirectory folder{at("run")};
   folder.prepare();
-  write_status(folder, "stopped", 75, 12);
+  job::write_status(folder, "stopped", 75, 12);
   const Json status = read_json(folder.status());
   EXPECT_EQ(status["state"], "stopped");
   EXPECT_EQ(status["exit_code"], 75);
@@ -232,4 +236,4 @@ TEST_F(RunFolderTest, ATreeCanBeDeletedBesideLibTorch) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

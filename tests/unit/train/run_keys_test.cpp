@@ -11,13 +11,13 @@
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
   for (const char* end : {"3e-5", "1e-5", "0"}) {
     RunConfig config;
-    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
     keys->set("optim.lr", "1e-5", "--optim.lr");
     keys->set("optim.min_lr", end, "--optim.min_lr");
 
@@ -33,9 +33,9 @@ TEST(RunKeys, TheEndOfTheRateIsNotAboveItsPeakWhereACommandGivesIt) {
 }
 
 /// Keys of a run, given on the command line.
-std::unique_ptr<ConfigSet> run_keys(RunConfig& config,
-                                    const std::vector<std::pair<const char*, const char*>>& given) {
-  std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+std::unique_ptr<config::ConfigSet> run_keys(
+    RunConfig& config, const std::vector<std::pair<const char*, const char*>>& given) {
+  std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
   for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
   finish_run_keys(config, *keys);
   return keys;
@@ -44,7 +44,7 @@ std::unique_ptr<ConfigSet> run_keys(RunConfig& config,
 TEST(RunKeys, StepsCountBeforeEpochsUnlessOnlyEpochsAreTyped) {
   const auto resolved = [](const char* file, const std::vector<const char*>& typed) {
     RunConfig config;
-    const std::unique_ptr<ConfigSet> keys = make_run_keys(config);
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
     keys->load_toml(file, "run.toml");
     for (const char* key : typed) keys->set(key, "3", formatted("--{}", key));
     finish_run_keys(config, *keys);
@@ -77,7 +77,7 @@ TEST(RunKeys, EveryOptimizerHasItsOwnDefaultsAndAResolvedFileLoadsBack) {
     EXPECT_EQ(keys->origin("optim.beta2"), "default");
 
     RunConfig again;
-    const std::unique_ptr<ConfigSet> file = make_run_keys(again);
+    const std::unique_ptr<config::ConfigSet> file = make_run_keys(again);
     file->load_toml(keys->to_toml(), "config.toml");
     finish_run_keys(again, *file);
     EXPECT_TRUE(file->problems().empty()) << file->problems().lines()[0];
@@ -109,7 +109,7 @@ TEST(ResumedRun, KeysOfExpertsAreNoPartOfARunWithout) {
   RunConfig config;
   const auto keys = run_keys(config, {{"model.preset", "tiny"}});
   for (const Field& field : fields_of("model", config.model.moe))
-    EXPECT_EQ(value_before(field.key), keys->value(field.key)) << field.key;
+    EXPECT_EQ(value_of_older_versions(field.key), keys->value(field.key)) << field.key;
   const std::string identity = run_identity(*keys, "data");
 
   keys->set("model.num_experts", "4", "--model.num_experts");
@@ -127,7 +127,7 @@ TEST(ResumedRun, ACheckpointWithoutTheActivationIsSilu) {
   const auto keys = run_keys(config, {{"model.preset", "tiny"}});
   RunValues values;
   values.config = config_texts(*keys);
-  put_model_values(config.model, values.model);
+  checkpoint::put_model_values(config.model, values.model);
   for (RunValues::Texts* texts : {&values.config, &values.model})
     std::erase_if(*texts, [](const auto& value) { return value.first.ends_with("activation"); });
   EXPECT_NO_THROW(check_same_run(values, *keys, "old"));
@@ -164,7 +164,7 @@ TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
   RunConfig before;
   const auto keys_before = run_keys(before, {{"model.num_experts", "4"}});
   RunStart start;
-  put_model_values(before.model, start.values.model);
+  checkpoint::put_model_values(before.model, start.values.model);
   const auto starts_with = [&](const char* balance) {
     RunConfig config;
     const auto keys =
@@ -176,4 +176,4 @@ TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

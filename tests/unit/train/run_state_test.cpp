@@ -16,7 +16,7 @@
 #include "train/state/run_values.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 using Values = std::map<std::string, std::string>;
@@ -25,7 +25,7 @@ const Values kGood{{"step", "20"},     {"update", "19"},         {"data.next_sam
                    {"tokens", "7680"}, {"scaler.scale", "1024"}, {"scaler.good_steps", "3"}};
 
 TEST(RunState, ProgressIsLoadedAsItWasSaved) {
-  LossScaler scaler(/*dynamic=*/true);
+  optim::LossScaler scaler(/*dynamic=*/true);
   const Progress progress = load_progress(RunValues::from_values(kGood), 20, scaler);
   EXPECT_EQ(progress.step, 20);
   EXPECT_EQ(progress.update, 19);
@@ -52,7 +52,7 @@ TEST(RunState, NumbersWithoutSenseAreRefusedByName) {
   for (const auto& [key, value] : wrong) {
     Values values = kGood;
     values[key] = value;
-    LossScaler scaler(/*dynamic=*/true);
+    optim::LossScaler scaler(/*dynamic=*/true);
     try {
       (void)load_progress(RunValues::from_values(values), 20, scaler);
       ADD_FAILURE() << key << " = " << value << " was accepted";
@@ -114,7 +114,7 @@ TEST(RunValues, EveryTextIsWrittenAsItWasRead) {
 
 TEST(RunValues, EveryLossThatTrainingCanHaveIsReadBack) {
   for (const char* loss : {"nan", "-nan", "inf", "-inf", "5e-324", "1e+300"}) {
-    const Values values{{kValidLossValue, loss}};
+    const Values values{{checkpoint::kValidLossValue, loss}};
     EXPECT_EQ(RunValues::from_values(values).to_values(), values);
   }
 }
@@ -123,7 +123,7 @@ TEST(RunValues, WeightsAloneAreNoTrainingStateAndHaveNoProgress) {
   const RunValues weights = RunValues::from_values({{"step", "7"}, {"model.hidden_size", "64"}});
 
   EXPECT_FALSE(weights.is_training_state());
-  LossScaler scaler(/*dynamic=*/false);
+  optim::LossScaler scaler(/*dynamic=*/false);
   try {
     (void)load_progress(weights, 7, scaler);
     ADD_FAILURE() << "weights alone gave a progress";
@@ -134,18 +134,18 @@ TEST(RunValues, WeightsAloneAreNoTrainingStateAndHaveNoProgress) {
 }
 
 TEST(StateView, HasWhatIsTrainedOrWhatIsFrozenOrAll) {
-  const auto world = make_world("self", {});
-  const Mesh mesh(*world, {});
-  ParamRegistry registry;
+  const auto world = comm::make_world("self", {});
+  const parallel::Mesh mesh(*world, {});
+  parallel::ParamRegistry registry;
   registry.declare({.name = "base", .shape = {3, 2}, .frozen = true});
   registry.declare({.name = "beside", .shape = {2, 2}});
   registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
-  const std::unique_ptr<Optimizer> optimizer =
-      make_optimizer(optimizer_defaults("adamw"), registry);
+  const std::unique_ptr<optim::Optimizer> optimizer =
+      optim::make_optimizer(optim::optimizer_defaults("adamw"), registry);
   using Names = std::vector<std::string>;
   const auto names_of = [](const StateView& view) {
     Names names;
-    for (const StateTensor& tensor : view.tensors()) names.push_back(tensor.name);
+    for (const checkpoint::StateTensor& tensor : view.tensors()) names.push_back(tensor.name);
     return names;
   };
   const Names trained{"param/beside", "optim/exp_avg/beside", "optim/exp_avg_sq/beside"};
@@ -159,7 +159,7 @@ TEST(StateView, HasWhatIsTrainedOrWhatIsFrozenOrAll) {
   EXPECT_EQ(base.tensors()[0].dtype, DType::bf16) << "the weights that the model computes with";
   EXPECT_EQ(base.tensors()[0].bytes.size(), 3U * 2U * 2U);
   EXPECT_EQ(static_cast<const void*>(base.tensors()[0].bytes.data()),
-            registry.weight(ParamId{0}).const_data_ptr());
+            registry.weight(parallel::ParamId{0}).const_data_ptr());
 }
 
 std::string problems_of(const RunConfig& config) {
@@ -277,52 +277,54 @@ TEST(Check, TakesTheDefaultsAndRefusesWhatCannotTrain) {
 /// A checkpoint of "param/w" (bf16) and its first moment (f64), and f32 tensors to load them into.
 class LoadConverted : public Scratch {
  protected:
-  static StateTensor tensor(const std::string& name, const at::Tensor& values) {
+  static checkpoint::StateTensor tensor(const std::string& name, const at::Tensor& values) {
     return {name,
-            to_dtype(values.scalar_type()),
+            device::to_dtype(values.scalar_type()),
             {values.numel()},
-            Slice::whole({values.numel()}),
+            parallel::Slice::whole({values.numel()}),
             {static_cast<std::byte*>(values.mutable_data_ptr()), values.nbytes()}};
   }
 
-  Checkpoint save() {
-    const StateDict saved{
+  checkpoint::Checkpoint save() {
+    const checkpoint::StateDict saved{
         {tensor("param/w", weights_), tensor("optim/exp_avg/w", moments_)}, {}, {}};
-    return Checkpoint::open(save_checkpoint(at("checkpoints"), 0, saved, *world_, {"run", true}));
+    return checkpoint::Checkpoint::open(
+        checkpoint::save_checkpoint(at("checkpoints"), 0, saved, *world_, {"run", true}));
   }
 
-  std::unique_ptr<Communicator> world_ = make_world("self", {});
+  std::unique_ptr<comm::Communicator> world_ = comm::make_world("self", {});
   at::Tensor weights_ = at::tensor({1.5, -2.25, 0.0, 1e30}).to(at::kBFloat16);
   at::Tensor moments_ = at::tensor({0.1, 1e-20, -3.0, 4.0}, at::kDouble);
 };
 
 TEST_F(LoadConverted, WeightsAndMomentsOfAnotherDtype) {
-  const Checkpoint checkpoint = save();
+  const checkpoint::Checkpoint checkpoint = save();
   const at::Tensor weights = at::zeros({4}, at::kFloat);
   const at::Tensor moments = at::zeros({4}, at::kFloat);
-  StateDict state{{tensor("param/w", weights), tensor("optim/exp_avg/w", moments)}, {}, {}};
+  checkpoint::StateDict state{
+      {tensor("param/w", weights), tensor("optim/exp_avg/w", moments)}, {}, {}};
 
   load_converted(checkpoint, state, *world_);
 
   EXPECT_TRUE(weights.equal(weights_.to(at::kFloat)));
   EXPECT_TRUE(moments.equal(moments_.to(at::kFloat)));
-  EXPECT_NO_THROW(check_has_moments(checkpoint, state));
+  EXPECT_NO_THROW(check_has_optimizer_state(checkpoint, state));
 }
 
 TEST_F(LoadConverted, WeightsAloneLeaveMomentsUnreadAndMissingOnesAreNamed) {
-  const Checkpoint checkpoint = save();
+  const checkpoint::Checkpoint checkpoint = save();
   const at::Tensor weights = at::zeros({4}, at::kDouble);
-  StateDict alone{{tensor("param/w", weights)}, {}, {}};
+  checkpoint::StateDict alone{{tensor("param/w", weights)}, {}, {}};
 
   load_converted(checkpoint, alone, *world_);
 
   EXPECT_TRUE(weights.equal(weights_.to(at::kDouble)));
-  const StateDict other{{tensor("optim/momentum/w", weights)}, {}, {}};
-  const Error error = error_of([&] { check_has_moments(checkpoint, other); });
+  const checkpoint::StateDict other{{tensor("optim/momentum/w", weights)}, {}, {}};
+  const Error error = error_of([&] { check_has_optimizer_state(checkpoint, other); });
   EXPECT_EQ(error.kind(), ErrorKind::usage);
   EXPECT_TRUE(contains(error.what(), "optim/momentum/w")) << error.what();
   EXPECT_TRUE(contains(error.what(), "--checkpoint.start weights")) << error.what();
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -10,7 +10,7 @@
 #include "train/state/resume.hpp"
 #include "unit/core/scratch.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 /// Keeps its setup and its lines, and fails where its key says so.
@@ -76,7 +76,7 @@ TEST_F(SinksTest, TheNamedOnesAreOpened) {
        {std::tuple{"jsonl,progress", 2U, true}, std::tuple{" progress , jsonl", 2U, true},
         std::tuple{"jsonl", 1U, true}, std::tuple{"progress", 1U, false},
         std::tuple{"none", 0U, false}}) {
-    const RunFolder folder{at(sinks)};
+    const job::RunDirectory folder{at(sinks)};
     std::filesystem::create_directory(folder.root);
     const auto opened = make_sinks({.sinks = sinks}, {.folder = folder});
     for (const auto& sink : opened) sink->write({MetricsLine::Kind::end, {}});
@@ -119,7 +119,7 @@ TEST_F(SinksTest, KeysOfSinksAreKeysOfTheRun) {
   ASSERT_EQ(fields.size(), 2U);
   EXPECT_TRUE(contains(fields[0].help, "recorder: records for a test")) << fields[0].help;
   EXPECT_EQ(fields[1].key, "metrics.recorder");
-  ConfigSet keys(fields);
+  config::ConfigSet keys(fields);
 
   keys.set("metrics.recorder", "bad", "--metrics.recorder");
   check_sinks(config_, keys.problems(), kRows);
@@ -161,4 +161,4 @@ TEST(MetricsKeys, OtherSinksAreTheSameRun) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

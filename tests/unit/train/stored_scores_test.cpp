@@ -11,11 +11,11 @@
 #include "train/task/task.hpp"
 #include "unit/data/small_set.hpp"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 using testing::MaskedPair;
-using testing::TemporaryFolder;
+using testing::TestDirectory;
 
 /// Returns a pair with a prompt of two tokens, the last of them a target, and `length` tokens of
 /// answer.
@@ -39,8 +39,8 @@ class StoredScores : public ::testing::Test {
     testing::write_masked_set<MaskedPair>(at("a"), "dpo",
                                           {{pair(10, 3), pair(30, 1)}, {pair(50, 2)}}, 8);
     testing::write_masked_set<MaskedPair>(at("b"), "dpo", {{pair(70, 3), pair(90, 1)}}, 8);
-    a_.emplace(TokenSet::open(at("a")));
-    b_.emplace(TokenSet::open(at("b")));
+    a_.emplace(data::TokenSet::open(at("a")));
+    b_.emplace(data::TokenSet::open(at("b")));
     config_.data.path = "sets/a b";
     config_.data.valid_path = "sets/b";
     config_.train.eval_every = 1;
@@ -52,10 +52,10 @@ class StoredScores : public ::testing::Test {
   [[nodiscard]] std::filesystem::path at(const char* name) const { return folder_.path() / name; }
 
   /// Scores of all pairs of a data set: the sums of pair d are -10 d - 1 and -10 d - 2.
-  static ReferenceSet scored(const SampleSet& samples, bool keys = true) {
-    ReferenceSet set{.name = "given",
-                     .content_xxh3 = samples.set().content_hash(),
-                     .seq_len = samples.seq_len()};
+  static checkpoint::ReferenceSet scored(const data::SampleSet& samples, bool keys = true) {
+    checkpoint::ReferenceSet set{.name = "given",
+                                 .content_xxh3 = samples.set().content_hash(),
+                                 .seq_len = samples.seq_len()};
     for (std::uint64_t i = 0; i < samples.size(); ++i) {
       const auto document = static_cast<std::int64_t>(samples.pair_document(i));
       set.documents.push_back(document);
@@ -68,12 +68,12 @@ class StoredScores : public ::testing::Test {
     return set;
   }
 
-  [[nodiscard]] ScoreReader reader(const std::vector<const SampleSet*>& sets) const {
+  [[nodiscard]] ScoreReader reader(const std::vector<const data::SampleSet*>& sets) const {
     return {config_, folder_name_, score_, sets};
   }
 
-  [[nodiscard]] std::string refusal(const ReferenceTable& table,
-                                    const std::vector<const SampleSet*>& sets) const {
+  [[nodiscard]] std::string refusal(const checkpoint::ReferenceTable& table,
+                                    const std::vector<const data::SampleSet*>& sets) const {
     try {
       check_scores(table, reader(sets));
     } catch (const Error& error) {
@@ -84,29 +84,30 @@ class StoredScores : public ::testing::Test {
   }
 
   /// Returns the reference's sums of the pairs of `samples`, in file order.
-  static std::vector<double> sums(StoredReference& reference, const SampleSet& samples) {
+  static std::vector<double> sums(objective::StoredReference& reference,
+                                  const data::SampleSet& samples) {
     std::vector<std::int64_t> all(samples.size());
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-    const Batch batch = samples.make_batch(all, SampleOrder(samples.size(), 0, false));
+    const data::Batch batch = samples.make_batch(all, data::SampleOrder(samples.size(), 0, false));
     const at::Tensor found = reference.sums(to_microbatch(batch, at::kCPU, 0, false));
     const double* data = found.const_data_ptr<double>();
     return {data, data + found.numel()};
   }
 
-  TemporaryFolder folder_{"stored_scores"};
-  std::optional<TokenSet> a_;
-  std::optional<TokenSet> b_;
+  TestDirectory folder_{"stored_scores"};
+  std::optional<data::TokenSet> a_;
+  std::optional<data::TokenSet> b_;
   RunConfig config_;
   std::string folder_name_ = "scores";
   std::string score_ = "all";
 };
 
 TEST_F(StoredScores, ServeTrainingAndValidationSetsAndPartsOfThem) {
-  const SampleSet train(*a_, 8);
-  const SampleSet valid(*b_, 8);
-  const SampleSet part(*a_, {.seq_len = 8, .documents = DocumentRange{1, 3}});
-  const ReferenceTable table{{}, {scored(train), scored(valid)}};
-  const std::vector<const SampleSet*> sets{&train, &valid, &part};
+  const data::SampleSet train(*a_, 8);
+  const data::SampleSet valid(*b_, 8);
+  const data::SampleSet part(*a_, {.seq_len = 8, .documents = data::DocumentRange{1, 3}});
+  const checkpoint::ReferenceTable table{{}, {scored(train), scored(valid)}};
+  const std::vector<const data::SampleSet*> sets{&train, &valid, &part};
   EXPECT_EQ(refusal(table, sets), "");
 
   const auto reference = stored_reference(table, reader(sets), {});
@@ -117,8 +118,8 @@ TEST_F(StoredScores, ServeTrainingAndValidationSetsAndPartsOfThem) {
 }
 
 TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
-  const SampleSet train(*a_, 8);
-  const SampleSet valid(*b_, 8);
+  const data::SampleSet train(*a_, 8);
+  const data::SampleSet valid(*b_, 8);
   const std::string text = refusal({{}, {scored(train)}}, {&train, &valid});
   EXPECT_NE(
       text.find("dpo.reference = scores has no score of pair 0 of data set " + at("b").string() +
@@ -130,39 +131,40 @@ TEST_F(StoredScores, AMissingOneIsNamedWithDataSetPairAndCommand) {
             std::string::npos)
       << text;
 
-  ReferenceTable partial{{}, {scored(train)}};
+  checkpoint::ReferenceTable partial{{}, {scored(train)}};
   partial.sets[0].documents[1] = 7;
   EXPECT_NE(refusal(partial, {&train}).find("pair 1 of data set"), std::string::npos);
   EXPECT_NE(refusal(partial, {&train}).find("that pair was not scored"), std::string::npos);
-  const SampleSet shorter(*a_, 4);
+  const data::SampleSet shorter(*a_, 4);
   EXPECT_NE(refusal({{}, {scored(train)}}, {&shorter})
                 .find("was scored with at most 8 tokens per side, but this run uses 4"),
             std::string::npos);
 }
 
 TEST_F(StoredScores, WithAnotherScoreAreRefused) {
-  const SampleSet train(*a_, 8);
-  ReferenceTable table{{}, {scored(train)}};
+  const data::SampleSet train(*a_, 8);
+  checkpoint::ReferenceTable table{{}, {scored(train)}};
   score_ = "answer";
   const std::string text = refusal(table, {&train});
-  EXPECT_NE(text.find("was computed with dpo.score = all, but this run has answer"), std::string::npos);
+  EXPECT_NE(text.find("was computed with dpo.score = all, but this run has answer"),
+            std::string::npos);
   EXPECT_NE(text.find("--dpo.score answer"), std::string::npos);
   table.origin.score = "answer";
   EXPECT_EQ(refusal(table, {&train}), "");
   // The key names the targets: scores of all targets cannot be used for the answers alone.
-  const SampleSet answers(*a_, {.seq_len = 8, .answers_only = true});
+  const data::SampleSet answers(*a_, {.seq_len = 8, .answers_only = true});
   const auto reference = stored_reference(table, reader({&train}), {});
   EXPECT_THROW(sums(*reference, answers), Error);
 }
 
 TEST_F(StoredScores, FromVersion1ServeOnlyTheirOwnSet) {
-  const SampleSet train(*a_, 8);
-  const SampleSet valid(*b_, 8);
-  const ReferenceTable table{{}, {scored(train, /*keys=*/false)}};
+  const data::SampleSet train(*a_, 8);
+  const data::SampleSet valid(*b_, 8);
+  const checkpoint::ReferenceTable table{{}, {scored(train, /*keys=*/false)}};
   EXPECT_NE(
       refusal(table, {&train, &valid}).find("no score of pair 0 of data set " + at("b").string()),
       std::string::npos);
-  const SampleSet part(*a_, {.seq_len = 8, .documents = DocumentRange{1, 3}});
+  const data::SampleSet part(*a_, {.seq_len = 8, .documents = data::DocumentRange{1, 3}});
   EXPECT_EQ(refusal(table, {&part}), "");
 
   const auto reference = stored_reference(table, reader({&part}), {});
@@ -175,11 +177,11 @@ using Given = std::vector<std::pair<const char*, const char*>>;
 
 /// Keys of a run of `trireme dpo` from the command line and from an earlier part of the run.
 struct DpoKeys {
-  explicit DpoKeys(const Given& given, const std::vector<EarlierValue>& earlier = {})
+  explicit DpoKeys(const Given& given, const std::vector<config::EarlierValue>& earlier = {})
       : keys(make_run_keys(config, task->section())) {
     for (const auto& [key, value] : given) keys->set(key, value, formatted("--{}", key));
     keys->apply_earlier(earlier);
-    start.kind = RunStart::Kind::go_on;
+    start.kind = RunStart::Kind::resume_run;
     start.own = true;
     finish_task_keys(*task, "dpo", config, *keys, start);
   }
@@ -193,7 +195,7 @@ struct DpoKeys {
 
   std::unique_ptr<Task> task = make_dpo();
   RunConfig config;
-  std::unique_ptr<ConfigSet> keys;
+  std::unique_ptr<config::ConfigSet> keys;
   RunStart start;
 };
 
@@ -221,11 +223,11 @@ TEST(DpoKeys, AResumedRunKeepsItsFirstKeys) {
                       {{"dpo.loss", "ipo", "step-2"}, {"dpo.logprob", "sum", "step-2"}});
   EXPECT_THROW(check_same_run(values, *other.keys, "old"), Error);
   EXPECT_EQ(run_identity(*old.keys, "data"), [&] {
-    ConfigSet& keys = *old.keys;
+    config::ConfigSet& keys = *old.keys;
     keys.leave_out("dpo.score");
     return run_identity(keys, "data");
   }()) << "a run from before dpo.score keeps its identity";
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,7 +6,7 @@
 
 #include "unit/text/chat/chats.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using samples::chat_of;
@@ -79,4 +79,4 @@ TEST(Augment, KeepsExistingSystemMessagesAndTools) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

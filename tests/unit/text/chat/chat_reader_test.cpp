@@ -4,7 +4,7 @@
 
 #include "text/json/python_values.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 std::optional<ChatProblem> read(ChatForm form, const std::string& json,
@@ -335,4 +335,4 @@ TEST(PythonJson, EscapesWhatPythonEscapes) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

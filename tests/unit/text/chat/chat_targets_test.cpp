@@ -7,7 +7,7 @@
 #include "unit/text/chat/chats.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using samples::chat_of;
@@ -258,4 +258,4 @@ TEST(ChatTargets, TheFirstTokenIsNeverATarget) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

@@ -5,7 +5,7 @@
 #include "core/error.hpp"
 #include "unit/text/chat/chats.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 using samples::chat_of;
@@ -159,7 +159,8 @@ TEST(ChatTemplate, RefusesUnknownNames) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("there is no chat template chatlm; it must be one of: minimind-v1"),
+    EXPECT_NE(std::string(error.what())
+                  .find("there is no chat template chatlm; it must be one of: minimind-v1"),
               std::string::npos);
   }
 }
@@ -201,4 +202,4 @@ TEST(ChatTemplate, SaysWhetherThinkingCanBeSwitched) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

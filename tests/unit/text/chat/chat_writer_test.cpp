@@ -9,7 +9,7 @@
 #include "unit/text/chat/chats.hpp"
 #include "unit/text/text_samples.hpp"
 
-namespace trireme {
+namespace trireme::text {
 namespace {
 
 std::size_t times(const std::vector<std::uint32_t>& ids, std::uint32_t id) {
@@ -71,4 +71,4 @@ TEST(EncodeText, BeginsAnEmptyTextWithTheBeginningOfTextToken) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::text

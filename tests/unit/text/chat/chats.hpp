@@ -6,7 +6,7 @@
 #include "text/chat/chat_template.hpp"
 
 /// Conversations for the tests of src/text/chat.
-namespace trireme::samples {
+namespace trireme::text::samples {
 
 inline Conversation chat_of(const std::vector<std::pair<Role, std::string>>& turns) {
   Conversation conversation;
@@ -40,4 +40,4 @@ inline std::string text_in(const std::string& name, const Conversation& conversa
   return chat_template(name).render(conversation, options).text;
 }
 
-}  // namespace trireme::samples
+}  // namespace trireme::text::samples

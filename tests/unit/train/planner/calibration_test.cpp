@@ -14,11 +14,11 @@ namespace trireme::planner {
 namespace {
 
 /// Returns the output of the command for a step time that `constants` predict.
-Json row(const ParallelConfig& parallel, int ranks, const TimeConstants& constants) {
-  const ModelConfig model = model_of("minimind-2-small", 6400);
-  const UpdateShape shape{2, 512, 4};
-  const UpdateFacts facts =
-      update_facts(model, OptimConfig{}, precision_dtypes("fp32"), parallel, ranks, shape, {});
+Json row(const parallel::ParallelConfig& parallel, int ranks, const TimeConstants& constants) {
+  const model::ModelConfig model = model_of("minimind-2-small", 6400);
+  const train::UpdateShape shape{2, 512, 4};
+  const train::UpdateFacts facts = train::update_facts(
+      model, optim::OptimConfig{}, device::precision_dtypes("fp32"), parallel, ranks, shape, {});
   StepPredictor predictor({device_kind("cpu"), 1, ranks}, constants);
   const StepTime time = predictor.predict(facts);
   return {{"ranks", ranks},
@@ -43,7 +43,7 @@ class CalibrationFile : public ::testing::Test {
     return read_bench_rows(directory_.path() / "bench.json", device_kind(kind));
   }
 
-  trireme::testing::TemporaryFolder directory_{"calibration"};
+  trireme::testing::TestDirectory directory_{"calibration"};
 };
 
 TEST_F(CalibrationFile, OneRowGivesEfficiencyAndNetwork) {

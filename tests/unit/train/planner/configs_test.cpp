@@ -19,13 +19,13 @@ std::filesystem::path file_of(const MegatronRow& row) {
 
 TEST(GptConfigs, HaveTheTableSLayoutsAndFit) {
   for (const MegatronRow& row : megatron_rows()) {
-    Wish wish;
-    const auto keys = make_run_keys(wish.config);
+    PlanRequest wish;
+    const auto keys = train::make_run_keys(wish.config);
     keys->load_file(file_of(row));
-    finish_run_keys(wish.config, *keys);
+    train::finish_run_keys(wish.config, *keys);
     keys->finish();
-    resolve(wish.config.model, 0);
-    const ParallelConfig& parallel = wish.config.parallel;
+    model::resolve(wish.config.model, 0);
+    const parallel::ParallelConfig& parallel = wish.config.parallel;
     const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
     const Cluster cluster{device_kind("h100"), ranks / 8, 8};
     StepPredictor predictor(cluster, {});
@@ -34,7 +34,7 @@ TEST(GptConfigs, HaveTheTableSLayoutsAndFit) {
     EXPECT_EQ(parallel.tp, row.tp);
     EXPECT_EQ(parallel.pp, row.pp);
     EXPECT_EQ(wish.config.train.global_batch, row.batch);
-    ASSERT_TRUE(is_legal(wish, parallel, ranks)) << row.preset;
+    ASSERT_TRUE(is_valid_layout(wish, parallel, ranks)) << row.preset;
     const PlannedLayout one =
         predict_layout(wish, {parallel, wish.config.train.micro_batch}, predictor);
     EXPECT_EQ(one.micro_steps * wish.config.train.micro_batch * kMegatronData, row.batch);
@@ -46,7 +46,7 @@ TEST(GptConfigs, HaveTheTableSParameters) {
   // 12 L h^2 + 2 V h, like the names of the rows; an MLP that is rounded to 64 adds at most half a
   // percent.
   for (const MegatronRow& row : megatron_rows()) {
-    const ModelConfig model = model_of(row.preset, kMegatronVocabulary);
+    const model::ModelConfig model = model_of(row.preset, kMegatronVocabulary);
     const auto h = static_cast<double>(model.hidden_size);
     const double named = 12 * static_cast<double>(model.num_layers) * h * h +
                          2 * static_cast<double>(kMegatronVocabulary) * h;

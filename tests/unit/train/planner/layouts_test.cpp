@@ -16,8 +16,8 @@
 namespace trireme::planner {
 namespace {
 
-Wish wish_of(const ModelConfig& model, std::int64_t seq_len, std::int64_t batch) {
-  Wish wish;
+PlanRequest wish_of(const model::ModelConfig& model, std::int64_t seq_len, std::int64_t batch) {
+  PlanRequest wish;
   wish.config.model = model;
   wish.config.train.seq_len = seq_len;
   wish.config.train.global_batch = batch;
@@ -25,9 +25,9 @@ Wish wish_of(const ModelConfig& model, std::int64_t seq_len, std::int64_t batch)
   return wish;
 }
 
-ModelConfig llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads,
-                  std::int64_t width) {
-  ModelConfig model;
+model::ModelConfig llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads,
+                         std::int64_t width) {
+  model::ModelConfig model;
   model.hidden_size = hidden;
   model.num_layers = layers;
   model.num_heads = heads;
@@ -35,7 +35,7 @@ ModelConfig llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads,
   model.intermediate_size = width;
   model.tie_embeddings = false;
   model.qk_norm = false;
-  resolve(model, 128256);
+  model::resolve(model, 128256);
   return model;
 }
 
@@ -43,7 +43,7 @@ Cluster h100(int nodes, int per_node = 8) {
   return {device_kind("h100"), nodes, per_node};
 }
 
-LayoutPlan plan(const Wish& wish, const Cluster& cluster, std::size_t top) {
+LayoutPlan plan(const PlanRequest& wish, const Cluster& cluster, std::size_t top) {
   StepPredictor predictor(cluster, {});
   return rank_layouts(wish, predictor, top);
 }
@@ -51,7 +51,7 @@ LayoutPlan plan(const Wish& wish, const Cluster& cluster, std::size_t top) {
 /// Returns the rank in the plan, from 1; 0 if the layout is not in the plan.
 std::size_t place_of(const LayoutPlan& plan, std::int64_t tp, std::int64_t cp, std::int64_t pp) {
   for (std::size_t i = 0; i < plan.layouts.size(); ++i) {
-    const ParallelConfig& p = plan.layouts[i].layout.parallel;
+    const parallel::ParallelConfig& p = plan.layouts[i].layout.parallel;
     if (p.tp == tp && p.cp == cp && p.pp == pp) return i + 1;
   }
   return 0;
@@ -74,8 +74,8 @@ TEST(Layouts, IncludeThePublishedOneForGpt3On512Gpus) {
 
 /// Plans with ZeRO-1, because the published recipes do not use ZeRO-3, which is predicted faster
 /// (README of src/train/planner).
-LayoutPlan plan_of_zero_1(const ModelConfig& model, int nodes, std::int64_t batch) {
-  Wish wish = wish_of(model, 8192, batch);
+LayoutPlan plan_of_zero_1(const model::ModelConfig& model, int nodes, std::int64_t batch) {
+  PlanRequest wish = wish_of(model, 8192, batch);
   wish.config.parallel.zero = 1;
   wish.fixed = {"parallel.zero"};
   return plan(wish, h100(nodes), 5);
@@ -101,7 +101,7 @@ TEST(Layouts, IncludeThePublishedOneForLlama70BWithZero1) {
 
 /// Zero-bubble and V-shaped schedules, which the recipe does not use, make longer pipelines faster.
 TEST(Layouts, AreHardlyFasterThanThePublishedOneForLlama405BWithZero1) {
-  const ModelConfig model = llama(16384, 126, 128, 53248);
+  const model::ModelConfig model = llama(16384, 126, 128, 53248);
   StepPredictor predictor(h100(128), {});
   const PlannedLayout published =
       predict_layout(wish_of(model, 8192, 512), published_layout(8, 2, 8, 7), predictor);
@@ -112,16 +112,17 @@ TEST(Layouts, AreHardlyFasterThanThePublishedOneForLlama405BWithZero1) {
 }
 
 TEST(Layouts, CanBeTrainedIfTheyAreProposed) {
-  Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 96);
+  PlanRequest wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 96);
   for (const int nodes : {1, 3, 12}) {
     const Cluster cluster = h100(nodes);
     const LayoutPlan found = plan(wish, cluster, 20);
     ASSERT_FALSE(found.layouts.empty()) << nodes;
     for (const PlannedLayout& one : found.layouts) {
-      const ParallelConfig& p = one.layout.parallel;
-      EXPECT_TRUE(is_legal(wish, p, cluster.ranks()));
+      const parallel::ParallelConfig& p = one.layout.parallel;
+      EXPECT_TRUE(is_valid_layout(wish, p, cluster.ranks()));
       EXPECT_EQ(cluster.ranks() % (p.tp * p.cp * p.pp), 0);
-      EXPECT_EQ(one.micro_steps * one.layout.micro_batch * data_ranks(p, cluster.ranks()), 96);
+      EXPECT_EQ(one.micro_steps * one.layout.micro_batch * parallel::data_ranks(p, cluster.ranks()),
+                96);
       EXPECT_LE(one.memory.total(), usable_bytes(cluster));
       EXPECT_GT(one.mfu, 0);
       EXPECT_LT(one.mfu, 1);
@@ -130,7 +131,7 @@ TEST(Layouts, CanBeTrainedIfTheyAreProposed) {
 }
 
 TEST(Layouts, AreTheBestOfAllThatThereAre) {
-  const Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 32);
+  const PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 32);
   const Cluster cluster = h100(2, 4);
   const LayoutPlan found = plan(wish, cluster, 1);
   StepPredictor predictor(cluster, {});
@@ -149,7 +150,7 @@ TEST(Layouts, AreTheBestOfAllThatThereAre) {
 
 // This holds for two cores as well, where eight ranks compute during one another's bubbles.
 TEST(Layouts, TheLowerTimeBoundOnACpuIsNotAboveThePrediction) {
-  Wish wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
+  PlanRequest wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
   wish.config.train.precision = "fp32";
   const Cluster cluster{device_kind("cpu"), 1, 8};
   ASSERT_LT(cluster.device.cores, cluster.per_node);
@@ -166,7 +167,7 @@ TEST(Layouts, TheLowerTimeBoundOnACpuIsNotAboveThePrediction) {
 }
 
 TEST(Layouts, KeepWhatIsFixed) {
-  Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
+  PlanRequest wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
   wish.config.parallel.tp = 4;
   wish.config.train.micro_batch = 2;
   wish.fixed = {"parallel.tp", "train.micro_batch"};
@@ -177,7 +178,7 @@ TEST(Layouts, KeepWhatIsFixed) {
 }
 
 TEST(Layouts, SayWhatWouldFit) {
-  const Wish wish = wish_of(model_of("gpt-16b", 32000), 4096, 32);
+  const PlanRequest wish = wish_of(model_of("gpt-16b", 32000), 4096, 32);
   const Cluster small{device_kind("a100-40"), 1, 4};
   ASSERT_TRUE(plan(wish, small, 1).layouts.empty());
 
@@ -194,11 +195,11 @@ TEST(Layouts, SayWhatWouldFit) {
 
 TEST(Layouts, HaveAUsualBatchThatAllRanksDivide) {
   for (const auto& [ranks, batch] : {std::pair{1, 32}, {7, 35}, {8, 32}, {24, 48}, {512, 512}})
-    EXPECT_EQ(usual_batch(ranks), batch);
+    EXPECT_EQ(default_global_batch(ranks), batch);
 }
 
 TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
-  Wish wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
+  PlanRequest wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
   wish.config.parallel.tp = 8;
   wish.fixed = {"parallel.tp"};
   Rejected rejected;
@@ -214,7 +215,7 @@ TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
 }
 
 /// Returns pipeline schedules with their numbers of stages per rank.
-std::set<std::pair<std::string, std::int64_t>> forms_of(const Wish& wish) {
+std::set<std::pair<std::string, std::int64_t>> forms_of(const PlanRequest& wish) {
   std::set<std::pair<std::string, std::int64_t>> forms;
   Rejected rejected;
   for (const Layout& layout : layout_space(wish, h100(1), rejected))
@@ -224,7 +225,7 @@ std::set<std::pair<std::string, std::int64_t>> forms_of(const Wish& wish) {
 }
 
 TEST(Layouts, SearchWhatIsNotFixedOfScheduleAndStages) {
-  Wish wish = wish_of(model_of("gpt-1.7b", 32000), 4096, 64);
+  PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 4096, 64);
   wish.config.parallel.schedule = "interleaved";
   wish.config.parallel.virtual_stages = 2;
   wish.fixed = {"parallel.schedule"};
@@ -241,10 +242,10 @@ TEST(Layouts, SearchWhatIsNotFixedOfScheduleAndStages) {
 }
 
 TEST(Layouts, OfAScheduleSFileHaveItsMicroBatches) {
-  const testing::TemporaryFolder folder("schedule");
+  const testing::TestDirectory folder("schedule");
   const std::string file = (folder.path() / "list.txt").string();
   write_file_atomic(file, text_of(pipeline::named_schedule("1f1b", {4, 1, 6})));
-  Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 48);
+  PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 48);
   wish.config.parallel.schedule = file;
   wish.config.parallel.pp = 4;
   wish.fixed = {"parallel.schedule", "parallel.pp"};
@@ -269,7 +270,7 @@ TEST(Layouts, ForFourThousandGpusAreFoundInSeconds) {
 }
 
 TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
-  Wish wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
+  PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
   wish.config.parallel.zero = 3;
   wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one replica
   wish.fixed = {"parallel.zero", "parallel.zero_shard"};
@@ -279,12 +280,12 @@ TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
 }
 
 TEST(Layouts, WithExpertsUseActiveFlopsAndHoldAllExperts) {
-  ModelConfig moe = llama(4096, 32, 32, 14336);
+  model::ModelConfig moe = llama(4096, 32, 32, 14336);
   moe.moe.num_experts = 8;
   moe.moe.num_experts_per_tok = 2;
   moe.moe.moe_intermediate_size = 14336;
-  const Wish sparse = wish_of(moe, 4096, 64);
-  const Wish dense = wish_of(llama(4096, 32, 32, 2 * 14336), 4096, 64);
+  const PlanRequest sparse = wish_of(moe, 4096, 64);
+  const PlanRequest dense = wish_of(llama(4096, 32, 32, 2 * 14336), 4096, 64);
   Layout layout;
   layout.parallel.zero = 3;
   StepPredictor predictor(h100(8), {});
@@ -298,16 +299,16 @@ TEST(Layouts, WithExpertsUseActiveFlopsAndHoldAllExperts) {
 }
 
 TEST(Layouts, WithExpertsPayForTheirExchange) {
-  ModelConfig moe = llama(4096, 4, 32, 14336);
+  model::ModelConfig moe = llama(4096, 4, 32, 14336);
   moe.moe.num_experts = 8;
   moe.moe.moe_intermediate_size = 14336;
-  UpdateFacts facts = facts_in_bf16(moe, {}, 8, {1, 4096, 1});
+  train::UpdateFacts facts = facts_in_bf16(moe, {}, 8, {1, 4096, 1});
   const TimeConstants constants;
 
-  const PassCosts alone(facts, h100(1), constants);
+  const ActionCosts alone(facts, h100(1), constants);
   facts.parallel.ep = 8;
-  const PassCosts inside(facts, h100(1), constants);
-  const PassCosts across(facts, h100(8, 1), constants);
+  const ActionCosts inside(facts, h100(1), constants);
+  const ActionCosts across(facts, h100(8, 1), constants);
 
   EXPECT_EQ(alone.block(true).forward.ep, 0);
   EXPECT_GT(inside.block(true).forward.ep, 0);

@@ -18,8 +18,8 @@ constexpr double kGB = 1e9;
 
 /// Returns the measured model. Its MLP has a width of 16384 without a gate: as many weights as a
 /// gated MLP of two thirds.
-ModelConfig measured_model() {
-  ModelConfig model;
+model::ModelConfig measured_model() {
+  model::ModelConfig model;
   model.hidden_size = 4096;
   model.num_layers = 32;
   model.num_heads = 32;
@@ -27,7 +27,7 @@ ModelConfig measured_model() {
   model.intermediate_size = 16384 * 2 / 3;
   model.tie_embeddings = false;
   model.qk_norm = false;
-  resolve(model, 131073);
+  model::resolve(model, 131073);
   return model;
 }
 
@@ -39,8 +39,8 @@ struct Bytes {
 /// Returns the bytes of the rank with the highest use. The measurement includes only tensors, with
 /// all logits at once: in 16 bits, in 32 bits (which become exponentials and gradients), and the
 /// gradient in 16 bits.
-Bytes predicted(const ParallelConfig& parallel, const UpdateShape& shape) {
-  const UpdateFacts facts = facts_in_bf16(measured_model(), parallel, 8, shape);
+Bytes predicted(const parallel::ParallelConfig& parallel, const train::UpdateShape& shape) {
+  const train::UpdateFacts facts = facts_in_bf16(measured_model(), parallel, 8, shape);
   DeviceKind device = device_kind("h100");
   device.held_bytes = 0;
   Bytes most;
@@ -59,7 +59,7 @@ void expect_within(double predicted, double measured, double bound, const char* 
 }
 
 TEST(LayoutMemory, APipelineHasTheMeasuredMemory) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.pp = 4;
   parallel.schedule = "interleaved";
   parallel.virtual_stages = 8;
@@ -73,7 +73,7 @@ TEST(LayoutMemory, APipelineHasTheMeasuredMemory) {
 }
 
 TEST(LayoutMemory, TensorParallelRanksHaveTheMeasuredMemory) {
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.tp = 4;
   parallel.zero = 1;
 
@@ -84,12 +84,12 @@ TEST(LayoutMemory, TensorParallelRanksHaveTheMeasuredMemory) {
 }
 
 TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
-  const ModelConfig model = model_of("gpt-7.1b", 131072);
+  const model::ModelConfig model = model_of("gpt-7.1b", 131072);
   const auto parameters = static_cast<double>(model.num_parameters());
   for (const std::int64_t zero : {0, 1, 2, 3}) {
-    ParallelConfig parallel;
+    parallel::ParallelConfig parallel;
     parallel.zero = zero;
-    const UpdateFacts facts = facts_in_bf16(model, parallel, 64, {1, 4096, 1});
+    const train::UpdateFacts facts = facts_in_bf16(model, parallel, 64, {1, 4096, 1});
     const LayoutMemory memory = layout_memory(facts, device_kind("h100"), 0);
     const double d = 64;
     const double a_parameter[] = {18, 6 + 12 / d, 2 + 16 / d, 18 / d};
@@ -99,17 +99,17 @@ TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
                     a_parameter[zero],
                 1, 1e-3)
         << "zero " << zero;
-    EXPECT_LE(least_memory(facts), memory.total());
+    EXPECT_LE(min_memory(facts), memory.total());
   }
 }
 
 TEST(LayoutMemory, TheMeanRankIsNotAboveTheWorstRank) {
-  ModelConfig moe = model_of("gpt-1.7b", 32000);
+  model::ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
-  std::vector<std::pair<ModelConfig, ParallelConfig>> layouts;
+  std::vector<std::pair<model::ModelConfig, parallel::ParallelConfig>> layouts;
   for (const std::int64_t zero : {0, 1, 2, 3}) {
-    ParallelConfig parallel;
+    parallel::ParallelConfig parallel;
     parallel.zero = zero;
     parallel.reproducible = true;
     layouts.emplace_back(model_of("gpt-1.7b", 32000), parallel);
@@ -122,12 +122,12 @@ TEST(LayoutMemory, TheMeanRankIsNotAboveTheWorstRank) {
   }
   for (const std::int64_t lora_rank : {0, 4}) {
     for (const auto& [model, parallel] : layouts) {
-      UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 1});
+      train::UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 1});
       if (!model.moe.on()) facts.lora.rank = lora_rank;
-      const LayoutMemory worst = worst_memory(facts, device_kind("h100"));
+      const LayoutMemory worst = max_rank_memory(facts, device_kind("h100"));
       const double state = worst.weights + worst.main + worst.grads + worst.optimizer;
-      EXPECT_LE(least_memory(facts), state * (1 + 1e-12)) << "zero " << parallel.zero;
-      EXPECT_GE(least_memory(facts), 0.97 * state) << "zero " << parallel.zero;
+      EXPECT_LE(min_memory(facts), state * (1 + 1e-12)) << "zero " << parallel.zero;
+      EXPECT_GE(min_memory(facts), 0.97 * state) << "zero " << parallel.zero;
     }
   }
 }
@@ -144,14 +144,14 @@ void expect_equal(const LayoutMemory& one, const LayoutMemory& other) {
 
 // The formula itself counts every micro-batch of a list.
 TEST(LayoutMemory, ManyMicroBatchesEqualFewWithoutTheirList) {
-  const ModelConfig model = model_of("gpt-1.7b", 32000);
+  const model::ModelConfig model = model_of("gpt-1.7b", 32000);
   const DeviceKind& device = device_kind("h100");
   for (const std::int64_t zero : {0, 1, 2, 3}) {
-    ParallelConfig parallel;
+    parallel::ParallelConfig parallel;
     parallel.zero = zero;
     parallel.zero_prefetch = 3;
-    UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 40});
-    const RankMemory all = memory_formula(facts, 0);
+    train::UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 40});
+    const train::RankMemory all = train::memory_formula(facts, 0);
     const LayoutMemory memory = layout_memory(facts, device, 0);
     EXPECT_EQ(memory.buffers, static_cast<double>(all.gathered_peak_bytes) + device.held_bytes);
     facts.micro_steps = 10'000'000;
@@ -159,33 +159,33 @@ TEST(LayoutMemory, ManyMicroBatchesEqualFewWithoutTheirList) {
     expect_equal(layout_memory(facts, device, 0), memory);
     EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 0.2);
   }
-  ParallelConfig gpipe;
+  parallel::ParallelConfig gpipe;
   gpipe.pp = 4;
   gpipe.schedule = "gpipe";
-  UpdateFacts facts = facts_in_bf16(model, gpipe, 8, {1, 2048, 40});
-  const double all = static_cast<double>(memory_formula(facts, 0).activation_peak_bytes);
-  UpdateFacts one = facts;
+  train::UpdateFacts facts = facts_in_bf16(model, gpipe, 8, {1, 2048, 40});
+  const double all = static_cast<double>(train::memory_formula(facts, 0).activation_peak_bytes);
+  train::UpdateFacts one = facts;
   one.micro_steps = 1;
-  const double of_one = static_cast<double>(memory_formula(one, 0).activation_peak_bytes);
+  const double of_one = static_cast<double>(train::memory_formula(one, 0).activation_peak_bytes);
   EXPECT_EQ(layout_memory(facts, device, 0).activations - layout_memory(one, device, 0).activations,
             all - of_one);
 }
 
 TEST(LayoutMemory, TheWorstRankIsNotBelowAnyRank) {
-  ParallelConfig uneven;
+  parallel::ParallelConfig uneven;
   uneven.pp = 4;
   uneven.stages = "E2|2|18|2H";
-  ParallelConfig even;
+  parallel::ParallelConfig even;
   even.pp = 8;
-  ModelConfig moe = model_of("gpt-1.7b", 32000);
+  model::ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
   moe.moe.first_dense_layers = 8;
-  const ModelConfig dense = model_of("gpt-1.7b", 32000);
+  const model::ModelConfig dense = model_of("gpt-1.7b", 32000);
   for (const auto& [model, parallel] :
        {std::pair{dense, uneven}, {dense, even}, {moe, even}, {moe, uneven}}) {
-    const UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 16});
-    const double worst = worst_memory(facts, device_kind("h100")).total();
+    const train::UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 16});
+    const double worst = max_rank_memory(facts, device_kind("h100")).total();
     double most = 0;
     for (int rank = 0; rank < parallel.pp; ++rank)
       most = std::max(most, layout_memory(facts, device_kind("h100"), rank).total());
@@ -194,14 +194,14 @@ TEST(LayoutMemory, TheWorstRankIsNotBelowAnyRank) {
 }
 
 TEST(LayoutMemory, EveryStageIsKnownUnderEverySchedule) {
-  const ModelConfig model = model_of("gpt-1.7b", 32000);
+  const model::ModelConfig model = model_of("gpt-1.7b", 32000);
   for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "zb-v", "dualpipe-v"}) {
     for (const std::int64_t zero : {0, 1, 2, 3}) {
-      ParallelConfig parallel;
+      parallel::ParallelConfig parallel;
       parallel.pp = 4;
       parallel.schedule = schedule;
       parallel.zero = zero;
-      const UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 8});
+      const train::UpdateFacts facts = facts_in_bf16(model, parallel, 8, {1, 2048, 8});
       for (int rank = 0; rank < 4; ++rank) {
         const LayoutMemory memory = layout_memory(facts, device_kind("h100"), rank);
         LayoutMemory::fields(memory, [&](const char* name, double bytes) {

@@ -40,24 +40,26 @@ constexpr std::int64_t kMegatronLength = 4096;
 constexpr std::int64_t kMegatronVocabulary = 131072;
 constexpr int kMegatronData = 48;
 
-inline ModelConfig model_of(const char* preset, std::int64_t vocabulary) {
-  ModelConfig model = model_preset(preset);
-  resolve(model, vocabulary);
+inline model::ModelConfig model_of(const char* preset, std::int64_t vocabulary) {
+  model::ModelConfig model = model::model_preset(preset);
+  model::resolve(model, vocabulary);
   return model;
 }
 
 /// Returns the facts of an update in bf16 with AdamW.
-inline UpdateFacts facts_in_bf16(const ModelConfig& model, const ParallelConfig& parallel,
-                                 int ranks, const UpdateShape& shape) {
-  return update_facts(model, OptimConfig{}, precision_dtypes("bf16"), parallel, ranks, shape, {});
+inline train::UpdateFacts facts_in_bf16(const model::ModelConfig& model,
+                                        const parallel::ParallelConfig& parallel, int ranks,
+                                        const train::UpdateShape& shape) {
+  return train::update_facts(model, optim::OptimConfig{}, device::precision_dtypes("bf16"),
+                             parallel, ranks, shape, {});
 }
 
 /// Rows of a micro-batch and virtual stages are not published. Assumed: without a pipeline, a
 /// micro-batch has all four rows of a rank (they fit). With a pipeline, it has one row, and there
 /// are as many virtual stages as leave two layers each, or one if layers are not even.
 inline MeasuredStep measured_step(const MegatronRow& row) {
-  const ModelConfig model = model_of(row.preset, kMegatronVocabulary);
-  ParallelConfig parallel;
+  const model::ModelConfig model = model_of(row.preset, kMegatronVocabulary);
+  parallel::ParallelConfig parallel;
   parallel.tp = row.tp;
   parallel.sequence_parallel = row.tp > 1;
   parallel.tp_chunks = row.tp > 1 ? 4 : 1;
@@ -70,8 +72,8 @@ inline MeasuredStep measured_step(const MegatronRow& row) {
   }
   const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
   const std::int64_t rows = row.batch / kMegatronData;  // rows of a data rank
-  const UpdateShape shape =
-      row.pp == 1 ? UpdateShape{rows, kMegatronLength, 1} : UpdateShape{1, kMegatronLength, rows};
+  const train::UpdateShape shape = row.pp == 1 ? train::UpdateShape{rows, kMegatronLength, 1}
+                                               : train::UpdateShape{1, kMegatronLength, rows};
   const double tokens = static_cast<double>(row.batch * kMegatronLength);
   const double step_s = tokens * model.flops_per_token(kMegatronLength) / (row.flops_per_s * ranks);
   return {

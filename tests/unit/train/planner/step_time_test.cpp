@@ -52,7 +52,7 @@ TEST(StepTime, DefaultsAreTheFit) {
 TEST(StepTime, MegatronRowsWithoutPipelineFitAsTaken) {
   for (const MeasuredStep& step : megatron_steps()) {
     if (step.facts.parallel.pp > 1) continue;
-    EXPECT_LE(worst_memory(step.facts, step.cluster.device).total(), usable_bytes(step.cluster))
+    EXPECT_LE(max_rank_memory(step.facts, step.cluster.device).total(), usable_bytes(step.cluster))
         << step.facts.model.preset;
   }
 }
@@ -60,7 +60,7 @@ TEST(StepTime, MegatronRowsWithoutPipelineFitAsTaken) {
 /// torchtitan's Llama 3 8B (benchmarks/llama3_h100_202412_torchtitan.md): FSDP, two sequences of
 /// 8192 per GPU, selective activation checkpointing.
 MeasuredStep torchtitan_step(int ranks, double tokens_per_s) {
-  ModelConfig model;
+  model::ModelConfig model;
   model.hidden_size = 4096;
   model.num_layers = 32;
   model.num_heads = 32;
@@ -68,11 +68,11 @@ MeasuredStep torchtitan_step(int ranks, double tokens_per_s) {
   model.intermediate_size = 14336;
   model.tie_embeddings = false;
   model.qk_norm = false;
-  resolve(model, 128256);
-  ParallelConfig parallel;
+  model::resolve(model, 128256);
+  parallel::ParallelConfig parallel;
   parallel.zero = 3;
   parallel.recompute = "selective";
-  const UpdateShape shape{2, 8192, 1};
+  const train::UpdateShape shape{2, 8192, 1};
   return {facts_in_bf16(model, parallel, ranks, shape),
           {device_kind("h100"), std::max(1, ranks / 8), 8},
           static_cast<double>(shape.rows * shape.length) / tokens_per_s};
@@ -100,11 +100,11 @@ TEST(StepTime, OneRowOfTorchtitanPredictsSixteenTimesTheGpus) {
 
 // ZeRO gives each rank the same number of elements, for every expert-parallel layout.
 TEST(StepTime, IsTheSameInTheOptimizerForEveryNumberOfExpertRanks) {
-  ModelConfig moe = model_of("gpt-1.7b", 32000);
+  model::ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
   moe.moe.moe_intermediate_size = 2048;
   StepPredictor predictor({device_kind("h100"), 1, 8}, TimeConstants{});
-  ParallelConfig parallel;
+  parallel::ParallelConfig parallel;
   parallel.zero = 1;
   const auto seconds = [&] {
     return predictor.predict(facts_in_bf16(moe, parallel, 8, {1, 2048, 1})).optimizer_s;

@@ -1,0 +1,211 @@
+#include "job/doctor/shared_directories.hpp"
+
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/manifest.hpp"
+#include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json_lines.hpp"
+#include "core/hash/xxh3.hpp"
+#include "core/number.hpp"
+#include "core/timer.hpp"
+#include "job/run_directory.hpp"
+
+namespace trireme::job {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWherePlaces = "a rank's places";
+// Network file systems cache the absence of a file for some seconds.
+constexpr double kAppears_s = 5;
+constexpr double kLittleSpace = 1e9;
+constexpr double kFewFiles = 1000;
+
+fs::path nearest_directory(fs::path place) {
+  std::error_code code;
+  place = fs::absolute(place, code);
+  while (!fs::is_directory(place, code) && place.has_relative_path()) place = place.parent_path();
+  return place;
+}
+
+std::string file_name(const std::string& nonce, int rank) {
+  return formatted(".trireme-doctor.{}.{}", nonce, rank);
+}
+
+std::string error_text(const std::function<void()>& work) {
+  const auto error = comm::capture(work);
+  return error ? error->what() : "";
+}
+
+/// Waits for the file. Returns "" if it appears, else an error message.
+std::string wait_for_file(const fs::path& file) {
+  const Timer timer;
+  std::error_code code;
+  do {
+    if (fs::exists(file, code)) return "";
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  } while (timer.seconds() < kAppears_s);
+  return formatted("a file of rank 0's in {} does not appear within {} s",
+                   file.parent_path().string(), kAppears_s);
+}
+
+std::string pack(const DirectoryFacts& facts) {
+  return json_text({{"seen", facts.seen},
+                    {"written", facts.written},
+                    {"absent_data", facts.absent_data},
+                    {"config", facts.config}});
+}
+
+DirectoryFacts unpack(const std::string& text) {
+  const Json json = parse_json(text, kWherePlaces);
+  return {json_get<std::string>(json, "seen", kWherePlaces),
+          json_get<std::string>(json, "written", kWherePlaces),
+          json_get<std::string>(json, "absent_data", kWherePlaces),
+          json_get<std::string>(json, "config", kWherePlaces)};
+}
+
+/// Returns the size of the newest checkpoint; 0 without one.
+double checkpoint_bytes(const RunDirectory& run) {
+  const auto steps = checkpoint::list_steps(run.checkpoints());
+  double total = 0;
+  if (steps.empty()) return total;
+  std::error_code code;
+  for (const fs::path& file : checkpoint::list_directory(
+           run.checkpoints() / checkpoint::step_directory_name(steps.front()))) {
+    const std::uintmax_t size = fs::file_size(file, code);
+    if (!code) total += static_cast<double>(size);
+  }
+  return total;
+}
+
+void check_space(const SharedDirectories& places, std::vector<Finding>& findings) {
+  const fs::path folder = nearest_directory(places.run);
+
+  struct statvfs info {};
+
+  if (::statvfs(folder.c_str(), &info) != 0) return;
+  const double free_bytes = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
+  const double one = checkpoint_bytes(RunDirectory{places.run});
+  using enum Finding::Severity;
+  const std::string where = folder.string();
+  if (free_bytes < one) {
+    findings.push_back({"space-none", error, where,
+                        formatted("{} are free, a checkpoint takes {}", format_bytes(free_bytes),
+                                  format_bytes(one)),
+                        "delete something (trireme checkpoint prune), or give another --run"});
+  } else if (free_bytes < std::max(kLittleSpace, 3 * one)) {
+    findings.push_back({"space-little", warning, where,
+                        formatted("only {} are free", format_bytes(free_bytes)),
+                        "delete something (trireme checkpoint prune), or give another --run"});
+  }
+  // Some file systems do not count files.
+  if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFewFiles) {
+    findings.push_back({"files-none-left", warning, where,
+                        formatted("only {} more files can be made", info.f_favail),
+                        "delete some: each checkpoint has a file per rank and a few more"});
+  }
+}
+
+void add_ranks(std::vector<Finding>& findings, const std::vector<RankDevice>& ranks,
+               const std::vector<std::size_t>& which, Finding finding) {
+  if (which.empty()) return;
+  std::set<std::string> hosts;
+  for (const std::size_t rank : which) hosts.insert(ranks[rank].host);
+  finding.where = ranks_text(ranks, which);
+  finding.hosts = {hosts.begin(), hosts.end()};
+  findings.push_back(std::move(finding));
+}
+
+std::vector<Finding> findings_of_places(const std::vector<DirectoryFacts>& all,
+                                        const std::vector<RankDevice>& ranks,
+                                        const SharedDirectories& places) {
+  using enum Finding::Severity;
+  std::vector<std::size_t> cannot_see;
+  std::vector<std::size_t> cannot_write;
+  std::vector<std::size_t> without_data;
+  std::vector<std::size_t> other_config;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (!all[rank].seen.empty()) cannot_see.push_back(rank);
+    if (!all[rank].written.empty()) cannot_write.push_back(rank);
+    if (!all[rank].absent_data.empty()) without_data.push_back(rank);
+    if (all[rank].config != all[0].config) other_config.push_back(rank);
+  }
+  std::vector<Finding> findings;
+  if (!cannot_see.empty()) {
+    add_ranks(findings, ranks, cannot_see,
+              {"folder-not-shared", error, "", all[cannot_see.front()].seen,
+               "give a --run on a file system that all nodes share"});
+    // If no other host sees the file, the directory is local to rank 0, and excluding nodes does
+    // not help.
+    const auto is_there = [&](std::size_t rank) {
+      return all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
+    };
+    bool anywhere = false;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) anywhere |= is_there(rank);
+    if (!anywhere) findings.back().hosts.clear();
+  }
+  if (!cannot_write.empty())
+    add_ranks(findings, ranks, cannot_write,
+              {"folder-not-writable", error, "", all[cannot_write.front()].written,
+               "give a --run where you may write"});
+  if (!without_data.empty())
+    add_ranks(findings, ranks, without_data,
+              {"data-absent", error, "",
+               formatted("{} does not exist", all[without_data.front()].absent_data),
+               without_data.size() == all.size()
+                   ? "give a --data that trireme-data pack wrote"
+                   : "give a --data on a file system that all nodes share"});
+  add_ranks(
+      findings, ranks, other_config,
+      {"config-differs", error, "",
+       formatted("{} is not what rank 0 sees", RunDirectory{places.run}.config().string()),
+       "check the directory on that host: it may be a local directory of the same name (give a --run that all share), or a stale cache of the file system (wait, or exclude the node)"});
+  if (!places.run.empty()) check_space(places, findings);
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> check_places(comm::Communicator& world, const comm::LaunchInfo& launch,
+                                  const std::vector<RankDevice>& ranks,
+                                  const SharedDirectories& places) {
+  const bool is_first = world.rank() == 0;
+  const std::string nonce =
+      comm::broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");
+  DirectoryFacts facts;
+  std::error_code code;
+  if (!places.run.empty()) {
+    const fs::path folder = nearest_directory(places.run);
+    const bool writes = launch.local_rank == 0;  // one rank of each node
+    const fs::path mine = folder / file_name(nonce, world.rank());
+    if (writes) facts.written = error_text([&] { write_file_atomic(mine, nonce); });
+    world.barrier();
+    const bool is_there = comm::broadcast_text(world, facts.written).empty();
+    if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
+    world.barrier();
+    if (writes) fs::remove(mine, code);
+    const fs::path config = RunDirectory{places.run}.config();
+    if (fs::exists(config, code))
+      (void)comm::capture([&] { facts.config = xxh3_128_hex(read_file(config)); });
+  }
+  for (const fs::path& set : places.data) {
+    if (!fs::exists(set, code)) facts.absent_data = set.string();
+  }
+  std::vector<DirectoryFacts> all;
+  for (const std::string& text : comm::gather_texts(world, pack(facts)))
+    all.push_back(unpack(text));
+  return is_first ? findings_of_places(all, ranks, places) : std::vector<Finding>{};
+}
+
+}  // namespace trireme::job

@@ -1,0 +1,91 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::job {
+
+/// The files and directories of a run directory; the README of src/train describes them.
+struct RunDirectory {
+  std::filesystem::path root;
+
+  [[nodiscard]] std::filesystem::path config() const { return root / "config.toml"; }
+
+  [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
+
+  /// Memory and traffic of the ranks in one optimizer step: counted values and formulas.
+  [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
+
+  /// The peak FLOP/s for MFU, for each device, layout and dtype (run/compute_peak.hpp).
+  [[nodiscard]] std::filesystem::path peak() const { return root / "peak.json"; }
+
+  /// The event log of all attempts and jobs (event_log.hpp).
+  [[nodiscard]] std::filesystem::path journal() const { return root / "journal.jsonl"; }
+
+  /// The status of the run for scripts (write_status()).
+  [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
+
+  [[nodiscard]] std::filesystem::path chain() const { return root / "chain.txt"; }
+
+  [[nodiscard]] std::filesystem::path stop_file() const { return root / "STOP"; }
+
+  [[nodiscard]] std::filesystem::path save_file() const { return root / "SAVE"; }
+
+  /// Directories with one file per rank: failure reports, stack traces, skipped steps.
+  [[nodiscard]] std::filesystem::path verdicts() const { return root / "verdicts"; }
+
+  [[nodiscard]] std::filesystem::path stacks() const { return root / "stacks"; }
+
+  [[nodiscard]] std::filesystem::path skipped() const { return root / "skipped"; }
+
+  /// Copies of programs and configuration for waiting jobs (submit/submission.hpp), a directory
+  /// each.
+  [[nodiscard]] std::filesystem::path submit() const { return root / "submit"; }
+
+  [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
+
+  /// Returns true if this is the directory of a run: it has Trireme's status.json or
+  /// checkpoints/step-*.
+  [[nodiscard]] bool holds_run() const;
+
+  /// Returns true if the directory is empty or contains only files of a start that failed early.
+  [[nodiscard]] bool is_blank() const;
+
+  /// Creates the directory if it is missing or blank; accepts one that holds_run(). Throws
+  /// Error(usage) for any other content.
+  void prepare() const;
+
+  /// Throws the Error(usage) for a directory that is neither blank nor a run.
+  [[noreturn]] void refuse_foreign() const;
+};
+
+/// Returns "rank-00003.json" for rank 3 and ".json".
+std::string rank_file(int rank, const std::string& extension);
+
+/// Writes status.json for scripts: {"state": "running" | "done" | "stopped" | "failed",
+/// "exit_code": N, "step": N, "committed": N}. The file is replaced atomically. `committed` is the
+/// newest step with a checkpoint (-1: none yet); without it, the value of the previous status.json
+/// is kept.
+void write_status(const RunDirectory& folder, const std::string& state, int code, std::int64_t step,
+                  std::optional<std::int64_t> committed = std::nullopt);
+
+/// Returns the newest step that this run has committed, even if its checkpoint is gone; -1: none.
+/// Reads status.json, else the event log.
+std::int64_t committed_step(const RunDirectory& folder);
+
+/// A job that `trireme submit` has queued for a run: `submit/N/job.json` in the run directory.
+struct SubmissionRecord {
+  std::string job;         // id of the scheduler; for dependent jobs the id of the array
+  std::int64_t chain = 1;  // number of dependent jobs that run one after another
+  double time = 0;         // Unix time of the submission
+};
+
+/// Writes the record into `place`, the directory of this submission. Throws Error(resource).
+void write_submission(const std::filesystem::path& place, const SubmissionRecord& record);
+
+/// Returns the submissions of a run, oldest first. Skips directories without a readable record.
+std::vector<SubmissionRecord> read_submissions(const RunDirectory& folder);
+
+}  // namespace trireme::job

@@ -1,0 +1,23 @@
+#pragma once
+#include "parallel/context/attention.hpp"
+#include "parallel/mesh.hpp"
+#include "parallel/microbatch.hpp"
+
+namespace trireme::parallel {
+
+/// Context parallelism as used by a layer; without a group every row is whole.
+struct ContextGroup {
+  comm::Communicator* group = nullptr;
+  ContextForm form = ContextForm::ring;
+
+  [[nodiscard]] int size() const { return group == nullptr ? 1 : group->size(); }
+};
+
+/// Returns the cp axis of the mesh with the form of parallel.cp_form.
+ContextGroup context_group(const Mesh& mesh);
+
+/// Shards a micro-batch of whole rows along the sequence: returns this cp rank's T / cp tokens of
+/// each row, selected by parallel.cp_balance, and the positions of all ranks.
+Microbatch shard_sequence(Microbatch whole, const Mesh& mesh);
+
+}  // namespace trireme::parallel

@@ -1,0 +1,24 @@
+#pragma once
+#include "train/start/run_model.hpp"
+#include "train/start/run_request.hpp"
+
+namespace trireme::train {
+
+/// The compute peak of all ranks together, in FLOP/s. MFU is measured against it.
+struct ComputePeak {
+  double flops = 1;
+  std::string where{};  // devices, threads and ranks that were measured; "": not stored
+  std::string dtype{};
+  bool is_new = false;  // true if this start measured it
+};
+
+/// Returns the stored peak (RUN/peak.json) for this dtype on the same devices, threads and ranks.
+/// If there is none, all ranks measure it at the same time; GPUs with data-sheet values are not
+/// measured. An unreadable file counts as missing. Collective; the caller holds the run's lock.
+ComputePeak find_compute_peak(const RunRequest& run, const RunModel& model);
+
+/// Stores a new peak in RUN/peak.json and logs it, so that later starts print the same MFU for the
+/// same throughput. Does nothing on ranks other than 0.
+void store_compute_peak(const RunRequest& run, const ComputePeak& peak);
+
+}  // namespace trireme::train

@@ -1,0 +1,255 @@
+#include "checkpoint/upkeep/model_path.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
+#include "core/files/json.hpp"
+#include "text/chat/chat_template.hpp"
+#include "text/learn/tokenizer_writer.hpp"
+#include "unit/checkpoint/hf_models.hpp"
+#include "unit/checkpoint/one_rank.hpp"
+#include "unit/checkpoint/support.hpp"
+#include "unit/checkpoint/torch_save.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using namespace test;
+
+/// Makes a run, and next to it the Hugging Face directory of its model with this chat template.
+void save_models(const TempDirectory& folder, const std::string& jinja) {
+  save_model(folder / "run/checkpoints", small(true, true), 2);
+  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  overwrite(folder / "hf/chat_template.jinja", jinja);
+}
+
+std::map<std::string, std::string> values_of(const fs::path& place) {
+  return read_model_description(place).values;
+}
+
+/// Makes a LoRA run with adapters of all q_proj on the model that save_models makes.
+void save_adapters(const fs::path& run, const fs::path& base) {
+  comm::SelfCommunicator alone;
+  const Checkpoint whole = Checkpoint::open(base);
+  publish_weights(whole, run / "base", alone);
+  const model::LoraConfig lora{
+      .rank = 2, .alpha = 3, .dropout = 0, .targets = "q_proj", .rslora = false};
+  StateDict state;
+  put_model_values(small(true, true), state.values);
+  put_lora_values(lora, state.values);
+  state.values[kChatTemplateValue] = "chatml";
+  state.values["config.checkpoint.resume"] = "auto";
+  state.files["tokenizer.json"] = whole.file("tokenizer.json");
+  state.files["tokenizer_config.json"] = whole.file("tokenizer_config.json");
+  std::vector<std::vector<float>> storage;
+  storage.reserve(16);
+  for (const LoraAdapter& one : lora_adapters(lora, small(true, true))) {
+    for (const auto& [half, shape] :
+         {std::pair{"A", std::vector<std::int64_t>{2, one.in}}, {"B", {one.out, 2}}}) {
+      std::vector<float>& values = storage.emplace_back(2 * (half[0] == 'A' ? one.in : one.out));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.01F * static_cast<float>(i % 7);
+      state.tensors.push_back({formatted("param/{}.lora_{}.weight", one.module, half), DType::f32,
+                               shape, parallel::Slice::whole(shape),
+                               std::as_writable_bytes(std::span(values)), true});
+    }
+  }
+  save_checkpoint(run / "checkpoints", 5, state, alone, {});
+}
+
+TEST(ModelTemplate, IsKeptFromADirectoryThroughItsImport) {
+  const std::map<std::string, std::string> cases{
+      {text::chat_template("minimind-v3").jinja(), "minimind-v3"},
+      {"{{ '<|im_start|>' }}{%- if enable_thinking %}", "qwen3"},
+      {"[INST] {{ messages }} [/INST]", "custom-"}};
+  for (const auto& [jinja, name] : cases) {
+    const TempDirectory folder;
+    save_models(folder, jinja);
+    import_command({.hf = folder / "hf", .output = folder / "back"});
+    for (const char* place : {"hf", "back"})
+      EXPECT_TRUE(template_of(values_of(folder / place)).starts_with(name)) << place;
+    const Checkpoint back = Checkpoint::open(folder / "back/checkpoints/step-000000000");
+    EXPECT_EQ(back.file("chat_template.jinja"), jinja) << "as it was";
+  }
+  const TempDirectory folder;
+  save_models(folder, "");
+  EXPECT_EQ(template_of(values_of(folder / "hf")), "");
+  EXPECT_EQ(template_of(values_of(folder / "run")), "") << "a run of an older version";
+}
+
+TEST(ModelTemplate, IsTheDefaultOfTheListOfOlderTransformers) {
+  const Json config{{"chat_template",
+                     {{{"name", "tools"}, {"template", "x"}},
+                      {{"name", "default"}, {"template", text::chat_template("llama3").jinja()}}}}};
+  EXPECT_EQ(template_of_files({{"tokenizer_config.json", config.dump()}}), "llama3");
+  EXPECT_EQ(template_of_files({{"tokenizer_config.json", "[]"}}), "");
+  EXPECT_EQ(template_of_files({{"chat_template.jinja", text::kNewTokenizerTemplate}}), "");
+}
+
+TEST(ModelTemplate, TrainedOnComesBeforeImported) {
+  EXPECT_EQ(template_of({{kImportedTemplateValue, "qwen3"}, {kChatTemplateValue, "chatml"}}),
+            "chatml");
+}
+
+TEST(ModelTemplate, OtherTemplatesOfASetAreRefusedNamingBothAndTheWayOut) {
+  const TemplateComparison pair{"--data chats", "chatml", "runs/a", "minimind-v3"};
+  const std::string text =
+      message_of(ErrorKind::usage, [&] { check_same_template(pair, /*allow_other=*/false); });
+  for (const char* word : {"--data chats", "chatml", "runs/a", "minimind-v3",
+                           "--template minimind-v3", "--allow-other-template"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << ": " << text;
+  check_same_template(pair, true);
+  check_same_template({"d", "chatml", "m", "chatml"}, false);
+  check_same_template({"d", "", "m", "chatml"}, false);
+  check_same_template({"d", "chatml", "m", ""}, false);
+  const std::string custom = message_of(ErrorKind::usage, [&] {
+    check_same_template({"d", "chatml", "m", "custom-12"}, false);
+  });
+  EXPECT_NE(custom.find("not one of minimind-v1"), std::string::npos) << custom;
+  EXPECT_EQ(custom.find("--template custom"), std::string::npos) << custom;
+}
+
+TEST(ModelPlace, AHuggingFaceDirectoryIsTheModelOfItsImport) {
+  const TempDirectory folder;
+  save_models(folder, "");
+  import_command({.hf = folder / "hf", .output = folder / "back"});
+  comm::SelfCommunicator alone;
+  EXPECT_EQ(hash_model(folder / "hf", alone), hash_model(folder / "back", alone));
+  EXPECT_EQ(checkpoint_hash(folder / "hf"), checkpoint_hash(folder / "back"));
+  overwrite(folder / "kept", "");
+  fs::remove(folder / "kept");
+  fs::create_directories(folder / "kept/step-000000000");  // files of a killed command
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    const WholeModel made = open_whole_model(folder / "hf", folder / "kept", world);
+    EXPECT_TRUE(made.made);
+    const std::string hash = hash_tensors(made.checkpoint, world, "param/");
+    EXPECT_EQ(hash, hash_model(folder / "run", world));
+    const WholeModel whole = open_whole_model(folder / "run", folder / "unused", world);
+    EXPECT_FALSE(whole.made);
+  });
+  EXPECT_FALSE(fs::exists(folder / "unused"));
+  const Checkpoint kept = Checkpoint::open(folder / "kept/step-000000000");
+  EXPECT_EQ(model_from_values(kept.manifest().values, "kept").num_layers, 2);
+}
+
+TEST(ModelPlace, AdaptersAreAddedToTheirBaseAsAnExportDoes) {
+  const TempDirectory folder;
+  save_models(folder, "");
+  save_adapters(folder / "lora", folder / "run/checkpoints/step-000000040");
+  export_command({.checkpoint = folder / "lora", .output = folder / "merged"});
+  comm::SelfCommunicator alone;
+  const Checkpoint made = publish_model(folder / "lora", folder / "whole", alone);
+  EXPECT_EQ(hash_tensors(made, alone, "param/"), hash_model(folder / "merged", alone));
+  EXPECT_NE(hash_tensors(made, alone, "param/"), hash_model(folder / "run", alone));
+  EXPECT_EQ(template_of(made.manifest().values), "chatml");
+  EXPECT_FALSE(holds_adapters(made));
+}
+
+TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
+  const TempDirectory folder;
+  save_models(folder, "");
+  save_adapters(folder / "lora", folder / "run/checkpoints/step-000000040");
+  const auto exported = [&](const std::string& name, const ExportCommand& options) {
+    ExportCommand all = options;
+    all.checkpoint = folder / "lora";
+    all.output = folder / name;
+    all.adapter = true;
+    export_command(all);
+    return read_json(folder / name / "adapter_config.json").at("base_model_name_or_path");
+  };
+  EXPECT_EQ(exported("named", {.base_name = "org/model"}), "org/model");
+  EXPECT_EQ(exported("beside", {.base = folder / "hf"}), (folder / "hf").string());
+  EXPECT_EQ(exported("plain", {}), (folder / "lora/base").string());
+  EXPECT_EQ(read_file(folder / "plain/chat_template.jinja"), text::chat_template("chatml").jinja());
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+    EXPECT_TRUE(fs::exists(folder / "plain" / file)) << file;
+  for (const char* file : {"config.json", "config.toml", "README.md"})
+    EXPECT_FALSE(fs::exists(folder / "plain" / file)) << file;
+  message_of(ErrorKind::usage, [&] {
+    export_command({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
+  });
+
+  // The adapters are imported on a Hugging Face directory with the chat template of their training.
+  import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
+  EXPECT_EQ(template_of(values_of(folder / "back")), "chatml");
+  EXPECT_EQ(checkpoint_hash(folder / "back/base"), checkpoint_hash(folder / "hf"));
+  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "lora"));
+}
+
+TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
+  const TempDirectory folder;
+  save_models(folder, "");
+  export_command({.checkpoint = folder / "hf", .output = folder / "half", .dtype = "bf16"});
+  export_command({.checkpoint = folder / "run", .output = folder / "wanted", .dtype = "bf16"});
+  EXPECT_EQ(read_file(folder / "half/model.safetensors"),
+            read_file(folder / "wanted/model.safetensors"));
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+}
+
+TEST(ModelPlace, AnInvalidModelIsReportedWithWhatToDo) {
+  const TempDirectory folder;
+  save_models(folder, "");
+  const std::string hf = message_of(ErrorKind::data, [&] { checkpoint_verify(folder / "hf"); });
+  EXPECT_NE(hf.find("trireme import --hf"), std::string::npos) << hf;
+  fs::create_directory(folder / "peft");
+  overwrite(folder / "peft/adapter_config.json", "{}");
+  const std::string peft =
+      message_of(ErrorKind::data, [&] { read_model_description(folder / "peft"); });
+  EXPECT_NE(peft.find("trireme import --peft"), std::string::npos) << peft;
+}
+
+TEST(ImportedTokenizer, IsRefusedOnRequestIfItCannotBeRead) {
+  const TempDirectory folder;
+  save_models(folder, "");
+  const auto refused = [&] {
+    const std::string text = message_of(ErrorKind::data, [&] {
+      import_command({.hf = folder / "hf", .output = folder / "x", .require_tokenizer = true});
+    });
+    EXPECT_FALSE(fs::exists(folder / "x"));
+    return text;
+  };
+  overwrite(folder / "hf/tokenizer.json",
+            R"({"version": "1.0", "model": {"type": "Unigram", "vocab": [["a", 0]]}})");
+  EXPECT_NE(refused().find("Unigram"), std::string::npos);
+  fs::remove(folder / "hf/tokenizer.json");
+  EXPECT_NE(refused().find("tokenizer.json is missing"), std::string::npos);
+  const auto warning = [](const std::function<void()>& work) {
+    testing::internal::CaptureStderr();
+    work();
+    return testing::internal::GetCapturedStderr();
+  };
+  const std::string of_import =
+      warning([&] { import_command({.hf = folder / "hf", .output = folder / "x"}); });
+  EXPECT_NE(of_import.find("--require-tokenizer"), std::string::npos) << of_import;
+  EXPECT_TRUE(fs::exists(folder / "x/checkpoints"));
+  const std::string of_start = warning([&] {
+    comm::SelfCommunicator alone;
+    (void)open_whole_model(folder / "hf", folder / "kept", alone);
+  });
+  EXPECT_NE(of_start.find(cat((folder / "hf").string(), ": tokenizer.json is missing")),
+            std::string::npos)
+      << of_start;
+  EXPECT_EQ(of_start.find("--require-tokenizer"), std::string::npos) << of_start;
+}
+
+TEST(MinimindImport, AdaptersAreCalledAdapters) {
+  const TempDirectory folder;
+  Pickle pickle;
+  pickle.raw("}(").text("layers.0.self_attn.q_proj.lora.A.weight");
+  pickle.tensor("FloatStorage", "0", 4, 0, {2, 2}, {2, 1}).raw("u.");
+  overwrite(folder / "lora.pth",
+            zip_of({{"m/data.pkl", pickle.code}, {"m/data/0", std::string(16, '\0')}}));
+  const std::string text = message_of(ErrorKind::data, [&] {
+    import_command(
+        {.minimind = folder / "lora.pth", .model = small(true, true), .output = folder / "x"});
+  });
+  for (const char* word : {"is an adapter (LoRA)", "lora.A.weight", "--peft"})
+    EXPECT_NE(text.find(word), std::string::npos) << word << ": " << text;
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint
