@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/maintenance/model_path.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
