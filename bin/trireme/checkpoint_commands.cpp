@@ -2,9 +2,9 @@
 
 #include "bin/trireme/commands.hpp"
 #include "checkpoint/bench/measure.hpp"
-#include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
-#include "checkpoint/upkeep/plan_interval.hpp"
+#include "checkpoint/maintenance/commands.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
+#include "checkpoint/maintenance/plan_interval.hpp"
 #include "comm/agree.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"

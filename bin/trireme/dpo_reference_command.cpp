@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "bin/trireme/commands.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 #include "checkpoint/reference/reference_scores.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
 #include "comm/agree.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"

@@ -1,7 +1,7 @@
 #include "bin/trireme/model_options.hpp"
 
-#include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
+#include "checkpoint/maintenance/commands.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 
 namespace trireme {
 

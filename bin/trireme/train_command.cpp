@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/maintenance/model_path.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
 #include "comm/factory.hpp"
 #include "comm/liveness/network_settings.hpp"
 #include "comm/nccl/nccl_backend.hpp"
@@ -58,9 +58,9 @@ int train_watched(TrainSettings& settings, comm::Launch& launch, const std::stri
   const comm::CommOptions options =
       train::comm_options_with_heartbeat(settings.config.train.comm_timeout_s);
   const job::RunDirectory folder{settings.run};
-  const auto journal = std::make_shared<job::EventLog>(folder.journal());
+  const auto event_log = std::make_shared<job::EventLog>(folder.event_log());
   settings.watch = std::make_unique<train::RankWatch>(
-      launch.world(), place, folder, journal, options.activity,
+      launch.world(), place, folder, event_log, options.activity,
       train::heartbeat_options(settings.config.train.comm_timeout_s), network);
   launch.before_abort([watch = settings.watch.get()](int code) { watch->announce_failure(code); });
   const std::unique_ptr<comm::Communicator> world =
@@ -74,7 +74,7 @@ int train_watched(TrainSettings& settings, comm::Launch& launch, const std::stri
        folder,
        std::move(settings.start),
        {place, *world, comm::nccl_backends(), options, job::AttemptId::from_environment()},
-       journal},
+       event_log},
       settings.config);
 }
 

@@ -81,32 +81,33 @@ void complete(VerifyLayoutSettings& settings, const comm::Launch& launch, config
 /// Runs the comparison with all ranks as threads of this process.
 train::LayoutComparison verify_on_threads(const VerifyLayoutSettings& settings, int ranks) {
   device::set_cpu_threads(1, ranks);
-  train::LayoutComparison verdict;
+  train::LayoutComparison comparison;
   std::vector<int> nodes;  // two nodes, so that hierarchical reductions are tested
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(2 * rank / ranks);
   comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const train::LayoutComparison one =
         train::verify_layout(world, settings.config, settings.steps, at::kCPU, nodes);
-    if (world.rank() == 0) verdict = one;
+    if (world.rank() == 0) comparison = one;
   });
-  return verdict;
+  return comparison;
 }
 
-void print_verdict(const VerifyLayoutSettings& settings, const train::LayoutComparison& verdict,
-                   int ranks, const std::string& backend, at::Device device) {
+void print_comparison(const VerifyLayoutSettings& settings,
+                      const train::LayoutComparison& comparison, int ranks,
+                      const std::string& backend, at::Device device) {
   if (settings.json) {
     // JSON has no infinity: a value that cannot be compared becomes null.
     print(json_line({{"ranks", ranks},
                      {"backend", backend},
                      {"device", device.str()},
-                     {"loss_rel", verdict.loss_rel},
-                     {"grad_rel", verdict.grad_rel},
-                     {"grad_worst", verdict.grad_worst},
-                     {"norm_rel", verdict.norm_rel},
-                     {"weight_rel", verdict.weight_rel},
-                     {"moment_rel", verdict.moment_rel},
-                     {"bound", verdict.bound},
-                     {"equal", verdict.equal()}}));
+                     {"loss_rel", comparison.loss_rel},
+                     {"grad_rel", comparison.grad_rel},
+                     {"grad_worst", comparison.grad_worst},
+                     {"norm_rel", comparison.norm_rel},
+                     {"weight_rel", comparison.weight_rel},
+                     {"moment_rel", comparison.moment_rel},
+                     {"bound", comparison.bound},
+                     {"equal", comparison.equal()}}));
     return;
   }
   print(formatted(
@@ -114,25 +115,26 @@ void print_verdict(const VerifyLayoutSettings& settings, const train::LayoutComp
       "compared with one process\n"
       "  loss {}, gradients {} (worst: {}), norm {}, weights {}, optimizer state {}; bound {}\n{}\n",
       ranks, backend, text_of(settings.config.parallel), settings.steps,
-      number_text(verdict.loss_rel), number_text(verdict.grad_rel),
-      verdict.grad_worst.empty() ? "none" : verdict.grad_worst, number_text(verdict.norm_rel),
-      number_text(verdict.weight_rel), number_text(verdict.moment_rel), number_text(verdict.bound),
-      verdict.equal() ? "equal" : "NOT EQUAL"));
+      number_text(comparison.loss_rel), number_text(comparison.grad_rel),
+      comparison.grad_worst.empty() ? "none" : comparison.grad_worst,
+      number_text(comparison.norm_rel), number_text(comparison.weight_rel),
+      number_text(comparison.moment_rel), number_text(comparison.bound),
+      comparison.equal() ? "equal" : "NOT EQUAL"));
 }
 
 int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
   const parallel::ParallelConfig& parallel = settings.config.parallel;
   comm::Communicator& world = launch.world();
-  train::LayoutComparison verdict;
+  train::LayoutComparison comparison;
   const std::string idle = train::keys_without_effect(parallel);
   if (!idle.empty() && world.rank() == 0) log::warn(idle);
   if (world.size() == 1) {
     const int ranks = settings.ranks > 0 ? static_cast<int>(settings.ranks)
                                          : fewest_ranks(parallel, settings.config.model.moe.on());
     train::check_verifiable(settings.config, ranks);
-    verdict = verify_on_threads(settings, ranks);
-    print_verdict(settings, verdict, ranks, "thread", at::kCPU);
-    return verdict.equal() ? kExitDone : kExitUnequal;
+    comparison = verify_on_threads(settings, ranks);
+    print_comparison(settings, comparison, ranks, "thread", at::kCPU);
+    return comparison.equal() ? kExitDone : kExitUnequal;
   }
   comm::all_or_none(world, [&] { train::check_verifiable(settings.config, world.size()); });
   device::set_cpu_threads(settings.config.train.threads, launch.info().local_size);
@@ -143,10 +145,11 @@ int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
     on_device = comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
   comm::Communicator& used = on_device ? *on_device : world;
   const std::vector<int> nodes = comm::all_gather_value(world, launch.info().node, "nodes");
-  verdict = train::verify_layout(used, settings.config, settings.steps, device, nodes);
+  comparison = train::verify_layout(used, settings.config, settings.steps, device, nodes);
   const bool equal =
-      comm::broadcast_value<std::int64_t>(world, verdict.equal() ? 1 : 0, 0, "verdict") == 1;
-  if (world.rank() == 0) print_verdict(settings, verdict, world.size(), used.backend(), device);
+      comm::broadcast_value<std::int64_t>(world, comparison.equal() ? 1 : 0, 0, "verdict") == 1;
+  if (world.rank() == 0)
+    print_comparison(settings, comparison, world.size(), used.backend(), device);
   return equal ? kExitDone : kExitUnequal;
 }
 

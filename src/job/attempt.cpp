@@ -77,71 +77,74 @@ AttemptId take_attempt_id(const Json& object, const std::string& where) {
           json_get<std::int64_t>(object, "attempt", where)};
 }
 
-void put_failure_report(Json& object, const FailureReport& verdict) {
-  object["rank"] = verdict.rank;
-  object["host"] = verdict.host;
-  object["kind"] = verdict.kind;
-  object["exit_code"] = verdict.exit_code;
-  object["step"] = verdict.step;
-  object["message"] = verdict.message;
-  if (!verdict.lost.kind.empty()) {
-    object["lost"] = {
-        {"rank", verdict.lost.rank}, {"host", verdict.lost.host}, {"kind", verdict.lost.kind}};
+void put_failure_report(Json& object, const FailureReport& failure_report) {
+  object["rank"] = failure_report.rank;
+  object["host"] = failure_report.host;
+  object["kind"] = failure_report.kind;
+  object["exit_code"] = failure_report.exit_code;
+  object["step"] = failure_report.step;
+  object["message"] = failure_report.message;
+  if (!failure_report.lost.kind.empty()) {
+    object["lost"] = {{"rank", failure_report.lost.rank},
+                      {"host", failure_report.lost.host},
+                      {"kind", failure_report.lost.kind}};
   }
 }
 
 FailureReport take_failure_report(const Json& object, const std::string& where) {
-  FailureReport verdict;
-  verdict.rank = static_cast<int>(json_get<std::int64_t>(object, "rank", where));
-  verdict.host = json_get<std::string>(object, "host", where);
-  verdict.kind = json_get<std::string>(object, "kind", where);
-  verdict.exit_code = static_cast<int>(json_get<std::int64_t>(object, "exit_code", where));
-  verdict.step = json_get<std::int64_t>(object, "step", where);
-  verdict.message = json_get<std::string>(object, "message", where);
+  FailureReport failure_report;
+  failure_report.rank = static_cast<int>(json_get<std::int64_t>(object, "rank", where));
+  failure_report.host = json_get<std::string>(object, "host", where);
+  failure_report.kind = json_get<std::string>(object, "kind", where);
+  failure_report.exit_code = static_cast<int>(json_get<std::int64_t>(object, "exit_code", where));
+  failure_report.step = json_get<std::int64_t>(object, "step", where);
+  failure_report.message = json_get<std::string>(object, "message", where);
   if (const auto lost = object.find("lost"); lost != object.end()) {
-    verdict.lost = {static_cast<int>(json_get<std::int64_t>(*lost, "rank", where)),
-                    json_get<std::string>(*lost, "host", where),
-                    json_get<std::string>(*lost, "kind", where)};
+    failure_report.lost = {static_cast<int>(json_get<std::int64_t>(*lost, "rank", where)),
+                           json_get<std::string>(*lost, "host", where),
+                           json_get<std::string>(*lost, "kind", where)};
   }
-  return verdict;
+  return failure_report;
 }
 
-void write_failure_report(const RunDirectory& folder, const FailureReport& verdict) noexcept {
+void write_failure_report(const RunDirectory& folder,
+                          const FailureReport& failure_report) noexcept {
   try {
     std::error_code ignored;
-    std::filesystem::create_directory(folder.verdicts(), ignored);
+    std::filesystem::create_directory(folder.failure_reports(), ignored);
     Json json = Json::object();
-    put_failure_report(json, verdict);
+    put_failure_report(json, failure_report);
     put_attempt_id(json, AttemptId::from_environment());
     json["pid"] = ::getpid();
     json["time"] = utc_now();
-    write_file_atomic(folder.verdicts() / rank_file(verdict.rank, ".json"), json_line(json));
+    write_file_atomic(folder.failure_reports() / rank_file(failure_report.rank, ".json"),
+                      json_line(json));
   } catch (const std::exception& error) {
     log::warn(formatted("cannot write a failure report: {}", error.what()));
   }
 }
 
 std::vector<FailureReport> read_failure_reports(const RunDirectory& folder) {
-  std::vector<FailureReport> verdicts;
+  std::vector<FailureReport> failure_reports;
   std::error_code code;
-  for (std::filesystem::directory_iterator it(folder.verdicts(), code), end; !code && it != end;
-       it.increment(code)) {
+  for (std::filesystem::directory_iterator it(folder.failure_reports(), code), end;
+       !code && it != end; it.increment(code)) {
     if (it->path().extension() != ".json") continue;
     try {
       const std::string where = it->path().string();
       const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
-      verdicts.push_back(take_failure_report(json, where));
-      verdicts.back().place = take_attempt_id(json, where);
+      failure_reports.push_back(take_failure_report(json, where));
+      failure_reports.back().place = take_attempt_id(json, where);
     } catch (const Error&) {  // damaged, or written by another program
     }
   }
-  std::sort(verdicts.begin(), verdicts.end(),
+  std::sort(failure_reports.begin(), failure_reports.end(),
             [](const FailureReport& a, const FailureReport& b) { return a.rank < b.rank; });
-  return verdicts;
+  return failure_reports;
 }
 
 void clear_failure_reports(const RunDirectory& folder) {
-  remove_tree(folder.verdicts());
+  remove_tree(folder.failure_reports());
 }
 
 const AttemptRequest* Attempt::stop_request() const {
@@ -153,7 +156,7 @@ const AttemptRequest* Attempt::stop_request() const {
 std::vector<FailureReport> unrecorded_reports(const std::vector<FailureReport>& files,
                                               const Attempt& leg) {
   std::set<int> known;
-  for (const FailureReport& one : leg.verdicts) known.insert(one.rank);
+  for (const FailureReport& one : leg.failure_reports) known.insert(one.rank);
   std::vector<FailureReport> fresh;
   for (const FailureReport& one : files) {
     if (one.place == leg.place() && !known.contains(one.rank)) fresh.push_back(one);

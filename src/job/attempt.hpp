@@ -58,7 +58,7 @@ struct FailureReport {
 
 /// Writes the report with the current time and the attempt of this process. Never throws, because
 /// this process is about to exit.
-void write_failure_report(const RunDirectory& folder, const FailureReport& verdict) noexcept;
+void write_failure_report(const RunDirectory& folder, const FailureReport& failure_report) noexcept;
 
 /// Returns the reports in the directory, sorted by rank. Skips files that are not reports.
 std::vector<FailureReport> read_failure_reports(const RunDirectory& folder);
@@ -70,7 +70,7 @@ void clear_failure_reports(const RunDirectory& folder);
 /// object and back. Reading throws Error(data) naming `where`.
 void put_attempt_id(Json& object, const AttemptId& place);
 AttemptId take_attempt_id(const Json& object, const std::string& where);
-void put_failure_report(Json& object, const FailureReport& verdict);
+void put_failure_report(Json& object, const FailureReport& failure_report);
 FailureReport take_failure_report(const Json& object, const std::string& where);
 
 struct AttemptStart {
@@ -114,7 +114,7 @@ inline constexpr const char* kWhyCancelled = "the job was cancelled (scancel)";
 
 /// The restart decision after an attempt.
 struct Decision {
-  std::string verdict{};  // "done", "requeue", "restart" (in place), "stop"
+  std::string failure_report{};  // "done", "requeue", "restart" (in place), "stop"
   std::string why{};
   int exit_code = 0;
   RootCause root_cause{};
@@ -136,7 +136,7 @@ struct Attempt {
   std::int64_t committed = -1;  // newest step that this attempt committed
   double committed_at = 0;
   std::vector<AttemptRequest> requests;
-  std::vector<FailureReport> verdicts;
+  std::vector<FailureReport> failure_reports;
   std::optional<AttemptEnd> end;
   double ended_at = 0;
   std::optional<Decision> decision;

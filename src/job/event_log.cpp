@@ -71,7 +71,7 @@ AttemptStart start_in(const Json& line) {
 
 Decision decision_in(const Json& line) {
   Decision decision;
-  decision.verdict = text(line, "verdict");
+  decision.failure_report = text(line, "verdict");
   decision.why = text(line, "why");
   decision.exit_code = static_cast<int>(integer(line, "exit_code"));
   const auto cause = line.find("root_cause");
@@ -101,7 +101,7 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
   } else if (event == "request") {
     attempt.requests.push_back({text(line, "want"), text(line, "by"), integer(line, "step")});
   } else if (event == "verdict") {
-    attempt.verdicts.push_back(take_failure_report(line, kWhereJournal));
+    attempt.failure_reports.push_back(take_failure_report(line, kWhereJournal));
   } else if (event == "end") {
     attempt.end = AttemptEnd{text(line, "state"), static_cast<int>(integer(line, "exit_code")),
                              integer(line, "step")};
@@ -260,9 +260,9 @@ void EventLog::request(const AttemptRequest& request) {
   append("request", leg_, {{"want", request.want}, {"by", request.by}, {"step", request.step}});
 }
 
-void EventLog::verdict(const FailureReport& verdict, std::int64_t attempt) {
+void EventLog::failure_report(const FailureReport& failure_report, std::int64_t attempt) {
   Json members;
-  put_failure_report(members, verdict);
+  put_failure_report(members, failure_report);
   append("verdict", attempt, members);
 }
 
@@ -278,7 +278,7 @@ void EventLog::decision(const Decision& decision, const AttemptId& place) {
 }
 
 void put_decision(Json& object, const Decision& decision) {
-  object["verdict"] = decision.verdict;
+  object["verdict"] = decision.failure_report;
   object["why"] = decision.why;
   object["exit_code"] = decision.exit_code;
   object["root_cause"] = {{"rank", decision.root_cause.rank},

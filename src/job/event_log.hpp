@@ -75,7 +75,7 @@ class EventLog {
   void ready(const AttemptReady& ready);
   void commit(std::int64_t step);
   void request(const AttemptRequest& request);
-  void verdict(const FailureReport& verdict, std::int64_t attempt);
+  void failure_report(const FailureReport& failure_report, std::int64_t attempt);
   void end(const AttemptEnd& end);
   void decision(const Decision& decision, const AttemptId& place);
 

@@ -48,8 +48,8 @@ bool RunDirectory::is_blank() const {
     const std::string name = entry.path().filename().string();
     if (entry.path() == checkpoints() && fs::is_empty(entry.path(), code)) continue;
     const bool ours = name.starts_with("LOCK") || name.starts_with("status.json.tmp.") ||
-                      entry.path() == journal() || entry.path() == submit() ||
-                      entry.path() == verdicts();
+                      entry.path() == event_log() || entry.path() == submit() ||
+                      entry.path() == failure_reports();
     if (!ours) return false;
   }
   return true;
@@ -90,7 +90,7 @@ std::int64_t committed_step(const RunDirectory& folder) {
     const Json status = read_json(folder.status(), {.max_bytes = kMaxStatusBytes});
     return json_get<std::int64_t>(status, "committed", folder.status().string());
   } catch (const Error&) {  // missing, or written by an older version
-    return read_event_log(folder.journal()).committed();
+    return read_event_log(folder.event_log()).committed();
   }
 }
 

@@ -22,7 +22,7 @@ struct RunDirectory {
   [[nodiscard]] std::filesystem::path peak() const { return root / "peak.json"; }
 
   /// The event log of all attempts and jobs (event_log.hpp).
-  [[nodiscard]] std::filesystem::path journal() const { return root / "journal.jsonl"; }
+  [[nodiscard]] std::filesystem::path event_log() const { return root / "journal.jsonl"; }
 
   /// The status of the run for scripts (write_status()).
   [[nodiscard]] std::filesystem::path status() const { return root / "status.json"; }
@@ -34,7 +34,7 @@ struct RunDirectory {
   [[nodiscard]] std::filesystem::path save_file() const { return root / "SAVE"; }
 
   /// Directories with one file per rank: failure reports, stack traces, skipped steps.
-  [[nodiscard]] std::filesystem::path verdicts() const { return root / "verdicts"; }
+  [[nodiscard]] std::filesystem::path failure_reports() const { return root / "verdicts"; }
 
   [[nodiscard]] std::filesystem::path stacks() const { return root / "stacks"; }
 

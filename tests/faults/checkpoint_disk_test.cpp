@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/maintenance/newest.hpp"
 #include "core/files/hdf5.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"

@@ -2,7 +2,7 @@
 // damage_test.cpp tests a sample.
 #include <gtest/gtest.h>
 
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "core/hash/xxh3.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/two_steps.hpp"

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/retention.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/retention.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "core/hash/xxh3.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/support.hpp"

@@ -5,8 +5,8 @@
 #include <cerrno>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/newest.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/newest.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "core/files/hdf5.hpp"
 #include "support/child.hpp"
 #include "support/disk_recorder.hpp"

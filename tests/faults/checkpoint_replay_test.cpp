@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/retention.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/retention.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "support/disk_recorder.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"

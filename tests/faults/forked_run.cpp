@@ -69,8 +69,8 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
     const auto keys = train::make_run_keys(config, task->section());
     train::RunStart start = configure(run, *task, config, *keys, *world);
     const job::RunDirectory folder{run.folder};
-    const auto journal = std::make_shared<job::EventLog>(folder.journal());
-    watch.emplace(*world, launch, folder, journal, options.activity, beat,
+    const auto event_log = std::make_shared<job::EventLog>(folder.event_log());
+    watch.emplace(*world, launch, folder, event_log, options.activity, beat,
                   comm::gather_network_settings(*world, launch.hostname));
     return train::run_task({"trireme",
                             "pretrain",
@@ -80,7 +80,7 @@ int rank_main(const ForkedRun& run, int rank, std::vector<Fd> row) {
                             folder,
                             std::move(start),
                             {launch, *world, {}, options, {}},
-                            journal},
+                            event_log},
                            config);
   };
   const int code = comm::run_rank("trireme", body, [&](int failure) {

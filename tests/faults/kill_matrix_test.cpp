@@ -21,7 +21,7 @@
 #include <tuple>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"

@@ -38,9 +38,9 @@ int code_without_leg(int srun_code) {
 
 int code_of(const Attempt& attempt) {
   if (attempt.end) return attempt.end->exit_code;
-  const auto error = std::find_if(attempt.verdicts.begin(), attempt.verdicts.end(),
+  const auto error = std::find_if(attempt.failure_reports.begin(), attempt.failure_reports.end(),
                                   [](const FailureReport& one) { return one.kind == "error"; });
-  return error == attempt.verdicts.end() ? exit_code(ErrorKind::comm) : error->exit_code;
+  return error == attempt.failure_reports.end() ? exit_code(ErrorKind::comm) : error->exit_code;
 }
 
 Ending ending_of(const Attempt& attempt, std::int64_t committed_before, double now_s) {
@@ -96,8 +96,8 @@ std::string steps_text(std::int64_t before, std::int64_t after) {
                    name(after));
 }
 
-Decision ended(Decision decision, const char* verdict, const std::string& why, int code) {
-  decision.verdict = verdict;
+Decision ended(Decision decision, const char* failure_report, const std::string& why, int code) {
+  decision.failure_report = failure_report;
   decision.why = why;
   decision.exit_code = code;
   return decision;
@@ -116,11 +116,11 @@ std::vector<std::string> hosts_to_leave(const std::vector<Attempt>& attempts, st
   return {};
 }
 
-bool is_out_of_memory(const FailureReport& verdict) {
-  std::string text = verdict.message;
+bool is_out_of_memory(const FailureReport& failure_report) {
+  std::string text = failure_report.message;
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return verdict.exit_code == exit_code(ErrorKind::resource) &&
+  return failure_report.exit_code == exit_code(ErrorKind::resource) &&
          text.find("out of memory") != std::string::npos;
 }
 
@@ -194,7 +194,7 @@ Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) 
                                : "refused before it began: " + facts.refusal};
   } else {
     Attempt lost_start;
-    lost_start.verdicts = facts.start_reports;
+    lost_start.failure_reports = facts.start_reports;
     decision.root_cause = root_cause_of(mine ? attempts[*mine] : lost_start, facts.srun_code);
     blame_lost_node(facts.lost_nodes, decision.root_cause);
     if (facts.job.is_out_of_memory() && decision.root_cause.kind == "killed")
@@ -257,8 +257,9 @@ Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) 
 
 RootCause root_cause_of(const Attempt& attempt, int srun_code) {
   for (const CauseRow& row : rows()) {
-    const auto found = std::find_if(attempt.verdicts.begin(), attempt.verdicts.end(), row.holds);
-    if (found == attempt.verdicts.end()) continue;
+    const auto found =
+        std::find_if(attempt.failure_reports.begin(), attempt.failure_reports.end(), row.holds);
+    if (found == attempt.failure_reports.end()) continue;
     RootCause cause = row.cause(*found);
     if (cause.kind == "peer") cause.kind = "error";
     return cause;

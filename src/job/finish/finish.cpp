@@ -31,7 +31,7 @@ void check_folder(const RunDirectory& folder, bool dry_run) {
   if (folder.holds_run()) return;
   std::error_code code;
   const bool exists = std::filesystem::is_directory(folder.root, code);
-  if (dry_run && !(exists && std::filesystem::exists(folder.journal(), code)))
+  if (dry_run && !(exists && std::filesystem::exists(folder.event_log(), code)))
     fail(ErrorKind::data, "{} is not a run directory", folder.root.string());
   if (!exists || folder.is_blank()) return;  // prepare() reports all other problems
   folder.refuse_foreign();
@@ -43,7 +43,7 @@ std::vector<Attempt> with_reports(std::vector<Attempt> attempts, const RunDirect
   if (const auto mine = ended_attempt(attempts, place)) {
     Attempt& attempt = attempts[*mine];
     for (const FailureReport& one : unrecorded_reports(read_failure_reports(folder), attempt))
-      attempt.verdicts.push_back(one);
+      attempt.failure_reports.push_back(one);
   }
   return attempts;
 }
@@ -62,15 +62,15 @@ std::optional<Decision> decided_before(const std::vector<Attempt>& attempts,
 }
 
 void log_decision(const RunDirectory& folder, const FinishFacts& facts, const Decision& decision,
-                  EventLog& journal) {
-  if (const auto mine = ended_attempt(journal.attempts(), facts.place)) {
-    const Attempt& attempt = journal.attempts()[*mine];
+                  EventLog& event_log) {
+  if (const auto mine = ended_attempt(event_log.attempts(), facts.place)) {
+    const Attempt& attempt = event_log.attempts()[*mine];
     for (const FailureReport& one : unrecorded_reports(read_failure_reports(folder), attempt))
-      journal.verdict(one, attempt.number);
+      event_log.failure_report(one, attempt.number);
   } else {
-    journal.begin_attempt();
+    event_log.begin_attempt();
   }
-  journal.decision(decision, facts.place);
+  event_log.decision(decision, facts.place);
 }
 
 /// Writes status.json for an attempt that could not write it itself.
@@ -97,7 +97,7 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   const auto decided = [&](const std::vector<Attempt>& attempts) {
     return decide(with_reports(attempts, folder, facts.place), facts);
   };
-  Decision first = decided(read_event_log(folder.journal()).attempts);
+  Decision first = decided(read_event_log(folder.event_log()).attempts);
   std::error_code code;
   const bool is_refusal =
       first.exit_code == exit_code(ErrorKind::usage) && !std::filesystem::exists(folder.root, code);
@@ -109,17 +109,17 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   const auto in_use = comm::capture([&] { lock.emplace(folder.root, options); });
   if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
   if (in_use) {  // another process trains there already
-    first.verdict = "stop";
+    first.failure_report = "stop";
     first.why = in_use->what();
     return first;
   }
-  EventLog journal(folder.journal());
-  journal.open_newest_attempt([&lock] { return lock->is_held(); });
-  const auto before = decided_before(journal.attempts(), facts.place);
+  EventLog event_log(folder.event_log());
+  event_log.open_newest_attempt([&lock] { return lock->is_held(); });
+  const auto before = decided_before(event_log.attempts(), facts.place);
   const Decision decision =
-      before ? *before : decided(journal.attempts());  // decide again under the lock
-  if (!before) log_decision(folder, facts, decision, journal);
-  complete_status(folder, facts, decision, journal.attempts());
+      before ? *before : decided(event_log.attempts());  // decide again under the lock
+  if (!before) log_decision(folder, facts, decision, event_log);
+  complete_status(folder, facts, decision, event_log.attempts());
   return decision;
 }
 

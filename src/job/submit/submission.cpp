@@ -130,7 +130,7 @@ scheduler::JobOrder order_of(const SubmitRequest& request, const scheduler::Node
 double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_bytes,
                    std::int64_t nodes) {
   double start_s = kStart_s;
-  for (const Attempt& attempt : read_event_log(RunDirectory{run}.journal()).attempts)
+  for (const Attempt& attempt : read_event_log(RunDirectory{run}.event_log()).attempts)
     if (attempt.ready) start_s = attempt.ready->start_s;
   return start_s +
          static_cast<double>(checkpoint_bytes) / (kWriteBytesPerS * static_cast<double>(nodes));

@@ -110,8 +110,8 @@ void take_configuration(const RunDirectory& folder, RunView& view) {
 }
 
 std::string state_of(const Attempt& attempt, const RunDirectory& folder, double now_s) {
-  if (attempt.decision &&
-      (attempt.decision->verdict == "requeue" || attempt.decision->verdict == "restart"))
+  if (attempt.decision && (attempt.decision->failure_report == "requeue" ||
+                           attempt.decision->failure_report == "restart"))
     return "queued";
   if (attempt.end) return attempt.end->state;
   if (attempt.decision) return "failed";
@@ -178,9 +178,9 @@ std::string state_with_jobs(const std::string& state, const Attempt* newest, boo
 }
 
 RunView view_run(const RunDirectory& folder, double now_s, const scheduler::SchedulerQuery& ask) {
-  const EventLogContent journal = read_event_log(folder.journal());
+  const EventLogContent event_log = read_event_log(folder.event_log());
   const std::vector<SubmissionRecord> submitted = read_submissions(folder);
-  if (!folder.holds_run() && journal.attempts.empty() && submitted.empty())
+  if (!folder.holds_run() && event_log.attempts.empty() && submitted.empty())
     fail(ErrorKind::data, "{} is not a run directory; a queued job creates it when the job begins",
          folder.root.string());
   RunView view;
@@ -189,11 +189,11 @@ RunView view_run(const RunDirectory& folder, double now_s, const scheduler::Sche
   take_metrics(folder, now_s, view);
   if (const std::int64_t committed = committed_step(folder); committed >= 0)
     view.last_commit_step = committed;
-  for (const Attempt& attempt : journal.attempts) {
+  for (const Attempt& attempt : event_log.attempts) {
     if (attempt.committed >= 0)
       view.last_commit_age_s = std::max(0.0, now_s - attempt.committed_at);
   }
-  const Attempt* attempt = journal.attempts.empty() ? nullptr : &journal.attempts.back();
+  const Attempt* attempt = event_log.attempts.empty() ? nullptr : &event_log.attempts.back();
   if (attempt != nullptr) {
     view.attempt = attempt->number;
     view.job = attempt->place().job;

@@ -125,12 +125,13 @@ std::vector<std::string> attach_words(std::string_view heading, const std::strin
 
 StackReport ask_for_stacks(const RunDirectory& folder, std::optional<std::int64_t> rank,
                            double wait_s) {
-  const EventLogContent journal = read_event_log(folder.journal());
-  if (journal.attempts.empty() && !folder.holds_run() && read_submissions(folder).empty())
+  const EventLogContent event_log = read_event_log(folder.event_log());
+  if (event_log.attempts.empty() && !folder.holds_run() && read_submissions(folder).empty())
     fail(ErrorKind::data, "{} is not a run directory", folder.root.string());
-  if (journal.attempts.empty() || !journal.attempts.back().start || journal.attempts.back().end)
+  if (event_log.attempts.empty() || !event_log.attempts.back().start ||
+      event_log.attempts.back().end)
     return {};
-  const AttemptStart& attempt = *journal.attempts.back().start;
+  const AttemptStart& attempt = *event_log.attempts.back().start;
   const auto before = sizes_of(folder.stacks());
   const std::string refused = ask(folder, attempt.place.job);
   StackReport report;
@@ -169,7 +170,7 @@ std::vector<std::string> attach_to(const RunDirectory& folder, std::int64_t rank
     fail(ErrorKind::usage, "--rank {}: the run has ranks 0 to {}", rank, report.ranks - 1);
   if (report.of_rank.empty())
     fail(ErrorKind::comm, "rank {} did not answer within {} s", rank, wait_s);
-  const std::string job = read_event_log(folder.journal()).attempts.back().start->place.job;
+  const std::string job = read_event_log(folder.event_log()).attempts.back().start->place.job;
   return attach_words(report.of_rank, job, arguments);
 }
 

@@ -16,10 +16,10 @@ constexpr double kHeartbeatFirst_s = 10;
 
 comm::HeartbeatOptions leaving_run(comm::HeartbeatOptions options, const comm::LaunchInfo& launch,
                                    const job::RunDirectory& folder,
-                                   const std::shared_ptr<job::EventLog>& journal,
+                                   const std::shared_ptr<job::EventLog>& event_log,
                                    const std::shared_ptr<comm::Activity>& activity,
                                    const std::string& network) {
-  options.on_loss = [launch, folder, journal, activity, network,
+  options.on_loss = [launch, folder, event_log, activity, network,
                      kills = num_oom_kills()](const comm::PeerLoss& loss) {
     const int speaker = loss.rank == 0 ? 1 : 0;
     if (launch.rank == speaker && loss.exit_code == exit_code(ErrorKind::comm))
@@ -27,7 +27,7 @@ comm::HeartbeatOptions leaving_run(comm::HeartbeatOptions options, const comm::L
     // The current step is not complete. Step 0: the run directory is not claimed yet.
     const std::int64_t step = activity->snapshot().step;
     if (step > 0)
-      record_peer_failure(folder, *journal, launch, loss, step - 1, num_oom_kills() > kills);
+      record_peer_failure(folder, *event_log, launch, loss, step - 1, num_oom_kills() > kills);
     log::flush();
     ::_exit(loss.exit_code);
   };
@@ -57,11 +57,11 @@ std::string network_advice(const std::string& network) {
 }
 
 RankWatch::RankWatch(comm::Communicator& world, const comm::LaunchInfo& launch,
-                     const job::RunDirectory& folder, std::shared_ptr<job::EventLog> journal,
+                     const job::RunDirectory& folder, std::shared_ptr<job::EventLog> event_log,
                      std::shared_ptr<comm::Activity> activity, comm::HeartbeatOptions options,
                      const std::string& network)
     : heartbeat_(world, launch, activity,
-                 leaving_run(std::move(options), launch, folder, journal, activity, network)),
+                 leaving_run(std::move(options), launch, folder, event_log, activity, network)),
       stack_requests_([folder, activity, rank = launch.rank] {
         write_own_stacks(folder, rank, activity->snapshot().step, "SIGUSR1");
       }) {}

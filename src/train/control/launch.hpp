@@ -30,7 +30,7 @@ class RankWatch {
   /// Starts watching. `activity`: activity of the communicators. Sets `options.on_loss`. `network`:
   /// text that one rank shows if the network may be the cause. Collective.
   RankWatch(comm::Communicator& world, const comm::LaunchInfo& launch,
-            const job::RunDirectory& folder, std::shared_ptr<job::EventLog> journal,
+            const job::RunDirectory& folder, std::shared_ptr<job::EventLog> event_log,
             std::shared_ptr<comm::Activity> activity, comm::HeartbeatOptions options,
             const std::string& network);
 

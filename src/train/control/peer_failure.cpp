@@ -20,21 +20,21 @@ const char* kind_of(const comm::PeerLoss& loss, bool is_oom) {
 
 }  // namespace
 
-void record_peer_failure(const job::RunDirectory& folder, job::EventLog& journal,
+void record_peer_failure(const job::RunDirectory& folder, job::EventLog& event_log,
                          const comm::LaunchInfo& launch, const comm::PeerLoss& loss,
                          std::int64_t step, bool memory_ran_out) noexcept {
   const bool mine = loss.rank == launch.rank;
   const std::string message =
       formatted("rank {} (host {}, pid {}): {}", loss.rank, loss.hostname, loss.pid, loss.reason);
-  job::FailureReport verdict{launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code,
-                             step,        message};
+  job::FailureReport failure_report{
+      launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code, step, message};
   const bool is_oom = memory_ran_out && loss.hostname == launch.hostname;
-  if (!mine) verdict.lost = {loss.rank, loss.hostname, kind_of(loss, is_oom)};
-  job::write_failure_report(folder, verdict);
-  if (launch.rank == 0 && journal.may_write()) {
+  if (!mine) failure_report.lost = {loss.rank, loss.hostname, kind_of(loss, is_oom)};
+  job::write_failure_report(folder, failure_report);
+  if (launch.rank == 0 && event_log.may_write()) {
     try {
-      journal.verdict(verdict, journal.attempt());
-      journal.end({"failed", loss.exit_code, step});
+      event_log.failure_report(failure_report, event_log.attempt());
+      event_log.end({"failed", loss.exit_code, step});
       job::write_status(folder, "failed", loss.exit_code, step);
     } catch (const std::exception& error) {
       log::error(error.what());

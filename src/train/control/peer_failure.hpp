@@ -15,7 +15,7 @@ namespace trireme::train {
 /// status.json ("failed"); after a hang also its stacks. Runs on the heartbeat's thread; never
 /// throws. `step`: number of completed steps. `memory_ran_out`: true if the kernel killed a
 /// process on this node since the start.
-void record_peer_failure(const job::RunDirectory& folder, job::EventLog& journal,
+void record_peer_failure(const job::RunDirectory& folder, job::EventLog& event_log,
                          const comm::LaunchInfo& launch, const comm::PeerLoss& loss,
                          std::int64_t step, bool memory_ran_out) noexcept;
 

@@ -31,7 +31,8 @@ std::vector<std::string> without_duplicates(const std::vector<std::string>& host
 
 RunRecord::RunRecord(const RunRequest& run)
     : run_(run),
-      journal_(run.journal ? run.journal : std::make_shared<job::EventLog>(run.folder.journal())),
+      event_log_(run.event_log ? run.event_log
+                               : std::make_shared<job::EventLog>(run.folder.event_log())),
       step_(run.start.kind == RunStart::Kind::resume_run ? run.start.step() : 0) {}
 
 void RunRecord::claim() {
@@ -64,15 +65,15 @@ void RunRecord::take_folder() {
 }
 
 void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> hashes) {
-  journal_->open([this] { return lock_ && lock_->is_held(); });
-  if (!journal_->attempts().empty()) {
-    const job::Attempt& before = journal_->attempts().back();
-    for (const job::FailureReport& verdict :
+  event_log_->open([this] { return lock_ && lock_->is_held(); });
+  if (!event_log_->attempts().empty()) {
+    const job::Attempt& before = event_log_->attempts().back();
+    for (const job::FailureReport& failure_report :
          job::unrecorded_reports(job::read_failure_reports(run_.folder), before))
-      journal_->verdict(verdict, before.number);
+      event_log_->failure_report(failure_report, before.number);
   }
-  journal_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
-                   job::job_end_from_environment()});
+  event_log_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
+                     job::job_end_from_environment()});
   started_ = true;
 }
 
@@ -91,7 +92,7 @@ void RunRecord::reached(std::int64_t step) {
   step_ = step;
   if (stepped_) return;
   stepped_ = true;
-  warn_on_error([&] { journal_->ready({step, process_age_s()}); });
+  warn_on_error([&] { event_log_->ready({step, process_age_s()}); });
 }
 
 bool RunRecord::may_write() {
@@ -104,17 +105,17 @@ void RunRecord::show(const char* state, int code, std::int64_t committed) {
 
 void RunRecord::committed(std::int64_t step) {
   if (!may_write()) return;
-  journal_->commit(step);
+  event_log_->commit(step);
   job::write_status(run_.folder, "running", kExitDone, step, step);
 }
 
 void RunRecord::requested(const std::string& want, const std::string& by) {
-  warn_on_error([&] { journal_->request({want, by, step_}); });
+  warn_on_error([&] { event_log_->request({want, by, step_}); });
 }
 
 void RunRecord::end(const char* state, int code) {
   if (!may_write()) return;
-  warn_on_error([&] { journal_->end({state, code, step_}); });
+  warn_on_error([&] { event_log_->end({state, code, step_}); });
   job::write_status(run_.folder, state, code, step_);
 }
 
@@ -148,13 +149,14 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
     if (rank == 0) leave_folder();
     return;
   }
-  const job::FailureReport verdict{rank, run_.ranks.launch.hostname, kind, code, step_, message};
-  job::write_failure_report(run_.folder, verdict);
+  const job::FailureReport failure_report{rank,   run_.ranks.launch.hostname, kind, code, step_,
+                                          message};
+  job::write_failure_report(run_.folder, failure_report);
   if (!may_write()) return;
   // The caller reports the first error, even if the disk is too full for this record.
   warn_on_error([&] {
     if (!started_) start(run_.start.own ? step_ : -1, {});
-    journal_->verdict(verdict, journal_->attempt());
+    event_log_->failure_report(failure_report, event_log_->attempt());
     end("failed", code);
   });
 }

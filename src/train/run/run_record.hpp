@@ -57,7 +57,7 @@ class RunRecord {
   [[nodiscard]] bool may_write();
 
   const RunRequest& run_;
-  std::shared_ptr<job::EventLog> journal_;
+  std::shared_ptr<job::EventLog> event_log_;
   std::optional<checkpoint::RunLock> lock_;  // on rank 0
   bool claimed_ = false;                     // on all ranks
   bool begun_ = false;                       // on all ranks

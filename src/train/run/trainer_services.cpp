@@ -43,10 +43,10 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
 
 void TrainerServices::open_sinks(const RunRequest& run, const StartState& beginning) {
   if (run.ranks.world.rank() != 0) return;
-  const job::EventLogContent journal = job::read_event_log(run.folder.journal());
-  const std::int64_t leg = journal.attempts.empty() ? 1 : journal.attempts.back().number;
+  const job::EventLogContent event_log = job::read_event_log(run.folder.event_log());
+  const std::int64_t leg = event_log.attempts.empty() ? 1 : event_log.attempts.back().number;
   for (auto& sink : make_sinks(run.config.metrics, {.folder = run.folder,
-                                                   .run_id = journal.run_id(),
+                                                   .run_id = event_log.run_id(),
                                                    .task = std::string(run.name),
                                                    .config = config_texts(run.keys),
                                                    .num_ranks = run.ranks.world.size(),

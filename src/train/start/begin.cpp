@@ -7,7 +7,7 @@
 #include "checkpoint/exchange/special_tokens.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
-#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/maintenance/newest.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"

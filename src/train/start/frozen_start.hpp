@@ -3,7 +3,7 @@
 #include <string>
 
 #include "checkpoint/load/load.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_request.hpp"

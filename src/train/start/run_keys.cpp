@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/upkeep/model_path.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "optim/optimizer.hpp"

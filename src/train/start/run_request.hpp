@@ -35,7 +35,7 @@ struct RunRequest {
   RunStart start;
   RunRanks ranks;
   std::shared_ptr<job::EventLog>
-      journal;  // event log; writes nothing until the directory is claimed
+      event_log;  // event log; writes nothing until the directory is claimed
 };
 
 }  // namespace trireme::train

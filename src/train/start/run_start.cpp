@@ -10,7 +10,7 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/load/load.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"

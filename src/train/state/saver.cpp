@@ -1,7 +1,7 @@
 #include "train/state/saver.hpp"
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/maintenance/retention.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"

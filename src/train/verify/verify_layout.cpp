@@ -61,25 +61,26 @@ std::int64_t accumulation_of(const RunConfig& config) {
 }  // namespace
 
 LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expected) {
-  LayoutComparison verdict;
+  LayoutComparison comparison;
   for (std::size_t step = 0; step < expected.losses.size(); ++step) {
-    keep_worst(verdict.loss_rel, distance(trace.losses[step], expected.losses[step]));
-    keep_worst(verdict.norm_rel, distance(trace.norms[step], expected.norms[step]));
+    keep_worst(comparison.loss_rel, distance(trace.losses[step], expected.losses[step]));
+    keep_worst(comparison.norm_rel, distance(trace.norms[step], expected.norms[step]));
     for (const parallel::GatheredParam& param : expected.params) {
-      const double before = verdict.grad_rel;
-      keep_worst(verdict.grad_rel,
+      const double before = comparison.grad_rel;
+      keep_worst(comparison.grad_rel,
                  distance(param.of(trace.grads[step]), param.of(expected.grads[step])));
-      if (verdict.grad_rel != before) verdict.grad_worst = param.name;
+      if (comparison.grad_rel != before) comparison.grad_worst = param.name;
     }
   }
   for (const parallel::GatheredParam& param : expected.params) {
-    keep_worst(verdict.weight_rel, distance(param.of(trace.weights), param.of(expected.weights)));
+    keep_worst(comparison.weight_rel,
+               distance(param.of(trace.weights), param.of(expected.weights)));
     for (std::size_t slot = 0; slot < expected.moments.size(); ++slot) {
-      keep_worst(verdict.moment_rel,
+      keep_worst(comparison.moment_rel,
                  distance(param.of(trace.moments[slot]), param.of(expected.moments[slot])));
     }
   }
-  return verdict;
+  return comparison;
 }
 
 model::ModelConfig small_model_like(const model::ModelConfig& model,
@@ -161,9 +162,9 @@ LayoutComparison verify_layout(comm::Communicator& world, const RunConfig& confi
     return micro_batches(step * data * share, data * share, data * share, length, vocab);
   };
   comm::SelfCommunicator alone;
-  LayoutComparison verdict = compare_trials(trace, run_trial(alone, plan));
-  verdict.audit = trace.audit;
-  return verdict;
+  LayoutComparison comparison = compare_trials(trace, run_trial(alone, plan));
+  comparison.audit = trace.audit;
+  return comparison;
 }
 
 }  // namespace trireme::train

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/process/failpoints.hpp"
 #include "unit/checkpoint/support.hpp"

@@ -9,8 +9,8 @@
 
 #include "bin/trireme/commands.hpp"
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/commands.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/agree.hpp"
 #include "core/files/json.hpp"
 #include "core/process/failpoints.hpp"

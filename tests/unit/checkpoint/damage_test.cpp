@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "core/hash/xxh3.hpp"
 #include "support/sanitized.hpp"
 #include "unit/checkpoint/two_steps.hpp"

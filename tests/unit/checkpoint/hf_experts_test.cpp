@@ -6,8 +6,8 @@
 
 #include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/commands.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "unit/checkpoint/hf_models.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"

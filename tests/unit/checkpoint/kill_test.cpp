@@ -4,8 +4,8 @@
 #include <cstdlib>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/retention.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/retention.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "core/process/failpoints.hpp"
 #include "support/child.hpp"
 #include "unit/checkpoint/one_rank.hpp"

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "checkpoint/minimind/minimind_import.hpp"
 #include "checkpoint/minimind/torch_file.hpp"
-#include "checkpoint/upkeep/verify.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
 #include "unit/checkpoint/torch_save.hpp"

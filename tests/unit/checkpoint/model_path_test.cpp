@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/model_path.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 
 #include <gtest/gtest.h>
 

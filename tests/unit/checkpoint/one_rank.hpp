@@ -1,9 +1,9 @@
 #pragma once
 #include "checkpoint/exchange/safetensors.hpp"
 #include "checkpoint/hf/hf_export.hpp"
-#include "checkpoint/upkeep/commands.hpp"
-#include "checkpoint/upkeep/reshard.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/commands.hpp"
+#include "checkpoint/maintenance/reshard.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/self/self_communicator.hpp"
 
 /// Runs an operation of several ranks on one rank.

@@ -1,12 +1,12 @@
-#include "checkpoint/upkeep/reshard.hpp"
+#include "checkpoint/maintenance/reshard.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/diff.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/diff.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "support/sanitized.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"

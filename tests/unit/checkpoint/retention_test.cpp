@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/maintenance/retention.hpp"
 
 #include <gtest/gtest.h>
 

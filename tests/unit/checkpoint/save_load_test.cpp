@@ -6,7 +6,7 @@
 
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/load/replicas.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "support/hdf5_values.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"

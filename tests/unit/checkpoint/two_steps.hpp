@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/maintenance/newest.hpp"
 #include "unit/checkpoint/support.hpp"
 
 namespace trireme::test {

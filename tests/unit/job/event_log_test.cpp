@@ -33,7 +33,7 @@ class JournalTest : public Scratch {
     first.end({"stopped", 75, 7});
     EventLog second(file());
     second.open([] { return true; });
-    second.verdict({2, "n2", "error", 4, 6, "disk \xff full"}, 1);
+    second.failure_report({2, "n2", "error", 4, 6, "disk \xff full"}, 1);
     second.start({{"7", 1, 0}, {"n1"}, 2, {}, 7});
   }
 };
@@ -57,8 +57,8 @@ TEST_F(JournalTest, TellsWhatWasWritten) {
   EXPECT_EQ(attempt.ready->start_s, 2.5);
   EXPECT_EQ(attempt.stop_request()->by, "SIGUSR2");
   EXPECT_EQ(attempt.end->exit_code, 75);
-  ASSERT_EQ(attempt.verdicts.size(), 1U) << "the failure report that the next attempt found";
-  EXPECT_EQ(attempt.verdicts[0].host, "n2");
+  ASSERT_EQ(attempt.failure_reports.size(), 1U) << "the failure report that the next attempt found";
+  EXPECT_EQ(attempt.failure_reports[0].host, "n2");
   EXPECT_EQ(content.attempts[1].start->resumed_from, 7);
   EXPECT_FALSE(content.attempts[1].end);
   // Parses each line separately, like another program reads it.
@@ -165,12 +165,12 @@ TEST_F(JournalTest, AFencedWritersLinesArePassedOver) {
 }
 
 TEST_F(JournalTest, ThreadsWriteWholeLines) {
-  EventLog journal(file());
-  journal.open([] { return true; });
+  EventLog event_log(file());
+  event_log.open([] { return true; });
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&] {
-      for (int i = 0; i < 5; ++i) journal.commit(i);
+      for (int i = 0; i < 5; ++i) event_log.commit(i);
     });
   for (std::thread& thread : threads) thread.join();
 
@@ -178,10 +178,10 @@ TEST_F(JournalTest, ThreadsWriteWholeLines) {
 }
 
 TEST_F(JournalTest, IsInertUntilItIsOpened) {
-  EventLog journal(file());
-  journal.commit(3);
+  EventLog event_log(file());
+  event_log.commit(3);
 
-  EXPECT_FALSE(journal.may_write());
+  EXPECT_FALSE(event_log.may_write());
   EXPECT_FALSE(std::filesystem::exists(file()));
   EXPECT_EQ(read_event_log(file()).lines, 0);
 }

@@ -44,16 +44,16 @@ class RunJobsTest : public Scratch {
 
   /// Adds an attempt of job 7 that has saved step 5. If `verdict` is given, the attempt has this
   /// restart decision.
-  void attempt(const std::string& verdict, const std::string& why = "") const {
+  void attempt(const std::string& failure_report, const std::string& why = "") const {
     run().prepare();
     write_status(run(), "running", 0, 5, 5);
-    EventLog journal(run().journal());
-    journal.open([] { return true; });
-    journal.start({{"7", 0, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
-    journal.commit(5);
-    if (verdict.empty()) return;
-    journal.end({"stopped", 75, 5});
-    journal.decision({.verdict = verdict, .why = why}, {"7", 0, 0});
+    EventLog event_log(run().event_log());
+    event_log.open([] { return true; });
+    event_log.start({{"7", 0, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
+    event_log.commit(5);
+    if (failure_report.empty()) return;
+    event_log.end({"stopped", 75, 5});
+    event_log.decision({.failure_report = failure_report, .why = why}, {"7", 0, 0});
   }
 };
 

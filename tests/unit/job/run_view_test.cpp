@@ -18,16 +18,16 @@ class RunViewTest : public Scratch {
   [[nodiscard]] RunDirectory run() const { return {at("run")}; }
 
   void write_leg(std::int64_t restart) const {
-    EventLog journal(run().journal());
-    journal.open([] { return true; });
-    journal.start({{"7", restart, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
-    journal.commit(5);
+    EventLog event_log(run().event_log());
+    event_log.open([] { return true; });
+    event_log.start({{"7", restart, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
+    event_log.commit(5);
   }
 
   void end_leg(const AttemptEnd& end) const {
-    EventLog journal(run().journal());
-    journal.open_newest_attempt([] { return true; });
-    journal.end(end);
+    EventLog event_log(run().event_log());
+    event_log.open_newest_attempt([] { return true; });
+    event_log.end(end);
   }
 
   void SetUp() override {
@@ -77,9 +77,9 @@ TEST_F(RunViewTest, TellsHowItEnded) {
   EXPECT_EQ(view_run(run(), unix_time_s()).state, "failed");
   EXPECT_TRUE(view_run(run(), unix_time_s()).has_ended());
   {
-    EventLog journal(run().journal());
-    journal.open_newest_attempt([] { return true; });
-    journal.decision({.verdict = "requeue"}, {"7", 0, 0});
+    EventLog event_log(run().event_log());
+    event_log.open_newest_attempt([] { return true; });
+    event_log.decision({.failure_report = "requeue"}, {"7", 0, 0});
   }
   EXPECT_EQ(view_run(run(), unix_time_s()).state, "queued");
   EXPECT_FALSE(view_run(run(), unix_time_s()).has_ended());

@@ -166,10 +166,10 @@ TEST_F(SubmissionTest, TheScriptsTimeIsCutToThePartitions) {
 TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {
   EXPECT_DOUBLE_EQ(overhead_of(at("none"), 4'000'000'000, 2), 60 + 10);
   std::filesystem::create_directories(at("run"));
-  EventLog journal(RunDirectory{at("run")}.journal());
-  journal.open([] { return true; });
-  journal.start({});
-  journal.ready({3, 240});
+  EventLog event_log(RunDirectory{at("run")}.event_log());
+  event_log.open([] { return true; });
+  event_log.start({});
+  event_log.ready({3, 240});
   EXPECT_DOUBLE_EQ(overhead_of(at("run"), 0, 1), 240);
 }
 

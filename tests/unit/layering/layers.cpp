@@ -88,7 +88,7 @@ const std::map<std::string_view, Names>& subdirectory_rows() {
       {"checkpoint/peft",
        {"checkpoint/exchange", "checkpoint/format", "checkpoint/hf", "checkpoint/load",
         "checkpoint/tokenizer"}},
-      {"checkpoint/upkeep",
+      {"checkpoint/maintenance",
        {"checkpoint/exchange", "checkpoint/disk", "checkpoint/format", "checkpoint/hf",
         "checkpoint/load", "checkpoint/minimind", "checkpoint/peft", "checkpoint/save",
         "checkpoint/tokenizer"}},

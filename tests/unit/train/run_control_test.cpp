@@ -162,15 +162,15 @@ TEST_F(RunFolderTest, AFailureReportIsPublishedAndCleared) {
   folder.prepare();
   job::write_failure_report(folder,
                             {2, "n7", "error", 4, 11, "disk \xff full"});  // not UTF-8: replaced
-  const Json verdict = read_json(folder.verdicts() / "rank-00002.json");
-  EXPECT_EQ(verdict["rank"], 2);
-  EXPECT_EQ(verdict["host"], "n7");
-  EXPECT_EQ(verdict["kind"], "error");
-  EXPECT_EQ(verdict["exit_code"], 4);
-  EXPECT_EQ(verdict["step"], 11);
-  EXPECT_EQ(verdict["time"].get<std::string>().size(), 24U);
+  const Json failure_report = read_json(folder.failure_reports() / "rank-00002.json");
+  EXPECT_EQ(failure_report["rank"], 2);
+  EXPECT_EQ(failure_report["host"], "n7");
+  EXPECT_EQ(failure_report["kind"], "error");
+  EXPECT_EQ(failure_report["exit_code"], 4);
+  EXPECT_EQ(failure_report["step"], 11);
+  EXPECT_EQ(failure_report["time"].get<std::string>().size(), 24U);
   job::clear_failure_reports(folder);
-  EXPECT_FALSE(std::filesystem::exists(folder.verdicts()));
+  EXPECT_FALSE(std::filesystem::exists(folder.failure_reports()));
   job::write_failure_report(job::RunDirectory{"/proc/self/nothing"},
                             {});  // logs the problem and throws nothing
 }

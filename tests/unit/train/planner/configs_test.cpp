@@ -19,25 +19,25 @@ std::filesystem::path file_of(const MegatronRow& row) {
 
 TEST(GptConfigs, HaveTheTableSLayoutsAndFit) {
   for (const MegatronRow& row : megatron_rows()) {
-    PlanRequest wish;
-    const auto keys = train::make_run_keys(wish.config);
+    PlanRequest request;
+    const auto keys = train::make_run_keys(request.config);
     keys->load_file(file_of(row));
-    train::finish_run_keys(wish.config, *keys);
+    train::finish_run_keys(request.config, *keys);
     keys->finish();
-    model::resolve(wish.config.model, 0);
-    const parallel::ParallelConfig& parallel = wish.config.parallel;
+    model::resolve(request.config.model, 0);
+    const parallel::ParallelConfig& parallel = request.config.parallel;
     const int ranks = static_cast<int>(row.tp * row.pp) * kMegatronData;
     const Cluster cluster{device_kind("h100"), ranks / 8, 8};
     StepPredictor predictor(cluster, {});
 
-    EXPECT_EQ(wish.config.model.preset, row.preset);
+    EXPECT_EQ(request.config.model.preset, row.preset);
     EXPECT_EQ(parallel.tp, row.tp);
     EXPECT_EQ(parallel.pp, row.pp);
-    EXPECT_EQ(wish.config.train.global_batch, row.batch);
-    ASSERT_TRUE(is_valid_layout(wish, parallel, ranks)) << row.preset;
+    EXPECT_EQ(request.config.train.global_batch, row.batch);
+    ASSERT_TRUE(is_valid_layout(request, parallel, ranks)) << row.preset;
     const PlannedLayout one =
-        predict_layout(wish, {parallel, wish.config.train.micro_batch}, predictor);
-    EXPECT_EQ(one.micro_steps * wish.config.train.micro_batch * kMegatronData, row.batch);
+        predict_layout(request, {parallel, request.config.train.micro_batch}, predictor);
+    EXPECT_EQ(one.micro_steps * request.config.train.micro_batch * kMegatronData, row.batch);
     EXPECT_LE(one.memory.total(), usable_bytes(cluster)) << row.preset;
   }
 }

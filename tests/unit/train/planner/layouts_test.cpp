@@ -17,12 +17,12 @@ namespace trireme::planner {
 namespace {
 
 PlanRequest wish_of(const model::ModelConfig& model, std::int64_t seq_len, std::int64_t batch) {
-  PlanRequest wish;
-  wish.config.model = model;
-  wish.config.train.seq_len = seq_len;
-  wish.config.train.global_batch = batch;
-  wish.config.train.precision = "bf16";
-  return wish;
+  PlanRequest request;
+  request.config.model = model;
+  request.config.train.seq_len = seq_len;
+  request.config.train.global_batch = batch;
+  request.config.train.precision = "bf16";
+  return request;
 }
 
 model::ModelConfig llama(std::int64_t hidden, std::int64_t layers, std::int64_t heads,
@@ -43,9 +43,9 @@ Cluster h100(int nodes, int per_node = 8) {
   return {device_kind("h100"), nodes, per_node};
 }
 
-LayoutPlan plan(const PlanRequest& wish, const Cluster& cluster, std::size_t top) {
+LayoutPlan plan(const PlanRequest& request, const Cluster& cluster, std::size_t top) {
   StepPredictor predictor(cluster, {});
-  return rank_layouts(wish, predictor, top);
+  return rank_layouts(request, predictor, top);
 }
 
 /// Returns the rank in the plan, from 1; 0 if the layout is not in the plan.
@@ -75,10 +75,10 @@ TEST(Layouts, IncludeThePublishedOneForGpt3On512Gpus) {
 /// Plans with ZeRO-1, because the published recipes do not use ZeRO-3, which is predicted faster
 /// (README of src/train/planner).
 LayoutPlan plan_of_zero_1(const model::ModelConfig& model, int nodes, std::int64_t batch) {
-  PlanRequest wish = wish_of(model, 8192, batch);
-  wish.config.parallel.zero = 1;
-  wish.fixed = {"parallel.zero"};
-  return plan(wish, h100(nodes), 5);
+  PlanRequest request = wish_of(model, 8192, batch);
+  request.config.parallel.zero = 1;
+  request.fixed = {"parallel.zero"};
+  return plan(request, h100(nodes), 5);
 }
 
 Layout published_layout(std::int64_t tp, std::int64_t cp, std::int64_t pp, std::int64_t v) {
@@ -112,14 +112,14 @@ TEST(Layouts, AreHardlyFasterThanThePublishedOneForLlama405BWithZero1) {
 }
 
 TEST(Layouts, CanBeTrainedIfTheyAreProposed) {
-  PlanRequest wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 96);
+  PlanRequest request = wish_of(model_of("gpt-7.1b", 32000), 4096, 96);
   for (const int nodes : {1, 3, 12}) {
     const Cluster cluster = h100(nodes);
-    const LayoutPlan found = plan(wish, cluster, 20);
+    const LayoutPlan found = plan(request, cluster, 20);
     ASSERT_FALSE(found.layouts.empty()) << nodes;
     for (const PlannedLayout& one : found.layouts) {
       const parallel::ParallelConfig& p = one.layout.parallel;
-      EXPECT_TRUE(is_valid_layout(wish, p, cluster.ranks()));
+      EXPECT_TRUE(is_valid_layout(request, p, cluster.ranks()));
       EXPECT_EQ(cluster.ranks() % (p.tp * p.cp * p.pp), 0);
       EXPECT_EQ(one.micro_steps * one.layout.micro_batch * parallel::data_ranks(p, cluster.ranks()),
                 96);
@@ -131,15 +131,15 @@ TEST(Layouts, CanBeTrainedIfTheyAreProposed) {
 }
 
 TEST(Layouts, AreTheBestOfAllThatThereAre) {
-  const PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 32);
+  const PlanRequest request = wish_of(model_of("gpt-1.7b", 32000), 2048, 32);
   const Cluster cluster = h100(2, 4);
-  const LayoutPlan found = plan(wish, cluster, 1);
+  const LayoutPlan found = plan(request, cluster, 1);
   StepPredictor predictor(cluster, {});
   Rejected rejected;
   double best = std::numeric_limits<double>::infinity();
-  for (const Layout& layout : layout_space(wish, cluster, rejected)) {
-    const PlannedLayout one = predict_layout(wish, layout, predictor);
-    EXPECT_LE(predictor.least_s(facts_of(wish, layout, cluster.ranks())),
+  for (const Layout& layout : layout_space(request, cluster, rejected)) {
+    const PlannedLayout one = predict_layout(request, layout, predictor);
+    EXPECT_LE(predictor.least_s(facts_of(request, layout, cluster.ranks())),
               one.time.step_s * (1 + 1e-9));
     if (one.memory.total() <= usable_bytes(cluster)) best = std::min(best, one.time.step_s);
   }
@@ -150,46 +150,46 @@ TEST(Layouts, AreTheBestOfAllThatThereAre) {
 
 // This holds for two cores as well, where eight ranks compute during one another's bubbles.
 TEST(Layouts, TheLowerTimeBoundOnACpuIsNotAboveThePrediction) {
-  PlanRequest wish = wish_of(model_of("minimind-2-small", 6400), 512, 16);
-  wish.config.train.precision = "fp32";
+  PlanRequest request = wish_of(model_of("minimind-2-small", 6400), 512, 16);
+  request.config.train.precision = "fp32";
   const Cluster cluster{device_kind("cpu"), 1, 8};
   ASSERT_LT(cluster.device.cores, cluster.per_node);
   StepPredictor predictor(cluster, {});
   Rejected rejected;
   int pipelines = 0;
-  for (const Layout& layout : layout_space(wish, cluster, rejected)) {
+  for (const Layout& layout : layout_space(request, cluster, rejected)) {
     pipelines += layout.parallel.pp > 1 ? 1 : 0;
-    EXPECT_LE(predictor.least_s(facts_of(wish, layout, cluster.ranks())),
-              predict_layout(wish, layout, predictor).time.step_s * (1 + 1e-9))
+    EXPECT_LE(predictor.least_s(facts_of(request, layout, cluster.ranks())),
+              predict_layout(request, layout, predictor).time.step_s * (1 + 1e-9))
         << layout.parallel.pp << " " << layout.parallel.schedule;
   }
   EXPECT_GT(pipelines, 0);
 }
 
 TEST(Layouts, KeepWhatIsFixed) {
-  PlanRequest wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
-  wish.config.parallel.tp = 4;
-  wish.config.train.micro_batch = 2;
-  wish.fixed = {"parallel.tp", "train.micro_batch"};
-  for (const PlannedLayout& one : plan(wish, h100(2), 5).layouts) {
+  PlanRequest request = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
+  request.config.parallel.tp = 4;
+  request.config.train.micro_batch = 2;
+  request.fixed = {"parallel.tp", "train.micro_batch"};
+  for (const PlannedLayout& one : plan(request, h100(2), 5).layouts) {
     EXPECT_EQ(one.layout.parallel.tp, 4);
     EXPECT_EQ(one.layout.micro_batch, 2);
   }
 }
 
 TEST(Layouts, SayWhatWouldFit) {
-  const PlanRequest wish = wish_of(model_of("gpt-16b", 32000), 4096, 32);
+  const PlanRequest request = wish_of(model_of("gpt-16b", 32000), 4096, 32);
   const Cluster small{device_kind("a100-40"), 1, 4};
-  ASSERT_TRUE(plan(wish, small, 1).layouts.empty());
+  ASSERT_TRUE(plan(request, small, 1).layouts.empty());
 
-  const std::vector<std::string> changes = changes_that_fit(wish, small, false);
+  const std::vector<std::string> changes = changes_that_fit(request, small, false);
 
   ASSERT_FALSE(changes.empty());
   for (const std::string& change : changes) {
     if (!change.starts_with("--nodes ")) continue;
     const Cluster larger{small.device, std::stoi(change.substr(8)), small.per_node};
     EXPECT_GT(larger.nodes, 1);
-    EXPECT_FALSE(plan(wish, larger, 1).layouts.empty()) << change;
+    EXPECT_FALSE(plan(request, larger, 1).layouts.empty()) << change;
   }
 }
 
@@ -199,15 +199,15 @@ TEST(Layouts, HaveAUsualBatchThatAllRanksDivide) {
 }
 
 TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
-  PlanRequest wish = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
-  wish.config.parallel.tp = 8;
-  wish.fixed = {"parallel.tp"};
+  PlanRequest request = wish_of(model_of("gpt-7.1b", 32000), 4096, 64);
+  request.config.parallel.tp = 8;
+  request.fixed = {"parallel.tp"};
   Rejected rejected;
 
-  EXPECT_TRUE(layout_space(wish, h100(1, 4), rejected).empty());
+  EXPECT_TRUE(layout_space(request, h100(1, 4), rejected).empty());
 
   EXPECT_GT(rejected["layout"], 0);
-  const Problems problems = problems_of_fixed(wish, 4);
+  const Problems problems = problems_of_fixed(request, 4);
   ASSERT_EQ(problems.lines().size(), 1U);
   EXPECT_NE(problems.lines().front().find("nearest layout that works: --parallel.tp 4"),
             std::string::npos)
@@ -215,50 +215,50 @@ TEST(Layouts, AreRefusedWithReasonsIfTheyAreFixedBeyondTheRanks) {
 }
 
 /// Returns pipeline schedules with their numbers of stages per rank.
-std::set<std::pair<std::string, std::int64_t>> forms_of(const PlanRequest& wish) {
+std::set<std::pair<std::string, std::int64_t>> forms_of(const PlanRequest& request) {
   std::set<std::pair<std::string, std::int64_t>> forms;
   Rejected rejected;
-  for (const Layout& layout : layout_space(wish, h100(1), rejected))
+  for (const Layout& layout : layout_space(request, h100(1), rejected))
     if (layout.parallel.pp > 1)
       forms.emplace(layout.parallel.schedule, layout.parallel.virtual_stages);
   return forms;
 }
 
 TEST(Layouts, SearchWhatIsNotFixedOfScheduleAndStages) {
-  PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 4096, 64);
-  wish.config.parallel.schedule = "interleaved";
-  wish.config.parallel.virtual_stages = 2;
-  wish.fixed = {"parallel.schedule"};
-  const auto of_schedule = forms_of(wish);
-  wish.fixed = {"parallel.virtual_stages"};
-  const auto of_stages = forms_of(wish);
-  wish.fixed = {"parallel.schedule", "parallel.virtual_stages"};
+  PlanRequest request = wish_of(model_of("gpt-1.7b", 32000), 4096, 64);
+  request.config.parallel.schedule = "interleaved";
+  request.config.parallel.virtual_stages = 2;
+  request.fixed = {"parallel.schedule"};
+  const auto of_schedule = forms_of(request);
+  request.fixed = {"parallel.virtual_stages"};
+  const auto of_stages = forms_of(request);
+  request.fixed = {"parallel.schedule", "parallel.virtual_stages"};
 
   for (const std::int64_t v : {2, 3, 4, 6})
     EXPECT_TRUE(of_schedule.contains({"interleaved", v})) << v;
   for (const auto& [schedule, stages] : of_schedule) EXPECT_EQ(schedule, "interleaved");
   EXPECT_EQ(of_stages, (decltype(of_stages){{"interleaved", 2}, {"zb-v", 2}, {"dualpipe-v", 2}}));
-  EXPECT_EQ(forms_of(wish), (decltype(of_stages){{"interleaved", 2}}));
+  EXPECT_EQ(forms_of(request), (decltype(of_stages){{"interleaved", 2}}));
 }
 
 TEST(Layouts, OfAScheduleSFileHaveItsMicroBatches) {
   const testing::TestDirectory folder("schedule");
   const std::string file = (folder.path() / "list.txt").string();
   write_file_atomic(file, text_of(pipeline::named_schedule("1f1b", {4, 1, 6})));
-  PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 48);
-  wish.config.parallel.schedule = file;
-  wish.config.parallel.pp = 4;
-  wish.fixed = {"parallel.schedule", "parallel.pp"};
+  PlanRequest request = wish_of(model_of("gpt-1.7b", 32000), 2048, 48);
+  request.config.parallel.schedule = file;
+  request.config.parallel.pp = 4;
+  request.fixed = {"parallel.schedule", "parallel.pp"};
   Rejected rejected;
 
-  const std::vector<Layout> layouts = layout_space(wish, h100(1), rejected);
+  const std::vector<Layout> layouts = layout_space(request, h100(1), rejected);
 
   EXPECT_FALSE(layouts.empty());
   EXPECT_GT(rejected["schedule"], 0);
-  for (const Layout& layout : layouts) EXPECT_EQ(facts_of(wish, layout, 8).micro_steps, 6);
-  wish.config.train.global_batch = 40;
-  EXPECT_TRUE(layout_space(wish, h100(1), rejected).empty());
-  EXPECT_EQ(changes_that_fit(wish, h100(1), true).front(), "--train.global_batch 12");
+  for (const Layout& layout : layouts) EXPECT_EQ(facts_of(request, layout, 8).micro_steps, 6);
+  request.config.train.global_batch = 40;
+  EXPECT_TRUE(layout_space(request, h100(1), rejected).empty());
+  EXPECT_EQ(changes_that_fit(request, h100(1), true).front(), "--train.global_batch 12");
 }
 
 TEST(Layouts, ForFourThousandGpusAreFoundInSeconds) {
@@ -270,12 +270,12 @@ TEST(Layouts, ForFourThousandGpusAreFoundInSeconds) {
 }
 
 TEST(Layouts, AskForNoMoreGpusThanAPlanTakes) {
-  PlanRequest wish = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
-  wish.config.parallel.zero = 3;
-  wish.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one replica
-  wish.fixed = {"parallel.zero", "parallel.zero_shard"};
+  PlanRequest request = wish_of(model_of("gpt-1.7b", 32000), 2048, 1);
+  request.config.parallel.zero = 3;
+  request.config.parallel.zero_shard = 2 * 513 * 64;  // twice the nodes would have one replica
+  request.fixed = {"parallel.zero", "parallel.zero_shard"};
 
-  for (const std::string& change : changes_that_fit(wish, h100(513, 64), false))
+  for (const std::string& change : changes_that_fit(request, h100(513, 64), false))
     EXPECT_FALSE(change.starts_with("--nodes ")) << change;
 }
 

@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/diff.hpp"
+#include "checkpoint/maintenance/diff.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/load/logical_reader.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"

@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/model_path.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -10,11 +10,11 @@
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_model.hpp"
+#include "checkpoint/maintenance/newest.hpp"
+#include "checkpoint/maintenance/reshard.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
-#include "checkpoint/upkeep/newest.hpp"
-#include "checkpoint/upkeep/reshard.hpp"
-#include "checkpoint/upkeep/verify.hpp"
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/maintenance/newest.hpp"
 
 namespace trireme::checkpoint {
 

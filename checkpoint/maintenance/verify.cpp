@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 
 #include <algorithm>
 #include <optional>

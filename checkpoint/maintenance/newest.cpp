@@ -1,6 +1,6 @@
-#include "checkpoint/upkeep/newest.hpp"
+#include "checkpoint/maintenance/newest.hpp"
 
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"

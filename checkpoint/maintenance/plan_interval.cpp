@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/plan_interval.hpp"
+#include "checkpoint/maintenance/plan_interval.hpp"
 
 #include <array>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/reshard.hpp"
+#include "checkpoint/maintenance/reshard.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

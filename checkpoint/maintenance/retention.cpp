@@ -1,11 +1,11 @@
-#include "checkpoint/upkeep/retention.hpp"
+#include "checkpoint/maintenance/retention.hpp"
 
 #include <algorithm>
 #include <set>
 
 #include "checkpoint/disk/disk_reader.hpp"
 #include "checkpoint/format/folder.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/number.hpp"

@@ -1,4 +1,4 @@
-#include "checkpoint/upkeep/commands.hpp"
+#include "checkpoint/maintenance/commands.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,12 +7,12 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/hf/hf_model.hpp"
-#include "checkpoint/upkeep/diff.hpp"
-#include "checkpoint/upkeep/model_path.hpp"
-#include "checkpoint/upkeep/newest.hpp"
-#include "checkpoint/upkeep/reshard.hpp"
-#include "checkpoint/upkeep/retention.hpp"
-#include "checkpoint/upkeep/verify.hpp"
+#include "checkpoint/maintenance/diff.hpp"
+#include "checkpoint/maintenance/model_path.hpp"
+#include "checkpoint/maintenance/newest.hpp"
+#include "checkpoint/maintenance/reshard.hpp"
+#include "checkpoint/maintenance/retention.hpp"
+#include "checkpoint/maintenance/verify.hpp"
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"
