@@ -103,7 +103,7 @@ int stacks(const JobSettings& settings) {
   const job::StackReport report =
       job::ask_for_stacks(job::RunDirectory{settings.run}, rank, kStacks_s);
   if (report.ranks == 0) {
-    print("no attempt of this run is under way\n");
+    print("no attempt of this run is running\n");
     return kExitDone;
   }
   if (!report.of_rank.empty()) print(report.of_rank);
@@ -117,7 +117,7 @@ int attach(const JobSettings& settings) {
       job::attach_to(job::RunDirectory{settings.run}, settings.attach_rank, kStacks_s,
                      settings.debugger_arguments);
   if (words.empty()) {
-    print("no attempt of this run is under way\n");
+    print("no attempt of this run is running\n");
     return kExitDone;
   }
   if (settings.dry_run) {

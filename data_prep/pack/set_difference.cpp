@@ -25,7 +25,7 @@ class Differences {
 
   template <class T>
   void compare(const std::string& what, const T& there, const T& here) {
-    if (there != here) add(formatted("{} is {} there, {} here", what, there, here));
+    if (there != here) add(formatted("{} is {} in the data set, {} in this command", what, there, here));
   }
 
   void compare_options(const Json& there, const Json& here) {

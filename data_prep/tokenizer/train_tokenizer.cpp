@@ -73,7 +73,7 @@ std::string why_fewer(const text::BpeTrainOptions& options) {
 void explain(const text::BpeTrainOptions& options, const text::BpeTrainReport& report) {
   if (report.vocab_size > options.vocab_size) {
     log::warn(formatted(
-        "the tokenizer has {} tokens, more than --vocab-size {}: the special tokens and the alphabet alone are that many",
+        "the tokenizer has {} tokens, more than --vocab-size {}: the special tokens and the alphabet already have that many",
         report.vocab_size, options.vocab_size));
   } else if (report.vocab_size < options.vocab_size) {
     log::warn(formatted("the tokenizer has {} of the {} tokens of --vocab-size: {}",

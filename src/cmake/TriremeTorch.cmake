@@ -58,7 +58,7 @@ if(NOT TRIREME_CUDA_CRT_INCLUDE STREQUAL TRIREME_CUDA_INCLUDE)
   list(APPEND cuda_include_flags "SHELL:-idirafter ${TRIREME_CUDA_CRT_INCLUDE}")
 endif()
 if(TRIREME_CUDA_INCLUDE AND NOT TRIREME_CUDA_CRT_INCLUDE)
-  message(WARNING "${TRIREME_CUDA_INCLUDE}/cuda_runtime_api.h needs crt/host_defines.h, which is nowhere: building without CUDA."
+  message(WARNING "${TRIREME_CUDA_INCLUDE}/cuda_runtime_api.h needs crt/host_defines.h, which was not found: building without CUDA."
                   "\n  Install the wheel nvidia-cuda-crt beside LibTorch (bin/demo does it), or set TRIREME_CUDA_ROOT to a toolkit.")
 endif()
 

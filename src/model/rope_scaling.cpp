@@ -141,7 +141,7 @@ RopeScaling parse_rope_scaling(std::string_view text) {
       if (!read_value(value, target)) refuse(text, formatted("{} = '{}'", key, value));
     });
     if (!known) refuse(text, formatted("{} has no '{}'", name, key));
-    if (!given.insert(key).second) refuse(text, formatted("{} is there twice", key));
+    if (!given.insert(key).second) refuse(text, formatted("{} is given twice", key));
   }
   for (const char* key : {"factor", "original_max_position_embeddings"}) {
     if (!given.contains(key)) refuse(text, formatted("{} is missing", key));

@@ -96,7 +96,7 @@ at::Tensor StoredReference::sums(const parallel::Microbatch& batch) {
     if (score.counts[side] != count_of[i]) {
       fail(
           ErrorKind::data,
-          "{}: pair {} of the data set has {} targets there and {} here. The file was made from different data",
+          "{}: pair {} of the data set has {} targets in this file but {} in the data. The file was made from different data",
           where_, batch.pair_records[pair], score.counts[side], count_of[i]);
     }
     values[i] = score.sums[side];

@@ -74,7 +74,7 @@ TEST_F(Begin, ARunResumesWithItsConfigurationAndReportsTheEffectOfAnotherEnd) {
 
   const Exit more = trireme({"pretrain", "--run", run, "--train.steps", "8"});
   EXPECT_EQ(more.code, 0) << more.err;
-  expect_words(more, {"from step 5 on the learning rate is another", "train.steps = 8 (was 4)"});
+  expect_words(more, {"from step 5 on the learning rate differs", "train.steps = 8 (was 4)"});
   EXPECT_EQ(more.err.find("bit for bit"), std::string::npos) << more.err;
   EXPECT_EQ(metrics("alone").steps.size(), 8U);
 

@@ -103,9 +103,9 @@ limits() {
   finds memory-locked-little warning 'ranks? 1 .*n2.*locked' 'LimitMEMLOCK' 2 n2 \
     'mount -t tmpfs none /sys/class && mkdir -p /sys/class/infiniband/mlx5_0 && ulimit -l 64'
   finds shm-small warning 'n1: /dev/shm has' '--shm-size' 2@1 all 'mount -t tmpfs -o size=60m none /dev/shm'
-  finds shm-absent warning 'n2: /dev/shm is not there' '--ipc=host' 2 n2 'mount -t tmpfs -o ro none /dev/shm'
-  finds shm-absent error 'n1: /dev/shm is not there' '--ipc=host' 2@1 all 'mount -t tmpfs -o ro none /dev/shm'
-  refused '/dev/shm is not there.*--shm-size' 2@1 all 'mount -t tmpfs -o ro none /dev/shm'
+  finds shm-absent warning 'n2: /dev/shm is missing' '--ipc=host' 2 n2 'mount -t tmpfs -o ro none /dev/shm'
+  finds shm-absent error 'n1: /dev/shm is missing' '--ipc=host' 2@1 all 'mount -t tmpfs -o ro none /dev/shm'
+  refused '/dev/shm is missing.*--shm-size' 2@1 all 'mount -t tmpfs -o ro none /dev/shm'
 }
 
 # The number of ranks exceeds the connections that rank 0 may have. MPI itself needs 48.

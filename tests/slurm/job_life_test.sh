@@ -69,7 +69,7 @@ what_a_run_forbids_is_told_at_submission() {
   submit_run new -- --init "$work/nosuch" --train.steps 10
   expect_refused "a start that is not there" 'nosuch'
   submit_run new --sbatch=--ntasks-per-node=16 -- --train.steps 10
-  expect_refused "more ranks than CPUs" '16 ranks are asked for on each node.*--ntasks-per-node=8 or less'
+  expect_refused "more ranks than CPUs" '16 ranks are requested on each node.*--ntasks-per-node=8 or less'
   submit_run "my run" -- --train.steps 5 --checkpoint.every 5
   expect_equal "exit of a short run" 0 "$code"
   expect_match "what to type" "trireme job watch '$work/my run'" "$said"

@@ -142,7 +142,7 @@ class Heartbeat::Monitor {
     if (finished_ || !peer.connection) return;
     if (!open) {
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
-            "its connection ended without a goodbye"});
+            "its connection closed unexpectedly"});
     } else if (peer.heard.seconds() > options_.silence_s) {
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
             formatted("silent for {} s: its process or its node has stopped", options_.silence_s),

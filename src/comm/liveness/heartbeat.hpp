@@ -11,7 +11,7 @@
 
 namespace trireme::comm {
 
-/// A rank that left without a goodbye or announced that it ends with an error.
+/// A rank that disconnected without notice or announced that it ends with an error.
 struct PeerLoss {
   int rank = -1;
   std::string hostname;

@@ -77,7 +77,7 @@ class EnvironmentChecks {
                  static_cast<double>(one.gpu_total_bytes - one.gpu_free_bytes) >
                      kGpuInUse * static_cast<double>(one.gpu_total_bytes);
         },
-        "its GPU's memory is in use already", "look for other processes (nvidia-smi)");
+        "its GPU's memory is already in use", "look for other processes (nvidia-smi)");
     for (const auto& [node, which] : by_node(ranks_)) {
       std::set<std::string> used;
       int seen = 0;
@@ -131,14 +131,14 @@ class EnvironmentChecks {
     on_ranks(
         "memory-locked-little", warning,
         [](const RankFacts& one) { return one.has_infiniband && one.max_locked_bytes >= 0; },
-        "InfiniBand is there, but memory that may be locked is limited (ulimit -l)",
+        "InfiniBand is present, but locked memory is limited (ulimit -l)",
         scheduler::scheduler().words().locked_memory_advice);
     for (const auto& [node, which] : by_node(ranks_)) {
       const RankFacts& first = ranks_[which.front()];
       const std::int64_t wanted = kShmBytesARank * static_cast<std::int64_t>(which.size());
       if (first.shm_free_bytes < 0) {
         add_host("shm-absent", which.size() > 1 ? error : warning, which,
-                 "/dev/shm is not there or cannot be written",
+                 "/dev/shm is missing or cannot be written",
                  "give the container shared memory (--shm-size, --ipc=host)");
       } else if (which.size() > 1 && first.shm_free_bytes < wanted) {
         add_host("shm-small", warning, which,
@@ -251,7 +251,7 @@ class EnvironmentChecks {
     const bool is_used = !one.device.gpu.empty() || name.starts_with("OMPI");
     const std::vector<std::string> common = common_interfaces();
     add("interface-absent", is_used ? error : warning, which,
-        formatted("{} names a network interface that is not up there (there: {})", name,
+        formatted("{} names a network interface that is not up on this node (interfaces that are up: {})", name,
                   joined(one.interfaces, ", ")),
         common.empty()
             ? "no interface name exists on all hosts: unset it, or give a network (10.1.0.0/16)"

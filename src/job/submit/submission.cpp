@@ -142,7 +142,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request,
   std::vector<SubmitProblem> problems;
   if (request.nodes > kind.nodes) {
     problems.push_back({"nodes-few",
-                        formatted("{} nodes are asked for, but partition {} has {} nodes of {} "
+                        formatted("{} nodes are requested, but partition {} has {} nodes of {} "
                                   "CPUs and {} GPUs that are up",
                                   request.nodes, kind.partition, kind.nodes, kind.cpus, kind.gpus),
                         "lower --nodes, or choose another partition"});
@@ -151,7 +151,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request,
   if (shape.ranks > kind.cpus) {
     problems.push_back(
         {"ranks-many",
-         formatted("{} are asked for on each node, but a node of partition {} has {}",
+         formatted("{} are requested on each node, but a node of partition {} has {}",
                    counted(shape.ranks, "rank"), kind.partition, counted(kind.cpus, "CPU")),
          formatted("give --sbatch=--ntasks-per-node={} or less", kind.cpus)});
   }

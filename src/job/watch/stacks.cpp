@@ -152,7 +152,7 @@ StackReport ask_for_stacks(const RunDirectory& folder, std::optional<std::int64_
     is_whole = rank ? has_wanted : static_cast<std::int64_t>(report.written.size()) >= report.ranks;
   }
   if (report.written.empty() && !refused.empty())
-    fail(ErrorKind::usage, "no rank of {} could be asked: {}", folder.root.string(), refused);
+    fail(ErrorKind::usage, "no rank of {} could be reached: {}", folder.root.string(), refused);
   if (rank && is_whole) {
     std::this_thread::sleep_for(
         std::chrono::milliseconds(300));  // wait for the stacks of its other threads

@@ -81,7 +81,7 @@ checkpoint::Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
     if (!found) {
       fail(
           ErrorKind::data,
-          "no checkpoint in {} is whole; nothing was changed. Give another --run to start a new run",
+          "no checkpoint in {} is complete; nothing was changed. Give another --run to start a new run",
           folder.string());
     }
     set_aside_after(run, found->step());  // the run will write these steps again

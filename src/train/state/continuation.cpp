@@ -30,7 +30,7 @@ std::string rate_changes(const Continuation& c) {
     const double rate_now = optim::learning_rate(c.config.optim, step, now);
     if (rate_before == rate_now) continue;
     return formatted(
-        "from step {} on the learning rate is another, because train.steps = {} (was {}) moves the end of the {} schedule: at step {} {} (was {})",
+        "from step {} on the learning rate differs, because train.steps = {} (was {}) moves the end of the {} schedule: at step {} {} (was {})",
         step, now, before, c.config.optim.schedule, step, rate_now, rate_before);
   }
   return "";

@@ -88,7 +88,7 @@ pipeline::Timing ScheduleChoice::slowest_times(const at::Tensor& message) const 
   }
   mine.push_back(transfer_s(mesh_.group(parallel::Axis::pp), message));
   const at::Tensor all = at::tensor(mine, at::kDouble).to(message.device());
-  parallel::all_reduce(mesh_.world(), all, comm::ReduceOp::max, "times of passes")->wait();
+  parallel::all_reduce(mesh_.world(), all, comm::ReduceOp::max, "action times")->wait();
   const at::Tensor slowest = all.to(at::kCPU);
   const auto* value = slowest.const_data_ptr<double>();
   pipeline::Timing timing;

@@ -150,7 +150,7 @@ TEST(HeartbeatMessages, SendTheBeginningOfALongText) {
   const Decoded first = decode(encode(Failure{1, std::string(100000, 'x')}));
 
   ASSERT_TRUE(first.message);
-  EXPECT_EQ(std::get<Failure>(*first.message).reason, std::string(comm::kMaxText, 'x'));
+  EXPECT_EQ(std::get<Failure>(*first.message).reason, std::string(kMaxText, 'x'));
 }
 
 comm::LaunchInfo here() {

@@ -110,7 +110,7 @@ TEST_F(ChatPairs, ADirectoryOfAnotherRuleIsRefused) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("--cut-pairs is \"end\" there, \"prompt\" here"),
+    EXPECT_NE(std::string(error.what()).find("--cut-pairs is \"end\" in the data set, \"prompt\" in this command"),
               std::string::npos)
         << error.what();
   }
@@ -390,7 +390,7 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("--fields is [\"q\",\"a\"] there, [\"q\",\"b\"] here"),
+    EXPECT_NE(std::string(error.what()).find("--fields is [\"q\",\"a\"] in the data set, [\"q\",\"b\"] in this command"),
               std::string::npos)
         << error.what();
   }

@@ -174,7 +174,7 @@ TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
   PackConfig other = pack_config(corpus_, path_ / "set");
   other.documents.text.eos = false;
   EXPECT_NE(error_of(other, ErrorKind::usage)
-                .find("a different set: --eos is true there, false here; use"),
+                .find("a different set: --eos is true in the data set, false in this command; use"),
             std::string::npos);
   other.seq_len = 32;
   const std::string message = error_of(other, ErrorKind::usage);

@@ -101,7 +101,7 @@ TEST(RopeScaling, TextsParseToWhatTheySay) {
       {"yarn,factor=2", "original_max_position_embeddings is missing"},
       {"yarn,factor=0.5,original_max_position_embeddings=8", "factor is below 1"},
       {"yarn,factor=x,original_max_position_embeddings=8", "factor = 'x'"},
-      {"yarn,factor=2,factor=3,original_max_position_embeddings=8", "is there twice"},
+      {"yarn,factor=2,factor=3,original_max_position_embeddings=8", "is given twice"},
       {"yarn,factor=2,original_max_position_embeddings=8,low_freq_factor=1",
        "no 'low_freq_factor'"},
       {"yarn,factor=2,original_max_position_embeddings=8,beta_slow=64", "beta_fast is below"},

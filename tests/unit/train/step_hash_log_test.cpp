@@ -299,7 +299,7 @@ TEST_F(ContinuationTest, IsExactWhereOnlyOutputsDiffer) {
 
 TEST_F(ContinuationTest, AnotherEndOfTheScheduleMovesTheLearningRate) {
   config_.train.steps = 20;
-  expect({"the state is exact", "from step 4 on the learning rate is another",
+  expect({"the state is exact", "from step 4 on the learning rate differs",
           "train.steps = 20 (was 10)", "cosine", "at step 4 "});
   config_.optim.warmup_steps = 6;
   values_.config["optim.warmup_steps"] = "6";
