@@ -243,8 +243,8 @@ bool names_place(const std::string& value) {
   return value.find_first_of(" \t\n\"") == std::string::npos || fs::exists(value, ignored);
 }
 
-/// Returns a normalized absolute path. Keeps "..", because after a link it may differ from the
-/// text.
+/// Returns a normalized absolute path. Keeps "..", because after a symbolic link ".." may lead to
+/// another directory than the text shows.
 std::string absolute_path(const std::string& path) {
   const fs::path whole = fs::absolute(path);
   if (std::find(whole.begin(), whole.end(), "..") != whole.end()) return whole.string();
@@ -300,7 +300,7 @@ std::string first_bytes(const fs::path& file) {
       seq_len == 0 ? "L" : std::to_string(seq_len), other);
 }
 
-/// Throws if a file that is named instead of a set contains records or binary data and not a plan.
+/// Throws if the value names a file that contains records or binary data instead of a plan.
 void check_may_be_plan(const std::string& file, std::string_view name,
                        std::span<const std::string_view> kinds, std::int64_t seq_len) {
   std::string begin = first_bytes(file);
