@@ -12,8 +12,8 @@
 
 namespace trireme::generate {
 
-/// A model for inference with everything it refers to. Shape, weights and tokenizer come from one
-/// checkpoint or Hugging Face directory.
+/// A model for inference and all objects that the model refers to. Shape, weights and tokenizer
+/// come from one checkpoint or Hugging Face directory.
 struct LoadedModel {
   std::unique_ptr<comm::Communicator> self;
   std::unique_ptr<parallel::Mesh> mesh;
