@@ -31,7 +31,7 @@ struct Batch {
       segment_bounds;  // [S+1] over the B*T flat tokens: 0, ..., B*T, strictly ascending
   // [B] global sample index of each row, or kNoSample; for preference pairs [num_pairs]
   std::vector<std::int64_t> sample_indices;
-  std::int64_t num_targets = 0;     // targets of this batch that are not kIgnoreTarget
+  std::int64_t num_targets = 0;  // targets of this batch that are not kIgnoreTarget
   // sum of num_targets over all batches of the update on all ranks (see UpdateTargets)
   std::int64_t update_targets = 0;
   std::vector<float> target_weights;  // [B*T] factor of the loss of each target; empty: all 1
@@ -44,8 +44,8 @@ struct Batch {
   std::int64_t update_batches = 0;
 
   // For preference pairs only:
-  std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
-  std::int64_t num_pairs = 0;              // pairs in this batch
+  std::vector<std::int32_t> sequence_of;  // [B*T] 2 * pair + side (1: rejected); -1: padding
+  std::int64_t num_pairs = 0;             // pairs in this batch
   // [num_pairs] document of each pair, counted over shards and sets
   std::vector<std::int64_t> pair_records;
   // [num_pairs] XXH3-64 hash of the token set, the lengths, and the tokens and targets of both

@@ -15,8 +15,8 @@ struct OrderConfig {
   bool shuffle = true;
   // another text gives another order for the same seed; "" for one set
   std::string_view stream = {};
-  std::uint64_t chunk = 0;       // samples that stay together; 0: shuffle every sample
-  std::uint64_t window = 64;     // number of chunks that are mixed, if chunk > 0
+  std::uint64_t chunk = 0;    // samples that stay together; 0: shuffle every sample
+  std::uint64_t window = 64;  // number of chunks that are mixed, if chunk > 0
 };
 
 /// The data order as a function of (seed, global sample index): no index arrays, O(1) memory, any
