@@ -23,8 +23,8 @@ struct EngineConfig {
   std::int64_t prompt_tokens_while_decoding = 0;
   /// Number of context tokens for which attention takes as long as the rest of a row. Prompt chunks
   /// after a long context are shortened with this value, so that all steps take about the same
-  /// time. 0: chunks are not shortened. Exception: on a CPU, if prompt_tokens_while_decoding is also
-  /// 0, the value is computed from the model.
+  /// time. 0: chunks are not shortened. Exception: on a CPU, if prompt_tokens_while_decoding is
+  /// also 0, the value is computed from the model.
   std::int64_t row_cost_tokens = 0;
   bool share_prefixes = true;
   const char* context_option = "--max-context";  // option that sets max_context, for messages

@@ -39,9 +39,9 @@ class TokenMask {
   virtual ~TokenMask() = default;
 
   /// Sets bit id % 64 of word id / 64 for each id that may come next, among `vocab_size` ids. All
-  /// bits are 0 before the call. End tokens are ids too: if the answer may end here, their bits must
-  /// be set. At least one id must be allowed. If all ids are allowed, returns false and need not set
-  /// `bits`.
+  /// bits are 0 before the call. At least one id must be allowed. End tokens are ids too: if the
+  /// answer may end here, the bits of the end tokens must be set. If all ids are allowed, returns
+  /// false and need not set `bits`.
   virtual bool allow(std::span<std::uint64_t> bits, std::int64_t vocab_size) = 0;
 
   /// Called once for each drawn token, end tokens included.
