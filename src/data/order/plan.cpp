@@ -84,7 +84,7 @@ class Parser {
     }
   }
 
-  /// Adds the word whose first quote is at `begin`; returns the position after its last quote.
+  /// Adds the quoted word that begins at `begin`. Returns the position after the closing quote.
   std::size_t quoted_word(std::string_view text, std::size_t begin) {
     std::string word;
     std::size_t i = begin + 1;
@@ -146,7 +146,8 @@ class Parser {
     return phase;
   }
 
-  /// Parses `[weight] directory` joined by +; without weights they are one source.
+  /// Parses terms `[weight] directory` that are joined by +. Directories without weights are one
+  /// source.
   std::vector<PlanSource> sources() {
     std::vector<PlanSource> sources;
     std::size_t weighted = 0;
@@ -237,7 +238,7 @@ class Parser {
   bool colon_ = false;
 };
 
-/// Returns true if the value is a path of a set or a file; otherwise it is a plan.
+/// Returns true if the value is the path of a set or a file. Otherwise the value is a plan.
 bool names_place(const std::string& value) {
   std::error_code ignored;
   return value.find_first_of(" \t\n\"") == std::string::npos || fs::exists(value, ignored);

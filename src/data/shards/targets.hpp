@@ -90,9 +90,10 @@ struct PairCut {
 std::optional<PairCut> cut_pair(const PairLengths& lengths, std::uint64_t seq_len,
                                 PairCutRule rule);
 
-/// Returns true if a cut preference pair can be trained on: each side keeps a target, and a side
-/// that lost its end keeps a target after the prompt (sets older than the option: any target).
-/// `chosen` and `rejected` are the targets of the sides, counted from the start of the prompt.
+/// Returns true if a run can train on a cut preference pair. Each side must keep a target. If a
+/// side lost its end, it must keep a target after the prompt (in sets older than the option, any
+/// target suffices). `chosen` and `rejected` are the targets of the sides, counted from the start
+/// of the prompt.
 bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
                    std::span<const Span> rejected, PairCutRule rule);
 
