@@ -188,7 +188,8 @@ std::filesystem::path next_folder(const std::filesystem::path& run) {
 }
 
 /// Returns advice on a run that diverged: a command line that starts a new run with half the
-/// learning rate, from the newest checkpoint or, if there is none, from the beginning.
+/// learning rate. The new run starts from the newest checkpoint. If there is no checkpoint, the new
+/// run starts from the beginning.
 std::string divergence_advice(const RunRequest& run) {
   const RunConfig& config = run.config;
   const job::RunDirectory& folder = run.folder;

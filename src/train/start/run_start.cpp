@@ -87,7 +87,8 @@ void read_folder(const job::RunDirectory& folder, Json& facts) {
   }
 }
 
-/// A key whose value was derived from another key. It is dropped if the command sets the other key.
+/// A key that got its value from another key, and this other key. If the command sets the other
+/// key, the derived value is dropped.
 struct Derived {
   std::string_view key;
   std::string_view from;

@@ -51,8 +51,9 @@ struct RunStart {
 RunStart read_start(RunConfig& config, config::ConfigSet& keys, const job::RunDirectory& folder,
                     comm::Communicator& world);
 
-/// Adds a problem if the task `name` needs a trained model and the run has none, or if the command
-/// names another model than the one that this run started from.
+/// Adds a problem if the task `name` needs a trained model and the run has none. Also adds a
+/// problem if the run resumes and the command names another model than the model that this run
+/// started from.
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
                 config::ConfigSet& keys);
 
