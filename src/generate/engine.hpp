@@ -53,9 +53,8 @@ class AnswerSource {
 /// Keys and values are stored in blocks with a fixed memory budget (kv_blocks.hpp). A sequence
 /// takes a block when it needs one. If none is free, the request that arrived last is preempted,
 /// waits, and is computed again. Sequences with equal prefixes share blocks. The tokens of a
-/// request are a function of its prompt, settings and seed and of the weights; other requests have
-/// no influence.
-/// Sources: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
+/// request depend only on its prompt, its settings, its seed and the weights. Other requests have
+/// no influence. Sources: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
 ///
 /// One thread runs the steps.
 class GenerationEngine final : public AnswerSource {

@@ -30,9 +30,9 @@ struct EngineConfig {
   const char* context_option = "--max-context";  // option that sets max_context, for messages
 };
 
-/// Replaces all zeros by defaults. The default budget is at most a quarter of the free memory, or
-/// half of it if a single sequence needs that much. Throws Error(usage) if the budget is too small
-/// for one sequence or a value is out of range.
+/// Replaces all zeros by defaults. The default budget is at most a quarter of the free memory. If a
+/// single sequence needs more, the limit is half of the free memory. Throws Error(usage) if the
+/// budget is too small for one sequence or a value is out of range.
 EngineConfig resolved(EngineConfig config, model::Transformer& model);
 
 std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model);

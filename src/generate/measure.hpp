@@ -20,7 +20,7 @@ struct GenerationFigures {
   double first_token_s = 0;        // time to the first token of the first sequence
   std::int64_t weight_bytes = 0;   // weights that one decoding step reads
   double memory_bytes_per_s = 0;   // measured with memory_read_rate
-  double bandwidth_share = 0;      // share of memory_bytes_per_s that reading the weights uses
+  double bandwidth_share = 0;      // share of memory_bytes_per_s that is used to read the weights
 };
 
 /// Runs one warmup round and `repeats` measured rounds. Returns the best value of each figure, even

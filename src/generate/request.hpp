@@ -78,7 +78,7 @@ struct TokenLogprob {
 struct TokenReport {
   std::uint32_t id = 0;
   std::optional<float> logprob;   // nullopt: not requested, or the first token of a prompt
-  std::vector<TokenLogprob> top;  // most likely first; ties go to the smaller id
+  std::vector<TokenLogprob> top;  // most likely first; if equally likely, the smaller id first
 };
 
 enum class FinishReason {

@@ -14,8 +14,8 @@ namespace trireme::generate {
 /// prefix.
 ///
 /// A full block may be published under its tokens and the id of the prefix before the block. Equal
-/// prefix ids and tokens mean equal keys and values. A published block without users stays until
-/// its memory is needed; the least recently used block goes first.
+/// prefix ids and tokens mean equal keys and values. A published block without users stays
+/// published until its memory is needed. The least recently used block is reused first.
 class KvBlocks {
  public:
   static constexpr std::int64_t kTokens = 16;  // tokens per block

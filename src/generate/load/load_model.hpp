@@ -55,7 +55,8 @@ struct ModelOptions {
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
                                         int local_size = 1);
 
-/// Returns the XXH3 hash of all weights in the compute dtype, whatever their storage format.
+/// Returns the XXH3 hash of all weights in the compute dtype. The hash does not depend on the
+/// storage format.
 std::string hash_weights(LoadedModel& model);
 
 }  // namespace trireme::generate
