@@ -4,22 +4,23 @@
 
 namespace trireme::data {
 
-/// The target of a position without a prediction: padding, the last token of a segment, a masked
-/// token.
+/// The target of a position that predicts nothing: padding, the last token of a segment, or a
+/// position before a masked token.
 inline constexpr std::int64_t kIgnoreTarget = -100;
 
-/// The index of a row without a sample: only padding, no targets (fills the last batch of an
-/// evaluation).
+/// The sample index of a row that contains only padding and no targets. Such rows fill the last
+/// batch of an evaluation or of a run.
 inline constexpr std::int64_t kNoSample = -1;
 
-/// B sequences of T tokens, described globally: nothing depends on the rank that holds the batch.
+/// B rows of T tokens each. The content does not depend on the rank that holds the batch.
 ///
 /// Row b is tokens[b*T .. b*T+T). A row consists of segments (parts of documents). A token sees
 /// only its own segment, and the last token of a segment has no target. The rest of a row is one
 /// segment of padding without targets.
 ///
-/// A batch of preference pairs has B = 1. The row contains 2 * num_pairs segments, chosen then
-/// rejected of each pair, and T is their total length (with padding).
+/// A batch of preference pairs has B = 1. The row contains 2 * num_pairs segments: for each pair
+/// the chosen side, then the rejected side. T is the total length of all segments, including the
+/// padding.
 struct Batch {
   std::int64_t B = 0;
   std::int64_t T = 0;
@@ -30,22 +31,25 @@ struct Batch {
       segment_bounds;  // [S+1] over the B*T flat tokens: 0, ..., B*T, strictly ascending
   // [B] global sample index of each row, or kNoSample; for preference pairs [num_pairs]
   std::vector<std::int64_t> sample_indices;
-  std::int64_t num_targets = 0;     // targets of this batch that are not kIgnoreTarget
-  std::int64_t update_targets = 0;  // sum of num_targets over the update, all ranks (UpdateTargets)
+  std::int64_t num_targets = 0;  // targets of this batch that are not kIgnoreTarget
+  // sum of num_targets over all batches of the update on all ranks (see UpdateTargets)
+  std::int64_t update_targets = 0;
   std::vector<float> target_weights;  // [B*T] factor of the loss of each target; empty: all 1
 
   // [B] tokens of each row before its padding; empty: no row has padding.
   std::vector<std::int64_t> row_lengths;
-  // Counts of the whole update over all ranks (set by the loader): rows or pairs, and their
-  // batches.
+  // DataLoader sets these counts of the whole update over all ranks: the number of samples (rows or
+  // pairs) and the number of their micro-batches.
   std::int64_t update_samples = 0;
   std::int64_t update_batches = 0;
 
   // For preference pairs only:
-  std::vector<std::int32_t> sequence_of;   // [B*T] 2 * pair + side (1: rejected); -1: padding
-  std::int64_t num_pairs = 0;              // pairs in this batch
-  std::vector<std::int64_t> pair_records;  // [num_pairs] documents, counted over shards and sets
-  // [num_pairs] XXH3-64 of token set, length, tokens and targets of both sides of a pair
+  std::vector<std::int32_t> sequence_of;  // [B*T] 2 * pair + side (1: rejected); -1: padding
+  std::int64_t num_pairs = 0;             // pairs in this batch
+  // [num_pairs] document of each pair, counted over shards and sets
+  std::vector<std::int64_t> pair_records;
+  // [num_pairs] XXH3-64 hash of the token set, the lengths, and the tokens and targets of both
+  // sides
   std::vector<std::uint64_t> pair_keys;
 };
 

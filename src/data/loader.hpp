@@ -26,19 +26,21 @@ struct LoaderConfig {
 std::int64_t accumulation_steps_of(std::int64_t global_batch, std::int64_t micro_batch,
                                    int data_ranks);
 
-/// Provides the batches of this rank; one thread prepares them in advance. Also provides the number
-/// of targets of this rank in each update, counted from tables one update ahead of the batches.
+/// Provides the batches of this rank. A thread prepares the batches in advance. The loader also
+/// provides the number of targets of this rank in each update. It counts the targets from tables,
+/// one update before it makes the batches.
 ///
-/// Update u, counted from the start, covers the global samples [n + u*G, n + (u+1)*G), n =
-/// next_sample, G = global_batch. It has G / (size * micro_batch) accumulation steps. Step a of
-/// rank r has the micro_batch samples from n + u*G + (a*size + r) * micro_batch. The union over
-/// ranks is therefore the same for every number of ranks. next_sample() at the end of an update is
-/// the whole state, and valid for any number of ranks.
+/// Let n be the configured next_sample and G the global_batch. Update u (counted from 0) uses the
+/// global samples [n + u*G, n + (u+1)*G). It has G / (size * micro_batch) accumulation steps. In
+/// step a, rank r gets the micro_batch samples that begin at n + u*G + (a*size + r) * micro_batch.
+/// Therefore all ranks together get the same samples for every number of ranks. At the end of an
+/// update, the value of next_sample() is the whole state of the loader, and this state is valid for
+/// any number of ranks.
 ///
-/// The update that reaches end_sample is the last one. On every rank it has as many accumulation
-/// steps as the others, so that all ranks enter the same collectives. Rows of padding (kNoSample),
-/// possibly whole batches of them, replace the missing samples. Without end_sample the samples
-/// never end: see SampleStream.
+/// The update that reaches end_sample is the last update. On every rank, the last update has as
+/// many accumulation steps as every other update, so that all ranks enter the same collectives.
+/// Rows of padding (kNoSample), possibly whole batches of them, replace the missing samples.
+/// Without end_sample the samples never end: see SampleStream.
 class DataLoader {
  public:
   /// `stream` must outlive the loader. Throws Error(usage) if global_batch is not a multiple of
@@ -48,20 +50,22 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  /// Returns the batch of the next accumulation step. Sets update_samples and update_batches; the
-  /// caller adds the targets of all ranks for update_targets. Must not be called after the last
-  /// update. Rethrows an error of the thread.
+  /// Returns the batch of the next accumulation step. Sets update_samples and update_batches. The
+  /// caller sums the targets over all ranks and sets update_targets. Must not be called after the
+  /// last update. Rethrows an error of the thread.
   Batch next();
 
-  /// Returns the number of targets in this rank's part of the next update, in order of the calls.
-  /// May be called one update ahead of its first batch. Rethrows an error of the thread.
+  /// The first call returns the number of targets of this rank in the first update, the second call
+  /// in the second update, and so on. May be called one update before next() returns the first
+  /// batch of that update. Rethrows an error of the thread.
   std::int64_t next_num_targets();
 
-  /// Returns the first global sample of the update that next() continues; equal on all ranks at the
-  /// end of an update.
+  /// Returns the first global sample of the update that the next batch belongs to. At the end of an
+  /// update, the value is equal on all ranks.
   [[nodiscard]] std::int64_t next_sample() const;
 
-  /// Returns the total time that next() and next_num_targets() have waited for the thread, in seconds.
+  /// Returns the total time that next() and next_num_targets() have waited for the thread, in
+  /// seconds.
   [[nodiscard]] double wait_s() const noexcept { return wait_s_; }
 
   [[nodiscard]] std::int64_t micro_steps() const noexcept { return micro_steps_; }

@@ -8,15 +8,15 @@
 
 namespace trireme::generate {
 
-/// Converts generated tokens to text that may be shown. Characters are complete, and a suffix that
-/// may be the beginning of a stop string is held back. The concatenated results are the text before
-/// the first stop string.
+/// Converts generated tokens to text that can be shown to the user. Returns only complete
+/// characters. Holds back a suffix that may be the beginning of a stop string. The concatenation of
+/// all results is the text before the first stop string.
 class AnswerText {
  public:
   AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
              bool skip_special_tokens);
 
-  /// Adds a token. Returns the text that is now certain.
+  /// Adds a token. Returns the new text that can be shown.
   std::string push(std::uint32_t id);
 
   /// Returns the text that was held back. Called after the last token.

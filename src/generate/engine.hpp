@@ -36,8 +36,8 @@ class AnswerSource {
       const Request& request) const = 0;
 
   /// Queues a request. Returns nullopt if max_queue requests wait already. If `follows` is true,
-  /// the request continues one that has ended and is always accepted. Throws Error(usage) with the
-  /// result of find_problem().
+  /// the request continues an earlier request that has ended, and max_queue does not apply. If
+  /// find_problem() finds a problem, throws Error(usage) with this problem.
   virtual std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) = 0;
 
   /// Ends a request with FinishReason::cancelled at the next step. Ignores finished requests.
@@ -53,9 +53,8 @@ class AnswerSource {
 /// Keys and values are stored in blocks with a fixed memory budget (kv_blocks.hpp). A sequence
 /// takes a block when it needs one. If none is free, the request that arrived last is preempted,
 /// waits, and is computed again. Sequences with equal prefixes share blocks. The tokens of a
-/// request are a function of its prompt, settings and seed and of the weights; other requests have
-/// no influence.
-/// Sources: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
+/// request depend only on its prompt, its settings, its seed and the weights. Other requests have
+/// no influence. Sources: Kwon et al., "PagedAttention", SOSP 2023; Yu et al., "Orca", OSDI 2022.
 ///
 /// One thread runs the steps.
 class GenerationEngine final : public AnswerSource {
@@ -72,8 +71,9 @@ class GenerationEngine final : public AnswerSource {
   std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows = false) override;
   void cancel(RequestId id) override;
 
-  /// Runs one step. Returns false if idle. A request with non-finite logits or no memory fails
-  /// alone.
+  /// Runs one step. Returns false if there is nothing to do. If the logits of a request are not
+  /// finite, only this request fails. If the forward pass throws (for example without free memory),
+  /// all requests of this step fail.
   bool step();
 
   /// Runs steps until `stop` is requested, sleeping while idle. Remaining requests are cancelled.

@@ -14,7 +14,7 @@ constexpr std::int64_t kMib = std::int64_t{1} << 20;
 /// Upper limit of --max-batch, so that byte counts fit into 64 bits.
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 16;
 constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
-/// Assumed tokens per sequence if no budget is given.
+/// The number of tokens per sequence that the default budget assumes.
 constexpr std::int64_t kUsualText = 2048;
 
 std::int64_t kv_block_bytes(model::Transformer& model) {
@@ -23,9 +23,10 @@ std::int64_t kv_block_bytes(model::Transformer& model) {
          static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
 }
 
-/// Returns the number of context tokens that cost as much as the row itself. A row multiplies each
-/// active parameter once. For each token before the row, attention multiplies two rows of all
-/// heads, and each of these numbers takes twice as long (minimind-3: 2,400 tokens; measured 2,900).
+/// Returns the number of context tokens for which attention takes as long as the rest of a row. A
+/// row multiplies each active parameter once. For each token before the row, attention multiplies
+/// two vectors of all heads, and each of these products takes twice as long. For minimind-3, the
+/// result is 2,400 tokens; the measured value is 2,900.
 std::int64_t row_cost_tokens(const model::Transformer& model) {
   const model::ModelConfig& c = model.config();
   return std::max<std::int64_t>(

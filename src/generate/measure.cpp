@@ -19,7 +19,7 @@ std::vector<Request> random_requests(const LoadedModel& model, const GenerationL
   std::vector<Request> requests(static_cast<std::size_t>(load.batch));
   for (std::size_t i = 0; i < requests.size(); ++i) {
     for (std::int64_t k = 0; k < load.prompt_tokens; ++k) {
-      // The key differs in each round, so that no prefix is found in the cache.
+      // Each round uses another key, so that the cache contains no prefix of these prompts.
       const PhiloxWords words =
           philox4x32(philox_key(round, "bench generate"), static_cast<std::uint64_t>(k), i);
       requests[i].prompt.push_back(static_cast<std::uint32_t>(words[0] % vocab));
@@ -56,8 +56,9 @@ Round run_round(GenerationEngine& engine, std::vector<Request> requests) {
   return round;
 }
 
-/// Returns the bytes of weights that one decoding step reads: blocks, final norm and head. A step
-/// reads only one row of the embedding per token, and only the experts that its tokens pick.
+/// Returns the number of bytes of weights that one decoding step reads: transformer blocks, final
+/// norm and head. Of the experts, only the experts that the tokens select count. A separate
+/// embedding does not count, because a step reads only one of its rows per token.
 std::int64_t bytes_of_a_step(const LoadedModel& model, std::int64_t batch) {
   const model::ModelConfig& config = model.transformer->config();
   std::int64_t numbers = config.num_active_parameters(batch);

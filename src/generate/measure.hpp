@@ -13,16 +13,18 @@ struct GenerationLoad {
 };
 
 struct GenerationFigures {
-  std::int64_t threads = 0;         // CPU threads
-  double prefill_tokens_per_s = 0;  // prompt tokens of all sequences / time to the last first token
-  double decode_tokens_per_s = 0;   // of all sequences, after that time
-  double first_token_s = 0;         // time to the first token of the first sequence
-  std::int64_t weight_bytes = 0;    // weights that one decoding step reads
-  double memory_bytes_per_s = 0;    // measured with memory_read_rate
-  double bandwidth_share = 0;       // share of memory_bytes_per_s that reading the weights uses
+  std::int64_t threads = 0;  // CPU threads
+  // prompt tokens of all sequences / time until all sequences have their first token
+  double prefill_tokens_per_s = 0;
+  double decode_tokens_per_s = 0;  // generated tokens of all sequences per second, after that time
+  double first_token_s = 0;        // time to the first token of the first sequence
+  std::int64_t weight_bytes = 0;   // weights that one decoding step reads
+  double memory_bytes_per_s = 0;   // measured with memory_read_rate
+  double bandwidth_share = 0;      // share of memory_bytes_per_s that is used to read the weights
 };
 
-/// Returns the best of `repeats` rounds after one warmup round, separately for each figure.
+/// Runs one warmup round and `repeats` measured rounds. Returns the best value of each figure, even
+/// if the best values come from different rounds.
 GenerationFigures measure_generation(const LoadedModel& model, const GenerationLoad& load,
                                      std::int64_t repeats);
 

@@ -16,9 +16,10 @@ namespace trireme::generate {
 
 /// Settings that choose the next token. They are applied in this order: penalties (repetition, then
 /// presence and frequency) and bias, mask, temperature, top-k, top-p (the token that crosses the
-/// limit stays), min-p, draw. Each filter sees the tokens that the previous ones left, like the
-/// processors of transformers. MiniMind V3 divides by the temperature before the repetition
-/// penalty, with the same result. find_problem in sampling.hpp checks the ranges.
+/// limit stays), min-p, draw. Each filter sees only the tokens that the earlier filters kept, like
+/// the logits processors of Hugging Face transformers. MiniMind V3 divides by the temperature
+/// before it applies the repetition penalty; the result is the same. find_problem in sampling.hpp
+/// checks the ranges.
 struct SamplingConfig {
   double temperature = 0.8;         // 0: the most likely token
   std::int64_t top_k = 0;           // 0: all
@@ -37,9 +38,10 @@ class TokenMask {
  public:
   virtual ~TokenMask() = default;
 
-  /// Sets bit id % 64 of word id / 64 for each id that may come next, among `vocab_size` ids; all
-  /// bits are 0 before the call. At least one id must be allowed. End tokens are included: where
-  /// the answer may end, they must be allowed. Returns false, without `bits`, if all are allowed.
+  /// Sets bit id % 64 of word id / 64 for each id that may come next, among `vocab_size` ids. All
+  /// bits are 0 before the call. At least one id must be allowed. End tokens are ids too: if the
+  /// answer may end here, the bits of the end tokens must be set. If all ids are allowed, returns
+  /// false and need not set `bits`.
   virtual bool allow(std::span<std::uint64_t> bits, std::int64_t vocab_size) = 0;
 
   /// Called once for each drawn token, end tokens included.
@@ -48,18 +50,21 @@ class TokenMask {
 
 struct Request {
   std::vector<std::uint32_t> prompt;  // at least one id of the model's vocabulary
-  std::int64_t max_tokens = 128;      // most new tokens; 0 with prompt_logprobs only
+  // maximum number of new tokens; 0 is allowed only with prompt_logprobs
+  std::int64_t max_tokens = 128;
   SamplingConfig sampling;
   std::uint64_t answer = 0;  // index among several answers with the same seed
   /// The answer ends before the first of these strings. No delta contains part of a stop string.
   std::vector<std::string> stop;
-  /// The answer ends before one of these ids. LoadedModel::end_tokens are the model's own.
+  /// The answer ends before the first of these ids. LoadedModel::end_tokens contains the end tokens
+  /// of the model.
   std::vector<std::uint32_t> end_tokens;
   bool ignore_eos = false;  // treat end tokens like other tokens
-  /// nullopt: no log-probabilities; 0: of each generated token; k: also of the k most likely ones.
+  /// nullopt: no log-probabilities. 0: the log-probability of each generated token. k: also the
+  /// log-probabilities of the k most likely tokens at each position.
   std::optional<std::int64_t> top_logprobs;
-  bool prompt_logprobs = false;          // prompt tokens too, with the same top_logprobs
-  bool skip_special_tokens = true;       // leave their text out of all deltas
+  bool prompt_logprobs = false;          // also for prompt tokens, with the same top_logprobs
+  bool skip_special_tokens = true;       // deltas do not contain the text of special tokens
   std::shared_ptr<TokenMask> mask = {};  // shared, so that the caller can inspect its state
 };
 
@@ -73,7 +78,7 @@ struct TokenLogprob {
 struct TokenReport {
   std::uint32_t id = 0;
   std::optional<float> logprob;   // nullopt: not requested, or the first token of a prompt
-  std::vector<TokenLogprob> top;  // most likely first; ties go to the smaller id
+  std::vector<TokenLogprob> top;  // most likely first; if equally likely, the smaller id first
 };
 
 enum class FinishReason {
@@ -102,7 +107,8 @@ struct RequestProblem {
   std::string message;  // text after "top_p = " or "--top-p ": "2, must be in (0, 1]"
 };
 
-/// Returns true if prompt and one new token (none with max_tokens 0) exceed `max_context` tokens.
+/// Returns true if the prompt and one new token do not fit into `max_context` tokens. If max_tokens
+/// is 0, only the prompt counts.
 inline bool is_too_long(const Request& request, std::int64_t max_context) {
   const std::int64_t least = request.max_tokens > 0 ? 1 : 0;
   return static_cast<std::int64_t>(request.prompt.size()) > max_context - least;

@@ -16,12 +16,14 @@ struct Ranked {
   std::uint32_t id = 0;
 };
 
-/// The order of all filters: the larger value first; equal values go to the smaller id.
+/// Defines the rank order of all filters: larger values come first, and among equal values the
+/// smaller id comes first.
 bool ranked_before(const Ranked& a, const Ranked& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
-/// Returns the first `count` values, unordered, in time linear in the number of values.
+/// Returns the `count` highest-ranked values in any order. The time is linear in the number of
+/// values.
 std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t count) {
   std::vector<Ranked> kept;
   if (count == 0) return kept;
@@ -43,7 +45,8 @@ std::vector<Ranked> first_ranked(std::span<const double> values, std::size_t cou
   return kept;
 }
 
-/// Returns the last element of the shortest ranked prefix with at least `share` of the total sum.
+/// Considers the elements in rank order and finds the shortest prefix that holds at least `share`
+/// of the total sum. Returns the last element of this prefix.
 Ranked last_of_share(std::vector<Ranked>& all, double share) {
   double limit = 0;
   for (const Ranked& one : all) limit += one.value;
@@ -85,8 +88,8 @@ std::optional<RequestProblem> outside(double least, double most, const char* fie
 }  // namespace
 
 std::optional<RequestProblem> find_problem(const SamplingConfig& c) {
-  // The ranges include everything that OpenAI's API accepts. Values closer to 0 are mistakes: as a
-  // penalty they make logits infinite.
+  // The ranges include everything that OpenAI's API accepts. Values closer to 0 are probably
+  // mistakes. For example, a repetition penalty close to 0 makes logits infinite.
   const bool is_greedy = c.temperature == 0;
   const std::optional<RequestProblem> problems[] = {
       out_of(is_greedy || within(c.temperature, 1e-8, 100), "temperature", c.temperature,
@@ -140,12 +143,14 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
                            std::uint64_t index, std::uint64_t answer) {
   const std::uint32_t likeliest = likeliest_token(logits);
   if (config.temperature == 0) return likeliest;
-  // Weights relative to the most likely token, which has 1. Filtered tokens get 0.
+  // The weights are relative to the most likely token, which has the weight 1. Tokens that a filter
+  // removes get the weight 0.
   std::vector<double> weights(logits.size());
   for (std::size_t id = 0; id < weights.size(); ++id) {
     // Subtract first: a temperature of 1e-310 would make any logit infinite.
     const double below = logits[id] - logits[likeliest];
-    const bool is_first = id == likeliest || below == 0;  // its own difference may be NaN
+    // if the largest logit is infinite, its difference to itself is NaN
+    const bool is_first = id == likeliest || below == 0;
     weights[id] = is_first ? 1 : below < 0 ? std::exp(below / config.temperature) : 0;
   }
   const auto keep_up_to = [&](const Ranked& last) {
@@ -154,7 +159,8 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
     }
   };
   if (config.top_k > 0 && config.top_k < static_cast<std::int64_t>(weights.size())) {
-    // Filter weights, not logits: a difference that the temperature rounds away does not count.
+    // Rank by weights and not by logits: tokens with different logits but equal weights after
+    // rounding count as equal.
     const std::vector<Ranked> kept = first_ranked(weights, static_cast<std::size_t>(config.top_k));
     keep_up_to(*std::max_element(kept.begin(), kept.end(), ranked_before));
   }

@@ -9,8 +9,8 @@
 
 namespace trireme::generate {
 
-/// Returns the first value out of range; nullopt if there is none. The message follows "temperature
-/// = " or "--temperature ". Commands and requests have the same ranges.
+/// Returns the first value out of range; nullopt if there is none. The caller writes "temperature =
+/// " or "--temperature " before the message. The same ranges apply to commands and to requests.
 std::optional<RequestProblem> find_problem(const SamplingConfig& config);
 
 class TokenHistory {
@@ -28,8 +28,8 @@ class TokenHistory {
 };
 
 /// Samples one token from logits [vocab]. -inf means never sampled. NaN, or no finite logit, is
-/// invalid, but the function still returns a token. Equal logits go to the smaller id. The
-/// vocabulary is never sorted.
+/// invalid, but the function still returns a token. If logits are equal, the smaller id ranks
+/// first. The vocabulary is never sorted.
 ///   index   number of the draw in its answer, from 0
 ///   answer  Request::answer
 std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig& config,

@@ -15,9 +15,9 @@ namespace {
 constexpr std::uint64_t kTable = 65536;
 constexpr std::size_t kMaxSources = 4096;
 
-/// Returns NumPy's sum of doubles: eight running sums for up to 128 terms; more terms are split
-/// into halves at a multiple of 8. Source: numpy/_core/src/umath/loops_utils.h.src, pairwise_sum
-/// (read as a rule).
+/// Returns the sum of doubles, added in the order of NumPy. Up to 128 terms are added with eight
+/// running sums. More terms are split into two halves at a multiple of 8. Source of the rule:
+/// numpy/_core/src/umath/loops_utils.h.src, pairwise_sum.
 double pairwise_sum(std::span<const double> terms) {
   const std::size_t n = terms.size();
   if (n < 8) return std::accumulate(terms.begin(), terms.end(), 0.0);
@@ -36,8 +36,8 @@ double pairwise_sum(std::span<const double> terms) {
   return pairwise_sum(terms.first(half)) + pairwise_sum(terms.subspan(half));
 }
 
-/// The greedy rule, sample by sample. Compiled without fused multiply-add: Megatron rounds the
-/// product before the subtraction.
+/// Applies the greedy rule sample by sample. This file is compiled without fused multiply-add,
+/// because Megatron-LM rounds the product before the subtraction.
 class Greedy {
  public:
   explicit Greedy(std::vector<double> weights)
@@ -72,7 +72,8 @@ class Greedy {
   std::uint64_t index_ = 0;
 };
 
-/// Rounds weights to parts of kTable that sum to kTable; the largest remainders are rounded up.
+/// Converts weights to integer shares with the sum kTable. The weights with the largest remainders
+/// are rounded up.
 std::vector<std::uint64_t> quantize(const std::vector<double>& weights) {
   std::vector<std::uint64_t> shares;
   std::vector<double> remainder;
@@ -110,7 +111,8 @@ class TableBlend : public Blend {
       source_.push_back(static_cast<std::uint16_t>(greedy.next()));
       before_.push_back(static_cast<std::uint32_t>(greedy.counts()[source_.back()] - 1));
     }
-    // The rule never takes a source that already has its part, so the counts end at the parts.
+    // The rule never selects a source that already has its share, so the final counts equal the
+    // shares.
     TRIREME_ASSERT(greedy.counts() == shares_);
   }
 
@@ -130,7 +132,7 @@ class TableBlend : public Blend {
  private:
   std::vector<std::uint64_t> shares_;
   std::vector<std::uint16_t> source_;  // [kTable]
-  std::vector<std::uint32_t> before_;  // [kTable] earlier entries of the same source
+  std::vector<std::uint32_t> before_;  // [kTable] number of earlier entries of the same source
 };
 
 class MegatronBlend : public Blend {

@@ -21,17 +21,19 @@ enum class BlendRule { table, megatron };
 BlendRule parse_blend_rule(std::string_view text, std::string_view name);
 std::string_view name_of(BlendRule rule);
 
-/// A sequence of sources that contains each source according to its weight, spread as evenly as
-/// possible. Thread-safe.
+/// Selects the source of each sample, so that each source occurs according to its weight and as
+/// evenly as possible. Thread-safe.
 ///
-/// The greedy rule of Megatron: sample i comes from argmax_s (w_s * max(i, 1) - count_s), the first
-/// of equals, in doubles, with w normalized to sum 1; then count_s grows by one.
+/// Both rules are based on the greedy rule of Megatron-LM. Sample i comes from the source s with
+/// the largest value w_s * max(i, 1) - count_s, and then count_s increases by one. The weights w
+/// are normalized to the sum 1. The computation uses doubles. If several sources are equal, the
+/// first source is used.
 ///   megatron  exactly this rule. The first access to sample i costs O(i * sources), later accesses
-///             O(sources), and 8 bytes per source for every 65,536 samples.
-///   table     weights are rounded to multiples of 1/65,536 (largest remainder). The greedy rule runs
-///             once for 65,536 samples, and the sequence repeats that table: O(1) for any i, 400 kB.
-///             Deviates from the weights by less than 1/65,536, and from the even spread not more
-///             than the greedy rule does.
+///             cost O(sources). The rule needs 8 bytes per source for every 65,536 samples.
+///   table     weights are rounded to multiples of 1/65,536 (largest remainder). The greedy rule
+///             runs once for 65,536 samples, and the sequence repeats this table. The cost is O(1)
+///             for any i, and the table needs 400 kB. The deviation from the weights is less than
+///             1/65,536. The sources are spread as evenly as with the greedy rule.
 class Blend {
  public:
   virtual ~Blend() = default;
@@ -49,8 +51,8 @@ class Blend {
 /// 0, or (table) a weight that is rounded to 0.
 std::unique_ptr<Blend> make_blend(std::span<const double> weights, BlendRule rule);
 
-/// Divides weights by their sum. Adds like NumPy (pairwise from 8 terms on), so that the doubles
-/// equal those of Megatron.
+/// Divides weights by their sum. Adds the weights in the order of NumPy (pairwise from 8 terms on),
+/// so that the results equal the doubles of Megatron-LM.
 std::vector<double> normalize_weights(std::span<const double> weights);
 
 }  // namespace trireme::data

@@ -10,7 +10,7 @@ namespace trireme::data {
 namespace {
 
 constexpr std::uint64_t kRounds =
-    6;  // 4 suffice for large sets; small sets have halves of few bits
+    6;  // 4 rounds suffice for large sets, but the halves of small sets have only a few bits
 
 std::uint64_t feistel(std::uint64_t value, int half_bits, std::uint64_t key,
                       std::uint64_t epoch) noexcept {
@@ -61,7 +61,7 @@ SampleLocation SampleOrder::place(std::uint64_t index) const noexcept {
   std::uint64_t position = index % num_samples_;
   if (!shuffle_) return {epoch, position};
   if (chunk_ == 0) return {epoch, permute(position, num_samples_, key_, epoch)};
-  do {  // the last chunk may be short: positions after the end walk on
+  do {  // the last chunk may be short: permute positions after the end again
     position = by_chunks(position, epoch);
   } while (position >= num_samples_);
   return {epoch, position};
@@ -70,7 +70,7 @@ SampleLocation SampleOrder::place(std::uint64_t index) const noexcept {
 std::uint64_t SampleOrder::by_chunks(std::uint64_t k, std::uint64_t epoch) const noexcept {
   const std::uint64_t chunks = (num_samples_ + chunk_ - 1) / chunk_;
   const std::uint64_t window = k / (chunk_ * window_);
-  const std::uint64_t first = window * window_;  // its first chunk in permuted order
+  const std::uint64_t first = window * window_;  // first chunk of the window, in permuted order
   const std::uint64_t size = std::min(window_, chunks - first) * chunk_;
   const PhiloxWords mixed = philox4x32(window_key_, window, epoch);
   const std::uint64_t key = (std::uint64_t{mixed[0]} << 32) | mixed[1];

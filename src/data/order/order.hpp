@@ -13,25 +13,27 @@ struct SampleLocation {
 struct OrderConfig {
   std::uint64_t seed = 0;
   bool shuffle = true;
-  std::string_view stream = {};  // selects another order for the same seed; "" for one set
-  std::uint64_t chunk = 0;       // samples that stay together; 0: shuffle every sample
-  std::uint64_t window = 64;     // number of chunks that are mixed, if chunk > 0
+  // another text gives another order for the same seed; "" for one set
+  std::string_view stream = {};
+  std::uint64_t chunk = 0;    // samples that stay together; 0: shuffle every sample
+  std::uint64_t window = 64;  // number of chunks that are mixed, if chunk > 0
 };
 
 /// The data order as a function of (seed, global sample index): no index arrays, O(1) memory, any
 /// access order.
 ///
-/// Index i is draw k = i % N of epoch e = i / N. The position is P(k), a Feistel network of 6
-/// rounds over 2h bits (4^h >= N, smallest h). Its round function is Philox with the key (seed,
-/// "order.shuffle") and the counter (half, round, e). A result outside [0, N) is fed back until it
-/// is inside (cycle walking, under 4 tries on average). Each epoch is another permutation of [0,
-/// N). Source: Luby and Rackoff, SIAM J. Comput. 17(2), 1988; Black and Rogaway, CT-RSA 2002,
-/// section 4.
+/// With N samples, index i is sample k = i % N of epoch e = i / N. Its position is P(k). P is a
+/// Feistel network of 6 rounds over 2h bits, with the smallest h for which 4^h >= N. The round
+/// function is Philox with the key (seed, "order.shuffle") and the counter (half, round, e). If a
+/// result is outside [0, N), P is applied again until the result is inside (cycle walking, under 4
+/// tries on average). Each epoch has another permutation of [0, N). Source: Luby and Rackoff, SIAM
+/// J. Comput. 17(2), 1988; Black and Rogaway, CT-RSA 2002, section 4.
 ///
-/// With `chunk`, there are two levels, for file systems that prefer sequential reads: the chunks of
-/// `chunk` samples are permuted, then the samples inside each group of `window` permuted chunks. So
-/// `window` positions of the file are read at a time, each sequentially. This is also a permutation
-/// of [0, N) in every epoch.
+/// If `chunk` is not 0, the order has two levels, for file systems that are fast only for
+/// sequential reads. First, the chunks of `chunk` adjacent samples are permuted. Then the samples
+/// inside each group of `window` permuted chunks are permuted. Therefore a run reads from only
+/// `window` chunks of the file at a time. The result is also a permutation of [0, N) in every
+/// epoch.
 class SampleOrder {
  public:
   /// Throws Error(usage) unless num_samples is in [1, 2^62). Without shuffle the position is k.

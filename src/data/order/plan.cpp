@@ -84,7 +84,7 @@ class Parser {
     }
   }
 
-  /// Adds the word whose first quote is at `begin`; returns the position after its last quote.
+  /// Adds the quoted word that begins at `begin`. Returns the position after the closing quote.
   std::size_t quoted_word(std::string_view text, std::size_t begin) {
     std::string word;
     std::size_t i = begin + 1;
@@ -146,7 +146,8 @@ class Parser {
     return phase;
   }
 
-  /// Parses `[weight] directory` joined by +; without weights they are one source.
+  /// Parses terms `[weight] directory` that are joined by +. Directories without weights are one
+  /// source.
   std::vector<PlanSource> sources() {
     std::vector<PlanSource> sources;
     std::size_t weighted = 0;
@@ -237,14 +238,14 @@ class Parser {
   bool colon_ = false;
 };
 
-/// Returns true if the value is a path of a set or a file; otherwise it is a plan.
+/// Returns true if the value is the path of a set or a file. Otherwise the value is a plan.
 bool names_place(const std::string& value) {
   std::error_code ignored;
   return value.find_first_of(" \t\n\"") == std::string::npos || fs::exists(value, ignored);
 }
 
-/// Returns a normalized absolute path. Keeps "..", because after a link it may differ from the
-/// text.
+/// Returns a normalized absolute path. Keeps "..", because after a symbolic link ".." may lead to
+/// another directory than the text shows.
 std::string absolute_path(const std::string& path) {
   const fs::path whole = fs::absolute(path);
   if (std::find(whole.begin(), whole.end(), "..") != whole.end()) return whole.string();
@@ -300,7 +301,7 @@ std::string first_bytes(const fs::path& file) {
       seq_len == 0 ? "L" : std::to_string(seq_len), other);
 }
 
-/// Throws if a file that is named instead of a set contains records or binary data and not a plan.
+/// Throws if the value names a file that contains records or binary data instead of a plan.
 void check_may_be_plan(const std::string& file, std::string_view name,
                        std::span<const std::string_view> kinds, std::int64_t seq_len) {
   std::string begin = first_bytes(file);

@@ -16,7 +16,7 @@ struct PlanSource {
   bool operator==(const PlanSource&) const = default;
 };
 
-/// The data from one step on.
+/// The sources of the samples from one step on.
 struct PlanPhase {
   std::int64_t first_step = 1;
   std::int64_t seq_len = 0;  // 0: train.seq_len
@@ -33,10 +33,10 @@ struct PlanPhase {
 ///   ... ; from 2001 at 4096: 1 sets/long            another sequence length from that step on
 /// A line end is equivalent to ';'. Blanks surround +. A path needs double quotes if it contains
 /// blanks, a ; or a double quote, or if it reads as a number or a word of this grammar. Between
-/// quotes \" is a quote, \\ a backslash, and all other characters are literal. The text may also be
-/// the name of a directory (that one set, whatever the name contains) or of a file that contains
-/// the text. Only in a file, '#' where a word would begin starts a comment up to the end of the
-/// line.
+/// quotes \" is a quote, \\ a backslash, and all other characters are literal. The value may also
+/// be the path of a directory or of a file. A directory is one token set, even if its name contains
+/// special characters. A file contains a text of this grammar. Only in a file, a '#' at the
+/// beginning of a word starts a comment that ends at the end of the line.
 ///
 /// Phases start at ascending steps, the first at step 1. A directory belongs to one source only.
 /// Throws Error(usage) that quotes the invalid part.
@@ -44,26 +44,28 @@ std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name);
 
 inline constexpr std::array<std::string_view, 1> kTextKind{"pretrain"};
 
-/// Like parse_plan, for a value that may name a directory or a file. Throws Error(usage) with the
-/// command that packs them if the value names texts (JSON records in any file), Error(data) for a
-/// file that is not text. `kinds`: the accepted kinds of sets, at least one. `seq_len`: the
-/// training length for that command; 0: unknown.
+/// Like parse_plan, but `value` may also be the path of a directory or of a file. Throws
+/// Error(usage) if the value names texts that are not packed (a file with JSON records). The
+/// message contains the command that packs these texts. Throws Error(data) for a file that is not
+/// text. `kinds`: the accepted kinds of sets, at least one. `seq_len`: the training length for that
+/// command; 0: unknown.
 std::vector<PlanPhase> read_plan(const std::string& value, std::string_view name,
                                  std::span<const std::string_view> kinds = kTextKind,
                                  std::int64_t seq_len = 0);
 
 /// Rewrites `value` with absolute paths, so that it has the same meaning in any directory. Paths
-/// inside a plan file stay relative to the working directory of a run. Returns a value that
-/// parse_plan refuses unchanged.
+/// inside a plan file stay relative to the working directory of a run. If parse_plan refuses the
+/// value, returns the value unchanged.
 std::string absolute_plan(const std::string& value);
 
-/// Throws Error(usage) if `path`, which must be one token set, is a blend or quoted (and not the
-/// name of a directory). `name` is the setting of the path.
+/// Checks that `path` names one token set. Throws Error(usage) if `path` is not an existing file or
+/// directory and reads as a plan (for example a blend or a quoted path). `name` is the setting of
+/// the path.
 void refuse_blend(const std::string& path, std::string_view name);
 
-/// Throws Error(usage) with the command that packs it if `path` is a .jsonl file (.gz, .zst) or a
-/// directory of such files instead of a token set. `name` is the setting of the path; `kinds` and
-/// `seq_len` are those of read_plan.
+/// Throws Error(usage) if `path` is a .jsonl file (.gz, .zst) or a directory of such files instead
+/// of a token set. The message contains the command that packs the files. `name` is the setting of
+/// the path; `kinds` and `seq_len` are those of read_plan.
 void refuse_texts(const std::string& path, std::string_view name,
                   std::span<const std::string_view> kinds, std::int64_t seq_len = 0);
 

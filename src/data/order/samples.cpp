@@ -50,7 +50,7 @@ std::unique_ptr<Pairs> make_pairs(const TokenSet& set, const SampleConfig& confi
   return std::make_unique<Pairs>(set, config.seq_len, documents_of(set, config));
 }
 
-/// Returns why a set has no training targets, and what to do.
+/// Returns the reason why a set has no training targets, and advice.
 std::string nothing_to_predict(const TokenSet& set, const SampleConfig& config,
                                std::uint64_t size) {
   const DocumentRange documents = documents_of(set, config);

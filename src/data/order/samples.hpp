@@ -61,7 +61,8 @@ class SampleSet {
   SampleSet(const TokenSet& set, std::int64_t seq_len)
       : SampleSet(set, SampleConfig{.seq_len = seq_len}) {}
 
-  /// Returns the samples for which `taken` is false, packed at another length; may be empty.
+  /// Returns the samples that are not used yet (`taken` returns false for their position), packed
+  /// again at another length. The result may be empty.
   [[nodiscard]] SampleSet rest(const std::function<bool(std::uint64_t)>& taken,
                                std::int64_t seq_len) const;
 
@@ -77,7 +78,7 @@ class SampleSet {
   /// Returns true if the samples are preference pairs.
   [[nodiscard]] bool samples_are_pairs() const noexcept { return pairs_ != nullptr; }
 
-  /// Returns true if nothing was packed when the set was opened.
+  /// Returns true if `pack` prepared all sequences, so that opening the set packed nothing.
   [[nodiscard]] bool prepared() const { return samples_are_pairs() || sequences_->prepared(); }
 
   /// Returns the targets of the sample at `position` in [0, size()), from tables without reading
@@ -92,11 +93,13 @@ class SampleSet {
   /// Returns Batch::pair_keys of the pair at `position`. Reads the tokens of the pair.
   [[nodiscard]] std::uint64_t pair_key(std::uint64_t position) const;
 
-  /// Returns true if a sample has a target. Usually the first one has, so the rest is not checked.
+  /// Returns true if at least one sample has a target. The search ends at the first such sample,
+  /// which is usually the first sample of the set.
   [[nodiscard]] bool has_targets() const;
 
-  /// Returns the samples with these global indices; kNoSample gives a row of padding, or no pair.
-  /// `order` must have size() samples. Members for the whole update stay 0.
+  /// Returns a batch of the samples with these global indices. For kNoSample, the batch gets a row
+  /// of padding, or no pair. `order` must have size() samples. The members that describe the whole
+  /// update stay 0.
   [[nodiscard]] Batch make_batch(std::span<const std::int64_t> indices,
                                  const SampleOrder& order) const;
 
@@ -124,12 +127,13 @@ class SampleSet {
   std::uint64_t key_of_set_;  // hash of set and length, part of all pair keys
   std::unique_ptr<Sequences> sequences_;
   std::unique_ptr<Pairs> pairs_;             // for pairs: used instead of sequences_
-  const ConcatSequences* joined_ = nullptr;  // with cross_documents: equals sequences_
+  const ConcatSequences* joined_ = nullptr;  // with cross_documents: the object in sequences_
   std::uint64_t size_ = 0;
 };
 
-/// Makes one batch of samples from sets of one kind, length and configuration. Members for the
-/// whole update stay 0. Throws Error(usage) if the batch is too large.
+/// Makes one batch of samples. All samples must come from sets of the same kind, length and
+/// configuration. The members that describe the whole update stay 0. Throws Error(usage) if the
+/// batch is too large.
 Batch gather_batch(std::span<const DrawnSample> drawn);
 
 }  // namespace trireme::data

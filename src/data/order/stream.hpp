@@ -26,12 +26,12 @@ struct StreamConfig {
   Packing packing = Packing::best_fit;
   bool cross_documents = false;
   std::string split;                // "969,30,1"; "": all documents
-  TokenWeights token_weights = {};  // see SampleConfig, like the next two
+  TokenWeights token_weights = {};  // see SampleConfig, also for the next two members
   std::int64_t row_multiple = 1;
   bool answers_only = false;
 };
 
-/// The end of a stream that never ends.
+/// The value of `end` for a stream without an end.
 inline constexpr std::int64_t kNoEnd = std::numeric_limits<std::int64_t>::max();
 
 /// The position of a global sample.
@@ -46,13 +46,15 @@ struct StreamLocation {
 /// an order for each source. Needs O(1) memory except for the tables of the sets. Any thread may
 /// request any index at any time.
 ///
-/// Sample i belongs to the last phase that starts at or before i. The blend of the phase gives the
-/// source and the number of earlier samples from this source over all phases: a source continues at
-/// its own counter, whatever the weights were. A source is one set, or several sets that are
-/// shuffled as one (SampleOrder over all their sequences). At another length (phases `at` L), it
-/// first uses the rest of the current epoch, packed again; then whole epochs at that length follow.
-///   memory  sets and lengths that pack did not prepare cost about 20 bytes per document (see
-///           sequences.hpp); a change of length costs a bit per sequence while the stream is built
+/// Sample i belongs to the last phase that starts at or before i. The blend of the phase selects
+/// the source of the sample. A source is one set, or several sets that are shuffled as one (one
+/// SampleOrder over all their sequences). Each source counts its own samples over all phases, so
+/// the next phase continues where the last phase stopped, even if the weights change. If a phase
+/// changes the sequence length (`at` L), a source first uses the rest of its current epoch, packed
+/// again at the new length. Then whole epochs at that length follow.
+///   memory  sets and lengths that `pack` did not prepare need about 20 bytes per document (see
+///           sequences.hpp). A change of length needs one bit per sequence while the stream is
+///           built.
 class SampleStream {
  public:
   /// Opens the sets. Throws like TokenSet and SampleSet; Error(usage) for sets that do not match
@@ -73,8 +75,8 @@ class SampleStream {
   /// Returns true if a sample is a preference pair rather than a sequence.
   [[nodiscard]] bool samples_are_pairs() const;
 
-  /// Returns the length of sample `index` (for pairs: the maximum of a side), which is the same for
-  /// all samples of a step.
+  /// Returns the length of sample `index` (for pairs: the maximum length of a side). All samples of
+  /// a step have the same length.
   [[nodiscard]] std::int64_t seq_len(std::int64_t index) const;
   [[nodiscard]] std::int64_t max_seq_len() const;
   /// Returns the lengths of the phases, in order.
@@ -84,38 +86,42 @@ class SampleStream {
   /// that undefined.
   [[nodiscard]] std::optional<std::uint64_t> epoch_size() const;
 
-  /// Returns the step of the first phase of another length that begins inside an update, if updates
-  /// of `global_batch` samples follow each other from `next_sample` on; usually nullopt.
+  /// Finds a phase that changes the sequence length in the middle of an update. The updates have
+  /// `global_batch` samples and begin at `next_sample`. Returns the first step of this phase;
+  /// nullopt if there is no such phase, which is the usual case.
   [[nodiscard]] std::optional<std::int64_t> cut_update(std::int64_t next_sample,
                                                        std::int64_t global_batch) const;
 
   /// Returns the number of targets of `count` samples from `first` on, without reading tokens.
   [[nodiscard]] std::int64_t count_targets(std::int64_t first, std::int64_t count) const;
 
-  /// Returns `count` samples from `first` on, all of one phase; samples from `end` on are
-  /// kNoSample. Members for the whole update stay 0.
+  /// Returns a batch of `count` samples from `first` on. All of them must belong to one phase.
+  /// Samples from `end` on become kNoSample. The members that describe the whole update stay 0.
   [[nodiscard]] Batch make_batch(std::int64_t first, std::int64_t count,
                                  std::int64_t end = kNoEnd) const;
 
   /// Returns for each source the number of its samples among the first `index` samples of the run.
   [[nodiscard]] std::vector<std::uint64_t> consumed(std::int64_t index) const;
 
-  /// Returns the settings to read a set for validation: those of the stream, but all documents and
-  /// equal target weights. Documents of the stream's own sets have the same numbers.
+  /// Returns the settings for a validation set. They equal the settings of the stream, but all
+  /// documents are used and all targets have the weight 1. If the set belongs to the stream, its
+  /// documents have the same numbers as in the stream.
   [[nodiscard]] SampleConfig view(const TokenSet& set, std::int64_t seq_len) const;
 
   /// Returns the first set of the first phase; all sets have its kind, tokenizer and vocabulary.
-  /// Not for a stream of one SampleSet.
+  /// Must not be called for a stream that was created from a SampleSet.
   [[nodiscard]] const TokenSet& first_set() const;
   /// Returns all sets, in order of first use.
   [[nodiscard]] std::vector<const TokenSet*> sets() const;
-  /// Returns every set at every length that a phase trains on, whole epochs, in order of first use.
+  /// Returns one SampleSet for each set and each sequence length that a phase uses, in order of
+  /// first use. Each SampleSet is a whole epoch.
   [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
   [[nodiscard]] std::size_t num_sources() const;
 
   /// The state of the samples that a run has already used, as stored in a checkpoint.
   struct State {
-    std::optional<std::string> content_hash;  // hash of one whole set; later phases keep it
+    // result of content_hash(); later phases do not change it
+    std::optional<std::string> content_hash;
     /// JSON: settings, hashes of the sources, started phases, samples consumed from each source.
     /// Absent in old checkpoints (before plans) of one whole set.
     std::optional<std::string> plan;
@@ -128,8 +134,9 @@ class SampleStream {
   /// samples to the end.
   [[nodiscard]] std::string plan_hash() const;
 
-  /// Checks that the samples before `next_sample` equal those of the run of `checkpoint` (`saved`).
-  /// Later phases may differ. Throws Error(usage) naming the difference and `checkpoint`.
+  /// Checks that the samples before `next_sample` equal the samples that the run of `checkpoint`
+  /// has used, as recorded in `saved`. Later phases may differ. Throws Error(usage) with a message
+  /// that names the difference and `checkpoint`.
   void check_state(const State& saved, std::int64_t next_sample,
                    const std::string& checkpoint) const;
 

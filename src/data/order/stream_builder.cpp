@@ -82,7 +82,7 @@ class SampleStream::Builder {
     parts_->phases.push_back(std::move(phase));
   }
 
-  /// Adds the samples of the last phase before sample `end` to the counts of its sources.
+  /// Adds the samples of the last phase, up to sample `end`, to the counts of its sources.
   void close_phase(std::int64_t end) {
     const Phase& phase = parts_->phases.back();
     TRIREME_ASSERT(end > phase.begin);

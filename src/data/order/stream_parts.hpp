@@ -19,7 +19,8 @@ struct SampleUnion {
 
   [[nodiscard]] std::uint64_t size() const noexcept { return first.back(); }
 
-  /// `ordinal` counts through all epochs. `source` of the result stays 0.
+  /// Returns the location of sample number `ordinal`, counted over all epochs. The caller sets
+  /// `source` of the result.
   [[nodiscard]] StreamLocation place(std::uint64_t ordinal) const;
 };
 

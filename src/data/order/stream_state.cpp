@@ -72,7 +72,7 @@ void check_phases(const Json& here, const Json& there, const std::string& where,
   for (std::size_t p = 0; p < here.size(); ++p) {
     for (const auto& item : here[p].items()) {
       const Json saved = item.key() == kPackingRuleKey && !there[p].contains(kPackingRuleKey)
-                             ? Json(1)  // the rule of checkpoints before this key
+                             ? Json(1)  // older checkpoints lack this key and used rule 1
                              : json_member(there[p], item.key().c_str(), where);
       if (item.value() != saved) {
         differ(checkpoint, formatted("{} of phase {} of data.path", item.key(), p + 1),
@@ -140,7 +140,7 @@ SampleStream::State SampleStream::state(std::int64_t next_sample) const {
     if (phase.begin >= next_sample && phase.begin != 0) break;
     std::vector<double> weights;
     std::vector<std::size_t> sources;
-    bool prepared = true;  // by pack: such sets keep their tables
+    bool prepared = true;  // true if `pack` made all tables, so that no packing rule applies
     for (const Phase::Entry& entry : phase.entries) {
       const LengthPhase& length_phase =
           parts_->sources[entry.source].length_phases[entry.length_phase];

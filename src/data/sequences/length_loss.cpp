@@ -5,7 +5,7 @@
 namespace trireme::data {
 namespace {
 
-/// Adds the loss of conversations [begin, end) of a shard.
+/// Counts the data that conversations [begin, end) of a shard lose, and adds it to `loss`.
 void add_conversations(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
                        std::uint64_t seq_len, LengthLoss& loss) {
   const std::vector<std::uint64_t> offsets = shard.document_offsets();
@@ -36,7 +36,7 @@ std::uint32_t targets_of(const PairTable& table, std::uint64_t doc, const PairCu
          count(table.rejected.of(doc), cut.rejected_end);
 }
 
-/// Adds the loss of preference pairs [begin, end) of a shard.
+/// Counts the data that preference pairs [begin, end) of a shard lose, and adds it to `loss`.
 void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
                std::uint64_t seq_len, PairCutRule rule, LengthLoss& loss) {
   const PairTable table = shard.pairs();

@@ -7,8 +7,8 @@
 
 namespace trireme::data {
 
-/// The loss of conversations or preference pairs in training at a length below the packed length.
-/// `pack` at that length reports the same numbers.
+/// The data that conversations or preference pairs lose if a run trains at a length below the
+/// packed length. `pack` at that length reports the same numbers.
 struct LengthLoss {
   std::uint64_t documents = 0;    // all documents, including those that `pack` dropped
   std::uint64_t dropped = 0;      // no target at this length, or too long for the rule
@@ -21,7 +21,7 @@ struct LengthLoss {
   [[nodiscard]] bool any() const { return dropped != 0 || truncated != 0; }
 };
 
-/// Counts the loss of the documents in `range` at `seq_len`. If the range is the whole set,
+/// Counts the data that the documents in `range` lose at `seq_len`. If the range is the whole set,
 /// `dropped` includes the documents that `pack` dropped for its length. Returns nullopt for texts
 /// (kind pretrain: longer documents are cut into parts and keep all tokens) and for a length that
 /// is not below the packed length. Reads the tables of targets, not the tokens. Throws like

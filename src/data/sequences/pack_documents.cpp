@@ -47,7 +47,8 @@ class PiecePool {
     return length < count_.size() ? count_[length] : 0;
   }
 
-  // longest, shortest and first only move cursors. The pool must not be empty.
+  // longest(), shortest() and first() advance a search position and do not remove a part. The pool
+  // must not be empty.
   std::size_t longest() {
     while (count_[longest_] == 0) --longest_;
     return longest_;
@@ -124,8 +125,9 @@ class PiecePool {
       levels_;  // [0] one bit per length, [1] one bit per word of [0], ...
 };
 
-/// Chooses a part for the end of a sequence: one of the longest that fit, if possible one that
-/// leaves space for exactly one other part.
+/// Returns the length of a part for the end of a sequence with `room` free tokens. Tries the
+/// longest lengths that fit. Prefers a length that leaves a space which one other part fills
+/// exactly.
 std::size_t choose_for_exact_pair(const PiecePool& pool, std::size_t shortest, std::size_t room,
                                   std::size_t longest_fit) {
   constexpr int kTried = 32;  // number of lengths; more lengths gave no measurable gain
@@ -141,8 +143,8 @@ std::size_t choose_for_exact_pair(const PiecePool& pool, std::size_t shortest, s
 }
 
 /// Returns `length`, or a shorter length if `length` leaves a space that no number of parts can
-/// fill: n parts have n * shortest to n * longest tokens, which leaves gaps if all lengths are
-/// similar.
+/// fill. n parts have n * shortest to n * longest tokens. If all lengths are similar, there are
+/// gaps between these ranges for n and n + 1.
 std::size_t avoid_gap(PiecePool& pool, std::size_t room, std::size_t length) {
   const std::size_t rest = room - length;
   const std::size_t pieces = (rest + pool.longest() - 1) / pool.longest();
@@ -152,12 +154,13 @@ std::size_t avoid_gap(PiecePool& pool, std::size_t room, std::size_t length) {
   return shorter != 0 ? shorter : length;
 }
 
-/// Returns the length of the next part of a sequence with this space. Some part must fit.
+/// Returns the length of the next part for a sequence with `room` free tokens. At least one part
+/// must fit.
 std::size_t choose_piece(PiecePool& pool, std::size_t room) {
   const std::size_t longest_fit = pool.longest_within(room);
   if (longest_fit == room) return room;
-  // Use document order until the end, so that the mix of lengths stays the same to the last
-  // sequence.
+  // Take parts in document order until the sequence is nearly full, so that early and late
+  // sequences have the same mix of lengths.
   const std::size_t length = room <= 3 * pool.longest()
                                  ? choose_for_exact_pair(pool, pool.shortest(), room, longest_fit)
                                  : pool.first();
@@ -173,8 +176,9 @@ struct Assignment {
   std::uint32_t num_sequences = 0;
 };
 
-/// Empties `pool`, which is a copy. A sequence always begins with the longest part, which is the
-/// hardest to place.
+/// Assigns each part to a sequence; `choose` selects the second and later parts of a sequence. A
+/// sequence always begins with the longest part, which is the hardest to place. `pool` is a copy,
+/// and the function empties this copy.
 template <class Choose>
 Assignment fill_sequences(PiecePool pool, std::size_t pieces, std::size_t seq_len, Choose choose) {
   Assignment result;

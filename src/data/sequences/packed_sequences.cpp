@@ -115,8 +115,8 @@ PackTable pack_texts(const TokenShard& shard, std::uint64_t begin, std::uint64_t
   return table;
 }
 
-/// Packs conversations like `pack` does for this length: they lose their end, and conversations
-/// without a remaining target are omitted.
+/// Packs conversations like `pack` does for this length: longer conversations lose their end, and
+/// conversations without a remaining target are omitted.
 PackTable pack_chats(const TokenShard& shard, const std::vector<std::uint32_t>& documents,
                      std::int64_t seq_len) {
   const std::vector<std::uint64_t> offsets = shard.document_offsets();

@@ -26,7 +26,8 @@ class Pairs {
   /// `set` must outlive this object.
   Pairs(const TokenSet& set, std::int64_t seq_len, const DocumentRange& documents);
 
-  /// Takes the pairs of `before` for which `taken` is false, at another length.
+  /// Keeps only the pairs of `before` that are not used yet (`taken` returns false for their
+  /// position), and cuts them to another length.
   Pairs(const Pairs& before, const std::function<bool(std::uint64_t)>& taken, std::int64_t seq_len);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }

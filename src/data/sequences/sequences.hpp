@@ -23,8 +23,8 @@ struct TokenRun {
 };
 
 /// Cuts the documents of a set (or a range of them) into sequences of one length. Each token of a
-/// text belongs to exactly one sequence, a conversation to at most one. Thread-safe. Functions
-/// throw like TokenSet.
+/// text belongs to exactly one sequence. A conversation belongs to at most one sequence.
+/// Thread-safe. Functions throw like TokenSet.
 class Sequences {
  public:
   virtual ~Sequences() = default;
@@ -37,30 +37,32 @@ class Sequences {
   /// Returns the parts of sequence `position` in [0, size()), in order; at most seq_len tokens.
   [[nodiscard]] virtual std::vector<Piece> pieces(std::uint64_t position) const = 0;
 
-  /// Returns the number of targets, without attention across documents.
+  /// Returns the number of targets of sequence `position` if attention does not cross documents.
   [[nodiscard]] virtual std::int64_t num_targets(std::uint64_t position) const = 0;
 
-  /// Returns true if nothing was packed when the set was opened.
+  /// Returns true if `pack` prepared all sequences, so that opening the set packed nothing.
   [[nodiscard]] virtual bool prepared() const { return true; }
 };
 
-/// Returns the sequences of pack_documents for the documents of each shard, shard by shard. If pack
-/// prepared this length for a whole shard, its tables are read on demand; otherwise they are
-/// computed now (time O(D log L), about 20 bytes per document). A conversation (kind sft) longer
-/// than seq_len loses its end, and is omitted if no target is left, like in `pack`. `set` must
-/// outlive the result.
+/// Packs the documents with pack_documents, shard by shard. If `pack` prepared this length and
+/// `documents` contains the whole shard, the tables of the shard are read on demand. Otherwise the
+/// tables are computed now (time O(D log L), about 20 bytes per document). A conversation (kind
+/// sft) longer than seq_len loses its end, and is omitted if no target is left, like in `pack`.
+/// `set` must outlive the result.
 std::unique_ptr<Sequences> packed_sequences(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& documents);
 
-/// Packs the sequences of `before` for which `taken` is false at another length. Joins adjacent
-/// parts of a document before cutting. Conversations are used whole, including the end that the
-/// former length cut. The result may be empty. Needs about 30 bytes per part.
+/// Takes the sequences of `before` that are not used yet (`taken` returns false for their position)
+/// and packs their documents again at another length. Adjacent parts of a document are joined
+/// first. Conversations are used whole, including the end that the former length cut. The result
+/// may be empty. Needs about 30 bytes per part.
 std::unique_ptr<Sequences> rest_of_sequences(const TokenSet& set, const Sequences& before,
                                              const std::function<bool(std::uint64_t)>& taken,
                                              std::int64_t seq_len);
 
 /// All documents in file order as one stream of tokens, cut every seq_len tokens. The last sequence
-/// may be short. O(shards) memory; searches the table on disk for the documents of a sequence.
+/// may be short. Needs O(shards) memory, because it searches the table on disk for the documents of
+/// a sequence.
 class ConcatSequences : public Sequences {
  public:
   ConcatSequences(const TokenSet& set, std::int64_t seq_len, const DocumentRange& documents);

@@ -18,8 +18,9 @@ enum class SplitPart { train, valid, test };
 /// Parses "969,30,1": the parts of the documents of a set, in file order, for training, validation
 /// and test. One to three numbers of 0 or more with any sum; missing numbers are 0.
 ///
-/// The parts of D documents end at round(D * fraction), with fractions summed from the left and
-/// halves rounded to even, like in Megatron. Source: Megatron-LM, blended_megatron_dataset_builder.
+/// A part of D documents ends at round(D * f). f is the sum of the fractions of this part and of
+/// all parts before it. Halves are rounded to even, as in Megatron-LM. Source: Megatron-LM,
+/// blended_megatron_dataset_builder.
 class Split {
  public:
   /// Throws Error(usage) that names the setting `name` ("data.split") for any other text.

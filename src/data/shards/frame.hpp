@@ -5,13 +5,13 @@
 
 namespace trireme::data {
 
-/// The 72 bytes after the HDF5 part of a shard. They make the shard self-checking without other
-/// files.
+/// The footer of a shard: 72 bytes after the HDF5 part. With the footer, a reader can check the
+/// shard without other files.
 ///
 /// The frame is every byte of the HDF5 part outside the token data: superblock, object headers,
 /// document table, packs, checksums of the token chunks. If the frame hash is correct, libhdf5 may
-/// parse the frame, and the chunk checksums may be trusted. HDF5 readers ignore bytes after the end
-/// of file that the superblock names.
+/// parse the frame, and the chunk checksums may be trusted. The HDF5 superblock contains the
+/// end-of-file address. HDF5 readers ignore all bytes after this address.
 struct Frame {
   std::uint64_t tokens_offset = 0;  // byte range of /tokens in the file; 0, 0 if empty
   std::uint64_t tokens_bytes = 0;

@@ -75,7 +75,7 @@ Json body_to_json(const Manifest& manifest) {
   return json;
 }
 
-/// Returns an option of `pack` that is a text; "" if it was not given.
+/// Returns the value of a text option of `pack`; "" if the option was not given.
 std::string option_text(const std::string& config_json, const char* key) {
   const Json config = parse_json(config_json, "config");
   if (!config.is_object()) return "";

@@ -6,12 +6,13 @@
 
 #include "data/shards/targets.hpp"
 
-/// The kinds of data sets, one row each. The writer, the reader, `pack`, `inspect` and the training
-/// samples use the row. RecordKind (text/chat) describes the records that `pack` reads for a kind.
+/// The table of the kinds of data sets, with one row for each kind. The writer, the reader, `pack`,
+/// `inspect` and the training samples use this table. RecordKind (text/chat) describes the records
+/// that `pack` reads for a kind.
 namespace trireme::data {
 
-/// The targets that a shard stores beside the tokens of its documents. Only the members of its kind
-/// are set.
+/// The targets that a shard stores beside the tokens of its documents. Only the members that the
+/// kind of the shard needs are set.
 struct DocumentTargets {
   SpanTable loss;
   PairTable pairs;
@@ -45,7 +46,7 @@ struct SetKind {
   std::span<const NumberColumn> numbers = {};
   std::span<const SpanColumn> spans = {};
 
-  /// Returns true if a mask selects the targets, false if every token is one.
+  /// Returns true if a mask selects the targets, false if every token is a target.
   [[nodiscard]] constexpr bool is_masked() const { return !spans.empty(); }
 
   [[nodiscard]] constexpr bool has_pairs() const { return sample == SampleForm::pair; }
@@ -54,8 +55,8 @@ struct SetKind {
 /// Returns all rows.
 std::span<const SetKind> set_kinds();
 
-/// Returns the row with that name. An unknown name gets the row of texts: such a set can be
-/// inspected, but no command trains on it (require_kind).
+/// Returns the row with that name. For an unknown name, returns the row of texts. A set of an
+/// unknown kind can be inspected, but no command trains on it (require_kind).
 const SetKind& set_kind(std::string_view name);
 
 }  // namespace trireme::data

@@ -22,21 +22,22 @@ struct ShardCounts {
   // Parts of `truncated` and `dropped`; stored only if they are not 0.
   std::uint64_t cut_prompts = 0;    // pairs that lost the beginning of their prompt
   std::uint64_t cut_answers = 0;    // pairs that lost the end of a side
-  std::uint64_t dropped_long = 0;   // documents with targets at a longer packing length
+  std::uint64_t dropped_long = 0;   // documents that would keep targets at a longer packing length
   std::uint64_t dropped_equal = 0;  // pairs of equal sides
 
   ShardCounts& operator+=(const ShardCounts& other) noexcept;
   bool operator==(const ShardCounts&) const = default;
 };
 
-/// Name of a record field ("score", for a message "messages[].name") -> number of records in which
-/// it was not empty and not read.
+/// Maps the name of a record field to the number of records in which the field was not empty and
+/// `pack` did not read it. A field of a message has a name like "messages[].name".
 using IgnoredFields = std::map<std::string, std::uint64_t>;
 
 /// Maximum number of names that a shard or a manifest lists; the others are counted under one name.
 inline constexpr std::size_t kMaxIgnoredListed = 200;
 
-/// Returns the entry of a field in a map by name.
+/// Returns the entry of field `name`. If the map is full, a new name gets the common entry "(other
+/// fields)".
 template <class Map>
 auto& ignored_slot(Map& fields, const std::string& name) {
   const std::string others = "(other fields)";

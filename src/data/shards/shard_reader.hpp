@@ -108,7 +108,7 @@ class TokenShard {
   /// Like pairs, without spans: only the lengths.
   [[nodiscard]] PairTable pair_lengths() const;
 
-  /// Reads the packing prepared for `seq_len`, which must be in prepared().
+  /// Read the tables that `pack` prepared for `seq_len`, which must be in prepared().
   [[nodiscard]] std::vector<Segment> segments(std::int64_t seq_len, std::uint64_t sequence) const;
   [[nodiscard]] std::uint32_t num_targets(std::int64_t seq_len, std::uint64_t sequence) const;
 

@@ -38,7 +38,8 @@ Fd open_lock(const fs::path& path) {
   return fd;
 }
 
-/// Returns false if the lock file was deleted (together with its copy): then the lock is void.
+/// Returns true if the lock file still has a name. If another process deleted the lock file
+/// together with the copy, the lock is not valid.
 bool has_name(const Fd& fd) {
   struct stat status {};
 
@@ -143,7 +144,8 @@ StagedSet::StagedSet(const fs::path& set, const fs::path& place) {
   while (true) {
     throw_if_stop_requested();
     if (take_lock(LOCK_EX)) made_ = make_copy(source, directory_) || made_;
-    // Another process may delete the copy between the two locks: then it is made again.
+    // If another process deletes the copy between the two locks, the next iteration makes the copy
+    // again.
     std::error_code code;
     if (take_lock(LOCK_SH) && fs::exists(directory_ / schema::kManifest, code)) return;
     std::this_thread::sleep_for(kLookAgain);

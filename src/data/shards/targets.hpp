@@ -64,7 +64,7 @@ struct PairTable {
   }
 };
 
-/// The part of a preference pair to cut if a side is longer than the sequence length.
+/// The rule that shortens a preference pair if a side is longer than the sequence length.
 enum class PairCutRule {
   end,     // each side loses its end, like in MiniMind
   prompt,  // the prompt loses its beginning, down to a quarter of the length; then like `end`
@@ -72,7 +72,8 @@ enum class PairCutRule {
   prompt_to_last_token,  // like `prompt`, down to one token; only in sets older than the option
 };
 
-/// Values of `pack --cut-pairs`, by enum value. The last rule has no name: it cannot be chosen.
+/// Values of `pack --cut-pairs`, by enum value. The last rule has no name, because users cannot
+/// choose it.
 inline constexpr std::array<std::string_view, 3> kPairCutRules{"end", "prompt", "drop"};
 
 /// Remaining tokens [begin, end of that side) of a preference pair, from the start of the prompt.
@@ -89,14 +90,16 @@ struct PairCut {
 std::optional<PairCut> cut_pair(const PairLengths& lengths, std::uint64_t seq_len,
                                 PairCutRule rule);
 
-/// Returns true if a cut preference pair can be trained on: each side keeps a target, and a side
-/// that lost its end keeps a target after the prompt (sets older than the option: any target).
-/// `chosen` and `rejected` are the targets of the sides, counted from the start of the prompt.
+/// Returns true if a run can train on a cut preference pair. Each side must keep a target. If a
+/// side lost its end, it must keep a target after the prompt (in sets older than the option, any
+/// target suffices). `chosen` and `rejected` are the targets of the sides, counted from the start
+/// of the prompt.
 bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
                    std::span<const Span> rejected, PairCutRule rule);
 
-/// Returns the first token that matters for the targets after the prompt: the last token of the
-/// prompt, which predicts the first token of the answer. Counted like `prompt_len`.
+/// Returns the position of the last token of the prompt, or 0 if the prompt is empty. This token
+/// predicts the first token of the answer, so the targets after the prompt need no earlier
+/// position. The position is counted from the start of the prompt.
 constexpr std::uint64_t before_answer(std::uint64_t prompt_len) {
   return prompt_len == 0 ? 0 : prompt_len - 1;
 }

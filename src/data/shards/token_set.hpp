@@ -19,8 +19,7 @@ namespace trireme::data {
 struct ShardEntry {
   std::string file;
   std::uint64_t bytes = 0;  // size of the file
-  std::string
-      frame_xxh3;  // hash in its footer: covers tables and chunk checksums, so the whole shard
+  std::string frame_xxh3;   // hash in the footer of the shard; covers tables and chunk checksums
   ShardCounts counts;
   std::map<std::int64_t, std::uint64_t> packs;  // prepared length -> number of sequences
 };

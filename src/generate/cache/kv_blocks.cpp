@@ -11,7 +11,8 @@ KvBlocks::KvBlocks(std::int64_t total)
     : users_(static_cast<std::size_t>(total), 0),
       unused_at_(users_.size(), unused_.end()),
       key_(users_.size()) {
-  // Block 0 is taken first, because memory that was never written to is not resident yet.
+  // Take low block numbers first. The memory of blocks that were never written is not resident, so
+  // unused high blocks cost no memory.
   for (std::int64_t block = total; block-- > 0;) empty_.push_back(static_cast<Block>(block));
 }
 

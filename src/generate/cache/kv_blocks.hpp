@@ -14,8 +14,8 @@ namespace trireme::generate {
 /// prefix.
 ///
 /// A full block may be published under its tokens and the id of the prefix before the block. Equal
-/// prefix ids and tokens mean equal keys and values. A published block without users stays until
-/// its memory is needed; the least recently used block goes first.
+/// prefix ids and tokens mean equal keys and values. A published block without users stays
+/// published until its memory is needed. The least recently used block is reused first.
 class KvBlocks {
  public:
   static constexpr std::int64_t kTokens = 16;  // tokens per block
@@ -41,12 +41,13 @@ class KvBlocks {
     PrefixId chain = kStart;  // the prefix up to the block's end
   };
 
-  /// Finds a block that was published with `tokens` after the prefix `chain` and adds one user.
+  /// Finds the block that was published with `tokens` after the prefix `chain`, and adds one user
+  /// to this block.
   std::optional<Found> share(PrefixId chain, Tokens tokens);
 
   /// Publishes a block that its user has filled, or fills in this step, with `tokens` after the
-  /// prefix `chain`. If another block with the same content is published already, this one is not
-  /// shared. Returns the id of the prefix up to the block's end.
+  /// prefix `chain`. If another block with the same content is already published, `block` is not
+  /// published. Returns the id of the prefix up to the block's end.
   PrefixId publish(Block block, PrefixId chain, Tokens tokens);
 
   /// Withdraws all published blocks, because their content is not valid.
@@ -59,7 +60,8 @@ class KvBlocks {
     return static_cast<std::int64_t>(empty_.size() + unused_.size());
   }
 
-  /// Returns the number of blocks that were ever used: blocks [0, reached), as low ones go first.
+  /// Returns the number of blocks that were used at least once. These are the blocks [0,
+  /// reached()), because take() prefers low block numbers.
   [[nodiscard]] std::int64_t reached() const { return reached_; }
 
   [[nodiscard]] std::int64_t used() const { return total() - available(); }
@@ -82,8 +84,9 @@ class KvBlocks {
   std::vector<std::int32_t> users_;  // number of users of each block
   std::vector<Block> empty_;         // neither used nor published; the last element is taken next
   std::list<Block> unused_;          // published without users; least recently used first
-  std::vector<std::list<Block>::iterator> unused_at_;  // position in unused_, if there
-  std::vector<std::optional<Key>> key_;                // key of each published block
+  // position in unused_; valid only for blocks in unused_
+  std::vector<std::list<Block>::iterator> unused_at_;
+  std::vector<std::optional<Key>> key_;  // key of each published block
   std::unordered_map<Key, Found, KeyHash> published_;
   PrefixId last_prefix_id_ = kStart;
   std::int64_t reached_ = 0;

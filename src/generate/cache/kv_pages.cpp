@@ -10,7 +10,7 @@
 namespace trireme::generate {
 namespace {
 
-/// Pause after the pages of each head, so that model steps get the cores in between.
+/// The pause after the pages of each head, during which model steps can use the CPU cores.
 constexpr std::chrono::milliseconds kPause{30};
 
 std::int64_t num_blocks(const model::KvCache& cache) {

@@ -8,10 +8,10 @@
 
 namespace trireme::generate {
 
-/// Makes the host memory of KV blocks resident before sequences reach them, in a thread of its own
-/// that pauses after each head. Without it, all layers and heads reach a new huge page in the
-/// same step. This step then waits while the kernel clears the pages (128 MiB for minimind-3: a
-/// quarter of a second).
+/// Makes the host memory of KV blocks resident before sequences use these blocks. A separate thread
+/// does this work and pauses after each head. Without this class, all layers and heads would use a
+/// new huge page for the first time in the same step. This step would wait while the Linux kernel
+/// clears the pages (minimind-3: 128 MiB, a quarter of a second).
 class KvPages {
  public:
   /// Number of blocks to prepare beyond the highest block in use.

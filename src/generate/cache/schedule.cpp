@@ -25,7 +25,8 @@ void Schedule::start_waiting() {
   while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < config_.max_batch) {
     ActiveSequence& text = *waiting_.front();
     share_blocks(text);
-    // Keep a spare block for each running sequence, or a new sequence would be preempted at once.
+    // Keep one free block for each running sequence. Otherwise a new sequence would be preempted at
+    // once.
     const auto have = static_cast<std::int64_t>(text.blocks.size());
     const std::int64_t needed = KvBlocks::needed(text.length() + 1) - have;
     const auto spare = static_cast<std::int64_t>(running_.size());
@@ -45,7 +46,7 @@ void Schedule::start_waiting() {
 
 void Schedule::share_blocks(ActiveSequence& text) {
   if (!config_.share_prefixes || !text.prompt_reported()) return;
-  // At least one token must be computed, because its logits are needed.
+  // Do not share the block of the last token: at least one token must be computed to get logits.
   while (text.blocks.size() == text.published &&
          text.computed == static_cast<std::int64_t>(text.blocks.size()) * KvBlocks::kTokens &&
          text.computed + KvBlocks::kTokens < text.length()) {
@@ -135,7 +136,8 @@ std::vector<SequenceRows> Schedule::next_step() {
 
 void Schedule::forget() {
   blocks_.withdraw_published();
-  // Include sequences without rows: they may share a block that another sequence was to fill.
+  // Include sequences without rows in this step, because they may share a block that another
+  // sequence did not fill.
   for (const auto& text : running_) give_back_blocks(*text);
 }
 

@@ -39,7 +39,7 @@ struct ActiveSequence {
   bool finished = false;
   AnswerText answer;
   TokenHistory history;
-  std::vector<TokenReport> prompt_reports;  // collected so far
+  std::vector<TokenReport> prompt_reports;  // reports of the prompt tokens that are computed so far
   bool prompt_reports_sent = false;         // prompt_reports were given to the caller
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -88,8 +88,9 @@ class Schedule {
 
   void add(std::unique_ptr<ActiveSequence> text);
 
-  /// Returns the rows of the next step: starts waiting sequences, finds shared prefixes and assigns
-  /// blocks. Empty only if no sequence is left. The caller computes these rows or calls `forget`.
+  /// Starts waiting sequences, finds shared prefixes, assigns blocks and returns the rows of the
+  /// next step. The result is empty only if no sequence is left. The caller must compute these rows
+  /// or call forget().
   std::vector<SequenceRows> next_step();
 
   [[nodiscard]] std::int64_t blocks_reached() const { return blocks_.reached(); }
@@ -111,7 +112,8 @@ class Schedule {
   /// Allocates blocks for `rows` more tokens of running sequence `i`, or as many as are free.
   /// Returns the number of rows that fit.
   std::int64_t make_room(std::size_t i, std::int64_t rows);
-  /// Converts between rows after `before` tokens and equally expensive rows of a new sequence.
+  /// rows_behind returns the number of rows after `before` tokens that cost as much time as `rows`
+  /// rows at the beginning of a sequence. first_rows_for computes the inverse.
   [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;
   [[nodiscard]] std::int64_t first_rows_for(std::int64_t rows, std::int64_t before) const;
   /// Publishes the blocks that are full once `rows` more tokens are computed.

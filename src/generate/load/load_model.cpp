@@ -24,7 +24,7 @@
 namespace trireme::generate {
 namespace {
 
-/// Everything that a model is loaded from: a checkpoint or a Hugging Face directory.
+/// The source of a model: a checkpoint or a Hugging Face directory.
 struct ModelSource {
   std::filesystem::path place;
   model::ModelConfig config;
@@ -118,7 +118,8 @@ std::vector<std::uint32_t> end_tokens_of(const ModelSource& source,
   return ids;
 }
 
-/// Returns the model's tokenizer; if it cannot be read, one for token ids only, with a warning.
+/// Returns the model's tokenizer. If the tokenizer cannot be read, logs a warning and returns a
+/// tokenizer for token ids only.
 text::Tokenizer tokenizer_of(const ModelSource& source) {
   const std::string problem = checkpoint::tokenizer_problem(source.files, source.place.string());
   if (problem.empty()) return text::Tokenizer::from_files(source.files, source.place.string());

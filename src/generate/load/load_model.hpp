@@ -12,8 +12,8 @@
 
 namespace trireme::generate {
 
-/// A model for inference with everything it refers to. Shape, weights and tokenizer come from one
-/// checkpoint or Hugging Face directory.
+/// A model for inference and all objects that the model refers to. Shape, weights and tokenizer
+/// come from one checkpoint or Hugging Face directory.
 struct LoadedModel {
   std::unique_ptr<comm::Communicator> self;
   std::unique_ptr<parallel::Mesh> mesh;
@@ -55,7 +55,8 @@ struct ModelOptions {
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank = 0,
                                         int local_size = 1);
 
-/// Returns the XXH3 hash of all weights in the compute dtype, whatever their storage format.
+/// Returns the XXH3 hash of all weights in the compute dtype. The hash does not depend on the
+/// storage format.
 std::string hash_weights(LoadedModel& model);
 
 }  // namespace trireme::generate

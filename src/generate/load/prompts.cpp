@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 constexpr const char* kStandardInput = "standard input";
-/// ChatReader may read this many bytes beyond an object.
+/// ChatReader may read up to this number of bytes after the end of an object.
 constexpr std::size_t kJsonPadding = 64;
 
 std::string read_stream(std::FILE* stream, std::size_t max_bytes) {

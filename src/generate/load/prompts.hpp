@@ -20,7 +20,8 @@ struct Prompt {
 
 /// Reads the prompts of a JSON Lines file, in order. A line is {"prompt": "..."}, {"ids": [..]} or
 /// {"messages": [..]} with "tools" (ChatForm::request). Other members are ignored and blank lines
-/// are skipped. Throws Error(data) with file and line for other lines and if there is no prompt.
+/// are skipped. Throws Error(data) for a line of another form (the message names file and line) and
+/// if there is no prompt.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 /// Reads prompts from a stream to its end; `where` is then "standard input:3".
 std::vector<Prompt> read_prompts(std::FILE* stream);

@@ -19,7 +19,8 @@
 namespace trireme::train {
 namespace {
 
-/// Returns a key such as "2 ranks of AMD EPYC with 4 threads, 2 on the node" for comparable starts.
+/// Returns a text such as "2 ranks of AMD EPYC with 4 threads, 2 on the node". A stored peak is
+/// valid only for attempts with the same text. Collective.
 std::string describe(const RunRequest& run, at::Device device) {
   const std::string mine =
       formatted("{} with {}, {} on the node", device::device_name(device),
@@ -75,7 +76,8 @@ ComputePeak find_compute_peak(const RunRequest& run, const RunModel& model) {
   });
   peak.flops = comm::all_reduce_value(world, kept, comm::ReduceOp::sum, "peak");
   if (peak.flops > 0) return peak;
-  world.barrier();  // ranks of one node share its clock rate and memory, so measure together
+  // All ranks must measure at the same time, because ranks of one node share clock rate and memory.
+  world.barrier();
   const double mine = known > 0 ? known : device::measured_peak_flops(device, compute);
   peak.flops = comm::all_reduce_value(world, mine, comm::ReduceOp::sum, "peak");
   peak.is_new = true;

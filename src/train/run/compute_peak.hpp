@@ -13,8 +13,9 @@ struct ComputePeak {
 };
 
 /// Returns the stored peak (RUN/peak.json) for this dtype on the same devices, threads and ranks.
-/// If there is none, all ranks measure it at the same time; GPUs with data-sheet values are not
-/// measured. An unreadable file counts as missing. Collective; the caller holds the run's lock.
+/// If no peak is stored, all ranks measure it at the same time. GPUs with known data-sheet values
+/// are not measured. If the file is unreadable, the peak is measured again. Collective; the caller
+/// holds the run's lock.
 ComputePeak find_compute_peak(const RunRequest& run, const RunModel& model);
 
 /// Stores a new peak in RUN/peak.json and logs it, so that later starts print the same MFU for the

@@ -198,7 +198,7 @@ int train(TrainingRun& run) {
   if (run.saved_step != run.progress.step && !has_no_new_step) save(run);
   commit(run);
   show_last_metrics(run);
-  // Remove request files also if the run ended before it read them.
+  // Remove the request files even if the run ended before it read them.
   services.requests.fulfilled(/*stopped=*/true);
   const bool done = run.progress.step >= run.config().train.steps && !is_validation_due(run);
   if (!done && services.requests.requested_by() != asked_by)  // STOP came during the save
@@ -215,7 +215,8 @@ int train_loop(TrainingRun& run) {
   try {
     return train(run);
   } catch (const Error& error) {
-    // All ranks diverge at the same step, so they can flush the metrics of earlier steps.
+    // A numeric error occurs on all ranks at the same step, so all ranks can take part in flushing
+    // the metrics of earlier steps.
     if (error.kind() == ErrorKind::numeric) {
       if (const auto failed = comm::capture([&] { show_last_metrics(run); }))
         log::warn(failed->what());

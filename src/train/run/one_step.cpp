@@ -22,7 +22,7 @@
 namespace trireme::train {
 namespace {
 
-/// Updates the services with a line of metrics. The line is the same on all ranks.
+/// Passes a line of metrics to the services that use it. The line is the same on all ranks.
 void handle_metrics(TrainingRun& run, const MetricsLine& line) {
   const double step_s =
       line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
@@ -90,9 +90,9 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step,
                     hashed ? weights_hash(run.model.registry) : 0);
 }
 
-/// Returns the number of positions that all ranks trained on in this step. Rows of preference
-/// pairs vary in length, so for pairs this is a collective sum over one rank of each group with
-/// equal rows.
+/// Returns the number of positions that all ranks trained on in this step. Rows of preference pairs
+/// vary in length, so for pairs the ranks sum their counts (collective). Ranks of one tp, cp or pp
+/// group have the same rows, so only one of them counts.
 std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<data::Batch>& batches) {
   if (run.model.objective->term() == objective::LossTerm::target)
     return batches.front().update_samples * batches.front().T;
@@ -136,7 +136,8 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   Metrics& metrics = run.services.metrics;
   RunMeasures& measures = run.measures;
   const TrainConfig& train = run.config().train;
-  // Ranks of tp and pp have the same loss, and ranks of cp the same rows: one of them reports.
+  // The ranks of a tp or pp group have the same loss, so one of them reports the loss. The ranks of
+  // a cp group have the same rows, so one of them reports the counts.
   const bool tells_loss =
       run.model.mesh.rank(parallel::Axis::tp) == 0 && run.model.mesh.rank(parallel::Axis::pp) == 0;
   const bool tells_targets = tells_loss && run.model.mesh.rank(parallel::Axis::cp) == 0;

@@ -14,7 +14,8 @@
 namespace trireme::train {
 namespace {
 
-/// Runs `write`; a failure is only a warning, because records must not end a healthy run.
+/// Runs `write` and turns an error into a warning, because a failed record must not end a healthy
+/// run.
 void warn_on_error(const std::function<void()>& write) {
   if (const auto error = comm::capture(write)) log::warn(error->what());
 }
@@ -51,7 +52,7 @@ void RunRecord::take_folder() {
   const job::AttemptId& place = run_.ranks.place;
   lock_.emplace(folder.root,
                 checkpoint::RunLockOptions{.job_id = place.job, .order = place.order()});
-  // After a kill from here on, the next start recognizes the directory as its own.
+  // If the run is killed after this line, the next attempt recognizes the directory as its run.
   if (!std::filesystem::exists(folder.status())) show("running", kExitDone, -1);
   remove_temporaries(folder.root);
   remove_temporaries(folder.checkpoints());
@@ -136,7 +137,7 @@ int RunRecord::stopped_before_first_step() {
 void RunRecord::leave_folder() {
   lock_.reset();
   if (had_run_) return;
-  std::error_code code;  // directories that are not empty stay
+  std::error_code code;  // remove() keeps directories that are not empty
   std::filesystem::remove(run_.folder.status(), code);
   std::filesystem::remove(run_.folder.checkpoints(), code);
   if (!had_root_) std::filesystem::remove(run_.folder.root, code);
@@ -153,7 +154,8 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
                                           message};
   job::write_failure_report(run_.folder, failure_report);
   if (!may_write()) return;
-  // The caller reports the first error, even if the disk is too full for this record.
+  // If the disk is too full for this record, only warn, because the caller must report the first
+  // error.
   warn_on_error([&] {
     if (!started_) start(run_.start.own ? step_ : -1, {});
     event_log_->failure_report(failure_report, event_log_->attempt());

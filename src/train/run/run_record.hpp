@@ -12,25 +12,27 @@
 namespace trireme::train {
 
 /// Writes the records of a run into its directory: LOCK, event log, status.json and failure
-/// reports. It is destroyed after all other parts of the run, so that it can record the end. If
-/// the attempt has lost its lock (run_lock.hpp), it writes nothing more.
+/// reports. The object is destroyed after all other parts of the run, so that it can record the
+/// end. If the attempt has lost its lock (run_lock.hpp), the object writes nothing more.
 class RunRecord {
  public:
   /// Changes no file.
   explicit RunRecord(const RunRequest& run);
 
-  /// Claims the run directory for this run. Collective; throws on all ranks if that is refused.
+  /// Claims the run directory for this attempt. Collective. If the claim is refused, throws on all
+  /// ranks.
   void claim();
 
   /// Returns the run's lock on rank 0 after claim(); null otherwise.
   [[nodiscard]] checkpoint::RunLock* lock() { return lock_ ? &*lock_ : nullptr; }
 
-  /// Records the start of the attempt and removes the failure reports of the previous one. Call it
-  /// when nothing in the request can be refused any more. `own_step`: step of the run's own
-  /// checkpoint that it resumes from, or -1. Collective.
+  /// Records the start of the attempt and removes the failure reports of the previous one. Call
+  /// this function after all checks of the request. `own_step`: step of the run's own checkpoint
+  /// that it resumes from, or -1. Collective.
   void begin(std::int64_t step, std::int64_t own_step, std::map<std::string, std::string> hashes);
 
-  /// Sets the step that the record of the end will name.
+  /// Sets the last completed step for the record of the end. The first call also records that the
+  /// attempt has completed a step.
   void reached(std::int64_t step);
 
   /// Records that a checkpoint is published. Rank 0.
@@ -44,8 +46,8 @@ class RunRecord {
   [[nodiscard]] int stopped_before_first_step();
 
   /// Records an error if the directory was claimed: this rank's failure report and the end of the
-  /// attempt. If the request was refused before the run began, restores the directory instead.
-  /// `kind`: see FailureReport.
+  /// attempt. If the request was refused before begin(), restores the directory instead. `kind`:
+  /// see FailureReport.
   void failed(const std::string& kind, int code, const std::string& message);
 
  private:

@@ -68,8 +68,9 @@ void warn_of_length(const RunData& data) {
   }
 }
 
-/// Checks devices, threads and libraries of all ranks before anything waits for all devices.
-/// Returns true if the devices of all ranks support bf16. Collective; throws on all ranks.
+/// Checks devices, threads and libraries of all ranks. These checks run before any operation that
+/// waits for the devices of all ranks. Returns true if the devices of all ranks support bf16.
+/// Collective; throws on all ranks.
 bool preflight_ranks(const RunRequest& run) {
   comm::Communicator& world = run.ranks.world;
   const std::int64_t bf16 = comm::all_or_none(world, [&] {
@@ -81,7 +82,7 @@ bool preflight_ranks(const RunRequest& run) {
     });
   });
   check_ranks(run);
-  // All ranks use one precision, whatever GPUs their nodes have.
+  // All ranks use one precision, even if their nodes have different GPUs.
   return comm::all_reduce_value(world, bf16, comm::ReduceOp::min, "bf16") != 0;
 }
 
@@ -187,7 +188,8 @@ std::filesystem::path next_folder(const std::filesystem::path& run) {
 }
 
 /// Returns advice on a run that diverged: a command line that starts a new run with half the
-/// learning rate, from the newest checkpoint or, if there is none, from the beginning.
+/// learning rate. The new run starts from the newest checkpoint. If there is no checkpoint, the new
+/// run starts from the beginning.
 std::string divergence_advice(const RunRequest& run) {
   const RunConfig& config = run.config;
   const job::RunDirectory& folder = run.folder;
@@ -214,7 +216,7 @@ std::string divergence_advice(const RunRequest& run) {
                    command);
 }
 
-/// Handles Error(numeric), which all ranks throw at the same step: only rank 0 reports it.
+/// Handles Error(numeric). All ranks throw this error at the same step, but only rank 0 reports it.
 [[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
   if (run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
   throw comm::AgreedError(

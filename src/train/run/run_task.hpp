@@ -3,10 +3,10 @@
 
 namespace trireme::train {
 
-/// Runs the whole training of a command whose arguments and start (read_start) have been read.
-/// Returns the exit code; status.json holds it, too. Collective; an error on any rank is thrown on
-/// all ranks (comm/agree.hpp).
-///   config  the same object as run.config; only this function changes it while it is resolved
+/// Runs the whole training of a command. The caller has already read the arguments and the start
+/// (read_start). Returns the exit code, which status.json also contains. Collective. An error on
+/// any rank is thrown on all ranks (comm/agree.hpp).
+///   config  the same object as run.config; only run_task changes this object
 int run_task(const RunRequest& run, RunConfig& config);
 
 }  // namespace trireme::train

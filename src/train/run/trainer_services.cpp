@@ -12,8 +12,9 @@
 namespace trireme::train {
 namespace {
 
-/// Returns true if the same configuration was started here before and ended before a checkpoint.
-/// Its steps are then compared with the repeated ones.
+/// Returns true if an earlier attempt with the same configuration ended in this directory before
+/// its first checkpoint. Then the step hash log keeps the steps of that attempt and compares them
+/// with the repeated steps.
 bool is_repeated(const RunRequest& run) {
   const std::filesystem::path config = run.folder.config();
   return std::filesystem::exists(config) && read_file(config) == run.keys.to_toml();
@@ -67,9 +68,9 @@ void TrainerServices::restore(const RunRequest& run, const StartState& beginning
   if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::resume_run &&
       !is_repeated(run))
     std::filesystem::remove(run.folder.chain());
-  // Checkpoints of version 0.1 lack the step hash: the log then starts again at this step.
+  // Checkpoints of version 0.1 lack the step hash. For them, the log starts again at this step.
   chain.start(step, saved.chain.value_or(""));
-  // For a new run, only its own steps count.
+  // A new run does not count the skipped steps of the run that its checkpoint comes from.
   if (run.start.kind == RunStart::Kind::resume_run && saved.skipped_in_a_row)
     skipped.restore(number_in(saved, &RunValues::skipped_in_a_row, 0, step));
   metrics.restore_windows(saved.loss_spikes.value_or(""), saved.grad_norm_spikes.value_or(""));

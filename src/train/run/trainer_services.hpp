@@ -14,13 +14,15 @@ namespace trireme::train {
 
 /// Measures that the training loop records; seconds are those of this rank.
 struct RunMeasures {
-  Measures all;                                             // other components declare theirs here
+  // Other components also declare their measures here.
+  Measures all;
   Measures::Id data_wait_s = all.declare({"data_wait_s"});  // time without data from the loader
   Measures::Id comm_s = all.declare({"comm_s"});            // communication time in the update
   Measures::Id comm_exposed_s = all.declare({"comm_exposed_s"});
-  Measures::Id save_s = all.declare({"save_s"});              // time of saves, with their copies
+  Measures::Id save_s = all.declare({"save_s"});              // time of saves, including copies
   Measures::Id validation_s = all.declare({"validation_s"});  // since the previous step
-  /// Waiting time for other ranks at any place. The rank that waited least was the slowest.
+  /// The time that this rank waited for other ranks in collectives. The rank with the least waiting
+  /// time is the slowest rank.
   Measures::Id peer_wait_s = all.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
   Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
 };

@@ -28,7 +28,7 @@ class MeasureTime {
   Timer timer_;
 };
 
-/// The parts and the position of a run between its first and last step. All functions below are
+/// The parts and the progress of a run between its first and last step. All functions below are
 /// collective.
 struct TrainingRun {
   const RunRequest& request;
@@ -40,13 +40,14 @@ struct TrainingRun {
   const StartState& beginning;
 
   Progress progress = beginning.progress;
-  std::int64_t saved_step = beginning.own_step;  // newest step that is written or being written
-  std::uint64_t trace = 0;                       // last step's trace, not in the step hash log yet
+  // newest step with a complete or unfinished checkpoint
+  std::int64_t saved_step = beginning.own_step;
+  std::uint64_t trace = 0;  // last step's trace, not in the step hash log yet
   ValidationLoss valid_loss = beginning.valid_loss;  // newest validation loss
   Timer run_time{};                                  // started before the first step
   Timer since_save{};                                // started with the newest save
   std::int64_t steps_since_report = 0;
-  double waited_reported_s = 0;    // waiting time of this rank that metrics already contain
+  double waited_reported_s = 0;    // waiting time of this rank that is already in the metrics
   StepShares shares{};             // time shares since this start
   bool layout_recorded = false;    // true if layout.json holds an update of this process
   bool schedule_recorded = false;  // true if it holds an update with the schedule that was found
@@ -69,17 +70,18 @@ struct TrainingRun {
   }
 };
 
-/// Trains to the last step and returns kExitDone. If a rank has a stop request (StopRequests),
-/// cancels the update between micro-batches, commits a checkpoint and returns kExitStopped. Throws
-/// StoppedEarly before the first step. After an error, the last committed checkpoint is valid and
-/// the sinks have the lines of all steps.
+/// Trains to the last step and returns kExitDone. If a rank has a stop request (StopRequests), all
+/// ranks cancel the update between two micro-batches and commit a checkpoint, and the function
+/// returns kExitStopped. Throws StoppedEarly before the first step. After an error, the last
+/// committed checkpoint is valid and the sinks have the lines of all steps.
 int train_loop(TrainingRun& run);
 
-/// Runs one step: samples, update, step hash, report. Returns false if a stop cancelled the update;
-/// then nothing has changed.
+/// Runs one step: samples, update, step hash, report. Returns false if a stop request cancelled the
+/// update. In this case the training state has not changed.
 [[nodiscard]] bool do_step(TrainingRun& run);
 
-/// Reports the validation loss. Returns false if a stop cancelled the validation.
+/// Computes and reports the validation loss. Returns false if a stop request cancelled the
+/// validation.
 [[nodiscard]] bool validate(TrainingRun& run);
 
 /// Writes the line of the last reported step and ends the progress line.

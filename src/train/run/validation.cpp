@@ -20,7 +20,8 @@ struct Validation {
   std::vector<double> means;  // means of Objective::evaluated() over the same terms
 };
 
-/// Micro-batches per pp rank in one pipeline schedule. More of them amortize its fill and drain.
+/// The number of micro-batches per pp rank in one pipeline schedule. With more micro-batches,
+/// filling and draining the pipeline takes a smaller share of the time.
 constexpr std::int64_t kAtOnce = 4;
 
 /// Returns the samples of one data rank in one round. If none are left, returns one sample without
@@ -35,9 +36,10 @@ std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batc
   return indices;
 }
 
-/// Returns the mean loss over all of `sets`, with each sample once, split over the data ranks. It
-/// depends on the number of ranks only by rounding. `cancel_before(i, n)` runs before batch i of n
-/// of every set; if it returns true (on all ranks), returns nullopt. Collective.
+/// Returns the mean loss over all of `sets`, with each sample once, split over the data ranks.
+/// Except for rounding, the result does not depend on the number of ranks. `cancel_before(i, n)`
+/// runs before batch i of n of every set; if it returns true (on all ranks), returns nullopt.
+/// Collective.
 std::optional<Validation> evaluate(
     Step& step, std::span<const data::SampleSet> sets, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {

@@ -37,8 +37,9 @@ ValidationLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std:
   return {step, *loss};
 }
 
-/// Handles a path in checkpoint.resume if the run has checkpoints of its own: they count. Throws
-/// Error(usage) if the path is an older checkpoint of this run, because a run cannot go back.
+/// Handles a path in checkpoint.resume if the run already has its own checkpoints. The run then
+/// resumes from its own newest checkpoint and not from the path. Throws Error(usage) if the path is
+/// an older checkpoint of this run, because a run cannot go back.
 void check_named(const RunRequest& run, std::int64_t newest) {
   const std::string& start = run.config.checkpoint.resume;
   const std::string newest_name = checkpoint::step_directory_name(newest);
@@ -117,7 +118,7 @@ void log_start(const RunRequest& run, const RunData& data, const StartState& beg
     log::info(formatted("configuration that differs from {}: {}", where, changes_text(changes)));
 }
 
-/// Returns true if the run trains adapters and its start has none.
+/// Returns true if the run trains adapters and the checkpoint that it starts from has none.
 bool creates_adapters(const RunRequest& run) {
   return run.config.lora.on() && !checkpoint::holds_adapters(run.start.values.model);
 }
@@ -152,7 +153,7 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
     }
     if (!beginning.has_training_state) return;
     check_has_optimizer_state(checkpoint, state);
-    // The loss scale of another precision is not valid here.
+    // A loss scale that was saved with another precision is not valid here.
     optim::LossScaler unused(false);
     const std::string& precision = run.config.train.precision;
     const bool scaled = values.configured("train.precision").value_or(precision) == precision;

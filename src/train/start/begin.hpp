@@ -22,17 +22,20 @@ struct StartState {
   Fingerprint fingerprint;  // fingerprint of this start
   Progress progress;
   std::int64_t own_step = -1;  // step of the run's own checkpoint that it resumes from; -1: none
-  bool has_training_state = false;  // true: has a training state (own or from another run)
-  ValidationLoss valid_loss;        // validation loss that is saved in this state, if there is one
-  RunValues saved;                  // values of the checkpoint that this state comes from
-  RunValues carried;  // values that every checkpoint of this run repeats (for exports)
-  std::map<std::string, std::string> files;  // files that every checkpoint repeats, by name
+  // true: starts from a training state (of this run or of another run)
+  bool has_training_state = false;
+  ValidationLoss valid_loss;  // validation loss in the checkpoint; step -1 if it has none
+  RunValues saved;            // values of the checkpoint that this state comes from
+  // values that are copied unchanged into every checkpoint of this run (for exports)
+  RunValues carried;
+  std::map<std::string, std::string> files;  // files that are copied into every checkpoint, by name
 };
 
-/// Loads the weights and the training state from the checkpoint that the run starts from: its own
-/// newest valid one, otherwise the one that checkpoint.resume names. Initializes the weights if
-/// there is none. For LoRA, the base weights come from `frozen`, and new adapters are initialized.
-/// Renames damaged checkpoints of later steps. Collective; throws on all ranks.
+/// Loads the weights and the training state from the checkpoint that the run starts from. This is
+/// the newest valid checkpoint of the run, otherwise the checkpoint that checkpoint.resume names.
+/// If there is no checkpoint, initializes the weights. For LoRA, the base weights come from
+/// `frozen`, and new adapters are initialized. Renames damaged checkpoints of later steps.
+/// Collective; throws on all ranks.
 StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& frozen,
                  RunModel& model);
 

@@ -43,8 +43,8 @@ std::optional<std::string> saved_hash(const RunRequest& run, const std::string& 
       checkpoint.path().string(), run.folder.root.string());
 }
 
-/// Returns the model that the run starts from: the named one, or its own directory (imported
-/// weights).
+/// Returns the path of the model that the run starts from: the path in checkpoint.resume, or the
+/// run directory if it contains imported weights.
 std::string start_place(const RunRequest& run) {
   return run.config.checkpoint.names_checkpoint() ? run.config.checkpoint.resume
                                                   : run.folder.root.string();
@@ -93,7 +93,8 @@ auto with_key_in_errors(const FrozenModelSpec& need, const Work& work) {
   }
 }
 
-/// Returns the model to copy into `kept`. Throws Error(data) if a resumed run has lost its copy.
+/// Returns the path of the model to copy into `kept`. Throws Error(data) if a resumed run has lost
+/// its copy.
 std::string source_of(const RunRequest& run, const FrozenModelSpec& need, const fs::path& kept) {
   if (!need.checkpoint.empty()) return need.checkpoint;
   if (run.start.kind == RunStart::Kind::resume_run) {

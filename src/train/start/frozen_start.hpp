@@ -23,21 +23,21 @@ struct FrozenWeights {
   std::string sha256;                 // hash_tensors of the weights
 };
 
-/// The frozen weights of a run, and the weights that it starts from.
+/// The frozen weights of a run, and the weights that the run starts from.
 struct FrozenStart {
-  std::optional<checkpoint::WholeModel>
-      start;                           // source of the weights of a new run; empty if it resumes
+  /// Source of the weights of a new run; empty if the run resumes or starts from random weights.
+  std::optional<checkpoint::WholeModel> start;
   std::string init_sha256;             // hash of the weights that the run started from; "": random
   std::optional<FrozenWeights> base;   // base weights of LoRA adapters: RUN/base
   std::optional<FrozenWeights> model;  // frozen model of the task (reference or teacher)
 };
 
 /// Returns the parameter counts of the task's frozen model, as its manifest states them. The
-/// configuration of `run` is resolved. Returns zeros if the task has none or the manifest cannot be
-/// read.
+/// configuration of `run` is resolved. Returns zeros if the task has no frozen model or if the
+/// manifest cannot be read.
 FrozenParameters frozen_parameters(const RunRequest& run);
 
-/// Checks, by manifests only, that the task's frozen model exists and fits the tokens of `data`.
+/// Checks that the task's frozen model exists and fits the tokens of `data`. Reads only manifests.
 /// Does nothing if the run directory already has a copy. Throws Error(data) or Error(usage).
 void check_frozen(const RunRequest& run, const RunData& data);
 

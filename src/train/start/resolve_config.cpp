@@ -55,10 +55,11 @@ std::vector<const data::TokenSet*> sets_of(const RunData& data) {
   return sets;
 }
 
-/// Checks that the tokenizer of each data set has the markers of the set's chat format as tokens:
-/// a model that learns them as ordinary text does not end its answers with a token. Throws
-/// Error(usage) for the first set that lacks one, unless data.allow_missing_markers is set or the
-/// run resumes. Then returns a warning; "" if nothing is missing.
+/// Checks that the tokenizer of each data set has a token for each marker of the set's chat format.
+/// Without these tokens, the model learns the markers as ordinary text and has no token that ends
+/// an answer. Throws Error(usage) for the first set with a missing marker. If
+/// data.allow_missing_markers is set or the run resumes, returns a warning instead. Returns "" if
+/// no marker is missing.
 std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::Kind start) {
   const text::Tokenizer tokenizer = text::Tokenizer::from_files(
       data.tokenizer_files(), data.stream().first_set().folder().string());
@@ -86,11 +87,11 @@ void warn(const RunRequest& run, const std::string& text) {
   if (!text.empty() && run.ranks.world.rank() == 0) log::warn(text);
 }
 
-/// Sets the model's shape by the tokenizer of the data.
+/// Completes the model's shape with the vocabulary size of the data.
 void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data) {
   const auto vocabulary = static_cast<std::int64_t>(data.stream().first_set().vocab_size());
-  // If the user did not choose a vocabulary size, it is that of the weights.
+  // If the user did not choose a vocabulary size, the size in the weights applies.
   const bool is_of_weights =
       start.kind != RunStart::Kind::nothing && !keys.is_set("model.vocab_size");
   if (is_of_weights && config.model.vocab_size > 0 && config.model.vocab_size < vocabulary)
@@ -106,13 +107,14 @@ OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
   RunConfig& config = choice.config;
   OpenValueFacts facts{.has_bf16 = has_bf16};
   if (run.start.kind == RunStart::Kind::resume_run) facts.saved = run.start.values.config;
-  // A value from another run's checkpoint yields to the accumulation that the command sets.
+  // If the command sets train.accumulation, ignore a train.global_batch that comes from another
+  // run's checkpoint.
   if (facts.saved.empty() && config.train.accumulation > 0 &&
       !run.keys.is_set("train.global_batch"))
     config.train.global_batch = 0;
   comm::all_or_none(world, [&] {
-    // A layout that does not divide the ranks is refused later, together with all other reasons
-    // against it. They are known once the data is open.
+    // If the layout does not divide the number of ranks, resolve_shape refuses the layout later.
+    // Only then is the data open, so that the error can name all problems of the layout.
     const bool layout_divides = parallel::divides(config.parallel, world.size());
     if (layout_divides) facts.data_ranks = parallel::data_ranks(config.parallel, world.size());
     Problems problems = run.keys.problems();

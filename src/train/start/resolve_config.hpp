@@ -24,9 +24,10 @@ struct OpenChoice {
 /// Throws Error(usage) or Error(data).
 [[nodiscard]] std::unique_ptr<RunData> open_data(const RunRequest& run);
 
-/// Sets the sequence length and the model's shape from the data, and checks the layout on `ranks`
-/// ranks. Throws Error(usage) if the vocabulary of the data is larger than that of the starting
-/// weights. Throws `problems` for a shape or layout that does not fit.
+/// Sets the sequence length and the model's shape from the data, and checks that the layout is
+/// valid for this number of ranks. Throws Error(usage) if the vocabulary of the data is larger than
+/// that of the starting weights. Adds the problems of the shape and of the layout to `problems` and
+/// throws them all, if there are any.
 void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data, int ranks, Problems problems = Problems());
 
@@ -35,7 +36,7 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
 std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigSet& keys,
                                         const RunStart& start, const RunData& data);
 
-/// Return the configuration that resolve_shape or resolve_length completes.
+/// Return a copy of the configuration that resolve_shape or resolve_length has completed.
 [[nodiscard]] RunConfig resolve_by_data(const RunRequest& run, const RunData& data);
 [[nodiscard]] RunConfig resolve_by_start(const RunRequest& run, const RunData& data);
 

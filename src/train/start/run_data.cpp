@@ -16,7 +16,8 @@ text::Tokenizer first_tokenizer(const data::StreamConfig& stream) {
   return text::Tokenizer::from_files(data::TokenSet::open(set).tokenizer_files(), set);
 }
 
-/// Returns the multiple that row lengths are padded to, so that every axis can split them.
+/// Returns the divisor of all row lengths: rows are padded to a multiple of this number, so that tp
+/// and cp can split them.
 std::int64_t row_multiple(const parallel::ParallelConfig& parallel) {
   return parallel.tp * (parallel.cp == 1 ? 1 : 2 * parallel.cp);
 }
@@ -127,7 +128,7 @@ std::int64_t RunData::samples_of_epochs(double epochs) const {
         ErrorKind::usage,
         "train.steps = 0 needs the number of samples in one pass over the data, which data.path with weights or phases does not have: set train.steps");
   }
-  constexpr double kRounding = 1e-9;  // 0.1 x 30 is 3, not 4
+  constexpr double kRounding = 1e-9;  // so that 0.1 x 30 is 3 and is not rounded up to 4
   const double samples = std::ceil(epochs * static_cast<double>(*size) * (1 - kRounding));
   if (!(samples < 1e15)) {
     fail(ErrorKind::usage, "train.epochs = {} makes {} samples, must be below 1e15", epochs,

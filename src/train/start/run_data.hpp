@@ -32,7 +32,8 @@ class RunData {
 
   [[nodiscard]] const data::SampleStream& stream() const { return stream_; }
 
-  /// Returns train.seq_len; if it is 0, the length that the first set was packed for.
+  /// Returns train.seq_len. If train.seq_len is 0, returns the length that the first set was packed
+  /// for.
   [[nodiscard]] std::int64_t seq_len() const { return seq_len_; }
 
   /// Returns the validation samples: a separate set, or a part of each training set. May be empty.

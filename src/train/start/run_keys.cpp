@@ -29,14 +29,14 @@ void remove_lora_keys(std::string_view task, config::ConfigSet& keys) {
   }
 }
 
-/// Lets train.steps win over train.epochs. Exception: the command line sets epochs, and steps come
-/// from a file or from the environment.
+/// If both keys are set, train.steps overrides train.epochs. Exception: the command line sets
+/// train.epochs, and train.steps comes from a file or from the environment.
 void choose_length_key(const TrainConfig& train, config::ConfigSet& keys) {
   if (train.steps <= 0 || !keys.is_set("train.steps") || !keys.is_set("train.epochs")) return;
   const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
   if (is_typed("train.epochs") && !is_typed("train.steps"))
     return keys.set("train.steps", "0", "--train.epochs");
-  // A file with a resolved configuration has both keys, with epochs at their default.
+  // A file with a resolved configuration contains both keys, and train.epochs has its default.
   if (!is_typed("train.epochs") && train.epochs == TrainConfig{}.epochs) return;
   keys.warn(formatted(
       "train.steps = {} ({}) is the length of the run. train.epochs = {} ({}) would count if "
@@ -118,7 +118,8 @@ void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart&
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   check_sinks(config.metrics, keys.problems());
-  // Check only values of the command: runs of older versions may have a larger min_lr.
+  // Check the value only if the command sets it, because runs of older versions may have a larger
+  // min_lr.
   if (keys.is_set("optim.min_lr") && config.optim.min_lr > config.optim.lr) {
     keys.problems().add("optim.min_lr", config.optim.min_lr,
                         formatted("must be at most optim.lr = {}", number_text(config.optim.lr)));

@@ -9,7 +9,8 @@
 
 namespace trireme::train {
 
-/// Returns all sections of a training run. `section` holds the fields of the task, in last place.
+/// Returns the keys of all sections of a training run. `section` contains the keys of the task and
+/// becomes the last section.
 std::unique_ptr<config::ConfigSet> make_run_keys(RunConfig& config,
                                                  const std::vector<Field>& section = {});
 
@@ -17,7 +18,8 @@ std::unique_ptr<config::ConfigSet> make_run_keys(RunConfig& config,
 /// model preset to model.* keys that are not set, and checks every value.
 void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart& start = {});
 
-/// Does the same for a run of `task` with the command `name`: applies its defaults and checks, too.
+/// Like finish_run_keys, for a run of `task` with the command `name`. Also applies the defaults and
+/// the checks of the task.
 void finish_task_keys(Task& task, std::string_view name, RunConfig& config, config::ConfigSet& keys,
                       const RunStart& start);
 

@@ -77,7 +77,8 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
            "them out",
            train.steps, train.num_samples, needed);
     }
-    length.num_samples = 0;  // a value of the earlier run, which had other data or batch size
+    // The value comes from an earlier run with other data or another batch size
+    length.num_samples = 0;
   }
   return length;
 }

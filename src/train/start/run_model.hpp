@@ -37,7 +37,8 @@ struct RunModel {
   /// Returns the number of bytes of the training state that this rank saves.
   [[nodiscard]] std::size_t state_bytes() const;
 
-  /// Returns ranks, micro-batch size and mesh as text: the order of sums depends on them.
+  /// Returns the number of ranks, the micro batch size and the mesh as text. The order of
+  /// floating-point sums depends on these values.
   [[nodiscard]] std::string layout(const RunRequest& run) const;
 };
 

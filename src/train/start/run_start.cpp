@@ -70,8 +70,8 @@ void take(const Json& facts, RunStart& start) {
 /// Reads the run directory. A directory that does not exist is not an error.
 void read_folder(const job::RunDirectory& folder, Json& facts) {
   if (!folder.holds_run()) return;
-  facts["committed"] =
-      job::committed_step(folder);  // read before the list, so that it is never ahead
+  // Read this step before the list of checkpoints, so that the list always contains it.
+  facts["committed"] = job::committed_step(folder);
   facts["own"] = !checkpoint::list_steps(folder.checkpoints()).empty();
   if (const auto own = newest_readable(folder.checkpoints())) put(facts, *own);
   if (!fs::exists(folder.config())) return;
@@ -87,7 +87,8 @@ void read_folder(const job::RunDirectory& folder, Json& facts) {
   }
 }
 
-/// A key whose value was derived from another key. It is dropped if the command sets the other key.
+/// A key that got its value from another key, and this other key. If the command sets the other
+/// key, the derived value is dropped.
 struct Derived {
   std::string_view key;
   std::string_view from;
@@ -99,8 +100,9 @@ constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
                                            {"train.num_samples", "train.steps"},
                                            {"train.global_batch", "train.accumulation"}}};
 
-/// Returns true if an earlier value must not be applied again. `never` is dropped if the run has
-/// lost its checkpoints, because the user must repeat this option.
+/// Returns true if an earlier value must not be applied again. The value `never` of
+/// checkpoint.resume is not applied if the run has no checkpoints, because then the user must give
+/// this option again.
 bool is_left_out(const config::ConfigSet& keys, const RunStart& start,
                  const config::EarlierValue& value) {
   const auto is_derived_anew = [&](const Derived& one) {
@@ -158,7 +160,7 @@ void apply_checkpoint(config::ConfigSet& keys, RunStart& start) {
   const bool weights_alone = start.kind == RunStart::Kind::weights;
   const RunValues::Texts& model = start.values.model;
   for (const auto& [key, text] : weights_alone ? model : start.values.config) {
-    // Continued training keeps the adapters' meaning, but not their dropout.
+    // If the run trains existing adapters further, keep all their lora.* values except the dropout.
     const bool of_adapters = keys.is_set("lora.rank") && checkpoint::holds_adapters(model) &&
                              key.starts_with("lora.") && key != "lora.dropout";
     if (weights_alone && !key.starts_with("model.") && !of_adapters) continue;

@@ -34,23 +34,26 @@ struct RunStart {
   /// Set if the named checkpoint cannot be read, or the run's own checkpoints are missing.
   std::optional<Error> error;
 
-  /// Returns true if `--resume never` created this run. The same option then resumes it.
+  /// Returns true if `--resume never` created this run. If the command gives the same option again,
+  /// the run resumes.
   [[nodiscard]] bool was_started_fresh() const;
   /// Returns the number of completed steps; 0 if the run begins at step 0.
   [[nodiscard]] std::int64_t step() const;
 };
 
-/// Reads the start on rank 0 and broadcasts it. Sets the `keys` that the command does not set:
-/// from the run's config.toml, then from the checkpoint. If only weights are taken, only the
-/// model's shape and the meaning of its adapters are set. A run without a committed checkpoint
-/// starts again as the command says; config.toml counts only if the command names neither data nor
-/// a start. A config.toml that cannot be read causes a warning (ConfigSet::warnings). Collective.
+/// Reads the start on rank 0 and broadcasts it. Sets the `keys` that the command does not set: from
+/// the run's config.toml, then from the checkpoint. If only weights are taken, only the model's
+/// shape and the meaning of its adapters are set. If the run directory has no checkpoint, the run
+/// starts again with the values of the command. In this case, config.toml is used only if the
+/// command names neither data nor a checkpoint to start from. A config.toml that cannot be read
+/// causes a warning (ConfigSet::warnings). Collective.
 ///   config  the object that `keys` refer to; checkpoint.resume and checkpoint.start are read
 RunStart read_start(RunConfig& config, config::ConfigSet& keys, const job::RunDirectory& folder,
                     comm::Communicator& world);
 
-/// Adds a problem if the task `name` needs a trained model and the run has none, or if the command
-/// names another model than the one that this run started from.
+/// Adds a problem if the task `name` needs a trained model and the run has none. Also adds a
+/// problem if the run resumes and the command names another model than the model that this run
+/// started from.
 void check_init(std::string_view name, const RunConfig& config, const RunStart& start,
                 config::ConfigSet& keys);
 

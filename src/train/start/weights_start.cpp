@@ -38,7 +38,8 @@ void check_same_model(const RunStart& start, const model::ModelConfig& model,
     if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
-    const bool has_bias = *has == "bias" || value == "bias";  // the bias is a weight
+    // The router bias is a weight of the model.
+    const bool has_bias = *has == "bias" || value == "bias";
     if (key == "model.router_balance" && !has_bias) continue;
     differences +=
         formatted("\n  {} = {} ({}), the weights have {}", key, value, keys.origin(key), *has);

@@ -6,7 +6,8 @@
 #include "config/config_set.hpp"
 #include "train/start/run_start.hpp"
 
-/// Checks for a new run that starts from a checkpoint, with its training state or its weights only.
+/// These functions check a new run that starts from a checkpoint: from the training state or only
+/// from the weights.
 namespace trireme::train {
 
 /// Throws Error(usage) if the resolved `model` differs from the model of `start`; the message
