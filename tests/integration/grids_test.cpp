@@ -185,10 +185,10 @@ TEST(Pipeline, SchedulesMayBeSearched) {
     for (const std::int64_t in_flight : {0, 3}) {
       train::RunConfig config = pipeline_config(5);
       config.parallel.schedule = "auto";
-      config.parallel.virtual_stages = pipeline::stages_per_rank;
+      config.parallel.virtual_stages = stages_per_rank;
       config.parallel.in_flight = in_flight;
       const train::LayoutComparison comparison = compare_with_one_process(config, 2, /*steps=*/4);
-      EXPECT_TRUE(comparison.equal()) << pipeline::stages_per_rank << " " << comparison.grad_rel;
+      EXPECT_TRUE(comparison.equal()) << stages_per_rank << " " << comparison.grad_rel;
       EXPECT_EQ(comparison.audit, "");
     }
   }

@@ -24,6 +24,8 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::checkpoint_hash;  // not the function of several ranks
+using test::checkpoint_verify;
 
 struct Outcome {
   int code = 0;

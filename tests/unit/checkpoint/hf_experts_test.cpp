@@ -16,6 +16,8 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::checkpoint_hash;  // not the function of several ranks
+using test::export_command;
 
 model::ModelConfig with_experts() {
   model::ModelConfig config = small(/*qwen=*/true, /*tied=*/true);

@@ -15,6 +15,9 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::checkpoint_hash;  // not the function of several ranks
+using test::export_command;
+using test::export_hf;
 
 TEST(HuggingFaceForms, RopeScalingComesInAndGoesOutInBothPlaces) {
   const auto scaling_of = [](const Json& scaling, const char* place) {

@@ -19,6 +19,9 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::checkpoint_hash;  // not the function of several ranks
+using test::export_command;
+using test::export_hf;
 
 TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
   for (const bool qwen : {true, false}) {

@@ -15,6 +15,7 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::hash_tensors;  // not the function of several ranks
 
 constexpr unsigned kLayout = 4;
 

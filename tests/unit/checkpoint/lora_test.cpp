@@ -17,6 +17,8 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::checkpoint_hash;  // not the function of several ranks
+using test::export_command;
 
 constexpr std::int64_t kRank = 3;
 

@@ -19,6 +19,10 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::hash_tensors;  // not the function of several ranks
+using test::checkpoint_hash;
+using test::checkpoint_verify;
+using test::export_command;
 
 /// Makes a run, and next to it the Hugging Face directory of its model with this chat template.
 void save_models(const TempDirectory& folder, const std::string& jinja) {

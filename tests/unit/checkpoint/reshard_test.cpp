@@ -15,6 +15,8 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::hash_tensors;  // not the function of several ranks
+using test::reshard_checkpoint;
 
 /// The sizes of the mesh. tp is the fastest axis and pp the slowest; ep folds over cp and dp; zero
 /// shards the optimizer state over both.

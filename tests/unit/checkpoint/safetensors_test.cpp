@@ -16,6 +16,7 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::write_safetensors;  // not the function of several ranks
 
 SafetensorsSource source(const std::string& name, DType dtype, std::vector<std::int64_t> shape) {
   return {name, dtype, std::move(shape), [](std::span<std::byte> bytes) {

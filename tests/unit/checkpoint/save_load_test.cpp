@@ -15,6 +15,7 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
+using test::hash_tensors;  // not the function of several ranks
 
 /// Loads a checkpoint on `ranks` ranks of a layout and saves it again.
 void reshard(const fs::path& from, const fs::path& folder, std::int64_t step,

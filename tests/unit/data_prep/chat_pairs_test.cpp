@@ -110,7 +110,8 @@ TEST_F(ChatPairs, ADirectoryOfAnotherRuleIsRefused) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("--cut-pairs is \"end\" in the data set, \"prompt\" in this command"),
+    EXPECT_NE(std::string(error.what())
+                  .find("--cut-pairs is \"end\" in the data set, \"prompt\" in this command"),
               std::string::npos)
         << error.what();
   }
@@ -390,9 +391,8 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    EXPECT_NE(std::string(error.what()).find("--fields is [\"q\",\"a\"] in the data set, [\"q\",\"b\"] in this command"),
-              std::string::npos)
-        << error.what();
+    const std::string message = error.what();
+    EXPECT_TRUE(contains(message, R"(["q","a"] in the data set, ["q","b"] in this)")) << message;
   }
 }
 

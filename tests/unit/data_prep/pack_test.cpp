@@ -178,12 +178,16 @@ TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
             std::string::npos);
   other.seq_len = 32;
   const std::string message = error_of(other, ErrorKind::usage);
-  EXPECT_NE(message.find("--seq-len is 64 there, 32 here; --eos"), std::string::npos) << message;
+  EXPECT_NE(message.find("--seq-len is 64 in the data set, 32 in this command; --eos"),
+            std::string::npos)
+      << message;
 
   std::filesystem::remove(path_ / "set" / "manifest.json");
   const std::string of_shard = error_of(other, ErrorKind::usage);
   EXPECT_NE(of_shard.find("shard-00000.h5"), std::string::npos);
-  EXPECT_NE(of_shard.find("--seq-len is 64 there, 32 here; use"), std::string::npos) << of_shard;
+  EXPECT_NE(of_shard.find("--seq-len is 64 in the data set, 32 in this command; use"),
+            std::string::npos)
+      << of_shard;
 
   write_synth(corpus_, 399, 3, true);
   EXPECT_NE(
@@ -352,7 +356,8 @@ TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
   config.documents.chat.seed = 4;
   pack_with(config, tokenizer_, nullptr);  // packs an equal data set
   config.documents.text.eos = false;
-  EXPECT_NE(error_of(config, ErrorKind::usage).find("--eos is true there, false here"),
+  EXPECT_NE(error_of(config, ErrorKind::usage)
+                .find("--eos is true in the data set, false in this command"),
             std::string::npos);
 }
 

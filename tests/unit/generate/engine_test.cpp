@@ -14,11 +14,12 @@
 namespace trireme::testing {
 namespace {
 
+using namespace generate;
+
 using Ids = std::vector<std::uint32_t>;
 
-std::vector<generate::Request> greedy_requests(const std::vector<Ids>& prompts,
-                                               std::int64_t max_tokens) {
-  std::vector<generate::Request> requests;
+std::vector<Request> greedy_requests(const std::vector<Ids>& prompts, std::int64_t max_tokens) {
+  std::vector<Request> requests;
   for (const Ids& prompt : prompts) requests.push_back(greedy(prompt, max_tokens));
   return requests;
 }
@@ -32,17 +33,17 @@ TEST_P(EqualsUncached, AloneAndAmongOthersInChunksOfPrompts) {
   std::vector<Ids> expected;
   for (const Ids& prompt : prompts) expected.push_back(small.greedy_uncached(prompt, kNew));
 
-  const generate::EngineConfig whole{.prompt_tokens = 4096, .prompt_tokens_while_decoding = 4096};
-  const generate::EngineConfig pieces{.prompt_tokens = 7, .prompt_tokens_while_decoding = 3};
+  const EngineConfig whole{.prompt_tokens = 4096, .prompt_tokens_while_decoding = 4096};
+  const EngineConfig pieces{.prompt_tokens = 7, .prompt_tokens_while_decoding = 3};
   for (const std::int64_t batch : {1, 8, 32}) {
-    for (generate::EngineConfig config : {whole, pieces}) {
+    for (EngineConfig config : {whole, pieces}) {
       config.max_batch = batch;
-      generate::GenerationEngine engine(*small.model, small.tokenizer, config);
-      const auto answers = generate::answer_all(engine, greedy_requests(prompts, kNew));
+      GenerationEngine engine(*small.model, small.tokenizer, config);
+      const auto answers = answer_all(engine, greedy_requests(prompts, kNew));
       for (std::size_t i = 0; i < prompts.size(); ++i) {
         EXPECT_EQ(ids_of(answers[i]), expected[i])
             << "batch " << batch << ", prompt " << i << ", chunks of " << config.prompt_tokens;
-        EXPECT_EQ(answers[i].finish, generate::FinishReason::length);
+        EXPECT_EQ(answers[i].finish, FinishReason::length);
       }
       EXPECT_EQ(engine.counters().kv_blocks_used, 0);
     }
@@ -57,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                       SmallOptions{.lora_rank = 3}));
 
 /// 1 MiB has 32 blocks of the fp64 model, or 512 tokens.
-generate::EngineConfig tight_budget() {
+EngineConfig tight_budget() {
   return {.kv_cache_mib = 1, .prompt_tokens = 64, .share_prefixes = false};
 }
 
@@ -67,12 +68,12 @@ TEST(GenerationEngine, AStoppedTextIsComputedAgainAndStaysTheSame) {
   std::vector<Ids> expected;
   for (const Ids& prompt : prompts) expected.push_back(small.greedy_uncached(prompt, 45));
   for (const bool share : {false, true}) {
-    generate::EngineConfig config = tight_budget();
+    EngineConfig config = tight_budget();
     config.share_prefixes = share;
-    generate::GenerationEngine engine(*small.model, small.tokenizer, config);
+    GenerationEngine engine(*small.model, small.tokenizer, config);
     ASSERT_EQ(engine.counters().kv_blocks_total, 32);
 
-    const auto answers = generate::answer_all(engine, greedy_requests(prompts, 45));
+    const auto answers = answer_all(engine, greedy_requests(prompts, 45));
 
     EXPECT_GT(engine.counters().preemptions, 0);
     for (std::size_t i = 0; i < prompts.size(); ++i)
@@ -91,11 +92,11 @@ TEST(GenerationEngine, EqualBeginningsAreComputedOnce) {
     prompts.back().push_back(last);
   }
   prompts.push_back(Ids(common.begin(), common.begin() + 64));  // the last block is computed again
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {});
+  GenerationEngine engine(*small.model, small.tokenizer, {});
 
-  const auto first = generate::answer_all(engine, greedy_requests(prompts, 8));
+  const auto first = answer_all(engine, greedy_requests(prompts, 8));
   const std::int64_t in_one_step = engine.counters().cached_tokens;
-  const auto again = generate::answer_all(engine, greedy_requests(prompts, 8));
+  const auto again = answer_all(engine, greedy_requests(prompts, 8));
 
   // Each prompt has 4 full blocks. All arrive together, so all but the first share the computed
   // blocks.
@@ -112,25 +113,25 @@ class SameBits : public ::testing::TestWithParam<at::ScalarType> {};
 TEST_P(SameBits, WhateverElseRuns) {
   const SmallModel small({.dtype = GetParam()});
   const auto prompts = random_prompts(9, 1, 60);
-  std::vector<generate::Request> requests;
+  std::vector<Request> requests;
   for (const Ids& prompt : prompts) {
-    generate::Request request = greedy(prompt, 150);
+    Request request = greedy(prompt, 150);
     request.sampling = {.temperature = 1, .top_k = 50, .top_p = 0.95, .seed = 5};
     request.top_logprobs = 2;
     requests.push_back(request);
   }
-  std::vector<generate::Answer> alone;
-  for (const generate::Request& request : requests) {
-    generate::GenerationEngine engine(*small.model, small.tokenizer, {});
-    alone.push_back(generate::answer_all(engine, {request}).front());
+  std::vector<Answer> alone;
+  for (const Request& request : requests) {
+    GenerationEngine engine(*small.model, small.tokenizer, {});
+    alone.push_back(answer_all(engine, {request}).front());
   }
-  generate::EngineConfig config = tight_budget();
+  EngineConfig config = tight_budget();
   config.prompt_tokens = 11;
   config.prompt_tokens_while_decoding = 5;
   config.max_batch = GetParam() == at::kFloat ? 9 : 4;
-  generate::GenerationEngine engine(*small.model, small.tokenizer, config);
+  GenerationEngine engine(*small.model, small.tokenizer, config);
 
-  const auto together = generate::answer_all(engine, requests);
+  const auto together = answer_all(engine, requests);
 
   if (GetParam() == at::kFloat) {
     EXPECT_GT(engine.counters().preemptions, 0);
@@ -150,11 +151,11 @@ INSTANTIATE_TEST_SUITE_P(Types, SameBits, ::testing::Values(at::kFloat, at::kBFl
 TEST(GenerationEngine, ASeedIsATextAndAnswersOfOneDiffer) {
   const SmallModel small;
   const auto run = [&](std::int64_t seed, std::uint64_t answer) {
-    generate::GenerationEngine engine(*small.model, small.tokenizer, {});
-    generate::Request request = greedy({3, 7}, 12);
+    GenerationEngine engine(*small.model, small.tokenizer, {});
+    Request request = greedy({3, 7}, 12);
     request.sampling = {.temperature = 1, .seed = seed};
     request.answer = answer;
-    return ids_of(generate::answer_all(engine, {request}).front());
+    return ids_of(answer_all(engine, {request}).front());
   };
   EXPECT_EQ(run(1, 0), run(1, 0));
   EXPECT_NE(run(1, 0), run(2, 0));
@@ -163,17 +164,17 @@ TEST(GenerationEngine, ASeedIsATextAndAnswersOfOneDiffer) {
 
 TEST(GenerationEngine, EndsAtEndTokensLimitsAndTheContext) {
   const SmallModel small;
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {.max_context = 16});
-  const auto run = [&](generate::Request request) {
-    return generate::answer_all(engine, {std::move(request)}).front();
+  GenerationEngine engine(*small.model, small.tokenizer, {.max_context = 16});
+  const auto run = [&](Request request) {
+    return answer_all(engine, {std::move(request)}).front();
   };
   const Ids free = ids_of(run(greedy({3, 7, 1}, 5)));
   ASSERT_EQ(free.size(), 5U);
 
-  generate::Request ended = greedy({3, 7, 1}, 5);
+  Request ended = greedy({3, 7, 1}, 5);
   ended.end_tokens = {699, free[2]};
-  const generate::Answer answer = run(ended);
-  EXPECT_EQ(answer.finish, generate::FinishReason::stop);
+  const Answer answer = run(ended);
+  EXPECT_EQ(answer.finish, FinishReason::stop);
   EXPECT_EQ(ids_of(answer), Ids(free.begin(), std::find(free.begin(), free.end(), free[2])));
   ended.ignore_eos = true;
   EXPECT_EQ(ids_of(run(ended)), free);
@@ -183,41 +184,40 @@ TEST(GenerationEngine, EndsAtEndTokensLimitsAndTheContext) {
 
 TEST(GenerationEngine, AStopStringEndsTheTextBeforeIt) {
   const SmallModel small;
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {});
-  const generate::Answer free = generate::answer_all(engine, {greedy({5, 9}, 30)}).front();
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+  const Answer free = answer_all(engine, {greedy({5, 9}, 30)}).front();
   ASSERT_GT(free.text.size(), 12U);
   // The string is in the middle of the text, so that several tokens contain it.
   const std::string stop = free.text.substr(free.text.size() / 2, 5);
-  generate::Request request = greedy({5, 9}, 30);
+  Request request = greedy({5, 9}, 30);
   request.stop = {"never there", stop};
   std::string streamed;
-  const generate::Answer answer =
-      generate::answer_all(engine, {request}, [&](auto, const generate::Delta& delta, const auto&) {
-        streamed += delta.text;
-        EXPECT_EQ(streamed.find(stop), std::string::npos);
-      }).front();
-  EXPECT_EQ(answer.finish, generate::FinishReason::stop);
+  const Answer answer = answer_all(engine, {request}, [&](auto, const Delta& delta, const auto&) {
+                          streamed += delta.text;
+                          EXPECT_EQ(streamed.find(stop), std::string::npos);
+                        }).front();
+  EXPECT_EQ(answer.finish, FinishReason::stop);
   EXPECT_EQ(answer.text, free.text.substr(0, free.text.find(stop)));
   EXPECT_LT(answer.tokens.size(), free.tokens.size());
 }
 
 TEST(GenerationEngine, LogProbabilitiesAreTheModelsOwn) {
   const SmallModel small;
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {.prompt_tokens = 5});
+  GenerationEngine engine(*small.model, small.tokenizer, {.prompt_tokens = 5});
   const Ids prompt = random_prompts(1, 21, 21).front();
-  generate::Request request = greedy(prompt, 3);
+  Request request = greedy(prompt, 3);
   request.sampling.temperature = 0.5;
   request.sampling.repetition_penalty = 2;
   request.top_logprobs = 4;
   request.prompt_logprobs = true;
-  const auto answers = generate::answer_all(engine, {request, request});
+  const auto answers = answer_all(engine, {request, request});
   request.max_tokens = 0;
-  const generate::Answer scored = generate::answer_all(engine, {request}).front();
+  const Answer scored = answer_all(engine, {request}).front();
 
   Ids text = prompt;
-  for (const generate::TokenReport& token : answers[0].tokens) text.push_back(token.id);
+  for (const TokenReport& token : answers[0].tokens) text.push_back(token.id);
   const at::Tensor expected = small.logits_after(text).log_softmax(-1);
-  const auto expect_report = [&](const generate::TokenReport& report, std::int64_t place) {
+  const auto expect_report = [&](const TokenReport& report, std::int64_t place) {
     ASSERT_TRUE(report.logprob);
     const at::Tensor row = expected.select(0, place - 1);
     EXPECT_EQ(report.id, text[static_cast<std::size_t>(place)]);
@@ -229,7 +229,7 @@ TEST(GenerationEngine, LogProbabilitiesAreTheModelsOwn) {
       EXPECT_NEAR(report.top[static_cast<std::size_t>(k)].logprob, values[k].item<double>(), 1e-6);
     }
   };
-  for (const generate::Answer* answer : {&answers[0], &answers[1], &scored}) {
+  for (const Answer* answer : {&answers[0], &answers[1], &scored}) {
     ASSERT_EQ(answer->prompt.size(), prompt.size());
     EXPECT_FALSE(answer->prompt.front().logprob);
     for (std::size_t i = 1; i < prompt.size(); ++i)
@@ -238,11 +238,11 @@ TEST(GenerationEngine, LogProbabilitiesAreTheModelsOwn) {
   for (std::size_t i = 0; i < 3; ++i)
     expect_report(answers[0].tokens[i], static_cast<std::int64_t>(prompt.size() + i));
   EXPECT_TRUE(scored.tokens.empty());
-  EXPECT_EQ(scored.finish, generate::FinishReason::length);
+  EXPECT_EQ(scored.finish, FinishReason::length);
 }
 
 /// Allows one id after the other, then the end token.
-class Dictated : public generate::TokenMask {
+class Dictated : public TokenMask {
  public:
   explicit Dictated(Ids ids) : ids_(std::move(ids)) {}
 
@@ -266,24 +266,24 @@ class Dictated : public generate::TokenMask {
 
 TEST(GenerationEngine, AMaskDecidesWhatMayFollow) {
   const SmallModel small;
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {});
-  generate::Request request = greedy({1, 2, 3}, 50);
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+  Request request = greedy({1, 2, 3}, 50);
   request.end_tokens = {2};
   const auto mask = std::make_shared<Dictated>(Ids{64, 699, 0, 2});
   request.mask = mask;
-  const generate::Answer answer = generate::answer_all(engine, {request}).front();
+  const Answer answer = answer_all(engine, {request}).front();
   EXPECT_EQ(ids_of(answer), (Ids{64, 699, 0}));
-  EXPECT_EQ(answer.finish, generate::FinishReason::stop);
+  EXPECT_EQ(answer.finish, FinishReason::stop);
   EXPECT_EQ(mask->accepted(), 4U);
 }
 
 TEST(GenerationEngine, LogitsThatAreNotFiniteEndOnlyTheirRequest) {
   SmallModel small({.tie = false});
   small.registry.weight(parallel::ParamId{0})[9].fill_(NAN);  // the embedding of one token
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {});
-  const auto answers = generate::answer_all(engine, {greedy({5, 9, 4}, 3), greedy({5, 8, 4}, 3)});
+  GenerationEngine engine(*small.model, small.tokenizer, {});
+  const auto answers = answer_all(engine, {greedy({5, 9, 4}, 3), greedy({5, 8, 4}, 3)});
   ASSERT_TRUE(answers[0].error);
-  EXPECT_EQ(answers[0].finish, generate::FinishReason::error);
+  EXPECT_EQ(answers[0].finish, FinishReason::error);
   EXPECT_EQ(answers[0].error->kind(), ErrorKind::numeric);
   EXPECT_TRUE(contains(answers[0].error->what(), "not finite"));
   EXPECT_FALSE(answers[1].error);
@@ -293,26 +293,26 @@ TEST(GenerationEngine, LogitsThatAreNotFiniteEndOnlyTheirRequest) {
 
 TEST(GenerationEngine, RefusesWhatCannotBe) {
   const SmallModel small;
-  generate::GenerationEngine engine(*small.model, small.tokenizer, {.max_context = 20});
-  const auto field = [&](const std::function<void(generate::Request&)>& change) {
-    generate::Request request = greedy({1}, 4);
+  GenerationEngine engine(*small.model, small.tokenizer, {.max_context = 20});
+  const auto field = [&](const std::function<void(Request&)>& change) {
+    Request request = greedy({1}, 4);
     change(request);
     const auto problem = engine.find_problem(request);
     return problem ? problem->field : "";
   };
-  EXPECT_EQ(field([](generate::Request&) {}), "");
-  EXPECT_EQ(field([](generate::Request& r) { r.prompt.clear(); }), "prompt");
-  EXPECT_EQ(field([](generate::Request& r) { r.prompt = {700}; }), "prompt");
-  EXPECT_EQ(field([](generate::Request& r) { r.prompt.assign(21, 1); }), "prompt");
-  EXPECT_EQ(field([](generate::Request& r) { r.max_tokens = 0; }), "max_tokens");
-  EXPECT_EQ(field([](generate::Request& r) { r.stop = {""}; }), "stop");
-  EXPECT_EQ(field([](generate::Request& r) { r.top_logprobs = -1; }), "top_logprobs");
-  EXPECT_EQ(field([](generate::Request& r) { r.sampling.logit_bias = {{700, 1}}; }), "logit_bias");
-  EXPECT_EQ(field([](generate::Request& r) { r.sampling.top_p = 0; }), "top_p");
-  EXPECT_EQ(error_of([&] { engine.submit(greedy({}, 1), [](const generate::Delta&) {}); }).kind(),
+  EXPECT_EQ(field([](Request&) {}), "");
+  EXPECT_EQ(field([](Request& r) { r.prompt.clear(); }), "prompt");
+  EXPECT_EQ(field([](Request& r) { r.prompt = {700}; }), "prompt");
+  EXPECT_EQ(field([](Request& r) { r.prompt.assign(21, 1); }), "prompt");
+  EXPECT_EQ(field([](Request& r) { r.max_tokens = 0; }), "max_tokens");
+  EXPECT_EQ(field([](Request& r) { r.stop = {""}; }), "stop");
+  EXPECT_EQ(field([](Request& r) { r.top_logprobs = -1; }), "top_logprobs");
+  EXPECT_EQ(field([](Request& r) { r.sampling.logit_bias = {{700, 1}}; }), "logit_bias");
+  EXPECT_EQ(field([](Request& r) { r.sampling.top_p = 0; }), "top_p");
+  EXPECT_EQ(error_of([&] { engine.submit(greedy({}, 1), [](const Delta&) {}); }).kind(),
             ErrorKind::usage);
-  const auto refused = [&](const generate::EngineConfig& config) {
-    return error_of([&] { generate::GenerationEngine(*small.model, small.tokenizer, config); });
+  const auto refused = [&](const EngineConfig& config) {
+    return error_of([&] { GenerationEngine(*small.model, small.tokenizer, config); });
   };
   EXPECT_TRUE(contains(refused({.max_context = 257}).what(), "--max-context 257"));
   EXPECT_TRUE(contains(refused({.max_batch = 0}).what(), "--max-batch 0"));
@@ -320,29 +320,28 @@ TEST(GenerationEngine, RefusesWhatCannotBe) {
 
 TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
   const SmallModel small({.dtype = at::kFloat});
-  generate::EngineConfig config{.max_batch = 3, .max_queue = 2};
-  generate::GenerationEngine engine(*small.model, small.tokenizer, config);
+  EngineConfig config{.max_batch = 3, .max_queue = 2};
+  GenerationEngine engine(*small.model, small.tokenizer, config);
   std::mutex mutex;
   std::condition_variable changed;
-  std::map<generate::RequestId, generate::Answer> answers;
+  std::map<RequestId, Answer> answers;
   std::size_t ended = 0;
   const auto submit = [&](std::int64_t max_tokens) {
-    const auto number = std::make_shared<generate::RequestId>(0);
+    const auto number = std::make_shared<RequestId>(0);
     const std::lock_guard lock(mutex);  // no delta before the number of answers is known
-    const auto id =
-        engine.submit(greedy({4, 4}, max_tokens), [&, number](const generate::Delta& delta) {
-          const std::lock_guard hold(mutex);
-          generate::Answer& answer = answers[*number];
-          answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
-          if (!delta.finish) return;
-          answer.finish = *delta.finish;
-          ++ended;
-          changed.notify_all();
-        });
+    const auto id = engine.submit(greedy({4, 4}, max_tokens), [&, number](const Delta& delta) {
+      const std::lock_guard hold(mutex);
+      Answer& answer = answers[*number];
+      answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+      if (!delta.finish) return;
+      answer.finish = *delta.finish;
+      ++ended;
+      changed.notify_all();
+    });
     if (id) *number = *id;
     return id;
   };
-  std::vector<generate::RequestId> ids;
+  std::vector<RequestId> ids;
   for (int i = 0; i < 5; ++i) ids.push_back(submit(200).value());
   EXPECT_FALSE(submit(1)) << "three run and two wait";
   EXPECT_EQ(engine.counters().waiting, 5);
@@ -356,7 +355,7 @@ TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
   }
   // The engine is idle now. It wakes for one more request; the end of the thread interrupts another
   // one.
-  const generate::RequestId last = submit(5).value();
+  const RequestId last = submit(5).value();
   {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return ended == 6; });
@@ -364,30 +363,28 @@ TEST(GenerationEngine, RequestsComeAndGoWhileItRuns) {
   thread.request_stop();
   thread.join();
 
-  EXPECT_EQ(answers[ids[0]].finish, generate::FinishReason::cancelled);
-  EXPECT_EQ(answers[ids[4]].finish, generate::FinishReason::cancelled);
+  EXPECT_EQ(answers[ids[0]].finish, FinishReason::cancelled);
+  EXPECT_EQ(answers[ids[4]].finish, FinishReason::cancelled);
   for (int i = 1; i < 4; ++i) {
-    EXPECT_EQ(answers[ids[static_cast<std::size_t>(i)]].finish, generate::FinishReason::length);
+    EXPECT_EQ(answers[ids[static_cast<std::size_t>(i)]].finish, FinishReason::length);
     EXPECT_EQ(answers[ids[static_cast<std::size_t>(i)]].tokens.size(), 200U);
   }
   EXPECT_EQ(answers[last].tokens.size(), 5U);
-  const generate::EngineCounters counters = engine.counters();
+  const EngineCounters counters = engine.counters();
   EXPECT_EQ(counters.kv_blocks_used, 0);
   EXPECT_EQ(counters.running + counters.waiting, 0);
 }
 
 TEST(GenerationEngine, ALongPromptRunsInChunksAmongOtherRequests) {
   const SmallModel small({.dtype = at::kFloat});
-  generate::GenerationEngine engine(*small.model, small.tokenizer,
-                                    {.prompt_tokens = 256, .prompt_tokens_while_decoding = 16});
+  GenerationEngine engine(*small.model, small.tokenizer,
+                          {.prompt_tokens = 256, .prompt_tokens_while_decoding = 16});
   std::size_t drawn = 0;
   bool long_began = false;
-  engine.submit(greedy({1, 2}, 100),
-                [&](const generate::Delta& delta) { drawn += delta.tokens.size(); });
+  engine.submit(greedy({1, 2}, 100), [&](const Delta& delta) { drawn += delta.tokens.size(); });
   while (drawn < 5) engine.step();
-  engine.submit(greedy(random_prompts(1, 200, 200).front(), 1), [&](const generate::Delta& delta) {
-    long_began = long_began || !delta.tokens.empty();
-  });
+  engine.submit(greedy(random_prompts(1, 200, 200).front(), 1),
+                [&](const Delta& delta) { long_began = long_began || !delta.tokens.empty(); });
   const std::size_t before = drawn;
   while (!long_began) {
     const std::size_t now = drawn;

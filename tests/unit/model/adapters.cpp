@@ -97,7 +97,7 @@ TEST(Adapters, BesideFusedWeightsEqualAutograd) {
           if (drops) use.dropout = some_dropout();
           const at::Tensor x = at::randn({2, 5, kIn}, at::kDouble).to(c.dtype).requires_grad_();
           const at::Tensor exact = x.detach().to(at::kDouble, false, true).requires_grad_();
-          model::Again again;
+          model::RecomputeFn again;
           if (makes_again) again = [kept = x.detach()] { return kept; };
 
           const at::Tensor y = model::weighted::linear(x, fused.registry, {0, 3}, again, use);
