@@ -20,12 +20,12 @@ at::Tensor CrossEntropy::evaluate(const parallel::Microbatch& batch,
 }
 
 at::Tensor CrossEntropy::loss_of(const parallel::Microbatch& batch, const at::Tensor& hidden,
-                                 ops::LinearCrossEntropySetup setup, ObjectiveGrads& saved) const {
+                                 LinearCrossEntropySetup setup, ObjectiveGrads& saved) const {
   const at::NoGradGuard no_grad;
   const Head head = head_of(registry_, head_, tensor_, path_);
   const auto type = ops::accumulate_type(hidden);
   const bool weighted = batch.target_weights.defined();
-  ops::LinearCrossEntropyOutput loss;
+  LinearCrossEntropyOutput loss;
   if (rows_ == LossRows::all) {
     if (weighted) setup.row_weights = batch.target_weights.flatten().to(type);
     const at::Tensor rows = hidden.reshape({-1, hidden.size(-1)});  // [B * T, D]

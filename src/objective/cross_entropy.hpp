@@ -30,7 +30,7 @@ class CrossEntropy final : public Objective {
  private:
   /// Fills `tape` if setup.want_grads is true.
   [[nodiscard]] at::Tensor loss_of(const parallel::Microbatch& batch, const at::Tensor& hidden,
-                                   ops::LinearCrossEntropySetup setup, ObjectiveGrads& saved) const;
+                                   LinearCrossEntropySetup setup, ObjectiveGrads& saved) const;
 
   parallel::ParamRegistry& registry_;
   parallel::ParamId head_;

@@ -39,7 +39,7 @@ struct DistillationOutput {
   at::Tensor loss_sum;     // scalar fp64: alpha ce + (1 - alpha) T^2 kl
   at::Tensor ce_sum;       // scalar fp64: -log p[target]
   at::Tensor kl_sum;       // scalar fp64: KL(teacher || student), both at temperature T
-  at::Tensor grad_x;       // [N, D], from the local classes, like ops::LinearCrossEntropyOutput
+  at::Tensor grad_x;       // [N, D], from the local classes, like LinearCrossEntropyOutput
   at::Tensor grad_weight;  // [V, D], local rows; undefined for a frozen head
 };
 

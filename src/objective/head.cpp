@@ -19,26 +19,26 @@ void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head
   saved = {};
 }
 
-ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
+LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
                                             const at::Tensor& targets,
-                                            ops::LinearCrossEntropySetup setup) {
+                                            LinearCrossEntropySetup setup) {
   setup.want_grad_weight = setup.want_grad_weight && head.trained;
   if (head.tensor.size() == 1)
-    return ops::linear_cross_entropy(rows, head.weight, targets, setup, head.path);
+    return linear_cross_entropy(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_cross_entropy(rows, head.weight, targets,
                                       {head.tensor.group(), head.first, head.classes}, setup);
 }
 
-ops::TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
-                              const ops::TokenScoresSetup& setup) {
+TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
+                              const TokenScoresSetup& setup) {
   if (head.tensor.size() == 1)
-    return ops::token_scores(rows, head.weight, targets, setup, head.path);
+    return token_scores(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_token_scores(rows, head.weight, targets,
                                      {head.tensor.group(), head.first, head.classes}, setup);
 }
 
 TargetRows::TargetRows(const parallel::Microbatch& batch, const at::Tensor& hidden)
-    : index(batch.targets.flatten().ne(ops::kIgnoredTarget).nonzero().squeeze(1)),
+    : index(batch.targets.flatten().ne(kIgnoredTarget).nonzero().squeeze(1)),
       rows(hidden.reshape({-1, hidden.size(-1)}).index_select(0, index)),
       targets(of(batch.targets)) {}
 

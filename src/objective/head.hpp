@@ -26,15 +26,15 @@ Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
 void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head,
                        ObjectiveGrads& saved);
 
-/// Computes ops::linear_cross_entropy of rows [N, D] with this head. grad_x is the partial gradient
+/// Computes linear_cross_entropy of rows [N, D] with this head. grad_x is the partial gradient
 /// of the local classes. grad_weight is the gradient of the local rows, only for a trained head.
-ops::LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
+LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
                                             const at::Tensor& targets,
-                                            ops::LinearCrossEntropySetup setup);
+                                            LinearCrossEntropySetup setup);
 
-/// Computes ops::token_scores of rows [N, D] with this head; the result is the same on all ranks.
-ops::TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
-                              const ops::TokenScoresSetup& setup = {});
+/// Computes token_scores of rows [N, D] with this head; the result is the same on all ranks.
+TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
+                              const TokenScoresSetup& setup = {});
 
 /// The N tokens of a batch that have a target. Other tokens need no logits.
 struct TargetRows {

@@ -6,7 +6,7 @@
 #include "ops/cpu_rows.hpp"
 #include "ops/product.hpp"
 
-namespace trireme::ops {
+namespace trireme::objective {
 namespace {
 
 void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
@@ -154,4 +154,4 @@ TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at
   return scores;
 }
 
-}  // namespace trireme::ops
+}  // namespace trireme::objective

@@ -7,7 +7,7 @@
 
 /// Output projection and cross entropy in one operation. The logits exist only for `chunk_rows`
 /// rows at a time. Their gradient is contracted at once, in forward, so no [N, V] tensor is kept.
-namespace trireme::ops {
+namespace trireme::objective {
 
 inline constexpr std::int64_t kIgnoredTarget = -100;
 
@@ -56,4 +56,4 @@ LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Ten
 TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                          const TokenScoresSetup& setup = {}, ops::Path path = ops::Path::fast);
 
-}  // namespace trireme::ops
+}  // namespace trireme::objective

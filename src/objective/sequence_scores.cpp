@@ -77,7 +77,7 @@ StoredReference::StoredReference(std::span<const PairScore> scores, std::string 
 
 at::Tensor StoredReference::sums(const parallel::Microbatch& batch) {
   const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor index = targets.ne(ops::kIgnoredTarget).nonzero().squeeze(1);
+  const at::Tensor index = targets.ne(kIgnoredTarget).nonzero().squeeze(1);
   const at::Tensor sequences = batch.sequence_of.flatten().index_select(0, index).to(at::kCPU);
   const at::Tensor none = at::zeros({sequences.numel()}, targets.options().dtype(at::kDouble));
   const at::Tensor counts = sum_sequences(batch.num_pairs, sequences, none, context_).counts;

@@ -18,7 +18,7 @@ struct RowTargets {
 };
 
 RowTargets row_targets(const at::Tensor& targets, const VocabShard& part, std::int64_t classes) {
-  const at::Tensor valid = targets.ne(ops::kIgnoredTarget);
+  const at::Tensor valid = targets.ne(kIgnoredTarget);
   const at::Tensor local = targets - part.first;
   const at::Tensor own = valid.logical_and(local.ge(0)).logical_and(local.lt(classes));
   return {valid, own, local.masked_fill(own.logical_not(), 0).unsqueeze(1)};
@@ -33,13 +33,13 @@ void subtract_largest(const at::Tensor& scores, comm::Communicator& group) {
 
 }  // namespace
 
-ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
+LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-    const VocabShard& part, const ops::LinearCrossEntropySetup& setup) {
+    const VocabShard& part, const LinearCrossEntropySetup& setup) {
   const at::NoGradGuard no_grad;
   ops::check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
-  ops::LinearCrossEntropyOutput out;
+  LinearCrossEntropyOutput out;
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
@@ -78,13 +78,13 @@ ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
   return out;
 }
 
-ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
+TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
                                              const at::Tensor& targets, const VocabShard& part,
-                                             const ops::TokenScoresSetup& setup) {
+                                             const TokenScoresSetup& setup) {
   const at::NoGradGuard no_grad;
   ops::check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
-  ops::TokenScores out;
+  TokenScores out;
   out.log_probs = at::empty({x.size(0)}, x.options().dtype(at::kDouble));
   if (setup.want_correct) out.correct = at::empty({x.size(0)}, targets.options().dtype(at::kBool));
   const at::Tensor classes = at::arange(weight.size(0), targets.options());

@@ -11,19 +11,19 @@ struct VocabShard {
   std::int64_t classes = 0;
 };
 
-/// Like ops::linear_cross_entropy, with the classes split over a group. x [N, D] is the same on
+/// Like linear_cross_entropy, with the classes split over a group. x [N, D] is the same on
 /// every rank; weight is [local classes, D]. For every chunk of rows, the ranks exchange a maximum,
 /// then a sum of exponentials and the target's logit (12 bytes per row in fp32), but no logits.
 /// Every rank returns the whole loss. grad_x is the partial gradient of the local classes, which
 /// the caller sums over ranks; grad_weight is the gradient of the local rows. Throws like
-/// ops::linear_cross_entropy. Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
-ops::LinearCrossEntropyOutput vocab_parallel_cross_entropy(
+/// linear_cross_entropy. Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
+LinearCrossEntropyOutput vocab_parallel_cross_entropy(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-    const VocabShard& part, const ops::LinearCrossEntropySetup& setup);
+    const VocabShard& part, const LinearCrossEntropySetup& setup);
 
-/// Like ops::token_scores, with the classes split over a group; equal results on all ranks.
-ops::TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
+/// Like token_scores, with the classes split over a group; equal results on all ranks.
+TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
                                              const at::Tensor& targets, const VocabShard& part,
-                                             const ops::TokenScoresSetup& setup);
+                                             const TokenScoresSetup& setup);
 
 }  // namespace trireme::objective

@@ -38,7 +38,7 @@ void add_scores(model::Transformer& model, const data::Batch& batch,
   const parallel::Microbatch micro =
       to_microbatch(batch, model.registry().device(), /*step=*/0, /*training=*/false);
   const objective::TargetRows targets(micro, model.hidden(micro));
-  const ops::TokenScores token_results = objective::token_scores(
+  const objective::TokenScores token_results = objective::token_scores(
       head(model, path), targets.rows, targets.targets, {.want_correct = true});
   const at::Tensor index = targets.index.to(at::kCPU);
   const at::Tensor ids = targets.targets.to(at::kCPU);

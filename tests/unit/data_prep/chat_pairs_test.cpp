@@ -1,6 +1,7 @@
 #include "comm/thread/thread_world.hpp"
 #include "data/order/samples.hpp"
 #include "data_prep/documents/document_rules.hpp"
+#include "unit/core/scratch.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
 namespace trireme::data_prep {

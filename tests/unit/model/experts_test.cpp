@@ -174,7 +174,7 @@ void expect_equal_to_loops(const MoeCase& c) {
   const at::Tensor incoming = at::randn({kMoeRows, kMoeLength, kMoeWidth}, at::kDouble);
 
   const at::Tensor x = values.clone().requires_grad_();
-  const Again again = c.again ? Again([values] { return values; }) : Again();
+  const RecomputeFn again = c.again ? RecomputeFn([values] { return values; }) : RecomputeFn();
   const at::Tensor y = experts.forward(batch, x, again);
   const at::Tensor grad = torch::autograd::grad({y}, {x}, {incoming})[0];
 

@@ -10,13 +10,13 @@ namespace {
 at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                           const at::Tensor& row_weights) {
   const auto losses = at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
-                                      at::Reduction::None, objective::kIgnoredTarget);
+                                      at::Reduction::None, kIgnoredTarget);
   return (row_weights.defined() ? losses * row_weights : losses).sum();
 }
 
 at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
   auto targets = at::randint(0, vocab, {rows}, at::kLong);
-  for (std::int64_t i = 0; i < rows; i += 3) targets[i] = objective::kIgnoredTarget;
+  for (std::int64_t i = 0; i < rows; i += 3) targets[i] = kIgnoredTarget;
   return targets;
 }
 
@@ -77,7 +77,7 @@ TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
     const auto expected = at::log_softmax(logits, -1)
                               .gather(1, targets.clamp_min(0).unsqueeze(1))
                               .squeeze(1)
-                              .masked_fill(targets.eq(objective::kIgnoredTarget), 0);
+                              .masked_fill(targets.eq(kIgnoredTarget), 0);
 
     const auto scores =
         token_scores(x, weight, targets, {.chunk_rows = 8, .want_correct = true}, c.path);
@@ -129,7 +129,7 @@ TEST(LinearCrossEntropy, KeepsTheInputGradientWithAFrozenHead) {
 
 TEST(LinearCrossEntropy, IsZeroWithZeroGradientsForIgnoredTargets) {
   at::manual_seed(2);
-  const auto targets = at::full({9}, objective::kIgnoredTarget, at::kLong);
+  const auto targets = at::full({9}, kIgnoredTarget, at::kLong);
   for (const auto& c : kLossCases) {
     const auto out = linear_cross_entropy(random({9, 8}).to(c.dtype), random({40, 8}).to(c.dtype),
                                           targets, {.grad_scale = 1.0, .chunk_rows = 4}, c.path);

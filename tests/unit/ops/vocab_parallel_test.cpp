@@ -17,7 +17,7 @@ struct Problem {
   at::Tensor x;
   at::Tensor weight;
   at::Tensor targets;
-  ops::LinearCrossEntropySetup setup{.grad_scale = 0.25, .chunk_rows = 4};
+  objective::LinearCrossEntropySetup setup{.grad_scale = 0.25, .chunk_rows = 4};
 };
 
 Problem problem(double size) {
@@ -26,13 +26,13 @@ Problem problem(double size) {
   p.x = at::randn({kRows, kWidth}, random, at::kDouble).mul(size);
   p.weight = at::randn({kClasses, kWidth}, random, at::kDouble);
   p.targets = at::randint(kClasses, {kRows}, random, at::kLong);
-  p.targets[2] = ops::kIgnoredTarget;
+  p.targets[2] = objective::kIgnoredTarget;
   return p;
 }
 
 /// Expects the same loss and, gathered, the same gradients as with all classes on one rank.
 void expect_same_as_whole(const Problem& p, int ranks) {
-  const auto whole = ops::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
+  const auto whole = objective::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
   std::vector<at::Tensor> grads_x(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const std::int64_t first = kClasses * world.rank() / ranks;
@@ -77,8 +77,8 @@ TEST(VocabParallel, TokenScoresEqualTheWholeForAnyShardingOfTheClasses) {
       if (row != 2) p.targets[row] = likeliest[row];
     p.targets[1] = kClasses - 1;
     p.targets[3] = 0;
-    const ops::TokenScoresSetup setup{.chunk_rows = 4, .want_correct = true};
-    const auto whole = ops::token_scores(x, weight, p.targets, setup, ops::Path::plain);
+    const objective::TokenScoresSetup setup{.chunk_rows = 4, .want_correct = true};
+    const auto whole = objective::token_scores(x, weight, p.targets, setup, ops::Path::plain);
     EXPECT_GE(whole.correct.sum().item<std::int64_t>(), 5);
     EXPECT_FALSE(whole.correct[1].item<bool>());
     EXPECT_TRUE(whole.correct[3].item<bool>());
@@ -101,7 +101,7 @@ TEST(VocabParallel, KeepsTheInputGradientWithAFrozenHead) {
   comm::run_ranks(2, [&](comm::Communicator& world) {
     const std::int64_t first = world.rank() == 0 ? 0 : 6;
     const at::Tensor weight = p.weight.narrow(0, first, world.rank() == 0 ? 6 : 7);
-    ops::LinearCrossEntropySetup setup = p.setup;
+    objective::LinearCrossEntropySetup setup = p.setup;
     const objective::VocabShard part{world, first, kClasses};
     const auto both = objective::vocab_parallel_cross_entropy(p.x, weight, p.targets, part, setup);
     setup.want_grad_weight = false;
