@@ -4,8 +4,8 @@
 
 namespace trireme::parallel {
 
-/// Activation checkpointing of a block, as the part that backward recomputes: nothing; attention,
-/// norms and the gated activation; everything except the block's input.
+/// Activation checkpointing of a block. Backward recomputes nothing (none), attention, norms and
+/// the gated activation (selective), or everything from the block's input (full).
 enum class Recompute { none, selective, full };
 
 inline constexpr std::array<std::string_view, 3> kRecomputes{"none", "selective",
