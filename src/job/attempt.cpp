@@ -132,7 +132,7 @@ std::vector<FailureReport> read_failure_reports(const RunDirectory& folder) {
       const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
       verdicts.push_back(take_failure_report(json, where));
       verdicts.back().place = take_attempt_id(json, where);
-    } catch (const Error&) {  // damaged, or written by another program
+    } catch (const Error&) {  // skip a file that is damaged or was written by another program
     }
   }
   std::sort(verdicts.begin(), verdicts.end(),
