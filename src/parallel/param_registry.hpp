@@ -29,7 +29,7 @@ class ParamRegistry {
   /// never called, all parameters form one unit.
   void begin_unit(std::string name);
 
-  /// Makes all parameters declared from now on frozen, whatever their spec says.
+  /// Makes all parameters that are declared from now on frozen, even if their spec does not.
   void freeze() { freezes_ = true; }
 
   /// Declares a parameter. A repeated name is one more use of that parameter (tied weights).
@@ -96,10 +96,12 @@ class ParamRegistry {
   /// all ranks. Call it after setting any weights.
   void refresh_weights() { refresh(/*frozen_too=*/true); }
 
-  /// Like refresh_weights(), after an update, which does not change frozen weights.
+  /// Like refresh_weights(), but skips frozen weights. For the end of an update, which does not
+  /// change them.
   void refresh_trainable() { refresh(/*frozen_too=*/false); }
 
-  /// Starts an update of `num_backwards` backward passes: resets gradients and use counts.
+  /// Starts an update with `num_backwards` backward passes: resets gradients and the counts of
+  /// uses.
   void begin_update(int num_backwards);
 
   /// Defers weight gradients: if `list` is not null, run_or_defer() appends functions to `list`,
@@ -121,7 +123,8 @@ class ParamRegistry {
   /// event of each parameter that has received the gradients of all its uses. Only for trainable
   /// parameters.
   void add_gradient(WeightRef ref, const at::Tensor& grad);
-  /// Like add_gradient(), for W of y = x W^T: x [.., in], grad_y [.., out].
+  /// Like add_gradient(), for a linear y = x W^T; computes the gradient of W from x [.., in] and
+  /// grad_y [.., out].
   void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);
   /// Like add_gradient(), but the caller has already accumulated the gradient into master_grad().
   void gradient_added(WeightRef ref);

@@ -17,7 +17,7 @@ class ExpertGroup {
   /// Returns the number of ranks over which experts are split.
   [[nodiscard]] int size() const { return group_ == nullptr ? 1 : group_->size(); }
 
-  /// Only valid with more than one rank.
+  /// Returns the ep communicator. Call it only if size() > 1.
   [[nodiscard]] comm::Communicator& group() const { return *group_; }
 
   /// Return the range of experts on `rank` of the group, or on this rank.

@@ -63,7 +63,7 @@ class StageP2P {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// One direction between this rank and another rank.
+  /// The messages between this rank and another rank in one direction.
   struct Link {
     std::unique_ptr<comm::Communicator> group = {};  // the sender is its rank 0
     std::vector<Key> order = {};  // receiving: the order of this update's messages

@@ -39,7 +39,7 @@ class TensorGroup {
   /// Returns the number of chunks in which tokens enter and leave a linear (token_products.hpp).
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
 
-  /// Only valid with more than one rank.
+  /// Returns the tp communicator. Call it only if size() > 1.
   [[nodiscard]] comm::Communicator& group() const { return *group_; }
 
   /// Returns all tokens, for the start of a parallel region. Has no autograd.

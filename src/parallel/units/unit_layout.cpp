@@ -96,7 +96,8 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
   params_.resize(specs.size());
   Unit small_trained{.name = "persistent", .persistent = true};
   Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
-  std::vector<Unit> beside;  // trainable parameters of units with frozen parameters
+  // additional units: trainable parameters of units with frozen parameters
+  std::vector<Unit> beside;
   std::map<std::size_t, Unit> of_experts;
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();

@@ -39,7 +39,7 @@ struct Unit {
   std::optional<std::size_t> experts_of = {};  // the unit of its experts, if it has one
 };
 
-/// One parameter as this rank holds it.
+/// The part of one parameter that this rank holds, and its position in a unit.
 struct PlacedParam {
   Slice slice;  // a rectangle of the logical tensor
   std::size_t unit = 0;
@@ -49,7 +49,7 @@ struct PlacedParam {
   IndexRange owned;  // elements that no lower tp rank also holds
 };
 
-/// A range of one parameter's elements in a unit.
+/// A range of elements of one parameter, and its position in a unit.
 struct ParamSpan {
   ParamId id = 0;
   std::int64_t first = 0;  // element of the rank's rectangle, row-major
