@@ -52,7 +52,7 @@ class AgreedError : public Error {
 /// all ranks throw StoppedEarly. Collective.
 void all_or_none(Communicator& world, const std::function<void()>& action);
 
-/// Like all_or_none() above, and returns the result of `make`.
+/// Like all_or_none() above, but returns the result of `make`.
 template <class Make>
 
 requires(!std::is_void_v<std::invoke_result_t<Make>>) auto all_or_none(Communicator& world,

@@ -24,7 +24,7 @@ std::vector<std::string> distribute_work(Communicator& world, std::span<const st
 
 /// Collective. Runs `work` on rank 0 only; all ranks throw its error unchanged.
 void on_first_rank(Communicator& world, const std::function<void()>& work);
-/// Like on_first_rank(), and returns the text of `work` on every rank.
+/// Like on_first_rank(), but returns the text that `work` returned on rank 0, on every rank.
 std::string text_of_first_rank(Communicator& world, const std::function<std::string()>& work);
 
 }  // namespace trireme::comm

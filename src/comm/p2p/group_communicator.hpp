@@ -44,7 +44,7 @@ class GroupTransport : public Transport {
   const int rank_;
 };
 
-/// Creates a communicator over such a transport. All groups of a rank share its engine. A group of
+/// Creates a communicator over `transport`. All groups of a rank use the same engine. A group of
 /// one rank is a SelfCommunicator.
 std::unique_ptr<Communicator> make_group(std::string name,
                                          const std::shared_ptr<GroupTransport>& transport,
