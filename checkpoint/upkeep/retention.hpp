@@ -23,13 +23,13 @@ struct PruneOptions {
 std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& directory,
                                               const PruneOptions& options, const WarningSink& warn);
 
-/// Deletes checkpoints older than the newest `keep_last` good ones, except steps that are divisible
-/// by `keep_every` and the `keep_best` good checkpoints with the lowest validation loss (if two are
-/// equal, the newer one). Damaged checkpoints do not count as kept. They are deleted only if they
-/// are older than the newest `keep_last` good ones. Never deletes checkpoints of another run or
-/// unreadable checkpoints. Returns the deleted steps, newest first. The caller must hold the lock
-/// of the run. Throws Error(usage) for keep_last < 1 or a negative number, Error(resource) if a
-/// disk operation fails.
+/// Deletes checkpoints that are older than the newest `keep_last` good ones. Also keeps steps that
+/// are divisible by `keep_every`, and the `keep_best` good checkpoints with the lowest validation
+/// loss (if two are equal, the newer one). Damaged checkpoints do not count as kept. They are
+/// deleted only if they are older than the newest `keep_last` good ones. Never deletes checkpoints
+/// of another run or unreadable checkpoints. Returns the deleted steps, newest first. The caller
+/// must hold the lock of the run. Throws Error(usage) for keep_last < 1 or a negative number,
+/// Error(resource) if a disk operation fails.
 std::vector<std::int64_t> prune_checkpoints(const std::filesystem::path& directory,
                                             const PruneOptions& options, const WarningSink& warn);
 

@@ -10,10 +10,10 @@
 
 namespace trireme::checkpoint {
 
-/// The damage of one checkpoint, one line per file; empty if the checkpoint is good. A checkpoint
-/// is good if every file is a regular file with the recorded size and hash, every slice has the
-/// recorded checksum, and there is no shard that the manifest does not name. A failure of the
-/// machine is not damage: then the functions throw Error(resource).
+/// The damage of one checkpoint, one line per file; empty if the checkpoint is good. In a good
+/// checkpoint, every file is a regular file with the recorded size and hash, and every slice has
+/// the recorded checksum. The directory has no shard that the manifest does not name. A failure of
+/// the machine is not damage: then the functions throw Error(resource).
 using Damage = std::vector<std::string>;
 
 Damage find_damage(const Checkpoint& checkpoint);
