@@ -13,8 +13,9 @@
 /// attempts.
 namespace trireme::job {
 
-/// Identifies an attempt among those of its job. Two attempts may overlap for a moment, because a
-/// later attempt can take the lock while an earlier one still runs (checkpoint/disk/run_lock.hpp).
+/// Identifies an attempt among the attempts of its job. Two attempts may overlap for a moment,
+/// because a later attempt can take the lock while an earlier one still runs
+/// (checkpoint/disk/run_lock.hpp).
 struct AttemptId {
   std::string job;           // job id of the scheduler; "" outside a job
   std::int64_t restart = 0;  // number of requeues of the job
