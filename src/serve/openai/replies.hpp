@@ -44,7 +44,7 @@ std::string completion_reply(const ReplyHead& head, const std::vector<Completion
 /// The part of one choice that one event of a stream contains.
 struct ChatDelta {
   std::int64_t index = 0;
-  bool is_first = false;  // the event carries the role
+  bool is_first = false;  // the event contains the role
   AnswerDelta answer = {};
   std::int64_t num_calls_before = 0;  // calls of this answer in earlier events
   std::string logprobs = {};
