@@ -25,8 +25,8 @@ namespace trireme::parallel {
 /// run forward. Declare all parameters, then allocate once.
 class ParamRegistry {
  public:
-  /// Starts a new unit: parameters that are declared from now on belong to this unit. If it is
-  /// never called, all parameters form one unit.
+  /// Starts a new unit: parameters that are declared from now on belong to this unit. If no
+  /// unit is begun, all parameters form one unit.
   void begin_unit(std::string name);
 
   /// Makes all parameters that are declared from now on frozen, even if their spec does not.

@@ -4,8 +4,10 @@
 
 namespace trireme::parallel {
 
-/// Activation checkpointing of a block. Backward recomputes nothing (none), attention, norms and
-/// the gated activation (selective), or everything from the block's input (full).
+/// Activation checkpointing of a block. Backward recomputes:
+///   none       nothing
+///   selective  attention, norms and the gated activation
+///   full       everything except the input of the block
 enum class Recompute { none, selective, full };
 
 inline constexpr std::array<std::string_view, 3> kRecomputes{"none", "selective",
