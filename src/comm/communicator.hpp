@@ -13,9 +13,9 @@
 /// Contract of every collective, for all backends:
 /// - A call enqueues the operation and returns Work; it may return before completion. Buffers
 ///   must not be touched until Work::wait() returns.
-/// - All ranks of the group call the same operations in the same order with matching sizes. Only
-///   `exchange` is called by just the ranks that take part. If two ranks exchange several messages,
-///   send i of one rank matches receive i of the other.
+/// - All ranks of the group call the same operations in the same order with matching sizes.
+///   `exchange` is an exception: only the ranks that take part call it. If two ranks exchange
+///   several messages, send i of one rank matches receive i of the other.
 /// - Input and output may be the same buffer (for reduce_scatter and all_gather: the smaller buffer
 ///   may be this rank's part of the larger one), but not for all_to_all. Otherwise buffers must not
 ///   overlap.

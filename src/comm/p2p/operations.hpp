@@ -13,10 +13,11 @@
 /// Therefore:
 /// - all ranks get the same bits, and a repeated call gives the same bits;
 /// - reduce_scatter equals the matching part of all_reduce bit for bit;
-/// - splitting a buffer into buckets changes nothing. For large buffers, each rank exchanges chunks
-///   directly with the rank that reduces them (pairwise); each rank sends 2 (n-1)/n of the buffer,
-///   as in a ring. Small buffers use as few messages as possible. volume.hpp chooses the algorithm
-///   and computes its bytes.
+/// - splitting a buffer into buckets changes nothing.
+///
+/// For large buffers, each rank exchanges chunks directly with the rank that reduces them
+/// (pairwise); each rank sends 2 (n-1)/n of the buffer, as in a ring. Small buffers use as few
+/// messages as possible. volume.hpp chooses the algorithm and computes its bytes.
 namespace trireme::comm {
 
 /// An operation uses two tags, so that a receive for a result never matches a message with a
