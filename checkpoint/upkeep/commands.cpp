@@ -56,7 +56,7 @@ void check_may_hold_steps(const fs::path& directory) {
   std::vector<fs::path> entries;
   (void)comm::capture([&] {
     entries = list_directory(directory);
-  });  // ignore errors here: the save reports a directory that cannot be read
+  });  // ignore errors: a later step reports a directory that cannot be read
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
     const bool ours =

@@ -36,8 +36,8 @@ struct WholeModel {
 /// base (computed in fp64) and writes the result to `directory`. Before it writes, it deletes the
 /// previous content of `directory`. The caller must hold the lock of the run that contains
 /// `directory`.
-///   memory  if a checkpoint is written: the whole model, on rank 0 Collective. Throws Error(data)
-///           for a damaged or incomplete model.
+///   memory  if a checkpoint is written: the whole model, on rank 0
+/// Collective. Throws Error(data) for a damaged or incomplete model.
 WholeModel open_whole_model(const std::filesystem::path& place,
                             const std::filesystem::path& directory, comm::Communicator& world,
                             bool allow_older = false);
