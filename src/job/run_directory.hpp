@@ -15,8 +15,8 @@ struct RunDirectory {
 
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
 
-  /// The memory and the traffic of each rank in one optimizer step: counted
-  /// values and the values from formulas.
+  /// The memory and the traffic of each rank in one optimizer step: counted values
+  /// and the values from formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
 
   /// The peak FLOP/s of each device, layout and dtype, from which MFU is computed

@@ -20,7 +20,7 @@ struct RankDevice {
 std::string to_text(const RankDevice& device);
 RankDevice rank_device_from(const std::string& text);
 
-/// Returns the ranks `which`, grouped by host: "ranks 4, 5 (host n2); ranks 8 (host n3)".
+/// Returns the ranks `which`, grouped by host: "ranks 4, 5 (host n2); rank 8 (host n3)".
 std::string ranks_text(const std::vector<RankDevice>& ranks, const std::vector<std::size_t>& which);
 
 struct DeviceProblem {

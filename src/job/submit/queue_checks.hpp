@@ -21,8 +21,8 @@ struct RunStatus {
 std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunStatus& run);
 
 /// Returns a problem for each job of --after that can never succeed, because Slurm's controller
-/// does not know it or because it has failed. If the controller does not answer, returns no
-/// problem, because sbatch reports that error.
+/// does not know it or because it has ended without success. If the controller does not answer,
+/// returns no problem, because sbatch reports that error.
 std::vector<SubmitProblem> after_problems(const SubmitRequest& request,
                                           const scheduler::SchedulerQuery& ask);
 
