@@ -46,7 +46,7 @@ class ByteGrammar {
 
   [[nodiscard]] GrammarSequence bytes(const ByteSet& set);
   [[nodiscard]] GrammarSequence literal(std::string_view text);
-  /// Returns a match of any one of the alternatives. {} matches the empty text.
+  /// Returns a sequence that matches any one of the alternatives; {} matches the empty text.
   [[nodiscard]] GrammarSequence choice(const std::vector<GrammarSequence>& alternatives);
   [[nodiscard]] GrammarSequence optional(const GrammarSequence& sequence);
   [[nodiscard]] GrammarSequence any_number(const GrammarSequence& sequence);

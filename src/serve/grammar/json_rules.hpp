@@ -49,8 +49,8 @@ class JsonRules {
   Made value_, object_, array_;
 };
 
-/// Returns the integers in [least, most]. If a limit is missing, numbers have at most 18 digits on
-/// that side. Throws Error(usage) if the range is empty.
+/// Returns the integers in [least, most]. A missing limit means at most 18 digits. Throws
+/// Error(usage) if the range is empty.
 GrammarSequence integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
                                  std::optional<std::int64_t> most);
 

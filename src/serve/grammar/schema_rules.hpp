@@ -26,7 +26,7 @@ enum class OtherKeywords { refuse, pass };
 /// - minimum and maximum for integers; only minimum 0 for numbers
 /// - enum and const. Values that do not match the other keywords of the schema are left out
 /// - anyOf, oneOf (treated like anyOf), allOf with one schema, $ref to a part of the same schema
-///   Annotations (title, description, default, ...) are ignored. Other keywords are refused.
+/// Annotations (title, description, default, ...) are ignored. Other keywords are refused.
 class SchemaRules {
  public:
   /// `root` must outlive this object.
