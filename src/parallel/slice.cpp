@@ -105,7 +105,8 @@ void append(std::vector<SliceRun>& runs, const SliceRun& run) {
 }
 
 /// Calls `use` for every row in which both slices have elements, in order, until it returns false.
-/// Only the first and last rows can have elements of only one slice, so the loop skips few rows.
+/// Rows with elements of only one slice lie before the first or after the last common row. The loop
+/// starts near the first common row, so it skips few rows.
 template <class Use>
 void for_common_rows(const std::vector<std::int64_t>& shape, const Slice& source,
                      const Slice& target, Use&& use) {

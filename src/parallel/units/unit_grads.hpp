@@ -13,7 +13,7 @@ namespace trireme::parallel {
 /// If gradients are not sharded, one buffer contains all units whole. If they are sharded (ZeRO-2
 /// and 3, reproducible sums), a rank stores the sums of its parts. In the sharded case, a unit is
 /// whole only while a backward pass fills it, from its first gradient until take(). If this rank's
-/// part is the whole unit, backward adds directly to the sum.
+/// part is the whole unit, backward adds directly to the sum (not with `each_alone`).
 class UnitGrads {
  public:
   UnitGrads() = default;
