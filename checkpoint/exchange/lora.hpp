@@ -41,9 +41,9 @@ std::vector<LoraAdapter> lora_adapters(const model::LoraConfig& lora,
 std::vector<NamedShape> adapter_tensors(const std::vector<LoraAdapter>& adapters,
                                         std::int64_t rank);
 
-/// Returns one line for every tensor in `tensors` (by name, with `shape` and `dtype`) that has the name
-/// prefix `prefix` and differs from `expected` (names without prefix); "" if all match. Messages
-/// show `shown` before each name.
+/// Returns one line for every tensor in `tensors` (by name, with `shape` and `dtype`) that has the
+/// name prefix `prefix` and differs from `expected` (names without prefix); "" if all match.
+/// Messages show `shown` before each name.
 template <class Tensors>
 std::string tensor_problems(const Tensors& tensors, const std::vector<NamedShape>& expected,
                             std::string_view prefix, std::string_view shown = "") {

@@ -16,8 +16,9 @@ namespace trireme::checkpoint {
 void write_whole_directory(const std::filesystem::path& directory, comm::Communicator& world,
                            const std::function<void(const std::filesystem::path&)>& write);
 
-/// Like write_safetensors and write_safetensors_directory, then reads every tensor back and compares
-/// it with its source. Collective. Throws Error(resource) naming the first tensor that differs.
+/// Like write_safetensors and write_safetensors_directory, then reads every tensor back and
+/// compares it with its source. Collective. Throws Error(resource) naming the first tensor that
+/// differs.
 void write_checked_file(const std::filesystem::path& path,
                         std::span<const SafetensorsSource> sources, comm::Communicator& world);
 void write_checked_directory(const std::filesystem::path& directory,

@@ -49,8 +49,8 @@ std::string model_card(const Checkpoint& checkpoint, const model::ModelConfig& c
       checkpoint.manifest().run_id, checkpoint.step());
 }
 
-/// Sets the tokenizer class. With another class or none, transformers would build its tokenizer
-/// from the vocabulary alone, with the rules of a family, instead of reading tokenizer.json.
+/// Sets the tokenizer class. Without this class, transformers would not read tokenizer.json. It
+/// would build a tokenizer from the vocabulary, with the rules of a model family.
 void name_tokenizer_class(std::map<std::string, std::string>& files, const std::string& where) {
   constexpr const char* kFast = "PreTrainedTokenizerFast";
   if (!files.contains("tokenizer.json")) return;
@@ -64,7 +64,7 @@ void name_tokenizer_class(std::map<std::string, std::string>& files, const std::
   files[kTokenizerConfigFile] = config.dump(2) + "\n";
 }
 
-/// Writes the template to both files where transformers looks for it.
+/// Writes the chat template to both files in which transformers looks for it.
 void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::string>& files) {
   const auto name = checkpoint.manifest().values.find(kChatTemplateValue);
   if (name == checkpoint.manifest().values.end()) return;

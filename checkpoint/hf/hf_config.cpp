@@ -37,7 +37,7 @@ std::string hf_activation(const std::string& name) {
 
 enum class HfName { qwen3, qwen3_moe, llama, mistral };
 
-/// Describes an architecture and its defaults for keys that config.json does not set.
+/// An architecture, and the values that it assumes for keys that config.json does not set.
 struct Family {
   HfName name;
   const char* model_type;
@@ -50,7 +50,7 @@ struct Family {
   std::int64_t window;  // default window (Mistral)
 };
 
-/// The first row that fits a shape is its default family.
+/// The default family of a shape is the first row that fits the shape.
 constexpr std::array<Family, 4> kFamilies{
     {{HfName::qwen3, "qwen3", "Qwen3ForCausalLM", true, false, 32, 128, 32768, 0},
      {HfName::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM", true, true, 4, 0, 32768, 0},
@@ -78,7 +78,7 @@ const Family& family_named(const Json& config, std::string_view where) {
        joined(kFamilies, ", ", [](const Family& f) { return formatted("\"{}\"", f.model_type); }));
 }
 
-/// A window that covers all positions equals full attention, so it is accepted.
+/// Accepts an attention window only if it covers all positions, because it then has no effect.
 void check_window(const Json& config, const Family& family, HfReader& reader) {
   if (family.qk_norm) return;  // Qwen sets a window even if use_sliding_window is false
   if (family.name == HfName::llama) return reader.must_be_off("sliding_window");
@@ -94,7 +94,8 @@ void check_window(const Json& config, const Family& family, HfReader& reader) {
                            window, said ? "" : " (the default)", longest, window, window));
 }
 
-/// Returns our name of the activation; without the key silu, the default of all architectures.
+/// Returns Trireme's name of the activation. Without the key, returns silu, the default of all
+/// architectures.
 std::string read_activation(const Json& config, HfReader& reader) {
   const auto found = config.find("hidden_act");
   if (found == config.end()) return model::ModelConfig{}.activation;
@@ -109,7 +110,9 @@ std::string read_activation(const Json& config, HfReader& reader) {
   return "";
 }
 
-/// transformers computes one loss over all layers (the mean); here each layer has its own loss.
+/// Returns the factor between the two definitions of router_aux_loss_coef: transformers computes
+/// one loss, the mean over all layers with experts; in Trireme, each of these layers has its own
+/// loss.
 double losses_in_one(const model::ModelConfig& model) {
   return static_cast<double>(
       std::max<std::int64_t>(1, model.moe.layers_with_experts(model.num_layers)));
@@ -132,7 +135,7 @@ void put_experts(const model::ModelConfig& model, Json& json) {
 /// Reads the settings of experts in every layer except the first ones.
 void read_experts(const Json& config, HfReader& reader, model::ModelConfig& model) {
   model::MoeConfig& moe = model.moe;
-  // transformers 5 writes num_local_experts.
+  // transformers 5 writes num_local_experts, older versions num_experts.
   moe.num_experts =
       reader.size(config.contains("num_local_experts") ? "num_local_experts" : "num_experts", 128);
   moe.num_experts_per_tok = reader.size("num_experts_per_tok", 8);

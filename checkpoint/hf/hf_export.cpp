@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
-/// Throws Error(data) unless the parameters have exactly the names and shapes of the model.
+/// Throws Error(data) if the names and shapes of the parameters differ from those of the model.
 void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape>& tensors) {
   const std::string problems = tensor_problems(checkpoint.manifest().tensors, tensors, kParam);
   if (!problems.empty())
@@ -33,8 +33,8 @@ void check_parameters(const Checkpoint& checkpoint, const std::vector<NamedShape
          checkpoint.path().string(), problems);
 }
 
-/// Reads parameters on demand and caches the last two, because the experts of a layer are parts of
-/// two parameters.
+/// Reads parameters on demand and caches the last two: all experts of a layer are slices of the
+/// same two parameters.
 class Parameters {
  public:
   explicit Parameters(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Stores the tokens that end a text. transformers reads generation_config.json, and config.json if
-/// there is no such file.
+/// Makes sure that generation_config.json lists the tokens that end a text. If the file is missing,
+/// makes it from config.json, because transformers also falls back to config.json.
 void add_generation_config(const Json& config, const fs::path& model,
                            std::map<std::string, std::string>& files) {
   const SpecialTokenIds ids = listed_token_ids(config, (model / "config.json").string());

@@ -14,11 +14,11 @@ struct HfModel {
 
 /// Returns true for a directory with a config.json. Checkpoints and runs have no such file.
 bool is_hf_directory(const std::filesystem::path& directory);
-/// Returns the answer of rank 0. Collective.
+/// Returns the result of rank 0 on all ranks. Collective.
 bool is_hf_directory(const std::filesystem::path& directory, comm::Communicator& world);
 
-/// Opens a model directory. Throws Error(data) naming every key of config.json that is not
-/// supported, and for files that are missing or damaged.
+/// Opens a model directory. Throws Error(data) if files are missing or damaged, or if config.json
+/// has keys that are not supported; the error names all such keys.
 HfModel open_hf_model(const std::filesystem::path& directory);
 
 }  // namespace trireme::checkpoint

@@ -10,7 +10,8 @@
 
 namespace trireme::checkpoint {
 
-/// Reads keys of a config.json and collects all unsupported settings, so that one error lists them.
+/// Reads keys of a config.json and collects all unsupported settings, so that one error lists all
+/// of them.
 class HfReader {
  public:
   HfReader(const Json& config, std::string_view where) : config_(config), where_(where) {}

@@ -21,7 +21,7 @@ bool holds(const std::array<std::string_view, N>& keys, std::string_view key) {
   return std::find(keys.begin(), keys.end(), key) != keys.end();
 }
 
-/// Returns "default" if neither key exists.
+/// Returns the type of the rope scaling; "default" if the object has neither key.
 std::string rope_type_of(const Json& object) {
   for (const char* key : {"rope_type", "type"}) {
     const auto found = object.find(key);
@@ -31,7 +31,7 @@ std::string rope_type_of(const Json& object) {
   return "default";
 }
 
-/// Reports a partial rotation: only a rotation of the whole head is supported.
+/// Reports a problem if only a part of each head is rotated, which is not supported.
 void check_whole(const Json& object, HfReader& reader) {
   if (reader.number(object, "partial_rotary_factor", 1.0) != 1.0)
     reader.problem("partial_rotary_factor",

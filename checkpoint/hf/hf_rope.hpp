@@ -10,7 +10,8 @@ namespace trireme::checkpoint {
 /// `reader`.
 void read_hf_rope(const Json& config, model::ModelConfig& model, HfReader& reader);
 
-/// Writes the keys of both generations, with every value that transformers would derive.
+/// Writes the keys of transformers 4 and 5, including the values that transformers would otherwise
+/// derive itself.
 void put_hf_rope(const model::ModelConfig& model, Json& config);
 
 }  // namespace trireme::checkpoint

@@ -27,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns one checkpoint, or all checkpoints of a run (newest first) as rank 0 sees them.
-/// Collective.
+/// Returns the directories of one checkpoint, or of all checkpoints of a run (newest first), as
+/// rank 0 sees them. Collective.
 std::vector<fs::path> step_folders(const fs::path& place, comm::Communicator& world) {
   const CheckpointLocation found = locate_checkpoints(place, world);
   if (found.is_step) return {found.path};
@@ -56,7 +56,7 @@ void check_may_hold_steps(const fs::path& directory) {
   std::vector<fs::path> entries;
   (void)comm::capture([&] {
     entries = list_directory(directory);
-  });  // a directory that cannot be read is refused later
+  });  // ignore errors: a later step reports a directory that cannot be read
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
     const bool ours =

@@ -10,10 +10,10 @@
 /// return the text for standard output and throw errors.
 ///
 /// DIR is a step directory, a directory of step directories or a run directory. If a command needs
-/// one checkpoint, it takes the newest of a run (newest.hpp). If that checkpoint is damaged, the
-/// command throws Error(data), or takes an older one with `--allow-older`. Functions with `world`
-/// are collective: the ranks split the work, and each returns or throws the same as a single rank
-/// would.
+/// one checkpoint and DIR contains several, it uses the newest (newest.hpp). If the newest
+/// checkpoint is damaged, the command throws Error(data); with `--allow-older`, it uses the newest
+/// good one instead. Functions with a parameter `world` are collective: the ranks split the work,
+/// and every rank returns or throws the same as one rank alone.
 namespace trireme::checkpoint {
 
 /// Help text of `--allow-older`.
@@ -37,8 +37,8 @@ std::string checkpoint_hash(const std::filesystem::path& place, comm::Communicat
 std::string checkpoint_inspect(const std::filesystem::path& place, bool layout = false,
                                bool allow_older = false);
 
-/// The differences between two checkpoints (checkpoint_differences), or a line that says that there
-/// are none.
+/// The differences between two checkpoints (checkpoint_differences). If there are none, the text is
+/// one line that says so.
 struct CheckpointDiff {
   std::string text;
   bool same = false;
@@ -51,7 +51,7 @@ struct ReshardCommand {
   std::string from;
   std::string output;      // directory of checkpoints; its step-NNNNNNNNN must not exist
   std::int64_t ranks = 0;  // number of ranks to split the bytes over
-  std::string layout;      // alternative to `ranks`: file for read_layout
+  std::string layout;      // instead of `ranks`: file with a layout (parse_layout)
   bool allow_older = false;
 };
 
@@ -65,15 +65,17 @@ struct PruneCommand {
   bool dry_run = false;
 };
 
-/// Prunes a run that no job is using. Holds the run lock meanwhile.
+/// Deletes old checkpoints of a run (prune_checkpoints). Holds the run lock meanwhile, so no job
+/// may be using the run.
 std::string checkpoint_prune(const PruneCommand& options);
 
 struct ExportCommand {
-  std::string checkpoint = {};  // DIR as above
+  std::string checkpoint = {};  // DIR as explained at the top of this file
   std::string output = {};
   std::string dtype = "f32";
-  bool adapter = false;        // export the adapters alone as a PEFT directory
-  std::string base = {};       // base of adapters; "": "base" in their run
+  bool adapter = false;  // export only the adapters, as a PEFT directory
+  // base model of the adapters; "": directory "base" in the run of the adapters
+  std::string base = {};
   std::string base_name = {};  // with `adapter`: base_model_name_or_path; "": base_name_of
   bool allow_older = false;
 };

@@ -5,10 +5,12 @@
 
 namespace trireme::checkpoint {
 
-/// Verifies two checkpoints of any layouts and returns one line per difference; empty if the state
-/// is the same. Compares values, copied files and tensors: missing in one checkpoint, another dtype
-/// or shape, or different elements (their number and, for floating point, the largest absolute
-/// difference). Needs two windows of 64 MiB in memory. Throws Error(data) for a damaged checkpoint.
+/// Verifies two checkpoints, which may have different layouts, and returns one line per difference;
+/// "" if the states are equal. Compares values, copied files and tensors. A tensor may be missing
+/// in one checkpoint, have another dtype or shape, or have different elements; the line then gives
+/// the number of different elements and, for floating point, the largest absolute difference. Needs
+/// 128 MiB of memory: a buffer of 64 MiB for each checkpoint. Throws Error(data) for a damaged
+/// checkpoint.
 std::string checkpoint_differences(const Checkpoint& a, const Checkpoint& b);
 
 }  // namespace trireme::checkpoint

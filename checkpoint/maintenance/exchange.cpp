@@ -39,12 +39,12 @@ bool is_vacant(const fs::path& run_folder) {
   return vacant;
 }
 
-/// Writes the base weights to OUTPUT/base and the adapters as step 0, like a run with adapters
-/// does.
+/// Writes the base weights to OUTPUT/base and the adapters as step 0, so that OUTPUT looks like a
+/// run that trains adapters.
 fs::path import_adapters(const ImportCommand& options) {
   comm::SelfCommunicator alone;
   const fs::path run = options.output;
-  // Refuse all invalid input before creating the run directory.
+  // Check all input before creating the run directory.
   const ModelDescription base = read_model_description(options.base);
   PeftAdapters adapters = read_peft(options.peft, base.values, base.files, base.place.string());
   const RunLock lock(run, RunLockOptions{});
@@ -54,7 +54,8 @@ fs::path import_adapters(const ImportCommand& options) {
                          {.run_id = adapters.run_id});
 }
 
-/// A temporary checkpoint beside the output, for a model that is not a checkpoint.
+/// A temporary checkpoint in the parent directory of the output, for a model that is not a
+/// checkpoint.
 class TemporaryModel {
  public:
   TemporaryModel(const fs::path& place, const fs::path& beside, comm::Communicator& world,
@@ -79,9 +80,9 @@ class TemporaryModel {
   WholeModel model_;
 };
 
-/// Returns `base_model_name_or_path` of exported adapters. Without --base-name, this is the Hugging
-/// Face directory that their run or --base names, else the base checkpoint, which only this program
-/// reads.
+/// Returns `base_model_name_or_path` for exported adapters. Without --base-name, this is the
+/// Hugging Face directory that --base or the run of the adapters names. If there is none, it is the
+/// base checkpoint, which only Trireme can read.
 std::string base_name_of(const Checkpoint& adapters, const ExportCommand& options) {
   if (!options.base_name.empty()) return options.base_name;
   const auto& values = adapters.manifest().values;

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kParam = "param/";
 
-/// Opens the newest step with a readable manifest.
+/// Opens the newest checkpoint with a readable manifest.
 Checkpoint newest_readable(const fs::path& place) {
   const CheckpointLocation found = locate_checkpoints(place);
   if (found.is_step) return Checkpoint::open(found.path);
@@ -87,7 +87,7 @@ void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::
 WholeModel made_in(const fs::path& directory, comm::Communicator& world,
                    const std::function<void()>& make) {
   comm::on_first_rank(world, [&] {
-    remove_tree(directory);  // leftovers of a killed start
+    remove_tree(directory);  // remove what a start that was killed has left
     make();
   });
   return {Checkpoint::open(directory / step_directory_name(0), world), true};

@@ -21,34 +21,35 @@ struct ModelDescription {
   std::map<std::string, std::string> files;   // tokenizer.json and other files of the model
 };
 
-/// Reads the description without the weights. For a run, takes the newest checkpoint with a
-/// readable manifest. Throws Error(data) if `place` is not a model, with advice.
+/// Reads the description without the weights. For a run, uses the newest checkpoint with a readable
+/// manifest. If `place` is not a model, throws Error(data) with advice.
 ModelDescription read_model_description(const std::filesystem::path& place);
 
 /// A checkpoint that contains all weights of a model.
 struct WholeModel {
   Checkpoint checkpoint;
-  bool made = false;  // written by this call as step 0 of `directory`
+  bool made = false;  // true: this call wrote the checkpoint, as step 0 of `directory`
 };
 
-/// Opens the model at `place` like open_newest_good does. Imports a Hugging Face directory into
-/// `directory`. Adds adapters to their base (computed in fp64) and writes the result to
-/// `directory`. Removes the previous content of `directory` first. The caller holds the lock of the
-/// run that contains `directory`.
-///   memory  the whole model on rank 0 if it is written
+/// Opens the model at `place`. Opens a checkpoint or run like open_newest_good(). If `place` is a
+/// Hugging Face directory, imports it into `directory`. If `place` has adapters, adds them to their
+/// base (computed in fp64) and writes the result to `directory`. Before it writes, it deletes the
+/// previous content of `directory`. The caller must hold the lock of the run that contains
+/// `directory`.
+///   memory  if a checkpoint is written: the whole model, on rank 0
 /// Collective. Throws Error(data) for a damaged or incomplete model.
 WholeModel open_whole_model(const std::filesystem::path& place,
                             const std::filesystem::path& directory, comm::Communicator& world,
                             bool allow_older = false);
 
-/// Writes the weights of the model at `place` as step 0 of `directory`. Like publish_weights, for
-/// any kind of path. Collective.
+/// Writes the weights of the model at `place` as step 0 of `directory`. Like publish_weights(), but
+/// accepts every kind of model path. Collective.
 Checkpoint publish_model(const std::filesystem::path& place, const std::filesystem::path& directory,
                          comm::Communicator& world, bool allow_older = false);
 
 /// Returns the hash of the weights at `place` (hash_tensors of "param/"). For a run of adapters,
-/// hashes the adapters; for a Hugging Face directory, the weights of its import (read only by rank
-/// 0). Collective.
+/// hashes only the adapters. For a Hugging Face directory, hashes the weights as they would be
+/// after the import; only rank 0 reads them. Collective.
 std::string hash_model(const std::filesystem::path& place, comm::Communicator& world,
                        bool allow_older = false);
 

@@ -28,7 +28,7 @@ std::string duration(double seconds) {
 }  // namespace
 
 IntervalAnswer plan_interval(const IntervalQuestion& question) {
-  constexpr double kMost = 1e9;  // 30 years in seconds; a limit for devices and hours
+  constexpr double kMost = 1e9;  // upper limit of all values (about 30 years, if in seconds)
   const auto at_least = [](const char* option, double value, double least, const char* rule) {
     require(value >= least && value <= kMost, option, value, rule);
   };

@@ -68,7 +68,7 @@ void check_slices(const std::vector<ReshardLayout::RankSlice>& slices,
          problem);
 }
 
-/// The slices of one rank, read and checked, with their own memory.
+/// The slices of one rank, after they were read and checked. Owns their memory.
 struct RankSlices {
   std::vector<std::vector<std::byte>> memory;
   std::vector<SliceToWrite> slices;
@@ -88,7 +88,7 @@ RankSlices read_rank(const Checkpoint& from, const ReshardLayout& layout, int ra
       targets.push_back({slice.part, mine.memory.back()});
       mine.slices.push_back({name, tensor.dtype, tensor.shape, slice.part, mine.memory.back()});
     }
-    // A tensor without elements is still named in the manifest.
+    // Also list a tensor without elements, because the manifest must name it.
     if (rank == 0 && tensor.count() == 0)
       mine.slices.push_back(
           {name, tensor.dtype, tensor.shape, parallel::Slice::whole(tensor.shape), {}});
@@ -159,7 +159,7 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
     for (std::int64_t begin = 0; begin < whole.count();) {
       const std::uint64_t rank = position / share;
       const std::uint64_t left = (rank + 1) * share - position;
-      // An element across a boundary goes to the earlier rank.
+      // If an element lies across the boundary between two ranks, the earlier rank gets it.
       const auto count = std::min(whole.count() - begin,
                                   static_cast<std::int64_t>((left + element - 1) / element));
       parallel::Slice part = whole;

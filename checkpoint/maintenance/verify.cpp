@@ -26,8 +26,8 @@ bool has_checksum(const SavedSlice& slice) {
   return slice.hash.size() == kChecksumDigits;
 }
 
-/// Checks the slices of one shard while its bytes are read in order. This finds slices at wrong
-/// positions even if the hashes of manifest and file are correct.
+/// Checks the slices of one shard while its bytes are read from start to end. This finds a slice at
+/// a wrong position, even if the hashes of the manifest and of the file are correct.
 class SliceSums {
  public:
   /// `shard`: index into manifest.shards. The manifest must outlive this object.
@@ -70,8 +70,8 @@ class SliceSums {
     at_ = end;
   }
 
-  /// Returns the first slice whose checksum differs or that overlaps another; "" if there is none.
-  /// Call it after all bytes.
+  /// Describes the first slice that has a wrong checksum or overlaps another slice; "" if there is
+  /// none. Call it after all bytes.
   [[nodiscard]] std::string problem() const {
     if (!overlap_.empty()) return overlap_;
     for (const Part& part : parts_) {
@@ -130,7 +130,7 @@ std::string file_damage(const fs::path& directory, const SavedFile& file, SliceS
   return error ? error->what() : damage;
 }
 
-constexpr char kBetweenNames = '/';  // never part of a name
+constexpr char kBetweenNames = '/';  // a file name never contains it
 
 /// Returns the names in the directory that the manifest does not list, each followed by
 /// kBetweenNames. Skips names with a leading dot: NFS creates them for files that are deleted while
@@ -147,8 +147,8 @@ std::string unlisted_entries(const Checkpoint& checkpoint) {
   return names;
 }
 
-/// Returns damage for extra shards: they mean that parts of two checkpoints are mixed. Other files
-/// (notes, editor backups) are only reported.
+/// Returns extra shards as damage, because they show that parts of two checkpoints are mixed. Other
+/// extra files (notes, editor backups) only give a warning.
 Damage check_unlisted(const Checkpoint& checkpoint, const std::string& names, bool warns) {
   Damage damage;
   std::vector<std::string> foreign;
@@ -169,7 +169,7 @@ Damage check_unlisted(const Checkpoint& checkpoint, const std::string& names, bo
   return damage;
 }
 
-/// A check of one file of one checkpoint, or of the names in its directory.
+/// One unit of work: the check of one file of a checkpoint, or of the names in its directory.
 struct CheckedItem {
   std::size_t checkpoint = 0;
   std::size_t file = 0;
@@ -196,9 +196,9 @@ std::string item_damage(const Checkpoint& checkpoint, const CheckedItem& item) {
   return file_damage(checkpoint.path(), *item.recorded, slices ? &*slices : nullptr);
 }
 
-/// Returns the SHA-256 of one logical tensor of a verified checkpoint: name, dtype, shape and
-/// row-major elements, so it is equal for all layouts. Needs a window of 64 MiB in memory for any
-/// size.
+/// Returns the SHA-256 of one logical tensor of a verified checkpoint. Hashes name, dtype, shape
+/// and the elements in row-major order, so the hash does not depend on the layout. Needs a buffer
+/// of 64 MiB, also for larger tensors.
 std::string hash_tensor(const Checkpoint& checkpoint, const std::string& name,
                         const SavedTensor& tensor) {
   Sha256 hash;

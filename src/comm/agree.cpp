@@ -87,7 +87,8 @@ std::vector<std::string> gather_texts(Communicator& world, const std::string& te
 
 void check_equal(Communicator& world, std::string_view text, std::string_view what) {
   const std::uint64_t hash = xxh3_64(text);
-  // The maximum of the hash and of its complement are this rank's values only if all ranks agree.
+  // Compare the maxima over ranks with this rank's values: both the hash and its complement are the
+  // maximum only if all ranks have the same hash.
   std::array<std::uint64_t, 2> extremes{hash, ~hash};
   world
       .all_reduce({.input = extremes.data(),

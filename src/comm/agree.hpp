@@ -10,18 +10,19 @@
 #include "comm/communicator.hpp"
 #include "core/error.hpp"
 
-/// Errors and short texts between ranks, so that no rank waits forever in a collective.
+/// Exchanges errors and short texts between ranks, so that no rank waits forever in a collective
+/// after another rank failed.
 ///
-/// There are two ways to agree on an error. Use agree() if all ranks continue and handle the error
-/// (fall back to an older checkpoint, clean up). Use all_or_none() if the error ends all ranks,
+/// There are two ways to agree on an error. Use agree() if all ranks handle the error and continue
+/// (they use an older checkpoint, or clean up). Use all_or_none() if the error must end all ranks,
 /// with one message and one exit code.
 namespace trireme::comm {
 
 /// Runs `work` and returns its exception, converted by current_error() (core/files/refusal.hpp).
 std::optional<Error> capture(const std::function<void()>& work);
 
-/// Collective. If any rank has an error, all ranks throw the error of the lowest such rank, with
-/// "rank N: " before its message.
+/// If any rank has an error, all ranks throw the error of the lowest rank that has one, with "rank
+/// N: " before its message. Collective.
 void agree(Communicator& world, const std::optional<Error>& mine);
 
 /// Thrown on ranks without an error of their own if another rank failed. The process exits with the
@@ -38,18 +39,20 @@ class PeerFailed : public std::exception {
   int code_;
 };
 
-/// The agreed error, thrown on the rank where it happened. No rank waits in a collective any more.
+/// The error that all ranks agreed on, thrown on the rank where it happened. The other ranks throw
+/// PeerFailed, so no rank waits in a collective any more.
 class AgreedError : public Error {
  public:
   explicit AgreedError(const Error& error) : Error(error) {}
 };
 
-/// Collective. Runs `action` on every rank and agrees on its outcome. If it threw on some rank, the
-/// lowest such rank throws AgreedError (converted by current_error()) and all others throw
-/// PeerFailed. If that rank threw StoppedEarly, all ranks throw StoppedEarly.
+/// Runs `action` on every rank, then all ranks agree on the outcome. If `action` threw on some
+/// ranks, the lowest of these ranks throws AgreedError (converted by current_error()) and all other
+/// ranks throw PeerFailed. Exception: if `action` threw StoppedEarly on the lowest of these ranks,
+/// all ranks throw StoppedEarly. Collective.
 void all_or_none(Communicator& world, const std::function<void()>& action);
 
-/// Like all_or_none() above, and returns the result of `make`.
+/// Like all_or_none() above, but returns the result of `make`.
 template <class Make>
 
 requires(!std::is_void_v<std::invoke_result_t<Make>>) auto all_or_none(Communicator& world,

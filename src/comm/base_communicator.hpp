@@ -21,12 +21,14 @@ struct Call {
 
   void complete() const { recorder->complete(sequence); }
 
-  /// Throws Error(comm) naming this operation, and marks the activity for rank 0's heartbeat.
+  /// Throws Error(comm) that names this operation, and records the timeout in the Activity, which
+  /// the heartbeat sends to rank 0.
   [[noreturn]] void timed_out() const;
 };
 
-/// The common part of all backends: checks the arguments, counts and records the operation, then
-/// calls `start_*`. Backends implement `start_*` for checked arguments, and the group functions.
+/// The common part of all backends. Each collective checks its arguments, counts and records the
+/// operation, then calls `start_*`. A backend implements the `start_*` functions, which receive
+/// checked arguments, and split().
 class BaseCommunicator : public Communicator {
  public:
   BaseCommunicator(std::string name, int rank, int size, CommOptions options);
@@ -55,14 +57,14 @@ class BaseCommunicator : public Communicator {
   /// Returns true if this backend can reduce this type with this operation.
   [[nodiscard]] virtual bool supports(DType dtype, ReduceOp op) const;
 
-  /// Returns true if this backend adds all messages of the operation to Call::sent.
+  /// Returns true if this backend counts all messages of the operation in Call::sent.
   [[nodiscard]] virtual bool counts_sends(std::string_view operation) const = 0;
 
   virtual WorkPtr start_all_reduce(Call call, const Reduction& request) = 0;
   virtual WorkPtr start_reduce_scatter(Call call, const Reduction& request) = 0;
   virtual WorkPtr start_all_gather(Call call, const AllGather& request) = 0;
   virtual WorkPtr start_broadcast(Call call, const Broadcast& request) = 0;
-  /// Also runs all_to_all; includes messages of this rank to itself.
+  /// Runs exchange() and all_to_all(). The request may contain messages from this rank to itself.
   virtual WorkPtr start_exchange(Call call, const Exchange& request) = 0;
   virtual WorkPtr start_barrier(Call call) = 0;
 
@@ -100,7 +102,7 @@ struct OwnMessage {
 
 /// The messages of an exchange, with this rank's messages to itself separated.
 struct SortedMessages {
-  std::vector<OwnMessage> own;  // only those that need a copy
+  std::vector<OwnMessage> own;  // only messages that need a copy
   std::vector<Message> sends;
   std::vector<Message> receives;
 };

@@ -14,22 +14,23 @@
 /// - A call enqueues the operation and returns Work; it may return before completion. Buffers
 ///   must not be touched until Work::wait() returns.
 /// - All ranks of the group call the same operations in the same order with matching sizes.
-///   Only `exchange` concerns just the ranks it names; messages between two ranks match in the
-///   order in which both list them.
-/// - In-place operation is allowed if input and output pointers are equal (reduce_scatter and
-///   all_gather: equal to this rank's part), but not for all_to_all. Buffers must not overlap
-///   otherwise.
+///   `exchange` is an exception: only the ranks that take part call it. If two ranks exchange
+///   several messages, send i of one rank matches receive i of the other.
+/// - Input and output may be the same buffer (for reduce_scatter and all_gather: the smaller buffer
+///   may be this rank's part of the larger one), but not for all_to_all. Otherwise buffers must not
+///   overlap.
 /// - An unsupported dtype or operation throws Error(usage) before any byte moves. Counts are
 ///   64-bit; backends split long buffers.
-/// - A Work that is not complete within the group's timeout throws Error(comm) with operation,
-///   group, sequence number and bytes.
-/// - Progress: mpi progresses only inside calls of this interface (any call, or Work::poll),
-///   nccl on the device. Small operations over many ranks run in rounds, so a rank without
-///   calls delays others.
+/// - If an operation is not complete within the timeout of the group, its Work throws Error(comm)
+///   with operation, group, sequence number and bytes.
+/// - Progress: nccl makes progress on the device. mpi makes progress only inside calls of this
+///   interface (any call, or Work::poll). Small operations over many ranks run in rounds, so a rank
+///   that makes no calls delays other ranks.
 /// - Sums of bf16 and f16 accumulate in f32 and round at most once per combination of two ranks.
-/// - All ranks get the same bits, and a repeated call gives the same bits. On self, thread and
-///   mpi every element is added in rank order 0, 1, 2, ..., so reduce_scatter and any split into
-///   buckets also give the same bits (CommOptions::mpi_reduce = library leaves the order to MPI).
+/// - All ranks get bit-for-bit equal results, and a repeated call gives the same bits. On self,
+///   thread and mpi, every element is added in rank order 0, 1, 2, ... Therefore reduce_scatter
+///   gives the same bits as all_reduce, and a split into buckets does not change them. Exception:
+///   with CommOptions::mpi_reduce = library, MPI chooses the order.
 namespace trireme::comm {
 
 /// One pending operation. The destructor waits, because the buffers may be in use.
@@ -60,8 +61,9 @@ struct CommRecord {
   bool complete = false;
 };
 
-/// Totals of one rank in one group for one operation and purpose. Sends are counted where they are
-/// made; the counts are absent if a library makes them (nccl, mpi_reduce = library).
+/// Totals of one rank in one group for one operation and purpose. The code that sends a message
+/// also counts it. If a library sends the messages (nccl, or mpi_reduce = library), moved_bytes and
+/// messages are absent.
 struct TrafficRow {
   std::string operation;                     // "all_reduce"
   std::string purpose;                       // the tag without a trailing number: "grads bucket"
@@ -86,7 +88,7 @@ class Communicator {
   /// Computes output[i] = op over ranks of input[i], on every rank.
   [[nodiscard]] virtual WorkPtr all_reduce(const Reduction& request) = 0;
 
-  /// Reduces the input over ranks; this rank's output is part rank() of the result.
+  /// Reduces the input over ranks. The output of this rank is part rank() of the result.
   [[nodiscard]] virtual WorkPtr reduce_scatter(const Reduction& request) = 0;
 
   [[nodiscard]] virtual WorkPtr all_gather(const AllGather& request) = 0;
@@ -97,8 +99,8 @@ class Communicator {
   /// Returns when all ranks of the group have called it.
   virtual void barrier(const Barrier& request = {}) = 0;
 
-  /// Collective. Ranks with the same color form a group, ordered by (key, rank). A negative color
-  /// joins no group and returns null.
+  /// Collective. Ranks with the same color form a group, ordered by (key, rank). A rank with a
+  /// negative color joins no group and gets null.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int color, int key,
                                                             const std::string& name) = 0;
 

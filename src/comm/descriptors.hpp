@@ -4,12 +4,14 @@
 
 namespace trireme::comm {
 
-/// Throws Error(resource) unless `wanted` more files and sockets can be opened now. Call it before
-/// MPI starts, because Open MPI ends the process with exit code 1 if it runs out of descriptors.
+/// Throws Error(resource) if this process cannot open `wanted` more files and sockets. Call it
+/// before MPI starts, because Open MPI ends the process with exit code 1 if it runs out of
+/// descriptors.
 void require_descriptors(int wanted);
 
-/// Raises the soft limit on open files so that `needed` more can be opened, plus `spare` if the
-/// hard limit allows it. Throws Error(resource) with `what` if `needed` exceeds the hard limit.
+/// Raises the soft limit on open files, so that this process can open `needed` more files, and
+/// `spare` additional ones if the hard limit allows it. Throws Error(resource) with `what` if the
+/// hard limit does not allow `needed` more files.
 void raise_descriptor_limit(std::uint64_t needed, std::uint64_t spare, std::string_view what);
 
 }  // namespace trireme::comm

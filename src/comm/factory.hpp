@@ -17,12 +17,13 @@ struct CommBackend {
   std::unique_ptr<Communicator> (*make)(const LaunchInfo& launch, const CommOptions& options);
 };
 
-/// Returns the backends of every program: self and mpi. ThreadWorld creates thread communicators,
-/// because it owns the threads.
+/// Returns the backends that every program has: self and mpi. The backend thread is not among them:
+/// only ThreadWorld creates its communicators, because it owns the threads.
 std::span<const CommBackend> cpu_backends();
 
-/// Creates the world communicator of the named backend; "auto" is mpi for several ranks, otherwise
-/// self. `extra` lists backends of some programs (nccl). Throws Error(usage) with the known names.
+/// Creates the world communicator of the named backend. "auto" selects mpi for several ranks and
+/// self for one. `extra` lists backends that only some programs have (nccl). If the name is
+/// unknown, throws Error(usage) that lists the known names.
 std::unique_ptr<Communicator> make_world(std::string_view name, const LaunchInfo& launch,
                                          const CommOptions& options = {},
                                          std::span<const CommBackend> extra = {});

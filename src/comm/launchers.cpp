@@ -21,9 +21,9 @@ struct Launcher {
   const char* size;
 };
 
-/// Innermost launcher first: an mpirun may run inside any launcher below it in the list. Sources:
-/// Open MPI's mpirun(1), MVAPICH2's and MPICH's Hydra, jsrun(1), flux-environment(7), srun(1),
-/// HPE's PALS, PMIx 4.
+/// The innermost launcher comes first, because mpirun may run inside each launcher that follows in
+/// the list. Sources: Open MPI's mpirun(1), MVAPICH2's and MPICH's Hydra, jsrun(1),
+/// flux-environment(7), srun(1), HPE's PALS, PMIx 4.
 constexpr std::array<Launcher, 6> kInnerLaunchers{{
     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
     {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
@@ -33,7 +33,7 @@ constexpr std::array<Launcher, 6> kInnerLaunchers{{
     {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
 }};
 
-/// Launchers outside or beside the schedulers' launchers.
+/// Launchers that come after the launchers of schedulers in the order of the search.
 constexpr std::array<Launcher, 2> kOuterLaunchers{{{"PALS_RANKID", ""}, {"PMIX_RANK", ""}}};
 
 const std::vector<Launcher>& launchers() {
@@ -47,7 +47,7 @@ const std::vector<Launcher>& launchers() {
   return all;
 }
 
-/// The namespace shows which PMIx server serves this process.
+/// The value of this variable shows which PMIx server serves this process.
 constexpr const char* kNamespace = "PMIX_NAMESPACE";
 
 std::int64_t number_of(const LauncherVariables& variables, const char* name) {
@@ -94,7 +94,8 @@ LauncherVariables launcher_variables() {
   for (const scheduler::Scheduler* one : scheduler::schedulers()) {
     const scheduler::SchedulerVariables& names = one->variables();
     for (const char* name : {names.job, names.job_tasks, names.job_nodes}) take(name);
-    if (!set.contains(names.step_tasks)) set.erase(names.rank);  // a batch script has a rank, too
+    // The scheduler also sets a rank for the batch script.
+    if (!set.contains(names.step_tasks)) set.erase(names.rank);
   }
   return set;
 }
@@ -149,7 +150,8 @@ bool is_alone(const LauncherVariables& variables) {
 }
 
 std::string idle_tasks_warning(const LauncherVariables& variables, const std::string& command) {
-  // mpirun and the scheduler's launcher state the number of processes that the user wants.
+  // If mpirun or the scheduler's launcher started this process, the user has chosen the number of
+  // processes.
   const scheduler::Scheduler* around = job_around(variables);
   if (around == nullptr || variables.contains("OMPI_COMM_WORLD_SIZE") ||
       variables.contains("PMI_SIZE") || !is_alone(variables))

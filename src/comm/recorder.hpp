@@ -13,7 +13,8 @@
 
 namespace trireme::comm {
 
-/// Counts this rank's sends for one purpose, at the place that sends the messages.
+/// Counts the messages that this rank sends for one purpose. The code that sends a message calls
+/// add().
 struct SentCount {
   std::atomic<std::uint64_t> bytes = 0;
   std::atomic<std::uint64_t> messages = 0;
@@ -25,8 +26,8 @@ struct SentCount {
 };
 
 /// Flight recorder of one group: a bounded ring of its last operations, and totals by operation and
-/// purpose. It does not know algorithms; volume.hpp computes the expected traffic. Thread-safe,
-/// because a device watchdog completes records.
+/// purpose. It only counts; volume.hpp computes the expected traffic. Thread-safe, because the
+/// NcclWatch thread completes records.
 class Recorder {
  public:
   Recorder(std::string group, std::size_t length, std::shared_ptr<Activity> activity);
@@ -36,7 +37,8 @@ class Recorder {
     SentCount* sent;         // valid as long as the recorder
   };
 
-  /// Records the start of an operation. `counted`: its sends will be added to Begun::sent.
+  /// Records the start of an operation. `counted` means that the backend will add the messages to
+  /// Begun::sent.
   Begun begin(const char* operation, std::string_view tag, std::uint64_t payload, bool counted);
   void complete(std::uint64_t sequence);
 

@@ -8,7 +8,8 @@
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 
-// The loader selects clones for newer processors. Sanitizers do not support this.
+// The compiler makes a clone of each function for newer processors, and the loader selects one.
+// Sanitizers do not support this.
 #if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && \
     !defined(__SANITIZE_ADDRESS__)
 #define TRIREME_CLONES __attribute__((target_clones("avx2", "default")))
@@ -42,7 +43,7 @@ struct F16 {
 template <class T>
 struct Plain {
   using Stored = T;
-  // Unsigned arithmetic makes integer sums wrap instead of overflow.
+  // Unsigned arithmetic makes integer sums wrap around. Signed overflow would be undefined.
   using Wide = T;
 
   static Wide widen(Stored value) noexcept { return value; }

@@ -5,7 +5,8 @@
 
 #include "core/dtype.hpp"
 
-/// Arguments of the collectives: one struct for each data layout, read only during the call.
+/// Arguments of the collectives, with one struct for each data layout. A collective reads its
+/// struct only during the call.
 ///
 /// Counts are in elements. Members without a default must be set; the compiler warns otherwise.
 /// `tag` is the caller's name for the call in errors and records: "grads bucket 3".
@@ -74,7 +75,8 @@ struct Message {
   std::uint64_t bytes = 0;
 };
 
-/// Point-to-point messages that start together, so that their order cannot deadlock.
+/// Point-to-point messages that start together, so that no order of sends and receives can
+/// deadlock.
 struct Exchange {
   std::span<const Message> sends = {};
   std::span<const Message> receives = {};

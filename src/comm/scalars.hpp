@@ -6,7 +6,7 @@
 
 #include "comm/communicator.hpp"
 
-/// Collectives of one number per rank, in host memory; complete when they return.
+/// Collectives of one number per rank, in host memory. They block until the result is available.
 namespace trireme::comm {
 
 template <class T>

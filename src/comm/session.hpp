@@ -4,7 +4,7 @@
 
 namespace trireme::comm {
 
-/// The place of this process in the launch, as reported by MPI, not by scheduler variables.
+/// Rank and node of this process in the launch, as reported by MPI, not by scheduler variables.
 struct LaunchInfo {
   int rank = 0;
   int size = 1;
@@ -15,13 +15,15 @@ struct LaunchInfo {
   std::string hostname;
 };
 
-/// Keeps MPI initialized. There is one per process, created in main() before mpi communicators.
+/// Initializes MPI in its constructor and finalizes MPI in its destructor. Create exactly one per
+/// process, in main(), before any mpi communicator.
 ///
 /// MPI is initialized with MPI_THREAD_FUNNELED, so only the thread of the constructor may use
-/// communicators. The destructor finalizes MPI, except during an exception: peers then wait in a
-/// collective, and main() must end the job with abort_job(). Throws Error(usage) if a launcher
-/// started several processes that MPI does not see (launchers.hpp), and Error(comm) if MPI fails.
-/// In builds without MPI a session has one rank, and several processes are the same error.
+/// communicators. During an exception, the destructor does not finalize MPI, because peers may wait
+/// in a collective; main() must then end the job with abort_job(). Throws Error(usage) if a
+/// launcher started several processes that MPI does not see (launchers.hpp), and Error(comm) if MPI
+/// fails. In builds without MPI, a session has one rank, and several processes also give
+/// Error(usage).
 class Session {
  public:
   Session(int* argc, char*** argv);
@@ -41,7 +43,8 @@ std::string this_hostname();
 /// Ends every rank of the job now with this exit code, after flushing the logs. Never returns.
 [[noreturn]] void abort_job(int exit_code) noexcept;
 
-/// LaunchInfo's node fields, from the lowest rank on each rank's node. Exposed for its test.
+/// The fields of LaunchInfo about nodes. number_nodes() computes them; `leader_of_rank[r]` is the
+/// lowest rank on the node of rank r. Exposed for its test.
 struct NodeNumber {
   int node = 0;
   int num_nodes = 1;

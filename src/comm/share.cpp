@@ -12,7 +12,8 @@
 namespace trireme::comm {
 namespace {
 
-/// The outcome of one item, sent as "CODE LENGTH\nTEXT"; code 0 is success, else 1 + kind.
+/// The outcome of one item, sent as "CODE LENGTH\nTEXT". The code is 0 after success and 1 + error
+/// kind after an error.
 struct ItemOutcome {
   std::optional<ErrorKind> failed;
   std::string text;  // the result or the error message
@@ -80,7 +81,7 @@ std::vector<int> owners_by_bytes(std::span<const std::uint64_t> bytes, int ranks
   for (const std::size_t item : order) {
     const auto least = std::min_element(loads.begin(), loads.end());
     owners[item] = static_cast<int>(std::distance(loads.begin(), least));
-    *least += bytes[item] + 1;  // + 1 also spreads empty items
+    *least += bytes[item] + 1;  // + 1 also distributes items of 0 bytes evenly
   }
   return owners;
 }

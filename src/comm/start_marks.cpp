@@ -111,7 +111,8 @@ void StartMarks::remove() const noexcept {
   if (start_.empty()) return;
   std::error_code ignored;
   fs::remove(own(), ignored);
-  // Ranks that remove their own marks at the same time can end one attempt early.
+  // Other ranks remove their own marks at the same time, so remove_all() may fail. Try several
+  // times.
   for (int pass = 0; rank_ == 0 && pass < kMostPasses && fs::exists(directory_, ignored); ++pass)
     fs::remove_all(directory_, ignored);
   // remove() keeps a directory that is not empty.

@@ -11,7 +11,8 @@ namespace trireme::comm {
 struct StartMark {
   std::string node;
   int pid = 0;
-  double behind_s = 0;  // age of its last update, relative to the newest mark of all ranks
+  // time between the last update of this mark and the newest update of all marks
+  double behind_s = 0;
 };
 
 /// The marks of one start: one file for each rank in a directory that all nodes share. A rank that
@@ -19,8 +20,8 @@ struct StartMark {
 /// not writable, there are no marks.
 class StartMarks {
  public:
-  /// `directory` holds the marks of all starts of a run ("": no marks), which `variables`
-  /// distinguish.
+  /// `directory` contains the marks of all starts of a run; "" means that no marks are written.
+  /// `variables` distinguish this start from other starts of the run.
   StartMarks(std::filesystem::path directory, const LauncherVariables& variables, int rank);
 
   /// Creates this rank's mark. Returns false if that fails.
@@ -29,7 +30,7 @@ class StartMarks {
   /// Updates the time of this rank's mark.
   void refresh() const noexcept;
 
-  /// Returns true on the first rank that calls it; this rank reports for all.
+  /// Returns true only on the first rank that calls it; this rank writes the report for all ranks.
   [[nodiscard]] bool claim_report() const noexcept;
 
   /// Returns the marks of all ranks.

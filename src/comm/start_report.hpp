@@ -8,13 +8,13 @@
 
 namespace trireme::comm {
 
-/// The facts that a rank knows if its start takes too long.
+/// Everything that a rank knows about the start when the start takes too long.
 struct StartView {
   int rank = 0;
   int size = 1;
   std::string node;
   double limit_s = 0;
-  // a rank is silent if its mark is older than the newest one by more than this
+  // a rank counts as silent if its mark is older than the newest mark by more than this time
   double silent_s = 0;
   std::map<int, StartMark> marks;          // ranks that have started; empty: not known
   std::vector<scheduler::StepNode> nodes;  // nodes of the step; empty: not known
@@ -32,7 +32,8 @@ struct StartFailure {
 /// Builds the report with the missing ranks and nodes.
 StartFailure report_start(const StartView& view);
 
-/// Formats increasing numbers as "0, 3-5, 8". After 20 parts it only counts the others.
+/// Formats increasing numbers as "0, 3-5, 8". Writes at most 20 ranges and then the number of
+/// remaining ones.
 std::string ranges_text(const std::vector<int>& numbers);
 
 }  // namespace trireme::comm

@@ -21,7 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The other ranks wait this long for the report, because the launcher then kills all ranks.
+/// The other ranks wait this long before they exit, because the launcher kills all ranks after the
+/// first exit, and the report must be complete by then.
 constexpr std::chrono::seconds kGrace{2};
 constexpr double kMostBetweenSigns_s = 10;
 

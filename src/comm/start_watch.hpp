@@ -8,19 +8,21 @@
 
 namespace trireme::comm {
 
-/// The time limit for the start of a rank, from the begin of its program to the first communicator.
+/// The time limit for the start of a rank, from the beginning of main() until the first
+/// communicator exists.
 struct StartLimit {
   double timeout_s = 300;
-  /// Directory that all nodes share, for the marks that show which ranks are missing. It is
-  /// created, and removed after the start. "": no marks, so no rank can be named.
+  /// A directory that all nodes share, for the marks that show which ranks are missing. It is
+  /// created at the start and removed afterwards. If it is "", there are no marks, and the report
+  /// cannot name missing ranks.
   std::filesystem::path marks{};
   /// Called on the watching thread of the reporting rank after its message; must not throw.
   std::function<void(const StartFailure&)> on_failure{};
 };
 
-/// Watches the start of this rank including MPI_Init, which never returns if one rank does not
-/// arrive. After the time limit, one rank logs the missing ranks and nodes, and this process ends
-/// with exit code 5 before MPI or the launcher ends. The destructor ends the watch.
+/// Watches the start of this rank. This includes MPI_Init, which never returns if one rank does not
+/// start. After the time limit, one rank logs the missing ranks and nodes, and this process ends
+/// with exit code 5. The destructor ends the watch.
 class StartWatch {
  public:
   /// `variables` describe this rank's place.

@@ -4,10 +4,11 @@
 
 #include "comm/communicator.hpp"
 
-/// Evaluates values of Communicator::traffic().
+/// Computes differences and sums of the rows that Communicator::traffic() returns.
 namespace trireme::comm {
 
-/// Returns the traffic after `before`, without empty rows. Exact if nothing was in flight.
+/// Returns the traffic between `before` and `after`, without empty rows. The result is exact if no
+/// operation was pending at either time.
 std::vector<TrafficRow> traffic_between(const std::vector<TrafficRow>& before,
                                         const std::vector<TrafficRow>& after);
 

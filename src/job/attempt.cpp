@@ -135,7 +135,7 @@ std::vector<FailureReport> read_failure_reports(const RunDirectory& folder) {
       const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
       failure_reports.push_back(take_failure_report(json, where));
       failure_reports.back().place = take_attempt_id(json, where);
-    } catch (const Error&) {  // damaged, or written by another program
+    } catch (const Error&) {  // skip a file that is damaged or was written by another program
     }
   }
   std::sort(failure_reports.begin(), failure_reports.end(),

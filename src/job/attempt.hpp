@@ -8,35 +8,36 @@
 #include "core/files/json.hpp"
 #include "job/run_directory.hpp"
 
-/// An attempt is one start of a run, from the begin of its processes to their exit. Each requeue,
-/// restart of the processes or new submission begins another attempt. The event log numbers
+/// An attempt is one start of a run's processes until they exit. A requeue, a restart of the
+/// processes in the same job and a new submission each begin another attempt. The event log numbers
 /// attempts.
 namespace trireme::job {
 
-/// Identifies an attempt among those of its job. Attempts may overlap for a moment: a later attempt
-/// takes the lock from an earlier one (checkpoint/disk/run_lock.hpp).
+/// Identifies an attempt among the attempts of its job. Two attempts may overlap for a moment,
+/// because a later attempt can take the lock while an earlier one still runs
+/// (checkpoint/disk/run_lock.hpp).
 struct AttemptId {
-  std::string job;           // id of the scheduler; "" outside a job
+  std::string job;           // job id of the scheduler; "" outside a job
   std::int64_t restart = 0;  // number of requeues of the job
   std::int64_t attempt = 0;  // number of starts of the processes since the last requeue
 
   /// Reads the scheduler's variables (scheduler/scheduler.hpp) and TRIREME_ATTEMPT.
   static AttemptId from_environment();
 
-  /// Returns a number that grows by two from each attempt of a job to the next. `job finish` takes
-  /// the lock with the number between an attempt and the next.
+  /// Returns a number that grows by two from one attempt of a job to the next. `job finish` takes
+  /// the lock with the number between the attempt that has ended and the next attempt.
   [[nodiscard]] std::uint64_t order() const;
 
   friend bool operator==(const AttemptId&, const AttemptId&) = default;
 };
 
-/// Returns the Unix time at which the scheduler ends the job, from its environment variable; none
-/// if the variable is not set or is not a number above 0.
+/// Reads the scheduler's environment variable with the end time of the job. Returns it as Unix
+/// time; none if the variable is not set or is not a number above 0.
 std::optional<double> job_end_from_environment();
 
-/// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own file; the
-/// writer of the event log collects them (event_log.hpp). A rank that was killed leaves none, but the
-/// reports of its peers name it.
+/// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own report; the
+/// writer of the event log collects the reports (event_log.hpp). A rank that was killed leaves no
+/// report, but the reports of its peers name this rank.
 struct FailureReport {
   int rank = 0;
   std::string host;
@@ -49,7 +50,7 @@ struct FailureReport {
   struct Lost {
     int rank = -1;  // -1: unknown
     std::string host;
-    std::string kind;  // "killed": ended without a report; "hang"; "error"
+    std::string kind;  // "killed": exited without a report; "hang"; "error"
   };
 
   Lost lost{};
@@ -63,11 +64,11 @@ void write_failure_report(const RunDirectory& folder, const FailureReport& failu
 /// Returns the reports in the directory, sorted by rank. Skips files that are not reports.
 std::vector<FailureReport> read_failure_reports(const RunDirectory& folder);
 
-/// Deletes the reports of the last attempt. Rank 0 calls it at the start.
+/// Deletes the reports of the last attempt. Rank 0 calls it at the start of an attempt.
 void clear_failure_reports(const RunDirectory& folder);
 
-/// These functions convert an attempt id and a report (without its attempt id) to members of a JSON
-/// object and back. Reading throws Error(data) naming `where`.
+/// These functions write an attempt id, or a report without its attempt id, as members of a JSON
+/// object, and read them back. The reading functions throw Error(data) that names `where`.
 void put_attempt_id(Json& object, const AttemptId& place);
 AttemptId take_attempt_id(const Json& object, const std::string& where);
 void put_failure_report(Json& object, const FailureReport& failure_report);
@@ -78,17 +79,17 @@ struct AttemptStart {
   std::vector<std::string> nodes;  // host names, each once
   std::int64_t ranks = 0;
   std::map<std::string, std::string> hashes;  // "binary", "config", "data"
-  std::int64_t resumed_from = -1;             // step of its own checkpoint; -1: none
-  std::optional<double> job_end{};            // Unix time at which the scheduler ends the job
+  std::int64_t resumed_from = -1;   // step of the checkpoint of this run that was loaded; -1: none
+  std::optional<double> job_end{};  // Unix time at which the scheduler ends the job
 };
 
-/// The first step of an attempt is complete.
+/// The event that the first step of an attempt is complete.
 struct AttemptReady {
   std::int64_t step = 0;
-  double start_s = 0;  // seconds from the begin of the processes
+  double start_s = 0;  // seconds from the start of the processes
 };
 
-/// A stop request or save request.
+/// The event that a stop or a save was requested.
 struct AttemptRequest {
   std::string want;  // "stop", "save"
   std::string by;    // "STOP", "SAVE", "time limit", "SIGUSR2", "signal" (to another rank)
@@ -101,7 +102,8 @@ struct AttemptEnd {
   std::int64_t step = 0;
 };
 
-/// The root cause of a failed attempt. A rank that only lost a peer is never the root cause.
+/// The root cause of a failed attempt. If a rank failed only because it lost a peer, that rank is
+/// never the root cause.
 struct RootCause {
   std::int64_t rank = -1;  // -1: unknown or none
   std::string host;
@@ -118,11 +120,11 @@ struct Decision {
   std::string why{};
   int exit_code = 0;
   RootCause root_cause{};
-  std::int64_t step_before = -1;  // newest committed step at the start of the attempt; -1: none
+  std::int64_t step_before = -1;  // newest committed step when the attempt started; -1: none
   std::int64_t step_after = -1;   // newest committed step now
   std::int64_t failures_in_a_row = 0;
   std::vector<std::string> exclude{};  // hosts that the next attempt should not use
-  bool is_requeued = false;            // the scheduler requeues the job by itself
+  bool is_requeued = false;  // the scheduler requeues the job itself, so the job script must not
 };
 
 /// The events of one attempt.
@@ -140,7 +142,7 @@ struct Attempt {
   std::optional<AttemptEnd> end;
   double ended_at = 0;
   std::optional<Decision> decision;
-  AttemptId decided_place;  // for an attempt without a start event
+  AttemptId decided_place;  // id of an attempt that has a decision but no start event
 
   [[nodiscard]] const AttemptId& place() const { return start ? start->place : decided_place; }
 
@@ -148,7 +150,8 @@ struct Attempt {
   [[nodiscard]] const AttemptRequest* stop_request() const;
 };
 
-/// Returns the failure reports among `files` that belong to `leg` and are not recorded in it yet.
+/// Returns the failure reports among `files` that belong to the attempt `leg` but are not in its
+/// events yet.
 std::vector<FailureReport> unrecorded_reports(const std::vector<FailureReport>& files,
                                               const Attempt& leg);
 

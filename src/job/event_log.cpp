@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::size_t kMaxJournalBytes = std::size_t{1} << 30;
 
-/// Limit of the wait for the mutex, so that an exiting process does not wait for a thread that is
-/// stuck in a write.
+/// Maximum wait for the mutex. With this limit, an exiting process does not wait forever for a
+/// thread that hangs in a write.
 constexpr std::chrono::seconds kPatience(3);
 
 constexpr const char* kWhereJournal = "journal.jsonl";
@@ -48,7 +48,7 @@ std::vector<std::string> texts(const Json& line, const char* key) {
   return all;
 }
 
-/// Reads a step; null is -1.
+/// Reads a step. Returns -1 for null.
 std::int64_t step_or_none(const Json& line, const char* key) {
   const auto found = line.find(key);
   return found != line.end() && found->is_null() ? -1 : integer(line, key);
@@ -86,8 +86,8 @@ Decision decision_in(const Json& line) {
   return decision;
 }
 
-/// Parses one event into `leg`. Throws Error(data) for missing or invalid members. Ignores an
-/// unknown event, which a newer version wrote; its time still counts.
+/// Parses one event and adds it to `attempt`. Throws Error(data) for missing or invalid members.
+/// Ignores the members of an unknown event, which a newer version of Trireme may have written.
 void take_event(const std::string& event, double time, const Json& line, Attempt& attempt) {
   if (event == "start") {
     attempt.start = start_in(line);
@@ -112,7 +112,8 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
   }
 }
 
-/// Returns the attempt of a line: the newest one, or a new one at the end.
+/// Returns the attempt that a line belongs to: the newest one, or, for a higher number, a new one
+/// that is appended.
 Attempt& attempt_of(std::int64_t number, double time, EventLogContent& content) {
   if (content.attempts.empty() || number > content.attempts.back().number) {
     content.attempts.emplace_back();
@@ -142,7 +143,8 @@ bool take_line(std::string_view line, EventLogContent& content) {
     const std::string event = text(json, "event");
     const std::int64_t newest = content.attempts.empty() ? 0 : content.attempts.back().number;
     if (number < 1) return false;
-    if (number < newest) return true;  // the writer had lost the lock without noticing
+    // Skip the line: its writer did not notice that it had lost the lock.
+    if (number < newest) return true;
     const bool overlaps = number > newest && seq <= content.lines;  // with lines of an older writer
     if (seq != content.lines + 1 && !overlaps) return false;
     Attempt parsed;
@@ -230,8 +232,8 @@ void EventLog::write_whole(const std::string& line) {
 
 void EventLog::append(const char* event, std::int64_t attempt, const Json& members) {
   if (!open_) return;
-  // Waits until a wall clock time: ThreadSanitizer of GCC 12 does not know the call that waits for
-  // a duration.
+  // Wait until a wall clock time, because ThreadSanitizer of GCC 12 does not support the call that
+  // waits for a duration.
   const std::unique_lock lock(mutex_, std::chrono::system_clock::now() + kPatience);
   if (!lock.owns_lock() || !may_write_()) return;
   if (torn_) recover();

@@ -10,21 +10,22 @@
 #include "core/files/file.hpp"
 #include "job/attempt.hpp"
 
-/// `journal.jsonl`, the event log of a run directory: one line per event, over all attempts and
-/// jobs of the run. Each line has `seq` (from 1, without gaps), `time` (Unix, seconds), `leg` (the
-/// number of the attempt) and `event`:
+/// Reads and writes `journal.jsonl`, the event log of a run directory. It has one line per event,
+/// for all attempts and jobs of the run. Each line has `seq` (from 1, without gaps), `time` (Unix,
+/// seconds), `leg` (the number of the attempt) and `event`:
 ///
 ///   start     job, restart, attempt, nodes, ranks, hashes, resumed_from (null: none), job_end
 ///   ready     step, start_s: the first step is done
-///   commit    step: its checkpoint is published
+///   commit    step: the checkpoint of this step is published
 ///   request   want, by, step
 ///   verdict   rank, host, kind, exit_code, step, message, lost: the failure report of one rank
 ///   end       state, exit_code, step
 ///   decision  the members of Decision, with job, restart and attempt
 ///
-/// **Recovery.** Only the valid prefix counts: the next writer truncates the file before the first line
-/// that is incomplete or out of order. The event log is a record only; checkpoints alone determine from
-/// which step a run resumes.
+/// **Recovery.** After a crash, the file may end with an invalid line. Only the valid prefix
+/// counts: the next writer truncates the file before the first line that is incomplete or out of
+/// order. The event log only records events; checkpoints alone determine from which step a run
+/// resumes.
 namespace trireme::job {
 
 struct EventLogContent {
@@ -36,28 +37,33 @@ struct EventLogContent {
   /// Returns the newest step for which a checkpoint of this run was published; -1: none.
   [[nodiscard]] std::int64_t committed() const;
 
-  /// Returns the id of the run, which all of its attempts share and which moves with its directory:
-  /// a hash of the time, job and host of the first line. "" if there is no line.
+  /// Returns the id of the run: a hash of the time, job and host of the first line. All attempts of
+  /// the run have the same id, and it does not change if the directory is moved. Returns "" if
+  /// there is no line.
   [[nodiscard]] std::string run_id() const;
 };
 
-/// Reads the event log; returns an empty one if the file does not exist. If an older attempt lost
-/// the lock without noticing, lines of two writers overlap: lines of the older attempt after those
-/// of the newer one are skipped. Throws Error(resource) if the file cannot be read.
+/// Reads the event log; returns an empty one if the file does not exist. If an older attempt did
+/// not notice that it had lost the lock, the lines of two writers can be mixed. Then skips all
+/// lines of the older attempt that follow a line of the newer one. Throws Error(resource) if the
+/// file cannot be read.
 EventLogContent read_event_log(const std::filesystem::path& file);
 
-/// Writes the event log of a run. The holder of the run directory's lock writes: rank 0 of the run,
-/// or `job finish`. Thread-safe. Each event is on disk when the call returns.
+/// Writes the event log of a run. Only the process that holds the lock of the run directory may
+/// write: rank 0 of the run, or `job finish`. Thread-safe. When a call returns, the event is on
+/// disk.
 class EventLog {
  public:
   /// Writes nothing until open().
   explicit EventLog(std::filesystem::path file) : file_(std::move(file)) {}
 
   /// Truncates the file to its valid prefix and begins a new attempt. Call it with the lock held.
-  /// `may_write` is called before each line: an attempt that lost the lock writes nothing more.
+  /// `may_write` is called before each line. If it returns false (the attempt has lost the lock),
+  /// nothing is written.
   void open(std::function<bool()> may_write);
 
-  /// Like open(), but events belong to the newest attempt, or to the first one of an empty log.
+  /// Like open(), but does not begin a new attempt: events belong to the newest attempt in the log.
+  /// If the log is empty, they belong to attempt 1.
   void open_newest_attempt(std::function<bool()> may_write);
 
   /// Returns true if the log is open and this attempt still holds the lock.
@@ -68,7 +74,7 @@ class EventLog {
 
   [[nodiscard]] std::int64_t attempt() const { return leg_; }
 
-  /// Begins a new attempt: further events belong to an attempt that has written no line yet.
+  /// Begins a new attempt: the next events belong to a number that no line in the log has yet.
   void begin_attempt() { leg_ = (attempts_.empty() ? 0 : attempts_.back().number) + 1; }
 
   void start(const AttemptStart& start);
@@ -90,7 +96,7 @@ class EventLog {
   std::timed_mutex mutex_;
   std::atomic<bool> open_{false};
   Fd fd_;
-  bool torn_ = false;  // the last line may not be whole
+  bool torn_ = false;  // the last line may be incomplete
   std::int64_t seq_ = 0;
   std::int64_t leg_ = 0;
 };

@@ -37,7 +37,8 @@ constexpr std::size_t kMaxRecordBytes = std::size_t{1} << 16;
 
 }  // namespace
 
-// config.toml and metrics.jsonl prove nothing, because other programs use these names, too.
+// config.toml and metrics.jsonl do not show that the directory is a run, because other programs
+// also use these names.
 bool RunDirectory::holds_run() const {
   return is_status(status()) || holds_step(checkpoints());
 }
@@ -111,7 +112,8 @@ std::vector<SubmissionRecord> read_submissions(const RunDirectory& folder) {
       records.push_back({json_get<std::string>(json, "job", where),
                          json_get<std::int64_t>(json, "chain", where),
                          json_get<double>(json, "time", where)});
-    } catch (const Error&) {  // an older version wrote none, or the submission was refused
+    } catch (const Error&) {
+      // no readable record: an older version wrote none, or the submission was refused
     }
   }
   std::sort(records.begin(), records.end(),

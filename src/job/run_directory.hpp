@@ -7,7 +7,7 @@
 
 namespace trireme::job {
 
-/// The files and directories of a run directory; the README of src/train describes them.
+/// The paths of the files in a run directory. The README of src/train describes the files.
 struct RunDirectory {
   std::filesystem::path root;
 
@@ -15,10 +15,12 @@ struct RunDirectory {
 
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
 
-  /// Memory and traffic of the ranks in one optimizer step: counted values and formulas.
+  /// The memory and the traffic of each rank in one optimizer step: counted values
+  /// and the values from formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
 
-  /// The peak FLOP/s for MFU, for each device, layout and dtype (run/compute_peak.hpp).
+  /// The peak FLOP/s of each device, layout and dtype, from which MFU is computed
+  /// (run/compute_peak.hpp).
   [[nodiscard]] std::filesystem::path peak() const { return root / "peak.json"; }
 
   /// The event log of all attempts and jobs (event_log.hpp).
@@ -40,8 +42,8 @@ struct RunDirectory {
 
   [[nodiscard]] std::filesystem::path skipped() const { return root / "skipped"; }
 
-  /// Copies of programs and configuration for waiting jobs (submit/submission.hpp), a directory
-  /// each.
+  /// Copies of programs and configuration for queued jobs, one subdirectory per job
+  /// (submit/submission.hpp).
   [[nodiscard]] std::filesystem::path submit() const { return root / "submit"; }
 
   [[nodiscard]] std::filesystem::path checkpoints() const { return root / "checkpoints"; }
@@ -53,11 +55,11 @@ struct RunDirectory {
   /// Returns true if the directory is empty or contains only files of a start that failed early.
   [[nodiscard]] bool is_blank() const;
 
-  /// Creates the directory if it is missing or blank; accepts one that holds_run(). Throws
-  /// Error(usage) for any other content.
+  /// Prepares the directory for a run. Creates it if it is missing. It may also exist if it
+  /// is_blank() or holds_run(). Throws Error(usage) if it has any other content.
   void prepare() const;
 
-  /// Throws the Error(usage) for a directory that is neither blank nor a run.
+  /// Throws Error(usage), which says that the directory is neither empty nor a run.
   [[noreturn]] void refuse_foreign() const;
 };
 
@@ -66,23 +68,24 @@ std::string rank_file(int rank, const std::string& extension);
 
 /// Writes status.json for scripts: {"state": "running" | "done" | "stopped" | "failed",
 /// "exit_code": N, "step": N, "committed": N}. The file is replaced atomically. `committed` is the
-/// newest step with a checkpoint (-1: none yet); without it, the value of the previous status.json
-/// is kept.
+/// newest step with a checkpoint (-1: none yet). If it is not given, the value of the previous
+/// status.json is kept.
 void write_status(const RunDirectory& folder, const std::string& state, int code, std::int64_t step,
                   std::optional<std::int64_t> committed = std::nullopt);
 
-/// Returns the newest step that this run has committed, even if its checkpoint is gone; -1: none.
-/// Reads status.json, else the event log.
+/// Returns the newest step that this run has committed, even if the checkpoint was deleted since
+/// then; -1: none. Reads status.json; if that fails, reads the event log.
 std::int64_t committed_step(const RunDirectory& folder);
 
 /// A job that `trireme submit` has queued for a run: `submit/N/job.json` in the run directory.
 struct SubmissionRecord {
-  std::string job;         // id of the scheduler; for dependent jobs the id of the array
+  std::string job;         // job id of the scheduler; for dependent jobs, the id of the job array
   std::int64_t chain = 1;  // number of dependent jobs that run one after another
   double time = 0;         // Unix time of the submission
 };
 
-/// Writes the record into `place`, the directory of this submission. Throws Error(resource).
+/// Writes the record into `place`, the directory of this submission (submit/N). Throws
+/// Error(resource).
 void write_submission(const std::filesystem::path& place, const SubmissionRecord& record);
 
 /// Returns the submissions of a run, oldest first. Skips directories without a readable record.

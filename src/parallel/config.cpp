@@ -17,7 +17,7 @@
 namespace trireme::parallel {
 namespace {
 
-/// This limit keeps products of sizes within 64 bits.
+/// This limit keeps products of axis sizes within 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
 template <class Names>

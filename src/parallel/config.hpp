@@ -91,7 +91,7 @@ struct ParallelConfig {
 /// Adds a problem for every value that is out of range.
 void check(const ParallelConfig& config, Problems& problems);
 
-/// Returns the divisors in ascending order.
+/// Returns the divisors of `number` in ascending order.
 std::vector<std::int64_t> divisors(std::int64_t number);
 
 /// Returns true if tp x cp x pp divides `world_size` ranks.
@@ -103,8 +103,8 @@ int data_ranks(const ParallelConfig& config, int world_size);
 /// Returns true if gathered ZeRO-3 weights stay until the update (zero_reshard, pp_regather).
 bool keeps_gathered(const ParallelConfig& config);
 
-/// Returns how many of the dp x cp = `data_ranks` ranks together hold one copy of the sharded
-/// state; 1 without ZeRO. Throws Error(usage) if zero_shard does not divide them.
+/// Returns the number of ranks that together hold one copy of the sharded state; 1 without ZeRO.
+/// `data_ranks` is dp x cp. Throws Error(usage) if zero_shard does not divide `data_ranks`.
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks);
 
 /// Returns the number of ranks that split one expert: parallel.etp, or all of tp.
@@ -118,8 +118,9 @@ bool has_expert_grid(const ParallelConfig& config);
 /// does not divide tp x cp x dp.
 int expert_data_ranks(const ParallelConfig& config, int world_size);
 
-/// Returns how many of these edp ranks together hold one copy of the sharded state. They lie among
-/// the ranks that hold one copy of other weights. Throws Error(usage) if the sizes do not divide.
+/// Returns the number of edp ranks that together hold one copy of the sharded expert state. These
+/// ranks are a subset of the ranks that hold one copy of the other weights. Throws Error(usage) if
+/// the sizes do not divide.
 int expert_shard_ranks(const ParallelConfig& config, int world_size);
 
 /// Returns the bytes of a gradient bucket; 0 means one bucket.

@@ -12,7 +12,7 @@
 namespace trireme::parallel {
 namespace {
 
-/// This rank's position among `members`, the replicas of its group; nullopt if levels do not help.
+/// The position of this rank among the replicas of its group.
 struct NodePlace {
   int node = 0;
   int place = 0;  // index among the members on its node

@@ -10,14 +10,14 @@
 namespace trireme::parallel {
 
 /// Named axes of the grid of ranks, fastest-varying first: rank = tp + t*(cp + c*(dp + d*pp)).
-/// `data` combines dp and cp: the ranks with the same weights and different tokens. It consists of
-/// `replica` copies; the `shard` neighboring ranks of a copy hold it together (one rank per copy
-/// without ZeRO).
+/// `data` combines dp and cp: these ranks have the same weights and different tokens. They hold
+/// `replica` copies of the state. The `shard` neighboring ranks of a copy hold that copy together.
+/// Without ZeRO, each rank holds a whole copy.
 ///
 /// For experts, the ranks of tp, cp and dp form a second grid: etp + ET*(ep + E*edp) = tp + t*(cp +
-/// c*dp). `etp` ranks split each expert, `ep` ranks hold different experts, and `edp` ranks the
-/// same ones: `expert_replica` copies, each held by `expert_shard` ranks. Source: Liu et al., "MoE
-/// Parallel Folding", 2025.
+/// c*dp). `etp` ranks split each expert, `ep` ranks hold different experts, and `edp` ranks hold
+/// the same experts. The `edp` ranks hold `expert_replica` copies, and `expert_shard` ranks hold
+/// each copy together. Source: Liu et al., "MoE Parallel Folding", 2025.
 enum class Axis {
   tp,
   cp,
@@ -37,7 +37,7 @@ inline constexpr std::array<std::string_view, 12> kAxisNames{
     "tp",      "cp",  "dp", "pp",  "data",         "shard",
     "replica", "etp", "ep", "edp", "expert_shard", "expert_replica"};
 
-/// The coordinates of a rank on all axes that are not combinations of others.
+/// The coordinates of a rank on the axes that are neither combinations nor parts of other axes.
 struct RankCoords {
   int tp = 0;
   int cp = 0;
@@ -51,7 +51,7 @@ struct RankCoords {
 /// Returns the coordinates of rank `rank` of `world_size`. Throws Error(usage) like data_ranks().
 RankCoords rank_coords(const ParallelConfig& config, int world_size, int rank);
 
-/// The ranks of `replica` in two levels.
+/// The ranks of axis `replica`, grouped in two levels for hierarchical reductions.
 struct NodeLevels {
   std::unique_ptr<comm::Communicator> node;    // the replicas on this rank's node
   std::unique_ptr<comm::Communicator> across;  // one replica of each node
@@ -76,8 +76,8 @@ class Mesh {
   /// Returns true if experts use the grid of etp, ep and edp.
   [[nodiscard]] bool has_expert_grid() const { return trireme::parallel::has_expert_grid(config_); }
 
-  /// Returns the ranks that together hold the weights of a unit; of an expert unit if `experts`.
-  /// replica_group() returns the ranks that hold the same part.
+  /// Returns the ranks that together hold one copy of a unit's weights. With `experts`, the unit is
+  /// an expert unit. replica_group() returns the ranks that hold the same part of the unit.
   [[nodiscard]] comm::Communicator& shard_group(bool experts) const {
     return group(experts ? Axis::expert_shard : Axis::shard);
   }
@@ -86,8 +86,9 @@ class Mesh {
     return group(experts ? Axis::expert_replica : Axis::replica);
   }
 
-  /// Returns the ranks that add up gradients in every update: those that train as one between two
-  /// averages of local_steps. Without local steps, these are all ranks that hold the same weights.
+  /// Returns the ranks that sum gradients in every update. Without local steps, these are all ranks
+  /// that hold the same weights. With local steps, these are the cp ranks; the dp ranks only
+  /// average their weights from time to time.
   [[nodiscard]] comm::Communicator& grad_group() const {
     return group(has_local_steps() ? Axis::cp : Axis::replica);
   }
@@ -97,8 +98,8 @@ class Mesh {
     return config_.local_steps > 1 && size(Axis::dp) > 1;
   }
 
-  /// Returns the levels for hierarchical reductions. Null unless there are at least two nodes with
-  /// the same number of replicas each, at least two.
+  /// Returns the levels for hierarchical reductions. Returns null unless there are at least two
+  /// nodes, and every node has the same number of replicas, at least two.
   [[nodiscard]] const NodeLevels* node_levels() const { return node_levels_.get(); }
 
   [[nodiscard]] int size(Axis axis) const { return group(axis).size(); }

@@ -18,8 +18,8 @@ struct Microbatch {
   at::Tensor targets;  // [B, T] int64, objective::kIgnoredTarget for no target; undefined for inference
   at::Tensor target_weights;  // [B, T] fp32, weight of each target's loss; undefined: all 1
   at::Tensor positions;       // [B, T] int64, from 0 in each document segment
-  // [B, T] int64 in [0, 2^32), counters for dropout masks: the position in the whole row. In
-  // preference pairs a token has the same number whatever else the row contains.
+  // [B, T] int64 in [0, 2^32), counters for dropout masks: the position in the whole row. For
+  // preference pairs, the counter of a token does not depend on the other content of the row.
   at::Tensor places;
   at::Tensor samples;  // [B] int64, global sample indices; they seed dropout together with the step
   std::vector<std::vector<std::int64_t>>
@@ -32,8 +32,8 @@ struct Microbatch {
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
   std::vector<std::uint64_t> pair_keys;    // [num_pairs], see Batch
   at::Tensor padding;                      // [B, T] bool; undefined: no padding
-  double aux_weight = 0;  // weight of the router losses: of a sequence's or of the micro-batch's
-  // links a forward pass with its recomputation; null without one
+  double aux_weight = 0;  // weight of the router losses, per sequence or per micro-batch
+  // routes of the forward pass, for activation checkpointing; null if nothing is recomputed
   std::shared_ptr<RouteMemo> routes;
   std::int64_t step = 0;
   bool training = false;  // dropout is active

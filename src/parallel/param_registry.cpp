@@ -124,7 +124,8 @@ void ParamRegistry::initialize(std::uint64_t seed) {
       std::vector<double> unscaled = drawn(seed, spec.name, spec.shape, slice);
       const at::Tensor scaled =
           at::from_blob(unscaled.data(), {span.count}, at::kDouble).mul_(spec.init.scale);
-      // frozen and trainable values are rounded equally often
+      // Round to the master dtype first, so that frozen and trainable values are rounded equally
+      // often.
       values.copy_(scaled.to(dtypes_.main));
     }
   }

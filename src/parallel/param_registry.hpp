@@ -14,19 +14,22 @@
 
 namespace trireme::parallel {
 
-/// All parameters: declaration, storage, initial values, gradients and the "ready" event.
+/// Declares, stores and initializes all parameters, accumulates their gradients, and fires the
+/// "ready" event when a gradient is complete.
 ///
-/// Storage is flat per FSDP unit (a parameter group that is gathered and reduced together), in id
-/// order: weights, master weights (shared with the weights if the dtypes are equal) and master
-/// gradients. The mesh's ZeRO stage decides how much of each a rank stores; a rank always stores
-/// the part of each unit that it updates. Frozen parameters have weights only; a model of frozen
-/// parameters runs forward only. Declare all parameters, then allocate once.
+/// Storage is one flat range per FSDP unit (a parameter group that is gathered and reduced
+/// together), in id order. There are three such buffers: weights, master weights and master
+/// gradients. If the dtypes are equal, the weights are also the master weights. The mesh's ZeRO
+/// stage decides how much of each a rank stores; a rank always stores the part of each unit that it
+/// updates. Frozen parameters have weights only. If all parameters are frozen, the model can only
+/// run forward. Declare all parameters, then allocate once.
 class ParamRegistry {
  public:
-  /// Starts a unit of the parameters declared next. Without a call, all parameters form one unit.
+  /// Starts a new unit: parameters that are declared from now on belong to this unit. If no
+  /// unit is begun, all parameters form one unit.
   void begin_unit(std::string name);
 
-  /// Makes all parameters declared from now on frozen, whatever their spec says.
+  /// Makes all parameters that are declared from now on frozen, even if their spec does not.
   void freeze() { freezes_ = true; }
 
   /// Declares a parameter. A repeated name is one more use of that parameter (tied weights).
@@ -49,7 +52,7 @@ class ParamRegistry {
 
   [[nodiscard]] at::Device device() const { return device_; }
 
-  /// Returns a view of the whole unit with this rank's local shape.
+  /// Returns the weights with this rank's local shape, as a view of the whole unit.
   [[nodiscard]] at::Tensor weight(WeightRef ref);
 
   [[nodiscard]] at::Tensor weight(ParamId id) { return weight(WeightRef{id}); }
@@ -77,7 +80,7 @@ class ParamRegistry {
   /// Returns this unit's part of a buffer of all trainable parts (from make_state()).
   [[nodiscard]] at::Tensor part_of(const at::Tensor& state, std::size_t unit) const;
 
-  /// Returns the bytes of master weights that are stored separately from the weights.
+  /// Returns the bytes of master weights; 0 if the weights are the master weights.
   [[nodiscard]] std::int64_t main_bytes() const {
     return main_.defined() ? static_cast<std::int64_t>(main_.nbytes()) : 0;
   }
@@ -93,18 +96,21 @@ class ParamRegistry {
   /// all ranks. Call it after setting any weights.
   void refresh_weights() { refresh(/*frozen_too=*/true); }
 
-  /// Like refresh_weights(), after an update, which does not change frozen weights.
+  /// Like refresh_weights(), but skips frozen weights. For the end of an update, which does not
+  /// change them.
   void refresh_trainable() { refresh(/*frozen_too=*/false); }
 
-  /// Starts an update of `num_backwards` backward passes: resets gradients and use counts.
+  /// Starts an update with `num_backwards` backward passes: resets gradients and the counts of
+  /// uses.
   void begin_update(int num_backwards);
 
-  /// Selects when weight gradients are added: at once, or if `list` is given, when the caller runs
-  /// the functions that run_or_defer() appends to it. Pipeline actions for deferred weight gradients use
-  /// this.
+  /// Defers weight gradients: if `list` is not null, run_or_defer() appends functions to `list`,
+  /// and the caller runs them later. If `list` is null, weight gradients are added at once. The
+  /// pipeline action W (deferred weight gradient) uses this.
   void collect_deferred_grads(std::vector<std::function<void()>>* list) { deferred_grads_ = list; }
 
-  /// Runs `add`, which calls the functions below, at once or when its deferred action runs.
+  /// Runs `add` at once, or appends it to the list of collect_deferred_grads(). `add` calls the
+  /// functions below.
   void run_or_defer(std::function<void()> add) {
     if (deferred_grads_ == nullptr) {
       add();
@@ -113,17 +119,20 @@ class ParamRegistry {
     }
   }
 
-  /// Adds a gradient with W's shape to the master gradient, then fires the ready event of each
-  /// parameter with complete uses. Only for trainable parameters.
+  /// Adds a gradient with the shape of the weight to the master gradient. Then fires the ready
+  /// event of each parameter that has received the gradients of all its uses. Only for trainable
+  /// parameters.
   void add_gradient(WeightRef ref, const at::Tensor& grad);
-  /// Like add_gradient(), for W of y = x W^T: x [.., in], grad_y [.., out].
+  /// Like add_gradient(), for a linear y = x W^T; computes the gradient of W from x [.., in] and
+  /// grad_y [.., out].
   void add_gradient_of_linear(WeightRef ref, const at::Tensor& x, const at::Tensor& grad_y);
   /// Like add_gradient(), but the caller has already accumulated the gradient into master_grad().
   void gradient_added(WeightRef ref);
 
-  /// Sets the callback for every parameter with a complete gradient, in backward order: once per
-  /// update, or once per backward pass if grads().sharded(). With tensor parallelism it is called
-  /// unit by unit, after the tp ranks have added up shared gradients.
+  /// Sets the callback that runs when a parameter's gradient is complete, in backward order. It
+  /// runs once per update, or once per backward pass if grads().sharded(). With tensor parallelism,
+  /// it runs for all parameters of a unit together, after the tp ranks have summed the shared
+  /// gradients of the unit.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 
  private:

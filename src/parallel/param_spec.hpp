@@ -33,43 +33,46 @@ struct IndexRange {
   bool operator==(const IndexRange&) const = default;
 };
 
-/// The split of a dimension over the ranks of an axis, into groups of `grain` indices (the rows of
-/// a head) that need not divide evenly.
+/// Defines how the ranks of an axis split a dimension. Groups of `grain` indices (the rows of a
+/// head) stay together. The number of groups need not be divisible by the number of ranks.
 struct DimSplit {
   int dim = 0;
   Axis axis = Axis::tp;
   std::int64_t grain = 1;
-  /// 0: the groups are divided among the ranks. Otherwise the ranks divide this many readers (query
-  /// heads), readers / groups of them for each group. A rank holds every group that its readers
-  /// read, so several ranks may hold the same group.
+  /// If 0, the ranks split the groups. Otherwise the ranks split this number of readers (query
+  /// heads), and `readers` / number of groups of them read each group (key head). A rank holds
+  /// every group that its readers read, so several ranks may hold the same group.
   std::int64_t readers = 0;
 };
 
-/// Returns the range of a dimension of `size` that part `part` of `parts` holds. Ranges ascend with
-/// `part`, also for parts that hold nothing.
+/// Returns the range of a dimension of `size` that part `part` of `parts` holds. The ranges ascend
+/// with `part`; a part that holds nothing has an empty range.
 IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int part);
 
-/// The complete description of one parameter; there is no second list.
+/// The complete description of one parameter. No other code repeats this information.
 struct ParamSpec {
   std::string name;                      // Hugging Face name
   std::vector<std::int64_t> shape = {};  // global, logical
   InitLaw init = {};
   std::optional<DimSplit> split = {};  // if not set, every tp rank holds the whole parameter
   bool decay = true;                   // weight decay applies
-  int uses = 1;                        // gradients that one backward pass adds
+  int uses = 1;                        // number of gradients that one backward pass adds
   bool partial = false;  // not split, and each tp rank computes a part of its gradient
   /// Parameter of experts: dim 0 is split over ep. If experts have a separate grid (Mesh), `split`
   /// refers to etp, and the parameter is in the expert unit of its block.
   bool of_experts = false;
-  /// Has only weights for computation: no master weights, gradient or optimizer state.
+  /// The parameter has only compute weights: no master weights, gradient or optimizer state.
   bool frozen = false;
-  /// A tied table that the first and the last pipeline stage hold on two ranks. It has its own
-  /// unit, split equally on both ranks, and the first rank owns it.
+  /// A tied embedding table. If the first and the last pipeline stage are on different ranks, both
+  /// hold a copy. The table has its own unit, which is split equally on both ranks, and the rank of
+  /// the first stage owns it.
   enum class Copies { none, first_of_two, second_of_two } copies = Copies::none;
-  /// If above 0, no optimizer updates the parameter and no norm counts it. Each update moves every
-  /// element by this amount against the sign of its gradient (a router's bias).
+  /// If above 0, the optimizer does not update the parameter and the gradient norm does not count
+  /// it. Instead, each update moves every element by this amount against the sign of its gradient
+  /// (for the bias of a router).
   double sign_rate = 0;
-  /// Directly follows the previous parameter, so that both are rows of one matrix.
+  /// The parameter directly follows the previous one in memory, so that both form one matrix with
+  /// stacked rows.
   bool fuse_with_previous = false;
 };
 

@@ -4,8 +4,10 @@
 
 namespace trireme::parallel {
 
-/// Activation checkpointing of a block, as the part that backward recomputes: nothing; attention,
-/// norms and the gated activation; everything except the block's input.
+/// Activation checkpointing of a block. Backward recomputes:
+///   none       nothing
+///   selective  attention, norms and the gated activation
+///   full       everything except the input of the block
 enum class Recompute { none, selective, full };
 
 inline constexpr std::array<std::string_view, 3> kRecomputes{"none", "selective",

@@ -36,7 +36,7 @@ struct CommonRows {
     return origin;
   }
 
-  /// Returns the first row that ends beyond `index`.
+  /// Returns the first row that ends after element `index`.
   [[nodiscard]] std::int64_t first_beyond(std::int64_t index,
                                           const std::vector<std::int64_t>& strides,
                                           std::int64_t origin) const {
@@ -58,7 +58,7 @@ CommonRows common_rows(const Slice& source, const Slice& target) {
   CommonRows rows;
   std::int64_t source_stride = 1;
   std::int64_t target_stride = 1;
-  bool contiguous = true;  // all inner dims so far are covered completely by both
+  bool contiguous = true;  // both slices cover all inner dims so far completely
   for (std::size_t dim = source.extent.size(); dim-- > 0;) {
     const std::int64_t begin = std::max(source.offset[dim], target.offset[dim]);
     const std::int64_t end =
@@ -105,7 +105,8 @@ void append(std::vector<SliceRun>& runs, const SliceRun& run) {
 }
 
 /// Calls `use` for every row in which both slices have elements, in order, until it returns false.
-/// Rows with elements of only one slice are at the ends, so few rows are visited without a call.
+/// Rows with elements of only one slice lie before the first or after the last common row. The loop
+/// starts near the first common row, so it skips few rows.
 template <class Use>
 void for_common_rows(const std::vector<std::int64_t>& shape, const Slice& source,
                      const Slice& target, Use&& use) {

@@ -23,17 +23,20 @@ struct Slice {
   bool operator==(const Slice&) const = default;
 };
 
-/// A run of elements that source and target slices of a tensor share, contiguous in both.
+/// A sequence of elements that a source slice and a target slice of a tensor share. The elements
+/// are contiguous in both slices.
 struct SliceRun {
   std::int64_t source_index = 0;  // element in the source's flat range
   std::int64_t target_index = 0;  // element in the target's flat range
   std::int64_t count = 0;
 };
 
-/// Returns true if the slices share an element, in O(dims) for any number of shared runs.
+/// Returns true if the slices share an element. Takes O(dims) time for any number of shared
+/// elements.
 bool meet(const std::vector<std::int64_t>& shape, const Slice& a, const Slice& b);
 
-/// Returns every run that `target` needs and `source` has, ordered by target_index.
+/// Returns all sequences of elements that both `source` and `target` contain, ordered by
+/// target_index.
 std::vector<SliceRun> intersect(const std::vector<std::int64_t>& shape, const Slice& source,
                                 const Slice& target);
 

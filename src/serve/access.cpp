@@ -16,7 +16,8 @@ bool same_ignoring_case(std::string_view a, std::string_view b) {
                     [](char x, char y) { return lower(x) == lower(y); });
 }
 
-/// Compares in time that depends on the length only, so that timing does not reveal the token.
+/// Compares two texts in a time that depends only on their length, so that the response time does
+/// not reveal the token.
 bool same_secret(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return false;
   unsigned difference = 0;

@@ -56,7 +56,8 @@ class EngineThread {
  private:
   std::exception_ptr error_;
   std::atomic<bool> has_ended_ = false;
-  std::jthread thread_;  // last member, so that the thread ends before the members that it writes
+  // last member, so that the thread ends before the members that it writes are destroyed
+  std::jthread thread_;
 };
 
 /// Upper limit of timeouts. Clocks count nanoseconds in 64 bits.
@@ -165,7 +166,6 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   watch_stop_signals();
 
   // The order makes the engine end last, after the connections and the service.
-  //          "--host 127.0.0.1.",
   std::optional<ServedModel> served;
   std::optional<Service> service;
   http::HttpServer server(
@@ -215,7 +215,8 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
   } catch (...) {
     error = std::current_exception();
   }
-  wait_for(1, [&] { return server.num_answering() == 0; });  // last messages of cancelled answers
+  // Let the cancelled answers send their last messages.
+  wait_for(1, [&] { return server.num_answering() == 0; });
   server.stop();
   if (error) std::rethrow_exception(error);
 }

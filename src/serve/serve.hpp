@@ -21,10 +21,10 @@ struct ServeOptions {
   double drain_s = 30;
 };
 
-/// Serves a checkpoint until a stop signal arrives, then gives running answers drain_s seconds to
-/// finish. Calls `ready` with the URL once requests are answered. Throws Error(usage) for invalid
-/// options, for example an address beyond this machine without a token; errors of load_model and of
-/// GenerationEngine; and any error that ends the engine.
+/// Serves a model until a stop signal arrives. Then running answers have drain_s seconds to finish.
+/// Calls `ready` with the URL when the server can answer requests. Throws Error(usage) for invalid
+/// options, for example if other machines can reach the address but no token is set. Also throws
+/// the errors of load_model and of GenerationEngine, and any error that ends the engine.
 void serve(const ServeOptions& options, const std::function<void(const std::string& url)>& ready);
 
 }  // namespace trireme::serve

@@ -9,7 +9,7 @@
 
 namespace trireme::serve {
 
-/// A histogram in the form of Prometheus: counts of values up to each bound. Thread-safe.
+/// A Prometheus histogram: it counts the values up to each bound. Thread-safe.
 class Histogram {
  public:
   static constexpr std::array<double, 16> kBounds_s{
@@ -25,9 +25,9 @@ class Histogram {
   double sum_ = 0;
 };
 
-/// Measurements of the server itself. The other metrics are counters of the engine.
+/// The times that the server measures. All other metrics come from the counters of the engine.
 struct ServeMetrics {
-  Histogram first_token_s;  // from a request's arrival to the first token of each answer
+  Histogram first_token_s;  // from the arrival of a request to the first token of each answer
   Histogram inter_token_s;  // between two tokens of an answer
   Histogram request_s;      // from arrival to the end of the last answer
 };

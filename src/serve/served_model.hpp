@@ -22,18 +22,18 @@ struct ModelProperties {
   const text::ChatTemplate* chat = nullptr;  // chat format; null if it has none
 };
 
-/// A chat as prompt of the model.
+/// A chat that was converted to a prompt of the model.
 struct RenderedPrompt {
   std::string text;
   std::vector<std::uint32_t> ids;
   bool begins_in_thought = false;  // the answer begins inside a thought
 };
 
-/// A model with its tokenizer and chat format: converts prompts to ids, knows the end tokens and
-/// the tokens for grammars. Immutable and thread-safe.
+/// A model with its tokenizer and chat format. It converts prompts to ids, and provides the end
+/// tokens and the sorted tokens for grammars. Immutable and thread-safe.
 class ServedModel {
  public:
-  /// `source` must outlive this.
+  /// `source` must outlive this object.
   ServedModel(ModelProperties facts, text::Tokenizer tokenizer, generate::AnswerSource& source);
 
   [[nodiscard]] const ModelProperties& facts() const noexcept { return facts_; }
@@ -46,13 +46,13 @@ class ServedModel {
   /// tokenizer (Tokenizer::ids_only).
   void require_tokenizer(const std::string& field) const;
 
-  /// Returns the ids of a prompt as in `trireme generate`: special tokens in the text are
-  /// recognized. Throws ApiError(400) if there are none.
+  /// Returns the ids of a prompt. Special tokens in the text are recognized, as in `trireme
+  /// generate`. Throws ApiError(400) if the prompt has no tokens.
   [[nodiscard]] std::vector<std::uint32_t> encode(const std::string& text) const;
 
   /// Writes a chat in the chat format of the model. Texts of the request never become special
-  /// tokens. If `opens_thought` and the model thinks, the prompt opens the thought. Throws
-  /// ApiError(400) if the format does not support the tools.
+  /// tokens. If `opens_thought` is true and the model thinks, the prompt ends with the opening
+  /// marker of a thought. Throws ApiError(400) if the format does not support the tools.
   [[nodiscard]] RenderedPrompt write(const ChatInput& input, bool opens_thought = false) const;
 
   /// Returns the end tokens of the model and the tokens that end a turn in its chat format.
@@ -60,7 +60,8 @@ class ServedModel {
     return chat_end_tokens_;
   }
 
-  /// Returns the texts that end a turn if no token does (ChatWriter::end_texts).
+  /// Returns the texts that end a turn in chat formats without an end token
+  /// (ChatWriter::end_texts).
   [[nodiscard]] const std::vector<std::string>& chat_end_texts() const noexcept {
     return chat_end_texts_;
   }

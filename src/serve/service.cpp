@@ -92,8 +92,8 @@ std::string tokenize_text(const ServedModel& model, std::string_view body) {
   return json_text({{"tokens", std::move(tokens)}});
 }
 
-/// Returns the response of /detokenize: {"tokens"} -> {"content"}. An id of the model that has no
-/// token adds no text.
+/// Returns the response of /detokenize: {"tokens"} -> {"content"}. If the model has an id but the
+/// tokenizer has no token for it, the id adds no text.
 std::string detokenize_text(const ServedModel& model, std::string_view body) {
   const Json parsed = parse_body(body);
   const BodyFields fields(parsed);
@@ -116,8 +116,8 @@ std::string apply_template_text(const ServedModel& model, std::string_view body)
   return json_text({{"prompt", model.write(read_chat_request(body).input).text}});
 }
 
-/// Decodes %20 and similar codes in a part of a path. Invalid codes stay. Source: RFC 3986, section
-/// 2.1.
+/// Decodes %20 and similar codes in a part of a path. Invalid codes stay unchanged. Source: RFC
+/// 3986, section 2.1.
 std::string percent_decoded(std::string_view text) {
   std::string decoded;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -131,7 +131,7 @@ std::string percent_decoded(std::string_view text) {
   return decoded;
 }
 
-/// A request that needs a model.
+/// A request that needs the model.
 struct ServiceCall {
   const JobContext& context;
   const http::HttpRequest& request;
@@ -202,8 +202,8 @@ bool takes(const char* method, const std::string& given) {
   return given == method || (given == "HEAD" && std::string_view(method) == "GET");
 }
 
-/// Returns null if the page has no such file. Only exact paths match, and nothing is read from
-/// disk.
+/// Returns the file of the page with this path; null if there is none. Only exact paths match, and
+/// nothing is read from disk.
 const PageFile* find_page_file(std::string_view path) {
   const std::span<const PageFile> files = page_files();
   const auto found = std::find_if(files.begin(), files.end(),

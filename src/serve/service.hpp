@@ -17,8 +17,8 @@ struct ServiceConfig {
   double request_timeout_s = 600;
 };
 
-/// Maps paths to handlers. The states are loading, ready and draining; only in state ready does the
-/// service answer more than the page and /health. Thread-safe.
+/// Maps paths to handlers. The states are loading, ready and draining. In the states loading and
+/// draining, the service answers only requests for the page and /health. Thread-safe.
 class Service {
  public:
   explicit Service(ServiceConfig config);

@@ -30,7 +30,7 @@ using heartbeat::name_of;
 using heartbeat::Peer;
 using heartbeat::Status;
 
-constexpr double kGoodbye_s = 1.0;  // the longest wait for the other side when leaving
+constexpr double kGoodbye_s = 1.0;  // longest wait for the other side when this rank exits
 
 PeerLoss loss_of(int rank, const std::string& host, int pid, const Failure& failure) {
   return {rank,
@@ -48,7 +48,8 @@ void leave_at_once(const PeerLoss& loss) {
 
 }  // namespace
 
-/// One rank's part of the star: rank 0 is connected to all ranks, the others to rank 0.
+/// The heartbeat of one rank. Rank 0 is connected to all other ranks; each other rank is connected
+/// to rank 0 only.
 class Heartbeat::Monitor {
  public:
   Monitor(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
@@ -77,7 +78,8 @@ class Heartbeat::Monitor {
   void announce(int exit_code, const std::string& why) noexcept {
     std::unique_lock lock(mutex_);
     const std::chrono::duration<double> moment(kGoodbye_s);
-    // A rank that lost a peer learns from rank 0 which peer it was, and must not be blamed itself.
+    // If this rank only lost a peer, wait for the report of rank 0, so that the other ranks do not
+    // take this rank for the cause.
     if (exit_code == trireme::exit_code(ErrorKind::comm) &&
         changed_.wait_for(lock, moment, [this] { return over_; }))
       return;
@@ -159,7 +161,7 @@ class Heartbeat::Monitor {
     } else if (const auto* relayed = std::get_if<Lost>(&message)) {
       lost(relayed->loss);
     } else if (std::holds_alternative<Goodbye>(message)) {
-      if (rank_ != 0) {  // rank 0 leaves, so nobody watches any more
+      if (rank_ != 0) {  // rank 0 has left, so no rank detects failures any more
         peer.connection->send(Goodbye{});
         peer.connection->flush();
         finished_ = true;

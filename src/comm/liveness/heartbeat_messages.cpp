@@ -9,7 +9,7 @@ namespace trireme::comm::heartbeat {
 namespace {
 
 constexpr std::size_t kNumber = 8;        // bytes of a number
-constexpr std::uint64_t kMaxSize = 4096;  // no rank of this job sends longer messages
+constexpr std::uint64_t kMaxSize = 4096;  // bytes; ranks of this job send no longer messages
 
 class Encoder {
  public:
@@ -53,7 +53,7 @@ class Decoder {
     text = take(size);
   }
 
-  /// True if no bytes were missing, out of range or left over.
+  /// Returns true if the message was complete, all values were in range, and no bytes are left.
   [[nodiscard]] bool finished() const { return good_ && left_.empty(); }
 
  private:
@@ -69,7 +69,8 @@ class Decoder {
   bool good_ = true;
 };
 
-/// Decodes `body` if it is exactly one M; returns true if it is.
+/// Decodes `body` as a message of type M. Returns false if the body is not exactly one such
+/// message.
 template <class M>
 bool decode_as(std::string_view body, std::optional<HeartbeatMessage>& found) {
   if (body.front() != M::kLetter) return false;

@@ -8,8 +8,8 @@
 #include "comm/liveness/activity.hpp"
 #include "comm/liveness/heartbeat.hpp"
 
-/// Messages between the heartbeats of two ranks. All ranks of a job run the same binary, so the
-/// wire format may change. Each message lists its fields once, for both directions.
+/// Messages between the heartbeats of two ranks. All ranks of a job run the same binary, so a new
+/// version may change the wire format. Each message lists its fields once, for both directions.
 namespace trireme::comm::heartbeat {
 
 /// First message of a connection, to rank 0.
@@ -64,7 +64,7 @@ struct Status {
   }
 };
 
-/// Sign of life of rank 0.
+/// Periodic message of rank 0 that shows that rank 0 is alive.
 struct Alive {
   static constexpr char kLetter = 'A';
 
@@ -115,11 +115,11 @@ std::string encode(const HeartbeatMessage& message);
 
 inline constexpr std::size_t kMaxText = 512;
 
-/// The first message of a byte stream.
+/// The result of decoding the first message of a byte stream.
 struct Decoded {
   std::optional<HeartbeatMessage> message = {};  // empty if the message is incomplete or garbage
   std::size_t used = 0;                          // bytes of the message
-  bool garbage = false;                          // not sent by a rank of this job
+  bool garbage = false;                          // the bytes were not sent by a rank of this job
 };
 
 Decoded decode(std::string_view bytes);

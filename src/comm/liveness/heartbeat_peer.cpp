@@ -19,8 +19,8 @@
 namespace trireme::comm::heartbeat {
 namespace {
 
-/// Collective. Reserves descriptors on rank 0 for a connection to every other rank. Its error is
-/// thrown on all ranks, so that none tries to connect.
+/// Raises the limit on open files on rank 0, so that it can accept a connection from every other
+/// rank. If this fails, all ranks throw the error, so no rank tries to connect. Collective.
 void make_room(Communicator& world) {
   constexpr std::uint64_t kOwn = 8;           // listener, one unidentified connection, timers
   constexpr std::uint64_t kSpareFiles = 256;  // for the files of the run
@@ -31,7 +31,8 @@ void make_room(Communicator& world) {
         }));
 }
 
-/// The data that connecting ranks need; it fits into one broadcast.
+/// The data that a rank needs to connect to rank 0. It has a fixed maximum size, so one broadcast
+/// is enough.
 struct Invitation {
   std::string cookie;
   int port = 0;

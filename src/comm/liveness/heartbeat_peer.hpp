@@ -9,11 +9,12 @@
 #include "comm/session.hpp"
 #include "core/timer.hpp"
 
-/// The known state of every rank, and the connection of the ranks at the start.
+/// Stores the known state of every rank, and connects the ranks at the start.
 namespace trireme::comm::heartbeat {
 
 struct Peer {
-  /// Empty for this rank itself, for a rank without a connection here, and after a goodbye.
+  /// Empty for this rank itself, for a rank that is not connected to this rank, and after a Goodbye
+  /// message.
   std::optional<Connection> connection;
   std::string host = "?";
   int pid = 0;
@@ -24,9 +25,9 @@ struct Peer {
 /// Returns "rank 3 (host n2, pid 123)".
 std::string name_of(int rank, const std::string& host, int pid);
 
-/// Collective. Connects every rank to rank 0 and checks the cookie that `world` carried. Fills the
-/// connections, hosts and process ids of `peers` (one entry per rank). Throws Error(comm) on all
-/// ranks if one rank cannot connect in time.
+/// Connects every rank to rank 0 and checks the cookie that rank 0 broadcast over `world`. Fills
+/// the connections, hosts and process ids in `peers` (one entry per rank). If one rank cannot
+/// connect in time, throws Error(comm) on all ranks. Collective.
 void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s,
                  std::vector<Peer>& peers);
 

@@ -9,11 +9,12 @@
 
 namespace trireme::comm {
 
-/// Decides when missing progress counts as a hang. Only the phases "step" and "data" are checked;
-/// in other phases a waiting collective has its own timeout.
+/// The time without progress after which a run counts as hung. It applies only in the phases "step"
+/// and "data". In other phases, only the timeout of each collective applies.
 struct HangRule {
-  double most_s = 0;  // 0: never a hang; the only limit while a rank waits for data
-  // limit in a step: `steps` times the median step, at least this, at most most_s
+  // maximum limit; 0: never a hang. While a rank waits for data, this is the limit
+  double most_s = 0;
+  // limit in a step: `steps` times the median step time, but at least least_s and at most most_s
   double least_s = 60;
   double steps = 10;
 };
@@ -27,15 +28,15 @@ class StallWatch {
   struct Stall {
     double still_s = 0;      // time since any rank made progress
     double limit_s = 0;      // current limit; infinity outside the checked phases
-    bool warn = false;       // half of the limit has passed; true once
+    bool warn = false;       // half of the limit has passed; true only once per stall
     bool hung = false;       // the limit has passed
     std::size_t behind = 0;  // the rank that is behind the others
   };
 
-  /// Must be called about twice a second.
+  /// Compares the activities with those of the previous call. Call it about twice per second.
   Stall look(double now_s, const std::vector<ActivitySnapshot>& ranks);
 
-  /// Returns the median of the last steps; 0 if there is none.
+  /// Returns the median time of the last steps; 0 if no step is complete.
   [[nodiscard]] double median_step_s() const;
 
  private:
@@ -50,11 +51,12 @@ class StallWatch {
   bool warned_ = false;
 };
 
-/// Returns the index of the rank with fewest steps, then fewest operations, then not waiting.
+/// Returns the index of the rank that is behind the others: the rank with the fewest steps; among
+/// equals, the fewest operations; among equals, a rank that is not waiting.
 std::size_t rank_behind(const std::vector<ActivitySnapshot>& ranks);
 
-/// Returns one line per rank, the rank that is behind first: fewest steps, then fewest operations,
-/// then not waiting. `names[r]` is "rank 3 (host n2, pid 123)". Exposed for its test.
+/// Returns one line per rank, in the order of rank_behind(): the rank that is behind comes first.
+/// `names[r]` is "rank 3 (host n2, pid 123)". Exposed for its test.
 std::string describe_progress(const std::vector<std::string>& names,
                               const std::vector<ActivitySnapshot>& ranks);
 

@@ -26,7 +26,8 @@ void set(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// Finds a lost node by probes: 5 s idle, then 3 probes 2 s apart; the same for unanswered data.
+/// Lets the kernel detect a lost node: after 5 s without traffic, it sends 3 probes at intervals of
+/// 2 s. The same limit applies to data without acknowledgement.
 void set_keepalive(int fd) {
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 5);
@@ -64,7 +65,7 @@ bool Connection::fill() {
     if (n == 0) return false;
     if (n < 0) return would_block();
     in_.append(buffer.data(), static_cast<std::size_t>(n));
-    if (in_.size() > kMaxUnread) return true;  // take messages first
+    if (in_.size() > kMaxUnread) return true;  // the caller must take the messages first
   }
 }
 

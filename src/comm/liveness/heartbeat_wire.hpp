@@ -14,7 +14,7 @@ namespace trireme::comm::heartbeat {
 
 using Socket = Fd;
 
-/// A non-blocking connection with keepalive and buffers for unread and unsent bytes.
+/// A non-blocking TCP connection with keepalive probes and buffers for received and unsent bytes.
 class Connection {
  public:
   explicit Connection(Socket socket);
@@ -27,12 +27,14 @@ class Connection {
 
   /// Writes as much as the kernel accepts. Returns false if the connection is broken.
   bool flush();
-  /// Reads the available bytes. Returns false if the peer closed, the connection is broken or
-  /// garbage arrived; complete messages can still be taken.
+  /// Reads the available bytes. Returns false if the peer closed the connection, the connection is
+  /// broken, or invalid bytes arrived. next() still returns the complete messages that arrived
+  /// before.
   bool fill();
   std::optional<HeartbeatMessage> next();
 
-  /// Ends sending: the peer reads the end of the stream after the last message.
+  /// Closes the connection for sending: after the last message, the peer reads the end of the
+  /// stream.
   void finish() const { ::shutdown(socket_.get(), SHUT_WR); }
 
  private:
@@ -56,7 +58,7 @@ struct Interface {
   std::string address;
 };
 
-/// Returns the interfaces, loopback last.
+/// Returns the interfaces of this node that are up; loopback comes last.
 std::vector<Interface> own_interfaces();
 
 /// Connects to the address; nullopt if it does not answer in time.

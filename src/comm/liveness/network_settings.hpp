@@ -6,14 +6,14 @@
 
 namespace trireme::comm {
 
-/// A rank's interfaces and the variables that select among them.
+/// The network interfaces of a rank, and the environment variables that select one of them.
 struct NetworkSettings {
   std::string host;
   std::string text;  // "eth0 10.0.0.1; NCCL_SOCKET_IFNAME=eth0"
 };
 
-/// Returns the settings of this process: IPv4 interfaces that are up, and the variables of NCCL,
-/// UCX and Open MPI's transports that are set.
+/// Returns the settings of this process: the IPv4 interfaces that are up, and the environment
+/// variables that are set for NCCL, UCX and the transports of Open MPI.
 std::string own_network_settings();
 
 /// Returns a line for each range of ranks with the same host and text: "\n ranks 0 to 7 (host n1):

@@ -25,7 +25,8 @@ namespace {
 
 constexpr double kAnswer_s = 0.25;
 
-/// One thread at a time writes here, in its signal handler.
+/// The signal handler of the asked thread writes its stack here. Only one thread is asked at a
+/// time.
 struct Answer {
   std::atomic<pid_t> asked{0};
   std::atomic<int> frames{-1};
@@ -83,7 +84,7 @@ void prepare_stacks() {
   static std::atomic<bool> done{false};
   if (done.exchange(true)) return;
   std::array<void*, 1> first{};
-  ::backtrace(first.data(), 1);  // loads the unwinder now, because a signal handler must not
+  ::backtrace(first.data(), 1);  // load the unwinder now, because a signal handler must not load it
 
   struct sigaction action {};
 

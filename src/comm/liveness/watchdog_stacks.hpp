@@ -13,7 +13,7 @@ namespace trireme::comm {
 /// from its symbol table. Not async-signal-safe: call it from an ordinary thread.
 std::string stacks_of_all_threads();
 
-/// Loads the unwinder and installs the signal handler; done by the first use otherwise.
+/// Loads the unwinder and installs the signal handler. Without this call, the first use does it.
 void prepare_stacks();
 
 /// Appends stacks_of_all_threads() under `heading` to a file, creating its directory. Never throws.

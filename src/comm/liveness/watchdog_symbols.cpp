@@ -16,7 +16,7 @@
 namespace trireme::comm {
 namespace {
 
-/// Returns the structure at `offset` of the file; null if it exceeds the file.
+/// Returns the `count` structures at `offset` of the file; null if they do not fit into the file.
 template <class T>
 const T* at(const std::string& file, std::uint64_t offset, std::uint64_t count = 1) {
   if (offset > file.size() || count > (file.size() - offset) / sizeof(T)) return nullptr;

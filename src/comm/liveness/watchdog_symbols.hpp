@@ -6,8 +6,9 @@
 
 namespace trireme::comm {
 
-/// The names of this program's functions from the symbol table of its file, because the dynamic
-/// linker does not know them. A stripped or foreign file gives no names, never an error.
+/// The names of this program's functions. They come from the symbol table of the program file,
+/// because the dynamic linker does not know them. If the file has no symbol table, there are no
+/// names, and no error is thrown.
 class OwnSymbols {
  public:
   explicit OwnSymbols(const std::filesystem::path& program = "/proc/self/exe");

@@ -15,20 +15,22 @@
 namespace trireme::comm {
 namespace {
 
-// The reductions of CommOptions::mpi_reduce = library, the plain path for comparison. They progress
-// only inside MPI calls, and the library chooses the order of additions.
+// The reductions for CommOptions::mpi_reduce = library, which exist only for comparison. They make
+// progress only inside MPI calls, and the MPI library chooses the order of additions.
 
 // MPI counts are int, so longer buffers are reduced in chunks of this many elements.
 constexpr std::uint64_t kMaxCount = std::uint64_t{1} << 30;
 
-/// Reduces bf16 and f16, which MPI does not know, as two bytes. `pair` is MPI's {in, inout}.
+/// MPI operation for bf16 and f16. MPI does not have these types, so elements are passed as two
+/// bytes.
 template <DType dtype, ReduceOp op>
 void reduce_pair(void* in, void* in_out, int* count, MPI_Datatype*) {
   const std::array<const void*, 2> pair{in, in_out};
   reduce_in_order(pair, in_out, static_cast<std::uint64_t>(*count), dtype, op);
 }
 
-/// Created once and never freed, because they are needed as long as MPI runs.
+/// MPI types and operations for bf16 and f16. They are created once and never freed, because they
+/// are needed as long as MPI runs.
 struct HalfTypes {
   HalfTypes() {
     MPI_Type_contiguous(2, MPI_BYTE, &type);
@@ -115,7 +117,7 @@ std::unique_ptr<Operation> make_library_reduce_scatter(MPI_Comm comm, const Redu
   const auto* parts = static_cast<const std::byte*>(request.input);
   auto* result = static_cast<std::byte*>(request.output);
   const std::uint64_t step =
-      kMaxCount / ranks;  // the library may add the counts of all ranks in an int
+      kMaxCount / ranks;  // the MPI library may sum the counts of all ranks in an int
   const bool overlaps = result == parts + static_cast<std::uint64_t>(rank) * count * width;
   if (!overlaps && count <= step) {
     check_mpi(MPI_Ireduce_scatter_block(parts, result, static_cast<int>(count), type, op, comm,
@@ -149,8 +151,8 @@ class MpiCommunicator final : public P2PCommunicator {
   [[nodiscard]] const char* backend() const override { return "mpi"; }
 
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
-    // MPI_Comm_split blocks without progress on pending operations. The barrier makes sure that no
-    // rank of this group still needs this rank.
+    // While MPI_Comm_split blocks, this rank makes no progress on pending operations. The barrier
+    // ensures that no other rank of this group waits for such progress.
     barrier({.tag = "split"});
     MPI_Comm raw = MPI_COMM_NULL;
     check_mpi(MPI_Comm_split(mpi_->comm(), color < 0 ? MPI_UNDEFINED : color, key, &raw),

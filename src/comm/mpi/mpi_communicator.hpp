@@ -7,9 +7,9 @@
 
 namespace trireme::comm {
 
-/// Creates the communicator over all ranks of the launch, on a duplicate of MPI_COMM_WORLD; for one
-/// rank it is a self communicator. Requires a Session and calls from the session's thread. Throws
-/// Error(comm), or Error(usage) in builds without MPI.
+/// Creates the communicator over all ranks of the launch, on a duplicate of MPI_COMM_WORLD. For one
+/// rank, returns a self communicator. Requires a Session; only the thread of the Session may use
+/// the communicator. Throws Error(comm), or Error(usage) in builds without MPI.
 std::unique_ptr<Communicator> make_mpi_world(const CommOptions& options);
 
 }  // namespace trireme::comm

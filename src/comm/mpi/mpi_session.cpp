@@ -13,7 +13,8 @@
 namespace trireme::comm {
 namespace {
 
-/// Open MPI 4.1 alone needs 24 at its start, more for each kind of network; Trireme's own follow.
+/// File descriptors that must be free. Open MPI 4.1 needs 24 at its start and more for each kind of
+/// network. Trireme then opens its own files.
 constexpr int kDescriptors = 48;
 
 LaunchInfo read_launch() {
@@ -39,8 +40,8 @@ LaunchInfo read_launch() {
   return info;
 }
 
-/// Logs if several nodes have one hostname, as in containers and local test clusters, because names
-/// in messages are then ambiguous.
+/// Logs a line if several nodes have the same hostname, because hostnames in messages are then
+/// ambiguous. This happens in containers and in local test clusters.
 void compare_hostnames(const LaunchInfo& info) {
   std::array<char, 64> mine{};
   info.hostname.copy(mine.data(), mine.size() - 1);
@@ -64,8 +65,8 @@ void compare_hostnames(const LaunchInfo& info) {
 Session::Session(int* argc, char*** argv) {
   const LauncherVariables variables = launcher_variables();
 #ifdef OPEN_MPI
-  // If srun starts it without a PMI, Open MPI ends the process inside MPI_Init with a page of
-  // advice about building it.
+  // If srun starts this process without a PMI, Open MPI ends the process inside MPI_Init and prints
+  // only long advice about how to build Open MPI.
   bool has_pmi = false;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_FD"})
     has_pmi |= std::getenv(name) != nullptr;
@@ -91,7 +92,7 @@ Session::Session(int* argc, char*** argv) {
   try {
     check_launcher(variables, launch_.size);
   } catch (...) {
-    MPI_Finalize();  // each process is a separate MPI job, so nobody waits
+    MPI_Finalize();  // each process is a separate MPI job, so no peer waits in MPI_Finalize
     throw;
   }
 }

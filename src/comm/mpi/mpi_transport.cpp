@@ -13,7 +13,8 @@
 namespace trireme::comm {
 namespace {
 
-// MPI counts are int, so longer messages are split into chunks, in order by their tag.
+// MPI counts are of type int, so longer messages are split into chunks. Chunks have the same tag,
+// so they arrive in order.
 constexpr std::uint64_t kMaxChunk = std::uint64_t{1} << 30;
 
 constexpr double kYield_s = 100e-6;
@@ -124,8 +125,9 @@ TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t b
                       });
 }
 
-// A rank that only yields still looks busy to the kernel, which may put two computing ranks on one
-// core beside two waiting ranks. A short wait only yields, to receive a message without delay.
+// For the kernel, a rank that only yields is busy, so the kernel may put two computing ranks on one
+// core and two waiting ranks on another. Therefore a waiting rank sleeps if ranks share cores.
+// During a short wait it only yields, so that it receives a message without delay.
 void MpiTransport::pause(double waited_s) {
   if (shares_cores_ && waited_s > kYield_s) {
     std::this_thread::sleep_for(kSleep);

@@ -9,7 +9,8 @@
 #include "comm/options.hpp"
 #include "comm/session.hpp"
 
-/// The GPU backend as seen by the trainer, without NCCL or CUDA headers. Link trireme::comm_nccl.
+/// The interface of the GPU backend for trainers. It needs no NCCL or CUDA headers. Link
+/// trireme::comm_nccl.
 namespace trireme::comm {
 
 struct NcclApi;
@@ -26,7 +27,8 @@ struct GpuUse {
   std::vector<std::string> visible;  // PCI bus ids of all visible devices
 };
 
-/// Messages about GPUs that several ranks share and visible GPUs that no rank uses; empty if none.
+/// One message about GPUs that several ranks share, and one about visible GPUs that no rank uses. A
+/// message is empty if there are no such GPUs.
 struct GpuReport {
   std::string shared;
   std::string idle;
@@ -34,9 +36,10 @@ struct GpuReport {
 
 GpuReport compare_gpus(const std::vector<GpuUse>& ranks);
 
-/// Creates the communicator over the ranks of `bootstrap` (MPI, or threads in tests), which carries
-/// unique ids, splits and barriers. Sets the calling thread's device. Throws Error(resource) if two
-/// ranks share a GPU and Error(comm) if NCCL fails. Rank 0 warns about an unused visible GPU.
+/// Creates the communicator over the ranks of `bootstrap` (MPI, or threads in tests). `bootstrap`
+/// transfers NCCL's unique ids and performs splits and barriers. Sets the calling thread's device.
+/// Throws Error(resource) if two ranks share a GPU and Error(comm) if NCCL fails. Rank 0 warns
+/// about an unused visible GPU.
 std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options);

@@ -35,7 +35,8 @@ struct CommEvents {
   CommEvent done;
 };
 
-/// Waiting orders the caller's stream and does not block the host.
+/// A collective on the device. wait() makes the caller's stream wait for the collective; the host
+/// does not block.
 class NcclWork final : public Work {
  public:
   NcclWork(std::shared_ptr<NcclContext> context, Call call, Stream stream,
@@ -103,7 +104,8 @@ class NcclCommunicator final : public BaseCommunicator {
     return BaseCommunicator::supports(dtype, op) && nccl_type(dtype).has_value();
   }
 
-  /// The device sends; a group of one sends nothing.
+  /// The device sends the messages, so they cannot be counted here. A group of one rank sends
+  /// nothing.
   [[nodiscard]] bool counts_sends(std::string_view) const override { return size() == 1; }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
@@ -188,8 +190,8 @@ class NcclCommunicator final : public BaseCommunicator {
                call.what);
   }
 
-  /// The collective waits for the work queued on the caller's stream so far. The returned Work
-  /// orders the caller's later work.
+  /// Starts a collective on the lane. It waits for all work that is already queued on the caller's
+  /// stream. The returned Work makes later work of the caller's stream wait for the collective.
   template <class Enqueue>
   WorkPtr launch(const NcclLane& lane, Call call, Stream stream, const Enqueue& enqueue) {
     check_cuda(api_, api_.set_device(context_->device), call.what);
@@ -210,17 +212,17 @@ class NcclCommunicator final : public BaseCommunicator {
   const std::shared_ptr<NcclRanks> ranks_;
 };
 
-/// Makes operations of several communicators reach the device in the same order on all ranks.
-/// Otherwise kernels that wait for each other can fill the device. The host order is equal by the
-/// contract of communicator.hpp, and NCCL 2.26 and later keep it on the device. A value set by the
-/// user stays.
+/// Makes the operations of several communicators run on the device in the same order on all ranks.
+/// Otherwise kernels that wait for each other can occupy the whole device (deadlock). The contract
+/// of communicator.hpp makes the order on the host equal on all ranks, and NCCL 2.26 and later can
+/// keep this order on the device. If the user has set the variable, its value stays.
 void keep_launch_order() {
   static std::once_flag once;
   std::call_once(once, [] { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
 }
 
-/// Returns the local rank modulo visible devices. This works both if every task sees all GPUs and
-/// if each task sees one GPU.
+/// Returns the local rank modulo the number of visible devices. This works if every task sees all
+/// GPUs of the node, and also if each task sees one GPU.
 int choose_device(const NcclApi& api, const LaunchInfo& launch) {
   int count = 0;
   check_cuda(api, api.device_count(&count), "cudaGetDeviceCount");

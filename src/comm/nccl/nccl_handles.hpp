@@ -5,7 +5,8 @@
 #include "comm/nccl/nccl_api.hpp"
 #include "core/error.hpp"
 
-/// Owned NCCL and CUDA handles. They hold the function table, which UniqueHandle cannot.
+/// CUDA handles that are destroyed automatically. UniqueHandle cannot be used, because destroying a
+/// handle needs the function table.
 namespace trireme::comm {
 
 inline void check_nccl(const NcclApi& api, ncclResult_t code, const std::string& what) {

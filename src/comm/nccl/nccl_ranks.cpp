@@ -9,7 +9,7 @@ namespace trireme::comm {
 
 NcclLane::NcclLane(NcclContext& context, Communicator& bootstrap, const std::string& what)
     : context_(context), stream_(context.api) {
-  if (bootstrap.size() == 1) return;  // copies only, so no NCCL communicator with its buffers
+  if (bootstrap.size() == 1) return;  // one rank only copies, so it needs no NCCL communicator
   const NcclApi& api = context.api;
   const std::string group = formatted("{} of group {}", what, bootstrap.name());
   ncclUniqueId id{};
@@ -32,7 +32,8 @@ NcclLane::~NcclLane() {
   if (comm_ == nullptr) return;
   context_.watch.remove(comm_);
   if (std::uncaught_exceptions() > 0) {
-    context_.api.comm_abort(comm_);  // destroying would wait for peers that may never come
+    // After an error, ncclCommDestroy would wait for peers that may never answer.
+    context_.api.comm_abort(comm_);
   } else {
     context_.api.comm_destroy(comm_);
   }

@@ -9,8 +9,9 @@
 #include "comm/nccl/nccl_handles.hpp"
 #include "comm/nccl/nccl_watch.hpp"
 
-/// Resources that groups over the same ranks share on the device. Mesh axes often coincide (dp, and
-/// dp x cp without cp), and a communicator costs device memory and start-up time.
+/// Resources on the device that groups over the same ranks share. Groups of different mesh axes
+/// often have the same ranks (without cp, dp and dp x cp are equal), and each NCCL communicator
+/// costs device memory and start-up time.
 namespace trireme::comm {
 
 class NcclRanks;
@@ -31,7 +32,8 @@ struct NcclContext {
 /// A stream and the NCCL communicator that runs on it.
 class NcclLane {
  public:
-  /// Collective over `bootstrap`, which carries the id. A group of one has only a stream.
+  /// Collective over `bootstrap`, which broadcasts the unique id. A group of one rank has only a
+  /// stream.
   NcclLane(NcclContext& context, Communicator& bootstrap, const std::string& what);
   ~NcclLane();
   NcclLane(const NcclLane&) = delete;
@@ -47,9 +49,9 @@ class NcclLane {
   ncclComm_t comm_ = nullptr;  // null in a group of one
 };
 
-/// The lanes of one set of ranks. Reductions have a lane of their own, created at the first
-/// reduction. NCCL runs the operations of one communicator one after another, whatever their
-/// streams, and a prefetching gather must not wait for gradients.
+/// The lanes of one set of ranks. Reductions have a separate lane, because a prefetching gather
+/// must not wait for gradients: NCCL runs all operations of one communicator one after another,
+/// even on different streams. The lane for reductions is created at the first reduction.
 class NcclRanks {
  public:
   NcclRanks(std::shared_ptr<NcclContext> context, Communicator& bootstrap);
@@ -66,8 +68,8 @@ class NcclRanks {
   std::optional<NcclLane> reductions_;
 };
 
-/// Collective. Returns the lanes of `bootstrap`'s ranks: the existing ones if all ranks still hold
-/// them, otherwise new ones.
+/// Returns the lanes for the ranks of `bootstrap`. Uses the existing lanes if all ranks still hold
+/// them; otherwise creates new lanes. Collective.
 std::shared_ptr<NcclRanks> share_ranks(const std::shared_ptr<NcclContext>& context,
                                        Communicator& bootstrap);
 

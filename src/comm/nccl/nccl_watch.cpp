@@ -72,7 +72,7 @@ void NcclWatch::run() {
   }
 }
 
-/// Requires the lock. Returns the problem, or "".
+/// Checks all entries. Returns the problem as text, or "". The caller must hold the lock.
 std::string NcclWatch::look() {
   std::erase_if(entries_, [](const Entry& entry) {
     const bool done = entry.done->reached();

@@ -14,7 +14,8 @@ namespace trireme::comm {
 
 /// Watches the collectives on the device, because the host does not wait for them. It marks them
 /// complete, asks NCCL for asynchronous errors, and ends the process if a collective exceeds its
-/// timeout. There is one per rank, shared by all its groups; its thread only queries.
+/// timeout. Each rank has one NcclWatch for all its groups. Its thread only queries the device and
+/// never waits for it.
 class NcclWatch {
  public:
   /// `on_hang` receives the message. The default logs it, flushes and calls _exit(5), because it is

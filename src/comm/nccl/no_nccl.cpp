@@ -3,7 +3,8 @@
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/error.hpp"
 
-/// Builds without NCCL: the name is known, so that the message can say what is missing.
+/// This file is for builds without NCCL. The name "nccl" is still known, so that the error can say
+/// what is missing.
 namespace trireme::comm {
 namespace {
 

@@ -23,7 +23,8 @@ void Engine::Entry::advance() {
 }
 
 void Engine::progress() {
-  // An operation never starts another one. Keep the order of starting.
+  // advance() never starts an operation, so pending_ does not change in this loop. Operations stay
+  // in the order of their start.
   for (const auto& entry : pending_) entry->advance();
   std::erase_if(pending_, [](const auto& entry) { return !entry->operation; });
 }
@@ -63,7 +64,8 @@ class EngineWork final : public Work {
   EngineWork& operator=(const EngineWork&) = delete;
 
   ~EngineWork() override {
-    // During unwinding the peers may never answer, so withdraw instead of waiting.
+    // While an exception unwinds the stack, peers may never answer. Withdraw the messages instead
+    // of waiting.
     if (std::uncaught_exceptions() > exceptions_at_start_) entry_->operation.reset();
     if (!entry_->operation) return;
     try {

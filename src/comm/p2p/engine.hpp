@@ -17,17 +17,17 @@ class Operation {
   virtual bool advance() = 0;
 };
 
-/// All pending operations of one rank in all its groups. Waiting for one operation drives the
-/// others, because a rank that waits in group A may be needed by a peer in group B. Only the thread
+/// All pending operations of one rank in all its groups. While a rank waits for one operation, the
+/// engine advances all others, because a peer in another group may need this rank. Only the thread
 /// that owns the rank uses it.
 class Engine {
  public:
-  /// Starts `operation` with its first advance() and returns the handle that the caller waits on. A
-  /// null operation has nothing to move.
+  /// Starts `operation` with a first advance(). Returns the Work that the caller waits for. If
+  /// `operation` is null, the Work is already complete.
   static WorkPtr start(std::shared_ptr<Engine> engine, std::shared_ptr<Transport> transport,
                        Call call, std::unique_ptr<Operation> operation);
 
-  /// Moves every operation; stores an error for the Work it belongs to.
+  /// Advances every operation. If an operation throws, stores the error, and its Work throws it.
   void progress();
 
  private:

@@ -11,8 +11,8 @@
 
 namespace trireme::comm {
 
-/// A transport with a group number in each message. A group is that number and a list of world
-/// ranks, so a new group needs no support from below.
+/// A transport that puts a group number into each message. A group is a number and a list of world
+/// ranks, so the layer below needs no support for groups.
 class GroupTransport : public Transport {
  public:
   /// `world_ranks` lists the group's members; `rank` is this rank's index among them.
@@ -44,7 +44,7 @@ class GroupTransport : public Transport {
   const int rank_;
 };
 
-/// Creates a communicator over such a transport. All groups of a rank share its engine. A group of
+/// Creates a communicator over `transport`. All groups of a rank use the same engine. A group of
 /// one rank is a SelfCommunicator.
 std::unique_ptr<Communicator> make_group(std::string name,
                                          const std::shared_ptr<GroupTransport>& transport,

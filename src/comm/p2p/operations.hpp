@@ -14,18 +14,20 @@
 /// - all ranks get the same bits, and a repeated call gives the same bits;
 /// - reduce_scatter equals the matching part of all_reduce bit for bit;
 /// - splitting a buffer into buckets changes nothing.
-/// Large buffers go directly between owner and peer (pairwise), 2 (n-1)/n of the buffer per rank as
-/// in a ring. Small buffers go in few messages. volume.hpp chooses the algorithm and computes its
-/// bytes.
+///
+/// For large buffers, each rank exchanges chunks directly with the rank that reduces them
+/// (pairwise); each rank sends 2 (n-1)/n of the buffer, as in a ring. Small buffers use as few
+/// messages as possible. volume.hpp chooses the algorithm and computes its bytes.
 namespace trireme::comm {
 
-/// Two tags per operation, because reductions and results must not match each other.
+/// An operation uses two tags, so that a receive for a result never matches a message with a
+/// contribution.
 struct TagPair {
   int first = 0;
   int second = 0;
 };
 
-/// Connects an operation to its peers. All members outlive the operation.
+/// The connection of an operation to its peers. All referenced objects must outlive the operation.
 struct Channel {
   Transport& transport;
   SentCount& sent;  // counts every message
@@ -47,15 +49,16 @@ struct Channel {
 /// Removes finished transfers; returns true if none is left.
 bool drain(std::vector<TransferPtr>& transfers);
 
-/// Messages that all start at once; complete when all are done.
+/// Starts all messages at once. Complete when all messages are done.
 std::unique_ptr<Operation> make_flat_exchange(const Channel& channel,
                                               std::span<const Message> sends,
                                               std::span<const Message> receives);
 
-/// Gathers with ceil(log2 n) messages per rank and the bytes of a flat exchange.
+/// Gathers with ceil(log2 n) messages per rank. A rank sends as many bytes as in a flat exchange.
 std::unique_ptr<Operation> make_round_all_gather(const Channel& channel, const AllGather& request);
 
-/// Gathers all buffers in the same way; then every rank reduces by itself.
+/// Gathers the buffers of all ranks like make_round_all_gather(). Then every rank reduces all
+/// buffers itself.
 std::unique_ptr<Operation> make_round_all_reduce(const Channel& channel, const Reduction& request);
 
 struct SegmentedOptions {
@@ -63,17 +66,19 @@ struct SegmentedOptions {
   int chunks_in_flight = 0;
 };
 
-/// Moves buffers up a binomial tree in rank order; rank 0 reduces, and the result comes down. Each
-/// rank sends at most ceil(log2 n) + 1 messages. For few bytes on many ranks.
+/// Collects all buffers at the root of a binomial tree, rank 0, which reduces them in rank order.
+/// The result goes down the tree. Each rank sends at most ceil(log2 n) + 1 messages. For few bytes
+/// on many ranks.
 std::unique_ptr<Operation> make_tree_all_reduce(const Channel& channel, const Reduction& request,
                                                 SegmentedOptions options);
 
-/// all_reduce: each rank reduces its part by chunks and sends results while later chunks arrive.
+/// all_reduce: each rank reduces its part chunk by chunk and sends the results while later chunks
+/// arrive.
 std::unique_ptr<Operation> make_segmented_all_reduce(const Channel& channel,
                                                      const Reduction& request,
                                                      SegmentedOptions options);
 
-/// reduce_scatter: the same algorithm without sending results.
+/// reduce_scatter: like make_segmented_all_reduce(), but without sending results.
 std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                                          const Reduction& request,
                                                          SegmentedOptions options);

@@ -80,8 +80,8 @@ WorkPtr P2PCommunicator::start_broadcast(Call call, const Broadcast& request) {
 WorkPtr P2PCommunicator::start_exchange(Call call, const Exchange& request) {
   const SortedMessages sorted = sort_messages(call, rank(), request);
   copy_own(sorted.own);
-  // Exchanges have their own tag. Messages between two ranks match in the order in which both list
-  // them, whichever other ranks exchange.
+  // Exchanges have their own tag. Messages between two ranks match in the order in which both ranks
+  // list them. Exchanges of other ranks do not matter.
   const int tag = transport_->max_tag();
   const Channel peers{*transport_, *call.sent, {tag, tag}};
   return launch(std::move(call), make_flat_exchange(peers, sorted.sends, sorted.receives));

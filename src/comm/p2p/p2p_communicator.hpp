@@ -36,7 +36,8 @@ class P2PCommunicator : public BaseCommunicator {
   [[nodiscard]] Channel channel(const Call& call);
   [[nodiscard]] SegmentedOptions segmented() const;
 
-  std::uint64_t collectives_ = 0;  // without exchanges, because not all ranks take part in each
+  // does not count exchanges, because not all ranks take part in each exchange
+  std::uint64_t collectives_ = 0;
 };
 
 }  // namespace trireme::comm

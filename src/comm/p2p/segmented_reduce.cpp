@@ -10,9 +10,9 @@
 namespace trireme::comm {
 namespace {
 
-/// The owner of part p receives part p from all peers chunk by chunk, reduces in rank order and,
-/// for all_reduce, sends the result to all. At most `window` chunks per peer and direction are in
-/// flight.
+/// Rank p owns part p. It receives part p from all peers chunk by chunk and reduces in rank order.
+/// For all_reduce, it then sends the result to all peers. At most `window` chunks per peer and
+/// direction are in flight.
 class SegmentedReduce final : public Operation {
  public:
   /// Part p is elements [bounds[p], bounds[p + 1]) of the input. With `gather` the output has all
@@ -31,7 +31,7 @@ class SegmentedReduce final : public Operation {
         window_(static_cast<std::size_t>(std::max(options.chunks_in_flight, 1))),
         rank_(static_cast<std::size_t>(channel.rank())),
         lanes_(static_cast<std::size_t>(channel.size())) {
-    // Allocate only for chunks in flight: at most the peers' contributions to this rank's part.
+    // Allocate memory only for the chunks in flight, and not more than the part of this rank needs.
     const std::uint64_t own = part_size(rank_);
     slots_.resize(std::min<std::uint64_t>(window_, (own + chunk_ - 1) / chunk_));
     const std::uint64_t elements = std::min(own, slots_.size() * chunk_);
@@ -58,7 +58,7 @@ class SegmentedReduce final : public Operation {
   }
 
  private:
-  /// Transfers with one peer, except its contributions to this rank's part.
+  /// The transfers with one peer, except the contributions that the peer sends to this rank's part.
   struct Lane {
     std::uint64_t sent = 0;      // elements of the peer's part with started sends
     std::uint64_t expected = 0;  // elements of the peer's part with requested results
@@ -92,7 +92,8 @@ class SegmentedReduce final : public Operation {
     }
   }
 
-  /// Sends this rank's contribution to the peer's part. The memory of sent chunks gets the result.
+  /// Sends this rank's contribution to the part of the peer. For all_reduce, also receives the
+  /// result of a chunk, but only after the chunk was sent: in-place, the result overwrites it.
   bool advance_lane(std::size_t peer) {
     Lane& lane = lanes_[peer];
     const int to = static_cast<int>(peer);

@@ -7,13 +7,15 @@
 #include "comm/p2p/operations.hpp"
 #include "comm/reduce.hpp"
 
-/// For few bytes on many ranks the number of messages dominates, so buffers travel together.
+/// Operations on few bytes. With many ranks, the number of messages determines the time, so one
+/// message carries the buffers of several ranks.
 namespace trireme::comm {
 namespace {
 
-/// Gathers the buffer of every rank on every rank. In round k a rank has the buffers of the 2^k
-/// ranks from itself on, sends them to the rank 2^k before it and receives the next 2^k. Source:
-/// Bruck et al., IEEE Transactions on Parallel and Distributed Systems 8, 1997.
+/// Gathers the buffer of every rank on every rank. Before round k, rank r has the buffers of the
+/// 2^k ranks r, r + 1, ... It sends them to rank r - 2^k and receives the next 2^k buffers from
+/// rank r + 2^k (all modulo n). Source: Bruck et al., IEEE Transactions on Parallel and Distributed
+/// Systems 8, 1997.
 class RoundGather {
  public:
   RoundGather(const Channel& channel, const void* own, std::uint64_t block_bytes)
@@ -49,7 +51,7 @@ class RoundGather {
  private:
   const Channel channel_;
   const std::uint64_t bytes_;
-  // starts with this rank's, in rank order around the ring
+  // buffers of all ranks in rank order (modulo n), beginning with this rank's buffer
   const std::unique_ptr<std::byte[]> blocks_;
   int distance_ = 1;
   std::vector<TransferPtr> transfers_;
@@ -109,7 +111,8 @@ class TreeAllReduce final : public Operation {
     const int n = channel.size();
     const int me = channel.rank();
     const std::uint64_t bytes = request.bytes();
-    // The subtree of a rank is the ranks from itself on, as many as its lowest set bit.
+    // The subtree of rank r consists of the ranks r, r + 1, ... Their number is the lowest set bit
+    // of r.
     int bit = 1;
     while (bit < n && (me & bit) == 0) bit *= 2;
     subtree_ = static_cast<std::uint64_t>(std::min(bit, n - me));

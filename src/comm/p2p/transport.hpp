@@ -6,8 +6,8 @@
 
 namespace trireme::comm {
 
-/// One pending message. Destroying an unfinished one withdraws it. This happens on error paths
-/// only; the peer then waits forever.
+/// One pending message. The destructor withdraws an unfinished message. This happens only after
+/// errors, because the peer then waits forever.
 class Transfer {
  public:
   virtual ~Transfer() = default;
@@ -31,7 +31,7 @@ class Transport {
   /// Tags are in [0, max_tag()].
   [[nodiscard]] virtual int max_tag() const = 0;
 
-  /// Sends a message and counts it in `sent`. There is no other way to a peer.
+  /// Sends a message and counts it in `sent`. All messages to peers go through this function.
   TransferPtr send(SentCount& sent, int peer, int tag, const void* data, std::uint64_t bytes) {
     sent.add(bytes);
     return start_send(peer, tag, data, bytes);
@@ -39,7 +39,8 @@ class Transport {
 
   virtual TransferPtr receive(int peer, int tag, void* data, std::uint64_t bytes) = 0;
 
-  /// Gives the processor away for a short time, after `waited_s` seconds without progress.
+  /// Yields the processor for a short time. `waited_s` is the time without progress so far, in
+  /// seconds.
   virtual void pause(double waited_s) = 0;
 
  protected:

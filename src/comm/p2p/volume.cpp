@@ -8,7 +8,8 @@
 namespace trireme::comm {
 namespace {
 
-// Up to this many bytes in all messages of a rank, the number of messages dominates the cost.
+// If all messages of a rank together have at most this many bytes, the cost depends mainly on the
+// number of messages.
 constexpr std::uint64_t kRoundsBytes = 64 << 10;
 // A message of this many bytes costs about as much as an empty one.
 constexpr std::uint64_t kLatencyBytes = 4 << 10;
@@ -50,7 +51,8 @@ AllReduceForm all_reduce_form(int size, std::uint64_t bytes) {
 }
 
 bool gathers_in_rounds(int size, std::uint64_t part_bytes) {
-  return size > 3 && part_bytes <= kLatencyBytes;  // up to 3 ranks send as many messages at once
+  // With up to 3 ranks, rounds need as many messages as a flat exchange.
+  return size > 3 && part_bytes <= kLatencyBytes;
 }
 
 std::uint64_t sent_bytes(std::string_view operation, int size, int rank, std::uint64_t payload,

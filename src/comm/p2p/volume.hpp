@@ -4,15 +4,17 @@
 #include <string_view>
 
 /// Chooses the algorithm of each collective and computes its bytes by formula. Transport::send
-/// counts the actual bytes without these formulas; tests compare both.
+/// counts the bytes that are actually sent, independently of these formulas. Tests compare both.
 namespace trireme::comm {
 
 enum class AllReduceForm { rounds, tree, segmented };
 
-/// Returns rounds for few bytes, tree for few bytes per rank on many ranks, segmented otherwise.
+/// Returns `rounds` if all buffers together have few bytes, `tree` if each rank has few bytes but
+/// there are many ranks, and `segmented` otherwise.
 AllReduceForm all_reduce_form(int size, std::uint64_t bytes);
 
-/// Returns true if an all-gather of such parts uses rounds; the bytes are the same.
+/// Returns true if an all-gather of parts of this size uses rounds. The number of sent bytes is the
+/// same with and without rounds.
 bool gathers_in_rounds(int size, std::uint64_t part_bytes);
 
 /// Returns the bytes that rank `rank` of `size` sends in one call with `payload` bytes (of

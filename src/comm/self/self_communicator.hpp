@@ -4,8 +4,8 @@
 namespace trireme::comm {
 
 /// A group of one rank: every collective is at most a copy and is complete when the call returns.
-/// It is for host buffers and ignores `stream`. NCCL groups of one rank stay nccl, because their
-/// buffers are on the device.
+/// Buffers must be in host memory; `stream` is ignored. A group of one rank on nccl does not use
+/// this class, because its buffers are on the device.
 class SelfCommunicator final : public BaseCommunicator {
  public:
   explicit SelfCommunicator(std::string name = "world", CommOptions options = {});
@@ -15,7 +15,7 @@ class SelfCommunicator final : public BaseCommunicator {
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override;
 
  protected:
-  // there are none
+  // True, because there are no messages to count.
   [[nodiscard]] bool counts_sends(std::string_view) const override { return true; }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override;

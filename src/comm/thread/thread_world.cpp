@@ -21,7 +21,8 @@
 
 namespace trireme::comm {
 
-/// One side of a message between threads. `done` is set under the mailbox lock, after the copy.
+/// One side (send or receive) of a message between threads. `done` is set after the copy, while the
+/// mailbox is locked.
 struct ThreadMessage {
   void* data = nullptr;
   std::uint64_t bytes = 0;
@@ -38,7 +39,8 @@ struct ThreadAddress {
   auto operator<=>(const ThreadAddress&) const = default;
 };
 
-/// One mailbox per receiving rank. The second of sender and receiver copies under the mailbox lock.
+/// One mailbox per receiving rank. Sender and receiver meet there: the one that arrives second
+/// copies the message, while the mailbox is locked.
 class ThreadMailboxes {
  public:
   explicit ThreadMailboxes(int size);
@@ -49,7 +51,8 @@ class ThreadMailboxes {
   /// Removes a message without a match; its buffer is not touched afterwards.
   void withdraw(const ThreadAddress& address, const std::shared_ptr<ThreadMessage>& message);
 
-  /// Sleeps until something happened to `rank` since its last pause, at most a few milliseconds.
+  /// Sleeps until the state of `rank` has changed since its last pause, but at most a few
+  /// milliseconds.
   void pause(int rank);
 
   void fail(int rank);
@@ -244,7 +247,7 @@ void ThreadWorld::fail(int rank) {
 void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOptions options) {
   ThreadWorld world(size, std::move(options));
   std::mutex mutex;
-  std::exception_ptr first;  // the cause; later errors follow from it
+  std::exception_ptr first;  // the first error is the cause of the later ones
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) {

@@ -12,7 +12,7 @@ class ThreadMailboxes;
 /// Ranks as threads of one process, for tests, debuggers and the thread sanitizer.
 ///
 /// Each thread requests its own communicator once and uses it alone. If a rank ends with an error,
-/// call fail(), otherwise its peers wait for their timeout.
+/// call fail(); otherwise its peers wait until their timeout.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int size, CommOptions options = {});
@@ -24,7 +24,7 @@ class ThreadWorld {
   /// Error(usage) outside [0, size).
   [[nodiscard]] std::unique_ptr<Communicator> communicator(int rank);
 
-  /// Makes every wait of other ranks throw Error(comm) with `rank`.
+  /// Makes every waiting call of the other ranks throw Error(comm) that names `rank`.
   void fail(int rank);
 
  private:
@@ -33,8 +33,8 @@ class ThreadWorld {
   const CommOptions options_;
 };
 
-/// Runs `body` on `size` ranks, each in a thread, and returns when all have ended. A rank that
-/// throws unblocks the others. The first error is rethrown here.
+/// Runs `body` on `size` ranks, each in a thread, and returns when all have ended. If a rank
+/// throws, the other ranks stop waiting, and this function rethrows the first error.
 void run_ranks(int size, const std::function<void(Communicator&)>& body, CommOptions options = {});
 
 }  // namespace trireme::comm

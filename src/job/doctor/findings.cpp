@@ -22,7 +22,7 @@ using Which = std::vector<std::size_t>;
 constexpr double kClockSkew_s = 2;
 constexpr double kGpuInUse = 0.1;  // fraction of GPU memory that other processes may use
 constexpr std::int64_t kShmBytesARank = std::int64_t{64} << 20;
-constexpr std::int64_t kFilesBeside = 256;  // for libraries, shards and MPI connections
+constexpr std::int64_t kFilesBeside = 256;  // files for libraries, shards and MPI connections
 
 std::vector<RankDevice> devices_of(const Facts& ranks) {
   std::vector<RankDevice> devices;
@@ -59,7 +59,8 @@ class EnvironmentChecks {
       findings_.push_back(
           {"gpu-ranks", error, "", problem->what, problem->advice, hosts_of(without)});
     }
-    // An older driver of the same major version works (CUDA's minor version compatibility).
+    // A driver for an older CUDA version works if the major version is the same (CUDA's minor
+    // version compatibility).
     const Which old_driver = where(ranks_, [](const RankFacts& one) {
       return one.cuda_driver > 0 && one.cuda_driver / 1000 < one.cuda_runtime / 1000;
     });
@@ -203,7 +204,7 @@ class EnvironmentChecks {
     findings_.push_back({id, severity, ranks_text(devices_, which), what, advice, hosts_of(which)});
   }
 
-  /// Adds a finding about the host of these ranks.
+  /// Adds a finding about the host of these ranks, which must all be on one host.
   void add_host(const std::string& id, Finding::Severity severity, const Which& which,
                 const std::string& what, const std::string& advice) {
     const std::string& host = devices_[which.front()].host;
@@ -229,7 +230,7 @@ class EnvironmentChecks {
       const auto found = one.variables.find(name);
       if (found == one.variables.end() || found->second.empty()) continue;
       const std::string& value = found->second;
-      // Exclusion lists, several names and networks are not checked.
+      // Lists of excluded interfaces, lists of several names, and networks are not checked.
       if (value.find_first_of("^,/") != std::string::npos) continue;
       const bool is_exact = value.front() == '=' || name[0] == 'O';
       const std::string wanted = value.front() == '=' ? value.substr(1) : value;

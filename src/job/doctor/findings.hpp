@@ -6,7 +6,7 @@
 
 namespace trireme::job {
 
-/// One problem, or possible problem, of the environment.
+/// One problem or possible problem of the environment.
 struct Finding {
   enum class Severity { note, warning, error };
 
@@ -23,11 +23,13 @@ struct Finding {
 
 const char* severity_name(Finding::Severity severity);
 
-/// Returns the problems that the facts of all ranks, in rank order, show. A pure function. Trainers
-/// check for errors among these before they create their first communicator.
+/// Returns the problems that follow from the facts of all ranks. `ranks` is in rank order. A pure
+/// function. Trainers call it before they create their first communicator, and stop if a finding is
+/// an error.
 std::vector<Finding> findings_of(const std::vector<RankFacts>& ranks);
 
-/// Returns the hosts with errors that the user can exclude; empty if no host would be left.
+/// Returns the hosts with errors, which the user can exclude from the job. Returns an empty list if
+/// no host would be left.
 std::vector<std::string> hosts_to_exclude(const std::vector<Finding>& findings,
                                           const std::vector<std::string>& all_hosts);
 

@@ -20,7 +20,7 @@ struct TimedSum {
   bool is_right = true;
 };
 
-/// The results of one rank.
+/// The combined results of one rank over its neighbours.
 struct RankSums {
   double gb_s = 0;
   std::int64_t wrong = 0;
@@ -32,7 +32,7 @@ struct RankSums {
   }
 };
 
-/// Measures all-reduce sums over `group`. Collective over `group`.
+/// Measures the speed of an all-reduce over `group` and checks the sums. Collective over `group`.
 TimedSum time_sums(comm::Communicator& group) {
   const auto size = static_cast<double>(group.size());
   std::vector<float> values(kCount);
@@ -49,7 +49,8 @@ TimedSum time_sums(comm::Communicator& group) {
                      .op = comm::ReduceOp::sum,
                      .tag = "doctor"})
         ->wait();
-    // Bytes that each rank sends: Patarasuk and Yuan, JPDC 2009, section 3.
+    // This is the number of bytes that each rank sends. Source: Patarasuk and Yuan, JPDC 2009,
+    // section 3.
     const double bytes = 2 * (size - 1) / size * 4 * static_cast<double>(kCount);
     sum.gb_s = std::max(sum.gb_s, bytes / timer.seconds() / 1e9);
   }
@@ -59,7 +60,8 @@ TimedSum time_sums(comm::Communicator& group) {
   return sum;
 }
 
-/// Measures sums of the first rank of this node with the first ranks of its neighbours. Collective.
+/// Measures all-reduces between the first rank of this node and the first ranks of its neighbours.
+/// Collective.
 RankSums time_neighbours(comm::Communicator& world, const comm::LaunchInfo& launch) {
   const bool leads = launch.local_rank == 0;
   RankSums sums;

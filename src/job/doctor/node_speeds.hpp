@@ -8,11 +8,11 @@
 
 namespace trireme::job {
 
-/// The all-reduce speed of one node and its neighbours.
+/// The all-reduce speed between one node and its neighbours.
 struct NodeSpeed {
   std::string host;
-  double allreduce_gb_s = 0;  // GB/s that each of two ranks sends and receives; 0: no neighbour
-  int wrong_sums = 0;         // number of neighbours (of one or two) with a wrong sum
+  double allreduce_gb_s = 0;  // GB/s that each of the two ranks sends and receives; 0: no neighbour
+  int wrong_sums = 0;  // number of neighbours (a node has one or two) with which a sum was wrong
   int right_sums = 0;
 };
 
@@ -22,14 +22,15 @@ struct SpeedReport {
   std::vector<Finding> findings;
 };
 
-/// Sums 16 MiB on each node with the previous and the next node, one rank per node; the better of
-/// the two speeds counts, so that a slow neighbour has no effect. On a single node, all ranks sum.
-/// Returns the report on rank 0. A wrong sum is a finding, and so is a node far below the median.
-/// Collective.
+/// Measures an all-reduce of 16 MiB between each node and the previous and the next node, with one
+/// rank per node. The higher of the two speeds counts, so that a slow neighbour does not make a
+/// node slow. On a single node, all ranks take part. Returns the report on rank 0. A wrong sum and
+/// a node far below the median are findings. Collective.
 SpeedReport measure_nodes(comm::Communicator& world, const comm::LaunchInfo& launch);
 
-/// Returns a finding for each node with wrong sums. A node that also has a right sum, with its
-/// other neighbour, is reported only if no node has wrong sums alone.
+/// Returns a finding for each node with wrong sums. If some nodes have only wrong sums, reports
+/// only these nodes, because the other nodes with a wrong sum probably got it from such a
+/// neighbour.
 std::vector<Finding> wrong_nodes(const std::vector<NodeSpeed>& nodes);
 
 /// Returns an error for each node below half of the median speed; empty for fewer than three nodes.

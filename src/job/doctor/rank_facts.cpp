@@ -30,7 +30,7 @@ constexpr const char* kWhereFacts = "a rank's facts";
 constexpr std::array<std::string_view, 6> kCompared{"NCCL_",    "OMPI_MCA_",        "UCX_",
                                                     "OMP_NUM_", "LD_LIBRARY_PATH=", "TRIREME_"};
 
-/// Prefixes of variables that a launcher sets differently for each rank or node.
+/// Prefixes of variables that a launcher sets for each rank or node, so they may differ.
 constexpr std::array<std::string_view, 3> kOwn{"OMPI_MCA_orte_", "OMPI_MCA_ess_",
                                                "OMPI_MCA_btl_vader"};
 

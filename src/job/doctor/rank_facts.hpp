@@ -30,11 +30,11 @@ struct RankFacts {
   double clock_s = 0;                            // Unix time right after a barrier
 };
 
-/// Returns the facts of this process without device, CUDA versions and clock, which the caller
-/// adds.
+/// Returns the facts of this process. The caller must add device, CUDA versions and clock.
 RankFacts own_facts(const comm::LaunchInfo& launch, std::int64_t threads);
 
-/// Converts to one line of text and back. Throws Error(internal) for invalid text.
+/// Convert facts to one line of text and back. rank_facts_from() throws Error(internal) for invalid
+/// text.
 std::string to_text(const RankFacts& facts);
 RankFacts rank_facts_from(const std::string& text);
 

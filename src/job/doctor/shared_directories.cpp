@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWherePlaces = "a rank's places";
-// Network file systems cache the absence of a file for some seconds.
+// Network file systems cache for some seconds that a file does not exist.
 constexpr double kAppears_s = 5;
 constexpr double kLittleSpace = 1e9;
 constexpr double kFewFiles = 1000;
@@ -109,7 +109,7 @@ void check_space(const SharedDirectories& places, std::vector<Finding>& findings
                         formatted("only {} are free", format_bytes(free_bytes)),
                         "delete something (trireme checkpoint prune), or give another --run"});
   }
-  // Some file systems do not count files.
+  // Some file systems do not limit the number of files and report 0.
   if (info.f_files > 0 && static_cast<double>(info.f_favail) < kFewFiles) {
     findings.push_back({"files-none-left", warning, where,
                         formatted("only {} more files can be made", info.f_favail),
@@ -146,8 +146,8 @@ std::vector<Finding> findings_of_places(const std::vector<DirectoryFacts>& all,
     add_ranks(findings, ranks, cannot_see,
               {"folder-not-shared", error, "", all[cannot_see.front()].seen,
                "give a --run on a file system that all nodes share"});
-    // If no other host sees the file, the directory is local to rank 0, and excluding nodes does
-    // not help.
+    // If no other host sees the file, the directory is local to the host of rank 0. Then it does
+    // not help to exclude nodes.
     const auto is_there = [&](std::size_t rank) {
       return all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
     };

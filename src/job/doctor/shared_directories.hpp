@@ -13,7 +13,7 @@ namespace trireme::job {
 struct DirectoryFacts {
   std::string seen;         // "" if this rank sees the file of rank 0, else the error
   std::string written;      // "" if this rank can write there, else the error
-  std::string absent_data;  // a missing data set; "" if all exist
+  std::string absent_data;  // path of a data set that this rank does not find; "" if it finds all
   std::string config;       // hash of the config.toml of the run; "" without one
 };
 
@@ -24,10 +24,10 @@ struct SharedDirectories {
   std::vector<std::filesystem::path> data;
 };
 
-/// Checks that a file of rank 0 appears on all nodes within seconds, that each node can write, how
-/// much space and how many files are left, and that all ranks see the data and the same
-/// configuration. Leaves no files behind. Returns the findings on rank 0, elsewhere nothing.
-/// Collective.
+/// Checks the shared directories. A file of rank 0 must appear on all nodes within seconds, each
+/// node must be able to write, and all ranks must see the data and the same configuration. Also
+/// checks how much space and how many inodes are free. Removes all files that it creates. Returns
+/// the findings on rank 0 and an empty list on other ranks. Collective.
 std::vector<Finding> check_places(comm::Communicator& world, const comm::LaunchInfo& launch,
                                   const std::vector<RankDevice>& ranks,
                                   const SharedDirectories& places);

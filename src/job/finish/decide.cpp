@@ -11,7 +11,8 @@
 namespace trireme::job {
 namespace {
 
-/// Exit codes after which a restart fails in the same way: internal error, usage, data, divergence.
+/// Exit codes after which a restart would fail in the same way: internal error, usage, data,
+/// divergence.
 constexpr std::array kIncurable{1, 2, 3, 6};
 
 bool is_incurable(int code) {
@@ -28,8 +29,8 @@ struct Ending {
   std::string asked_by;
 };
 
-/// Returns the exit code of an attempt without events: the launcher's code if a program ends with
-/// it on purpose, else the code of a crash.
+/// Returns the exit code of an attempt without events. If the launcher's code is one that a Trireme
+/// program returns, returns this code; otherwise returns the code of a crash.
 int code_without_leg(int srun_code) {
   const bool on_purpose = is_incurable(srun_code) || srun_code == exit_code(ErrorKind::resource) ||
                           srun_code == kExitStopped;
@@ -60,8 +61,8 @@ bool has_same_cause(const Attempt& a, const Attempt& b) {
   return !a.start || !b.start || a.start->hashes == b.start->hashes;
 }
 
-/// Returns the number of failures in a row after this attempt. If there is no decision, its job was
-/// killed.
+/// Returns the number of failures in a row after this attempt, if there were `failures` before it.
+/// If the attempt has no decision, its job was killed before the decision; then uses the events.
 std::int64_t failures_after(const Attempt& attempt, std::int64_t failures) {
   if (attempt.decision) return attempt.decision->failures_in_a_row;
   if (attempt.place().job.empty()) return failures;  // started without a scheduler
@@ -81,7 +82,7 @@ std::int64_t failures_before(const std::vector<Attempt>& attempts, std::size_t e
   return failures;
 }
 
-/// Names the lost node as the cause if a rank was killed or hung on it.
+/// If a rank was killed or hung on a lost node, changes the cause to the lost node.
 void blame_lost_node(const std::vector<std::string>& lost, RootCause& cause) {
   if (lost.empty() || (cause.kind != "killed" && cause.kind != "hang")) return;
   const bool is_known = std::find(lost.begin(), lost.end(), cause.host) != lost.end();
@@ -103,8 +104,8 @@ Decision ended(Decision decision, const char* failure_report, const std::string&
   return decision;
 }
 
-/// Returns the host to exclude: a lost node, or a host that was also the cause of the previous
-/// failure.
+/// Returns the host to exclude from the next attempt: a lost node, or a host on which a rank was
+/// killed or hung in this attempt and in the previous one.
 std::vector<std::string> hosts_to_leave(const std::vector<Attempt>& attempts, std::size_t end,
                                         const RootCause& cause) {
   if (cause.host.empty() || cause.kind == "request") return {};

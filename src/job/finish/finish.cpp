@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kMaxFailures = 3;
 constexpr double kPatience_s =
-    600;  // waiting time for space on a full disk, which may have ended the attempt
+    600;  // maximum wait for free space, because a full disk may have ended the attempt
 constexpr double kLeave_s = 20;  // time that the job script needs after the decision
 constexpr std::chrono::seconds kPause{1};
 
@@ -33,11 +33,12 @@ void check_folder(const RunDirectory& folder, bool dry_run) {
   const bool exists = std::filesystem::is_directory(folder.root, code);
   if (dry_run && !(exists && std::filesystem::exists(folder.event_log(), code)))
     fail(ErrorKind::data, "{} is not a run directory", folder.root.string());
-  if (!exists || folder.is_blank()) return;  // prepare() reports all other problems
+  if (!exists || folder.is_blank()) return;  // other problems are reported by prepare()
   folder.refuse_foreign();
 }
 
-/// Returns the attempts with the failure reports that are not in the event log yet.
+/// Adds the failure reports that are not in the event log yet to their attempt, and returns all
+/// attempts.
 std::vector<Attempt> with_reports(std::vector<Attempt> attempts, const RunDirectory& folder,
                                   const AttemptId& place) {
   if (const auto mine = ended_attempt(attempts, place)) {
@@ -53,8 +54,8 @@ std::int64_t newest_checkpoint(const RunDirectory& folder) {
   return steps.empty() ? -1 : steps.front();
 }
 
-/// Returns the decision that was already written for this attempt without events, so that a
-/// repeated call does not count a second failure.
+/// If this attempt has no events except a decision, returns that decision. With it, a repeated call
+/// does not count a second failure.
 std::optional<Decision> decided_before(const std::vector<Attempt>& attempts,
                                        const AttemptId& place) {
   if (attempts.empty() || attempts.back().start || place.job.empty()) return std::nullopt;
@@ -83,7 +84,7 @@ void complete_status(const RunDirectory& folder, const FinishFacts& facts, const
   write_status(folder, "failed", decision.exit_code, std::max(step, decision.step_before));
 }
 
-/// Returns the time that a decision may wait for space, in seconds.
+/// Returns the maximum time to wait for free space, in seconds.
 double patience_s(double now_s) {
   const auto end = job_end_from_environment();
   return end ? std::clamp(*end - now_s - kLeave_s, 0.0, kPatience_s) : kPatience_s;
@@ -101,14 +102,14 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   std::error_code code;
   const bool is_refusal =
       first.exit_code == exit_code(ErrorKind::usage) && !std::filesystem::exists(folder.root, code);
-  if (dry_run || is_refusal) return first;  // an attempt that never began leaves no files
+  if (dry_run || is_refusal) return first;  // do not create files for an attempt that never began
   folder.prepare();
   std::optional<checkpoint::RunLock> lock;
   const checkpoint::RunLockOptions options{.job_id = facts.place.job,
                                            .order = facts.place.order() + 1};
   const auto in_use = comm::capture([&] { lock.emplace(folder.root, options); });
   if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
-  if (in_use) {  // another process trains there already
+  if (in_use) {  // another process trains in this directory
     first.failure_report = "stop";
     first.why = in_use->what();
     return first;

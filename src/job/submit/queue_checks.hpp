@@ -8,7 +8,7 @@
 
 namespace trireme::job {
 
-/// The state (job/watch) of the run for which a job is submitted.
+/// The status of the run for which a job is submitted; `state` comes from job/watch.
 struct RunStatus {
   std::string state;            // "" if there is no run yet
   std::string job;              // newest job of the run
@@ -16,13 +16,13 @@ struct RunStatus {
   std::int64_t steps_done = 0;  // completed steps of the run
 };
 
-/// Returns the reason why a new job of this run is useless: the run is in use, another job of the
-/// run waits and is not among the jobs of --after, or the last step is done.
+/// Returns the reasons why a new job of this run would be useless: the run is in use, another job
+/// of the run waits in the queue and --after does not name it, or the last step is done.
 std::vector<SubmitProblem> run_problems(const SubmitRequest& request, const RunStatus& run);
 
-/// Returns a problem for each job of --after that can never succeed: it is unknown to the
-/// controller, or has ended without success. A controller that does not answer is no problem here,
-/// because sbatch reports it.
+/// Returns a problem for each job of --after that can never succeed, because Slurm's controller
+/// does not know it or because it has ended without success. If the controller does not answer,
+/// returns no problem, because sbatch reports that error.
 std::vector<SubmitProblem> after_problems(const SubmitRequest& request,
                                           const scheduler::SchedulerQuery& ask);
 

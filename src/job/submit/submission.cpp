@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kStart_s = 60;  // assumed start time of a run without an earlier attempt
+constexpr double kStart_s = 60;  // assumed start time if the run has no earlier attempt
 constexpr double kGit_s = 10;
 constexpr double kWriteBytesPerS = 200e6;  // lower bound for writes of a node to a shared disk
 
@@ -31,8 +31,8 @@ void copy_into(const fs::path& from, const fs::path& to) {
   if (code) fail_to_write("copy to", to, code.value());
 }
 
-/// Returns the largest memory of a GPU of this type in bytes; none for an unknown type.
-/// Source: Nvidia's data sheets, 2025.
+/// Returns the memory of a GPU of this type in bytes (of the largest variant); none for an unknown
+/// type. Source: Nvidia's data sheets, 2025.
 std::optional<std::int64_t> memory_of_gpu(std::string_view type) {
   struct Card {
     std::string_view name;
@@ -186,7 +186,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request,
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin) {
   const fs::path all = RunDirectory{request.run}.submit();
-  int number = 1;  // another job of this run may wait with the existing directories
+  int number = 1;  // another queued job of this run may need the existing directories
   while (fs::exists(all / cat(number))) ++number;
   std::error_code code;
   const fs::path place = fs::absolute(all / cat(number), code);

@@ -15,7 +15,7 @@ struct SubmitRequest {
   std::vector<std::string> arguments;  // arguments of the task without --run
   std::filesystem::path run;
   std::int64_t nodes = 1;
-  std::string time;  // "": that of the script
+  std::string time;  // "": time limit of the job script
   std::int64_t chain = 1;
   std::string after;                // ids of jobs, joined by colons; "": none
   std::vector<std::string> sbatch;  // further options of the scheduler
@@ -26,15 +26,16 @@ struct SubmitRequest {
 std::optional<scheduler::NodeKind> choose_kind(const std::vector<scheduler::NodeKind>& kinds,
                                                const std::string& partition);
 
-/// A problem that prevents a job or its run.
+/// A problem because of which the job must not be submitted.
 struct SubmitProblem {
   std::string id;
   std::string what;
   std::string advice;
 };
 
-/// Ranks per node and CPUs per rank: one rank per GPU; without GPUs one rank per node with all its
-/// CPUs. `--sbatch=--ntasks-per-node=N` overrides the number of ranks.
+/// The number of ranks per node, CPUs per rank and GPUs. With GPUs, each GPU gets one rank. Without
+/// GPUs, each node gets one rank with all its CPUs. `--sbatch=--ntasks-per-node=N` overrides the
+/// number of ranks.
 struct NodeShape {
   std::int64_t ranks = 1;
   std::int64_t cpus_per_rank = 1;
@@ -43,31 +44,33 @@ struct NodeShape {
 
 NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind);
 
-/// Returns the job script of the task in a checkout: the one for this GPU type if it exists, else
-/// that for a100.
+/// Returns the job script of the task in the checkout `home`. If there is no script for this type
+/// of GPU, returns the script for a100.
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home);
 
-/// Returns the time limit of the job: --time of the request, else the limit of the script, reduced
-/// to the limit of the partition; "" if none is given. Throws Error(usage) for an invalid time.
+/// Returns the time limit of the job: --time of the request, or the limit of the script if --time
+/// is not given. A limit above that of the partition is reduced. Returns "" if there is no limit.
+/// Throws Error(usage) for an invalid time.
 std::string time_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                     const std::filesystem::path& script);
 
-/// Returns the job for the scheduler; the user need not edit a job script. `home`: the checkout, or
-/// its frozen copy.
+/// Returns the complete description of the job for the scheduler, so that the user need not edit a
+/// job script. `home` is the checkout, or its frozen copy.
 scheduler::JobOrder order_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                              const std::filesystem::path& home,
                              const std::vector<std::string>& arguments);
 
-/// The needs of a job that nodes and limits must meet.
+/// The resources that a job needs; the nodes and limits of the partition must provide them.
 struct JobNeeds {
   std::int64_t memory_bytes_per_rank = 0;
-  double overhead_s =
-      0;  // seconds of each job until its first step is done, and for the save at its end
+  // seconds in which a job does not train: until its first step is done, and for the last save
+  double overhead_s = 0;
 };
 
-/// Returns overhead_s of a job that saves `checkpoint_bytes` on `nodes` nodes. Assumes the start
-/// time of the last attempt in the event log, else one minute, and 200 MB/s per node for writing.
+/// Returns overhead_s of a job that saves `checkpoint_bytes` on `nodes` nodes. Uses the start time
+/// of the last attempt in the event log, or one minute if there is none. Assumes that a node writes
+/// 200 MB/s.
 double overhead_of(const std::filesystem::path& run, std::int64_t checkpoint_bytes,
                    std::int64_t nodes);
 
@@ -83,8 +86,9 @@ struct Frozen {
 };
 
 /// Copies the files of a job into a new directory of RUN/submit: the programs in `bin`, the job
-/// scripts in `home` and the configuration files among the arguments, which then name the copies.
-/// For dependent jobs, a file `chain-code` beside them marks the jobs as dependent (lib.sh).
+/// scripts in `home`, and the configuration files that the arguments name. The returned arguments
+/// name the copies. For dependent jobs, also creates the file `chain-code`, which shows the job
+/// scripts that the jobs are dependent (slurm/lib/chain.sh).
 Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
               const std::filesystem::path& bin);
 

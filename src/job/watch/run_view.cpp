@@ -16,14 +16,14 @@
 namespace trireme::job {
 namespace {
 
-/// Returns true if the attempt is over. Until its job has decided, an attempt counts as running,
-/// even if its ranks have exited.
+/// Returns true if the attempt has ended. Until `job finish` has written a decision, an attempt
+/// counts as running, even if its ranks have exited.
 bool was_decided(const Attempt* attempt) {
   return attempt != nullptr &&
          (attempt->decision || (attempt->end && attempt->end->state == "done"));
 }
 
-/// Returns true if `job` ran the attempt `leg` and was not requeued since.
+/// Returns true if `job` ran `attempt` and was not requeued since then.
 bool is_of(const scheduler::SchedulerJob& job, const Attempt* attempt) {
   return attempt != nullptr && job.id == attempt->place().job &&
          job.restarts <= attempt->place().restart;
@@ -92,7 +92,7 @@ void take_metrics(const RunDirectory& folder, double now_s, RunView& view) {
                                      0, *view.steps - view.step.value_or(0)));
         return;
       }
-    } catch (const Error&) {  // the first line of the tail, or an incomplete line
+    } catch (const Error&) {  // skip an incomplete line
     }
     end = before;
   }
@@ -133,7 +133,7 @@ std::optional<RunJobs> ask_about(const Attempt* newest,
   const std::string own = newest == nullptr ? "" : newest->place().job;
   const std::string last = submitted.empty() ? "" : submitted.back().job;
   std::vector<scheduler::SchedulerJob> all;
-  bool is_of_submission = own == last;  // the newest attempt belongs to the newest submission
+  bool is_of_submission = own == last;  // true: the newest attempt belongs to the newest submission
   std::vector<std::string> ids;
   if (!own.empty()) ids.push_back(own);
   if (!last.empty() && last != own) ids.push_back(last);
@@ -171,7 +171,7 @@ std::string state_with_jobs(const std::string& state, const Attempt* newest, boo
   }
   if (state == "done") return state;
   if (is_ended(state)) return is_cancelled ? "cancelled" : state;
-  if (jobs.is_closing) return state;  // its job may still be requeued
+  if (jobs.is_closing) return state;  // the job may still be requeued
   if (newest == nullptr) return is_cancelled ? "cancelled" : jobs.has_failed ? "failed" : "lost";
   if (state == "queued") return is_cancelled ? "cancelled" : "used up";
   return is_cancelled ? "cancelled" : "lost";

@@ -10,27 +10,28 @@
 
 namespace trireme::job {
 
-/// The scheduler's facts about the jobs of a run: its newest attempt, and its newest submission.
+/// The scheduler's facts about two jobs of a run: the job of the newest attempt, and the newest
+/// submitted job.
 struct RunJobs {
-  bool is_active = false;       // a job has nodes, and its attempt runs or is about to begin
-  bool is_closing = false;      // the newest attempt is decided, and its job still has its nodes
-  bool is_pending = false;      // a job waits in the queue
-  bool is_another = false;      // that job was submitted after the newest attempt began
-  bool was_cancelled = false;   // no job is left, and scancel ended the last one
-  bool has_failed = false;      // no job is left, and the last one ended before it began
-  std::string job;              // the job that is active or waits; "": none
-  std::string reason;           // the scheduler's reason why it waits
+  bool is_active = false;      // a job has nodes, and its attempt runs or will begin soon
+  bool is_closing = false;     // the newest attempt has a decision, but its job still has its nodes
+  bool is_pending = false;     // a job waits in the queue
+  bool is_another = false;     // the waiting job was submitted after the newest attempt began
+  bool was_cancelled = false;  // no job runs or waits, and scancel ended the last job
+  bool has_failed = false;  // no job runs or waits, and the last job ended before its attempt began
+  std::string job;          // id of the active or waiting job; "": none
+  std::string reason;       // the scheduler's reason why it waits
   std::optional<double> end_s;  // Unix time at which the scheduler ends the active job
 };
 
-/// Asks the scheduler. `newest`: the run's newest attempt, may be null. Returns none if the
-/// scheduler does not answer, or if the run has no job.
+/// Asks the scheduler about the jobs of a run. `newest` is the newest attempt of the run; null if
+/// there is none. Returns none if the scheduler does not answer, or if the run has no job.
 std::optional<RunJobs> ask_about(const Attempt* newest,
                                  const std::vector<SubmissionRecord>& submitted,
                                  const scheduler::SchedulerQuery& ask);
 
-/// Returns the state of a run (run_view.hpp). `state`: the state according to its directory alone.
-/// `has_saved`: the run has committed a checkpoint.
+/// Returns the state of a run (see RunView). `state` is the state from the run directory alone.
+/// `has_saved` is true if the run has committed a checkpoint.
 std::string state_with_jobs(const std::string& state, const Attempt* newest, bool has_saved,
                             const RunJobs& jobs);
 
@@ -43,7 +44,7 @@ std::string state_with_jobs(const std::string& state, const Attempt* newest, boo
 ///   saved and waiting  an earlier attempt saved, and a job waits in the queue to resume
 ///   done, stopped, failed   how the run ended
 ///   cancelled          scancel ended the job or removed it from the queue
-///   used up            the run can be resumed, but no job of it is left
+///   used up            the run can be resumed, but no job of the run is queued or running
 ///   lost               the attempt recorded no end, and the scheduler knows no running job
 ///   queued             pending, or saved and waiting, if no scheduler answers
 ///   new                the run directory exists, and nothing has begun
@@ -64,7 +65,7 @@ struct RunView {
   /// Why the scheduler keeps the job waiting: "Resources", "Priority", ...; "" if no job waits.
   std::string reason;
 
-  /// Age of the last line of metrics in seconds; absent without one.
+  /// Age of the last line of metrics in seconds; absent if there is no line.
   std::optional<double> silent_s;
 
   [[nodiscard]] bool has_ended() const {
@@ -73,9 +74,9 @@ struct RunView {
   }
 };
 
-/// Returns the state of a run. `now_s`: Unix time. `ask`: asks the scheduler about a job; without
-/// it, only the directory is read. Throws Error(data) if the directory is not a run directory and
-/// no job was submitted for it.
+/// Returns the state of a run. `now_s` is the current Unix time. `ask` asks the scheduler about a
+/// job; if it is empty, only the directory is read. Throws Error(data) if the directory is not a
+/// run directory and no job was submitted for it.
 RunView view_run(const RunDirectory& folder, double now_s,
                  const scheduler::SchedulerQuery& ask = {});
 

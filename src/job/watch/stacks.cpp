@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// scancel may signal the ranks at once and still retry forever.
+// Time limit of scancel: it may have sent the signal and still retry forever.
 constexpr double kSignal_s = 3;
 
 std::map<std::string, std::uintmax_t> sizes_of(const fs::path& folder) {
@@ -103,8 +103,9 @@ std::string word_after(std::string_view text, std::string_view before) {
   return std::string(rest.substr(0, rest.find_first_of(" ,\n")));
 }
 
-/// Returns the command that attaches gdb to the rank whose stacks begin with `heading` ("== pid 17
-/// on n2, in step 3: ..."): within the job, or on this machine if there is no job.
+/// Returns the command that attaches gdb to the rank that wrote stack traces with the heading
+/// `heading` ("== pid 17 on n2, in step 3: ..."). The command runs inside the job, or on this
+/// machine if there is no job.
 std::vector<std::string> attach_words(std::string_view heading, const std::string& job,
                                       const std::vector<std::string>& arguments) {
   const std::string pid = word_after(heading, "== pid ");
@@ -155,7 +156,7 @@ StackReport ask_for_stacks(const RunDirectory& folder, std::optional<std::int64_
     fail(ErrorKind::usage, "no rank of {} could be reached: {}", folder.root.string(), refused);
   if (rank && is_whole) {
     std::this_thread::sleep_for(
-        std::chrono::milliseconds(300));  // wait for the stacks of its other threads
+        std::chrono::milliseconds(300));  // wait for the stacks of the other threads of the rank
     const auto old = before.find(wanted);
     report.of_rank = from(wanted, old == before.end() ? 0 : old->second);
   }

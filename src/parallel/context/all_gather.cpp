@@ -25,8 +25,8 @@ KeysOfAll gather_keys(const at::Tensor& k, const at::Tensor& v, comm::Communicat
   return {join_ranks(all.select(1, 0)), join_ranks(all.select(1, 1))};
 }
 
-/// Sums the gradients [B, Hk, T, D] of all keys over the ranks and returns those of this rank's
-/// positions, [2, B, Hk, T / c, D].
+/// Sums the gradients of all keys and values, [B, Hk, T, D] each, over the ranks. Returns the sums
+/// at this rank's positions, [2, B, Hk, T / c, D].
 at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, comm::Communicator& group) {
   const at::Tensor all = at::stack({k, v})
                              .unflatten(3, {group.size(), -1})
@@ -49,7 +49,8 @@ ContextResult all_gather_forward(const at::Tensor& q, const at::Tensor& k, const
 
 ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const ContextSaved& saved,
                                         const ContextCall& call) {
-  // Gathering again saves memory: between forward and backward a rank stores T / c keys per layer.
+  // Gather again to save memory: between forward and backward, a rank stores only its T / c keys
+  // and values per layer.
   const KeysOfAll keys = gather_keys(saved.k, saved.v, *call.group);
   const auto setup = call.attention(call.own_places(), all_positions(call.setup), /*wide=*/true);
   const auto grads =

@@ -114,7 +114,7 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   check(q, k, call);
   if (group.size() == 1) {
     ops::RowPositions places = call.own_places();
-    // Whole rows need no positions; without them a GPU library may run.
+    // Whole rows need no positions. Only without positions can attention use a GPU library.
     if (places == ops::RowPositions(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);
   }

@@ -17,12 +17,14 @@ struct ContextCall {
     return setup.places[static_cast<std::size_t>(group->rank())];
   }
 
-  /// Returns the setup for queries and keys at these positions; `wide`: results in fp32 (fp64).
+  /// Returns the setup for queries and keys at these positions. With `wide`, results are fp32 (fp64
+  /// for fp64 inputs).
   [[nodiscard]] ops::AttentionSetup attention(ops::RowPositions queries, ops::RowPositions keys,
                                               bool wide) const;
 };
 
-/// Saved activations for backward: of this rank's positions, or (ulysses) of its heads.
+/// Saved activations for backward. They belong to this rank's positions (ring, all_gather) or to
+/// this rank's heads (ulysses).
 struct ContextSaved {
   at::Tensor q;
   at::Tensor k;

@@ -78,8 +78,8 @@ struct HeadSlice {
   }
 };
 
-/// Splits a chunk's work into up to four kernel calls on a CPU, so that messages move in between.
-/// Each call has at least one key head per thread.
+/// On a CPU, splits a chunk's work into up to four kernel calls, so that messages can make progress
+/// between the calls. Each call has at least one key head per thread.
 std::vector<HeadSlice> head_slices(const at::Tensor& q, const at::Tensor& k) {
   constexpr std::int64_t kMost = 4;
   const std::int64_t heads = k.size(1);
@@ -147,7 +147,7 @@ ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved
   at::Tensor grad_q = at::zeros(q.sizes(), q.options().dtype(type));
   at::Tensor home;  // gradients of this rank's chunk
   std::optional<RingTransfer> next;
-  std::optional<RingTransfer> sums;  // gradients of the chunk that is here next
+  std::optional<RingTransfer> sums;  // gradients of the chunk that arrives here next
   for (int step = 0; step < group.size(); ++step) {
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
     const auto setup = block_setup(call, owner_at(step, group));

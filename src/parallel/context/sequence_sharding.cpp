@@ -11,7 +11,7 @@ namespace {
 using Ranges = std::vector<ops::TokenRange>;
 using RankRanges = std::vector<Ranges>;  // by rank
 
-/// Counts the attention work of one whole row: pairs of a query and a key that it sees.
+/// Counts the attention work of one whole row: its visible (query, key) pairs.
 class RowWork {
  public:
   RowWork(const ops::AttentionSetup& rows, std::size_t row, std::int64_t length) {
@@ -55,8 +55,9 @@ RankRanges zigzag(std::int64_t length, std::int64_t ranks) {
   return shares;
 }
 
-/// Returns the number of chunks per rank, at most 16, that divides its positions. Small chunks
-/// would waste parts of an attention kernel's tiles of 64.
+/// Returns the largest number of chunks per rank, at most 16, that divides a rank's positions into
+/// equal chunks that are not too small. A chunk below 64 positions would waste a part of an
+/// attention kernel's tile.
 std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
   constexpr std::int64_t kMost = 16;
   constexpr std::int64_t kTile = 64;

@@ -13,23 +13,24 @@ namespace trireme::parallel {
 
 /// The balancing methods of context parallelism:
 ///   zigzag  2c equal chunks; rank i holds chunks i and 2c - 1 - i. If a row is one document, every
-///           rank has equally many pairs of a query and a key that it sees.
-///   work    Up to 16 chunks per rank; the heaviest chunks go first, each to the rank with the
-///           least work. It suits rows of several documents, where zigzag is uneven.
+///           rank has the same number of visible (query, key) pairs.
+///   work    Up to 16 chunks per rank. The chunks are assigned from the most work to the least,
+///           each to the rank with the least work so far. This method suits rows of several
+///           documents, where zigzag is uneven.
 enum class ContextBalance { zigzag, work };
 
 // indexed by ContextBalance
 inline constexpr std::array<std::string_view, 2> kContextBalances{"zigzag", "work"};
 
-/// Returns the positions of every rank, one list for each row. `rows` says which keys the queries
-/// of whole rows see. Throws Error(usage) if length is not divisible by 2 ranks (with more than one
-/// rank).
+/// Returns the positions of every rank, one list for each row. `rows` defines which keys each query
+/// of a whole row sees. With more than one rank, throws Error(usage) if `length` is not divisible
+/// by 2 * `ranks`.
 std::vector<ops::RowPositions> shard_positions(ContextBalance balance,
                                                const ops::AttentionSetup& rows, std::int64_t batch,
                                                std::int64_t length, int ranks);
 
-/// Returns the number of pairs of a query and a key that it sees on the busiest rank, divided by
-/// the mean over ranks; 1 means balanced.
+/// Returns the number of visible (query, key) pairs on the busiest rank, divided by the mean over
+/// ranks; 1 means balanced.
 double work_imbalance(const std::vector<ops::RowPositions>& places,
                       const ops::AttentionSetup& rows);
 

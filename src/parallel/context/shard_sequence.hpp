@@ -5,7 +5,7 @@
 
 namespace trireme::parallel {
 
-/// Context parallelism as used by a layer; without a group every row is whole.
+/// The context-parallel group and form that a layer uses. Without a group, every row is whole.
 struct ContextGroup {
   comm::Communicator* group = nullptr;
   ContextForm form = ContextForm::ring;

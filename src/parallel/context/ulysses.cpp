@@ -9,7 +9,7 @@
 namespace trireme::parallel::context {
 namespace {
 
-/// The heads that each rank takes; ranges of keys may overlap.
+/// The heads that each rank receives, in rank order. Ranges of key heads may overlap.
 using HeadRanges = std::vector<ops::TokenRange>;
 
 struct Heads {
@@ -125,7 +125,7 @@ class ToPlaces {
         shape_({x.size(0), 0, x.size(2) / group.size(), x.size(3)}),
         exchange_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
 
-  /// Returns [B, heads, T / c, D]; heads that several ranks took are summed.
+  /// Returns [B, heads, T / c, D]. If several ranks received the same head, sums their results.
   at::Tensor arrived(std::int64_t num_heads) {
     const std::vector<at::Tensor> parts = exchange_.arrived();
     at::Tensor sum = at::zeros({shape_[0], num_heads, shape_[2], shape_[3]}, parts[0].options());
@@ -149,8 +149,9 @@ class ToPlaces {
   TensorExchange exchange_;
 };
 
-/// Returns the key head of every query head of this rank, relative to its first key head; empty if
-/// attention's own grouping gives the same.
+/// Returns the key head of every query head of this rank, relative to the rank's first key head.
+/// Returns an empty list if the usual grouping of attention (H / Hk query heads per key head) gives
+/// the same.
 std::vector<std::int64_t> uneven_readers(std::int64_t num_heads, std::int64_t num_key_heads,
                                          const Heads& heads, std::size_t rank) {
   const ops::TokenRange query = heads.query[rank];

@@ -20,27 +20,29 @@ class MovingRows {
   friend class RowExchange;
   at::Tensor sent_;
   at::Tensor received_;
-  at::Tensor order_;  // order of the received rows; undefined: as received
+  at::Tensor order_;  // order of the received rows; undefined: order of arrival
   comm::WorkPtr work_;
 };
 
-/// The destination of the rows of one micro-batch and layer: each row goes to the rank that holds
-/// its expert, and its result goes back. All ranks of the group make the same calls in the same
-/// order; a rank may have no rows.
+/// Exchanges the rows of one layer and micro-batch: each row goes to the rank that holds its
+/// expert, and the result goes back to the rank of the row. All ranks of the group make the same
+/// calls in the same order; a rank may have no rows.
 class RowExchange {
  public:
-  /// Collective over the group. `bounds` [E + 1] int64 on the device gives this rank's rows by
-  /// expert. Waits once for the device, for the counts of both sides.
+  /// Collective over the group. `bounds` [E + 1], int64 on the device: expert e has this rank's
+  /// rows bounds[e] to bounds[e + 1] - 1. Waits for the device once, to read the numbers of rows to
+  /// send and to receive.
   RowExchange(const ExpertGroup& group, const at::Tensor& bounds);
 
   /// Returns true if rows are exchanged with other ranks.
   [[nodiscard]] bool moves() const { return group_ != nullptr; }
 
-  /// Returns the bounds of each local expert in the rows on this rank, from 0 to their number.
+  /// Returns the bounds of each local expert in the received rows; the first is 0 and the last is
+  /// the number of rows.
   [[nodiscard]] const std::vector<std::int64_t>& bounds() const { return bounds_; }
 
-  /// Sends rows [M, ..], sorted by expert. Receives [bounds().back(), ..] by expert; rows of one
-  /// expert are ordered by the sender's rank.
+  /// Sends rows [M, ..] that are sorted by expert. Receives [bounds().back(), ..], sorted by expert
+  /// and then by the sender's rank.
   [[nodiscard]] MovingRows send(const at::Tensor& rows, std::string_view tag) const;
   /// Sends results back to the ranks of their rows.
   [[nodiscard]] MovingRows give_back(const at::Tensor& rows, std::string_view tag) const;
@@ -50,7 +52,7 @@ class RowExchange {
   std::vector<std::int64_t> bounds_;
   std::vector<std::uint64_t> sent_;  // rows, by rank
   std::vector<std::uint64_t> received_;
-  // [received rows]: position of each row in the order of arrival, sorted by expert
+  // [received rows]: entry i is the position, in the order of arrival, of row i in expert order
   at::Tensor order_;
 };
 
@@ -60,8 +62,8 @@ struct Route {
   RowExchange exchange;
 };
 
-/// Keeps the routes of a micro-batch's first forward pass for its recomputation in backward, which
-/// then does not wait for counts.
+/// Keeps the routes of a micro-batch's forward pass. Activation checkpointing runs forward again in
+/// backward, and then takes the routes from here instead of waiting for the numbers of rows.
 class RouteMemo {
  public:
   [[nodiscard]] std::shared_ptr<const Route> take(std::int64_t layer);

@@ -12,7 +12,7 @@
 namespace trireme::parallel {
 namespace {
 
-constexpr std::size_t kAhead = 2;  // receives started beside the current one
+constexpr std::size_t kAhead = 2;  // number of receives that are started ahead of the current one
 constexpr std::array<const char*, 2> kTags{"stage activations", "stage gradients"};
 
 /// Returns the stage that receives a message from `stage`.
@@ -43,7 +43,7 @@ std::optional<StageMessage> message_of(pipeline::ActionKind kind) {
 StageP2P::StageP2P(comm::Communicator& pp, const pipeline::Placement& placement)
     : pp_(pp), placement_(placement) {
   const int me = pp.rank();
-  // One call of split() creates the groups of all pairs that share no rank.
+  // Pairs that share no rank get their groups in the same call of split().
   for (std::set<std::pair<int, int>> left = pairs_of(placement); !left.empty();) {
     std::set<int> taken;
     int color = -1;

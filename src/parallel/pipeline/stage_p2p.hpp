@@ -13,15 +13,17 @@
 
 namespace trireme::parallel {
 
-/// Messages between neighboring stages: hidden states to the next, gradients to the previous.
+/// Messages between neighboring stages: hidden states go to the next stage, and gradients go to the
+/// previous one.
 enum class StageMessage { activations, gradients };
 
 /// Stage point-to-point communication of one pp rank with the ranks of its neighboring stages.
 ///
 /// Each pair of ranks has one group per direction. NCCL runs the operations of a group one after
-/// another, so a waiting receive then blocks no send. Messages and their order follow from the
-/// schedule, which both ends know. Receives start in the order of the sends, two ahead of the one
-/// in use. A send never waits; its tensor is released after it has left.
+/// another, so with separate groups a waiting receive does not block a send. Both ends know the
+/// schedule, which determines the messages and their order. Receives start in the order of the
+/// sends. Two receives are started ahead of the current one. A send never waits; its tensor is
+/// released after the send is complete.
 class StageP2P {
  public:
   /// Collective over `pp`, which must outlive this object.
@@ -29,26 +31,27 @@ class StageP2P {
   StageP2P(const StageP2P&) = delete;
   StageP2P& operator=(const StageP2P&) = delete;
 
-  /// Starts an update. `space(i)` allocates the hidden states of micro-batch i between two stages.
+  /// Starts an update. `space(i)` allocates a tensor for the hidden states of micro-batch i.
   /// `schedule` must outlive the update.
   void begin(const pipeline::Schedule& schedule, std::function<at::Tensor(int)> space);
 
-  /// Sends to the stage after `stage` (activations) or before it (gradients), on any rank; does
-  /// nothing if there is no such stage.
+  /// Sends `tensor` to the next stage (activations) or to the previous stage (gradients), which may
+  /// be on this rank. Does nothing if there is no such stage.
   void send(StageMessage kind, int stage, int micro_batch, const at::Tensor& tensor);
   /// Waits for the message to `stage` from the previous stage (activations) or the next one
   /// (gradients). Returns an undefined tensor if there is no such stage.
   at::Tensor receive(StageMessage kind, int stage, int micro_batch);
 
-  /// Releases sent tensors; on MPI this also makes progress.
+  /// Releases the tensors of completed sends. With MPI, the call also makes progress on pending
+  /// messages.
   void poll();
-  /// Waits until all messages have left.
+  /// Waits until all sends are complete.
   void finish();
 
   /// Returns the time that receives waited in this update, in seconds.
   [[nodiscard]] double waited_s() const { return waited_s_; }
 
-  /// Returns this rank's groups, to count their traffic.
+  /// Returns this rank's groups, so that the caller can count their traffic.
   [[nodiscard]] std::vector<comm::Communicator*> groups() const;
 
  private:
@@ -60,7 +63,7 @@ class StageP2P {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// One direction between this rank and another rank.
+  /// The messages between this rank and another rank in one direction.
   struct Link {
     std::unique_ptr<comm::Communicator> group = {};  // the sender is its rank 0
     std::vector<Key> order = {};  // receiving: the order of this update's messages

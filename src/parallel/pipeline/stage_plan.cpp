@@ -26,7 +26,7 @@ bool is_file(const ParallelConfig& config) {
   return config.pp > 1 && config.schedule != kAuto && !is_named(config);
 }
 
-/// Reads the file once, so that a run does not change with its file.
+/// Reads the file once, so that a later change of the file does not change the run.
 const pipeline::Schedule& schedule_in(const std::string& file) {
   static std::mutex mutex;
   static std::map<std::string, pipeline::Schedule> known;

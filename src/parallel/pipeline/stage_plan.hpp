@@ -10,7 +10,8 @@
 /// (searched), or a file from `trireme plan schedule`.
 namespace trireme::parallel {
 
-/// Returns true if the schedule is searched, again after actions have been timed.
+/// Returns true if the schedule is searched. The search is repeated after the actions have been
+/// timed.
 bool searches_schedule(const ParallelConfig& config);
 
 /// A key, its value and why the value is invalid ("must be ...").
@@ -23,8 +24,9 @@ struct ScheduleMistake {
 /// Returns why the schedule (or its file) is invalid for parallel.pp ranks; nullopt if valid.
 std::optional<ScheduleMistake> mistake_in_schedule(const ParallelConfig& config);
 
-/// Returns the first weight gradient, as text, that comes after one of a later micro-batch of its
-/// stage; "" if all are in order. Only a file can have such an order.
+/// Describes the first weight gradient that is out of order: in its stage, the weight gradient of a
+/// later micro-batch comes before it. Returns "" if all are in order. Only a schedule from a file
+/// can be out of order.
 std::string weights_out_of_order(const ParallelConfig& config);
 
 /// Returns the number of micro-batches that a file requires; 0 means any.
@@ -33,9 +35,10 @@ int micro_batches_of_schedule(const ParallelConfig& config);
 /// Returns the assignment of stages to ranks.
 pipeline::Placement stage_placement(const ParallelConfig& config);
 
-/// Returns the actions of an update of `micro_batches`. Without a pipeline these are forward and
-/// backward of each micro-batch in turn. If a file has another number of micro-batches (in a
-/// validation), only its placement is used, with greedy order. `timing` is used by the search.
+/// Returns the actions of an update with `micro_batches` micro-batches. Without a pipeline, these
+/// are forward and backward of each micro-batch in turn. If the schedule of a file has another
+/// number of micro-batches (in a validation), only its placement is used, and the actions are
+/// ordered greedily. The search uses `timing`.
 pipeline::Schedule stage_schedule(const ParallelConfig& config, int micro_batches,
                                   const pipeline::Timing& timing = {{pipeline::ActionTimes{}}});
 

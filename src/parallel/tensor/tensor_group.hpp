@@ -8,17 +8,17 @@
 
 namespace trireme::parallel {
 
-/// Tensor parallelism as used by a layer. Between whole() and sum() a rank computes with its part
-/// of the heads, the MLP or the vocabulary. In the residual stream all ranks have the same tokens,
-/// or with sequence parallelism each has its part of them.
+/// The tensor-parallel group that a layer uses. Between whole() and sum(), a rank computes with its
+/// part of the heads, the MLP or the vocabulary. In the residual stream, all ranks have the same
+/// tokens. With sequence parallelism, each rank has only its part of the tokens.
 ///
 ///                      residual stream   whole         sum
 ///   tensor             [B, T, D], whole  unchanged     sum over ranks
 ///   with sequence      [B, T / t, D]     all-gather    reduce-scatter
 ///
-/// The backward of each is the other (model/weighted.hpp). Sources: Shoeybi et al., "Megatron-LM",
-/// 2019, section 3; Korthikanti et al., "Reducing activation recomputation in large transformer
-/// models", 2022.
+/// The backward of whole() is sum(), and the backward of sum() is whole() (model/weighted.hpp).
+/// Sources: Shoeybi et al., "Megatron-LM", 2019, section 3; Korthikanti et al., "Reducing
+/// activation recomputation in large transformer models", 2022.
 class TensorGroup {
  public:
   /// Creates a group of one rank; all functions return their input.
@@ -39,12 +39,12 @@ class TensorGroup {
   /// Returns the number of chunks in which tokens enter and leave a linear (token_products.hpp).
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
 
-  /// Only valid with more than one rank.
+  /// Returns the tp communicator. Call it only if size() > 1.
   [[nodiscard]] comm::Communicator& group() const { return *group_; }
 
-  /// Returns the whole tokens at the start of a parallel region, without autograd.
+  /// Returns all tokens, for the start of a parallel region. Has no autograd.
   [[nodiscard]] at::Tensor whole(const at::Tensor& x) const;
-  /// Returns the sum at the end of a parallel region, without autograd.
+  /// Returns the sum over ranks, for the end of a parallel region. Has no autograd.
   [[nodiscard]] at::Tensor sum(const at::Tensor& y) const;
 
   /// Selects the entries of `per_token` [B, T, ..] for this rank's tokens of the residual stream.
@@ -56,7 +56,7 @@ class TensorGroup {
   std::int64_t chunks_ = 1;
 };
 
-/// Splits [0, tokens) into `chunks` ranges of about equal length, without empty ones.
+/// Splits [0, tokens) into at most `chunks` ranges of about equal length. No range is empty.
 std::vector<IndexRange> token_chunks(std::int64_t tokens, std::int64_t chunks);
 
 }  // namespace trireme::parallel

@@ -6,10 +6,11 @@
 #include "comm/communicator.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 
-/// Matrix products that overlap with the exchange of their tokens over tp. With
-/// TensorGroup::chunks() K, a row's tokens travel in K chunks; during one chunk's transfer the
-/// product of another runs. Without autograd. Source: Wang et al., "Overlap communication with
-/// dependent computation via decomposition in large deep learning models", ASPLOS 2023.
+/// Matrix products that overlap with the communication of their tokens between tp ranks. If
+/// TensorGroup::chunks() is K, the tokens of a row are transferred in K chunks. While one chunk is
+/// transferred, another is multiplied. The functions have no autograd. Source: Wang et al.,
+/// "Overlap communication with dependent computation via decomposition in large deep learning
+/// models", ASPLOS 2023.
 namespace trireme::parallel {
 
 struct WholeAndProduct {
@@ -21,9 +22,9 @@ struct WholeAndProduct {
 WholeAndProduct whole_and_product(const TensorGroup& group, const at::Tensor& x,
                                   const at::Tensor& matrix);
 
-/// TensorGroup::sum() of y [B, T, in] times matrix [in, out]. The constructor computes the
-/// products; the sums are pending until wait(). If `onto` [B, T, out] is defined, the products are
-/// added to this rank's summand `onto`, which is overwritten.
+/// TensorGroup::sum() of y [B, T, in] times matrix [in, out]. The constructor computes the products
+/// and starts the sums; wait() completes them. If `onto` [B, T, out] is defined, the products are
+/// added to `onto` before the sum over ranks, and `onto` is overwritten.
 class ProductSum {
  public:
   ProductSum(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,

@@ -10,7 +10,7 @@
 /// Assembles whole tensors from the ranks' parts, to compare layouts of small models.
 namespace trireme::parallel {
 
-/// One parameter's range in a tensor of all parameters.
+/// The range of one parameter in a tensor that contains all parameters.
 struct GatheredParam {
   std::string name;
   std::int64_t begin = 0;
@@ -31,7 +31,7 @@ class Gathering {
             comm::Communicator& world)
       : registry_(registry), params_(std::move(params)), world_(world) {}
 
-  /// For a rank that declares all parameters.
+  /// Uses the parameters of `registry`. For a rank that declares all parameters.
   Gathering(const ParamRegistry& registry, comm::Communicator& world)
       : Gathering(registry, gathered_params(registry), world) {}
 

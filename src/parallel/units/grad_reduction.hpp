@@ -14,14 +14,14 @@
 
 namespace trireme::parallel {
 
-/// The times of one update's communication, in seconds since begin().
+/// Communication times of one update, in seconds. The first two count from begin().
 struct OverlapTimes {
   double first_launch_s = 0;  // launch of the first gradients
   double last_ready_s = 0;    // completion of the last gradient
   double comm_s = 0;          // total time with at least one collective in flight
   double exposed_s = 0;       // part of comm_s after the end of backward, when the rank only waits
 
-  /// Returns the communication time that backward hid.
+  /// Returns the communication time that overlapped with backward.
   [[nodiscard]] double hidden_s() const { return std::max(0.0, comm_s - exposed_s); }
 };
 
@@ -33,7 +33,8 @@ class InFlight {
   /// Records that a gradient is complete.
   void note_ready() { times_.last_ready_s = timer_.seconds(); }
 
-  /// Adds a collective. `then` runs after its completion, after the functions of all earlier ones.
+  /// Adds a collective. `then` runs when the collective is complete and the functions of all
+  /// earlier collectives have run.
   void add(
       comm::WorkPtr work, std::function<void()> then = [] {});
 
@@ -61,11 +62,12 @@ class InFlight {
   OverlapTimes times_;
 };
 
-/// Sums gradients over the data ranks while backward is still running, so that every rank gets the
-/// sums of its part. Call begin() before an update's backward passes. ready() is the registry's
-/// event. finish() waits for all sums. The launch order depends on registry and options, never on
-/// timing, so all ranks make the same calls. Throws Error(comm) if a collective fails; gradients
-/// are then undefined.
+/// Sums gradients over the data ranks while backward is still running. Every rank receives the sums
+/// of its part. Call begin() before the backward passes of an update, ready() from the registry's
+/// ready event, and finish() at the end; it waits for all sums. The order of the collectives
+/// depends only on the registry and the options, not on timing. Therefore all ranks call the same
+/// collectives in the same order. Throws Error(comm) if a collective fails; gradients are then
+/// undefined.
 class GradReduction {
  public:
   virtual ~GradReduction() = default;
@@ -87,15 +89,16 @@ std::unique_ptr<GradReduction> make_grad_reduction(ParamRegistry& registry, cons
 /// part across nodes, all-gather on each node. With m nodes of n ranks, a rank sends
 /// 2 (m - 1) / (m n) of a tensor across nodes, 1 / n of a plain all-reduce.
 ///
-/// The next stage of a tensor starts when a later tensor is added, or in finish(), after a wait for
-/// the previous stages. All ranks make the same calls in the same order, whatever the timing.
+/// The next stage of a tensor starts when a later tensor is added, or in finish(). Before a stage
+/// starts, its previous stage must be complete. Timing does not change the order of the calls, so
+/// it is the same on all ranks.
 class HierarchicalSum {
  public:
   /// Both arguments must outlive this object.
   HierarchicalSum(const NodeLevels& levels, InFlight& in_flight)
       : node_(*levels.node), across_(*levels.across), in_flight_(in_flight) {}
 
-  /// Discards the rest of an abandoned update.
+  /// Starts a new update. Discards tensors of an update that did not finish.
   void begin() {
     scattered_.reset();
     summed_.reset();
@@ -125,11 +128,11 @@ struct ReplicaGroups {
 
 /// Without ZeRO: all-reduces buckets in an update's last backward pass.
 ///
-/// A bucket is a range of the buffer of all trainable units, cut from its end, because backward
-/// reaches the last layers first. Buckets are cut at fixed sizes, so a large parameter lies in
-/// several. The first bucket is small, so that communication starts early. Experts in a separate
-/// grid have their own buckets. Source: Li et al., "PyTorch Distributed: experiences on
-/// accelerating data parallel training", VLDB 2020, section 3.2.
+/// A bucket is a range of the buffer of all trainable units. The first bucket is at the end of the
+/// buffer, because backward reaches the last layers first. Buckets have a fixed size, so a large
+/// parameter is in several buckets. The first bucket is small, so that communication starts early.
+/// Experts in a separate grid have their own buckets. Source: Li et al., "PyTorch Distributed:
+/// experiences on accelerating data parallel training", VLDB 2020, section 3.2.
 class BucketAllReduce final : public GradReduction {
  public:
   /// `bucket_bytes` 0: one bucket. `levels`: hierarchical sums for the dense group; may be null.
@@ -170,7 +173,7 @@ class BucketAllReduce final : public GradReduction {
   std::vector<Place> places_;  // by parameter
 };
 
-/// Reduces whole units when backward has completed them.
+/// Reduces a unit when backward has completed all its gradients.
 class UnitReduction : public GradReduction {
  public:
   UnitReduction(ParamRegistry& registry, const Mesh& mesh);
@@ -179,12 +182,13 @@ class UnitReduction : public GradReduction {
   void ready(ParamId id) override;
 
  protected:
-  /// Called when a unit's gradients are complete (sharded: in each backward pass).
+  /// Called when the gradients of a unit are complete. With sharded gradients, called in each
+  /// backward pass.
   virtual void launch(std::size_t unit) = 0;
 
-  /// Adds pending `work` that sums a whole, taken unit; `then` uses the result. Beside the unit
-  /// that backward fills, at most one unit waits for its sums. This bounds the memory whatever the
-  /// timing.
+  /// Adds the pending collective `work`, which sums a unit from UnitGrads::take(); `then` uses the
+  /// result. At most one such unit waits for its sums while backward fills the next one. This
+  /// limits the memory.
   void add_taken(comm::WorkPtr work, std::int64_t bytes, std::function<void()> then);
   void wait_for_taken();
 
@@ -196,8 +200,9 @@ class UnitReduction : public GradReduction {
   std::int64_t waiting_bytes_ = 0;    // bytes of the unit in flight
 };
 
-/// ZeRO: reduce-scatters each unit, in every backward pass if whole gradients are not kept (ZeRO-2
-/// and 3), otherwise in the last one. Sums of several replicas are added up at the end.
+/// With ZeRO: reduce-scatters each unit. ZeRO-1 does this in the last backward pass; ZeRO-2 and 3
+/// do it in every backward pass, because they do not keep whole gradients. At the end, an
+/// all-reduce sums the results of the replicas.
 class UnitReduceScatter final : public UnitReduction {
  public:
   using UnitReduction::UnitReduction;
@@ -209,10 +214,10 @@ class UnitReduceScatter final : public UnitReduction {
 };
 
 /// Reproducible sums. The gradient of every micro-batch is computed separately. The rank that owns
-/// a shard adds them one after another in the order of the micro-batches' global numbers, as one
-/// process does. The micro-batches of one backward pass are neighbors in this order (DataLoader);
-/// later passes follow. The sums are the same bits for every number of data ranks, ZeRO stage and
-/// accumulation.
+/// a share adds the gradients one after another, in the order of the global micro-batch numbers, as
+/// one process does. The micro-batches of one backward pass have consecutive numbers, and later
+/// passes have higher numbers (DataLoader). Therefore the sums are bit for bit equal for every
+/// number of data ranks, every ZeRO stage and every number of gradient-accumulation steps.
 class UnitOrderedSum final : public UnitReduction {
  public:
   using UnitReduction::UnitReduction;

@@ -19,7 +19,8 @@ bool is_shared(const ParamSpec& spec, int tp) {
   return held > size;
 }
 
-/// Returns the rectangle of `slice` in a tensor of its logical shape.
+/// Returns the part of `whole` (a tensor with the logical shape) that the rectangle of `slice`
+/// covers.
 at::Tensor rectangle(at::Tensor whole, const Slice& slice) {
   for (std::size_t dim = 0; dim < slice.extent.size(); ++dim)
     whole = whole.narrow(static_cast<std::int64_t>(dim), slice.offset[dim], slice.extent[dim]);

@@ -8,16 +8,17 @@
 
 namespace trireme::parallel {
 
-/// The master gradients of a rank, in units; frozen units have none.
+/// The master gradients of a rank, by FSDP unit. Frozen units have none.
 ///
-/// Not sharded, one buffer holds all units whole. Sharded (ZeRO-2 and 3, reproducible sums), a rank
-/// stores the sums of its parts. A unit is whole only while a backward pass fills it, from its
-/// first gradient until take(). If no other rank holds parts of a unit, its part is the whole unit,
-/// and backward adds directly to the sum.
+/// If gradients are not sharded, one buffer contains all units whole. If they are sharded (ZeRO-2
+/// and 3, reproducible sums), a rank stores the sums of its parts. In the sharded case, a unit is
+/// whole only while a backward pass fills it, from its first gradient until take(). If this rank's
+/// part is the whole unit, backward adds directly to the sum (not with `each_alone`).
 class UnitGrads {
  public:
   UnitGrads() = default;
-  /// `each_alone`: sharded, and each pass's gradients of every unit are taken separately.
+  /// `each_alone` requires `sharded`: the caller takes the gradients of every backward pass
+  /// separately, for every unit.
   UnitGrads(const UnitLayout& layout, at::ScalarType dtype, at::Device device, bool sharded,
             bool each_alone = false);
 
@@ -29,13 +30,15 @@ class UnitGrads {
   /// Returns the gradients that this rank updates with, [part(unit).count()].
   [[nodiscard]] at::Tensor part(std::size_t unit) const;
 
-  /// Returns true if the unit is sharded and whole only temporarily.
+  /// Returns true if the whole unit exists only temporarily and is separate from its part.
   [[nodiscard]] bool apart(std::size_t unit) const;
 
-  /// Not sharded: returns `count` elements from `begin` of the buffer of all trainable units.
+  /// Returns `count` elements from `begin` of the buffer of all trainable units. Only if not
+  /// sharded.
   [[nodiscard]] at::Tensor range(std::int64_t begin, std::int64_t count) const;
 
-  /// For an apart() unit: returns the complete unit; the caller reduces it and adds it to part().
+  /// Returns the whole unit and releases it here. The caller reduces it and adds the result to
+  /// part(). Only if apart(unit).
   [[nodiscard]] at::Tensor take(std::size_t unit);
 
   void zero();
@@ -48,7 +51,7 @@ class UnitGrads {
   /// Returns the peak bytes of temporary whole units, including units that wait for their sums.
   [[nodiscard]] std::int64_t live_peak_bytes() const { return peak_bytes_; }
 
-  /// Records that the memory of a taken unit may be free again.
+  /// Records that the memory of a taken unit was released.
   void returned(std::int64_t bytes) { live_bytes_ -= bytes; }
 
  private:
@@ -61,15 +64,17 @@ class UnitGrads {
   std::int64_t peak_bytes_ = 0;
 };
 
-/// Adds up gradients of parameters that several tp ranks hold while each rank computes a part of
-/// the gradient. These are key heads that query heads of several ranks read, norms of heads, and
-/// with sequence parallelism every norm. The sum runs before the reduction over data ranks.
+/// Sums the gradients of parameters that several tp ranks hold, if each rank computes only a part
+/// of the gradient. These parameters are key heads that query heads of several ranks read, norms of
+/// heads, and, with sequence parallelism, all norms. The sum runs before the reduction over data
+/// ranks.
 class SharedGrads {
  public:
   SharedGrads() = default;
   SharedGrads(std::span<const ParamSpec> specs, const UnitLayout& layout, comm::Communicator& tp);
 
-  /// Collective over tp: one all-reduce for a unit with complete gradients on every rank.
+  /// Sums the shared gradients of a unit in one all-reduce. The unit's gradients must be complete
+  /// on every rank. Collective over tp.
   void sum(std::size_t unit, const at::Tensor& whole) const;
 
  private:

@@ -20,7 +20,8 @@ IndexRange even_range(std::int64_t groups, int parts, int part) {
   return {groups * part / parts, groups * (part + 1) / parts};
 }
 
-/// Returns the rectangle that this rank holds, and the elements that no lower rank holds.
+/// Returns the rectangle of the parameter that this rank holds, and the elements of it that no
+/// lower rank holds.
 PlacedParam placed(const ParamSpec& spec, const ShardGrid& grid) {
   PlacedParam param;
   param.slice = Slice::whole(spec.shape);
@@ -56,7 +57,8 @@ PlacedParam placed(const ParamSpec& spec, const ShardGrid& grid) {
   return param;
 }
 
-/// For each parameter, returns whether it and parameters fused with it have fewer elements.
+/// Returns one flag per parameter: true if the parameter, together with the parameters fused with
+/// it, has fewer than `elements` elements.
 std::vector<bool> smaller_than(std::int64_t elements, std::span<const ParamSpec> specs) {
   std::vector<bool> small(specs.size());
   for (ParamId first = 0, end = 0; first < specs.size(); first = end) {
@@ -94,7 +96,8 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
   params_.resize(specs.size());
   Unit small_trained{.name = "persistent", .persistent = true};
   Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
-  std::vector<Unit> beside;  // trainable parameters of units that are otherwise frozen
+  // additional units: trainable parameters of units with frozen parameters
+  std::vector<Unit> beside;
   std::map<std::size_t, Unit> of_experts;
   for (std::size_t u = 0; u < starts.size(); ++u) {
     const ParamId last = u + 1 < starts.size() ? starts[u + 1] : specs.size();

@@ -9,8 +9,8 @@
 
 namespace trireme::parallel {
 
-/// The position of a rank among the ranks that hold the same model. For experts in a separate grid,
-/// tp is etp, and the data ranks are those of edp.
+/// The position of a rank among the ranks that hold the same pipeline stages. For experts in a
+/// separate grid, `tp` means etp, and the data ranks are the edp ranks.
 struct ShardGrid {
   int tp = 1;
   int tp_rank = 0;
@@ -30,8 +30,8 @@ struct Unit {
   std::vector<ParamId> params = {};  // ascending
   std::int64_t begin = 0;            // element in a buffer of all units
   std::int64_t count = 0;
-  bool persistent = false;           // whole on every rank between uses, also under ZeRO-3
-  bool frozen = false;               // all its parameters are frozen; otherwise none is
+  bool persistent = false;           // stays whole on every rank between uses, also under ZeRO-3
+  bool frozen = false;               // true: all parameters are frozen; false: none is frozen
   std::int64_t trainable_begin = 0;  // if not frozen: element in a buffer of all trainable units
   std::int64_t part_begin = 0;       // element in a buffer of this rank's parts
   std::int64_t trainable_part_begin = 0;
@@ -39,17 +39,17 @@ struct Unit {
   std::optional<std::size_t> experts_of = {};  // the unit of its experts, if it has one
 };
 
-/// One parameter as this rank holds it.
+/// The part of one parameter that this rank holds, and its position in a unit.
 struct PlacedParam {
   Slice slice;  // a rectangle of the logical tensor
   std::size_t unit = 0;
-  std::size_t used_with = 0;  // the unit in which it was declared, and with which it is read
+  std::size_t used_with = 0;  // the unit in which it was declared; both units are read together
   std::int64_t begin = 0;     // element of the unit
   std::int64_t count = 0;
-  IndexRange owned;  // elements that no lower tp rank holds as well
+  IndexRange owned;  // elements that no lower tp rank also holds
 };
 
-/// A range of one parameter's elements in a unit.
+/// A range of elements of one parameter, and its position in a unit.
 struct ParamSpan {
   ParamId id = 0;
   std::int64_t first = 0;  // element of the rank's rectangle, row-major
@@ -57,12 +57,14 @@ struct ParamSpan {
   std::int64_t begin = 0;  // element of the unit
 };
 
-/// The elements that a rank holds, updates and owns, from the declarations and its position.
+/// Computes which elements a rank holds, updates and owns, from the parameter declarations and the
+/// rank's position.
 ///
 /// A rank updates its `part` of every unit, one of `shards` equal ranges (the whole unit with one
-/// shard). It owns its `share`, this replica's range of the part: every element of a unit is in
-/// exactly one share of the data ranks. Norm, checkpoint and hashes count shares. Elements that
-/// several tp ranks hold count only on their owner.
+/// shard). It owns its `share`: the ranks that have the same part split it into equal ranges, one
+/// per replica. Every element of a unit is in the share of exactly one data rank. Gradient norm,
+/// checkpoint and hashes use shares, so they count each element once. Elements that several tp
+/// ranks hold count only on their owner.
 class UnitLayout {
  public:
   /// `starts[u]` is the first parameter of unit u, named `names[u]`. Additional units follow in
@@ -70,7 +72,8 @@ class UnitLayout {
   /// - one persistent unit for trainable and one for frozen parameters of fewer than `persist`
   ///   elements (fused parameters count together);
   /// - a persistent unit for trainable parameters of each otherwise frozen unit (adapters);
-  /// - a unit for the experts of each unit, read with that unit, if experts have a separate grid.
+  /// - if experts have a separate grid: a unit for the experts of each unit, read together with
+  ///   that unit.
   UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
              std::span<const std::string> names, const ShardGrid& grid, std::int64_t persist = 0,
              const std::optional<ShardGrid>& experts = {});
@@ -110,10 +113,11 @@ class UnitLayout {
 
   [[nodiscard]] std::int64_t trainable_parts_count() const { return trainable_parts_count_; }
 
-  /// Returns the expert units in a separate grid, the end of the buffer of trainable units.
+  /// Returns the range of the expert units of a separate grid; they are at the end of the buffer of
+  /// trainable units.
   [[nodiscard]] IndexRange trainable_experts() const { return trainable_experts_; }
 
-  /// Returns the parameters' elements in `range` of a unit, in order.
+  /// Returns the parameters, or parts of parameters, that lie in `range` of a unit, in order.
   [[nodiscard]] std::vector<ParamSpan> spans(std::size_t unit, const IndexRange& range) const;
 
   /// Returns the elements of the share that this rank owns.

@@ -6,7 +6,7 @@
 namespace trireme::parallel {
 
 void InFlight::begin() {
-  items_.clear();  // abandoned work is left; each destructor waits
+  items_.clear();  // work of an update that did not finish; each destructor waits
   none_left_ = true;
   times_ = {};
   timer_.restart();
@@ -122,7 +122,8 @@ void UnitOrderedSum::launch(std::size_t unit) {
   const ShardGrid& grid = layout.grid(unit);
   const IndexRange share = layout.share_of_part(unit);
   const at::Tensor sum = grads.part(unit).narrow(0, share.begin, share.count());
-  // Shares are ordered by shard, then by copy; data ranks are numbered by copy, then by shard.
+  // In the unit, shares are ordered by shard, then by replica. Data ranks are ordered by replica,
+  // then by shard. Therefore transpose.
   const at::Tensor whole = grads.take(unit);
   const at::Tensor sent =
       whole.view({grid.shards, grid.replicas, share.count()}).transpose(0, 1).contiguous();

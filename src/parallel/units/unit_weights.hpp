@@ -8,10 +8,11 @@
 
 namespace trireme::parallel {
 
-/// Options of gathering weights.
+/// Options for gathering weights.
 struct GatherOptions {
-  bool sharded = false;       // ZeRO-3: a rank stores only its parts
-  bool reshard = true;        // sharded: free gathered copies after each use, not after the update
+  bool sharded = false;  // ZeRO-3: a rank stores only its parts
+  // sharded: free gathered copies after each use; false: after the update
+  bool reshard = true;
   std::int64_t prefetch = 1;  // sharded: units gathered ahead of the one in use
 };
 
@@ -21,14 +22,15 @@ struct ShardGroups {
   comm::Communicator& experts;  // for expert units in a separate grid
 };
 
-/// The weights that the model computes with, in FSDP units.
+/// The weights that the model computes with, by FSDP unit.
 ///
-/// Not sharded, every rank stores all units whole. After an update, all-gathers bring the other
-/// ranks' parts; they run during the next forward pass and are awaited at a unit's first use.
-/// Sharded, a rank stores its parts, and a unit is whole only from use() to done(). A walk gives
-/// the order of uses, and the next units are gathered while the current one computes. All ranks of
-/// the group make the same calls in the same order. A unit's experts are gathered and freed with
-/// it.
+/// If weights are not sharded, every rank stores all units whole. After an update, all-gathers
+/// fetch the parts of the other ranks. They run during the next forward pass, and the first use of
+/// a unit waits for its all-gather. If weights are sharded, a rank stores only its parts, and a
+/// unit is whole only from use() to done(). A walk lists the order of uses, so that the next units
+/// are gathered while the current one computes. All ranks of the group make the same calls in the
+/// same order. The expert unit of a block is gathered and freed together with the unit of the
+/// block.
 class UnitWeights {
  public:
   UnitWeights() = default;
@@ -47,17 +49,18 @@ class UnitWeights {
     std::size_t next_use = 0;
   };
 
-  /// Starts a walk and frees what the previous walk left gathered. Returns the previous walk.
-  /// begin(), resume(), use() and done() do nothing if not sharded.
+  /// Starts a walk and frees the units that the previous walk left gathered. Returns the previous
+  /// walk. begin(), resume(), use() and done() do nothing if not sharded.
   Walk begin(std::vector<std::size_t> units);
   /// Continues `walk` after another walk interrupted it.
   void resume(Walk walk);
   /// Must be called before the next unit of the walk is read.
   void use(std::size_t unit);
-  /// Must be called after the unit was read. Frees its memory unless it is next again.
+  /// Must be called after the unit was read. Frees its memory, unless the walk uses the same unit
+  /// next.
   void done(std::size_t unit);
 
-  /// Waits for every pending gather; the parts may change afterwards.
+  /// Waits for every pending gather. Afterwards, the caller may change the parts.
   void settle();
   /// Must be called after the parts have changed; parts of frozen units only with `frozen_too`.
   /// Discards earlier gathered copies.

@@ -18,7 +18,7 @@ TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const Gramma
 
 /// Returns true if the schema allows objects only.
 bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
-  constexpr int kMostReferences = 8;  // longest chain of references
+  constexpr int kMostReferences = 8;  // longest sequence of references that is followed
   if (!schema.is_object() || depth > kMostReferences || schema.contains("nullable")) return false;
   if (const Json* reference = member(schema, "$ref")) {
     const Json* target =
@@ -57,7 +57,8 @@ GrammarSequence arguments_of(ByteGrammar& grammar, JsonRules& json, const Callab
       if (tool.is_strict) throw SchemaProblem{"", "must allow objects only"};
       return json.object();
     }
-    // A failed compilation must not leave elements in `grammar`, so compile a copy first.
+    // A failed compilation must not leave elements in `grammar`. Therefore first compile into
+    // another grammar.
     ByteGrammar alone;
     static_cast<void>(SchemaRules(alone, parsed, others).compile());
     if (grammar.size() + alone.size() <= ByteGrammar::kMaxElements / 2)

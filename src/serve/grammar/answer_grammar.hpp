@@ -26,11 +26,11 @@ struct ToolProblem {
 
 enum class CallStart { whole, opened };
 
-/// Returns a grammar for calls of these tools in the form of CallForm::qwen: exactly one call, or
-/// one or more if `several`. The arguments are any object if the schema has no grammar, is too
-/// large or allows other values than objects; for a strict tool, ToolProblem is thrown instead.
-/// Keywords that a validator need not check (format) are ignored unless the tool is strict.
-/// With CallStart::opened the text begins after the first "<tool_call>".
+/// Returns a grammar for calls of these tools in the form of CallForm::qwen: one or more calls if
+/// `several`, otherwise exactly one. If the schema of a tool has no grammar, is too large or allows
+/// other values than objects, the arguments may be any object; if the tool is strict, throws
+/// ToolProblem instead. Keywords that a validator need not check (format) are ignored, unless the
+/// tool is strict. With CallStart::opened, the text begins after the first "<tool_call>".
 TextGrammar tool_call_grammar(const std::vector<CallableTool>& tools, bool several,
                               CallStart start = CallStart::whole);
 

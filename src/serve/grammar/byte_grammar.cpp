@@ -100,7 +100,7 @@ std::vector<bool> ByteGrammar::rules_that_may_be_empty() const {
 
 bool ByteGrammar::has_left_recursion() const {
   const std::vector<bool> empty = rules_that_may_be_empty();
-  // rules that can come first in a rule
+  // for each rule, the rules with which it can begin
   std::vector<std::vector<std::uint32_t>> first(rules_.size());
   for (std::size_t rule = 0; rule < rules_.size(); ++rule) {
     for (std::uint32_t at : rules_[rule]) {
@@ -110,7 +110,8 @@ bool ByteGrammar::has_left_recursion() const {
       }
     }
   }
-  // Depth-first search without recursion. A rule that is met while it is open begins with itself.
+  // Depth-first search without recursion. If the search reaches a rule that is still open, the rule
+  // begins with itself.
   enum class Visit : std::uint8_t { no, open, done };
   std::vector<Visit> visits(rules_.size(), Visit::no);
   for (std::uint32_t root = 0; root < rules_.size(); ++root) {

@@ -30,14 +30,14 @@ struct GrammarElement {
   std::uint32_t index = 0;  // index of the set or of the rule
 };
 
-/// A sequence of elements, as a part of a rule.
+/// A sequence of elements that is a part of a rule.
 using GrammarSequence = std::vector<GrammarElement>;
 
-/// A context-free grammar over bytes, built from the innermost parts outwards.
+/// A context-free grammar over bytes. Build the inner parts first, then the parts that use them.
 ///
-/// A GrammarSequence is a value and may be used several times. `choice`, `optional`, `any_number` and
-/// `repeated` add rules and return references to the rules. Functions throw Error(usage) if the
-/// grammar gets more than kMaxElements elements.
+/// A GrammarSequence is a value and may be used several times. `choice`, `optional`, `any_number`
+/// and `repeated` add rules to the grammar and return references to the rules. Functions throw
+/// Error(usage) if the grammar would get more than kMaxElements elements.
 class ByteGrammar {
  public:
   static constexpr std::size_t kMaxElements = 50'000;
@@ -46,25 +46,26 @@ class ByteGrammar {
 
   [[nodiscard]] GrammarSequence bytes(const ByteSet& set);
   [[nodiscard]] GrammarSequence literal(std::string_view text);
-  /// Returns any of the alternatives; {} is the empty text.
+  /// Returns a sequence that matches any one of the alternatives; {} matches the empty text.
   [[nodiscard]] GrammarSequence choice(const std::vector<GrammarSequence>& alternatives);
   [[nodiscard]] GrammarSequence optional(const GrammarSequence& sequence);
   [[nodiscard]] GrammarSequence any_number(const GrammarSequence& sequence);
-  /// Returns `least` to `most` repetitions; most < 0 means no upper limit.
+  /// Returns `least` to `most` repetitions. If most < 0, there is no upper limit.
   [[nodiscard]] GrammarSequence repeated(const GrammarSequence& sequence, std::int64_t least,
                                          std::int64_t most);
 
-  /// Adds a rule that is defined later, so that the rule can refer to itself.
+  /// Adds a rule without a definition, so that other rules and the rule itself can refer to it.
+  /// Call define() later.
   [[nodiscard]] std::uint32_t declare();
   void define(std::uint32_t rule, const std::vector<GrammarSequence>& alternatives);
   [[nodiscard]] static GrammarSequence of_rule(std::uint32_t rule);
 
-  /// Returns true if a rule can begin with itself: a reader would then never consume a byte.
+  /// Returns true if a rule can begin with itself. A reader of such a grammar would never stop.
   [[nodiscard]] bool has_left_recursion() const;
 
   [[nodiscard]] std::size_t size() const noexcept { return elements_.size(); }
 
-  // Access for readers of texts.
+  // The following functions give a GrammarReader access to the elements.
 
   [[nodiscard]] const GrammarElement& element(std::uint32_t at) const { return elements_[at]; }
 
@@ -80,8 +81,8 @@ class ByteGrammar {
 
   std::vector<GrammarElement> elements_;
   std::vector<ByteSet> sets_;
-  std::array<std::uint32_t, 256>
-      single_{};  // index of the set of a single byte; 0: not made yet (sets_[0] is unused)
+  // index of the set that contains one byte; 0: not created yet (sets_[0] is unused)
+  std::array<std::uint32_t, 256> single_{};
   std::vector<std::vector<std::uint32_t>> rules_;
 };
 

@@ -8,7 +8,8 @@
 namespace trireme::serve {
 namespace {
 
-/// Limits of the cache, which is cleared when one of them is exceeded. A state takes about 1.1 KiB.
+/// Limits of the cache. When one of them is exceeded, the cache is cleared. A state takes about 1.1
+/// KiB.
 constexpr std::size_t kMaxStates = 20'000;
 constexpr std::size_t kMaxKnownBytes = std::size_t{16} << 20;
 
@@ -88,7 +89,8 @@ GrammarMask::Words GrammarMask::words_of(GrammarReader::State state, std::size_t
       any = true;
       continue;
     }
-    const std::size_t dead = path.size() - 1;  // number of bytes that the grammar does not allow
+    // length of the shortest prefix that the grammar does not allow
+    const std::size_t dead = path.size() - 1;
     path.pop_back();
     for (++i; i < rows.size() && rows[i].shared >= dead;) ++i;
   }
@@ -115,7 +117,8 @@ void GrammarMask::accept(std::uint32_t id) {
   }
   read(tail_);
   if (state_ == GrammarReader::kDead)
-    state_ = reader_.start();  // the token continued with text that the grammar does not allow
+    // after `until`, the token contained text that the grammar does not allow
+    state_ = reader_.start();
 }
 
 void GrammarMask::read(std::string_view bytes) {

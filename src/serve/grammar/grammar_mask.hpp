@@ -15,7 +15,7 @@
 namespace trireme::serve {
 
 /// The tokens of a vocabulary, sorted by their bytes, so that tokens with a common prefix are
-/// checked together. Made once per tokenizer; immutable.
+/// checked together. Create it once per tokenizer; it is immutable.
 ///   memory  32 bytes for each token
 class SortedTokens {
  public:
@@ -25,8 +25,8 @@ class SortedTokens {
     std::uint32_t shared = 0;  // length of the prefix that is shared with the row before
   };
 
-  /// `markers`: added tokens that are used as plain text ("<tool_call>"). Other added tokens and
-  /// ids from `vocab_size` on have no row.
+  /// `markers` lists the added tokens that may be used like plain text ("<tool_call>"). Other added
+  /// tokens and ids >= `vocab_size` have no row.
   SortedTokens(const text::Tokenizer& tokenizer, std::span<const std::string_view> markers,
                std::int64_t vocab_size);
 
@@ -46,18 +46,20 @@ struct TextGrammar {
   std::uint32_t start = 0;
 };
 
-/// Free text before the grammar begins. It ends with `until`, which is part of the free text.
+/// Text before the grammar begins, which the grammar does not restrict. It ends with `until`, which
+/// is a part of it.
 struct FreeText {
-  std::string until;     // for example "</think>", the end of a thought
-  bool may_end = false;  // the answer may end inside the free text; the grammar is then not used
+  std::string until;  // for example "</think>", the end of a thought
+  // true: the answer may end inside the free text, and then the grammar is not used
+  bool may_end = false;
 };
 
-/// A token mask that keeps answers inside a grammar. It allows a token if the text can still be
-/// completed afterwards, and end tokens if the text may end. The grammar begins after the free
-/// texts `before`.
+/// A token mask that keeps answers inside a grammar. It allows a token if the text with this token
+/// can still become a text of the grammar. It allows end tokens if the text is complete. The
+/// grammar begins after the free texts `before`.
 ///
-/// The mask of a grammar state is computed once, in one pass over the sorted vocabulary: if a
-/// prefix is not allowed, all tokens with the prefix are skipped.
+/// The mask of a grammar state is computed once, in one pass over the sorted vocabulary. If a
+/// prefix is not allowed, the pass skips all tokens with this prefix.
 class GrammarMask final : public generate::TokenMask {
  public:
   /// `end_tokens` must not be empty, because a text must be able to end.
@@ -76,7 +78,7 @@ class GrammarMask final : public generate::TokenMask {
   GrammarReader reader_;
   std::shared_ptr<const SortedTokens> table_;
   std::vector<std::uint32_t> end_tokens_;
-  std::vector<FreeText> before_;  // the current free text, then the later ones
+  std::vector<FreeText> before_;  // the current free text and the later ones
   std::string tail_;              // end of the free text, shorter than its `until`
   GrammarReader::State state_;
   std::unordered_map<GrammarReader::State, Words> known_;

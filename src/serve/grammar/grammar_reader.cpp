@@ -10,7 +10,8 @@ namespace trireme::serve {
 
 using ElementKind = GrammarElement::Kind;
 
-/// The closure of a set of positions: all positions that can be reached without reading a byte.
+/// Computes the closure of a set of positions: all positions that can be reached from them without
+/// reading a byte.
 class GrammarReader::Closure {
  public:
   explicit Closure(GrammarReader& reader) : reader_(reader), grammar_(*reader.grammar_) {}
@@ -34,8 +35,9 @@ class GrammarReader::Closure {
   }
 
  private:
-  /// Either a node, or a return position of this closure that is not a node yet because the set
-  /// below it may still grow.
+  /// The part of a stack below a position. It is either a node, or a return position of this
+  /// closure. A return position does not become a node before the end, because the set below it may
+  /// still grow.
   struct Under {
     std::uint32_t index;
     bool is_back;
@@ -44,7 +46,8 @@ class GrammarReader::Closure {
 
   struct Back {
     std::set<Under> below;
-    bool ended = false;  // the rule matched the empty text: later nodes of `below` continue, too
+    // the rule matched the empty text, so nodes that are added to `below` later also continue
+    bool ended = false;
     std::optional<Node> node;
   };
 

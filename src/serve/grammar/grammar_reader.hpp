@@ -10,19 +10,20 @@
 
 namespace trireme::serve {
 
-/// Runs a grammar over a text, byte by byte. A state stands for the set of positions at which the
-/// text may continue. Equal sets have the same number, so transitions are computed once.
+/// Runs a grammar over a text, byte by byte. A state is the number of a set of positions at which
+/// the text may continue. Equal sets have the same number, so each transition is computed only
+/// once.
 ///
-/// This is the pushdown automaton of the grammar, made deterministic on demand: a state is a set of
-/// stacks of positions. Stacks with the same top position share one node above a set of nodes.
-/// Therefore an ambiguous text needs as many nodes as the grammar has positions at each depth, not
-/// as many as the text has parses. There is no recursion over the text; nesting costs memory only.
-/// Not thread-safe.
-/// Source: Tomita, "Efficient parsing for natural language", 1985 (graph-structured stacks).
+/// The class runs the pushdown automaton of the grammar and makes it deterministic on demand: a
+/// state is a set of stacks of positions. Stacks with the same top position share one node, which
+/// refers to the set of nodes below it. Therefore the number of nodes at each depth is at most the
+/// number of positions in the grammar, even if the text has many parses. There is no recursion over
+/// the text, so deep nesting costs only memory. Not thread-safe. Source: Tomita, "Efficient parsing
+/// for natural language", 1985 (graph-structured stacks).
 class GrammarReader {
  public:
   using State = std::uint32_t;
-  static constexpr State kDead = 0;  // no text of the grammar begins like this
+  static constexpr State kDead = 0;  // no text of the grammar begins with the bytes so far
 
   /// Reads texts of rule `start`. `grammar` must not have left recursion.
   GrammarReader(std::shared_ptr<const ByteGrammar> grammar, std::uint32_t start);
@@ -34,14 +35,15 @@ class GrammarReader {
 
   [[nodiscard]] std::size_t num_states() const noexcept { return sets_.size(); }
 
-  /// Removes all states except `state` and returns the new number of `state`. start() becomes
+  /// Removes all states except `state`. Returns the new number of `state`. Afterwards, start() is
   /// invalid.
   State forget_all_but(State state);
 
  private:
   class Closure;
-  using Node = std::uint32_t;       // stacks with the same top; 0 is the empty stack (end of text)
-  using Nodes = std::vector<Node>;  // a set, sorted
+  // all stacks with the same top position; 0 is the empty stack (end of text)
+  using Node = std::uint32_t;
+  using Nodes = std::vector<Node>;                  // a set, sorted
   using Following = std::array<std::int32_t, 256>;  // next state by byte; -1: not known yet
 
   struct NodeContent {

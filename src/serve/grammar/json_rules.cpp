@@ -19,8 +19,8 @@ ByteSet span_of(unsigned char from, unsigned char to) {
   return ByteSet().add(from, to);
 }
 
-/// Returns the UTF-8 sequences of characters beyond ASCII. Source: The Unicode Standard 15, table
-/// 3-7.
+/// Returns the UTF-8 byte sequences of all characters that are not ASCII. Source: The Unicode
+/// Standard 15, table 3-7.
 std::vector<GrammarSequence> long_characters(ByteGrammar& grammar) {
   const GrammarSequence tail = grammar.bytes(span_of(0x80, 0xBF));
   const auto led = [&](unsigned char from, unsigned char to, unsigned char second_from,
@@ -39,8 +39,8 @@ std::vector<GrammarSequence> long_characters(ByteGrammar& grammar) {
 
 constexpr std::int64_t kMost = 999'999'999'999'999'999;  // 18 digits
 
-/// Returns the numbers from `least` to `most`, which have the same number of digits, digit by
-/// digit.
+/// Returns the numbers from `least` to `most`, digit by digit. Both must have the same number of
+/// digits.
 GrammarSequence same_length(ByteGrammar& grammar, const std::string& least,
                             const std::string& most) {
   if (least.empty()) return {};

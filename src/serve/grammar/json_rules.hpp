@@ -6,13 +6,13 @@
 
 namespace trireme::serve {
 
-/// The parts of JSON (RFC 8259) as rules of one grammar. Each rule is made when it is first
+/// Adds the parts of JSON (RFC 8259) as rules to a grammar. Each rule is added when it is first
 /// requested.
 ///
-/// The grammar is narrower than JSON so that a model cannot continue forever. Between tokens it
-/// allows nothing, one blank, or a line end with up to 40 blanks or 8 tabs. Numbers have at most 16
-/// digits before and after the point and 2 digits in the exponent. Strings are UTF-8 without lone
-/// surrogates.
+/// The grammar does not allow all of JSON, so that a model cannot continue forever. Between JSON
+/// tokens it allows nothing, one blank, or a line end with up to 40 blanks or 8 tabs. Numbers have
+/// at most 16 digits before and after the point and 2 digits in the exponent. Strings are UTF-8
+/// without lone surrogates.
 class JsonRules {
  public:
   explicit JsonRules(ByteGrammar& grammar) : grammar_(grammar) {}
@@ -33,8 +33,8 @@ class JsonRules {
   [[nodiscard]] const GrammarSequence& object();
   [[nodiscard]] const GrammarSequence& array();
 
-  /// An object with any number of members, each with a value of `value`; an array of `least` to
-  /// `most` items (most < 0: no upper limit).
+  /// Return an object with any number of members that have values of the form `value`, or an array
+  /// of `least` to `most` items of the form `item` (most < 0: no upper limit).
   [[nodiscard]] GrammarSequence object_of(const GrammarSequence& value);
   [[nodiscard]] GrammarSequence array_of(const GrammarSequence& item, std::int64_t least,
                                          std::int64_t most);
@@ -49,8 +49,8 @@ class JsonRules {
   Made value_, object_, array_;
 };
 
-/// Returns the integers in [least, most]; a missing limit allows 18 digits. Throws Error(usage) if
-/// the range is empty.
+/// Returns the integers in [least, most]. A missing limit means at most 18 digits. Throws
+/// Error(usage) if the range is empty.
 GrammarSequence integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
                                  std::optional<std::int64_t> most);
 

@@ -48,7 +48,8 @@ constexpr std::array<std::string_view, 36> kKnown{
     "minItems",      "minLength",   "minimum",    "nullable",
     "oneOf",         "prefixItems", "properties", "readOnly",
     "required",      "title",       "type",       "writeOnly"};
-/// Keywords of kRefused that `false` turns off (the two exclusive limits only in draft 4).
+/// Keywords of kRefused that have no effect if their value is `false`. (For the two exclusive
+/// limits, `false` occurs only in draft 4.)
 constexpr std::array kFalseIsNothing{"exclusiveMaximum", "exclusiveMinimum", "uniqueItems"};
 
 /// Keywords that are not supported together with one of kWholeSchemas.
@@ -125,7 +126,8 @@ GrammarSequence SchemaRules::compile() {
 }
 
 GrammarSequence SchemaRules::compile_part(const Json& schema, const std::string& path) {
-  constexpr int kDeepest = 64;  // limit of the JSON parser; references may add to it
+  // maximum depth, like that of the JSON parser; references can make a schema deeper than its text
+  constexpr int kDeepest = 64;
   if (schema == true) return json_.value();
   if (schema == false) throw SchemaProblem{path, "must not be false, which allows no value"};
   if (!schema.is_object()) throw SchemaProblem{path, "must be an object"};
@@ -155,8 +157,8 @@ GrammarSequence SchemaRules::compile_part(const Json& schema, const std::string&
   --depth_;
   const Json* nullable = member(schema, "nullable");  // OpenAPI 3.0
   if (nullable != nullptr && *nullable == true) return grammar_.choice({part, json_.null()});
-  // A rule, because a caller may use the result twice: copies would double with each level of
-  // nesting.
+  // Return a reference to a rule, because a caller may use the result twice. Copies would double
+  // the size with each level of nesting.
   return part.size() > 1 ? grammar_.choice({part}) : part;
 }
 
@@ -241,7 +243,8 @@ GrammarSequence SchemaRules::of_object(const Json& schema, const std::string& pa
   return json_.object_of(compile_part(*more, below(path, "additionalProperties")));
 }
 
-/// Each member is optional or required. A comma precedes a member if another member came before it.
+/// Builds the members from the last to the first, because a member has a comma before it only if
+/// another member came before.
 GrammarSequence SchemaRules::of_members(const Json& properties, const Json& schema,
                                         const std::string& path) {
   const std::set<std::string> required = required_of(schema, path);

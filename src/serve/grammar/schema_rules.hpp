@@ -11,24 +11,25 @@
 
 namespace trireme::serve {
 
-/// Decides about keywords that have no grammar and are not assertions of draft 2020-12. These are
-/// format, the content keywords (a validator need not check them) and unknown keywords.
+/// Defines what happens with keywords that have no grammar but are not assertions of draft 2020-12
+/// either: format and the content keywords, which a validator need not check, and unknown keywords.
+/// `refuse` throws SchemaProblem, `pass` ignores the keyword.
 enum class OtherKeywords { refuse, pass };
 
 /// Compiles a JSON schema (draft 2020-12) into a grammar. Every text of the grammar matches the
 /// schema, but not every valid value has a text.
 ///
 /// Supported keywords:
-/// - type, properties, required, additionalProperties. Members have the order of `properties`.
-///   Other members appear only if they are required.
+/// - type, properties, required, additionalProperties. Members must be in the order of
+///   `properties`. Members that `properties` does not list are allowed only if they are required.
 /// - items, prefixItems, minItems, maxItems, minLength, maxLength
 /// - minimum and maximum for integers; only minimum 0 for numbers
-/// - enum and const, restricted to values that match the other keywords of the schema
-/// - anyOf, oneOf (handled like anyOf), allOf with one schema, $ref within the schema
+/// - enum and const. Values that do not match the other keywords of the schema are left out
+/// - anyOf, oneOf (treated like anyOf), allOf with one schema, $ref to a part of the same schema
 /// Annotations (title, description, default, ...) are ignored. Other keywords are refused.
 class SchemaRules {
  public:
-  /// `root` must outlive this.
+  /// `root` must outlive this object.
   SchemaRules(ByteGrammar& grammar, const Json& root, OtherKeywords others = OtherKeywords::refuse);
 
   /// Returns the grammar of the whole schema. Throws SchemaProblem.

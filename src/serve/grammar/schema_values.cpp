@@ -11,7 +11,7 @@
 namespace trireme::serve {
 namespace {
 
-/// Keywords about parts of a value, which are not supported together with const or enum.
+/// Keywords that describe parts of a value. They are not supported together with const or enum.
 constexpr std::array kOfParts{"additionalProperties", "items",      "maxItems", "minItems",
                               "prefixItems",          "properties", "required"};
 

@@ -15,22 +15,21 @@ struct SchemaProblem {
   std::string reason;
 };
 
-/// Keywords that replace all other assertions of a schema.
+/// Keywords that must be the only assertion of a schema.
 inline constexpr std::array kWholeSchemas{"$ref", "anyOf", "oneOf", "allOf"};
 
-/// Resolves a reference within `root`: "#" and a JSON pointer (RFC 6901). Returns null if there is
-/// no target.
+/// Returns the target of a reference within `root`. A reference is "#" and a JSON pointer (RFC
+/// 6901). Returns null if there is no target.
 const Json* referenced(const Json& root, const std::string& reference);
 
-/// Returns null if `schema` has no such member.
+/// Returns the member `key` of `schema`; null if there is none.
 const Json* member(const Json& schema, const char* key);
 std::string below(const std::string& path, const std::string& key);
-/// Reads a count such as minItems or maxLength. Throws SchemaProblem.
+/// Reads a count such as minItems or maxLength. Throws SchemaProblem if the value is invalid.
 std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path);
 
-/// Returns the values that const and enum of a schema allow and that match the type, lengths and
-/// limits of the schema. Throws SchemaProblem if no value is left or if the schema has other
-/// keywords.
+/// Returns the values of const or enum that also match the type, lengths and limits of the schema.
+/// Throws SchemaProblem if no value matches, or if the schema has other keywords.
 std::vector<Json> listed_values(const Json& schema, const std::string& path);
 
 }  // namespace trireme::serve

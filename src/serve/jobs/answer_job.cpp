@@ -70,7 +70,7 @@ bool AnswerJob::submit_more() {
         self->on_delta(index, std::move(*shared), when);
       });
     };
-    // If other requests filled the queue, a request that already has answers still continues.
+    // A request that already has answers continues even if other requests have filled the queue.
     const bool follows = num_done_ > 0 && num_started_ == num_done_;
     const auto id = context_.model.source().submit(waiting_.front(), on_delta, follows);
     if (!id) return num_started_ > 0;

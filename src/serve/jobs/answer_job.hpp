@@ -24,9 +24,10 @@ struct JobContext {
   double timeout_s = 600;
 };
 
-/// The answers to one HTTP request with one or more prompts. A job submits them to the engine,
-/// follows them, and responds with one body or with a stream. The engine and the connection keep
-/// the job alive. All functions except `start` run as tasks of the reply, so no lock is needed.
+/// Produces the answers to one HTTP request, which has one or more prompts. A job submits the
+/// prompts to the engine, collects the output, and responds with one body or with a stream. The
+/// engine and the connection keep the job alive. All functions except `start` run as tasks of the
+/// reply (one after another), so no lock is needed.
 class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
  public:
   AnswerJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
@@ -36,7 +37,8 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   virtual ~AnswerJob() = default;
 
   /// Starts the job; the handler calls this once. Throws ApiError: 400 if the engine refuses a
-  /// request (field "prompt" is reported as `prompt_field`), 429 if its queue is full.
+  /// request, 429 if the queue of the engine is full. If the engine names the field "prompt", the
+  /// error names `prompt_field` instead.
   void start(std::vector<generate::Request> requests, const std::string& prompt_field);
 
   void count_prompt_tokens(std::size_t count) {
@@ -75,8 +77,8 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
     std::optional<Clock::time_point> last_token;
   };
 
-  /// Submits as many waiting requests as the engine accepts. Returns false if the engine accepts
-  /// none and no request was accepted before.
+  /// Submits waiting requests until the engine accepts no more. Returns false only if the engine
+  /// has not accepted any request of this job.
   bool submit_more();
   void on_delta(std::size_t index, generate::Delta delta, Clock::time_point when);
   void measure(Part& part, std::size_t num_tokens, Clock::time_point when);
@@ -105,18 +107,20 @@ generate::SamplingConfig sampling_of(const GenerationFields& fields);
 /// Returns the grammar of the response format; none if any text is allowed. Throws ApiError(400) if
 /// the schema has no grammar.
 std::optional<TextGrammar> grammar_of(const ResponseFormat& format);
-/// Returns the grammar of a chat answer, which may have to consist of calls. If the model may call
-/// a tool (auto) and a tool is strict, the grammar describes the text after the opened call.
+/// Returns the grammar of a chat answer; none if any text is allowed. If tool_choice is required,
+/// the answer must consist of calls. If tool_choice is auto and a tool is strict, the grammar
+/// describes the text after the opening marker of a call.
 std::optional<TextGrammar> grammar_of(const ChatRequest& request, bool several_calls);
 
 /// The position in an answer at which its grammar begins.
 struct GrammarPosition {
   bool after_thought = false;  // the answer begins inside a thought
-  bool if_called = false;      // after the opening of a call; unused without a call
+  // the grammar begins after the opening marker of a call; if there is no call, it is not used
+  bool if_called = false;
 };
 
-/// Returns the token mask of one answer to `request`. Throws ApiError(400) if the answer could not
-/// end.
+/// Returns the token mask of one answer to `request`. Throws ApiError(400) if the answer could
+/// never end: with ignore_eos, or if the model has no end token.
 std::shared_ptr<generate::TokenMask> mask_of(const TextGrammar& grammar, const ServedModel& model,
                                              const generate::Request& request,
                                              const GrammarPosition& place);
@@ -124,7 +128,7 @@ std::shared_ptr<generate::TokenMask> mask_of(const TextGrammar& grammar, const S
 /// Returns the finish_reason of an answer without error: "stop" or "length".
 const char* reply_reason(generate::FinishReason reason);
 
-/// Checks one request and starts its answers. Throws ApiError.
+/// Check one request and start its answers. Throw ApiError.
 void run_chat(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
               const ChatRequest& request);
 void run_completion(const JobContext& context, std::shared_ptr<http::HttpReply> reply,

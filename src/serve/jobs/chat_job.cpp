@@ -105,7 +105,8 @@ void run_chat(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
   const bool has_form = request.fields.response_format.kind != ResponseFormat::Kind::text ||
                         request.tool_choice == ToolChoice::required;
   ChatInput input = request.input;
-  // Some chat formats think by default, but a client that requests JSON does not expect a thought.
+  // In some chat formats, thinking is on by default. A client that requests JSON or a call does not
+  // expect a thought.
   if (has_form && !input.thinking) input.thinking = false;
   const RenderedPrompt chat = model.write(input, has_form);
 
@@ -130,7 +131,7 @@ void run_chat(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
   const auto grammar = grammar_of(request, form.several_calls);
   const GrammarPosition place{.after_thought = chat.begins_in_thought,
                               .if_called = request.tool_choice == ToolChoice::automatic};
-  // Inside JSON, a string may contain the end text.
+  // If the answer is JSON, a string in it may contain an end text, so do not stop there.
   if ((!grammar || place.if_called) && !one.ignore_eos) {
     const std::vector<std::string>& ends = model.chat_end_texts();
     one.stop.insert(one.stop.end(), ends.begin(), ends.end());

@@ -19,7 +19,8 @@ generate::Request engine_request(const CompletionRequest& request, const ServedM
   one.ignore_eos = request.fields.ignore_eos;
   one.prompt_logprobs = request.echo && (request.logprobs || one.max_tokens == 0);
   if (request.logprobs || one.prompt_logprobs) one.top_logprobs = request.logprobs.value_or(0);
-  // Clients that score a text ignore the last entry as a sampled token, so there must be one.
+  // Clients that score a text (echo with logprobs) drop the last entry, because it is the sampled
+  // token. Therefore an end token must not end the answer before it.
   if (one.prompt_logprobs && one.max_tokens == 1) one.ignore_eos = true;
   return one;
 }

@@ -10,7 +10,8 @@ namespace trireme::serve {
 /// unavailable_error, and all others server_error.
 class ApiError : public std::exception {
  public:
-  /// `param` names the invalid field and `code` the reason for programs; an empty one becomes null.
+  /// `param` is the name of the invalid field. `code` is the reason in a form that programs can
+  /// check. An empty text becomes null in the response.
   ApiError(int status, std::string message, std::string param = {}, std::string code = {})
       : status_(status),
         message_(std::move(message)),
@@ -36,8 +37,9 @@ class ApiError : public std::exception {
 /// Throws ApiError(400) for a field with an invalid value.
 [[noreturn]] void refuse_field(std::string param, std::string message);
 
-/// Converts the current exception to an error response. ApiError stays; Error(usage) and
-/// Error(data) become 400, Error(resource) and std::bad_alloc 503, and all others 500.
+/// Converts the current exception to an error response. An ApiError does not change. Error(usage)
+/// and Error(data) get status 400, Error(resource) and std::bad_alloc get 503, and all other
+/// exceptions get 500.
 ApiError current_api_error();
 
 }  // namespace trireme::serve

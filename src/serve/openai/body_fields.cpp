@@ -13,7 +13,8 @@
 namespace trireme::serve {
 namespace {
 
-/// Returns numbers and short strings as they are; otherwise the type. Used in messages.
+/// Returns a text for a value in error messages: numbers and short strings themselves, the type of
+/// other values.
 std::string shown_value(const Json& value) {
   constexpr std::size_t kLongest = 40;
   if (value.is_number() || value.is_boolean()) return json_text(value);

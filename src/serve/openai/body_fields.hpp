@@ -12,11 +12,12 @@ namespace trireme::serve {
 
 /// Reads the fields of a JSON object of a request and checks their types. null counts as absent.
 /// All functions throw ApiError(400) that names the field: "temperature is a string, must be a
-/// number", "n is 0, must be an integer in [1, 128]". The object remembers which fields were
-/// requested, so that refuse_unknown, called last, finds all others.
+/// number", "n is 0, must be an integer in [1, 128]". The object remembers which fields were read.
+/// Call refuse_unknown last: it refuses all fields that were not read.
 class BodyFields {
  public:
-  /// `object` must outlive this. `prefix` is the path of the object, for example "stream_options.".
+  /// `object` must outlive this BodyFields. `prefix` is the path of the object, for example
+  /// "stream_options.".
   explicit BodyFields(const Json& object, std::string prefix = {});
 
   /// Returns null if the field is absent or null.
@@ -29,8 +30,8 @@ class BodyFields {
   [[nodiscard]] std::optional<std::string> text(std::string_view key) const;
   [[nodiscard]] std::optional<BodyFields> object(std::string_view key) const;
 
-  /// Throws ApiError(400) for the first field that was never requested, with the message of
-  /// OpenAI's API: "Unrecognized request argument supplied: top_kk; did you mean 'top_k'?".
+  /// Throws ApiError(400) for the first field that was never read, with the message of OpenAI's
+  /// API: "Unrecognized request argument supplied: top_kk; did you mean 'top_k'?".
   void refuse_unknown() const;
 
   /// Returns the path of a field, for example "stream_options.include_usage".

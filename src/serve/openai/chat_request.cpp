@@ -52,7 +52,8 @@ std::vector<ToolSpec> read_tools(const BodyFields& fields) {
     const Json* schema = function->find("parameters");
     tools.push_back(
         {*name, parameters ? json_text(*schema) : "", function->boolean("strict").value_or(false)});
-    // The template writes the whole function object. get_json_schema of transformers adds "return".
+    // The template writes the whole function object. Accept "return", because get_json_schema of
+    // transformers adds it.
     for (const char* written : {"description", "return"}) (void)function->find(written);
     function->refuse_unknown();
     tool.refuse_unknown();
@@ -97,8 +98,9 @@ void check_function_fields(const BodyFields& function) {
   function.refuse_unknown();
 }
 
-/// Refuses unknown fields in tool calls of earlier answers. "index" is accepted because clients
-/// that collect a stream send it back. A call may also omit the surrounding "function".
+/// Refuses unknown fields in tool calls of earlier answers. Accepts "index", because clients that
+/// collect a stream send it back. Also accepts a call with "name" and "arguments" but without the
+/// surrounding "function".
 void check_call_fields(const Json& calls, const std::string& prefix) {
   for (std::size_t i = 0; calls.is_array() && i < calls.size(); ++i) {
     const BodyFields call(calls[i], formatted("{}tool_calls[{}].", prefix, i));
@@ -127,8 +129,8 @@ void check_calls(const BodyFields& message, const std::string& prefix) {
   if (const auto call = message.object("function_call")) check_function_fields(*call);
 }
 
-/// Refuses fields of messages that the templates do not write. Accepted extra fields are
-/// "annotations", which OpenAI's answers contain, and "type", which lm-evaluation-harness adds.
+/// Refuses fields of messages that no chat template uses. Exceptions: "annotations", which OpenAI's
+/// answers contain, and "type", which lm-evaluation-harness adds, are accepted and ignored.
 void check_message_fields(const Json& messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     if (!messages[i].is_object()) continue;  // the reader reports this error

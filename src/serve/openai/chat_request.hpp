@@ -20,11 +20,11 @@ enum class ToolChoice {
   required,  // at least one call; if `tool_name` is set, exactly one call of this tool
 };
 
-/// Messages and tools that the chat template writes.
+/// The input of the chat template: messages, tools and settings.
 struct ChatInput {
   text::Conversation conversation;
   std::vector<ToolSpec> tools;
-  std::optional<bool> thinking;  // none means the default of the template
+  std::optional<bool> thinking;  // not set: the default of the template
   bool generation_prompt = true;
 };
 

@@ -17,7 +17,7 @@ using CompletionPrompt = std::variant<std::string, std::vector<std::uint32_t>>;
 struct CompletionRequest {
   GenerationFields fields;
   std::vector<CompletionPrompt> prompts;  // at least one
-  bool echo = false;                      // the answer begins with the prompt
+  bool echo = false;                      // true: the answer begins with the text of the prompt
   std::optional<std::int64_t> logprobs;   // number of most likely tokens to report at each position
 };
 

@@ -14,10 +14,10 @@
 namespace trireme::serve {
 namespace {
 
-/// Returns the known fields that this server does not support, each with the values that request
-/// nothing: fields of OpenAI's API, then of the servers of vLLM and llama.cpp. Sources: OpenAI's
-/// API reference, "Create chat completion" and "Create completion"; vLLM, "OpenAI-compatible
-/// server"; llama.cpp, tools/server/README.md.
+/// Returns the known fields that this server does not support, each with the values that change
+/// nothing and are therefore accepted. The fields come from OpenAI's API and from the servers of
+/// vLLM and llama.cpp. Sources: OpenAI's API reference, "Create chat completion" and "Create
+/// completion"; vLLM, "OpenAI-compatible server"; llama.cpp, tools/server/README.md.
 const Json& unsupported_fields() {
   static const Json table = Json::parse(R"({
     "audio": [], "function_call": [], "functions": [[]], "modalities": [["text"]],
@@ -160,7 +160,7 @@ GenerationFields read_generation_fields(const BodyFields& fields) {
   if (const auto options = fields.object("stream_options")) {
     if (!read.stream) refuse_field("stream_options", "stream_options requires stream to be true");
     read.include_usage = options->boolean("include_usage").value_or(false);
-    (void)options->boolean("include_obfuscation");  // padding of events, not part of an answer
+    (void)options->boolean("include_obfuscation");  // ignored: it only adds padding to events
     if (options->boolean("continuous_usage_stats").value_or(false))
       refuse_field("stream_options.continuous_usage_stats",
                    "stream_options.continuous_usage_stats is not supported");

@@ -38,7 +38,7 @@ inline constexpr std::size_t kMaxStopTexts = 4;
 inline constexpr std::int64_t kMaxTopLogprobs = 20;
 
 /// Reads and checks all common fields except max_tokens. Throws ApiError(400) that names the field,
-/// also for a known field that this server does not support unless its value requests nothing.
+/// also for a known field that this server does not support, unless its value changes nothing.
 GenerationFields read_generation_fields(const BodyFields& fields);
 
 }  // namespace trireme::serve

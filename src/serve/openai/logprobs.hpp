@@ -6,8 +6,8 @@
 #include "generate/request.hpp"
 #include "text/tokenizer.hpp"
 
-/// Log-probabilities as JSON in the two forms of OpenAI's API. Minus infinity, which JSON cannot
-/// represent, becomes -9999 as in OpenAI's API.
+/// Writes log-probabilities as JSON, in the two forms of OpenAI's API. Minus infinity, which JSON
+/// cannot represent, becomes -9999 as in OpenAI's API.
 namespace trireme::serve {
 
 /// Returns the log-probabilities of a chat: {"content": [{"token", "logprob", "bytes",
@@ -18,9 +18,9 @@ std::string chat_logprobs(const text::Tokenizer& tokenizer,
 /// Writes the log-probabilities of a completion, part by part: {"tokens", "token_logprobs",
 /// "top_logprobs", "text_offset"}.
 ///
-/// The text of a token is its own decoding; an incomplete character becomes U+FFFD. Offsets count
-/// characters of these texts. If alternatives have the same text, the most likely one counts. The
-/// token itself is always among the alternatives.
+/// Each token is decoded separately; an incomplete character becomes U+FFFD. Offsets count the
+/// characters of these texts. If several alternatives have the same text, the most likely one is
+/// reported. The token itself is always one of the alternatives.
 class CompletionLogprobs {
  public:
   explicit CompletionLogprobs(const text::Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -41,17 +41,18 @@ std::string chat_reply(const ReplyHead& head, const std::vector<ChatChoice>& cho
 std::string completion_reply(const ReplyHead& head, const std::vector<CompletionChoice>& choices,
                              const TokenUsage& usage);
 
-/// The part of one choice that an event of a stream carries.
+/// The part of one choice that one event of a stream contains.
 struct ChatDelta {
   std::int64_t index = 0;
-  bool is_first = false;  // the event carries the role
+  bool is_first = false;  // the event contains the role
   AnswerDelta answer = {};
   std::int64_t num_calls_before = 0;  // calls of this answer in earlier events
   std::string logprobs = {};
   std::string finish_reason = {};
 };
 
-/// `with_usage`: the stream ends with a usage event, and "usage" is null in all events before.
+/// `with_usage` means that the stream ends with a usage event; then "usage" is null in all earlier
+/// events.
 std::string chat_chunk(const ReplyHead& head, const ChatDelta& delta, bool with_usage);
 std::string completion_chunk(const ReplyHead& head, const CompletionChoice& choice,
                              bool with_usage);

@@ -1,4 +1,5 @@
-// Main module: holds the open chat, handles the user's actions, and shows the state of the server.
+// Main module: stores the open chat, handles the actions of the user, and shows the state of the
+// server.
 
 import { ChatStore, exportChats, importChats, newChat, newMessage } from "./chats.js";
 import { ChatView } from "./chat_view.js";

@@ -18,7 +18,10 @@ export function callNodes(calls) {
     make("pre", { tabindex: "0", role: "region", "aria-label": t("arguments", { name: call.name }), text: pretty(call.arguments) })));
 }
 
-/** Makes a form with a field for each call. Calls `onSend(message, texts)` when the user sends the results. */
+/**
+ * Makes a form with a field for each call. Calls `onSend(message, texts)` when the user sends the
+ * results.
+ */
 export function resultForm(message, onSend) {
   const areas = message.tool_calls.map(() => make("textarea", { rows: "2", required: true, placeholder: t("resultHint") }));
   const fields = message.tool_calls.map((call, at) => make("label", {}, make("span", { text: t("resultOf", { name: call.name }) }), areas[at]));

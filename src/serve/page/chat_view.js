@@ -7,7 +7,9 @@ const kMaxSpoken = 2000;
 
 /** Shows the messages of the open chat and the answer in progress. */
 export class ChatView {
-  /** `actions`: the actions of MessageView, and suggest(text) for the suggestions of an empty chat. */
+  /**
+   * `actions`: the actions of MessageView, and suggest(text) for the suggestions of an empty chat.
+   */
   constructor(talk, actions) {
     this.talk = talk;
     this.actions = actions;

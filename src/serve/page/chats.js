@@ -54,7 +54,10 @@ function readMessage(value) {
   return message;
 }
 
-/** Converts a stored or imported value (also a record of training data) to a chat; null if it has no messages. */
+/**
+ * Converts a stored or imported value to a chat; null if it has no messages. The value may also be
+ * a record of training data.
+ */
 export function readChat(value) {
   const list = value?.messages ?? value?.conversations;
   if (!Array.isArray(list)) return null;
@@ -75,7 +78,10 @@ export function exportChats(chats) {
   return JSON.stringify({ format: kFormat, version: 1, chats }, null, 1);
 }
 
-/** Reads an export file, a single chat or a list of chats. Each chat gets a new id. Throws if there are none. */
+/**
+ * Reads an export file, a single chat or a list of chats. Each chat gets a new id. Throws if there
+ * is no chat.
+ */
 export function importChats(text) {
   const value = JSON.parse(text);
   const list = Array.isArray(value) ? value : (value?.chats ?? [value]);
@@ -84,7 +90,10 @@ export function importChats(text) {
   return chats.map((chat) => ({ ...chat, id: newId() }));
 }
 
-/** Stores chats. Sends "change" when another window has changed a chat, "full" when the browser's storage is full. */
+/**
+ * Stores chats. Sends "change" when another window has changed a chat, "full" when the browser's
+ * storage is full.
+ */
 export class ChatStore extends EventTarget {
   constructor() {
     super();

@@ -21,7 +21,10 @@ export function openDialog(title, content, onClose, properties = {}) {
   return dialog;
 }
 
-/** Asks for a line of text (`field`: attributes of the input) or for confirmation. Resolves to the text, or to null. */
+/**
+ * Asks for a line of text (`field`: attributes of the input) or for confirmation. Resolves to the
+ * text, or to null.
+ */
 export function ask({ title, note = "", problem = "", field = null, value = "", ok, danger = false }) {
   return new Promise((resolve) => {
     let answer = null;
@@ -62,7 +65,10 @@ export function dropNotices() {
   document.getElementById("notices").replaceChildren();
 }
 
-/** Shows a notice above the chat. With `action`, it has an undo button. It stays while the pointer is on it. */
+/**
+ * Shows a notice above the chat. With `action`, the notice has an undo button. The notice stays
+ * while the pointer is on it.
+ */
 export function notify(text, action = null) {
   const list = document.getElementById("notices");
   const notice = make("div", { class: "notice" }, make("span", { text }));

@@ -1,8 +1,9 @@
 // Helpers for DOM nodes. Text is always set as text: output of a model is never parsed as HTML.
 
 /**
- * Makes an element. `properties`: `text`, `on: {event: handler}`, and attributes. Attributes that are undefined, null or false
- * are left out. Children that are null are left out, too; a child may be a list of any length.
+ * Makes an element. `properties`: `text`, `on: {event: handler}`, and attributes. Attributes that
+ * are undefined, null or false are left out. Children that are null are left out, too; a child may
+ * be a list of any length.
  */
 export function make(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
@@ -56,13 +57,18 @@ export function icon(name) {
   return node;
 }
 
-/** Makes a button that shows only an icon. `label` is its tooltip and its name for screen readers. */
+/**
+ * Makes a button that shows only an icon. `label` is its tooltip and its name for screen readers.
+ */
 export function iconButton(name, label, onClick, properties = {}) {
   const shared = { type: "button", class: "icon-button", "aria-label": label, title: label, on: { click: onClick } };
   return make("button", { ...shared, ...properties }, icon(name));
 }
 
-/** Copies text. The fallback serves pages without TLS from another machine, where browsers have no clipboard object. */
+/**
+ * Copies text. The fallback serves pages without TLS from another machine, where browsers have no
+ * clipboard object.
+ */
 export async function copyText(text) {
   if (navigator.clipboard) {
     await navigator.clipboard.writeText(text);
@@ -79,7 +85,10 @@ export async function copyText(text) {
   if (!done) throw new Error("copy");
 }
 
-/** Returns true if Enter belongs to an input method that is composing (229: Safari ends the composition first). */
+/**
+ * Returns true if Enter belongs to an input method that is composing (229: Safari ends the
+ * composition first).
+ */
 export function isComposing(event) {
   return event.isComposing || event.keyCode === 229;
 }

@@ -34,7 +34,10 @@ function isRule(line) {
   return marks.length >= 3 && "-*_".includes(marks[0]) && marks === marks[0].repeat(marks.length);
 }
 
-/** Returns {indent, content: column of the item's text, kind: "-", "*", "+", "." or ")", number, rest}, or null. */
+/**
+ * Returns {indent, content: column of the item's text, kind: "-", "*", "+", "." or ")", number,
+ * rest}, or null.
+ */
 function markerOf(line) {
   const text = line.trimStart();
   const match = /^([-*+]|(\d{1,9})([.)]))(?=[ \t]|$)/.exec(text);
@@ -63,7 +66,10 @@ function cellsOf(line) {
   return cells.map((cell) => cell.trim());
 }
 
-/** Returns the column alignments if a table starts at this line, otherwise null. Its second line sets them, with as many cells. */
+/**
+ * Returns the column alignments if a table starts at this line, otherwise null. The second line of
+ * a table sets the alignments and must have as many cells as the first.
+ */
 function alignmentsAt(lines, at) {
   const line = lines[at + 1];
   if (!lines[at].includes("|") || !line?.includes("-") || !/^[-:| \t]+$/.test(line)) return null;
@@ -141,7 +147,10 @@ function readQuote(lines, at, depth) {
   return [{ type: "quote", blocks: parseLines(inner, depth + 1) }, end];
 }
 
-/** Reads the lines of an item: lines indented more than its marker, and lines that continue its paragraph. */
+/**
+ * Reads the lines of an item: lines indented more than its marker, and lines that continue its
+ * paragraph.
+ */
 function readItem(lines, at, marker) {
   const own = [marker.rest];
   let end = at + 1;
@@ -206,8 +215,9 @@ function parseLines(lines, depth) {
 }
 
 /**
- * Returns the blocks of a text: heading {level, text}, paragraph {text}, code {language, text}, math {text}, list {start, items},
- * quote {blocks}, table {alignments, head, rows}, rule. `source` holds the lines of an outermost block, to detect unchanged blocks.
+ * Returns the blocks of a text: heading {level, text}, paragraph {text}, code {language, text},
+ * math {text}, list {start, items}, quote {blocks}, table {alignments, head, rows}, rule. `source`
+ * holds the lines of an outermost block, to detect unchanged blocks.
  */
 export function parseBlocks(text) {
   return parseLines(text.replaceAll("\r\n", "\n").split("\n"), 0);

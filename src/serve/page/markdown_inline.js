@@ -7,7 +7,10 @@ const kSpecial = /[\\`*_~[\]!<&$\n]|https?:\/\//g;
 const kEntities = { "&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"', "&#39;": "'", "&nbsp;": "\u00a0" };
 const kElements = { "*1": "em", "*2": "strong", _1: "em", _2: "strong", "~2": "del" };
 
-/** Returns an address that is safe to open, otherwise null: only http, https and mailto, no relative address. */
+/**
+ * Returns an address that is safe to open, otherwise null: only http, https and mailto, no relative
+ * address.
+ */
 export function safeAddress(text) {
   if (!/^(https?:\/\/|mailto:)/i.test(text)) return null;
   try {
@@ -23,7 +26,7 @@ class InlineParser {
     this.at = 0;
     this.open = [{ kind: "root", mark: "", children: [] }];
     this.count = {};  // number of open elements by kind
-    this.absent = new Set();  // closing marks that do not occur in the rest of the text
+    this.absent = new Set();  // closing marks that the rest of the text does not contain
   }
 
   parse() {
@@ -84,7 +87,10 @@ class InlineParser {
     }
   }
 
-  /** Pops and returns the topmost open element of a kind, or returns null. Elements above it become text. */
+  /**
+   * Pops and returns the topmost open element of a kind, or returns null. Elements above it become
+   * text.
+   */
   raise(kind) {
     if (!this.count[kind]) return null;
     let depth = this.open.length - 1;
@@ -129,7 +135,10 @@ class InlineParser {
     return this.put({ type: "code", text: /^ .*[^ ].* $/s.test(text) ? text.slice(1, -1) : text });
   }
 
-  /** Mathematics stays text, but its * and _ must not become emphasis. "$5 and $6" is not mathematics. */
+  /**
+   * Mathematics stays text, but its * and _ must not become emphasis. "$5 and $6" is not
+   * mathematics.
+   */
   readDollars() {
     const mark = this.text.startsWith("$$", this.at) ? "$$" : "$";
     const start = this.at + mark.length;
@@ -149,7 +158,10 @@ class InlineParser {
     this.at += mark.length;
   }
 
-  /** A link must have an address. An image becomes a link, because the page loads nothing from other servers. */
+  /**
+   * A link must have an address. An image becomes a link, because the page loads nothing from other
+   * servers.
+   */
   readCloseBracket() {
     const frame = this.raise("[");
     if (!frame) return this.take("]");
@@ -192,7 +204,10 @@ class InlineParser {
     return entity ? this.take(entity, kEntities[entity]) : this.take("&");
   }
 
-  /** A bare address ends before a space or a CJK character; punctuation at its end does not belong to it. */
+  /**
+   * A bare address ends before a space or a CJK character; punctuation at its end does not belong
+   * to it.
+   */
   readAddress() {
     const address = /https?:\/\/[^\s<>"'`|\u2018-\u201f\u3000-\u9fff\uff00-\uffef]+/y;
     address.lastIndex = this.at;
@@ -240,7 +255,10 @@ class InlineParser {
   }
 }
 
-/** Returns strings and {type: "code" | "math", text}, {type: "em" | "strong" | "del", children}, {type: "link", href, children}. */
+/**
+ * Returns strings and {type: "code" | "math", text}, {type: "em" | "strong" | "del", children},
+ * {type: "link", href, children}.
+ */
 export function parseInline(text) {
   return new InlineParser(text).parse();
 }

@@ -69,8 +69,8 @@ function blockNode(block) {
 }
 
 /**
- * Shows a growing text. Blocks with unchanged source keep their nodes, so that a selection, a scrolled table or a focused button
- * survives while the rest is still being written.
+ * Shows a growing text. Blocks with unchanged source keep their nodes, so that a selection, a
+ * scrolled table or a focused button survives while the rest is still being written.
  */
 export class MarkdownView {
   constructor(name = "") {

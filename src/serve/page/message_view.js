@@ -4,7 +4,10 @@ import { copyButton, MarkdownView } from "./markdown_view.js";
 import { tokensPerSecond } from "./stream.js";
 import { number, t } from "./words.js";
 
-/** Separates the thought from the answer. Chat formats without a separate field write the thought before the answer. */
+/**
+ * Separates the thought from the answer. Chat formats without a separate field write the thought
+ * before the answer.
+ */
 export function partsOf(message) {
   const { content, reasoning_content: thought } = message;
   const match = thought ? null : /^\s*<think>\n?/.exec(content);
@@ -35,8 +38,9 @@ function errorNode(message, onRetry) {
 }
 
 /**
- * Shows one message. `actions`: edit(message, text, andAnswer), regenerate(message), remove(message), results(message, texts).
- * `update` may be called for each token: unchanged parts keep their nodes.
+ * Shows one message. `actions`: edit(message, text, andAnswer), regenerate(message),
+ * remove(message), results(message, texts). `update` may be called for each token: unchanged parts
+ * keep their nodes.
  */
 export class MessageView {
   constructor(message, actions) {
@@ -53,7 +57,10 @@ export class MessageView {
     return role === "user" ? t("you") : (model || t("assistant"));
   }
 
-  /** `running`: the answer is in progress; `last`: it is the last message; `idle`: the chat waits for its user. */
+  /**
+   * `running`: the answer is in progress; `last`: it is the last message; `idle`: the chat waits
+   * for its user.
+   */
   update({ running, last, idle }) {
     const { message } = this;
     if (this.editing) return;

@@ -6,7 +6,10 @@ import { session } from "./storage.js";
 const kTokenKey = "trireme.token";
 const kRetryMs = [500, 1000, 2000, 5000];
 
-/** An HTTP error, or no response (status 0). `message` is the server's text; `retryAfter` is in seconds. */
+/**
+ * An HTTP error, or no response (status 0). `message` is the server's text; `retryAfter` is in
+ * seconds.
+ */
 export class ServerError extends Error {
   constructor(status, message, retryAfter = null) {
     super(message);
@@ -28,7 +31,10 @@ async function errorOf(response) {
   return new ServerError(response.status, message, Number.isFinite(seconds) ? seconds : null);
 }
 
-/** Sends "change" when `state` ("connecting", "ready", "busy": starting or draining, "offline", "locked") or `models` change. */
+/**
+ * The connection to the server. Sends "change" when `state` or `models` change. `state` is
+ * "connecting", "ready", "busy" (starting or draining), "offline" or "locked".
+ */
 export class Server extends EventTarget {
   /** `askToken(wrong)` resolves to a token, or to null if the user enters none. */
   constructor(askToken) {
@@ -52,7 +58,10 @@ export class Server extends EventTarget {
     this.dispatchEvent(new CustomEvent("change"));
   }
 
-  /** Polls until the server is ready, then reads its models. Called again after the connection was lost. */
+  /**
+   * Polls until the server is ready, then reads its models. Called again after the connection was
+   * lost.
+   */
   async connect(attempt = 0) {
     clearTimeout(this.timer);
     try {
@@ -69,7 +78,10 @@ export class Server extends EventTarget {
     }
   }
 
-  /** Sends a request. Asks for a token if one is needed or wrong. Throws ServerError; AbortError if cancelled. */
+  /**
+   * Sends a request. Asks for a token if one is needed or wrong. Throws ServerError; AbortError if
+   * cancelled.
+   */
   async fetch(path, { body = null, signal = null } = {}) {
     for (;;) {
       const token = this.token;
@@ -93,7 +105,7 @@ export class Server extends EventTarget {
     }
   }
 
-  /** Asks once, even if several requests need the token. */
+  /** Asks only once, even if several requests need the token at the same time. */
   async newToken(wrong) {
     this.asking ??= this.askToken(wrong).finally(() => { this.asking = null; });
     const token = await this.asking;

@@ -2,7 +2,10 @@
 
 import { local } from "./storage.js";
 
-/** Numbers of a request. Unset numbers are not sent, so the server's defaults apply. Ranges as in the server (tests/unit/serve/page_test). */
+/**
+ * Numbers of a request. Unset numbers are not sent, so the server's defaults apply. The ranges must
+ * be the same as in the server (tests/unit/serve/page_test).
+ */
 export const kNumbers = [
   { name: "temperature", min: 0, max: 100, step: 0.05 },
   { name: "top_p", min: 0, max: 1, step: 0.01 },

@@ -11,7 +11,10 @@ function labelled(name, field, note) {
     make("p", { class: "soft", id: `${id}-note`, text: note }));
 }
 
-/** Makes a number field. An empty field uses the server's value; a number out of range is reported and not used. */
+/**
+ * Makes a number field. An empty field uses the server's value; a number out of range is reported
+ * and not used.
+ */
 function numberField({ name, min, max, step }, settings, served, onChange) {
   const input = make("input", { type: "number", inputmode: "decimal", min, max, step: step < 1 ? "any" : step, placeholder: served ?? t("byServer") });
   input.value = settings.numbers[name] ?? "";
@@ -83,8 +86,9 @@ function section(title, ...content) {
 }
 
 /**
- * Opens the settings of a chat. `served`: the server's defaults for unset numbers, if known. `onChange()` runs after each change,
- * `onDeleteAll()` after confirmation. `part`: the id of the field that gets the focus.
+ * Opens the settings of a chat. `served`: the server's defaults for unset numbers, if known.
+ * `onChange()` runs after each change, `onDeleteAll()` after confirmation. `part`: the id of the
+ * field that gets the focus.
  */
 export function openSettings(settings, served, onChange, onDeleteAll, part = null) {
   const numbers = kNumbers.map((field) => numberField(field, settings, served?.[field.name], onChange));

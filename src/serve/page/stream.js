@@ -2,7 +2,9 @@
 
 import { ServerError } from "./server.js";
 
-/** Yields the data of each server-sent event. Comments, which keep the connection open, are skipped. */
+/**
+ * Yields the data of each server-sent event. Comments, which keep the connection open, are skipped.
+ */
 async function* eventsOf(response) {
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
@@ -26,10 +28,13 @@ async function* eventsOf(response) {
   }
 }
 
-/** HTTP status for errors inside a stream, whose own status was 200. */
+/** HTTP status that is reported for an error inside a stream. The stream itself has status 200. */
 const STATUS_OF_ERROR = { timeout_error: 408, rate_limit_error: 429, unavailable_error: 503 };
 
-/** Yields the chunks up to [DONE]. Throws ServerError if the server reports an error or the stream ends without [DONE]. */
+/**
+ * Yields the chunks up to [DONE]. Throws ServerError if the server reports an error or the stream
+ * ends without [DONE].
+ */
 export async function* chunksOf(response) {
   for await (const event of eventsOf(response)) {
     if (event === "[DONE]") return;
@@ -52,7 +57,10 @@ function addCalls(message, calls) {
   }
 }
 
-/** Adds a chunk to a message and updates `stats`: times in ms since `startMs`, and chunks until the server reports tokens. */
+/**
+ * Adds a chunk to a message and updates `stats`: times in ms since `startMs`, and chunks until the
+ * server reports tokens.
+ */
 export function addChunk(message, chunk, startMs) {
   const stats = message.stats;
   const now = performance.now() - startMs;
@@ -81,7 +89,10 @@ export function addChunk(message, chunk, startMs) {
   }
 }
 
-/** Returns tokens per second: the server's figure, otherwise measured between the first and last chunk; null while unknown. */
+/**
+ * Returns tokens per second: the server's figure, otherwise measured between the first and last
+ * chunk; null while unknown.
+ */
 export function tokensPerSecond({ tokensPerSecond: served, tokens, pieces, firstMs, lastMs }) {
   if (served) return served;
   const count = (tokens ?? pieces ?? 0) - 1;

@@ -82,7 +82,10 @@ export class Talk extends EventTarget {
     this.dispatchEvent(new CustomEvent("change", { detail: { chat, message, done } }));
   }
 
-  /** Adds an answer to the chat and updates it while it arrives. Never throws: an error is stored in the message. */
+  /**
+   * Adds an answer to the chat and updates it while it arrives. Never throws: an error is stored in
+   * the message.
+   */
   async answer(chat) {
     if (this.isRunning(chat)) return;
     const body = requestOf(chat, this.server.models);
@@ -103,7 +106,10 @@ export class Talk extends EventTarget {
     this.changed(chat, message, true);
   }
 
-  /** Returns [response, start time]. If the queue is full (429), waits as long as the server says and counts down in the message. */
+  /**
+   * Returns [response, start time]. If the queue is full (429), waits as long as the server says
+   * and counts down in the message.
+   */
   async request(chat, message, body, signal) {
     for (let waits = 0; ; ++waits) {
       try {

@@ -31,14 +31,15 @@ bool is_json_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/// Returns true for characters outside of strings: structure, numbers, true, false and null.
+/// Returns true if JSON can contain the character outside of strings: in structure, numbers, true,
+/// false and null.
 bool is_outside_text(char c) {
   return is_json_space(c) || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
          std::string_view("{}[]:,\"+-.E").find(c) != std::string_view::npos;
 }
 
-/// Parses `text` as a JSON object; null if it is not one. The last of equal keys counts, as in
-/// Python.
+/// Parses `text` as a JSON object. Returns null if it is not an object. If a key occurs several
+/// times, the last value counts, as in Python.
 Json object_in(std::string_view text) {
   try {
     Json parsed = parse_json(text, "call", {.last_key_counts = true});
@@ -229,7 +230,8 @@ void AnswerParser::add_thought(std::string_view text, AnswerDelta& out) {
   thought_lines_ += text.substr(end);
 }
 
-/// Holds white space back until content (which keeps it) or a call (which drops it) follows.
+/// Holds white space back until the next part is known: content keeps the white space, a call drops
+/// it.
 void AnswerParser::add_content(std::string_view text, AnswerDelta& out) {
   const std::size_t end = text.find_last_not_of(kSpaces) + 1;
   if (end > 0) out.content.append(std::exchange(content_space_, {})).append(text, 0, end);

@@ -16,7 +16,7 @@ struct AnswerCall {
   std::string arguments;  // a JSON object
 };
 
-/// New parts of an answer. The concatenated results of push and finish are the whole answer.
+/// New parts of an answer. All results of push and finish together are the whole answer.
 struct AnswerDelta {
   std::string thought;
   std::string content;
@@ -25,10 +25,10 @@ struct AnswerDelta {
   [[nodiscard]] bool empty() const { return thought.empty() && content.empty() && calls.empty(); }
 };
 
-/// The elements that an answer may have besides text.
+/// Defines what an answer may contain in addition to text.
 struct AnswerForm {
   bool begins_in_thought = false;       // the prompt has opened a thought
-  bool several_calls = true;            // if false, text after the first call is dropped
+  bool several_calls = true;            // false: text after the first call is dropped
   std::vector<std::string> tools = {};  // tools that may be called; empty: calls are plain text
 };
 
@@ -65,9 +65,9 @@ class CallReader {
 };
 
 /// Splits the text of an answer while it is generated: first an optional thought <think> ..
-/// </think>, then content with calls <tool_call> {"name", "arguments"} </tool_call>. A call stays
-/// content if it is not valid JSON, names an unknown tool or does not end. Newlines around a
-/// thought and white space around calls belong to the template and are dropped.
+/// </think>, then content with calls <tool_call> {"name", "arguments"} </tool_call>. If a call is
+/// not valid JSON, names an unknown tool or does not end, it stays content. Newlines around a
+/// thought and white space around calls belong to the chat template and are dropped.
 class AnswerParser {
  public:
   explicit AnswerParser(AnswerForm form);
@@ -78,7 +78,7 @@ class AnswerParser {
 
   [[nodiscard]] bool has_calls() const noexcept { return num_calls_ > 0; }
 
-  /// Returns true if further text cannot be part of the answer.
+  /// Returns true if all further text would be dropped.
   [[nodiscard]] bool is_complete() const noexcept { return num_calls_ > 0 && !form_.several_calls; }
 
  private:
@@ -95,7 +95,7 @@ class AnswerParser {
 
   AnswerForm form_;
   State state_;
-  std::string text_;           // text that was not returned yet
+  std::string text_;           // text that was not processed yet
   std::string thought_lines_;  // newlines that belong to the thought if it continues
   std::string content_space_;  // white space that belongs to the content if it continues
   bool has_thought_ = false;
